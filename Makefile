@@ -1,0 +1,37 @@
+# Two commands for a stranger: `make demo` and `make test`.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+JOBS   ?= 2
+
+.PHONY: help demo test check bench clean
+
+help:            ## what can be made
+	@grep -E '^[a-z-]+: .*##|^[a-z-]+: *##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1	/' | expand -t 22
+
+$(BIN)/.installed: pyproject.toml
+	@echo "installing into $(VENV) ..."
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; this is " + sys.version)'
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[lab,explain]'
+	@touch $@
+
+$(BIN)/.installed-dev: $(BIN)/.installed
+	@echo "installing what the tests need ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[lab,explain,dev]'
+	@touch $@
+
+demo: $(BIN)/.installed  ## a control plane, a real trace, a range query: under two minutes
+	@$(BIN)/minikube-py demo
+
+test: $(BIN)/.installed-dev  ## all tests of the project
+	@$(BIN)/python -m pytest -n $(JOBS) tests
+
+check: $(BIN)/.installed-dev  ## what to run before each commit: ruff, mypy, import contracts, unit tests
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
+	@$(BIN)/python -m pytest -n $(JOBS) tests/unit
+
+clean:           ## remove what was built
+	rm -rf $(VENV) build dist *.egg-info

@@ -1,0 +1,1 @@
+"""Kubernetes objects: meta, selectors, patches, resources, defaults, validation, tables, OpenAPI, protobuf."""

@@ -1,0 +1,1 @@
+"""Requests to responses without HTTP, and the thin adapters around it."""

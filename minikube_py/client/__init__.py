@@ -1,0 +1,1 @@
+"""What a component uses to reach the API: transport, informers, work queues."""

@@ -1,0 +1,133 @@
+"""The only doors to the outside: clock, randomness, disk. Everything that waits or writes is handed one of these.
+
+Tests and the simulator hand in their own; the `System*` classes are the real ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+Rng = random.Random
+"""A seeded generator owned by its user. Never the module-level functions of `random`."""
+
+
+class Clock(Protocol):
+    """Time in seconds. `monotonic_s` for durations and deadlines, `wall_s` (Unix epoch) for what is written down."""
+
+    def monotonic_s(self) -> float: ...
+
+    def wall_s(self) -> float: ...
+
+    async def sleep(self, duration_s: float) -> None: ...
+
+
+class SystemClock:
+    def monotonic_s(self) -> float:
+        return time.monotonic()
+
+    def wall_s(self) -> float:
+        return time.time()
+
+    async def sleep(self, duration_s: float) -> None:
+        await asyncio.sleep(duration_s)
+
+
+class File(Protocol):
+    """An open file written by position. What `write_at` wrote is durable only after `sync` returned."""
+
+    def write_at(self, offset: int, data: bytes) -> None: ...
+
+    def read_all(self) -> bytes: ...
+
+    def sync(self) -> None: ...
+
+    def truncate(self, size_bytes: int) -> None: ...
+
+    def allocate(self, size_bytes: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    """One folder of files. Names are relative; renames and new names are durable only after `sync_folder`."""
+
+    def open(self, name: str, *, create: bool = False) -> File: ...
+
+    def names(self) -> list[str]: ...
+
+    def rename(self, old: str, new: str) -> None: ...
+
+    def remove(self, name: str) -> None: ...
+
+    def sync_folder(self) -> None: ...
+
+    def free_bytes(self) -> int: ...
+
+
+class SystemFile:
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def write_at(self, offset: int, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            written = os.pwrite(self._fd, view, offset)
+            view = view[written:]
+            offset += written
+
+    def read_all(self) -> bytes:
+        return b"".join(self._chunks())
+
+    def _chunks(self, chunk_bytes: int = 1 << 20) -> Iterator[bytes]:
+        offset = 0
+        while chunk := os.pread(self._fd, chunk_bytes, offset):
+            yield chunk
+            offset += len(chunk)
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def truncate(self, size_bytes: int) -> None:
+        os.ftruncate(self._fd, size_bytes)
+
+    def allocate(self, size_bytes: int) -> None:
+        os.posix_fallocate(self._fd, 0, size_bytes)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+class SystemDisk:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def open(self, name: str, *, create: bool = False) -> SystemFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
+        return SystemFile(os.open(self.folder / name, flags, 0o600))
+
+    def names(self) -> list[str]:
+        return sorted(entry.name for entry in os.scandir(self.folder) if entry.is_file())
+
+    def rename(self, old: str, new: str) -> None:
+        os.replace(self.folder / old, self.folder / new)
+
+    def remove(self, name: str) -> None:
+        os.unlink(self.folder / name)
+
+    def sync_folder(self) -> None:
+        fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def free_bytes(self) -> int:
+        stat = os.statvfs(self.folder)
+        return stat.f_bavail * stat.f_frsize

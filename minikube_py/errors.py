@@ -1,0 +1,66 @@
+"""Root errors, split by who is to blame and by what is known of the outcome.
+
+A request ends as done, refused or unknown. `RequestError` and `Unavailable` are refusals: nothing changed.
+`OutcomeUnknown` says that nobody can tell; no layer may turn it into one of the others.
+"""
+
+from __future__ import annotations
+
+
+class MinikubeError(Exception):
+    """Root of all errors of this package."""
+
+
+class RequestError(MinikubeError):
+    """The request is at fault; nothing changed, and sending it again will not help."""
+
+
+class Unavailable(MinikubeError):
+    """Refused for now; nothing changed, and the same request may succeed later."""
+
+
+class OutcomeUnknown(MinikubeError):
+    """The answer was lost after the request was sent: it may or may not have been done."""
+
+
+class Corruption(MinikubeError):
+    """Stored bytes are not what was written. The process must stop over going on."""
+
+
+class Compacted(RequestError):
+    """A revision below the compacted one was asked for (etcd: `ErrCompacted`)."""
+
+    def __init__(self, requested: int, compact_revision: int) -> None:
+        super().__init__("etcdserver: mvcc: required revision has been compacted")
+        self.requested = requested
+        self.compact_revision = compact_revision
+
+
+class FutureRevision(RequestError):
+    """A revision above the current one was asked for (etcd: `ErrFutureRev`)."""
+
+    def __init__(self, requested: int, current: int) -> None:
+        super().__init__("etcdserver: mvcc: required revision is a future revision")
+        self.requested = requested
+        self.current = current
+
+
+class InvalidRequest(RequestError):
+    """A request that etcd refuses as InvalidArgument; the text is etcd's (api/v3rpc/rpctypes/error.go)."""
+
+
+class LeaseNotFound(RequestError):
+    def __init__(self) -> None:
+        super().__init__("etcdserver: requested lease not found")
+
+
+class LeaseExists(RequestError):
+    def __init__(self) -> None:
+        super().__init__("etcdserver: lease already exists")
+
+
+class RequestTooLarge(RequestError):
+    def __init__(self, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(f"etcdserver: request is too large: {size_bytes} bytes, limit {limit_bytes}")
+        self.size_bytes = size_bytes
+        self.limit_bytes = limit_bytes

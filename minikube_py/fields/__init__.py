@@ -1,0 +1,1 @@
+"""What can be asked of an object: quantities, paths, pod requests, comparisons."""

@@ -1,0 +1,1 @@
+"""Range-query indexes, versioned by revision."""

@@ -1,0 +1,71 @@
+"""What every index promises. All structures give the same answers; they differ only in cost.
+
+An index covers the objects of one FieldSet. A row is one object's values of the declared fields. It answers at every
+retained revision: from the compacted one to the last applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol
+
+from minikube_py.fields.where import Where
+
+Value = int | str
+Row = Mapping[str, Value]
+"""Field name to value; a missing field is absent. Quantities are int64 already."""
+
+Order = Literal["KEY", "ANY"]
+
+
+class RowChange(NamedTuple):
+    """The row of `key` became `row`; None: the object is gone."""
+
+    key: bytes
+    row: Row | None
+
+
+class Matches(NamedTuple):
+    """`keys` in key order for KEY. `count` is that of all matches, whatever the limit; -1 where ANY did not count.
+    `more`: there are matches after the last key."""
+
+    keys: list[bytes]
+    count: int
+    more: bool
+    rows_examined: int
+
+
+@dataclass(frozen=True, slots=True)
+class IndexStats:
+    structure: str
+    rows: int
+    retained_versions: int
+    size_bytes: int
+    oldest_revision: int
+    revision: int
+
+
+class Index(Protocol):
+    def apply(self, revision: int, changes: Iterable[RowChange]) -> list[bytes]:
+        """Takes the changes of one revision (ascending); returns the keys whose row really changed."""
+
+    def query(self, where: Where, revision: int, limit: int = 0, cursor: bytes | None = None, order: Order = "KEY") -> Matches:
+        """The keys for which `where` held at `revision`, after `cursor` (exclusive) if given.
+
+        Raises: Compacted below the oldest retained revision, FutureRevision above the last applied one,
+        InvalidRequest where a value does not read as its field's kind."""
+
+    def row(self, key: bytes, revision: int) -> Row | None:
+        """The row of `key` at `revision`, None where the object did not exist."""
+
+    def changed(self, after: int, until: int) -> list[tuple[int, bytes]]:
+        """(revision, key) of every row change in (after, until], in order of revision."""
+
+    def may_match(self, where: Where, revision: int) -> bool:
+        """False only if nothing matches: what a filter in front of this index may say."""
+
+    def compact(self, revision: int) -> None:
+        """Forgets what only revisions below `revision` need; `revision` itself still answers."""
+
+    def stats(self) -> IndexStats: ...

@@ -1,0 +1,1 @@
+"""Fake kubelets: one object plays thousands of nodes."""

@@ -1,0 +1,178 @@
+"""The store's words: key-values, events, requests, commands and their results. Shapes and names are etcd's (rpc.proto).
+
+Commands change state and go through the log; requests only read. All are immutable, and hold bytes as they came.
+Half-open ranges throughout: [key, range_end). `range_end` empty means the single key; b"\\0" means all keys >= key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from minikube_py.fields.spec import FieldSet
+from minikube_py.fields.where import Where
+
+SINGLE_KEY = b""
+FROM_KEY = b"\0"
+
+
+def prefix_end(prefix: bytes) -> bytes:
+    """The `range_end` that makes [prefix, range_end) hold exactly the keys that begin with `prefix`."""
+    trimmed = prefix.rstrip(b"\xff")
+    return trimmed[:-1] + bytes((trimmed[-1] + 1,)) if trimmed else FROM_KEY
+
+
+class KeyValue(NamedTuple):
+    key: bytes
+    value: bytes
+    create_revision: int
+    mod_revision: int
+    version: int
+    lease: int
+
+
+class Event(NamedTuple):
+    """One change. For DELETE, `kv` holds only key and mod_revision. `prev_kv` is the state before, None if there was
+    none (or, on a watch with a `where`, if the object was outside it: then PUT means entered, DELETE means left)."""
+
+    type: Literal["PUT", "DELETE"]
+    kv: KeyValue
+    prev_kv: KeyValue | None
+
+
+class RangeRequest(NamedTuple):
+    """`revision` 0 is the current one; `limit` 0 is no limit. With `where`, only objects for which it holds, found
+    through an index. `order` "KEY" pages in key order; "ANY" gives min(limit, all) true members in no order.
+    `fields` names declared fields whose values are returned beside the key-values."""
+
+    key: bytes
+    range_end: bytes = SINGLE_KEY
+    limit: int = 0
+    revision: int = 0
+    keys_only: bool = False
+    count_only: bool = False
+    where: Where | None = None
+    order: Literal["KEY", "ANY"] = "KEY"
+    fields: tuple[str, ...] = ()
+    sort_target: Literal["KEY", "VERSION", "CREATE", "MOD", "VALUE"] = "KEY"
+    sort_order: Literal["NONE", "ASCEND", "DESCEND"] = "NONE"
+    min_mod_revision: int = 0
+    max_mod_revision: int = 0
+    min_create_revision: int = 0
+    max_create_revision: int = 0
+
+
+class QueryStats(NamedTuple):
+    """What an indexed query cost: the structure asked, rows it looked at, objects whose bytes were decoded."""
+
+    structure: str = ""
+    rows_examined: int = 0
+    objects_decoded: int = 0
+
+
+class RangeResult(NamedTuple):
+    """`count` ignores the limit. `revision` is the current one even for reads of the past. `fields[i]` belongs to
+    `kvs[i]`: one value per requested field, None where it is missing."""
+
+    kvs: list[KeyValue]
+    count: int
+    more: bool
+    revision: int
+    fields: list[tuple[int | str | None, ...]] | None = None
+    stats: QueryStats | None = None
+
+
+class Compare(NamedTuple):
+    """`target` of the key (of every key in the range) against `operand`: an int, or bytes for VALUE."""
+
+    key: bytes
+    target: Literal["VERSION", "CREATE", "MOD", "VALUE", "LEASE"]
+    op: Literal["=", "!=", "<", ">"]
+    operand: int | bytes
+    range_end: bytes = SINGLE_KEY
+
+
+class Put(NamedTuple):
+    key: bytes
+    value: bytes
+    lease: int = 0
+    prev_kv: bool = False
+    ignore_value: bool = False
+    ignore_lease: bool = False
+
+
+class DeleteRange(NamedTuple):
+    key: bytes
+    range_end: bytes = SINGLE_KEY
+    prev_kv: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Txn:
+    compare: tuple[Compare, ...] = ()
+    success: tuple[Op, ...] = ()
+    failure: tuple[Op, ...] = ()
+
+
+Op = Put | DeleteRange | RangeRequest | Txn
+
+
+class LeaseGrant(NamedTuple):
+    """`id` 0 is filled in by the proposer, never by apply. TTL in seconds."""
+
+    id: int
+    ttl_s: int
+
+
+class LeaseRevoke(NamedTuple):
+    id: int
+
+
+class LeaseCheckpoint(NamedTuple):
+    """The leader's word that the lease was renewed at `now_s` (its monotonic clock, informative only)."""
+
+    id: int
+    remaining_s: int
+
+
+class Compact(NamedTuple):
+    revision: int
+
+
+class DeclareFields(NamedTuple):
+    field_set: FieldSet
+
+
+Command = Put | DeleteRange | Txn | LeaseGrant | LeaseRevoke | LeaseCheckpoint | Compact | DeclareFields
+
+
+class PutResult(NamedTuple):
+    revision: int
+    prev_kv: KeyValue | None = None
+
+
+class DeleteResult(NamedTuple):
+    revision: int
+    deleted: int
+    prev_kvs: tuple[KeyValue, ...] = ()
+
+
+class TxnResult(NamedTuple):
+    """`responses[i]` answers the i-th op of the branch that ran."""
+
+    revision: int
+    succeeded: bool
+    responses: tuple[PutResult | DeleteResult | RangeResult | TxnResult, ...] = ()
+
+
+class LeaseResult(NamedTuple):
+    revision: int
+    id: int
+    ttl_s: int
+
+
+class CompactResult(NamedTuple):
+    revision: int
+
+
+Result = PutResult | DeleteResult | TxnResult | LeaseResult | CompactResult

@@ -1,0 +1,1 @@
+"""Consensus. Messages in; messages, entries and state out."""

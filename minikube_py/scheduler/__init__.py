@@ -1,0 +1,1 @@
+"""The scheduler: framework, queue, cache, plugins."""

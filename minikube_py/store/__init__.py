@@ -1,0 +1,1 @@
+"""A store member as a process, and the Storage protocol with its clients."""

@@ -1,0 +1,87 @@
+"""`Storage`: what the API server asks of a store, whichever stands behind it.
+
+Three implementations: embedded (in this process), the store's own client (framed msgpack over TLS), and later a real
+etcd. A write ends as done (its result), refused (RequestError, Unavailable) or unknown (OutcomeUnknown).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from minikube_py.errors import MinikubeError
+from minikube_py.fields.spec import FieldSet
+from minikube_py.fields.where import Where
+from minikube_py.mvcc.types import (
+    Compare,
+    CompactResult,
+    Event,
+    KeyValue,
+    LeaseResult,
+    Op,
+    RangeRequest,
+    RangeResult,
+    TxnResult,
+)
+
+
+class WatchBatch(NamedTuple):
+    """Events in order of revision, never splitting one. All that the watch was to see up to `revision` is delivered,
+    so a batch without events is progress. After `error` (Compacted; Unavailable when the store went away) nothing
+    more comes."""
+
+    events: Sequence[Event]
+    revision: int
+    error: MinikubeError | None = None
+
+
+WatchSink = Callable[[WatchBatch], None]
+"""Called on the event loop, in order; must neither block nor raise. On the embedded store it runs before the write's
+own future resolves, so what a writer was told is already in every watch cache."""
+
+
+class WatchHandle(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Storage(Protocol):
+    async def get(self, key: bytes, revision: int = 0) -> tuple[KeyValue | None, int]:
+        """The key's state and the current revision. Linearizable."""
+
+    async def range(self, request: RangeRequest) -> RangeResult:
+        """Raises: Compacted, FutureRevision, InvalidRequest."""
+
+    async def txn(self, compare: Sequence[Compare], success: Sequence[Op], failure: Sequence[Op] = ()) -> TxnResult:
+        """All compares hold: `success`, else `failure`; answered once durable and applied.
+
+        Raises: InvalidRequest, LeaseNotFound, RequestTooLarge, Unavailable, OutcomeUnknown."""
+
+    def watch(
+        self, key: bytes, range_end: bytes, start_revision: int, sink: WatchSink, where: Where | None = None
+    ) -> WatchHandle:
+        """Sends every change in [key, range_end) from `start_revision` on (0: from now). prev_kv always filled.
+
+        With `where`, an object that enters the set comes as PUT without prev_kv, one that leaves as DELETE whose
+        kv.mod_revision is the revision at which it left (prev_kv: its last state), one that changes inside as PUT
+        with prev_kv; a PUT's kv keeps the object's own mod_revision."""
+
+    async def lease_grant(self, ttl_s: int, lease_id: int = 0) -> LeaseResult: ...
+
+    async def lease_keep_alive(self, lease_id: int) -> int:
+        """The lease's TTL in seconds, 0 if it is unknown."""
+
+    async def lease_revoke(self, lease_id: int) -> None: ...
+
+    async def compact(self, revision: int) -> CompactResult: ...
+
+    async def declare(self, field_set: FieldSet) -> None:
+        """Makes the fields askable; idempotent. Returns when the index is complete."""
+
+    @property
+    def revision(self) -> int:
+        """The last revision this side has seen applied."""
+
+    def metrics(self) -> dict[str, float]:
+        """Counters and gauges by Prometheus name."""
+
+    async def close(self) -> None: ...

@@ -1,0 +1,1 @@
+"""Formats on disk: records, segments, snapshots."""
