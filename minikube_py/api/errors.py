@@ -1,0 +1,368 @@
+"""Failures as the API answers them: a `Status` object with code, reason, message and details.
+
+Shapes and wordings are those of apimachinery (`pkg/api/errors`, `pkg/util/validation/field`). Everything that the API
+server refuses is raised as a `StatusError`; validation collects `FieldError`s and turns them into one by `invalid`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+import orjson
+
+from minikube_py.errors import MinikubeError
+
+Json = dict[str, Any]
+
+
+class NamedResource(Protocol):
+    """What an error says of a resource: a registry row, or a `GroupResource` where none is at hand."""
+
+    @property
+    def group(self) -> str: ...
+
+    @property
+    def plural(self) -> str: ...
+
+    @property
+    def kind(self) -> str: ...
+
+
+class GroupResource(NamedTuple):
+    group: str
+    plural: str
+    kind: str = ""
+
+
+class StatusError(MinikubeError):
+    """An answer other than success. `details` is as in the Status object; `retry_after_s` also goes into the
+    `Retry-After` header."""
+
+    def __init__(
+        self, code: int, reason: str, message: str, details: Json | None = None, retry_after_s: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.details = details
+        self.retry_after_s = retry_after_s
+
+    def to_status(self) -> Json:
+        """The `Status` object, its keys in the original's order; what is empty is left out."""
+        status: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
+        if self.message:
+            status["message"] = self.message
+        if self.reason:
+            status["reason"] = self.reason
+        if self.details is not None or self.retry_after_s:
+            given = self.details or {}
+            details = {key: given[key] for key in _DETAIL_KEYS if given.get(key)}
+            if self.retry_after_s:
+                details["retryAfterSeconds"] = self.retry_after_s
+            status["details"] = details
+        status["code"] = self.code
+        return status
+
+    @staticmethod
+    def from_status(status: Json) -> StatusError:
+        """The error that a received `Status` object tells of."""
+        details = status.get("details")
+        retry_after_s = details.get("retryAfterSeconds") if isinstance(details, dict) else None
+        return StatusError(
+            int(status.get("code") or 500),
+            str(status.get("reason") or ""),
+            str(status.get("message") or ""),
+            details if isinstance(details, dict) else None,
+            retry_after_s,
+        )
+
+
+_DETAIL_KEYS: Final = ("name", "group", "kind", "uid", "causes", "retryAfterSeconds")
+
+
+# --- one wrong field ------------------------------------------------------------------------------------------------
+
+NOT_FOUND: Final = "FieldValueNotFound"
+REQUIRED: Final = "FieldValueRequired"
+DUPLICATE: Final = "FieldValueDuplicate"
+INVALID: Final = "FieldValueInvalid"
+NOT_SUPPORTED: Final = "FieldValueNotSupported"
+FORBIDDEN: Final = "FieldValueForbidden"
+TOO_LONG: Final = "FieldValueTooLong"
+TOO_MANY: Final = "FieldValueTooMany"
+TOO_FEW: Final = "FieldValueTooFew"
+TYPE_INVALID: Final = "FieldValueTypeInvalid"
+TOO_SHORT: Final = "FieldValueTooShort"
+
+_TITLES: Final = {
+    NOT_FOUND: "Not found",
+    REQUIRED: "Required value",
+    DUPLICATE: "Duplicate value",
+    INVALID: "Invalid value",
+    NOT_SUPPORTED: "Unsupported value",
+    FORBIDDEN: "Forbidden",
+    TOO_LONG: "Too long",
+    TOO_MANY: "Too many",
+    TOO_FEW: "Too few",
+    TYPE_INVALID: "Invalid value",
+    TOO_SHORT: "Too short",
+}
+_WITHOUT_VALUE: Final = frozenset((REQUIRED, FORBIDDEN, TOO_LONG, TOO_SHORT))
+
+
+class Verbatim(str):
+    """Text that a field error prints as it is, where the original prints a value in a form of its own."""
+
+    __slots__ = ()
+
+
+class FieldError(NamedTuple):
+    """One wrong field: `reason` is the cause's reason, `field` its path, `value` what stood there."""
+
+    reason: str
+    field: str
+    value: Any = ""
+    detail: str = ""
+
+    def body(self) -> str:
+        """The text without the field: title, value, detail."""
+        text = _TITLES[self.reason]
+        if self.reason not in _WITHOUT_VALUE:
+            text = f"{text}: {go_value(self.value)}"
+        return f"{text}: {self.detail}" if self.detail else text
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.body()}"
+
+    def cause(self) -> Json:
+        return {"reason": self.reason, "message": self.body(), "field": self.field}
+
+
+def required(field: str, detail: str = "") -> FieldError:
+    return FieldError(REQUIRED, field, "", detail)
+
+
+def invalid_value(field: str, value: Any, detail: str) -> FieldError:
+    return FieldError(INVALID, field, value, detail)
+
+
+def duplicate(field: str, value: Any) -> FieldError:
+    return FieldError(DUPLICATE, field, value)
+
+
+def value_not_found(field: str, value: Any) -> FieldError:
+    return FieldError(NOT_FOUND, field, value)
+
+
+def not_supported(field: str, value: Any, supported: Iterable[str]) -> FieldError:
+    """`supported` in the order in which it is to be printed."""
+    quoted = ", ".join(go_quote(item) for item in supported)
+    return FieldError(NOT_SUPPORTED, field, value, f"supported values: {quoted}" if quoted else "")
+
+
+def forbidden_value(field: str, detail: str) -> FieldError:
+    return FieldError(FORBIDDEN, field, "", detail)
+
+
+def too_long(field: str, limit: int, unit: str = "byte") -> FieldError:
+    return FieldError(TOO_LONG, field, "", f"may not be more than {limit} {unit}{'' if limit == 1 else 's'}")
+
+
+def too_many(field: str, count: int, limit: int) -> FieldError:
+    return FieldError(TOO_MANY, field, count, f"must have at most {limit} item{'' if limit == 1 else 's'}")
+
+
+# --- Go's way of printing -------------------------------------------------------------------------------------------
+
+_GO_ESCAPES: Final = {
+    7: "\\a", 8: "\\b", 12: "\\f", 10: "\\n", 13: "\\r", 9: "\\t", 11: "\\v", 92: "\\\\", 34: '\\"',
+}  # fmt: skip
+
+
+def go_quote(text: str) -> str:
+    """`text` as Go's `%q` prints it (strconv.Quote)."""
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return '"' + "".join(map(_go_escape, text)) + '"'
+
+
+def _go_escape(char: str) -> str:
+    code = ord(char)
+    if code in _GO_ESCAPES:
+        return _GO_ESCAPES[code]
+    if char.isprintable():
+        return char
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def go_json(value: Any) -> str:
+    """`value` as Go's json.Marshal prints it: `<`, `>` and `&` escaped, map keys as they stand."""
+    text = orjson.dumps(value).decode()
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def go_value(value: Any) -> str:
+    """A wrong value as a field error prints it."""
+    if isinstance(value, Verbatim):
+        return str(value)
+    if isinstance(value, str):
+        return go_quote(value)
+    return go_json(value)
+
+
+def qualified(group: str, name: str) -> str:
+    """`name.group`, or `name` alone in the core group."""
+    return f"{name}.{group}" if group else name
+
+
+# --- constructors ---------------------------------------------------------------------------------------------------
+
+
+def _details(resource: NamedResource, name: str = "") -> Json:
+    return {"name": name, "group": resource.group, "kind": resource.plural}
+
+
+def _title(resource: NamedResource) -> str:
+    return qualified(resource.group, resource.plural)
+
+
+def not_found(resource: NamedResource, name: str) -> StatusError:
+    message = f"{_title(resource)} {go_quote(name)} not found"
+    return StatusError(404, "NotFound", message, _details(resource, name))
+
+
+def path_not_found() -> StatusError:
+    """No such path under a served prefix."""
+    return StatusError(404, "NotFound", "the server could not find the requested resource", {})
+
+
+def already_exists(resource: NamedResource, name: str) -> StatusError:
+    message = f"{_title(resource)} {go_quote(name)} already exists"
+    return StatusError(409, "AlreadyExists", message, _details(resource, name))
+
+
+def generate_name_conflict(resource: NamedResource, name: str, retry_after_s: int = 1) -> StatusError:
+    """Every generated name was taken."""
+    message = (
+        f"{_title(resource)} {go_quote(name)} already exists, the server was not able to generate a unique name "
+        "for the object"
+    )
+    return StatusError(409, "AlreadyExists", message, _details(resource, name), retry_after_s)
+
+
+STALE_WRITE: Final = (
+    "the object has been modified; please apply your changes to the latest version and try again"
+)
+
+
+def conflict(resource: NamedResource, name: str, why: str = STALE_WRITE) -> StatusError:
+    message = f"Operation cannot be fulfilled on {_title(resource)} {go_quote(name)}: {why}"
+    return StatusError(409, "Conflict", message, _details(resource, name))
+
+
+def apply_conflict(causes: Sequence[Json], message: str) -> StatusError:
+    """Server-side apply met fields that others own; one cause each (reason FieldManagerConflict)."""
+    return StatusError(409, "Conflict", message, {"causes": list(causes)})
+
+
+def gone(message: str) -> StatusError:
+    return StatusError(410, "Gone", message)
+
+
+def expired(message: str) -> StatusError:
+    """The resourceVersion asked for is compacted, or a continue token too old."""
+    return StatusError(410, "Expired", message)
+
+
+def aggregate(messages: Iterable[str]) -> str:
+    """Several messages as one: `[a, b]`, each once; a single one bare."""
+    distinct = list(dict.fromkeys(messages))
+    return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"
+
+
+def invalid(resource: NamedResource, name: str, errors: Sequence[FieldError], *, group: str | None = None) -> StatusError:
+    """422 with one cause a field error. `resource.kind` names the object; `group` where its kind's group differs."""
+    kind_group = resource.group if group is None else group
+    message = f"{qualified(kind_group, resource.kind)} {go_quote(name)} is invalid"
+    if errors:
+        message = f"{message}: {aggregate(map(str, errors))}"
+    details = {"name": name, "group": kind_group, "kind": resource.kind, "causes": [e.cause() for e in errors]}
+    return StatusError(422, "Invalid", message, details)
+
+
+def bad_request(message: str) -> StatusError:
+    return StatusError(400, "BadRequest", message)
+
+
+def unauthorized(message: str = "Unauthorized") -> StatusError:
+    return StatusError(401, "Unauthorized", message)
+
+
+def forbidden(resource: NamedResource | None, name: str, why: str) -> StatusError:
+    """`resource` is None where a path was asked for and not a resource."""
+    if resource is None:
+        return StatusError(403, "Forbidden", f"forbidden: {why}", {})
+    title = f"{_title(resource)} {go_quote(name)}" if name else _title(resource)
+    return StatusError(403, "Forbidden", f"{title} is forbidden: {why}", _details(resource, name))
+
+
+def method_not_supported(resource: NamedResource, action: str) -> StatusError:
+    """`action` is the verb (`create`, `deletecollection`, ...)."""
+    message = f"{action} is not supported on resources of kind {go_quote(_title(resource))}"
+    return StatusError(405, "MethodNotAllowed", message, _details(resource))
+
+
+def method_not_allowed() -> StatusError:
+    """The path is served, but not with this HTTP method."""
+    return StatusError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {})
+
+
+def not_acceptable(accepted: Iterable[str]) -> StatusError:
+    message = f"only the following media types are accepted: {', '.join(accepted)}"
+    return StatusError(406, "NotAcceptable", message)
+
+
+def not_acceptable_conversion(target: str, accepted: Iterable[str]) -> StatusError:
+    """`target` is what the object was to be converted to, as `meta.k8s.io/v1, Kind=Table` prints."""
+    message = f"only the following media types are accepted when converting to {target}: {', '.join(accepted)}"
+    return StatusError(406, "NotAcceptable", message)
+
+
+def unsupported_media_type(accepted: Iterable[str]) -> StatusError:
+    message = f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}"
+    return StatusError(415, "UnsupportedMediaType", message)
+
+
+def timeout(message: str, retry_after_s: int = 0, causes: Sequence[Json] = ()) -> StatusError:
+    return StatusError(504, "Timeout", f"Timeout: {message}", {"causes": list(causes)}, retry_after_s or None)
+
+
+def too_large_resource_version(asked: int, current: int, retry_after_s: int = 1) -> StatusError:
+    """A resourceVersion that the server has not reached yet."""
+    cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+    return timeout(f"Too large resource version: {asked}, current: {current}", retry_after_s, (cause,))
+
+
+def too_many_requests(message: str, retry_after_s: int = 0, causes: Sequence[Json] = ()) -> StatusError:
+    return StatusError(429, "TooManyRequests", message, {"causes": list(causes)}, retry_after_s or None)
+
+
+def request_entity_too_large(message: str) -> StatusError:
+    return StatusError(413, "RequestEntityTooLarge", f"Request entity too large: {message}")
+
+
+def service_unavailable(message: str) -> StatusError:
+    return StatusError(503, "ServiceUnavailable", message)
+
+
+def server_timeout(resource: NamedResource, operation: str, retry_after_s: int = 0) -> StatusError:
+    message = f"The {operation} operation against {_title(resource)} could not be completed at this time, please try again."
+    return StatusError(500, "ServerTimeout", message, _details(resource, operation), retry_after_s or None)
+
+
+def internal(message: str) -> StatusError:
+    return StatusError(500, "InternalError", f"Internal error occurred: {message}", {"causes": [{"message": message}]})
