@@ -1,0 +1,188 @@
+"""A certificate authority of one's own and the server certificate that the roles share, kept in the data folder.
+
+EC keys on P-256. Made at the first start, used again at the next, renewed before they run out. When only the server
+certificate is near its end the authority stays, so that kubeconfigs handed out before go on working.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import ssl
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from minikube_py.control_plane.private_files import make_private_folder, write_private
+
+AUTHORITY_LIFE = timedelta(days=3650)
+SERVER_LIFE = timedelta(days=365)
+RENEW_BEFORE = timedelta(days=30)
+_BACKDATE = timedelta(hours=1)  # a client whose clock is a little behind must accept them too
+
+ALWAYS_NAMED = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """Where the PEM files are. `authority_pem` is what a client must trust."""
+
+    authority_file: Path
+    server_file: Path
+    server_key_file: Path
+    authority_pem: bytes
+
+    def server_context(self) -> ssl.SSLContext:
+        """For a server; offers HTTP/1.1 by ALPN."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.load_cert_chain(self.server_file, self.server_key_file)
+        context.set_alpn_protocols(["http/1.1"])
+        return context
+
+    def client_context(self) -> ssl.SSLContext:
+        return client_context(self.authority_pem)
+
+
+def client_context(authority_pem: bytes) -> ssl.SSLContext:
+    """A context that trusts this authority and nothing else. Raises: ssl.SSLError where it is no certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(cadata=authority_pem.decode("ascii"))
+    return context
+
+
+def ensure_certificates(folder: Path, names: Iterable[str] = (), now: datetime | None = None) -> Certificates:
+    """The certificates in `folder`, made or renewed where needed.
+
+    The server certificate is for localhost, 127.0.0.1, ::1, this host's name and `names` (host names or addresses).
+    Raises: SetupError where the folder cannot be written.
+    """
+    now = now or datetime.now(UTC)
+    make_private_folder(folder)
+    wanted = _general_names([*ALWAYS_NAMED, socket.gethostname(), *names])
+    authority, authority_key = _ensure_authority(folder, now)
+    server_file, key_file = folder / "server.crt", folder / "server.key"
+    if not _server_is_good(server_file, key_file, authority, wanted, now):
+        server, server_key = _make_server(authority, authority_key, wanted, now)
+        write_private(key_file, _key_pem(server_key))
+        write_private(server_file, _pem(server))
+    return Certificates(folder / "ca.crt", server_file, key_file, _pem(authority))
+
+
+def _ensure_authority(folder: Path, now: datetime) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    try:
+        certificate = x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes())
+        key = _load_key(folder / "ca.key")
+        if certificate.public_key() == key.public_key() and _lasts(certificate, now):
+            return certificate, key
+    except (OSError, ValueError):
+        pass
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"minikube_py-ca@{int(now.timestamp())}")])
+    certificate = (
+        _builder(name, name, key.public_key(), now, AUTHORITY_LIFE)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_key_usage(signs_certificates=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    write_private(folder / "ca.key", _key_pem(key))
+    write_private(folder / "ca.crt", _pem(certificate))
+    return certificate, key
+
+
+def _make_server(
+    authority: x509.Certificate, authority_key: ec.EllipticCurvePrivateKey, names: list[x509.GeneralName], now: datetime
+) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "minikube_py")])
+    issuer_id = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
+    certificate = (
+        _builder(name, authority.subject, key.public_key(), now, SERVER_LIFE)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(issuer_id, critical=False)
+        .sign(authority_key, hashes.SHA256())
+    )
+    return certificate, key
+
+
+def _server_is_good(
+    server_file: Path, key_file: Path, authority: x509.Certificate, names: list[x509.GeneralName], now: datetime
+) -> bool:
+    try:
+        certificate = x509.load_pem_x509_certificate(server_file.read_bytes())
+        key = _load_key(key_file)
+        certificate.verify_directly_issued_by(authority)
+        named = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (OSError, ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
+        return False
+    return certificate.public_key() == key.public_key() and set(names) <= set(named) and _lasts(certificate, now)
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime, life: timedelta
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _BACKDATE)
+        .not_valid_after(now + life)
+    )
+
+
+def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _general_names(names: Iterable[str]) -> list[x509.GeneralName]:
+    unique: dict[x509.GeneralName, None] = {}
+    for name in names:
+        try:
+            unique[x509.IPAddress(ipaddress.ip_address(name))] = None
+        except ValueError:
+            unique[x509.DNSName(name.lower())] = None
+    return list(unique)
+
+
+def _lasts(certificate: x509.Certificate, now: datetime) -> bool:
+    return certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc - RENEW_BEFORE
+
+
+def _load_key(path: Path) -> ec.EllipticCurvePrivateKey:
+    key = serialization.load_pem_private_key(path.read_bytes(), password=None)
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise ValueError(f"{path} holds no EC key")
+    return key
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )

@@ -1,0 +1,13 @@
+"""What can go wrong before or while roles are put together; each text is one line: what, where, what to do."""
+
+from __future__ import annotations
+
+from minikube_py.errors import MinikubeError
+
+
+class SetupError(MinikubeError):
+    """Something the user can put right: a busy port, a folder in use, a file that is not ours."""
+
+
+class RoleFailed(MinikubeError):
+    """A role ended or did not become ready."""

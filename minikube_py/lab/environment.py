@@ -1,0 +1,93 @@
+"""What stands above every figure: the machine, the Python, the disk and how the roles were laid out."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from minikube_py import __version__
+from minikube_py.lab.measure import percentile
+
+SYNC_ROUNDS = 64
+SYNC_SIZE_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """`filesystem` and `fdatasync_p50_ms` are of the data folder; `commit` is empty outside a checkout."""
+
+    version: str
+    commit: str
+    python: str
+    machine: str
+    cpus: int
+    filesystem: str
+    fdatasync_p50_ms: float
+    layout: str
+
+    def lines(self) -> list[str]:
+        commit = f", commit {self.commit}" if self.commit else ""
+        return [
+            f"minikube_py {self.version}{commit}; Python {self.python}; {self.machine}, {self.cpus} CPUs",
+            f"data on {self.filesystem}, fdatasync p50 {self.fdatasync_p50_ms:.2f} ms; {self.layout}",
+        ]
+
+    def as_dict(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def describe(data_dir: Path, layout: str) -> Environment:
+    """Measures the disk under `data_dir` for a moment (64 syncs of 4 KiB)."""
+    return Environment(
+        version=__version__,
+        commit=_commit(),
+        python=platform.python_version(),
+        machine=f"{platform.system()} {platform.machine()}",
+        cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        filesystem=filesystem_of(data_dir),
+        fdatasync_p50_ms=round(_sync_p50_s(data_dir) * 1000, 3),
+        layout=layout,
+    )
+
+
+def filesystem_of(folder: Path) -> str:
+    """The type of the filesystem `folder` is on (`ext4`, `tmpfs`, ...), or `unknown` where the system does not say."""
+    try:
+        mounts = Path("/proc/self/mounts").read_text(encoding="utf-8")
+    except OSError:
+        return "unknown"
+    path, best, kind = folder.resolve(), -1, "unknown"
+    for line in mounts.splitlines():
+        _, point, filesystem, *_ = line.split(" ")
+        point = point.encode().decode("unicode_escape")
+        # The last mount over a point hides those before it.
+        if path.is_relative_to(point) and len(point) >= best:
+            best, kind = len(point), filesystem
+    return kind
+
+
+def _sync_p50_s(folder: Path) -> float:
+    durations_s = []
+    with tempfile.TemporaryFile(dir=folder) as file:
+        for number in range(SYNC_ROUNDS):
+            os.pwrite(file.fileno(), b"\0" * SYNC_SIZE_BYTES, number * SYNC_SIZE_BYTES)
+            started_s = time.perf_counter()
+            (getattr(os, "fdatasync", None) or os.fsync)(file.fileno())
+            durations_s.append(time.perf_counter() - started_s)
+    return percentile(durations_s, 50)
+
+
+def _commit() -> str:
+    folder = Path(__file__).resolve().parents[2]
+    if not (folder / ".git").exists():
+        return ""
+    command = ["git", "-C", str(folder), "rev-parse", "--short=12", "HEAD"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""

@@ -1,0 +1,92 @@
+"""The pictures of the runs. matplotlib is imported only here and only when a picture is made (extra `lab`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from minikube_py.lab.measure import PERCENTILES, percentile
+
+BLUE, ORANGE, GREEN, RED, GREY = "#2b6cb0", "#dd6b20", "#2f855a", "#c53030", "#718096"
+MISSING = "no picture: matplotlib is not installed; pip install 'minikube_py[lab]'"
+
+
+def _pyplot() -> Any:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    style: dict[Any, Any] = {
+        "figure.dpi": 130,
+        "font.size": 9,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "grid.alpha": 0.25,
+        "axes.titleweight": "bold",
+        "axes.titlelocation": "left",
+        "legend.frameon": False,
+    }
+    pyplot.rcParams.update(style)
+    return pyplot
+
+
+def available() -> bool:
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def save(figure: Any, path: Path) -> Path:
+    figure.savefig(path, bbox_inches="tight")
+    _pyplot().close(figure)
+    return path
+
+
+def draw_latency_bars(axes: Any, summaries: Mapping[str, Mapping[str, float]], title: str) -> None:
+    """Grouped bars of p50, p90 and p99 on a logarithmic scale, each with its figure."""
+    width = 0.26
+    for number, (percent, colour) in enumerate(zip(PERCENTILES, (BLUE, ORANGE, RED), strict=True)):
+        heights = [figures[f"p{percent}_ms"] for figures in summaries.values()]
+        places = [place + (number - 1) * width for place in range(len(heights))]
+        bars = axes.bar(places, heights, width * 0.92, color=colour, label=f"p{percent}")
+        axes.bar_label(bars, labels=[_short_ms(height) for height in heights], fontsize=7, padding=1)
+    axes.set_yscale("log")
+    axes.set_xticks(range(len(summaries)), list(summaries))
+    axes.set_ylabel("milliseconds (log)")
+    axes.set_title(title)
+    axes.grid(axis="x", visible=False)
+    axes.margins(y=0.15)
+    axes.legend(ncols=3, loc="upper left", fontsize=8)
+
+
+def draw_fill(axes: Any, series: Sequence[tuple[float, Sequence[float]]], title: str, what: str) -> None:
+    """How full the nodes are over time: the mean, and bands between percentiles over the nodes.
+
+    `series`: (seconds, each node's filled share 0..1), in order of time.
+    """
+    times_s = [time_s for time_s, _ in series]
+
+    def line(percent: float) -> list[float]:
+        return [100 * percentile(shares, percent) for _, shares in series]
+
+    for low, high, alpha, label in ((10, 90, 0.15, "10th to 90th percentile of nodes"), (25, 75, 0.25, "25th to 75th")):
+        axes.fill_between(times_s, line(low), line(high), color=BLUE, alpha=alpha, linewidth=0, label=label)
+    mean = [100 * sum(shares) / max(1, len(shares)) for _, shares in series]
+    axes.plot(times_s, mean, color=BLUE, linewidth=1.8, label="mean")
+    axes.set_ylim(0, 102)
+    axes.set_xlim(left=0)
+    axes.set_xlabel("seconds since the first pod")
+    axes.set_ylabel(f"{what} (% of a node)")
+    axes.set_title(title)
+    axes.legend(loc="upper left", fontsize=8)
+
+
+def _short_ms(value_ms: float) -> str:
+    if value_ms >= 1000:
+        return f"{value_ms / 1000:.3g} s"
+    return f"{value_ms:.3g}"
