@@ -1,0 +1,90 @@
+"""Runs the steps of a kubectl session against a server, and makes what differs by nature alike."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from scenario import Step
+
+UNTIL_TIMEOUT_S = 40
+COMMAND_TIMEOUT_S = 60
+
+
+class Output(NamedTuple):
+    code: int
+    stdout: str
+    stderr: str
+
+
+NORMAL = [
+    (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "<uid>"),
+    (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"), "<time>"),
+    (re.compile(r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d [+-]\d{4}"), "<date>"),
+    (re.compile(r'("?resourceVersion"?: ?)"\d+"'), r'\1"<rv>"'),
+    (re.compile(r"https://[\d.]+:\d+"), "<server>"),
+    (re.compile(r"\b(10|127|172|192)\.\d+\.\d+\.\d+\b"), "<ip>"),
+    (re.compile(r"\b(web-rc)-[a-z0-9]{5}\b"), r"\1-<rand>"),
+    (re.compile(r"(?<![\w.=:/-])(\d+m)?\d+s(?![\w.])"), "<age>"),
+    (re.compile(r"<invalid>"), "<age>"),
+    (re.compile(r"/tmp/\S+?\.(yaml|json)"), "<file>"),
+]
+
+
+def normalise(text: str) -> str:
+    for pattern, replacement in NORMAL:
+        text = pattern.sub(replacement, text)
+    # Columns are padded to their longest cell, which may hold what was just replaced.
+    lines = [re.sub(r" {2,}", "  ", line.rstrip()) for line in text.splitlines()]
+    return "\n".join(lines)
+
+
+def kubectls() -> dict[int, Path]:
+    """Minor version -> binary, from the folder MINIKUBE_PY_KUBECTL or beside the real file behind `kubectl`."""
+    folder = os.environ.get("MINIKUBE_PY_KUBECTL")
+    if not folder:
+        found = next((Path(p, "kubectl") for p in os.environ.get("PATH", "").split(":") if Path(p, "kubectl").exists()), None)
+        if found is None:
+            return {}
+        folder = str(found.resolve().parent)
+    return {int(path.suffix[1:]): path for path in Path(folder).glob("kubectl.1.*") if path.suffix[1:].isdigit()}
+
+
+def run_step(kubectl: Path, kubeconfig: Path, home: Path, step: Step) -> Output:
+    """One command; with `until`, repeated until its text appears, at most UNTIL_TIMEOUT_S."""
+    env = {"PATH": os.environ["PATH"], "HOME": str(home), "KUBECONFIG": str(kubeconfig), "TERM": "dumb", **dict(step.env)}
+    deadline = time.monotonic() + UNTIL_TIMEOUT_S
+    while True:
+        done = subprocess.run(
+            [str(kubectl), *shlex.split(step.command)], input=step.stdin, env=env, capture_output=True, text=True,
+            timeout=COMMAND_TIMEOUT_S, cwd=home,
+        )
+        if not step.until or step.until in done.stdout + done.stderr or time.monotonic() > deadline:
+            return Output(done.returncode, done.stdout, done.stderr)
+        time.sleep(0.1)
+
+
+def comparable(step: Step, output: Output) -> dict[str, object]:
+    """What of an output must be alike on both sides, by the step's own rule."""
+    stdout, stderr = normalise(output.stdout), normalise(output.stderr)
+    if step.keep:
+        stdout = "\n".join(line for line in stdout.splitlines() if line.startswith(step.keep))
+    if step.compare == "code":
+        return {"code": output.code}
+    if step.compare == "stdout":
+        return {"stdout": stdout}
+    if step.compare == "sorted":
+        stdout = "\n".join(sorted(stdout.splitlines()))
+    return {"code": output.code, "stdout": stdout, "stderr": stderr}
+
+
+def session(kubectl: Path, minor: int, kubeconfig: Path, home: Path, steps: Iterable[Step]) -> Iterator[tuple[Step, Output]]:
+    for step in steps:
+        if not step.only or minor in step.only:
+            yield step, run_step(kubectl, kubeconfig, home, step)
