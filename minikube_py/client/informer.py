@@ -1,0 +1,363 @@
+"""A local copy of what the API serves, kept by list and watch, and the callbacks that follow its changes.
+
+Whatever happens between - 410, a restart, lost connections, a watch cut off for being slow - the copy ends equal to the
+server's state, and handlers see every difference, deletions missed in a gap included. Source: client-go/tools/cache.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Generic
+
+import orjson
+
+from minikube_py.api.errors import StatusError
+from minikube_py.client.backoff import Backoff
+from minikube_py.client.rest import Object, ResourceRef, RestClient, path_of, status_error
+from minikube_py.client.store import Indexer, ObjectStore, T
+from minikube_py.client.timers import Timer, Timers
+from minikube_py.client.transport import WatchEvent
+from minikube_py.env import Clock, Rng
+from minikube_py.errors import MinikubeError
+
+logger = logging.getLogger(__name__)
+
+WATCH_TIMEOUT_S = 300.0
+"""A watch asks to be ended after [1, 2) times this, so that a silent dead connection cannot last."""
+SHORT_WATCH_S = 1.0
+"""A watch that ended sooner without an event counts as a failure, or a server that refuses them would be hammered."""
+
+
+def _ignore(*_: Any) -> None:
+    return
+
+
+@dataclass(frozen=True, slots=True)
+class Handler(Generic[T]):
+    """Called on the event loop, in order, after the store changed; must be quick and must not raise: an informer whose
+    handler raised stops, since what its owner derived can no longer be trusted.
+
+    An object deleted and made again under its name comes as on_delete and on_add. `on_batch` follows each batch."""
+
+    on_add: Callable[[T], None] = _ignore
+    on_update: Callable[[T, T], None] = _ignore
+    """(old, new)"""
+    on_delete: Callable[[T], None] = _ignore
+    """What the store last held."""
+    on_batch: Callable[[], None] = _ignore
+
+
+@dataclass(slots=True)
+class InformerStats:
+    lists: int = 0
+    watches: int = 0
+    events: int = 0
+    bookmarks: int = 0
+    expired: int = 0
+    errors: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which objects: empty means all. `page_size` 0 lists in one piece."""
+
+    namespace: str = ""
+    label_selector: str = ""
+    field_selector: str = ""
+    page_size: int = 1000
+
+    def params(self) -> dict[str, str]:
+        params: dict[str, str] = {}
+        if self.label_selector:
+            params["labelSelector"] = self.label_selector
+        if self.field_selector:
+            params["fieldSelector"] = self.field_selector
+        return params
+
+
+class _Expired(Exception):
+    """The watch cannot go on from its resourceVersion: list again."""
+
+
+@dataclass(slots=True)
+class _Synced:
+    done: bool = False
+    waiters: list[asyncio.Future[None]] = field(default_factory=list)
+
+
+def key_of(obj: Object) -> str:
+    metadata = obj["metadata"]
+    namespace = metadata.get("namespace")
+    return f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"])
+
+
+class Informer(Generic[T]):
+    """`project(obj)` makes the slotted projection that is kept, or None for an object of no interest.
+
+    Usage: add handlers, `start()`, `await wait_synced()`; `store` is the copy. An event costs one decode and one
+    projection."""
+
+    def __init__(
+        self,
+        client: RestClient,
+        resource: ResourceRef,
+        project: Callable[[Object], T | None],
+        *,
+        clock: Clock,
+        rng: Rng,
+        selection: Selection | None = None,
+        indexers: Mapping[str, Indexer[T]] | None = None,
+        resync_s: float = 0.0,
+    ) -> None:
+        self.resource = resource
+        self.store: ObjectStore[T] = ObjectStore(indexers)
+        self.stats = InformerStats()
+        self.resource_version = ""
+        self._client = client
+        self._project = project
+        self._clock = clock
+        self._rng = rng
+        self._selection = selection if selection is not None else Selection()
+        self._resync_s = resync_s
+        self._handlers: list[Handler[T]] = []
+        self._backoff = Backoff(rng)
+        self._synced = _Synced()
+        self._task: asyncio.Task[None] | None = None
+        self._timers: Timers | None = None
+
+    # --- life -------------------------------------------------------------------------------------------------------
+
+    def add_handler(self, handler: Handler[T]) -> None:
+        """A handler added late gets on_add for what is known already."""
+        self._handlers.append(handler)
+        if len(self.store):
+            for item in list(self.store.values()):
+                handler.on_add(item)
+            handler.on_batch()
+
+    def start(self) -> None:
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name=f"informer {self.resource.plural}")
+            if self._resync_s > 0:
+                self._timers = Timers(self._clock)
+                self._arm_resync()
+
+    async def stop(self) -> None:
+        """Idempotent. The store keeps what it held."""
+        if self._timers is not None:
+            await self._timers.close()
+        task = self._task
+        if task is not None:
+            task.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await task
+        self._finish_sync(asyncio.CancelledError())
+
+    def has_synced(self) -> bool:
+        """The first list is complete and its handlers were called."""
+        return self._synced.done
+
+    async def wait_synced(self) -> None:
+        """Raises what ended the informer, if it ended before."""
+        if self._synced.done:
+            return
+        if self._task is not None and self._task.done() and not self._task.cancelled():
+            self._task.result()
+        waiter = asyncio.get_running_loop().create_future()
+        self._synced.waiters.append(waiter)
+        await waiter
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What ended this informer by itself: a bug in a projection or handler."""
+        if self._task is None or not self._task.done() or self._task.cancelled():
+            return None
+        return self._task.exception()
+
+    def _finish_sync(self, error: BaseException | None = None) -> None:
+        waiters, self._synced.waiters = self._synced.waiters, []
+        if error is None:
+            self._synced.done = True
+        for waiter in waiters:
+            if waiter.done():
+                continue
+            if error is None:
+                waiter.set_result(None)
+            elif isinstance(error, asyncio.CancelledError):
+                waiter.cancel()
+            else:
+                waiter.set_exception(error)
+
+    # --- list and watch ---------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                try:
+                    await self._list()
+                    self._finish_sync()
+                    while True:
+                        await self._watch()
+                except _Expired as error:
+                    self.stats.expired += 1
+                    logger.info("%s: list again: %s", self.resource.plural, error)
+                    await self._clock.sleep(self._backoff.next_s())
+                except (MinikubeError, orjson.JSONDecodeError) as error:
+                    self._failed("list", error)
+                    await self._clock.sleep(self._backoff.next_s())
+        except Exception as error:
+            logger.exception("the informer of %s stops", self.resource.plural)
+            self._finish_sync(error)
+            raise
+
+    def _failed(self, what: str, error: Exception) -> None:
+        self.stats.errors += 1
+        logger.warning("%s of %s: %s", what, self.resource.plural, error or type(error).__name__)
+
+    async def _list(self) -> None:
+        self.stats.lists += 1
+        selection = self._selection
+        try:
+            items, version = await self._pages(selection.page_size)
+        except StatusError as error:
+            if error.code != 410:
+                raise
+            # The first page's revision was compacted under us; one piece cannot expire.
+            items, version = await self._pages(0)
+        self._replace(items)
+        self.resource_version = version
+
+    async def _pages(self, page_size: int) -> tuple[dict[str, T], str]:
+        found: dict[str, T] = {}
+        version = token = ""
+        selection, project = self._selection, self._project
+        while True:
+            page = await self._client.list_page(
+                self.resource,
+                selection.namespace,
+                label_selector=selection.label_selector,
+                field_selector=selection.field_selector,
+                limit=page_size,
+                continue_token=token,
+            )
+            for obj in page.items:
+                if (item := project(obj)) is not None:
+                    found[key_of(obj)] = item
+            version, token = page.resource_version, page.continue_token
+            if not token:
+                return found, version
+
+    def _replace(self, found: dict[str, T]) -> None:
+        known = self.store.keys()
+        for key in [key for key in known if key not in found]:
+            self._remove(key)
+        for key, item in found.items():
+            self._put(key, item)
+        for handler in self._handlers:
+            handler.on_batch()
+
+    async def _watch(self) -> None:
+        """One watch, until it ends. Raises: _Expired."""
+        self.stats.watches += 1
+        started_s, before = self._clock.monotonic_s(), self.stats.events + self.stats.bookmarks
+        params = self._selection.params()
+        params["resourceVersion"] = self.resource_version
+        params["allowWatchBookmarks"] = "true"
+        params["timeoutSeconds"] = str(int(WATCH_TIMEOUT_S * (1.0 + self._rng.random())))
+        failed = False
+        batches = self._client.transport.watch(path_of(self.resource, self._selection.namespace), params)
+        try:
+            async for batch in batches:
+                self._apply(batch)
+        except (MinikubeError, orjson.JSONDecodeError) as error:
+            self._failed("watch", error)
+            failed = True
+        finally:
+            if isinstance(batches, AsyncGenerator):
+                await batches.aclose()
+        if self.stats.events + self.stats.bookmarks > before:
+            self._backoff.reset()
+        elif self._clock.monotonic_s() - started_s < SHORT_WATCH_S:
+            failed = True
+        if failed:
+            await self._clock.sleep(self._backoff.next_s())
+
+    def _apply(self, batch: list[WatchEvent]) -> None:
+        """Raises: _Expired, StatusError."""
+        loads, project, stats = orjson.loads, self._project, self.stats
+        version = ""
+        for kind, body in batch:
+            obj = loads(body)
+            if kind == "ERROR":
+                self._advance(version)
+                self._raise_error(body)
+            version = obj["metadata"].get("resourceVersion", "")
+            if kind == "BOOKMARK":
+                stats.bookmarks += 1
+                continue
+            stats.events += 1
+            if kind == "DELETED" or (item := project(obj)) is None:
+                self._remove(key_of(obj))
+            else:
+                self._put(key_of(obj), item)
+        self._advance(version)
+        for handler in self._handlers:
+            handler.on_batch()
+
+    def _advance(self, version: str) -> None:
+        # A watch on a sum sends objects with their own, older versions; a bookmark then tells the revision reached.
+        if not version:
+            return
+        try:
+            if int(version) < int(self.resource_version):
+                return
+        except ValueError:
+            pass
+        self.resource_version = version
+
+    def _raise_error(self, body: bytes) -> None:
+        error = status_error(500, body)
+        if error.code == 410 or (error.code == 504 and "resource version" in error.message):
+            # 504: the server has never seen our version, so its history is not the one we know.
+            raise _Expired(error.message)
+        raise error
+
+    # --- changes ----------------------------------------------------------------------------------------------------
+
+    def _put(self, key: str, item: T) -> None:
+        old = self.store.get(key)
+        if old is not None and old.uid != item.uid:
+            self._remove(key)
+            old = None
+        self.store.put(key, item)
+        if old is None:
+            for handler in self._handlers:
+                handler.on_add(item)
+        else:
+            for handler in self._handlers:
+                handler.on_update(old, item)
+
+    def _remove(self, key: str) -> None:
+        old = self.store.remove(key)
+        if old is not None:
+            for handler in self._handlers:
+                handler.on_delete(old)
+
+    # --- resync -----------------------------------------------------------------------------------------------------
+
+    def _arm_resync(self) -> Timer:
+        assert self._timers is not None
+        return self._timers.call_later(self._resync_s, self._resync)
+
+    def _resync(self) -> None:
+        """Tells the handlers of every object again, as an update from itself to itself."""
+        for item in list(self.store.values()):
+            for handler in self._handlers:
+                handler.on_update(item, item)
+        for handler in self._handlers:
+            handler.on_batch()
+        self._arm_resync()

@@ -1,0 +1,269 @@
+"""Requests by resource, namespace and name over any `ApiTransport`; failures as StatusError.
+
+Source: kubernetes.io/docs/reference/using-api/api-concepts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import orjson
+
+from minikube_py.api.errors import StatusError
+from minikube_py.client.transport import JSON, MERGE_PATCH, ApiResponse, ApiTransport
+
+Object = dict[str, Any]
+
+
+class ResourceRef(NamedTuple):
+    """What the path of a request names. `group` is "" for the core group."""
+
+    group: str
+    version: str
+    plural: str
+
+    @property
+    def prefix(self) -> str:
+        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+NAMESPACES = ResourceRef("", "v1", "namespaces")
+NODES = ResourceRef("", "v1", "nodes")
+PODS = ResourceRef("", "v1", "pods")
+SERVICES = ResourceRef("", "v1", "services")
+ENDPOINTS = ResourceRef("", "v1", "endpoints")
+REPLICATION_CONTROLLERS = ResourceRef("", "v1", "replicationcontrollers")
+CONFIG_MAPS = ResourceRef("", "v1", "configmaps")
+SERVICE_ACCOUNTS = ResourceRef("", "v1", "serviceaccounts")
+EVENTS = ResourceRef("", "v1", "events")
+LEASES = ResourceRef("coordination.k8s.io", "v1", "leases")
+
+
+class ListPage(NamedTuple):
+    """`continue_token` is "" on the last page."""
+
+    items: list[Object]
+    resource_version: str
+    continue_token: str
+
+
+def path_of(resource: ResourceRef, namespace: str = "", name: str = "", subresource: str = "") -> str:
+    parts = [resource.prefix]
+    if namespace:
+        parts += ["namespaces", quote(namespace, safe="")]
+    parts.append(resource.plural)
+    if name:
+        parts.append(quote(name, safe=":"))
+    if subresource:
+        parts.append(subresource)
+    return "/".join(parts)
+
+
+def status_error(status: int, body: bytes) -> StatusError:
+    """The StatusError that a body of `status` holds, or one made from its text where it is not a Status."""
+    try:
+        document = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        document = None
+    if not isinstance(document, dict) or document.get("kind") != "Status":
+        text = body[:500].decode(errors="replace").strip()
+        return StatusError(status, "", f"the server answered {status}: {text}", None)
+    if not document.get("code"):
+        document["code"] = status
+    return StatusError.from_status(document)
+
+
+class RestClient:
+    """JSON in and out. All methods raise: StatusError, Unavailable; writes also OutcomeUnknown."""
+
+    def __init__(self, transport: ApiTransport) -> None:
+        self.transport = transport
+
+    async def raw(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+    ) -> ApiResponse:
+        """The answer as bytes, for callers that need no decoding."""
+        response = await self.transport.request(method, path, params, body, content_type)
+        if response.status >= 300:
+            raise status_error(response.status, response.body)
+        return response
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = JSON,
+    ) -> Object:
+        payload = body if body is None or isinstance(body, bytes) else orjson.dumps(body)
+        response = await self.raw(method, path, params, payload, content_type)
+        decoded: Object = orjson.loads(response.body)
+        return decoded
+
+    async def get(self, resource: ResourceRef, name: str, namespace: str = "", resource_version: str = "") -> Object:
+        params = {"resourceVersion": resource_version} if resource_version else None
+        return await self.request("GET", path_of(resource, namespace, name), params)
+
+    async def list_page(
+        self,
+        resource: ResourceRef,
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 0,
+        continue_token: str = "",
+        resource_version: str = "",
+    ) -> ListPage:
+        params: dict[str, str] = {}
+        if label_selector:
+            params["labelSelector"] = label_selector
+        if field_selector:
+            params["fieldSelector"] = field_selector
+        if limit:
+            params["limit"] = str(limit)
+        if continue_token:
+            params["continue"] = continue_token
+        if resource_version:
+            params["resourceVersion"] = resource_version
+        document = await self.request("GET", path_of(resource, namespace), params)
+        metadata = document.get("metadata") or {}
+        return ListPage(
+            document.get("items") or [], metadata.get("resourceVersion", ""), metadata.get("continue", "")
+        )
+
+    async def pages(
+        self,
+        resource: ResourceRef,
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 500,
+    ) -> AsyncIterator[ListPage]:
+        """All pages, at one revision."""
+        token = ""
+        while True:
+            page = await self.list_page(
+                resource,
+                namespace,
+                label_selector=label_selector,
+                field_selector=field_selector,
+                limit=limit,
+                continue_token=token,
+            )
+            yield page
+            token = page.continue_token
+            if not token:
+                return
+
+    async def list(
+        self, resource: ResourceRef, namespace: str = "", *, label_selector: str = "", field_selector: str = ""
+    ) -> list[Object]:
+        """All items; paged on the way."""
+        items: list[Object] = []
+        pages = self.pages(resource, namespace, label_selector=label_selector, field_selector=field_selector)
+        async for page in pages:
+            items.extend(page.items)
+        return items
+
+    async def create(
+        self, resource: ResourceRef, obj: Object, namespace: str = "", params: Mapping[str, str] | None = None
+    ) -> Object:
+        return await self.request("POST", path_of(resource, namespace), params, obj)
+
+    async def update(self, resource: ResourceRef, obj: Object, subresource: str = "") -> Object:
+        metadata = obj["metadata"]
+        path = path_of(resource, metadata.get("namespace", ""), metadata["name"], subresource)
+        return await self.request("PUT", path, None, obj)
+
+    async def update_status(self, resource: ResourceRef, obj: Object) -> Object:
+        return await self.update(resource, obj, "status")
+
+    async def patch(
+        self,
+        resource: ResourceRef,
+        name: str,
+        patch: Any,
+        namespace: str = "",
+        *,
+        content_type: str = MERGE_PATCH,
+        subresource: str = "",
+        params: Mapping[str, str] | None = None,
+    ) -> Object:
+        """`patch` is a document (dict or list) or its JSON bytes."""
+        return await self.request("PATCH", path_of(resource, namespace, name, subresource), params, patch, content_type)
+
+    async def delete(
+        self,
+        resource: ResourceRef,
+        name: str,
+        namespace: str = "",
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        grace_period_s: int | None = None,
+        propagation: str = "",
+    ) -> Object:
+        """`uid` and `resource_version` are preconditions; `propagation` is Background, Foreground or Orphan."""
+        body = delete_options(uid, resource_version, grace_period_s, propagation)
+        return await self.request("DELETE", path_of(resource, namespace, name), None, body)
+
+    async def bind(self, namespace: str, pod: str, node: str, uid: str = "") -> None:
+        """`uid`, if given, must be the pod's. Raises StatusError 409 if it is bound already."""
+        await self.raw("POST", path_of(PODS, namespace, pod, "binding"), None, binding_body(namespace, pod, node, uid))
+
+    async def evict(self, namespace: str, pod: str, *, uid: str = "", grace_period_s: int | None = None) -> None:
+        """Raises StatusError 429 where a disruption budget forbids it."""
+        body: Object = {
+            "kind": "Eviction",
+            "apiVersion": "policy/v1",
+            "metadata": {"name": pod, "namespace": namespace},
+        }
+        if options := delete_options(uid, "", grace_period_s, ""):
+            body["deleteOptions"] = options
+        await self.raw("POST", path_of(PODS, namespace, pod, "eviction"), None, orjson.dumps(body))
+
+    async def get_scale(self, resource: ResourceRef, name: str, namespace: str) -> Object:
+        return await self.request("GET", path_of(resource, namespace, name, "scale"))
+
+    async def scale(self, resource: ResourceRef, name: str, namespace: str, replicas: int) -> Object:
+        patch = {"spec": {"replicas": replicas}}
+        return await self.patch(resource, name, patch, namespace, subresource="scale")
+
+
+def binding_body(namespace: str, pod: str, node: str, uid: str = "") -> bytes:
+    metadata = {"name": pod, "namespace": namespace}
+    if uid:
+        metadata["uid"] = uid
+    target = {"kind": "Node", "name": node}
+    return orjson.dumps({"kind": "Binding", "apiVersion": "v1", "metadata": metadata, "target": target})
+
+
+def delete_options(uid: str, resource_version: str, grace_period_s: int | None, propagation: str) -> Object | None:
+    """A DeleteOptions body, None where nothing is asked for."""
+    options: Object = {}
+    preconditions: Object = {}
+    if uid:
+        preconditions["uid"] = uid
+    if resource_version:
+        preconditions["resourceVersion"] = resource_version
+    if preconditions:
+        options["preconditions"] = preconditions
+    if grace_period_s is not None:
+        options["gracePeriodSeconds"] = grace_period_s
+    if propagation:
+        options["propagationPolicy"] = propagation
+    return {"kind": "DeleteOptions", "apiVersion": "v1", **options} if options else None
