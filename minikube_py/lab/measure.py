@@ -188,5 +188,5 @@ def all_started(pod: Mapping[str, Any]) -> bool:
     status = pod.get("status", {})
     if status.get("phase") != "Running":
         return False
-    started = [container for container in status.get("containerStatuses", ()) if "running" in container.get("state", {})]
+    started = [each for each in status.get("containerStatuses", ()) if "running" in each.get("state", {})]
     return len(started) == len(pod["spec"]["containers"])

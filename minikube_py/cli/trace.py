@@ -1,0 +1,41 @@
+"""Convert the published openb trace to the compact table that minikube_py carries.
+
+  minikube-py trace convert --from FOLDER     writes openb_nodes.csv and openb_pods.csv
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from minikube_py.lab import trace
+
+ENVIRONMENT = "MINIKUBE_PY_DATA"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(dest="command", metavar="convert", required=True)
+    convert = commands.add_parser(
+        "convert", help="make the tables from the published CSV files", allow_abbrev=False, description=__doc__
+    )
+    convert.formatter_class = argparse.RawDescriptionHelpFormatter
+    source_help = f"folder of the published CSV files (default: ${ENVIRONMENT})"
+    convert.add_argument("--from", dest="source", type=Path, metavar="DIR", help=source_help)
+    target_help = "where to write the tables (default: .)"
+    convert.add_argument("--to", dest="target", type=Path, default=Path("."), metavar="DIR", help=target_help)
+    convert.add_argument("--pods", choices=trace.POD_LISTS, default="default", help="which pod list (default: default)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    source = arguments.source or (Path(os.environ[ENVIRONMENT]) if os.environ.get(ENVIRONMENT) else None)
+    if source is None:
+        raise trace.TraceError(f"where are the published files? Name their folder with --from or in ${ENVIRONMENT}")
+    for name, table in trace.convert(source, arguments.pods).items():
+        path = arguments.target / name
+        try:
+            path.write_bytes(table)
+        except OSError as error:
+            raise trace.TraceError(f"cannot write {path}: {error.strerror}; name another folder with --to") from error
+        print(f"wrote {path}: {len(table.splitlines()) - 2:,} rows, {len(table):,} bytes")
+    return 0
