@@ -284,7 +284,9 @@ def aggregate(messages: Iterable[str]) -> str:
     return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"
 
 
-def invalid(resource: NamedResource, name: str, errors: Sequence[FieldError], *, group: str | None = None) -> StatusError:
+def invalid(
+    resource: NamedResource, name: str, errors: Sequence[FieldError], *, group: str | None = None
+) -> StatusError:
     """422 with one cause a field error. `resource.kind` names the object; `group` where its kind's group differs."""
     kind_group = resource.group if group is None else group
     message = f"{qualified(kind_group, resource.kind)} {go_quote(name)} is invalid"
@@ -360,7 +362,10 @@ def service_unavailable(message: str) -> StatusError:
 
 
 def server_timeout(resource: NamedResource, operation: str, retry_after_s: int = 0) -> StatusError:
-    message = f"The {operation} operation against {_title(resource)} could not be completed at this time, please try again."
+    message = (
+        f"The {operation} operation against {_title(resource)} could not be completed at this time, "
+        "please try again."
+    )
     return StatusError(500, "ServerTimeout", message, _details(resource, operation), retry_after_s or None)
 
 

@@ -167,7 +167,8 @@ PODS: Final = Resource(
         "spec.hostNetwork": Selectable(("spec", "hostNetwork"), "false"),
         "status.phase": Selectable(("status", "phase")),
         "status.podIP": Selectable(("status", "podIPs", 0, "ip"), "", ("status", "podIP")),
-        "status.podIPs": Selectable(("status", "podIPs", 0, "ip"), "", ("status", "podIP")),
+        # Accepted and never filled by the original, so that it equals only the empty text.
+        "status.podIPs": Selectable(()),
         "status.nominatedNodeName": Selectable(("status", "nominatedNodeName")),
     },
     field_aliases={"spec.host": "spec.nodeName"},

@@ -1,0 +1,526 @@
+"""Selectors: labels and fields by the original's grammars, and comparisons on declared fields.
+
+Label selectors as `apimachinery/pkg/labels` reads them (`=`, `==`, `!=`, `in`, `notin`, `key`, `!key`, `<`, `>`), field
+selectors as `apimachinery/pkg/fields` does (`=`, `==`, `!=`, values escaped by a backslash).
+
+A term of a field selector is an *extension* only where its field is declared by the kind's `FieldSet`
+(`free.cpu>=4`, `free.cpu in (1,2)`, bare `free.cpu`): it becomes a comparison of `FieldSelector.where`. All other terms
+are the original's, down to their errors, so `a=b>c` means what it always did.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, cast
+
+from minikube_py.api.errors import FieldError, aggregate, bad_request, go_quote, invalid_value
+from minikube_py.api.meta import is_label_value, is_qualified_name
+from minikube_py.api.registry import Resource, Selectable
+from minikube_py.fields import quantity
+from minikube_py.fields.spec import FieldSpec
+from minikube_py.fields.where import Comparison, Op, Where
+
+Labels = Mapping[str, str]
+TERMS_LIMIT: Final = 1000
+"""Terms of one selector. The original has no such limit; a URL of ordinary length cannot hold as many."""
+
+# --- labels ---------------------------------------------------------------------------------------------------------
+
+
+class LabelRequirement(NamedTuple):
+    """`op` is as written: `=`, `==`, `!=`, `in`, `notin`, `exists`, `!`, `>`, `<`. `values` are sorted."""
+
+    key: str
+    op: str
+    values: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.op == "exists":
+            return self.key
+        if self.op == "!":
+            return f"!{self.key}"
+        if self.op in ("in", "notin"):
+            return f"{self.key} {self.op} ({','.join(self.values)})"
+        return f"{self.key}{self.op}{self.values[0]}"
+
+    def matches(self, labels: Labels) -> bool:
+        value = labels.get(self.key)
+        if self.op == "!":
+            return value is None
+        if value is None:
+            return self.op in ("!=", "notin")
+        if self.op in ("=", "==", "in"):
+            return value in self.values
+        if self.op in ("!=", "notin"):
+            return value not in self.values
+        if self.op == "exists":
+            return True
+        number = _int64(value)
+        bound = int(self.values[0])
+        return number is not None and (number > bound if self.op == ">" else number < bound)
+
+
+class LabelSelector:
+    """All requirements hold. `matches(labels)` is compiled; labels may be None."""
+
+    __slots__ = ("matches", "requirements")
+
+    def __init__(self, requirements: tuple[LabelRequirement, ...]) -> None:
+        self.requirements = requirements
+        self.matches: Callable[[Labels | None], bool] = _compile_labels(requirements)
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self.requirements))
+
+    def __bool__(self) -> bool:
+        return bool(self.requirements)
+
+    def exact(self, key: str) -> str | None:
+        """The one value that `key` must have, or None."""
+        for requirement in self.requirements:
+            if requirement.key == key and requirement.op in ("=", "==", "in") and len(requirement.values) == 1:
+                return requirement.values[0]
+        return None
+
+
+def _int64(text: str) -> int | None:
+    if not re.fullmatch(r"[+-]?[0-9]{1,30}", text):
+        return None
+    value = int(text)
+    return value if -(1 << 63) <= value < 1 << 63 else None
+
+
+def _always(_: object) -> bool:
+    return True
+
+
+def _compile_labels(requirements: tuple[LabelRequirement, ...]) -> Callable[[Labels | None], bool]:
+    if not requirements:
+        return _always
+    if all(r.op in ("=", "==") for r in requirements):
+        wanted = {r.key: r.values[0] for r in requirements}
+        if len(wanted) == 1 and len(requirements) == 1:
+            ((key, value),) = wanted.items()
+            return lambda labels: labels is not None and labels.get(key) == value
+        if len(wanted) == len(requirements):
+            items = wanted.items()
+            return lambda labels: labels is not None and items <= labels.items()
+    none: Labels = {}
+
+    def matches(labels: Labels | None) -> bool:
+        given = labels or none
+        return all(requirement.matches(given) for requirement in requirements)
+
+    return matches
+
+
+EVERYTHING: Final = LabelSelector(())
+
+_SPECIAL: Final = "=!(),><"
+_TOKEN: Final = re.compile(r"[ \t\r\n]*(?:([^=!(),>< \t\r\n\0]+)|(==|!=|[=!(),><])|(\Z|\0))")
+_END: Final = ("end", "")
+_OPERATORS_TEXT: Final = "in, notin, =, ==, !=, gt, lt"
+
+
+class _LabelParser:
+    """Tokens are (kind, text): kind is `id`, `end`, or the symbol itself. `in` and `notin` are identifiers here."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens: list[tuple[str, str]] = []
+        self._at = 0
+        position = 0
+        while True:
+            match = _TOKEN.match(text, position)
+            assert match is not None, "every character starts a token"
+            position = match.end()
+            if match[1] is not None:
+                self._tokens.append(("id", match[1]))
+            elif match[2] is not None:
+                self._tokens.append((match[2], match[2]))
+            else:
+                self._tokens.append(_END)
+                return
+
+    def _peek(self) -> tuple[str, str]:
+        return self._tokens[self._at]
+
+    def _next(self) -> tuple[str, str]:
+        token = self._tokens[self._at]
+        if token is not _END:
+            self._at += 1
+        return token
+
+    def parse(self) -> tuple[LabelRequirement, ...]:
+        requirements: list[LabelRequirement] = []
+        while True:
+            kind, text = self._peek()
+            if kind == "end":
+                return tuple(requirements)
+            if kind not in ("id", "!"):
+                raise _Wrong(f"found '{text}', expected: !, identifier, or 'end of string'")
+            try:
+                requirements.append(self._requirement())
+            except _Wrong as wrong:
+                raise _Wrong(f"unable to parse requirement: {wrong}") from None
+            kind, text = self._next()
+            if kind == "end":
+                return tuple(requirements)
+            if kind != ",":
+                raise _Wrong(f"found '{text}', expected: ',' or 'end of string'")
+            kind, text = self._peek()
+            if kind not in ("id", "!"):
+                raise _Wrong(f"found '{text}', expected: identifier after ','")
+
+    def _requirement(self) -> LabelRequirement:
+        kind, key = self._next()
+        absent = kind == "!"
+        if absent:
+            kind, key = self._next()
+        if kind != "id":
+            raise _Wrong(f"found '{key}', expected: identifier")
+        if messages := is_qualified_name(key):
+            raise _Wrong(str(invalid_value("<nil>", key, "; ".join(messages))))
+        if absent:
+            return LabelRequirement(key, "!")
+        if self._peek()[0] in ("end", ","):
+            return LabelRequirement(key, "exists")
+        kind, text = self._next()
+        if kind == "id" and text in ("in", "notin"):
+            return _checked(LabelRequirement(key, text, tuple(sorted(self._values()))))
+        if kind in ("=", "==", "!=", ">", "<"):
+            return _checked(LabelRequirement(key, kind, (self._exact_value(),)))
+        raise _Wrong(f"found '{text}', expected: {_OPERATORS_TEXT}")
+
+    def _exact_value(self) -> str:
+        if self._peek()[0] in ("end", ","):
+            return ""
+        kind, text = self._next()
+        if kind != "id":
+            raise _Wrong(f"found '{text}', expected: identifier")
+        return text
+
+    def _values(self) -> set[str]:
+        kind, text = self._next()
+        if kind != "(":
+            raise _Wrong(f"found '{text}' expected: '('")
+        kind, text = self._peek()
+        if kind == ")":
+            self._next()
+            return {""}
+        if kind not in ("id", ","):
+            raise _Wrong(f"found '{text}', expected: ',', ')' or identifier")
+        values = self._identifiers()
+        self._next()
+        return values
+
+    def _identifiers(self) -> set[str]:
+        """Up to, and without, the closing parenthesis. A comma with nothing beside it stands for an empty value."""
+        values: set[str] = set()
+        while True:
+            kind, text = self._next()
+            if kind == "id":
+                values.add(text)
+                kind, text = self._peek()
+                if kind == ")":
+                    return values
+                if kind != ",":
+                    raise _Wrong(f"found '{text}', expected: ',' or ')'")
+            elif kind == ",":
+                if not values:
+                    values.add("")
+                kind, _ = self._peek()
+                if kind in (")", ","):
+                    values.add("")
+                if kind == ")":
+                    return values
+            else:
+                raise _Wrong(f"found '{text}', expected: ',', or identifier")
+
+
+class _Wrong(Exception):
+    """A selector that cannot be read; the text is the original's."""
+
+
+def _checked(requirement: LabelRequirement) -> LabelRequirement:
+    errors: list[FieldError] = []
+    key, op, values = requirement
+    if op in ("<", ">") and _int64(values[0]) is None:
+        detail = "for 'Gt', 'Lt' operators, the value must be an integer"
+        errors.append(invalid_value("values[0]", values[0], detail))
+    for i, value in enumerate(values):
+        if messages := is_label_value(value):
+            errors.append(invalid_value(f"values[{i}][{key}]", value, "; ".join(messages)))
+    if errors:
+        raise _Wrong(aggregate(map(str, errors)))
+    return requirement
+
+
+@lru_cache(1024)
+def parse_label_selector(text: str) -> LabelSelector:
+    """Raises: StatusError 400 with the original's sentence."""
+    if not text:
+        return EVERYTHING
+    try:
+        requirements = _LabelParser(text).parse()
+    except _Wrong as wrong:
+        raise bad_request(str(wrong)) from None
+    if len(requirements) > TERMS_LIMIT:
+        raise bad_request(f"label selector has {len(requirements)} terms, limit {TERMS_LIMIT}")
+    return LabelSelector(tuple(sorted(requirements, key=lambda r: r.key)))
+
+
+def selector_from_map(labels: Labels | None) -> LabelSelector:
+    """The selector that a map stands for (`spec.selector` of services and replication controllers)."""
+    items = sorted((labels or {}).items())
+    return LabelSelector(tuple(LabelRequirement(key, "=", (value,)) for key, value in items))
+
+
+# --- fields ---------------------------------------------------------------------------------------------------------
+
+
+class FieldRequirement(NamedTuple):
+    """`op` is `=` or `!=`; `value` is unescaped."""
+
+    field: str
+    op: str
+    value: str
+
+    def __str__(self) -> str:
+        return f"{self.field}{self.op}{escape_value(self.value)}"
+
+
+Getter = Callable[[Mapping[str, Any]], str]
+
+
+class FieldSelector:
+    """`requirements` in the original's grammar, and `where`: the extension's comparisons on declared fields.
+
+    `matches(obj)` tells whether the object meets `requirements`; `matches_attributes(attributes)` the same of what
+    `field_attributes` gave. Neither looks at `where`: the store answers that. `indexed` is `where` and, besides, those
+    requirements that an index of the store can answer just as well.
+    """
+
+    __slots__ = ("indexed", "matches", "matches_attributes", "requirements", "where")
+
+    def __init__(
+        self, resource: Resource, requirements: tuple[FieldRequirement, ...], comparisons: tuple[Comparison, ...]
+    ) -> None:
+        self.requirements = requirements
+        self.where = Where(comparisons)
+        self.indexed = Where(comparisons + _indexable(resource, requirements))
+        tests = tuple((_getter(resource, r.field), r.op == "=", r.value) for r in requirements)
+        self.matches: Callable[[Mapping[str, Any]], bool] = _compile_fields(tests)
+        self.matches_attributes: Callable[[Mapping[str, str]], bool] = _compile_attributes(requirements)
+
+    def __str__(self) -> str:
+        return ",".join([*map(str, self.requirements), *map(str, self.where.comparisons)])
+
+    def __bool__(self) -> bool:
+        return bool(self.requirements or self.where)
+
+    def exact(self, field: str) -> str | None:
+        """The one value that `field` must have, or None (`metadata.name`: a single object is asked for)."""
+        for requirement in self.requirements:
+            if requirement.field == field and requirement.op == "=":
+                return requirement.value
+        return None
+
+
+def _indexable(resource: Resource, requirements: tuple[FieldRequirement, ...]) -> tuple[Comparison, ...]:
+    """A missing field is empty to the original and unequal to everything in a Where, so `f=` stays out."""
+    declared = resource.field_set
+    if declared is None:
+        return ()
+    found: list[Comparison] = []
+    for field, op, value in requirements:
+        spec = declared.find(field)
+        if spec is not None and spec.kind == "string" and value and not resource.selectable[field].default:
+            found.append(Comparison(field, "=" if op == "=" else "!=", (value,)))
+    return tuple(found)
+
+
+Test = tuple[Getter, bool, str]
+
+
+def _compile_fields(tests: tuple[Test, ...]) -> Callable[[Mapping[str, Any]], bool]:
+    if not tests:
+        return _always
+    if len(tests) == 1:
+        get, equal, wanted = tests[0]
+        return lambda obj: (get(obj) == wanted) is equal
+
+    def matches(obj: Mapping[str, Any]) -> bool:
+        return all((get(obj) == wanted) is equal for get, equal, wanted in tests)
+
+    return matches
+
+
+def _compile_attributes(requirements: tuple[FieldRequirement, ...]) -> Callable[[Mapping[str, str]], bool]:
+    if not requirements:
+        return _always
+    tests = tuple((r.field, r.op == "=", r.value) for r in requirements)
+
+    def matches(attributes: Mapping[str, str]) -> bool:
+        return all((attributes.get(field, "") == wanted) is equal for field, equal, wanted in tests)
+
+    return matches
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else str(value)
+
+
+def _follow(obj: Any, path: tuple[str | int, ...]) -> Any:
+    for step in path:
+        if isinstance(step, int):
+            if not isinstance(obj, list) or len(obj) <= step:
+                return None
+            obj = obj[step]
+        else:
+            if not isinstance(obj, dict):
+                return None
+            obj = obj.get(step)
+    return obj
+
+
+def _getter_of(selectable: Selectable) -> Getter:
+    path, default, otherwise = selectable.path, selectable.default, selectable.otherwise
+    if len(path) == 2 and not otherwise and not default:
+        first, second = str(path[0]), str(path[1])
+
+        def get(obj: Mapping[str, Any]) -> str:
+            part = obj.get(first)
+            value = part.get(second) if part else None
+            return value if type(value) is str else _text(value)
+
+        return get
+
+    def follow(obj: Mapping[str, Any]) -> str:
+        return _text(_follow(obj, path)) or (_text(_follow(obj, otherwise)) if otherwise else "") or default
+
+    return follow
+
+
+@lru_cache(1024)
+def _getter(resource: Resource, field: str) -> Getter:
+    return _getter_of(resource.selectable[field])
+
+
+def field_attributes(resource: Resource, obj: Mapping[str, Any]) -> dict[str, str]:
+    """All selectable fields of an object, as text; what is missing is left out (it equals the empty text)."""
+    found = {label: _getter(resource, label)(obj) for label in resource.selectable}
+    return {label: value for label, value in found.items() if value}
+
+
+def escape_value(value: str) -> str:
+    return value.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")
+
+
+def _unescape_value(text: str) -> str:
+    if not ("\\" in text or "," in text or "=" in text):
+        return text
+    out: list[str] = []
+    escaped = False
+    for char in text:
+        if escaped:
+            if char not in "\\,=":
+                raise bad_request(f"invalid field selector: invalid escape sequence: \\{char}")
+            out.append(char)
+            escaped = False
+        elif char == "\\":
+            escaped = True
+        elif char in ",=":
+            raise bad_request(f"invalid field selector: unescaped character in value: {ord(char)}")
+        else:
+            out.append(char)
+    if escaped:
+        raise bad_request("invalid field selector: invalid escape sequence: \\")
+    return "".join(out)
+
+
+_PLAIN_TERM: Final = re.compile(r"(?:[^,\\]|\\.)*\\?", re.DOTALL)
+_OPERATOR: Final = re.compile("!=|==|=")
+_DECLARED_TERM: Final = re.compile(
+    r"[ \t]*([A-Za-z0-9_][-A-Za-z0-9_./]*)[ \t]*"
+    r"(?:(<=|>=|!=|==|=|<|>)([^,]*)|(?<=[ \t])in[ \t]*\(([^()]*)\)[ \t]*(?=,|\Z)|(?=,|\Z))"
+)
+
+
+@lru_cache(1024)
+def parse_field_selector(resource: Resource, text: str) -> FieldSelector:
+    """Raises: StatusError 400; on a field that is neither selectable nor declared, with the original's sentence."""
+    terms: list[str] = []
+    comparisons: list[Comparison] = []
+    position = 0
+    while position < len(text):
+        extension = _extension(resource, text, position)
+        if extension is not None:
+            comparison, position = extension
+            comparisons.append(comparison)
+        else:
+            match = _PLAIN_TERM.match(text, position)
+            assert match is not None, "the pattern matches the empty text"
+            terms.append(match[0])
+            position = match.end()
+        position += 1
+    if len(terms) + len(comparisons) > TERMS_LIMIT:
+        raise bad_request(f"field selector has {len(terms) + len(comparisons)} terms, limit {TERMS_LIMIT}")
+    # Sorted, as the original does before it reads them: which of two errors is told depends on it.
+    split = [_split_term(text, term) for term in sorted(terms) if term]
+    requirements = [found for parts in split if (found := _supported(resource, *parts)) is not None]
+    return FieldSelector(resource, tuple(requirements), tuple(comparisons))
+
+
+def _split_term(selector: str, term: str) -> tuple[str, str, str]:
+    match = _OPERATOR.search(term)
+    if match is None:
+        raise bad_request(f"invalid selector: '{selector}'; can't understand '{term}'")
+    return term[: match.start()], "!=" if match[0] == "!=" else "=", _unescape_value(term[match.end() :])
+
+
+def _supported(resource: Resource, field: str, op: str, value: str) -> FieldRequirement | None:
+    if not field and not value:
+        return None
+    field = resource.field_aliases.get(field, field)
+    if field in resource.selectable:
+        return FieldRequirement(field, op, value)
+    if set(resource.selectable) == {"metadata.name", "metadata.namespace"}:
+        known = 'only "metadata.name", "metadata.namespace"'
+        raise bad_request(f"{go_quote(field)} is not a known field selector: {known}")
+    raise bad_request(f"field label not supported: {field}")
+
+
+def _extension(resource: Resource, text: str, position: int) -> tuple[Comparison, int] | None:
+    """The comparison that starts at `position` and where it ends, or None where the term is the original's."""
+    declared = resource.field_set
+    match = _DECLARED_TERM.match(text, position) if declared is not None else None
+    if match is None or declared is None:
+        return None
+    field, op, value, listed = match.groups()
+    spec = declared.find(field)
+    if spec is None or (field in resource.selectable and (op in ("=", "==", "!="))):
+        return None
+    if listed is not None:
+        return _comparison(spec, field, "in", tuple(part.strip() for part in listed.split(","))), match.end()
+    if op is None:
+        return Comparison(field, "exists"), match.end()
+    return _comparison(spec, field, cast(Op, "=" if op == "==" else op), (value.strip(),)), match.end()
+
+
+def _comparison(spec: FieldSpec, field: str, op: Op, values: tuple[str, ...]) -> Comparison:
+    """Checks that the values can be read by the field's kind."""
+    for value in values:
+        if spec.kind == "quantity":
+            try:
+                quantity.resource_units(field.rpartition(".")[2], value)
+            except quantity.QuantityError as wrong:
+                raise bad_request(f"invalid field selector: {field}: {go_quote(value)}: {wrong}") from None
+        elif spec.kind == "int" and _int64(value) is None:
+            raise bad_request(f"invalid field selector: {field}: {go_quote(value)}: must be a 64-bit integer")
+    return Comparison(field, op, values)
