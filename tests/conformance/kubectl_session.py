@@ -37,6 +37,9 @@ NORMAL = [
 ]
 
 
+EXPLAINED = re.compile(r"^(KIND|VERSION|GROUP|FIELD):|\t<")
+
+
 def normalise(text: str) -> str:
     for pattern, replacement in NORMAL:
         text = pattern.sub(replacement, text)
@@ -79,6 +82,8 @@ def comparable(step: Step, output: Output) -> dict[str, object]:
         return {"code": output.code}
     if step.compare == "stdout":
         return {"stdout": stdout}
+    if step.compare == "fields":
+        stdout = "\n".join(line for line in stdout.splitlines() if EXPLAINED.search(line))
     if step.compare == "sorted":
         stdout = "\n".join(sorted(stdout.splitlines()))
     return {"code": output.code, "stdout": stdout, "stderr": stderr}

@@ -15,7 +15,7 @@ class Step:
     """`command` follows `kubectl`; `stdin` is its standard input; `env` is added to its environment.
 
     `only`: kubectl minor versions it runs with, all if empty. `compare` is what must be alike: "all", "stdout",
-    "sorted" (lines in any order) or "code". `keep`: only output lines that begin with one of these are compared.
+    "sorted" (lines in any order), "fields" (of an explanation, without its texts) or "code". `keep`: only output lines that begin with one of these are compared.
     """
 
     name: str
@@ -280,11 +280,11 @@ ASK = [
     S("auth can-i", "auth can-i create pods"),
     S("auth can-i all", "auth can-i '*' '*'"),
     S("auth whoami", "auth whoami", only=(28, 29, 30, 31, 32, 33), compare="code"),
-    S("explain pods", "explain pods"),
-    S("explain field", "explain pods.spec.containers"),
-    S("explain leaf", "explain rc.spec.replicas"),
-    S("explain recursive", "explain cm --recursive"),
-    S("explain missing", "explain pods.spec.nothing"),
+    S("explain pods", "explain pods", compare="fields"),
+    S("explain field", "explain pods.spec.containers", compare="fields"),
+    S("explain leaf", "explain rc.spec.replicas", compare="fields"),
+    S("explain recursive", "explain cm --recursive", compare="fields"),
+    S("explain missing", "explain pods.spec.nothing", compare="fields"),
     S("api-resources", "api-resources --api-group= --no-headers", compare="sorted",
       keep=("bindings", "configmaps", "endpoints", "events", "namespaces", "nodes", "pods", "replicationcontrollers", "secrets", "serviceaccounts", "services")),
     S("api-resources wide", "api-resources --api-group= --namespaced=true -o name", compare="sorted",
