@@ -1,0 +1,113 @@
+"""What a Service needs besides its own text: cluster IPs and node ports, kept over updates and dropped with its type.
+
+Finding a free address is the API server's; here stand the rules of `pkg/registry/core/service`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from minikube_py.api.errors import Json
+
+NODE_PORT_FIRST: Final = 30000
+NODE_PORT_LAST: Final = 32767
+HEADLESS: Final = "None"
+
+
+def needs_cluster_ip(service: Json) -> bool:
+    """True where an address is to be found for it."""
+    spec = service["spec"]
+    return spec.get("type") != "ExternalName" and not spec.get("clusterIP")
+
+
+def set_cluster_ip(service: Json, address: str) -> None:
+    """`address` is an IPv4 address or `None` (headless)."""
+    spec = service["spec"]
+    spec["clusterIP"] = address
+    spec["clusterIPs"] = [address]
+
+
+def complete_families(service: Json) -> None:
+    """Addresses' families, of a cluster that has IPv4 alone."""
+    spec = service["spec"]
+    if spec.get("type") == "ExternalName":
+        return
+    if spec.get("clusterIP") and not spec.get("clusterIPs"):
+        spec["clusterIPs"] = [spec["clusterIP"]]
+    if not spec.get("ipFamilies"):
+        spec["ipFamilies"] = ["IPv4"]
+    if not spec.get("ipFamilyPolicy"):
+        spec["ipFamilyPolicy"] = "SingleStack"
+
+
+def ports_without_node_port(service: Json) -> Iterator[Json]:
+    """The ports that a node port is to be found for."""
+    spec = service["spec"]
+    wanted = spec.get("type") == "NodePort" or (
+        spec.get("type") == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is not False
+    )
+    if wanted:
+        yield from (port for port in spec.get("ports") or () if not port.get("nodePort"))
+
+
+def _uses_node_ports(spec: Json) -> bool:
+    return spec.get("type") in ("NodePort", "LoadBalancer")
+
+
+def _needs_health_port(spec: Json) -> bool:
+    return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
+
+
+def is_externally_accessible(spec: Json) -> bool:
+    kind = spec.get("type")
+    return kind in ("LoadBalancer", "NodePort") or (kind == "ClusterIP" and bool(spec.get("externalIPs")))
+
+
+def keep_allocated(new: Json, old: Json) -> None:
+    """What was found for the old one stays where an update leaves it out."""
+    spec, before = new["spec"], old["spec"]
+    if spec.get("type") != "ExternalName" and before.get("type") != "ExternalName" and not spec.get("clusterIP"):
+        for name in ("clusterIP", "clusterIPs"):
+            if before.get(name) and not spec.get(name):
+                spec[name] = before[name]
+    if _uses_node_ports(spec) and _uses_node_ports(before):
+        known = {(p.get("protocol"), p.get("port")): p.get("nodePort") for p in before.get("ports") or ()}
+        taken = {port.get("nodePort") for port in spec.get("ports") or ()}
+        for port in spec.get("ports") or ():
+            found = known.get((port.get("protocol"), port.get("port")))
+            if not port.get("nodePort") and found and found not in taken:
+                port["nodePort"] = found
+    found = before.get("healthCheckNodePort")
+    if found and _needs_health_port(spec) and _needs_health_port(before) and not spec.get("healthCheckNodePort"):
+        spec["healthCheckNodePort"] = found
+
+
+def _drop_same(spec: Json, before: Json, name: str) -> None:
+    if spec.get(name) == before.get(name):
+        spec.pop(name, None)
+
+
+def drop_type_dependent(new: Json, old: Json) -> None:
+    """Clears what no longer applies to the new type and was not changed by the same request."""
+    spec, before = new["spec"], old["spec"]
+    if before.get("type") != "ExternalName" and spec.get("type") == "ExternalName":
+        if spec.get("clusterIP") == before.get("clusterIP") and spec.get("clusterIPs") == before.get("clusterIPs"):
+            spec.pop("clusterIP", None)
+            spec.pop("clusterIPs", None)
+        _drop_same(spec, before, "ipFamilies")
+        _drop_same(spec, before, "ipFamilyPolicy")
+    if _uses_node_ports(before) and not _uses_node_ports(spec):
+        known = {port.get("nodePort") for port in before.get("ports") or ()}
+        if all(port.get("nodePort") in known for port in spec.get("ports") or () if port.get("nodePort")):
+            for port in spec.get("ports") or ():
+                port.pop("nodePort", None)
+    if _needs_health_port(before) and not _needs_health_port(spec):
+        _drop_same(spec, before, "healthCheckNodePort")
+    if before.get("type") == "LoadBalancer" and spec.get("type") != "LoadBalancer":
+        _drop_same(spec, before, "allocateLoadBalancerNodePorts")
+        _drop_same(spec, before, "loadBalancerClass")
+    if is_externally_accessible(before) and not is_externally_accessible(spec):
+        _drop_same(spec, before, "externalTrafficPolicy")
+    if spec.get("type") != "LoadBalancer":
+        new["status"] = {**(new.get("status") or {}), "loadBalancer": {}}
