@@ -55,11 +55,13 @@ class FieldSet:
     def find(self, name: str) -> FieldSpec | None:
         """The spec that declares `name`, a family's member included (`free.cpu` by `free.*`), or None."""
         for spec in self.fields:
-            if spec.name == name or (spec.name.endswith("*") and len(name) >= len(spec.name) and name.startswith(spec.name[:-1])):
+            if spec.name == name:
+                return spec
+            if spec.name.endswith("*") and len(name) >= len(spec.name) and name.startswith(spec.name[:-1]):
                 return spec
         return None
 
     def depends_on_others(self, name: str) -> bool:
         """True where the value of `name` can change without a write to the object itself."""
         spec = self.find(name)
-        return spec is not None and spec.minus is not None
+        return spec is not None and (spec.minus is not None or spec.extractor.startswith("sum@"))

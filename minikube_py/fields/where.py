@@ -7,8 +7,15 @@ A missing field satisfies only `!=`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from functools import lru_cache
+from typing import Literal, NamedTuple, get_args
+
+from minikube_py.errors import InvalidRequest
+from minikube_py.fields import quantity
+from minikube_py.fields.extract import read_int
+from minikube_py.fields.spec import FieldSet, FieldSpec, Kind
 
 Op = Literal["=", "!=", "<", "<=", ">", ">=", "in", "exists"]
 OPS: frozenset[str] = frozenset(get_args(Op))
@@ -41,3 +48,112 @@ class Where:
 
     def __bool__(self) -> bool:
         return bool(self.comparisons)
+
+
+MAX_COMPARISONS = 64
+MAX_VALUES = 1024
+_ORDERED: frozenset[str] = frozenset({"=", "!=", "<", "<=", ">", ">="})
+
+
+class Test(NamedTuple):
+    """A comparison whose values are read: ints for quantities and ints, text for strings."""
+
+    field: str
+    kind: Kind
+    op: Op
+    values: tuple[int | str, ...]
+
+
+Row = Mapping[str, int | str]
+Predicate = Callable[[Row], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledWhere:
+    """A `Where` bound to a FieldSet's kinds. `matches(row)` is its truth for one row."""
+
+    tests: tuple[Test, ...]
+    matches: Predicate
+
+
+@lru_cache(maxsize=2048)
+def _compile(fields: tuple[tuple[str, Kind, str], ...], where: Where) -> CompiledWhere:
+    kinds = {name: (kind, resource) for name, kind, resource in fields}
+    tests = tuple(_read(comparison, *kinds[comparison.field]) for comparison in where.comparisons)
+    predicates = tuple(_predicate(test) for test in tests)
+    if len(predicates) == 1:
+        return CompiledWhere(tests, predicates[0])
+
+    def matches(row: Row) -> bool:
+        # A generator inside all() costs twice as much, and this runs per event and watcher.
+        for predicate in predicates:  # noqa: SIM110
+            if not predicate(row):
+                return False
+        return True
+
+    return CompiledWhere(tests, matches)
+
+
+def compile_where(field_set: FieldSet, where: Where) -> CompiledWhere:
+    """Raises: InvalidRequest for an undeclared field, too many comparisons, or a value that its kind cannot read."""
+    if len(where.comparisons) > MAX_COMPARISONS:
+        raise InvalidRequest(f"a where has at most {MAX_COMPARISONS} comparisons, this one {len(where.comparisons)}")
+    fields = []
+    for comparison in where.comparisons:
+        spec = field_set.find(comparison.field)
+        if spec is None:
+            raise InvalidRequest(f"field {comparison.field!r} is not declared on {field_set.name}")
+        fields.append((comparison.field, spec.kind, resource_of(spec, comparison.field)))
+    return _compile(tuple(fields), where)
+
+
+def resource_of(spec: FieldSpec, name: str) -> str:
+    """The resource whose unit the values of field `name` have."""
+    return name[len(spec.name) - 1 :] if spec.name.endswith("*") else spec.args.get("resource", "")
+
+
+def _read(comparison: Comparison, kind: Kind, resource: str) -> Test:
+    name, op, texts = comparison.field, comparison.op, comparison.values
+    if op not in OPS:
+        raise InvalidRequest(f"unknown operator {op!r} for field {name}; known: {' '.join(sorted(OPS))}")
+    if len(texts) > MAX_VALUES:
+        raise InvalidRequest(f"field {name} is compared with {len(texts)} values, the limit is {MAX_VALUES}")
+    if (op in _ORDERED and len(texts) != 1) or (op == "in" and not texts) or (op == "exists" and texts):
+        raise InvalidRequest(f"operator {op!r} of field {name} was given {len(texts)} values")
+    return Test(name, kind, op, tuple(_value(name, kind, resource, text) for text in texts))
+
+
+def _value(name: str, kind: Kind, resource: str, text: str) -> int | str:
+    if kind == "string":
+        return text
+    if kind == "quantity":
+        try:
+            return max(quantity.resource_units(resource, text), -quantity.INT64_MAX)
+        except quantity.QuantityError as error:
+            raise InvalidRequest(f"unable to parse {text!r} as a quantity for field {name}: {error}") from None
+    number = read_int(text)
+    if number is None:
+        raise InvalidRequest(f"unable to parse {text!r} as a 64-bit integer for field {name}")
+    return number
+
+
+def _predicate(test: Test) -> Predicate:
+    """The truth of one test; a missing field satisfies only `!=`. Kinds do not mix, so values always compare."""
+    name, _, op, values = test
+    if op == "exists":
+        return lambda row: name in row
+    if op == "in":
+        members = frozenset(values)
+        return lambda row: row.get(name) in members
+    bound = values[0]
+    if op == "=":
+        return lambda row: row.get(name) == bound
+    if op == "!=":
+        return lambda row: row.get(name) != bound
+    if op == "<":
+        return lambda row: (value := row.get(name)) is not None and value < bound  # type: ignore[operator]
+    if op == "<=":
+        return lambda row: (value := row.get(name)) is not None and value <= bound  # type: ignore[operator]
+    if op == ">":
+        return lambda row: (value := row.get(name)) is not None and value > bound  # type: ignore[operator]
+    return lambda row: (value := row.get(name)) is not None and value >= bound  # type: ignore[operator]

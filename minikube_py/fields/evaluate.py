@@ -1,0 +1,172 @@
+"""Rows of objects, and which parts of a row the object alone decides.
+
+`Reader` is a FieldSet compiled once. Used by the store's tables, and by the API server's watch cache for fields that
+need no store (`row_of`, `where_of`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from minikube_py.errors import InvalidRequest
+from minikube_py.fields.extract import MAX_MEMBERS, SUM, check, clamp, family, resource_list, scalar
+from minikube_py.fields.paths import parse_path, read
+from minikube_py.fields.spec import FieldSet, FieldSpec
+from minikube_py.fields.where import Predicate, Where, compile_where
+
+Row = dict[str, int | str]
+Totals = Mapping[str, int]
+"""One sum of one object: resource name to units. Resources nobody asks for are absent."""
+NO_TOTALS: Totals = {}
+
+
+class Own(NamedTuple):
+    """What an object alone says: `plain` fields, and per field that a sum takes part in its own part by resource.
+
+    `parts[i]` belongs to `Reader.summed[i]`: resource to units (`minus`: the minuend; `sum@1`: zeros)."""
+
+    plain: Row
+    parts: tuple[dict[str, int], ...]
+
+
+class Summed(NamedTuple):
+    """A field or family that a sum takes part in: value = part - total, or the total itself where `sign` is +1."""
+
+    sum: str
+    sign: int
+    names: dict[str, str]
+    spec: FieldSpec
+
+    def name(self, resource: str) -> str:
+        name = self.names.get(resource)
+        if name is None:
+            spec_name = self.spec.name
+            name = spec_name[:-1] + resource if spec_name.endswith("*") else spec_name
+            if len(self.names) < 4096:
+                self.names[resource] = name
+        return name
+
+
+class Reader:
+    """A FieldSet, checked and compiled. Raises: InvalidRequest where the declaration is not sound."""
+
+    def __init__(self, field_set: FieldSet) -> None:
+        check_field_set(field_set)
+        self.field_set = field_set
+        self.summed: list[Summed] = []
+        self._scalars = []
+        self._families = []
+        self._parts = []
+        for spec in field_set.fields:
+            is_family = spec.name.endswith("*")
+            if spec.extractor == SUM:
+                self.summed.append(Summed(spec.args["sum"], 1, {}, spec))
+                self._parts.append(_zeros(spec))
+            elif spec.minus is not None:
+                self.summed.append(Summed(spec.minus, -1, {}, spec))
+                self._parts.append(family(spec.extractor, spec.args) if is_family else _one_member(spec))
+            elif is_family:
+                self._families.append((spec.name[:-1], family(spec.extractor, spec.args)))
+            else:
+                self._scalars.append((spec.name, scalar(spec.extractor, spec.args, spec.kind)))
+
+    def own(self, obj: Any) -> Own:
+        """Never raises: what cannot be read is missing. `obj` is any decoded JSON."""
+        plain: Row = {}
+        for name, value_of in self._scalars:
+            value = value_of(obj)
+            if value is not None:
+                plain[name] = value
+        for prefix, members_of in self._families:
+            for resource, units in members_of(obj).items():
+                plain[prefix + resource] = units
+        return Own(plain, tuple([part_of(obj) for part_of in self._parts]))
+
+    def row(self, own: Own, totals: Mapping[str, Totals]) -> Row:
+        """The whole row, given each sum by its name."""
+        row = dict(own.plain)
+        for summed, part in zip(self.summed, own.parts):
+            total = totals.get(summed.sum, NO_TOTALS)
+            for resource, units in part.items():
+                row[summed.name(resource)] = clamp(units + summed.sign * total.get(resource, 0))
+        return row
+
+
+def _one_member(spec: FieldSpec) -> Any:
+    """The part of a single field: its own value under the name of the resource it measures."""
+    value_of = scalar(spec.extractor, spec.args, spec.kind)
+    resource = spec.args.get("resource", "")
+
+    def part(obj: Any) -> dict[str, int]:
+        value = value_of(obj)
+        return {resource: value} if isinstance(value, int) else {}
+
+    return part
+
+
+def _zeros(spec: FieldSpec) -> Any:
+    path = parse_path(spec.args["over"])
+    only = spec.args.get("resource")
+
+    def part(obj: Any) -> dict[str, int]:
+        names = resource_list(read(obj, path))
+        return dict.fromkeys(names if only is None else names.keys() & {only}, 0)
+
+    return part
+
+
+def check_field_set(field_set: FieldSet) -> None:
+    """Raises: InvalidRequest where a name is empty or given twice, an extractor or a sum is unknown, or kinds clash."""
+    if not field_set.name or not field_set.prefix:
+        raise InvalidRequest("a field set needs a name and a prefix")
+    if len(field_set.fields) > MAX_MEMBERS or len(field_set.sums) > MAX_MEMBERS:
+        raise InvalidRequest(f"a field set has at most {MAX_MEMBERS} fields and {MAX_MEMBERS} sums")
+    sums = {spec.name for spec in field_set.sums}
+    names = [spec.name for spec in field_set.fields]
+    if len(set(names)) < len(names) or len(sums) < len(field_set.sums) or "" in names or "*" in names:
+        raise InvalidRequest(f"field set {field_set.name}: names must be given, and only once")
+    for total in field_set.sums:
+        if not total.source_prefix:
+            raise InvalidRequest(f"sum {total.name} has no source_prefix")
+        parse_path(total.reference)
+        check(total.extractor, total.args, "quantity", total.name.endswith("*"))
+        if total.extractor == SUM:
+            raise InvalidRequest(f"sum {total.name} cannot be a sum of sums")
+    for spec in field_set.fields:
+        check(spec.extractor, spec.args, spec.kind, spec.name.endswith("*"))
+        used = spec.args["sum"] if spec.extractor == SUM else spec.minus
+        if used is not None and used not in sums:
+            raise InvalidRequest(f"field {spec.name} uses the sum {used}, which {field_set.name} does not declare")
+        if spec.minus is not None and (spec.kind != "quantity" or spec.extractor == SUM):
+            raise InvalidRequest(f"field {spec.name}: only a quantity of the object's own has a sum taken off")
+
+
+_readers: dict[int, tuple[FieldSet, Reader]] = {}
+
+
+def reader_of(field_set: FieldSet) -> Reader:
+    """The compiled form of a declaration, kept for the few that a process uses."""
+    known = _readers.get(id(field_set))
+    if known is not None and known[0] is field_set:
+        return known[1]
+    if len(_readers) >= 64:
+        _readers.clear()
+    reader = Reader(field_set)
+    _readers[id(field_set)] = (field_set, reader)
+    return reader
+
+
+def row_of(field_set: FieldSet, obj: Any) -> Row:
+    """The fields that `obj` alone decides; those that a sum takes part in are absent."""
+    return reader_of(field_set).own(obj).plain
+
+
+def where_of(field_set: FieldSet, where: Where) -> Predicate:
+    """`where` as a predicate on rows of `row_of`.
+
+    Raises: InvalidRequest as `compile_where`, and where a field depends on other objects."""
+    for comparison in where.comparisons:
+        if field_set.depends_on_others(comparison.field):
+            raise InvalidRequest(f"field {comparison.field!r} depends on other objects: only the store can answer")
+    return compile_where(field_set, where).matches

@@ -1,0 +1,178 @@
+"""The versioned extractors that a declaration may name: pure functions from a decoded object to values.
+
+An extractor never changes what it answers; a better one gets a new version. What cannot be read is missing.
+
+| Name | Reads | Arguments |
+|---|---|---|
+| `path@1` | the value at a path, by the field's kind | `path`; `default`; `resource` (unit of a quantity) |
+| `resources@1` | a resource list: one member per resource | `path`; `resource` (one member only) |
+| `pod_requests@1` | what a pod asks of its node, {} once it is finished | `resource` (one member only) |
+| `hash32@1` | CRC-32 of the text at a path, missing if there is none | `path` |
+| `sum@1` | a declared sum, 0 where nothing refers to the object | `sum`; `over` (path of a resource list: its names) |
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from minikube_py.errors import InvalidRequest
+from minikube_py.fields import quantity
+from minikube_py.fields.paths import parse_path, read
+from minikube_py.fields.pod_requests import pod_requests
+from minikube_py.fields.spec import Kind
+
+Value = int | str
+Scalar = Callable[[Any], Value | None]
+Family = Callable[[Any], dict[str, int]]
+
+SUM = "sum@1"
+MAX_MEMBERS = 64
+"""Resources of one list beyond this many (in order of name) are missing fields."""
+MAX_STRING_LENGTH = 1024
+"""A text longer than this is a missing field."""
+
+_INT64_LOW = -(1 << 63) + 1
+_INT64_HIGH = (1 << 63) - 1
+
+_ARGS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {
+    "path@1": (frozenset({"path"}), frozenset({"default", "resource"})),
+    "resources@1": (frozenset({"path"}), frozenset({"resource"})),
+    "pod_requests@1": (frozenset(), frozenset({"resource"})),
+    "hash32@1": (frozenset({"path"}), frozenset()),
+    SUM: (frozenset({"sum", "over"}), frozenset({"resource"})),
+}
+FAMILIES = frozenset({"resources@1", "pod_requests@1", SUM})
+
+
+def clamp(value: int) -> int:
+    """The nearest value a row can hold."""
+    return _INT64_LOW if value < _INT64_LOW else _INT64_HIGH if value > _INT64_HIGH else value
+
+
+def check(extractor: str, args: Mapping[str, str], kind: Kind, family: bool) -> None:
+    """Raises: InvalidRequest unless the extractor is known, and its arguments are its own and readable."""
+    if extractor not in _ARGS:
+        raise InvalidRequest(f"unknown extractor {extractor!r}; known: {', '.join(sorted(_ARGS))}")
+    required, optional = _ARGS[extractor]
+    if not required <= args.keys() <= required | optional:
+        wanted, given = (", ".join(sorted(names)) or "none" for names in (required | optional, args))
+        raise InvalidRequest(f"extractor {extractor} takes the arguments {wanted}; given: {given}")
+    for name in ("path", "over"):
+        if name in args:
+            parse_path(args[name])
+    if extractor in FAMILIES:
+        if family == ("resource" in args):
+            raise InvalidRequest(f"extractor {extractor}: a family has no argument resource, a single field needs it")
+        if kind != "quantity":
+            raise InvalidRequest(f"extractor {extractor} reads quantities, not {kind}")
+    elif family:
+        raise InvalidRequest(f"extractor {extractor} reads one value, not a family")
+    elif extractor == "hash32@1" and kind != "int":
+        raise InvalidRequest(f"extractor hash32@1 reads an int, not {kind}")
+
+
+def scalar(extractor: str, args: Mapping[str, str], kind: Kind) -> Scalar:
+    """The reader of one value; None is a missing field. For a family's extractor, of its member `resource`."""
+    if extractor == "hash32@1":
+        return _hash32(args["path"])
+    if extractor == "path@1":
+        return _path(args, kind)
+    members = family(extractor, args)
+    name = args["resource"]
+    return lambda obj: members(obj).get(name)
+
+
+def family(extractor: str, args: Mapping[str, str]) -> Family:
+    """The reader of a family: resource name to units."""
+    if extractor == "pod_requests@1":
+        return _pod_requests
+    path = parse_path(args["path"])
+    return lambda obj: resource_list(read(obj, path))
+
+
+def resource_list(resources: Any) -> dict[str, int]:
+    """Resource name to units of a decoded resource list; what cannot be read is absent."""
+    if not isinstance(resources, dict):
+        return {}
+    names = resources if len(resources) <= MAX_MEMBERS else sorted(resources)[:MAX_MEMBERS]
+    found: dict[str, int] = {}
+    for name in names:
+        value = resources[name]
+        try:
+            found[name] = quantity.resource_units(name, value) if type(value) is str else _number(name, value)
+        except quantity.QuantityError:
+            continue
+    return found
+
+
+def _number(resource: str, value: Any) -> int:
+    read_value = quantity.from_json(value)
+    units = read_value.milli_value() if resource == "cpu" else read_value.value()
+    if clamp(units) != units:
+        raise quantity.QuantityError(f"{units} does not fit a signed 64-bit integer")
+    return units
+
+
+def _pod_requests(obj: Any) -> dict[str, int]:
+    if not isinstance(obj, dict):
+        return {}
+    try:
+        requests = pod_requests(obj)
+    except quantity.QuantityError:
+        return {}
+    if len(requests) > MAX_MEMBERS:
+        requests = {name: requests[name] for name in sorted(requests)[:MAX_MEMBERS]}
+    return requests
+
+
+def _hash32(path_text: str) -> Scalar:
+    path = parse_path(path_text)
+
+    def hash32(obj: Any) -> int | None:
+        text = read(obj, path)
+        return zlib.crc32(text.encode("utf-8", "surrogatepass")) if isinstance(text, str) and text else None
+
+    return hash32
+
+
+def _path(args: Mapping[str, str], kind: Kind) -> Scalar:
+    path = parse_path(args["path"])
+    default = args.get("default")
+    resource = args.get("resource", "")
+
+    def value_at(obj: Any) -> Value | None:
+        value = read(obj, path)
+        return read_as(kind, default if value is None else value, resource)
+
+    return value_at
+
+
+def read_as(kind: Kind, value: Any, resource: str = "") -> Value | None:
+    """A decoded JSON value as `kind`, None where it cannot be read as that."""
+    if value is None:
+        return None
+    if kind == "string":
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        text = value if isinstance(value, str) else str(value) if isinstance(value, int) else None
+        return text if text is not None and len(text) <= MAX_STRING_LENGTH else None
+    if kind == "quantity":
+        try:
+            return _number(resource, value)
+        except quantity.QuantityError:
+            return None
+    return read_int(value)
+
+
+def read_int(value: Any) -> int | None:
+    """An int64 from a JSON integer or its decimal text."""
+    if isinstance(value, str):
+        digits = value[1:] if value[:1] in ("+", "-") else value
+        if not (digits.isascii() and digits.isdigit()) or len(digits) > 20:
+            return None
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if _INT64_LOW <= value <= _INT64_HIGH else None
