@@ -1,0 +1,213 @@
+"""The original and ours beside each other, by turns, in one run; prints ratios, writes JSON.
+
+usage: python tests/bench/beside.py [--rows creates,lists,watchers,binds,kubelets,memory] [--turns N] [--out FILE]
+
+Needs MINIKUBE_PY_ORIGINAL_UP (a script that runs the original) and h2load. On tmpfs, or without the peer, it exits
+with 1: a ratio to nothing proves nothing. Absolute figures on shared cores are noise; compare within one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import load
+from servers import Server, original, ours
+
+from minikube_py.lab import environment
+
+Start = Callable[..., AbstractContextManager[Server]]
+PODS = "/api/v1/namespaces/bench/pods"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+
+
+def creates(start: Start) -> dict[str, float]:
+    """Pod creates over HTTPS, 64 keep-alive connections."""
+    with start() as server:
+        load.namespace(server, "bench")
+        load.h2load_creates(server, PODS, load.pod(), 1_000, 64)
+        before = sum(server.cpu_s().values())
+        rate = load.h2load_creates(server, PODS, load.pod(), 10_000, 64)
+        return {"pod creates/s": rate, "CPU ms per create": (sum(server.cpu_s().values()) - before) / 10}
+
+
+def lists(start: Start) -> dict[str, float]:
+    """LIST of 15,000 pods, as objects, as Table, as a page of 500; and memory."""
+    with start() as server:
+        load.namespace(server, "bench")
+        empty = sum(server.memory_bytes().values())
+        load.h2load_creates(server, PODS, load.pod(), 15_000, 64)
+        whole_s, size_bytes = load.timed_get(server, PODS)
+        table_s, _ = load.timed_get(server, PODS, TABLE, times=3)
+        page_s, _ = load.timed_get(server, PODS + "?limit=500", times=15)
+        memory = sum(server.memory_bytes().values())
+        return {"LIST 15,000 pods s": whole_s, "LIST MB": size_bytes / 1e6, "LIST as Table s": table_s, "page of 500 ms": page_s * 1e3,
+                "memory MB": memory / 1e6, "KB per pod": (memory - empty) / 15_000 / 1e3}
+
+
+def watchers(start: Start) -> dict[str, float]:
+    """50 watchers while pods are created: events per second until the last has seen the last."""
+    count, pods = 50, 4_000
+    with start() as server:
+        load.namespace(server, "bench")
+        watching = load.Watchers(server, PODS + "?watch=true", count, pods, 120)
+        started = time.monotonic()
+        load.h2load_creates(server, PODS, load.pod(), pods, 64)
+        created_s = time.monotonic() - started
+        took_s = watching.last_seen_s() - started
+        return {"events/s to 50 watchers": count * pods / took_s, "creates/s meanwhile": pods / created_s}
+
+
+def binds(start: Start) -> dict[str, float]:
+    """Pods created over HTTPS by 16 connections while they are scheduled: until a watch has seen the last bound."""
+    result: dict[str, float] = {}
+    for nodes in (1_000, 5_000):
+        with start("scheduler") as server:
+            load.namespace(server, "bench")
+            many(server, 8, [("POST", "/api/v1/nodes", load.node(f"node-{i}")) for i in range(nodes)])
+            pods = 5_000
+            # A pod enters this watch when it is bound, and no kubelet changes it afterwards: one event a pod.
+            bound = load.Watchers(server, PODS + "?watch=true&fieldSelector=spec.nodeName!=", 1, pods, 240)
+            started = time.monotonic()
+            load.h2load_creates(server, PODS, load.pod(), pods, 16)
+            created_s = time.monotonic() - started
+            took_s = bound.last_seen_s() - started
+            result[f"pods bound/s, {nodes} nodes"] = pods / took_s
+            result[f"creates/s meanwhile, {nodes} nodes"] = pods / created_s
+    return result
+
+
+def kubelets(start: Start) -> dict[str, float]:
+    """5,000 nodes Ready; 5,000 pre-bound pods Running; deleted one by one until gone."""
+    nodes = pods = 5_000
+    with start("kubelets") as server:
+        load.namespace(server, "bench")
+        started = time.perf_counter()
+        many(server, 8, [("POST", "/api/v1/nodes", bare_node(f"node-{i}")) for i in range(nodes)])
+        poll(lambda: count_where(server, "/api/v1/nodes", ready) == nodes, 120)
+        nodes_s = time.perf_counter() - started
+        started = time.perf_counter()
+        many(server, 8, [("POST", PODS, load.pod(f"p-{i}", f"node-{i}")) for i in range(pods)])
+        poll(lambda: field_count(server, "status.phase!=Running") == 0, 180)
+        running_s = time.perf_counter() - started
+        started = time.perf_counter()
+        many(server, 8, [("DELETE", f"{PODS}/p-{i}", None) for i in range(pods)])
+        poll(lambda: field_count(server, "metadata.namespace=bench") == 0, 180)
+        return {"5,000 nodes Ready s": nodes_s, "5,000 pods Running s": running_s, "5,000 pods deleted s": time.perf_counter() - started}
+
+
+ROWS: dict[str, Callable[[Start], dict[str, float]]] = {f.__name__: f for f in (creates, lists, watchers, binds, kubelets)}
+LOWER_IS_BETTER = (" s", " ms", "MB", "KB per pod", "CPU ms per create")
+
+
+def bare_node(name: str) -> dict[str, Any]:
+    made = load.node(name)
+    made["metadata"]["annotations"] = {"kwok.x-k8s.io/node": "fake"}
+    del made["status"]["conditions"]
+    return made
+
+
+def ready(item: dict[str, Any]) -> bool:
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in item["status"].get("conditions", ()))
+
+
+def count_where(server: Server, path: str, wanted: Callable[[dict[str, Any]], bool]) -> int:
+    connection = load.Connection(server)
+    try:
+        return sum(map(wanted, connection.must("GET", path)["items"]))
+    finally:
+        connection.close()
+
+
+def field_count(server: Server, selector: str) -> int:
+    """How many pods match, counted by the server where it can: one item and what remains, else the whole list."""
+    connection = load.Connection(server)
+    try:
+        return len(connection.must("GET", f"{PODS}?fieldSelector={selector}&resourceVersion=0")["items"])
+    finally:
+        connection.close()
+
+
+def poll(condition: Callable[[], bool], timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise SystemExit(f"not reached within {timeout_s} s")
+        time.sleep(0.2)
+
+
+def many(server: Server, connections: int, requests: list[tuple[str, str, Any]]) -> None:
+    """Sends all, over several keep-alive connections; each must succeed."""
+
+    failures: list[str] = []
+
+    def run(part: list[tuple[str, str, Any]]) -> None:
+        connection = load.Connection(server)
+        try:
+            for method, path, body in part:
+                connection.must(method, path, body)
+        except SystemExit as failure:
+            failures.append(str(failure))
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=run, args=(requests[i::connections],)) for i in range(connections)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise SystemExit(failures[0])
+
+
+def show(row: str, sides: dict[str, list[dict[str, float]]]) -> list[dict[str, Any]]:
+    lines = []
+    for figure in sides["ours"][0]:
+        theirs = statistics.median(run[figure] for run in sides["original"])
+        mine = statistics.median(run[figure] for run in sides["ours"])
+        better = theirs / mine if figure.endswith(LOWER_IS_BETTER) else mine / theirs
+        lines.append({"row": row, "figure": figure, "original": theirs, "ours": mine, "times_better": better,
+                      "runs": {side: [run[figure] for run in runs] for side, runs in sides.items()}})
+        print(f"  {figure:<34} {theirs:>12,.2f} {mine:>12,.2f} {better:>9.2f}x", flush=True)
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", default=",".join(ROWS), help="which rows, by name")
+    parser.add_argument("--turns", type=int, default=1, help="how often each side runs each row (median is shown)")
+    parser.add_argument("--out", default="results/beside.json")
+    args = parser.parse_args()
+    if shutil.which("h2load") is None:
+        raise SystemExit("h2load is not installed (Debian: nghttp2-client): there is nothing to make the load with")
+    here = environment.describe(Path(tempfile.gettempdir()), "each side starts its own processes; load from another process")
+    print("  ".join(f"{key}: {value}" for key, value in asdict(here).items()))
+    if here.filesystem == "tmpfs":
+        raise SystemExit("the temporary folder is on tmpfs, where fsync costs nothing: set TMPDIR to a disk")
+    lines: list[dict[str, Any]] = []
+    for row in args.rows.split(","):
+        print(f"{row}: {ROWS[row].__doc__}\n  {'':<34} {'original':>12} {'ours':>12}")
+        sides: dict[str, list[dict[str, float]]] = {"original": [], "ours": []}
+        for _ in range(args.turns):
+            sides["original"].append(ROWS[row](original))
+            sides["ours"].append(ROWS[row](ours))
+        lines += show(row, sides)
+    out = Path(args.out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps({"environment": asdict(here), "figures": lines}, indent=1, default=str) + "\n")
+    print(f"written to {out}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""Load for the API: creates by h2load, lists and watches over plain TLS sockets. Bounded in count and time."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from servers import Server
+
+JSON = "application/json"
+RUN_TIMEOUT_S = 300
+
+
+def pod(name: str | None = None, node: str | None = None, cpu: str = "10m", memory: str = "10Mi") -> dict[str, Any]:
+    """A pod of ordinary size: some 600 bytes as sent, 1.8 KB as kept."""
+    meta = {"name": name} if name else {"generateName": "load-"}
+    container = {
+        "name": "main", "image": "registry.example.com/team/service:1.2.3", "ports": [{"containerPort": 8080, "name": "http"}],
+        "env": [{"name": "MODE", "value": "fast"}, {"name": "LEVEL", "value": "info"}],
+        "resources": {"requests": {"cpu": cpu, "memory": memory}, "limits": {"cpu": "1", "memory": "1Gi"}},
+    }
+    spec: dict[str, Any] = {"containers": [container], **({"nodeName": node} if node else {})}
+    labels = {"app": "load", "tier": "backend", "release": "stable"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {**meta, "labels": labels, "annotations": {"team": "bench"}}, "spec": spec}
+
+
+def node(name: str) -> dict[str, Any]:
+    resources = {"cpu": "32", "memory": "256Gi", "pods": "110"}
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
+    labels = {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": f"zone-{hash_of(name) % 3}"}
+    status = {"capacity": resources, "allocatable": resources, "conditions": [ready]}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "status": status}
+
+
+def hash_of(name: str) -> int:
+    return sum(name.encode())
+
+
+class Connection:
+    """One keep-alive HTTPS connection."""
+
+    def __init__(self, server: Server) -> None:
+        where = urlsplit(server.url)
+        self._http = http.client.HTTPSConnection(where.hostname or "", where.port, timeout=RUN_TIMEOUT_S, context=ssl._create_unverified_context())
+        self._headers = {"Authorization": f"Bearer {server.token}", "Accept": JSON, "Content-Type": JSON}
+
+    def send(self, method: str, path: str, body: Any = None, accept: str = JSON) -> tuple[int, bytes]:
+        payload = None if body is None else json.dumps(body).encode()
+        self._http.request(method, path, payload, {**self._headers, "Accept": accept})
+        answer = self._http.getresponse()
+        return answer.status, answer.read()
+
+    def must(self, method: str, path: str, body: Any = None) -> Any:
+        status, answer = self.send(method, path, body)
+        if status >= 300:
+            raise SystemExit(f"{method} {path}: {status} {answer[:300]!r}")
+        return json.loads(answer)
+
+    def close(self) -> None:
+        self._http.close()
+
+
+def namespace(server: Server, name: str) -> None:
+    """Makes the namespace, with the service account that admission may ask for."""
+    connection = Connection(server)
+    connection.must("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+    connection.close()
+
+
+def h2load_creates(server: Server, path: str, body: Any, count: int, connections: int) -> float:
+    """Creates per second: `count` POSTs of one body (with generateName) over HTTP/1.1 connections."""
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(body, file)
+        file.flush()
+        done = subprocess.run(
+            ["h2load", "--h1", "-n", str(count), "-c", str(connections), "-d", file.name, "-H", f"authorization: Bearer {server.token}",
+             "-H", "content-type: application/json", server.url + path],
+            capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=True,
+        )
+    if f" {count} succeeded" not in done.stdout or f"{count} 2xx" not in done.stdout:
+        raise SystemExit(f"not every create succeeded: {re.findall(r'requests:.*|status codes:.*', done.stdout)}")
+    found = re.search(r"finished in [\d.]+\w+, ([\d.]+) req/s", done.stdout)
+    assert found, done.stdout
+    return float(found.group(1))
+
+
+def timed_get(server: Server, path: str, accept: str = JSON, times: int = 5) -> tuple[float, int]:
+    """Median seconds from the request to its last byte, and the body's size in bytes."""
+    connection = Connection(server)
+    took, size = [], 0
+    for _ in range(times):
+        started = time.perf_counter()
+        status, body = connection.send("GET", path, accept=accept)
+        took.append(time.perf_counter() - started)
+        size = len(body)
+        assert status == 200, body[:300]
+    connection.close()
+    return sorted(took)[times // 2], size
+
+
+class Watchers:
+    """Watches held by a process of their own, which counts their events."""
+
+    def __init__(self, server: Server, path: str, count: int, events: int, timeout_s: float) -> None:
+        where = urlsplit(server.url)
+        script = str(Path(__file__).with_name("watch_client.py"))
+        arguments = [where.hostname, where.port, server.token, path, count, events, timeout_s]
+        self._process = subprocess.Popen([sys.executable, script, *map(str, arguments)], stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        if self._process.stdout.readline() != "ready\n":
+            raise SystemExit("the watches were not answered")
+        self._wanted = events
+
+    def last_seen_s(self) -> float:
+        """Waits for all events; the monotonic time of the last. Cut-off watches resume, and are said."""
+        assert self._process.stdout is not None
+        seen = json.loads(self._process.stdout.readline())
+        self._process.wait(10)
+        if min(seen["events"]) < self._wanted:
+            raise SystemExit(f"watchers saw {min(seen['events'])} to {max(seen['events'])} of {self._wanted} events, {seen['cuts']} cut off")
+        if seen["cuts"]:
+            print(f"  {seen['cuts']} watches were cut off by the server and resumed")
+        return float(seen["last_s"])

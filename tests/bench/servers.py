@@ -1,0 +1,100 @@
+"""Starts the two sides of a comparison: the original control plane, and ours, each on loopback with a folder of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+STOP_TIMEOUT_S = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """One side: `pids` are all its processes, whose memory and CPU count as its own."""
+
+    name: str
+    url: str
+    token: str
+    pids: dict[str, int]
+
+    def memory_bytes(self) -> dict[str, int]:
+        return {name: _status_kib(pid, "VmRSS") * 1024 for name, pid in self.pids.items()}
+
+    def cpu_s(self) -> dict[str, float]:
+        tick_hz = os.sysconf("SC_CLK_TCK")
+        used = {}
+        for name, pid in self.pids.items():
+            fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+            used[name] = (int(fields[11]) + int(fields[12])) / tick_hz
+        return used
+
+
+def _status_kib(pid: int, key: str) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(key + ":"):
+            return int(line.split()[1])
+    return 0
+
+
+@contextlib.contextmanager
+def _running(command: list[str], log: Path) -> Iterator[subprocess.Popen[str]]:
+    with log.open("w") as errors:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True)
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(STOP_TIMEOUT_S)
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+@contextlib.contextmanager
+def original(*parts: str) -> Iterator[Server]:
+    """etcd and kube-apiserver, with `scheduler`, `controllers`, `kubelets` where named."""
+    script = os.environ.get("MINIKUBE_PY_ORIGINAL_UP")
+    if not script:
+        raise SystemExit("MINIKUBE_PY_ORIGINAL_UP does not name the script that runs the original: there is no peer to measure beside")
+    folder = Path(tempfile.mkdtemp(prefix="beside-original-"))
+    with _running([script, *(f"--{part}" for part in parts)], folder / "log") as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if not line:
+            raise SystemExit(f"the original did not start: {(folder / 'log').read_text()[-500:]}")
+        ready = json.loads(line)
+        yield Server("original", ready["url"], ready["token"], ready["pids"])
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def ours(*parts: str, manage_all_nodes: bool = True) -> Iterator[Server]:
+    """One process: store and API server, with `scheduler`, `controllers`, `kubelets` where named."""
+    folder = Path(tempfile.mkdtemp(prefix="beside-ours-"))
+    kubeconfig = folder / "kubeconfig"
+    roles = ",".join(["store", "apiserver", *({"kubelets": "kubelet"}.get(part, part) for part in parts)])
+    command = [sys.executable, "-m", "minikube_py", "up", "--nodes", "0", "--port", "0", "--data-dir", str(folder / "data")]
+    command += ["--kubeconfig", str(kubeconfig), "--roles", roles]
+    if "kubelets" in parts and manage_all_nodes:
+        command.append("--manage-all-nodes")
+    with _running(command, folder / "log") as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "kubectl" in line:
+                break
+        else:
+            raise SystemExit(f"ours did not start: {(folder / 'log').read_text()[-500:]}")
+        config = yaml.safe_load(kubeconfig.read_text())
+        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+        yield Server("ours", cluster["server"], user["token"], {"minikube-py": process.pid})
+    shutil.rmtree(folder, ignore_errors=True)
