@@ -1,1 +1,1 @@
-"""Consensus. Messages in; messages, entries and state out."""
+"""Raft as a pure state machine in the manner of etcd-io/raft: messages in; messages, entries and state out."""

@@ -1,0 +1,115 @@
+"""A segment: one file of the log, of a size fixed before its first record, zeros where nothing was written yet.
+
+The first HEAD_BYTES hold one SEGMENT record; records follow without gaps. A segment gets its name only when its head
+is durable and its size is full, so a shorter file or a broken head is damage, never an unfinished write.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+import msgpack
+
+from minikube_py.errors import Corruption
+from minikube_py.wal.record import HEADER_BYTES, RecordType, decode_record, encode_record
+
+FORMAT_VERSION = 1
+HEAD_BYTES = 4096
+SEGMENT_BYTES = 16 << 20
+"""About 60,000 small writes. A record never crosses into the next segment."""
+
+_NAME = re.compile(r"wal-(\d{16})\.log")
+
+
+class SegmentHead(NamedTuple):
+    """`first_index`: the index that the first entry written here was to have. `previous_end`: where the records of the
+    segment before end, all of them durable before this one got its name. `seed` is random per segment."""
+
+    cluster_id: int
+    member_id: int
+    sequence: int
+    first_index: int
+    previous_end: int
+    size_bytes: int
+    seed: int
+
+
+def segment_name(sequence: int) -> str:
+    return f"wal-{sequence:016d}.log"
+
+
+def segment_sequence(name: str) -> int | None:
+    """The sequence number in a segment's file name, None for any other name."""
+    match = _NAME.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def encode_head(head: SegmentHead) -> bytes:
+    """HEAD_BYTES bytes, to be written at offset 0."""
+    payload = msgpack.packb((FORMAT_VERSION, *head))
+    return encode_record(RecordType.SEGMENT, payload, seed=0, offset=0, synced=0).ljust(HEAD_BYTES, b"\0")
+
+
+def decode_head(name: str, data: bytes) -> SegmentHead:
+    """Raises: Corruption where the head is not whole, or the file is shorter than it says."""
+    record = decode_record(data[:HEAD_BYTES], 0, 0)
+    if record is None or record.type != RecordType.SEGMENT:
+        raise damage(name, 0, "the segment's head is not readable")
+    version, *fields = unpack_payload(name, record.offset, record.payload)
+    if version != FORMAT_VERSION or len(fields) != len(SegmentHead._fields):
+        raise unknown_format(name, version)
+    head = SegmentHead(*fields)
+    if len(data) < head.size_bytes:
+        raise damage(name, len(data), f"the file was cut: {len(data)} of {head.size_bytes} bytes are left")
+    return head
+
+
+def damage(name: str, offset: int, what: str) -> Corruption:
+    """The one form of a refusal to start: file, offset, what, and what to do."""
+    return Corruption(
+        f"{name}: damaged at offset {offset}: {what}. Acknowledged writes may be lost, so the store does not start; "
+        "restore the data directory from a backup, or remove it to begin anew"
+    )
+
+
+def unknown_format(name: str, version: object) -> Corruption:
+    return Corruption(
+        f"{name}: format {version} is unknown, this version reads {FORMAT_VERSION}; use the one that wrote it"
+    )
+
+
+def unpack_payload(name: str, offset: int, payload: bytes) -> Any:
+    """Raises: Corruption where a record with a sound checksum holds no msgpack: it was written by something else."""
+    try:
+        return msgpack.unpackb(payload, raw=False, strict_map_key=False)
+    except (ValueError, msgpack.exceptions.UnpackException) as error:
+        raise damage(name, offset, f"the record does not unpack ({error})") from None
+
+
+class SegmentWriter:
+    """Where the next record of a segment goes, and what of it is durable. Makes bytes; writing them is the caller's.
+
+    The caller writes what `encode` returned at once, in order, and calls `mark_synced` with the `end` it saw when it
+    began a sync that has returned."""
+
+    __slots__ = ("end", "head", "synced")
+
+    def __init__(self, head: SegmentHead, end: int = HEAD_BYTES) -> None:
+        self.head = head
+        self.end = end
+        self.synced = end
+
+    def fits(self, payload_bytes: int) -> bool:
+        return self.end + HEADER_BYTES + payload_bytes <= self.head.size_bytes
+
+    def encode(self, type: int, payload: bytes) -> bytes:
+        """The bytes to write at the present `end`, which moves behind them."""
+        data = encode_record(type, payload, seed=self.head.seed, offset=self.end, synced=self.synced)
+        assert self.end + len(data) <= self.head.size_bytes, "encode() without fits()"
+        self.end += len(data)
+        return data
+
+    def mark_synced(self, end: int) -> None:
+        assert self.synced <= end <= self.end
+        self.synced = end

@@ -1,0 +1,204 @@
+"""One voter, claim by claim of the paper and of the Ready contract."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikube_py.raft.log import LogCompacted, RaftLog
+from minikube_py.raft.node import Raft, RaftConfig
+from minikube_py.raft.ready import Entry, HardState, Message, ProposalDropped, ReadState, UnknownPeer
+
+ME = 7
+
+
+UNBORN = HardState()
+
+
+def make(entries=(), hard_state=UNBORN, **config) -> Raft:
+    return Raft(RaftConfig(ME, (ME,), **config), RaftLog(entries=entries), hard_state)
+
+
+def elect(raft: Raft) -> None:
+    """Election of one, by the contract: what is to be durable is said to be, then the rest follows."""
+    raft.step(Message("HUP", ME, ME))
+    raft.ready()
+    raft.persisted(raft.term, 0)
+    assert raft.role == "LEADER"
+    ready = raft.ready()
+    raft.persisted(raft.term, ready.entries[-1].index)
+    raft.ready()
+    raft.applied(raft.log.committed)
+
+
+def test_a_vote_counts_only_once_it_is_durable():
+    raft = make()
+    raft.step(Message("HUP", ME, ME))
+    assert raft.role == "CANDIDATE"
+    ready = raft.ready()
+    assert ready.hard_state == HardState(1, ME, 0) and ready.entries == []
+    assert raft.role == "CANDIDATE", "not leader before the vote is on disk"
+    raft.persisted(1, 0)
+    assert raft.role == "LEADER" and raft.leader == ME
+
+
+def test_an_acknowledgement_of_an_older_term_elects_nobody():
+    raft = make(hard_state=HardState(4, ME, 0))
+    raft.step(Message("HUP", ME, ME))
+    raft.persisted(4, 0)
+    assert raft.role == "CANDIDATE" and raft.term == 5
+
+
+def test_election_starts_after_the_timeout_and_in_a_new_term():
+    raft = make(hard_state=HardState(3, ME, 0), election_ticks=3)
+    raft.tick()
+    raft.tick()
+    assert raft.role == "FOLLOWER" and raft.ready().hard_state is None
+    raft.tick()
+    assert raft.role == "CANDIDATE" and raft.ready().hard_state == HardState(4, ME, 0)
+
+
+def test_a_leader_keeps_its_term_through_ticks_and_calls_to_elect():
+    raft = make(election_ticks=1)
+    elect(raft)
+    for _ in range(5):
+        raft.tick()
+    raft.step(Message("HUP", ME, ME))
+    assert (raft.role, raft.term) == ("LEADER", 1)
+
+
+def test_a_leader_opens_its_term_with_an_empty_entry():
+    raft = make()
+    raft.step(Message("HUP", ME, ME))
+    raft.ready()
+    raft.persisted(1, 0)
+    assert raft.ready().entries == [Entry(1, 1, b"")]
+
+
+def test_entries_commit_when_durable_not_before():
+    raft = make()
+    elect(raft)
+    assert raft.propose(b"a") == 2
+    assert raft.propose(b"b") == 3
+    ready = raft.ready()
+    assert ready.entries == [Entry(1, 2, b"a"), Entry(1, 3, b"b")]
+    assert ready.committed == []
+    assert raft.ready().committed == []
+    raft.persisted(1, 3)
+    assert raft.ready().committed == [Entry(1, 2, b"a"), Entry(1, 3, b"b")]
+
+
+def test_ready_hands_out_nothing_twice():
+    raft = make()
+    elect(raft)
+    raft.propose(b"a")
+    assert len(raft.ready().entries) == 1
+    assert raft.ready() == (None, [], [], [], [])
+    raft.persisted(1, 2)
+    assert len(raft.ready().committed) == 1
+    assert raft.ready() == (None, [], [], [], [])
+
+
+def test_what_arrives_during_a_sync_is_the_next_batch():
+    raft = make()
+    elect(raft)
+    raft.propose(b"a")
+    raft.ready()
+    raft.propose(b"b")
+    raft.persisted(1, 2)
+    ready = raft.ready()
+    assert [entry.data for entry in ready.entries] == [b"b"]
+    assert [entry.data for entry in ready.committed] == [b"a"]
+
+
+def test_entries_of_former_terms_commit_only_beneath_one_of_the_leaders_own():
+    """Figure 8 and 5.4.2: after a restart the old tail is not committed by its mere presence."""
+    old = [Entry(1, 1, b""), Entry(1, 2, b"kept")]
+    raft = make(old, HardState(1, ME, 1))
+    assert raft.ready().committed == [old[0]]
+    raft.applied(1)
+    raft.step(Message("HUP", ME, ME))
+    raft.ready()
+    raft.persisted(2, 2)
+    assert raft.role == "LEADER" and raft.log.committed == 1
+    assert raft.ready().entries == [Entry(2, 3, b"")]
+    raft.persisted(2, 3)
+    assert [entry.index for entry in raft.ready().committed] == [2, 3]
+
+
+def test_no_leader_takes_no_proposals_and_no_reads():
+    raft = make()
+    with pytest.raises(ProposalDropped):
+        raft.propose(b"x")
+    with pytest.raises(ProposalDropped):
+        raft.read_index(b"r")
+
+
+def test_uncommitted_bytes_are_limited_and_given_back():
+    raft = make(uncommitted_bytes_max=10)
+    elect(raft)
+    raft.propose(b"x" * 8)
+    with pytest.raises(ProposalDropped, match="10 bytes"):
+        raft.propose(b"y" * 3)
+    raft.ready()
+    raft.persisted(1, 2)
+    raft.propose(b"y" * 3)
+
+
+def test_one_proposal_above_the_limit_passes_alone():
+    raft = make(uncommitted_bytes_max=10)
+    elect(raft)
+    assert raft.propose(b"z" * 50) == 2
+
+
+def test_reads_wait_for_an_entry_of_the_leaders_own_term():
+    raft = make([Entry(1, 1, b"")], HardState(1, ME, 1))
+    raft.step(Message("HUP", ME, ME))
+    raft.ready()
+    raft.persisted(2, 1)
+    raft.read_index(b"early")
+    assert raft.ready().read_states == []
+    raft.persisted(2, 2)
+    assert raft.ready().read_states == [ReadState(2, b"early")]
+    raft.read_index(b"now")
+    assert raft.ready().read_states == [ReadState(2, b"now")]
+
+
+def test_a_stranger_is_refused():
+    with pytest.raises(UnknownPeer, match="99"):
+        make().step(Message("APPEND_REPLY", 99, ME, 1, 1))
+
+
+def test_messages_of_other_terms_change_nothing():
+    raft = make()
+    elect(raft)
+    raft.propose(b"a")
+    raft.ready()
+    raft.step(Message("APPEND_REPLY", ME, ME, 0, 2))
+    assert raft.log.committed == 1
+
+
+def test_more_voters_are_refused_until_they_are_supported():
+    with pytest.raises(ValueError, match="one voter"):
+        RaftConfig(1, (1, 2, 3))
+
+
+def test_a_commit_beyond_the_log_is_refused():
+    with pytest.raises(ValueError, match="beyond"):
+        make([], HardState(1, ME, 5))
+
+
+def test_the_log_forgets_what_is_applied():
+    raft = make()
+    elect(raft)
+    for _ in range(100):
+        index = raft.propose(b"x")
+        raft.ready()
+        raft.persisted(1, index)
+        raft.ready()
+        raft.applied(index)
+    assert raft.log.offset == raft.log.last_index == 101
+    assert raft.log.term(101) == 1
+    with pytest.raises(LogCompacted):
+        raft.log.term(100)
+    with pytest.raises(LogCompacted):
+        raft.log.slice(50, 101)
