@@ -31,7 +31,7 @@ class Matches(NamedTuple):
     `more`: there are matches after the last key."""
 
     keys: list[bytes]
-    count: int
+    count: int  # type: ignore[assignment]
     more: bool
     rows_examined: int
 
@@ -50,8 +50,17 @@ class Index(Protocol):
     def apply(self, revision: int, changes: Iterable[RowChange]) -> list[bytes]:
         """Takes the changes of one revision (ascending); returns the keys whose row really changed."""
 
-    def query(self, where: Where, revision: int, limit: int = 0, cursor: bytes | None = None, order: Order = "KEY") -> Matches:
-        """The keys for which `where` held at `revision`, after `cursor` (exclusive) if given.
+    def query(
+        self,
+        where: Where,
+        revision: int,
+        limit: int = 0,
+        cursor: bytes | None = None,
+        order: Order = "KEY",
+        end: bytes | None = None,
+    ) -> Matches:
+        """The keys for which `where` held at `revision`, after `cursor` (exclusive) if given, before `end` if given;
+        `count` is that of the same part of the keys.
 
         Raises: Compacted below the oldest retained revision, FutureRevision above the last applied one,
         InvalidRequest where a value does not read as its field's kind."""

@@ -6,9 +6,11 @@ Half-open ranges throughout: [key, range_end). `range_end` empty means the singl
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from minikube_py.errors import MinikubeError
 from minikube_py.fields.spec import FieldSet
 from minikube_py.fields.where import Where
 
@@ -38,6 +40,16 @@ class Event(NamedTuple):
     type: Literal["PUT", "DELETE"]
     kv: KeyValue
     prev_kv: KeyValue | None
+
+
+class WatchBatch(NamedTuple):
+    """Events in order of revision, never splitting one. All that the watch was to see up to `revision` is delivered,
+    so a batch without events is progress. After `error` (Compacted; Unavailable when the store went away) nothing
+    more comes."""
+
+    events: Sequence[Event]
+    revision: int
+    error: MinikubeError | None = None
 
 
 class RangeRequest(NamedTuple):
@@ -75,7 +87,7 @@ class RangeResult(NamedTuple):
     `kvs[i]`: one value per requested field, None where it is missing."""
 
     kvs: list[KeyValue]
-    count: int
+    count: int  # type: ignore[assignment]
     more: bool
     revision: int
     fields: list[tuple[int | str | None, ...]] | None = None

@@ -7,9 +7,8 @@ etcd. A write ends as done (its result), refused (RequestError, Unavailable) or 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from minikube_py.errors import MinikubeError
 from minikube_py.fields.spec import FieldSet
 from minikube_py.fields.where import Where
 from minikube_py.mvcc.types import (
@@ -23,16 +22,7 @@ from minikube_py.mvcc.types import (
     RangeResult,
     TxnResult,
 )
-
-
-class WatchBatch(NamedTuple):
-    """Events in order of revision, never splitting one. All that the watch was to see up to `revision` is delivered,
-    so a batch without events is progress. After `error` (Compacted; Unavailable when the store went away) nothing
-    more comes."""
-
-    events: Sequence[Event]
-    revision: int
-    error: MinikubeError | None = None
+from minikube_py.mvcc.types import WatchBatch as WatchBatch
 
 
 WatchSink = Callable[[WatchBatch], None]

@@ -1,0 +1,510 @@
+"""The first index: int64 columns of the present, and a log of what each change replaced.
+
+Rows live in slots; `cells[column, slot]` is a value, MISSING where the row has none; column 0 says whether the object
+exists. Before a row changes, its old cells go to the log with revision and slot. The state at a revision is the
+present with the logged cells put back, newest first, so that the oldest change after the revision wins; only rows
+changed since are touched, and never one by one in Python. Strings are codes into a table per column.
+
+A query costs one numpy pass per comparison (about 20 us per 100,000 rows); ANY stops at the first blocks that hold
+enough. Memory: 8 bytes per cell and per logged cell; `compact` frees the log in chunks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from minikube_py.errors import Compacted, FutureRevision
+from minikube_py.fields.spec import FieldSet
+from minikube_py.fields.where import CompiledWhere, Test, Where, compile_where
+from minikube_py.index.contract import IndexStats, Matches, Order, Row, RowChange, Value
+from minikube_py.index.strings import StringTable
+
+Cells = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+MISSING = -(1 << 63)
+EXISTS = 0
+BLOCK_ROWS = 8192
+CHUNK_ENTRIES = 2048
+SPARSE_SHARE = 16
+"""Where fewer than one row in this many matches, the matches are sorted; else the key order is walked in blocks."""
+
+
+class Chunk:
+    """A piece of the log: entry i says that until `revisions[i]` the row in `slots[i]` was `cells[:, i]`."""
+
+    __slots__ = ("cells", "length", "revisions", "slots")
+
+    def __init__(self, columns: int) -> None:
+        self.cells: Cells = np.full((columns, CHUNK_ENTRIES), MISSING, dtype=np.int64)
+        self.revisions: Cells = np.empty(CHUNK_ENTRIES, dtype=np.int64)
+        self.slots: Cells = np.empty(CHUNK_ENTRIES, dtype=np.int64)
+        self.length = 0
+
+    def after(self, revision: int) -> int:
+        """The first entry with a greater revision."""
+        return int(np.searchsorted(self.revisions[: self.length], revision, side="right"))
+
+
+class ColumnIndex:
+    """An `Index` (see the contract) over the objects of one FieldSet, complete from `oldest_revision` on."""
+
+    def __init__(self, field_set: FieldSet, oldest_revision: int = 0, rows: Iterable[RowChange] = ()) -> None:
+        self.field_set = field_set
+        self.revision = oldest_revision
+        self.oldest_revision = oldest_revision
+        self._columns: dict[str, int] = {}
+        self._names: list[str] = [""]
+        self._strings: dict[int, StringTable] = {}
+        self._cells: Cells = np.full((8, 64), MISSING, dtype=np.int64)
+        self._slots: dict[bytes, int] = {}
+        self._keys: list[bytes] = []
+        self._rows: list[Row | None] = []
+        self._free: list[int] = []
+        self._gone: list[tuple[int, int]] = []
+        self._gone_at: dict[int, int] = {}
+        self._chunks: list[Chunk] = []
+        self._live = 0
+        # Key order: slots sorted by key, brought up to date by the next query that needs it.
+        self._sorted_keys: list[bytes] = []
+        self._sorted_slots: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
+        self._rank: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
+        self._added: list[bytes] = []
+        self._order_stale = False
+        for key, row in rows:
+            if row is not None:
+                slot = self._slot_for(key)
+                self._write(slot, {}, row)
+                self._cells[EXISTS, slot] = 1
+                self._rows[slot] = row
+                self._live += 1
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    def apply(self, revision: int, changes: Iterable[RowChange]) -> list[bytes]:
+        if revision < self.revision:
+            raise ValueError(f"revision {revision} after {self.revision}")
+        self.revision = revision
+        changed = []
+        for key, row in changes:
+            slot = self._slots.get(key)
+            old = None if slot is None else self._rows[slot]
+            if old is row or old == row:
+                continue
+            if slot is None:
+                slot = self._slot_for(key)
+            self._remember(revision, slot)
+            if row is None:
+                self._cells[:, slot] = MISSING
+                self._gone.append((revision, slot))
+                self._gone_at[slot] = revision
+                self._live -= 1
+            else:
+                self._write(slot, old or {}, row)
+                if old is None:
+                    self._cells[EXISTS, slot] = 1
+                    self._gone_at.pop(slot, None)
+                    self._live += 1
+            self._rows[slot] = row
+            changed.append(key)
+        return changed
+
+    def _write(self, slot: int, old: Row, row: Row) -> None:
+        for name, value in row.items():
+            before = old.get(name)
+            if before is value or before == value:
+                continue
+            column = self._columns.get(name)
+            if column is None:
+                column = self._add_column(name)
+            table = self._strings.get(column) if type(value) is str else None
+            self._cells[column, slot] = value if table is None else table.code(value)  # type: ignore[arg-type]
+        if old:
+            for name in old.keys() - row.keys():
+                self._cells[self._columns[name], slot] = MISSING
+
+    def _add_column(self, name: str) -> int:
+        column = len(self._names)
+        if column == self._cells.shape[0]:
+            wider = np.full((column * 2, self._cells.shape[1]), MISSING, dtype=np.int64)
+            wider[:column] = self._cells
+            self._cells = wider
+        self._names.append(name)
+        self._columns[name] = column
+        spec = self.field_set.find(name)
+        if spec is not None and spec.kind == "string":
+            self._strings[column] = StringTable()
+        return column
+
+    def _slot_for(self, key: bytes) -> int:
+        slot = self._free.pop() if self._free else len(self._keys)
+        if slot == len(self._keys):
+            if slot == self._cells.shape[1]:
+                longer = np.full((self._cells.shape[0], slot * 2), MISSING, dtype=np.int64)
+                longer[:, :slot] = self._cells
+                self._cells = longer
+            self._keys.append(key)
+            self._rows.append(None)
+        else:
+            self._keys[slot] = key
+        self._slots[key] = slot
+        self._added.append(key)
+        return slot
+
+    def _remember(self, revision: int, slot: int) -> None:
+        columns = len(self._names)
+        chunk = self._chunks[-1] if self._chunks else None
+        if chunk is None or chunk.length == CHUNK_ENTRIES or chunk.cells.shape[0] < columns:
+            chunk = Chunk(columns + 2)
+            self._chunks.append(chunk)
+        entry = chunk.length
+        chunk.cells[:columns, entry] = self._cells[:columns, slot]
+        chunk.revisions[entry] = revision
+        chunk.slots[entry] = slot
+        chunk.length = entry + 1
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def query(
+        self,
+        where: Where,
+        revision: int,
+        limit: int = 0,
+        cursor: bytes | None = None,
+        order: Order = "KEY",
+        end: bytes | None = None,
+    ) -> Matches:
+        tests = self._compiled(where, revision).tests
+        first = b"" if cursor is None else cursor + b"\0"
+        bounded = bool(first) or end is not None
+        if order == "ANY" and limit and not bounded and revision >= self._last_change():
+            return self._any(tests, limit)
+        mask = self._mask(tests, revision)
+        if not bounded:
+            count = int(np.count_nonzero(mask))
+            low, high = 0, len(self._keys)
+        else:
+            self._sort()
+            low = bisect_left(self._sorted_keys, first)
+            high = len(self._sorted_keys) if end is None else max(low, bisect_left(self._sorted_keys, end))
+            mask_in_order = mask[self._sorted_slots[low:high]]
+            count = int(np.count_nonzero(mask_in_order))
+        if order == "ANY" and not bounded:
+            slots = np.flatnonzero(mask)[:limit] if limit else np.flatnonzero(mask)
+        else:
+            self._sort()
+            high = min(high, len(self._sorted_keys))
+            slots = self._first_in_order(mask, count, limit, low, high)
+        keys = self._keys
+        found = [keys[slot] for slot in slots.tolist()]
+        return Matches(found, count, count > len(found), len(self._keys))
+
+    def _any(self, tests: tuple[Test, ...], limit: int) -> Matches:
+        """The first `limit` matches by slot, block by block. Not counted unless all rows were looked at."""
+        total = len(self._keys)
+        bound = self._bind(tests)
+        found: list[bytes] = []
+        start = 0
+        while start < total:
+            stop = min(start + BLOCK_ROWS, total)
+            for slot in np.flatnonzero(_evaluate(self._cells, start, stop, bound)).tolist():
+                if len(found) == limit:
+                    return Matches(found, -1, True, stop)
+                found.append(self._keys[start + slot])
+            start = stop
+        return Matches(found, len(found), False, total)
+
+    def _first_in_order(self, mask: Mask, count: int, limit: int, low: int, high: int) -> npt.NDArray[np.int64]:
+        """The slots of the first `limit` (0: all) matches among the ranks [low, high), in key order."""
+        wanted = min(limit or count, count)
+        if wanted == 0:
+            return np.empty(0, dtype=np.int64)
+        if wanted == count or count * SPARSE_SHARE < len(self._keys):
+            ranks = np.sort(self._rank[np.flatnonzero(mask)])
+            ranks = ranks[np.searchsorted(ranks, low) : np.searchsorted(ranks, high)]
+            return self._sorted_slots[ranks[:wanted]]
+        pieces = []
+        block = max(256, wanted * 2)
+        while wanted > 0 and low < high:
+            slots = self._sorted_slots[low : min(low + block, high)]
+            piece = slots[mask[slots]][:wanted]
+            pieces.append(piece)
+            wanted -= len(piece)
+            low += block
+        return np.concatenate(pieces)
+
+    def row(self, key: bytes, revision: int) -> Row | None:
+        self._check(revision)
+        slot = self._slots.get(key)
+        if slot is None:
+            return None
+        for chunk in self._chunks_after(revision):
+            start = chunk.after(revision)
+            hits = np.flatnonzero(chunk.slots[start : chunk.length] == slot)
+            if len(hits):
+                return self._decode(chunk.cells[:, start + int(hits[0])])
+        return self._rows[slot]
+
+    def rows(self, keys: Sequence[bytes], revision: int) -> list[Row | None]:
+        """As `row`, for many keys: one pass over what changed since."""
+        self._check(revision)
+        slots = self._slots
+        found = [None if (slot := slots.get(key)) is None else self._rows[slot] for key in keys]
+        if revision < self._last_change():
+            places = {slot: place for place, key in enumerate(keys) if (slot := slots.get(key)) is not None}
+            for chunk in reversed(self._chunks_after(revision)):
+                start = chunk.after(revision)
+                for entry in range(chunk.length - 1, start - 1, -1):
+                    place = places.get(int(chunk.slots[entry]))
+                    if place is not None:
+                        found[place] = self._decode(chunk.cells[:, entry])
+        return found
+
+    def matching(self, where: Where, revision: int, keys: list[bytes]) -> list[bool]:
+        """Whether `where` held for each of `keys` at `revision`; False where the object did not exist."""
+        compiled = self._compiled(where, revision)
+        if revision >= self._last_change() or len(keys) < 8:
+            return [row is not None and compiled.matches(row) for row in self.rows(keys, revision)]
+        mask = self._mask(compiled.tests, revision)
+        slots = self._slots
+        return [(slot := slots.get(key)) is not None and bool(mask[slot]) for key in keys]
+
+    def changed(self, after: int, until: int) -> list[tuple[int, bytes]]:
+        self._check_window(after)
+        found: list[tuple[int, bytes]] = []
+        keys = self._keys
+        for chunk in self._chunks_after(after):
+            start, stop = chunk.after(after), chunk.after(until)
+            slots = chunk.slots[start:stop].tolist()
+            found.extend((revision, keys[slot]) for revision, slot in zip(chunk.revisions[start:stop].tolist(), slots))
+        return found
+
+    def transitions(self, where: Where, after: int, until: int) -> list[tuple[int, bytes, bool, bool]]:
+        """(revision, key, held before, holds after) of every row change in (after, until], in order of revision."""
+        self._check_window(after)
+        tests = self._compiled(where, min(until, self.revision)).tests
+        revisions: list[int] = []
+        slots: list[int] = []
+        before: list[bool] = []
+        for chunk in self._chunks_after(after):
+            start, stop = chunk.after(after), chunk.after(until)
+            if start < stop:
+                revisions.extend(chunk.revisions[start:stop].tolist())
+                slots.extend(chunk.slots[start:stop].tolist())
+                before.extend(_evaluate(chunk.cells, start, stop, self._bind(tests)).tolist())
+        if not slots:
+            return []
+        touched = list(dict.fromkeys(slots))
+        keys = self._keys
+        state = dict(zip(touched, self.matching(where, min(until, self.revision), [keys[slot] for slot in touched])))
+        found = []
+        for revision, slot, held in zip(reversed(revisions), reversed(slots), reversed(before)):
+            found.append((revision, keys[slot], held, state[slot]))
+            state[slot] = held
+        found.reverse()
+        return found
+
+    def may_match(self, where: Where, revision: int) -> bool:
+        compiled = self._compiled(where, revision)
+        if revision >= self._last_change():
+            return bool(self._any(compiled.tests, 1).keys)
+        return bool(self._mask(compiled.tests, revision).any())
+
+    def hash(self, revision: int) -> int:
+        """A 64-bit digest of all rows at `revision`: equal rows, equal digest, whatever the history."""
+        digest = hashlib.blake2b(digest_size=8)
+        keys = self.keys_at(revision)
+        for key, row in zip(keys, self.rows(keys, revision)):
+            digest.update(repr((key, sorted((row or {}).items()))).encode())
+        return int.from_bytes(digest.digest(), "big")
+
+    def keys_at(self, revision: int) -> list[bytes]:
+        """All objects that existed at `revision`, in key order."""
+        return self.query(Where(), revision).keys
+
+    # -- the past --------------------------------------------------------------------------------------------------
+
+    def compact(self, revision: int) -> None:
+        if revision <= self.oldest_revision:
+            return
+        self.oldest_revision = revision
+        keep = 0
+        while keep < len(self._chunks) and self._chunks[keep].after(revision) == self._chunks[keep].length:
+            keep += 1
+        # The first chunk left may begin with entries up to `revision`; they are never read again.
+        del self._chunks[:keep]
+        done = 0
+        for gone_revision, slot in self._gone:
+            if gone_revision > revision:
+                break
+            done += 1
+            # Otherwise the object came back, and may have gone again later.
+            if self._gone_at.get(slot) == gone_revision:
+                del self._gone_at[slot]
+                del self._slots[self._keys[slot]]
+                self._free.append(slot)
+                self._order_stale = True
+        del self._gone[:done]
+        self._forget_strings()
+
+    def _forget_strings(self) -> None:
+        for column, table in self._strings.items():
+            if len(table) > 2 * self._live + 4096:
+                arrays = [self._cells[column, : len(self._keys)]]
+                arrays += [chunk.cells[column, : chunk.length] for chunk in self._chunks if column < len(chunk.cells)]
+                table.keep_only(arrays, MISSING)
+
+    def stats(self) -> IndexStats:
+        logged = sum(chunk.length for chunk in self._chunks)
+        size = self._cells.nbytes + sum(chunk.cells.nbytes + 16 * CHUNK_ENTRIES for chunk in self._chunks)
+        size += sum(len(table) * 100 for table in self._strings.values())
+        size += len(self._keys) * (200 + 50 * len(self._names))
+        return IndexStats("columns", self._live, logged, size, self.oldest_revision, self.revision)
+
+    # -- inner -----------------------------------------------------------------------------------------------------
+
+    def _check(self, revision: int) -> None:
+        if revision < self.oldest_revision:
+            raise Compacted(revision, self.oldest_revision)
+        if revision > self.revision:
+            raise FutureRevision(revision, self.revision)
+
+    def _check_window(self, after: int) -> None:
+        if after < self.oldest_revision:
+            raise Compacted(after, self.oldest_revision)
+
+    def _compiled(self, where: Where, revision: int) -> CompiledWhere:
+        self._check(revision)
+        return compile_where(self.field_set, where)
+
+    def _last_change(self) -> int:
+        """The revision of the newest logged change; at it and after, the present is the answer."""
+        if not self._chunks:
+            return self.oldest_revision
+        chunk = self._chunks[-1]
+        return int(chunk.revisions[chunk.length - 1])
+
+    def _chunks_after(self, revision: int) -> list[Chunk]:
+        """The chunks with changes after `revision`, oldest first."""
+        first = len(self._chunks)
+        while first > 0:
+            chunk = self._chunks[first - 1]
+            if chunk.revisions[chunk.length - 1] <= revision:
+                break
+            first -= 1
+        return self._chunks[first:]
+
+    def _mask(self, tests: tuple[Test, ...], revision: int) -> Mask:
+        """Per slot: does the row at `revision` exist and pass all tests."""
+        bound = self._bind(tests)
+        mask = _evaluate(self._cells, 0, len(self._keys), bound)
+        for chunk in reversed(self._chunks_after(revision)):
+            start = chunk.after(revision)
+            held = _evaluate(chunk.cells, start, chunk.length, bound)
+            # Reversed, so that of several changes of one row the oldest is written last, and stays.
+            mask[chunk.slots[start : chunk.length][::-1]] = held[::-1]
+        return mask
+
+    def _bind(self, tests: tuple[Test, ...]) -> list[tuple[int | None, str, Any]]:
+        """Tests as (column, operator, operand): the strings' comparisons turned into ones of codes."""
+        bound: list[tuple[int | None, str, Any]] = []
+        for name, kind, op, values in tests:
+            column = self._columns.get(name)
+            if column is None or kind != "string" or op == "exists":
+                bound.append((column, op, values[0] if len(values) == 1 else values))
+                continue
+            table = self._strings[column]
+            if op in ("=", "!="):
+                bound.append((column, op, table.code_of(str(values[0]))))
+            elif op == "in":
+                bound.append((column, op, tuple(table.code_of(str(value)) for value in values)))
+            else:
+                bound.append((column, "table", table.truth(op, str(values[0]))))
+        return bound
+
+    def _decode(self, cells: npt.NDArray[np.int64]) -> Row | None:
+        values = cells.tolist()
+        if values[EXISTS] == MISSING:
+            return None
+        row: dict[str, Value] = {}
+        for column in range(1, min(len(self._names), len(values))):
+            value = values[column]
+            if value != MISSING:
+                table = self._strings.get(column)
+                row[self._names[column]] = value if table is None else table.text(value)
+        return row
+
+    def _sort(self) -> None:
+        """Brings the key order up to date: a few new keys are inserted, many are merged."""
+        if self._order_stale or len(self._added) * 50 > len(self._sorted_keys):
+            # Timsort merges the sorted run and the added keys in linear time.
+            self._sorted_keys = sorted(self._slots)
+            slots = self._slots
+            self._sorted_slots = np.fromiter((slots[key] for key in self._sorted_keys), np.int64, len(slots))
+        elif self._added:
+            self._added.sort()
+            places = [bisect_left(self._sorted_keys, key) for key in self._added]
+            self._sorted_slots = np.insert(self._sorted_slots, places, [self._slots[key] for key in self._added])
+            for offset, (place, key) in enumerate(zip(places, self._added)):
+                self._sorted_keys.insert(place + offset, key)
+        else:
+            return
+        self._added = []
+        self._order_stale = False
+        self._rank = np.full(len(self._keys), -1, dtype=np.int64)
+        self._rank[self._sorted_slots] = np.arange(len(self._sorted_slots))
+
+
+Bound = list[tuple[int | None, str, Any]]
+Operator = Literal["=", "!=", "<", "<=", ">", ">=", "in", "exists", "table"]
+
+
+def _evaluate(cells: Cells, start: int, stop: int, bound: Bound) -> Mask:
+    """The conjunction over the rows [start, stop) of `cells` (columns x rows); a row that does not exist fails."""
+    mask: Mask | None = None
+    for column, op, operand in bound:
+        if column is None or column >= len(cells):
+            if op != "!=":
+                return np.zeros(stop - start, dtype=np.bool_)
+            continue
+        one = _test(cells[column, start:stop], op, operand)
+        if mask is None:
+            mask = one
+        else:
+            mask &= one
+    if mask is None or all(op == "!=" for _, op, _ in bound):
+        exists = cells[EXISTS, start:stop] != MISSING
+        return exists if mask is None else mask & exists
+    return mask
+
+
+def _test(values: Cells, op: str, operand: Any) -> Mask:
+    result: Any
+    if op == ">=":
+        result = values >= operand
+    elif op == ">":
+        result = values > operand
+    elif op == "=":
+        result = values == operand
+    elif op == "!=":
+        result = values != operand
+    elif op == "<":
+        result = (values < operand) & (values != MISSING)
+    elif op == "<=":
+        result = (values <= operand) & (values != MISSING)
+    elif op == "exists":
+        result = values != MISSING
+    elif op == "in":
+        result = np.isin(values, operand)
+    else:
+        # A truth table by code; its last entry, which index -1 means, is that of a missing value.
+        table: Mask = operand
+        return table[np.where(values == MISSING, -1, values)]
+    mask: Mask = result
+    return mask
