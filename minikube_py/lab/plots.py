@@ -41,6 +41,13 @@ def available() -> bool:
     return True
 
 
+def figure(rows: int, columns: int, size_inches: tuple[float, float]) -> tuple[Any, Any]:
+    """A figure and its axes as a list of rows."""
+    made, axes = _pyplot().subplots(rows, columns, figsize=size_inches, squeeze=False)
+    made.subplots_adjust(hspace=0.34, wspace=0.2)
+    return made, axes
+
+
 def save(figure: Any, path: Path) -> Path:
     figure.savefig(path, bbox_inches="tight")
     _pyplot().close(figure)
@@ -84,6 +91,40 @@ def draw_fill(axes: Any, series: Sequence[tuple[float, Sequence[float]]], title:
     axes.set_ylabel(f"{what} (% of a node)")
     axes.set_title(title)
     axes.legend(loc="upper left", fontsize=8)
+
+
+def draw_heat(axes: Any, series: Sequence[tuple[float, Sequence[float]]], title: str, what: str) -> None:
+    """One line of pixels per node, from empty to full, ordered by how full each is at the end."""
+    import numpy as np
+
+    shares = np.array([list(shares) for _, shares in series]).T
+    order = np.argsort(-shares[:, -1], kind="stable")
+    edges = [0.0, *(time_s for time_s, _ in series[1:]), series[-1][0] + 0.01]
+    scale = {"cmap": "viridis", "vmin": 0, "vmax": 100}
+    mesh = axes.pcolormesh(edges, range(len(order) + 1), 100 * shares[order], rasterized=True, **scale)
+    axes.invert_yaxis()
+    axes.grid(visible=False)
+    axes.set_xlabel("seconds since the first pod")
+    axes.set_ylabel(what)
+    axes.set_title(title)
+    axes.figure.colorbar(mesh, ax=axes, label="% of the node's GPUs", fraction=0.04, pad=0.02)
+
+
+def draw_groups(axes: Any, names: Sequence[str], bars: Mapping[str, Sequence[float]], title: str) -> None:
+    """Bars side by side for each of `names`, milliseconds on a logarithmic scale."""
+    width = 0.8 / max(1, len(bars))
+    colours = (GREEN, BLUE, GREY, ORANGE)
+    for number, ((label, heights), colour) in enumerate(zip(bars.items(), colours)):
+        places = [place + (number - (len(bars) - 1) / 2) * width for place in range(len(names))]
+        drawn = axes.bar(places, heights, width * 0.92, color=colour, label=label)
+        axes.bar_label(drawn, labels=[_short_ms(height) for height in heights], fontsize=7, padding=1)
+    axes.set_yscale("log")
+    axes.set_xticks(range(len(names)), names)
+    axes.set_ylabel("milliseconds (log)")
+    axes.set_title(title)
+    axes.grid(axis="x", visible=False)
+    axes.margins(y=0.25)
+    axes.legend(ncols=len(bars), loc="upper left", fontsize=8)
 
 
 def _short_ms(value_ms: float) -> str:

@@ -89,6 +89,12 @@ def latency_table(title: str, summaries: Mapping[str, Mapping[str, float]]) -> T
     return table
 
 
+def print_latencies(groups: Mapping[str, Mapping[str, Mapping[str, float]]]) -> None:
+    """`groups` as `PodRecorder.summaries` gives them; each table says which of the two definitions it is by."""
+    print_table(latency_table("Pod latency by call: from the create request to the watch", groups["by_call"]))
+    print_table(latency_table("Pod latency by watch, as ClusterLoader2: from first seen", groups["by_watch"]))
+
+
 def print_table(table: Table, stream: TextIO | None = None) -> None:
     stream = stream or sys.stdout
     if stream.isatty() and _print_rich(table, stream):

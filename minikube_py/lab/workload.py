@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from minikube_py.control_plane.config import NodeShape
 from minikube_py.env import Rng
 from minikube_py.lab.trace import TraceNode, TracePod
 
@@ -15,14 +16,6 @@ GPU_RESOURCE = "openb.io/gpu-milli"
 GPU_MODEL_LABEL = "openb.io/gpu-model"
 RUN_LABEL = "minikube-py.io/run"
 MAX_PODS_PER_NODE = 110  # the original's default, and its tested limit
-
-
-class NodeShape(NamedTuple):
-    """A node to register: `capacity` by resource name, as the API writes quantities."""
-
-    name: str
-    capacity: Mapping[str, str]
-    labels: Mapping[str, str]
 
 
 class PodBody(NamedTuple):

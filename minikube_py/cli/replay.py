@@ -1,0 +1,45 @@
+"""Replay a trace through a control plane of its own and write down how long each pod took.
+
+  minikube-py replay openb                  none leaves; as fast as they are taken
+  minikube-py replay openb --departures     each leaves at its time; then hardly 60 live at once"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from pathlib import Path
+
+from minikube_py.cli import flags
+from minikube_py.cli.terminal import Steps
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("trace", choices=["openb"], help="which trace")
+    parser.add_argument("--departures", action="store_true", help="delete each pod at its time, in the trace's order")
+    speed_help = "with --departures: seconds of the trace that pass in one; 0 is as fast as they are taken (default: 0)"
+    parser.add_argument("--speed", type=flags.seconds, default=0.0, metavar="X", help=speed_help)
+    pods_help = "only the first N pods (default: all)"
+    parser.add_argument("--pods", type=flags.whole_number(1, 10_000_000), metavar="N", help=pods_help)
+    tables_help = "read the tables of `minikube-py trace convert` from here (default: those packaged)"
+    parser.add_argument("--tables", type=Path, metavar="DIR", help=tables_help)
+    flags.add_run(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from minikube_py.lab.replay_report import ReplayOptions, run_replay
+
+    options = ReplayOptions(
+        departures=arguments.departures, speed=arguments.speed, pods=arguments.pods, tables=arguments.tables
+    )
+    steps = Steps()
+    asyncio.run(
+        run_replay(
+            options,
+            split=arguments.split,
+            data_dir=arguments.data_dir,
+            results=arguments.results,
+            seed=arguments.seed,
+            step=steps.done,
+        )
+    )
+    return 0

@@ -1,0 +1,62 @@
+"""What a control plane is told, whichever way its roles are laid out, and where its files are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+LOOPBACK = "127.0.0.1"
+DEFAULT_PORT = 6443
+
+
+class NodeShape(NamedTuple):
+    """A node to register: `capacity` by resource name, as the API writes quantities."""
+
+    name: str
+    capacity: Mapping[str, str]
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ControlPlaneConfig:
+    """`port`: 0 any free one; None 6443, or any free one where that is taken. `kubeconfig`: None for one in `data_dir`.
+
+    `shapes` are the fake nodes; without them `nodes` of the default shape are made.
+    """
+
+    data_dir: Path
+    host: str = LOOPBACK
+    port: int | None = None
+    kubeconfig: Path | None = None
+    nodes: int = 0
+    shapes: tuple[NodeShape, ...] = ()
+    seed: int | None = None
+    names: tuple[str, ...] = field(default=())
+
+    @property
+    def kubeconfig_file(self) -> Path:
+        return self.kubeconfig or self.data_dir / "kubeconfig"
+
+    @property
+    def pki_folder(self) -> Path:
+        return self.data_dir / "pki"
+
+    @property
+    def tokens_folder(self) -> Path:
+        return self.data_dir / "tokens"
+
+    @property
+    def member_folder(self) -> Path:
+        """The store member's own folder, with its own lock: the member may be a process of its own."""
+        return self.data_dir / "member"
+
+    @property
+    def roles_folder(self) -> Path:
+        """What the supervisor hands to its children: kubeconfigs, shapes; and their logs."""
+        return self.data_dir / "roles"
+
+
+Step = Callable[[str, str], None]
+"""Told of each part that became ready: its name and a few words."""

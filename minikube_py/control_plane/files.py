@@ -1,0 +1,34 @@
+"""The data folder of a control plane: certificates, tokens and kubeconfigs, the same for both layouts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from minikube_py.control_plane import tokens
+from minikube_py.control_plane.certificates import Certificates, ensure_certificates
+from minikube_py.control_plane.config import ControlPlaneConfig
+from minikube_py.control_plane.kubeconfig import Access, check_writable, write_kubeconfig
+from minikube_py.control_plane.private_files import make_private_folder
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """`by_role`: a token for each role of `tokens.ROLES`."""
+
+    certificates: Certificates
+    by_role: dict[str, str]
+
+    def access(self, server: str, role: str = tokens.ADMIN) -> Access:
+        return Access(server, self.certificates.authority_pem, self.by_role[role])
+
+
+def ensure_credentials(config: ControlPlaneConfig) -> Credentials:
+    """Made where missing. Raises: SetupError, also where the kubeconfig to write is somebody else's."""
+    check_writable(config.kubeconfig_file)
+    make_private_folder(config.data_dir)
+    certificates = ensure_certificates(config.pki_folder, [config.host, *config.names])
+    return Credentials(certificates, tokens.ensure_tokens(config.tokens_folder))
+
+
+def write_admin_kubeconfig(config: ControlPlaneConfig, credentials: Credentials, server: str) -> None:
+    write_kubeconfig(config.kubeconfig_file, credentials.access(server))

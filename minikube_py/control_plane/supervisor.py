@@ -1,0 +1,140 @@
+"""Children under care: started one after another, restarted when they die, stopped in reverse order.
+
+A child says `ready ...` on its standard output when it serves, and ends when its standard input does, so that none
+outlives its supervisor. What it prints besides goes to its log file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from minikube_py.control_plane.errors import RoleFailed
+from minikube_py.control_plane.process import READY
+from minikube_py.env import Clock
+
+READY_WITHIN_S = 60.0
+STOP_WITHIN_S = 15.0
+RESTART_FIRST_S = 0.2
+RESTART_MAX_S = 10.0
+STABLE_AFTER_S = 30.0
+
+Say = Callable[[str], None]
+
+
+class Child:
+    """One role as a child process. `flags` may differ from start to start, so that a port once chosen is kept."""
+
+    def __init__(self, name: str, flags: Callable[[], Sequence[str]], log_file: Path, clock: Clock) -> None:
+        self.name, self.log_file = name, log_file
+        self.where = ""
+        self._flags, self._clock = flags, clock
+        self._process: asyncio.subprocess.Process | None = None
+        self._keeper: asyncio.Task[None] | None = None
+        self._reader: asyncio.Task[None] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    async def start(self) -> str:
+        """Returns where it is reached. Raises: RoleFailed with the last thing it said."""
+        with self.log_file.open("ab") as log:
+            os.chmod(self.log_file, 0o600)
+            log_start = log.tell()
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "minikube_py", self.name, "--with-parent", *self._flags()),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                # Ctrl-C goes to the whole group; the order of stopping is the supervisor's.
+                start_new_session=True,
+            )
+        try:
+            self.where = await asyncio.wait_for(self._ready_line(), READY_WITHIN_S)
+        except (TimeoutError, EOFError) as error:
+            ended = isinstance(error, EOFError)
+            await self._end(0.0)
+            what = "ended before it was ready" if ended else f"was not ready within {READY_WITHIN_S:.0f} s"
+            raise RoleFailed(f"{self.name} {what}: {self._last_words(log_start)}") from None
+        self._reader = asyncio.create_task(self._read_on())
+        return self.where
+
+    def keep(self, say: Say) -> None:
+        """From now on it is started again when it ends."""
+        self._keeper = asyncio.create_task(self._keep(say))
+
+    async def stop(self) -> None:
+        """Asks it to end and waits; after 15 s it is killed."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
+        await self._end(STOP_WITHIN_S)
+
+    async def _keep(self, say: Say) -> None:
+        wait_s = RESTART_FIRST_S
+        while True:
+            started_s = self._clock.monotonic_s()
+            assert self._process is not None
+            code = await self._process.wait()
+            lived_s = self._clock.monotonic_s() - started_s
+            wait_s = RESTART_FIRST_S if lived_s > STABLE_AFTER_S else wait_s
+            say(f"{self.name} {_how_it_ended(code)} after {lived_s:.1f} s; starting it again (log: {self.log_file})")
+            while True:
+                await self._clock.sleep(wait_s)
+                wait_s = min(wait_s * 2, RESTART_MAX_S)
+                try:
+                    where = await self.start()
+                    break
+                except RoleFailed as error:
+                    say(f"{error}; trying again in {wait_s:.1f} s")
+            say(f"{self.name} is back: {where}")
+
+    async def _end(self, patience_s: float) -> None:
+        process = self._process
+        if process is None:
+            return
+        if process.returncode is None:
+            try:
+                process.terminate() if patience_s else process.kill()
+                await asyncio.wait_for(process.wait(), patience_s or None)
+            except ProcessLookupError:
+                pass
+            except TimeoutError:
+                process.kill()
+                await process.wait()
+        if self._reader is not None:
+            self._reader.cancel()
+            await asyncio.gather(self._reader, return_exceptions=True)
+        # The transport of a process whose pipes were never read to their end would complain when collected.
+        if process.stdin is not None:
+            process.stdin.close()
+
+    async def _ready_line(self) -> str:
+        assert self._process is not None and self._process.stdout is not None
+        while line := await self._process.stdout.readline():
+            word, _, where = line.decode(errors="replace").strip().partition(" ")
+            if word == READY:
+                return where
+        raise EOFError
+
+    async def _read_on(self) -> None:
+        assert self._process is not None and self._process.stdout is not None
+        while line := await self._process.stdout.readline():
+            with self.log_file.open("ab") as log:
+                log.write(line)
+
+    def _last_words(self, log_start: int) -> str:
+        with self.log_file.open("rb") as log:
+            log.seek(log_start)
+            lines = log.read().decode(errors="replace").split("\n")
+        said = [line.strip() for line in lines if line.strip()]
+        last = said[-1] if said else f"it said nothing (log: {self.log_file})"
+        return last.removeprefix(f"minikube-py {self.name}: ")
+
+
+def _how_it_ended(code: int) -> str:
+    return f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"

@@ -1,0 +1,81 @@
+"""A control plane for one run, in one process or in several, and the transport the load goes through.
+
+In one process the load calls the core directly, as the components do. With the roles as processes of their own the
+load goes over HTTPS from this process, which then does nothing but make it.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from minikube_py.client.transport import ApiTransport
+from minikube_py.control_plane.config import ControlPlaneConfig, NodeShape, Step
+from minikube_py.env import Clock, SystemClock
+from minikube_py.lab.environment import Environment, describe
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """`transport` is an administrator's."""
+
+    transport: ApiTransport
+    clock: Clock
+    environment: Environment
+    config: ControlPlaneConfig
+    layout: str
+
+
+@asynccontextmanager
+async def cluster(
+    shapes: Sequence[NodeShape], *, split: bool, data_dir: Path | None, seed: int | None, step: Step, say: Step
+) -> AsyncIterator[Cluster]:
+    """A running control plane whose nodes are `shapes`, all registered and Ready; ended on leaving.
+
+    Without `data_dir` a temporary folder is used and removed. Raises: SetupError, DataDirBusy, RoleFailed.
+    """
+    folder = data_dir or Path(tempfile.mkdtemp(prefix="minikube-py-"))
+    try:
+        config = ControlPlaneConfig(folder, port=0, shapes=tuple(shapes), seed=seed)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        running = _split(config, step, say) if split else _in_process(config, step)
+        async with running as (transport, layout):
+            yield Cluster(transport, SystemClock(), describe(folder, layout), config, layout)
+    finally:
+        if data_dir is None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@asynccontextmanager
+async def _in_process(config: ControlPlaneConfig, step: Step) -> AsyncIterator[tuple[ApiTransport, str]]:
+    from minikube_py.control_plane.in_process import ControlPlane
+
+    plane = ControlPlane(config, SystemClock(), random.Random(config.seed), step)
+    try:
+        await plane.start()
+        yield plane.transport(), plane.layout
+    finally:
+        await plane.stop()
+
+
+@asynccontextmanager
+async def _split(config: ControlPlaneConfig, step: Step, say: Step) -> AsyncIterator[tuple[ApiTransport, str]]:
+    from minikube_py.client.http_transport import HttpTransport
+    from minikube_py.client.kubeconfig import load_kubeconfig
+    from minikube_py.control_plane.split import SplitControlPlane
+
+    plane = SplitControlPlane(config, SystemClock(), step, lambda text: say("supervisor", text))
+    try:
+        await plane.start()
+        transport = HttpTransport(load_kubeconfig(config.kubeconfig_file))
+        try:
+            yield transport, plane.layout
+        finally:
+            await transport.close()
+    finally:
+        await plane.stop()

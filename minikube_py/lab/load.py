@@ -1,0 +1,79 @@
+"""Sends objects to the API: in their order, as fast as they are taken, with a bound on what is under way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import aclosing
+
+import orjson
+
+from minikube_py.client.transport import ApiTransport
+from minikube_py.errors import MinikubeError
+from minikube_py.lab.measure import PodRecorder
+from minikube_py.lab.workload import PodBody
+
+IN_FLIGHT = 64
+ATTEMPTS = 8
+RETRY_WAIT_S = 0.2
+DELETE_NOW = orjson.dumps({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0})
+
+
+class LoadError(MinikubeError):
+    """The API refused part of the load; the run would not be what it says."""
+
+
+async def run_bounded(
+    tasks: AsyncGenerator[Callable[[], Awaitable[None]], None], in_flight: int = IN_FLIGHT
+) -> None:
+    """Starts each in order, at most `in_flight` at once. The first failure ends all and is raised."""
+    slots = asyncio.Semaphore(in_flight)
+    async with aclosing(tasks), asyncio.TaskGroup() as group:
+
+        async def run(work: Callable[[], Awaitable[None]]) -> None:
+            try:
+                await work()
+            finally:
+                slots.release()
+
+        async for work in tasks:
+            await slots.acquire()
+            group.create_task(run(work))
+
+
+async def create_pod(transport: ApiTransport, pod: PodBody, recorder: PodRecorder) -> None:
+    """Raises: LoadError where it is refused for good; Unavailable, OutcomeUnknown."""
+    path = f"/api/v1/namespaces/{pod.namespace}/pods"
+    for attempt in range(1, ATTEMPTS + 1):
+        recorder.sent(pod.key)
+        answer = await transport.request("POST", path, body=pod.body)
+        if answer.status == 201:
+            recorder.answered(pod.key)
+            return
+        if answer.status not in (429, 503) or attempt == ATTEMPTS:
+            break
+        await asyncio.sleep(RETRY_WAIT_S * attempt)
+    raise LoadError(f"create of pod {pod.key} answered {answer.status}: {_message(answer.body)}")
+
+
+async def delete_pod(transport: ApiTransport, pod: PodBody) -> None:
+    """Without grace. Raises: LoadError; Unavailable, OutcomeUnknown."""
+    answer = await transport.request("DELETE", f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}", body=DELETE_NOW)
+    if answer.status not in (200, 202, 404):
+        raise LoadError(f"delete of pod {pod.key} answered {answer.status}: {_message(answer.body)}")
+
+
+async def create_namespaces(transport: ApiTransport, names: Iterable[str]) -> None:
+    """Those that exist already are left as they are. Raises: LoadError."""
+    for name in names:
+        body = orjson.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        answer = await transport.request("POST", "/api/v1/namespaces", body=body)
+        if answer.status not in (201, 409):
+            raise LoadError(f"create of namespace {name} answered {answer.status}: {_message(answer.body)}")
+
+
+def _message(body: bytes) -> str:
+    try:
+        return str(orjson.loads(body)["message"])
+    except (ValueError, KeyError, TypeError):
+        return body[:200].decode(errors="replace")

@@ -1,0 +1,90 @@
+"""What a server says of itself: its /metrics, read as numbers; latencies out of its histograms."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+
+from minikube_py.client.transport import ApiTransport
+from minikube_py.errors import Unavailable
+
+_SAMPLE = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)(\{.*\})?\s+(\S+)")
+_LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
+
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+"""By name and sorted labels."""
+
+
+def parse(text: str) -> Samples:
+    """The Prometheus text format 0.0.4; comments and timestamps are passed over."""
+    samples: Samples = {}
+    for line in text.splitlines():
+        if line.startswith("#") or not (match := _SAMPLE.match(line)):
+            continue
+        name, labels, value = match.groups()
+        samples[name, tuple(sorted(_LABEL.findall(labels or "")))] = float(value)
+    return samples
+
+
+async def scrape(transport: ApiTransport) -> Samples:
+    """Raises: Unavailable."""
+    answer = await transport.request("GET", "/metrics")
+    if answer.status != 200:
+        raise Unavailable(f"GET /metrics answered {answer.status}")
+    return parse(answer.body.decode())
+
+
+def total(samples: Samples, name: str, **labels: str) -> float:
+    """The sum over all samples of `name` whose labels agree; 0 where there is none."""
+    wanted = set(labels.items())
+    return sum(value for (each, pairs), value in samples.items() if each == name and wanted <= set(pairs))
+
+
+def histogram_quantile(buckets: Mapping[float, float], quantile: float) -> float:
+    """As Prometheus' histogram_quantile: linear within the bucket, the highest bound where it lies above; nan of none.
+
+    `buckets`: cumulative counts by upper bound, inf included.
+    """
+    bounds = sorted(buckets)
+    if not bounds or not buckets[bounds[-1]]:
+        return math.nan
+    rank = quantile * buckets[bounds[-1]]
+    lower, below = 0.0, 0.0
+    for bound in bounds:
+        if buckets[bound] >= rank:
+            if math.isinf(bound):
+                return lower
+            inside = buckets[bound] - below
+            return lower + (bound - lower) * ((rank - below) / inside if inside else 1.0)
+        lower, below = bound, buckets[bound]
+    return lower
+
+
+SLI = "apiserver_request_sli_duration_seconds"
+
+
+def api_call_slis(before: Samples, after: Samples) -> dict[str, dict[str, float]]:
+    """Per `verb resource scope` of the calls between two scrapes: count and p50, p90, p99 in ms, by the server's
+    histogram (request received to last byte sent)."""
+    buckets: dict[str, dict[float, float]] = {}
+    for (name, pairs), value in after.items():
+        if name != f"{SLI}_bucket":
+            continue
+        labels = dict(pairs)
+        what = " ".join(filter(None, (labels.get("verb"), _resource(labels), labels.get("scope"))))
+        bound = float(labels["le"])
+        counted = value - before.get((name, pairs), 0.0)
+        group = buckets.setdefault(what, {})
+        group[bound] = group.get(bound, 0.0) + counted
+    figures = {}
+    for what, group in sorted(buckets.items()):
+        if count := group.get(math.inf, 0.0):
+            quantiles = {f"p{p}_ms": round(histogram_quantile(group, p / 100) * 1000, 3) for p in (50, 90, 99)}
+            figures[what] = {"count": count, **quantiles, "max_ms": math.nan}
+    return figures
+
+
+def _resource(labels: Mapping[str, str]) -> str:
+    resource, subresource = labels.get("resource", ""), labels.get("subresource", "")
+    return f"{resource}/{subresource}" if subresource else resource

@@ -1,0 +1,90 @@
+"""`minikube-py replay`: a control plane of its own, one replay, and what became of it in tables, JSON and a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from minikube_py.control_plane.config import Step
+from minikube_py.lab import plots, report
+from minikube_py.lab.cluster import cluster
+from minikube_py.lab.environment import Environment
+from minikube_py.lab.progress import progress
+from minikube_py.lab.replay import Replay
+from minikube_py.lab.trace import load
+from minikube_py.lab.workload import trace_nodes
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayOptions:
+    """`speed`: seconds of the trace per second, 0 for no waiting. `pods`: only the first so many."""
+
+    departures: bool = False
+    speed: float = 0.0
+    pods: int | None = None
+    tables: Path | None = None
+
+
+async def run_replay(
+    options: ReplayOptions, *, split: bool, data_dir: Path | None, results: Path, seed: int | None, step: Step
+) -> None:
+    """Prints as it goes. Raises: MinikubeError of every kind; nothing is left running."""
+    trace = load(options.tables)
+    trace = replace(trace, pods=trace.pods[: options.pods])
+    shapes = trace_nodes(trace.nodes)
+    async with cluster(shapes, split=split, data_dir=data_dir, seed=seed, step=step, say=step) as running:
+        for line in running.environment.lines():
+            print(line, flush=True)
+        replay = Replay(trace, running.transport, running.clock)
+        with progress("pods", len(trace.pods)) as shown:
+            if options.departures:
+                await replay.run_with_departures(shown, options.speed)
+            else:
+                await replay.run(shown)
+        environment = running.environment
+    figures = _figures(replay, options)
+    _tell(figures)
+    folder = report.results_folder(results, "replay-openb", datetime.now())
+    report.print_written(_write(folder, environment, replay, figures))
+
+
+def _figures(replay: Replay, options: ReplayOptions) -> dict[str, Any]:
+    recorder = replay.recorder
+    return {
+        "options": {**asdict(options), "tables": str(options.tables or "")},
+        "pods": len(recorder.pods),
+        "pods_running": recorder.running,
+        "pods_unschedulable": len(recorder.unschedulable),
+        "pods_live_max": replay.live_max,
+        "gpu_allocated_share": round(replay.allocated_share, 4),
+        "replay_s": round(replay.duration_s, 3),
+        "pods_per_s": round(recorder.running / replay.duration_s, 1),
+        "latencies": recorder.summaries(),
+    }
+
+
+def _tell(figures: Mapping[str, Any]) -> None:
+    print(
+        f"\n{figures['pods_running']:,} of {figures['pods']:,} pods became Running in {figures['replay_s']:.1f} s "
+        f"({figures['pods_per_s']:,.0f} pods/s); at most {figures['pods_live_max']:,} lived at once; "
+        f"{figures['gpu_allocated_share']:.1%} of the GPUs are allocated at the end"
+    )
+    if figures["pods_unschedulable"]:
+        print(f"{figures['pods_unschedulable']:,} pods fit on no node and stay Pending")
+    report.print_latencies(figures["latencies"])
+
+
+def _write(folder: Path, environment: Environment, replay: Replay, figures: Mapping[str, Any]) -> list[Path]:
+    latencies = {**figures["latencies"]["by_call"], **figures["latencies"]["stages"]}
+    paths = [report.write_json(folder, "replay", environment, {**figures, "perf_data": report.perf_data(latencies)})]
+    if not plots.available():
+        print(plots.MISSING)
+        return paths
+    figure, axes = plots.figure(1, 2, (12.5, 4.2))
+    plots.draw_heat(axes[0][0], replay.series, "How full each node's GPUs are", "nodes, fullest first")
+    plots.draw_latency_bars(axes[0][1], latencies, "Pod latency, creation to Running")
+    figure.text(0.01, -0.06, "; ".join(environment.lines()), fontsize=7, color=plots.GREY)
+    return [*paths, plots.save(figure, folder / "replay.png")]
