@@ -479,8 +479,10 @@ def _evaluate(cells: Cells, start: int, stop: int, bound: Bound) -> Mask:
         else:
             mask &= one
     if mask is None or all(op == "!=" for _, op, _ in bound):
-        exists = cells[EXISTS, start:stop] != MISSING
-        return exists if mask is None else mask & exists
+        exists: Mask = cells[EXISTS, start:stop] != MISSING
+        if mask is not None:
+            exists &= mask
+        return exists
     return mask
 
 
