@@ -1,0 +1,345 @@
+"""A request's body, from bytes to an object: JSON, YAML or protobuf, checked against its kind.
+
+The object comes as Go would print it after reading (see `typed`), with `kind` and `apiVersion` set. Unknown and repeated
+fields are refused (Strict), told as warnings (Warn), or dropped (Ignore). Statuses and wordings are the original's.
+
+Source: apiserver pkg/endpoints/handlers/{create,rest}.go, apimachinery pkg/runtime/serializer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Final, Literal, NamedTuple
+
+import orjson
+
+from minikube_py.api import json_text, yaml_text
+from minikube_py.api.errors import StatusError, bad_request, go_quote, request_entity_too_large, unsupported_media_type
+from minikube_py.api.json_text import Members, Number, Syntax
+from minikube_py.api.protobuf import ProtobufError, decode_message, open_envelope
+from minikube_py.api.registry import Resource, Subresource
+from minikube_py.api.schema import SCHEMA, Message
+from minikube_py.api.typed import DecodeError, Reader, Undecided, checker
+from minikube_py.api.values import is_text, json_type
+from minikube_py.api.yaml_text import YamlError
+
+FieldValidation = Literal["Strict", "Warn", "Ignore"]
+MAX_BODY_BYTES: Final = 3 * 1024 * 1024
+JSON: Final = "application/json"
+YAML: Final = "application/yaml"
+PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
+ACCEPTED: Final = (JSON, YAML, PROTOBUF)
+SCHEME: Final = "pkg/runtime/scheme.go:111"
+"""What the original calls its own table of kinds in its messages."""
+
+Object = dict[str, Any]
+
+
+class Target(NamedTuple):
+    """The kind that a body is expected to be of."""
+
+    group: str
+    version: str
+    kind: str
+    message: Message
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def internal(self) -> str:
+        """As the original names its internal type: `core.Pod`."""
+        return f"{self.group.split('.')[0] or 'core'}.{self.kind}"
+
+
+@lru_cache(maxsize=1024)
+def target(group: str, version: str, kind: str) -> Target:
+    """Raises: KeyError where the kind has no message."""
+    message = SCHEMA.kind(group, version, kind)
+    if message is None:
+        raise KeyError(f"{group}/{version} {kind}")
+    return Target(group, version, kind, message)
+
+
+def target_of(resource: Resource, subresource: Subresource | None = None) -> Target:
+    """What is written to a resource, or to one of its subresources (Binding, Eviction, Scale, ...)."""
+    if subresource is None:
+        return target(resource.group, resource.version, resource.kind)
+    group, version = (subresource.group, subresource.version) if subresource.version else (resource.group, resource.version)
+    return target(group, version, subresource.kind)
+
+
+def media_type(content_type: str | None) -> str:
+    """The media type of a Content-Type header; JSON where there is none. Raises: StatusError (415)."""
+    if not content_type:
+        return JSON
+    media = content_type.partition(";")[0].strip().lower()
+    if media not in ACCEPTED:
+        raise unsupported_media_type(ACCEPTED)
+    return media
+
+
+def decode(
+    resource: Resource,
+    body: bytes,
+    content_type: str | None = JSON,
+    field_validation: str = "Strict",
+    *,
+    subresource: Subresource | None = None,
+) -> tuple[Object, list[str]]:
+    """The object in `body`, and warnings for the `Warning: 299` header.
+
+    Raises: StatusError (400, 413, 415).
+    """
+    return decode_kind(target_of(resource, subresource), body, content_type, field_validation)
+
+
+def decode_kind(
+    expected: Target, body: bytes, content_type: str | None = JSON, field_validation: str = "Strict"
+) -> tuple[Object, list[str]]:
+    """As `decode`, for a kind that is no resource."""
+    media = JSON if content_type == JSON else media_type(content_type)
+    check_size(body)
+    strict = field_validation != "Ignore"
+    if media == JSON:
+        found = _fast(expected, body, strict)
+        if found is not None:
+            return found, []
+    obj, problems = _thorough(expected, body, media, strict)
+    if problems and field_validation == "Strict":
+        raise _cannot_be_handled(expected.kind, expected.version, expected, "strict decoding error: " + ", ".join(problems))
+    return obj, [line for problem in problems for line in _warning_lines(problem)]
+
+
+def check_size(body: bytes) -> None:
+    """Raises: StatusError (413)."""
+    if len(body) > MAX_BODY_BYTES:
+        raise request_entity_too_large(f"limit is {MAX_BODY_BYTES}")
+
+
+def normalize(resource: Resource, obj: Object) -> Object:
+    """`obj`, as Go would print it after reading: the same dict where that is quick, changed in place. For objects made
+    by patches and by the server itself. Unknown fields are dropped. Raises: typed.DecodeError."""
+    message = target_of(resource).message
+    try:
+        checker(message)(obj)
+        return obj
+    except Undecided:
+        return Reader(False).read(_members(obj), message)
+
+
+def decode_delete_options(body: bytes, content_type: str | None = JSON) -> Object:
+    """The DeleteOptions of a DELETE's body; empty for an empty body. Unknown fields are dropped.
+
+    Raises: StatusError (400, 413, 415).
+    """
+    if not body:
+        return {}
+    media = media_type(content_type)
+    check_size(body)
+    expected = target("", "v1", "DeleteOptions")
+    try:
+        obj, _ = _thorough(expected, body, media, False, bare=True)
+    except _Bare as error:
+        raise bad_request(str(error)) from None
+    return obj
+
+
+# --- the fast way -----------------------------------------------------------------------------------------------------
+
+
+def _fast(expected: Target, body: bytes, strict: bool) -> Object | None:
+    """The object, or None where the thorough way must look."""
+    try:
+        obj = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None
+    if obj.__class__ is not dict:
+        return None
+    kind, api_version = expected.kind, expected.api_version
+    if obj.get("kind", kind) != kind or obj.get("apiVersion", api_version) != api_version:
+        return None
+    if strict and not _no_repeats(body, obj):
+        return None
+    try:
+        checker(expected.message)(obj)
+    except Undecided:
+        return None
+    obj["kind"] = kind
+    obj["apiVersion"] = api_version
+    return obj  # type: ignore[no-any-return]
+
+
+_BLANK_COLONS: Final = (b" :", b"\t:", b"\n:", b"\r:")
+
+
+def _no_repeats(body: bytes, obj: Object) -> bool:
+    """Whether no object in `body` repeats a member; False may also mean that it cannot be told cheaply.
+
+    orjson keeps the last of repeated members, so the object written again has fewer of them. They are counted by the
+    `":` that ends each key. An escaped quote before a colon is none, unless its backslash is itself escaped; and a
+    blank before the colon would hide a key from the count.
+    """
+    if b'\\\\"' in body or any(blank in body for blank in _BLANK_COLONS):
+        return False
+    try:
+        again = orjson.dumps(obj)
+    except TypeError:
+        return False
+    if b"\\" not in body:
+        return body.count(b'":') == again.count(b'":')
+    return body.count(b'":') - body.count(b'\\":') == again.count(b'":') - again.count(b'\\":')
+
+
+# --- the thorough way -------------------------------------------------------------------------------------------------
+
+
+class _Bare(Exception):
+    """A failure in the original's words, without the frame that the handlers put around it."""
+
+
+def _thorough(
+    expected: Target, body: bytes, media: str, strict: bool, *, bare: bool = False
+) -> tuple[Object, list[str]]:
+    """The object and the strict errors. Raises: StatusError, or _Bare where `bare`."""
+    try:
+        if media == PROTOBUF:
+            envelope = open_envelope(body)
+            actual = _with_defaults(envelope.api_version, envelope.kind, expected)
+            read: Callable[[Message], tuple[Object, list[str]]] = lambda m: (decode_message(m, envelope.raw), [])  # noqa: E731
+        else:
+            value, repeats = _parse(body, media)
+            actual = _with_defaults(*_interpret(value), expected)
+
+            def read(message: Message) -> tuple[Object, list[str]]:
+                reader = Reader(strict)
+                obj = reader.read(value if value is not None else Members(), message)
+                return obj, [*([repeats] if repeats and strict else ()), *reader.strict_errors]
+
+    except (Syntax, YamlError, ProtobufError, _Bare) as error:
+        if bare:
+            raise _Bare(str(error)) from None
+        raise bad_request(
+            f"the object provided is unrecognized (must be of type {expected.kind}): {error} ({_summary(body)})"
+        ) from None
+    try:
+        return _read_as(expected, actual, read, strict)
+    except (DecodeError, ProtobufError, _Bare) as error:
+        if bare:
+            raise _Bare(str(error)) from None
+        raise _cannot_be_handled(actual[2], actual[1], expected, str(error)) from None
+
+
+def _parse(body: bytes, media: str) -> tuple[Any, str]:
+    """The value, and the complaint about repeated YAML keys."""
+    if media == YAML:
+        value, repeats = yaml_text.read(body)
+        return _members(value), repeats
+    try:
+        return json_text.read(body), ""
+    except Syntax as error:
+        raise Syntax(f"couldn't get version/kind; json parse error: {error}") from None
+
+
+def _members(value: Any) -> Any:
+    """Plain values in the form in which the thorough reader takes them."""
+    if isinstance(value, dict):
+        return Members((key, _members(item)) for key, item in value.items())
+    if isinstance(value, list):
+        return [_members(item) for item in value]
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return Number(orjson.dumps(value).decode() if isinstance(value, float) else str(value))
+    return value
+
+
+_FIND_KIND: Final = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+
+
+def _interpret(value: Any) -> tuple[str, str]:
+    """apiVersion and kind as the value says them. Raises: _Bare."""
+    found = {"apiversion": "", "kind": ""}
+    if value is None:
+        return "", ""
+    if not isinstance(value, Members):
+        raise _Bare(
+            f"couldn't get version/kind; json parse error: json: cannot unmarshal {json_type(value)} into Go value of "
+            f"type {_FIND_KIND}"
+        )
+    for key, item in value:
+        # Here the original looks without regard to case, unlike everywhere else.
+        lowered = key.lower()
+        if lowered not in found or item is None:
+            continue
+        if not is_text(item):
+            name = "kind" if lowered == "kind" else "apiVersion"
+            raise _Bare(
+                f"couldn't get version/kind; json parse error: json: cannot unmarshal {json_type(item)} into Go struct "
+                f"field .{name} of type string"
+            )
+        found[lowered] = item
+    return found["apiversion"], found["kind"]
+
+
+def _with_defaults(api_version: str, kind: str, expected: Target) -> tuple[str, str, str]:
+    """Group, version and kind, what is not said taken from what is expected. Raises: _Bare."""
+    group, version = "", ""
+    if api_version and api_version != "/":
+        parts = api_version.split("/")
+        if len(parts) > 2:
+            raise _Bare(f"unexpected GroupVersion string: {api_version}")
+        group, version = parts if len(parts) == 2 else ("", parts[0])
+    if not version and group in ("", expected.group):
+        group, version = expected.group, expected.version
+    return group, version, kind or expected.kind
+
+
+def _read_as(
+    expected: Target,
+    actual: tuple[str, str, str],
+    read: Callable[[Message], tuple[Object, list[str]]],
+    strict: bool,
+) -> tuple[Object, list[str]]:
+    group, version, kind = actual
+    api_version = f"{group}/{version}" if group else version
+    message = SCHEMA.kind(group, version, kind)
+    if message is None or (expected.kind == "DeleteOptions" and kind != expected.kind):
+        raise _Bare(f"no kind {go_quote(kind)} is registered for version {go_quote(api_version)} in scheme {go_quote(SCHEME)}")
+    obj, problems = read(message)
+    if actual == (expected.group, expected.version, expected.kind) or expected.kind == "DeleteOptions":
+        obj["kind"], obj["apiVersion"] = kind, api_version
+        return obj, problems
+    if problems and strict:
+        raise _Bare("strict decoding error: " + ", ".join(problems))
+    if kind == expected.kind and (group == expected.group or kind == "Event"):
+        raise bad_request(
+            f"the API version in the data ({api_version}) does not match the expected API version ({expected.api_version})"
+        )
+    raise _Bare(f"converting ({message.text}) to ({expected.internal}): unknown conversion")
+
+
+def _cannot_be_handled(kind: str, version: str, expected: Target, why: str) -> StatusError:
+    return bad_request(f"{kind} in version {go_quote(version)} cannot be handled as a {expected.kind}: {why}")
+
+
+_SUMMARY_BYTES: Final = 30
+
+
+def _summary(body: bytes) -> str:
+    """The head of a body, as text where it looks like JSON, else in hex."""
+    if not body:
+        return "<empty>"
+    head = body[:_SUMMARY_BYTES]
+    text = head.decode("utf-8", "replace") if body.startswith(b"{") else head.hex()
+    return f"{text} ..." if len(body) > _SUMMARY_BYTES else text
+
+
+_YAML_PREFIX: Final = "yaml: unmarshal errors:\n"
+
+
+def _warning_lines(problem: str) -> list[str]:
+    """One warning each for the lines of a YAML complaint."""
+    if problem.startswith(_YAML_PREFIX):
+        return [line.strip() for line in problem[len(_YAML_PREFIX) :].split("\n")]
+    return [problem]
