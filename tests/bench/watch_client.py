@@ -45,14 +45,16 @@ class Watch:
                 return True
             if not data or data.endswith(b"0\r\n\r\n"):
                 return False
+            # An event may be cut anywhere, between its last brace and the line's end too.
+            data = self._rest + data
             end = data.rfind(b"}\n")
             if end < 0:
-                self._rest += data
+                self._rest = data
                 continue
             self.events += data.count(b"}\n")
             self.last_s = time.monotonic()
-            self._last = (self._rest + data[:end])[-LAST_BYTES:]
-            self._rest = data[end:]
+            self._last = data[:end][-LAST_BYTES:]
+            self._rest = data[end + 2 :]
 
     def resume(self) -> None:
         self.cuts += 1
