@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from minikube_py.control_plane.private_files import make_private_folder, write_private
+from minikube_py.control_plane.tls import client_context, server_context
 
 AUTHORITY_LIFE = timedelta(days=3650)
 SERVER_LIFE = timedelta(days=365)
@@ -40,22 +41,10 @@ class Certificates:
     authority_pem: bytes
 
     def server_context(self) -> ssl.SSLContext:
-        """For a server; offers HTTP/1.1 by ALPN."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.load_cert_chain(self.server_file, self.server_key_file)
-        context.set_alpn_protocols(["http/1.1"])
-        return context
+        return server_context(self.server_file, self.server_key_file)
 
     def client_context(self) -> ssl.SSLContext:
         return client_context(self.authority_pem)
-
-
-def client_context(authority_pem: bytes) -> ssl.SSLContext:
-    """A context that trusts this authority and nothing else. Raises: ssl.SSLError where it is no certificate."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.load_verify_locations(cadata=authority_pem.decode("ascii"))
-    return context
 
 
 def ensure_certificates(folder: Path, names: Iterable[str] = (), now: datetime | None = None) -> Certificates:

@@ -23,7 +23,8 @@ class NodeShape(NamedTuple):
 class ControlPlaneConfig:
     """`port`: 0 any free one; None 6443, or any free one where that is taken. `kubeconfig`: None for one in `data_dir`.
 
-    `shapes` are the fake nodes; without them `nodes` of the default shape are made.
+    `shapes` are the fake nodes; without them `nodes` of the default shape are made. Without `components` there are
+    only store and API server. `names`: further host names and addresses the server's certificate is for.
     """
 
     data_dir: Path
@@ -33,6 +34,7 @@ class ControlPlaneConfig:
     nodes: int = 0
     shapes: tuple[NodeShape, ...] = ()
     seed: int | None = None
+    components: bool = True
     names: tuple[str, ...] = field(default=())
 
     @property

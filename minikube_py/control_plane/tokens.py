@@ -12,8 +12,9 @@ import re
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
+from minikube_py.apiserver import auth
+from minikube_py.apiserver.auth import User
 from minikube_py.control_plane.errors import SetupError
 from minikube_py.control_plane.private_files import make_private_folder, read_text, write_private
 
@@ -23,19 +24,11 @@ TOKEN_BYTES = 32
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{16,512}")
 
 
-class User(NamedTuple):
-    """Whom a token stands for, in the original's names."""
-
-    name: str
-    groups: tuple[str, ...]
-
-
 USERS: Mapping[str, User] = {
-    ADMIN: User("kubernetes-admin", ("system:masters",)),
-    SCHEDULER: User("system:kube-scheduler", ()),
-    CONTROLLERS: User("system:kube-controller-manager", ()),
-    # One process plays many nodes, so it cannot carry the name of one of them.
-    KUBELET: User("system:node:minikube-py", ("system:nodes",)),
+    ADMIN: auth.ADMIN,
+    SCHEDULER: auth.SCHEDULER,
+    CONTROLLERS: auth.CONTROLLER_MANAGER,
+    KUBELET: auth.KUBELETS,
 }
 
 
@@ -68,7 +61,7 @@ def write_token_auth_file(path: Path, users: Mapping[str, User]) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for token, user in users.items():
-        writer.writerow([token, user.name, user.name, ",".join(user.groups)])
+        writer.writerow([token, user.name, user.uid or user.name, ",".join(user.groups)])
     write_private(path, text.getvalue().encode())
 
 
@@ -81,7 +74,7 @@ def read_token_auth_file(path: Path) -> dict[str, User]:
         if len(row) < 3 or not row[0] or not row[1]:
             raise SetupError(f"token file {path}, line {number}: needs token,user,uid and perhaps groups")
         groups = tuple(group for group in row[3].split(",") if group) if len(row) > 3 else ()
-        users[row[0]] = User(row[1], groups)
+        users[row[0]] = User(row[1], groups, row[2])
     if not users:
         raise SetupError(f"token file {path}: holds no token; nobody could reach the server")
     return users

@@ -32,8 +32,8 @@ QUESTION = Question(
 INDEX_ROUNDS = 21
 LISTING_ROUNDS = 3
 FIRST = 10
-DECODED = "minikube_py_index_query_objects_decoded_total"
-QUERIES = "minikube_py_index_queries_total"
+# Told by whoever asks the index: the store itself, or the API server's client of it.
+DECODED, QUERIES = "index_objects_decoded_total", "index_queries_total"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +99,8 @@ async def _ask(transport: ApiTransport, asked: list[Asked], wanted_share: float,
             listing_s=listing.duration_s,
             index_bytes=index.size_bytes,
             listing_bytes=listing.size_bytes,
-            decoded=int(metrics.total(after, DECODED) - metrics.total(before, DECODED)),
-            queries=int(metrics.total(after, QUERIES) - metrics.total(before, QUERIES)),
+            decoded=int(metrics.total_of_suffix(after, DECODED) - metrics.total_of_suffix(before, DECODED)),
+            queries=int(metrics.total_of_suffix(after, QUERIES) - metrics.total_of_suffix(before, QUERIES)),
         )
     )
 

@@ -113,8 +113,8 @@ def draw_heat(axes: Any, series: Sequence[tuple[float, Sequence[float]]], title:
 def draw_groups(axes: Any, names: Sequence[str], bars: Mapping[str, Sequence[float]], title: str) -> None:
     """Bars side by side for each of `names`, milliseconds on a logarithmic scale."""
     width = 0.8 / max(1, len(bars))
-    colours = (GREEN, BLUE, GREY, ORANGE)
-    for number, ((label, heights), colour) in enumerate(zip(bars.items(), colours)):
+    colours = (GREEN, BLUE, GREY) if len(bars) <= 3 else (GREEN, BLUE, GREY, "#9ae6b4", "#90cdf4", "#cbd5e0")
+    for number, ((label, heights), colour) in enumerate(zip(bars.items(), colours, strict=False)):
         places = [place + (number - (len(bars) - 1) / 2) * width for place in range(len(names))]
         drawn = axes.bar(places, heights, width * 0.92, color=colour, label=label)
         axes.bar_label(drawn, labels=[_short_ms(height) for height in heights], fontsize=7, padding=1)
@@ -124,7 +124,7 @@ def draw_groups(axes: Any, names: Sequence[str], bars: Mapping[str, Sequence[flo
     axes.set_title(title)
     axes.grid(axis="x", visible=False)
     axes.margins(y=0.25)
-    axes.legend(ncols=len(bars), loc="upper left", fontsize=8)
+    axes.legend(ncols=min(3, len(bars)), loc="upper left", fontsize=8)
 
 
 def _short_ms(value_ms: float) -> str:

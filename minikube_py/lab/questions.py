@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -70,12 +70,15 @@ async def ask_by_listing(transport: ApiTransport, question: Question, rounds: in
         started_s = time.perf_counter()
         nodes_body = await _get(transport, "/api/v1/nodes", exactly)
         pods_body = await _get(transport, "/api/v1/pods", exactly)
-        names = _filter(orjson.loads(nodes_body)["items"], orjson.loads(pods_body)["items"], question)
+        names = free_at_least(orjson.loads(nodes_body)["items"], orjson.loads(pods_body)["items"], question)
         durations_s.append(time.perf_counter() - started_s)
     return Answer(names, revision, median(durations_s), rounds, len(nodes_body) + len(pods_body))
 
 
-def _filter(nodes: list[dict[str, Any]], pods: list[dict[str, Any]], question: Question) -> tuple[str, ...]:
+def free_at_least(
+    nodes: Iterable[Mapping[str, Any]], pods: Iterable[Mapping[str, Any]], question: Question
+) -> tuple[str, ...]:
+    """The names of the nodes, sorted, that have so much free of what those pods leave: decoded objects in, no index."""
     used: dict[str, dict[str, int]] = {}
     for pod in pods:
         node = pod["spec"].get("nodeName")

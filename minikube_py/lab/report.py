@@ -80,9 +80,9 @@ def milliseconds(value_ms: float) -> str:
     return f"{value_ms:.3f}"
 
 
-def latency_table(title: str, summaries: Mapping[str, Mapping[str, float]]) -> Table:
+def latency_table(title: str, summaries: Mapping[str, Mapping[str, float]], what: str = "pods") -> Table:
     """One row per summary as `measure.summary_ms` gives them."""
-    table = Table(title, ("", "pods", "p50 ms", "p90 ms", "p99 ms", "max ms"))
+    table = Table(title, ("", what, "p50 ms", "p90 ms", "p99 ms", "max ms"))
     for name, figures in summaries.items():
         cells = (milliseconds(figures[key]) for key in ("p50_ms", "p90_ms", "p99_ms", "max_ms"))
         table.add(name, f"{int(figures['count']):,}", *cells)

@@ -1,0 +1,19 @@
+"""Run the controllers against an API server. When they have synced it prints `ready`."""
+
+from __future__ import annotations
+
+import argparse
+
+from minikube_py.cli import flags
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    flags.add_kubeconfig(parser)
+    flags.add_parent(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from minikube_py.control_plane.process import run_role
+    from minikube_py.control_plane.roles import ControllersRole
+
+    return run_role("controllers", lambda: ControllersRole(arguments.kubeconfig), arguments.with_parent)

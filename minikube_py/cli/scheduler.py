@@ -1,0 +1,28 @@
+"""Run the scheduler against an API server. When it has synced it prints `ready`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from minikube_py.cli import flags
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    flags.add_kubeconfig(parser)
+    config_help = "a KubeSchedulerConfiguration, YAML or JSON (default: the original's default plugins)"
+    parser.add_argument("--config", type=Path, metavar="F", help=config_help)
+    seed_help = "break ties the same way at each start (default: by chance)"
+    parser.add_argument("--seed", type=flags.whole_number(0, 2**63 - 1), metavar="S", help=seed_help)
+    flags.add_parent(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from minikube_py.control_plane.process import run_role
+    from minikube_py.control_plane.roles import SchedulerRole
+
+    return run_role(
+        "scheduler",
+        lambda: SchedulerRole(arguments.kubeconfig, arguments.config, arguments.seed),
+        arguments.with_parent,
+    )

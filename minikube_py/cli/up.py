@@ -1,0 +1,97 @@
+"""Start a control plane and keep it until Ctrl-C: store, API server over HTTPS, scheduler, controllers, fake kubelet.
+
+Prints the kubectl line to paste when it is ready. Without --data-dir everything is in a temporary folder that is
+removed at the end; with it, `up` again on the same folder has all that was acknowledged."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import shutil
+import tempfile
+from pathlib import Path
+
+from minikube_py.cli import flags
+from minikube_py.cli.terminal import Steps
+from minikube_py.control_plane.config import ControlPlaneConfig
+from minikube_py.control_plane.process import Role, Stopping
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    flags.add_nodes(parser, 1, "how many fake nodes")
+    data_help = "keep everything here (default: a temporary folder, removed at the end)"
+    parser.add_argument("--data-dir", type=Path, metavar="D", help=data_help)
+    kubeconfig_help = "write the kubeconfig here; never over a file of another tool (default: in the data folder)"
+    parser.add_argument("--kubeconfig", type=Path, metavar="F", help=kubeconfig_help)
+    port_help = "listen on this port of 127.0.0.1, 0 for any free one (default: 6443, or any where that is taken)"
+    parser.add_argument("--port", type=flags.whole_number(0, 65535), metavar="P", help=port_help)
+    parser.add_argument("--split", action="store_true", help="each role as a process of its own, over HTTPS")
+    seed_help = "break the scheduler's ties the same way at each start (default: by chance)"
+    parser.add_argument("--seed", type=flags.whole_number(0, 2**63 - 1), metavar="S", help=seed_help)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    temporary = arguments.data_dir is None
+    folder = Path(tempfile.mkdtemp(prefix="minikube-py-")) if temporary else arguments.data_dir.absolute()
+    config = ControlPlaneConfig(
+        data_dir=folder,
+        port=arguments.port,
+        kubeconfig=arguments.kubeconfig.absolute() if arguments.kubeconfig else None,
+        nodes=arguments.nodes,
+        seed=arguments.seed,
+    )
+    steps = Steps()
+    try:
+        return asyncio.run(_run(config, arguments.split, temporary, steps))
+    finally:
+        if temporary:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+async def _run(config: ControlPlaneConfig, split: bool, temporary: bool, steps: Steps) -> int:
+    written = b""
+    removed = " (temporary: removed at the end; --data-dir keeps it)" if temporary else ""
+    steps.line(f"data in {config.data_dir}{removed}")
+    async with Stopping("up") as stopping:
+        plane = _make(config, split, steps)
+        try:
+            server = await stopping.unless_asked(plane.start())
+            if server is not None:
+                written = config.kubeconfig_file.read_bytes()
+                _tell(config, server, steps)
+                await stopping.asked.wait()
+            steps.line(f"\n{stopping.reason}: stopping ...")
+        finally:
+            await plane.stop()
+            if temporary:
+                _remove_kubeconfig(config.kubeconfig_file, written)
+        steps.line("stopped")
+    return 0
+
+
+def _remove_kubeconfig(path: Path, written: bytes) -> None:
+    """What it points to is gone; another `up` may have written its own meanwhile."""
+    try:
+        if written and path.read_bytes() == written:
+            path.unlink()
+    except OSError:
+        pass
+
+
+def _make(config: ControlPlaneConfig, split: bool, steps: Steps) -> Role:
+    if split:
+        from minikube_py.control_plane.split import SplitControlPlane
+        from minikube_py.env import SystemClock
+
+        return SplitControlPlane(config, SystemClock(), steps.done, steps.line)
+    import random
+
+    from minikube_py.control_plane.in_process import ControlPlane
+    from minikube_py.env import SystemClock
+
+    return ControlPlane(config, SystemClock(), random.Random(config.seed), steps.done)
+
+
+def _tell(config: ControlPlaneConfig, server: str, steps: Steps) -> None:
+    steps.line(f"ready in {steps.elapsed_s():.2f} s at {server}; Ctrl-C ends it\n")
+    steps.line(f"  kubectl --kubeconfig {config.kubeconfig_file} get nodes\n")
