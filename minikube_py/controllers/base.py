@@ -1,0 +1,251 @@
+"""What controllers share: informers by resource, event recorders, queues with workers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from minikube_py.api.errors import StatusError
+from minikube_py.client.events import EventRecorder, Involved
+from minikube_py.client.informer import Informer
+from minikube_py.client.rest import (
+    CONFIG_MAPS,
+    ENDPOINTS,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    REPLICATION_CONTROLLERS,
+    SERVICES,
+    Object,
+    ResourceRef,
+    RestClient,
+)
+from minikube_py.client.store import Indexer
+from minikube_py.client.timers import Timers
+from minikube_py.client.workqueue import RateLimitingQueue, work
+from minikube_py.controllers import views
+from minikube_py.controllers.views import Labels, MetaView, PodView, ReplicationView, ServiceView
+from minikube_py.env import Clock, Rng
+from minikube_py.errors import MinikubeError
+
+logger = logging.getLogger(__name__)
+
+BY_CONTROLLER: Final = "controller"
+BY_NODE: Final = "node"
+BY_LABEL: Final = "label"
+BY_SELECTOR: Final = "selector"
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerConfig:
+    """Periods in seconds. Defaults are those of kube-controller-manager 1.36, except where a field says otherwise."""
+
+    workers: int = 5
+    gc_workers: int = 20
+    burst_replicas: int = 500
+    node_monitor_period_s: float = 5.0
+    node_monitor_grace_s: float = 50.0
+    node_startup_grace_s: float = 60.0
+    node_eviction_rate_per_s: float = 0.1
+    secondary_node_eviction_rate_per_s: float = 0.01
+    large_cluster_size: int = 50
+    unhealthy_zone_share: float = 0.55
+    pod_gc_period_s: float = 20.0
+    pod_gc_quarantine_s: float = 40.0
+    terminated_pods_max: int = 12_500
+    discovery_period_s: float = 30.0
+    namespace_deletion_delay_s: float = 0.0
+    """The original waits 5 s for the caches of other API servers; here is one."""
+    expectations_timeout_s: float = 300.0
+    root_ca_pem: str = ""
+    """Published as kube-root-ca.crt into every namespace; "" publishes nothing."""
+
+
+def pod_labels(pod: PodView) -> list[tuple[str, str, str]]:
+    return [(pod.namespace, key, value) for key, value in pod.labels.items()]
+
+
+def _selector_pair(namespace: str, selector: Labels | None) -> tuple[tuple[str, str, str], ...]:
+    """One pair of the selector stands for it: what it matches has that label."""
+    if not selector:
+        return ()
+    key = min(selector)
+    return ((namespace, key, selector[key]),)
+
+
+def _replication_selector(controller: ReplicationView) -> tuple[tuple[str, str, str], ...]:
+    return _selector_pair(controller.namespace, controller.selector)
+
+
+def _service_selector(service: ServiceView) -> tuple[tuple[str, str, str], ...]:
+    return _selector_pair(service.namespace, service.selector)
+
+
+_PROJECTIONS: Final[Mapping[ResourceRef, Callable[[Object], Any]]] = {
+    PODS: views.project_pod,
+    NODES: views.project_node,
+    LEASES: views.project_lease,
+    SERVICES: views.project_service,
+    ENDPOINTS: views.project_endpoints,
+    REPLICATION_CONTROLLERS: views.project_replication,
+    NAMESPACES: views.project_namespace,
+    CONFIG_MAPS: views.project_config_map,
+}
+_INDEXERS: Final[Mapping[ResourceRef, Mapping[str, Indexer[Any]]]] = {
+    PODS: {
+        BY_CONTROLLER: lambda pod: (pod.controller_uid,) if pod.controller_uid else (),
+        BY_NODE: lambda pod: (pod.node,) if pod.node else (),
+        BY_LABEL: pod_labels,
+    },
+    REPLICATION_CONTROLLERS: {BY_SELECTOR: _replication_selector},
+    SERVICES: {BY_SELECTOR: _service_selector},
+}
+
+
+class Informers:
+    """One informer a resource, whoever asks for it."""
+
+    def __init__(self, client: RestClient, clock: Clock, rng: Rng) -> None:
+        self._client = client
+        self._clock = clock
+        self._rng = rng
+        self._informers: dict[ResourceRef, Informer[Any]] = {}
+        self._started = False
+
+    def of(self, resource: ResourceRef) -> Informer[Any]:
+        """The shared informer; its projections are the resource's view, MetaView for kinds without one."""
+        informer = self._informers.get(resource)
+        if informer is None:
+            informer = Informer(
+                self._client,
+                resource,
+                _PROJECTIONS.get(resource, views.project_meta),
+                clock=self._clock,
+                rng=self._rng,
+                indexers=_INDEXERS.get(resource),
+            )
+            self._informers[resource] = informer
+            if self._started:
+                informer.start()
+        return informer
+
+    def all(self) -> list[Informer[Any]]:
+        return list(self._informers.values())
+
+    async def start(self) -> None:
+        """Returns when all are synced."""
+        self._started = True
+        for informer in self.all():
+            informer.start()
+        for informer in self.all():
+            await informer.wait_synced()
+
+    async def drop(self, resource: ResourceRef) -> None:
+        """Stops following a resource that is served no more."""
+        informer = self._informers.pop(resource, None)
+        if informer is not None:
+            await informer.stop()
+
+    async def stop(self) -> None:
+        await asyncio.gather(*(informer.stop() for informer in self.all()))
+
+
+@dataclass(slots=True)
+class ControllerContext:
+    """What a controller is made from."""
+
+    client: RestClient
+    clock: Clock
+    rng: Rng
+    config: ControllerConfig
+    informers: Informers
+    timers: Timers
+    recorders: dict[str, EventRecorder] = field(default_factory=dict)
+
+    def recorder(self, component: str) -> EventRecorder:
+        if component not in self.recorders:
+            self.recorders[component] = EventRecorder(self.client, self.clock, self.rng, component)
+        return self.recorders[component]
+
+
+class Controller(Protocol):
+    name: str
+
+    def start(self) -> None:
+        """Called once all informers are synced."""
+
+    async def stop(self) -> None: ...
+
+    def metrics(self) -> dict[str, float]: ...
+
+
+class QueueWorkers:
+    """A queue of keys and the workers that call `sync(key)`; a key that failed comes again with backoff."""
+
+    def __init__(
+        self, context: ControllerContext, name: str, sync: Callable[[str], Any], workers: int | None = None
+    ) -> None:
+        self.queue: RateLimitingQueue[str] = RateLimitingQueue(context.clock, timers=context.timers)
+        self._name = name
+        self._sync = sync
+        self._workers = workers if workers is not None else context.config.workers
+        self._tasks: list[asyncio.Task[None]] = []
+        self.syncs = 0
+        self.failures = 0
+
+    def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._tasks = [
+            loop.create_task(work(self.queue, self._handle, self._failed), name=f"{self._name} worker {i}")
+            for i in range(self._workers)
+        ]
+
+    async def stop(self) -> None:
+        self.queue.shut_down()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _handle(self, key: str) -> None:
+        self.syncs += 1
+        await self._sync(key)
+
+    def _failed(self, key: str, error: Exception) -> None:
+        self.failures += 1
+        if isinstance(error, StatusError) and error.code in (404, 409):
+            logger.debug("%s: %s: %s", self._name, key, error)
+        elif isinstance(error, MinikubeError):
+            logger.warning("%s: %s: %s", self._name, key, error or type(error).__name__)
+        else:
+            logger.error("%s: %s", self._name, key, exc_info=error)
+
+    def metrics(self) -> dict[str, float]:
+        stats = self.queue.stats()
+        label = f'{{name="{self._name}"}}'
+        return {
+            f"workqueue_depth{label}": stats.depth,
+            f"workqueue_adds_total{label}": stats.adds,
+            f"workqueue_retries_total{label}": stats.retries,
+            f"workqueue_queue_duration_seconds_sum{label}": stats.queued_s,
+            f"workqueue_work_duration_seconds_sum{label}": stats.worked_s,
+            f"controller_syncs_total{label}": self.syncs,
+            f"controller_sync_failures_total{label}": self.failures,
+        }
+
+
+def involved(kind: str, view: MetaView) -> Involved:
+    return Involved(kind, view.namespace, view.name, view.uid, resource_version=view.resource_version)
+
+
+def is_reason(error: StatusError, reason: str) -> bool:
+    return error.reason == reason
+
+
+def has_cause(error: StatusError, cause: str) -> bool:
+    """`cause` is a reason among details.causes, as NamespaceTerminating."""
+    causes = (error.details or {}).get("causes") or ()
+    return any(entry.get("reason") == cause for entry in causes)

@@ -1,0 +1,79 @@
+"""Whether a node is heard of: its status and its lease, seen through the clock of the one who watches. Pure.
+
+Source: k8s.io/kubernetes/pkg/controller/nodelifecycle (tryUpdateNodeHealth); KEP-589 (node leases).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from minikube_py.client.rest import Object
+from minikube_py.controllers.views import LeaseView, NodeView
+
+USUAL_LEASE_S: Final = 40
+HEARTBEAT_CONDITIONS: Final = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
+
+
+@dataclass(slots=True)
+class Health:
+    """`heard_s` (monotonic): when the status or the lease was last seen to move. Only that they move counts, not what
+    times they tell: the node's clock may be wrong."""
+
+    heard_s: float
+    has_ready: bool
+    heartbeat: str
+    renewed: str = ""
+
+
+def observe(health: Health | None, node: NodeView, lease: LeaseView | None, now_s: float, age_s: float) -> Health:
+    """The health after a look at the node, which is `age_s` old."""
+    ready = node.conditions.get("Ready")
+    heartbeat = ready.get("lastHeartbeatTime") or "" if ready is not None else ""
+    if health is None:
+        health = Health(now_s if ready is not None else now_s - age_s, ready is not None, heartbeat)
+    elif health.has_ready != (ready is not None) or health.heartbeat != heartbeat:
+        health.heard_s, health.has_ready, health.heartbeat = now_s, ready is not None, heartbeat
+    if lease is not None and lease.renew_time > health.renewed:
+        health.renewed = lease.renew_time
+        health.heard_s = now_s
+    return health
+
+
+def grace_s(node: NodeView, lease: LeaseView | None, startup_s: float, usual_s: float) -> float:
+    """How long a node may be silent. A lease longer than the usual 40 s stretches it in proportion: whoever renews it
+    more seldom, as fake nodes by the ten thousand do, says so by its duration."""
+    if "Ready" not in node.conditions:
+        return startup_s
+    if lease is not None and lease.duration_s > USUAL_LEASE_S:
+        return usual_s * lease.duration_s / USUAL_LEASE_S
+    return usual_s
+
+
+def silent_conditions(node: NodeView, now: str) -> list[Object]:
+    """The conditions to write for a node that fell silent; those that are Unknown already are left alone."""
+    changed: list[Object] = []
+    for kind in HEARTBEAT_CONDITIONS:
+        condition = node.conditions.get(kind)
+        if condition is None:
+            changed.append(
+                {
+                    "type": kind,
+                    "status": "Unknown",
+                    "reason": "NodeStatusNeverUpdated",
+                    "message": "Kubelet never posted node status.",
+                    "lastHeartbeatTime": node.created,
+                    "lastTransitionTime": now,
+                }
+            )
+        elif condition.get("status") != "Unknown":
+            changed.append(
+                {
+                    "type": kind,
+                    "status": "Unknown",
+                    "reason": "NodeStatusUnknown",
+                    "message": "Kubelet stopped posting node status.",
+                    "lastTransitionTime": now,
+                }
+            )
+    return changed

@@ -1,0 +1,89 @@
+"""Which pods a controller deletes first when it has too many.
+
+Source: k8s.io/kubernetes/pkg/controller/controller_utils.go (ActivePodsWithRanks); KEP-2185 (random, logarithmic age).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from functools import cmp_to_key
+from typing import Final, NamedTuple
+
+from minikube_py.controllers.views import PodView
+
+_PHASES: Final = {"Pending": 0, "Unknown": 1, "Running": 2}
+
+
+class _Ranked(NamedTuple):
+    pod: PodView
+    co_located: int
+
+
+def parse_time_s(text: str) -> float | None:
+    """RFC 3339 to seconds since the epoch; None for "" and for what is no time."""
+    try:
+        return datetime.fromisoformat(text).timestamp() if text else None
+    except ValueError:
+        return None
+
+
+def age_rank_difference(first_s: float, second_s: float, now_s: float) -> int:
+    """Of two times, whose age falls into the lower power of two (of nanoseconds): negative if the first's does."""
+    return _age_rank(first_s, now_s) - _age_rank(second_s, now_s)
+
+
+def _age_rank(at_s: float, now_s: float) -> int:
+    age_ns = (now_s - at_s) * 1e9
+    return int(math.log2(age_ns)) if age_ns > 0 else -1
+
+
+def pods_to_delete(active: Sequence[PodView], related: Iterable[PodView], count: int, now_s: float) -> list[PodView]:
+    """The `count` pods to go. `related` are the pods of controllers with the same owner: two of them on one node are
+    worth less than two on different nodes."""
+    if count >= len(active):
+        return list(active)
+    on_node = Counter(pod.node for pod in related if pod.active)
+    ranked = [_Ranked(pod, on_node[pod.node]) for pod in active]
+
+    def compare(a: _Ranked, b: _Ranked) -> int:
+        return _compare(a, b, now_s)
+
+    ranked.sort(key=cmp_to_key(compare))
+    return [entry.pod for entry in ranked[:count]]
+
+
+def _compare(a: _Ranked, b: _Ranked, now_s: float) -> int:
+    """Negative if `a` goes first: unassigned; by phase; not ready; cheaper; more co-located; ready for less time; more
+    restarts; newer."""
+    first, second = a.pod, b.pod
+    if first.node != second.node and (not first.node or not second.node):
+        return -1 if not first.node else 1
+    by_value = (
+        _PHASES.get(first.phase, 0) - _PHASES.get(second.phase, 0)
+        or first.ready - second.ready
+        or first.deletion_cost - second.deletion_cost
+        or b.co_located - a.co_located
+    )
+    if by_value:
+        return by_value
+    if first.ready and second.ready and first.ready_since != second.ready_since:
+        return _by_age(first, second, first.ready_since, second.ready_since, now_s)
+    if first.restarts != second.restarts:
+        return second.restarts - first.restarts
+    if first.created != second.created:
+        return _by_age(first, second, first.created, second.created, now_s)
+    return 0
+
+
+def _by_age(first: PodView, second: PodView, first_at: str, second_at: str, now_s: float) -> int:
+    first_s, second_s = parse_time_s(first_at), parse_time_s(second_at)
+    if first_s is None or second_s is None:
+        return (second_s is None) - (first_s is None)
+    difference = age_rank_difference(first_s, second_s, now_s)
+    if difference:
+        return difference
+    # Ages of the same order count as equal; the uid makes the choice random, yet the same at each comparison.
+    return -1 if first.uid < second.uid else 1

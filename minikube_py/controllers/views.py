@@ -1,0 +1,382 @@
+"""What the controllers keep of each object: slotted projections, shared by all of them.
+
+Plain slotted classes, not frozen ones: a frozen dataclass sets each field through object.__setattr__, which would
+triple the cost of a pod's projection (24 fields, tens of thousands of pods). They are shared and never changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeVar
+
+import orjson
+
+from minikube_py.client.rest import Object
+
+Labels = Mapping[str, str]
+V = TypeVar("V")
+
+FOREGROUND: Final = "foregroundDeletion"
+ORPHAN: Final = "orphan"
+TERMINAL_PHASES: Final = frozenset(("Succeeded", "Failed"))
+DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
+INTERNED_MAX: Final = 20_000
+
+
+class OwnerRef(NamedTuple):
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool
+    block_owner_deletion: bool
+
+    def document(self) -> Object:
+        document: Object = {"apiVersion": self.api_version, "kind": self.kind, "name": self.name, "uid": self.uid}
+        if self.controller:
+            document["controller"] = True
+        if self.block_owner_deletion:
+            document["blockOwnerDeletion"] = True
+        return document
+
+
+class _Interner:
+    """One copy of equal values; forgets all when full, which costs memory, never truth."""
+
+    def __init__(self) -> None:
+        self._values: dict[Any, Any] = {}
+
+    def __call__(self, key: Any, value: V) -> V:
+        known: V | None = self._values.get(key)
+        if known is not None:
+            return known
+        if len(self._values) >= INTERNED_MAX:
+            self._values.clear()
+        self._values[key] = value
+        return value
+
+
+_intern = _Interner()
+_NO_LABELS: Final[Labels] = {}
+
+
+def _shared_labels(labels: dict[str, str] | None) -> Labels:
+    return _intern(tuple(labels.items()), labels) if labels else _NO_LABELS
+
+
+def _text(value: str) -> str:
+    return _intern(value, value)
+
+
+@dataclass(slots=True, eq=False)
+class MetaView:
+    """Metadata alone. `deleting` is the deletionTimestamp, "" where there is none."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    labels: Labels
+    owners: tuple[OwnerRef, ...]
+    finalizers: tuple[str, ...]
+    deleting: str
+    created: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    @property
+    def controller(self) -> OwnerRef | None:
+        for owner in self.owners:
+            if owner.controller:
+                return owner
+        return None
+
+    @property
+    def deleting_dependents(self) -> bool:
+        """Foreground deletion: it waits for its dependents."""
+        return bool(self.deleting) and FOREGROUND in self.finalizers
+
+    @property
+    def orphaning(self) -> bool:
+        return bool(self.deleting) and ORPHAN in self.finalizers
+
+
+Meta = tuple[str, str, str, str, Labels, tuple[OwnerRef, ...], tuple[str, ...], str, str]
+
+
+def owner_refs(metadata: Mapping[str, Any]) -> tuple[OwnerRef, ...]:
+    references = metadata.get("ownerReferences")
+    if not references:
+        return ()
+    owners = tuple(
+        OwnerRef(
+            r.get("apiVersion", ""),
+            r.get("kind", ""),
+            r.get("name", ""),
+            r.get("uid", ""),
+            bool(r.get("controller")),
+            bool(r.get("blockOwnerDeletion")),
+        )
+        for r in references
+    )
+    return _intern(owners, owners)
+
+
+def _meta(metadata: Mapping[str, Any]) -> Meta:
+    finalizers = metadata.get("finalizers")
+    return (
+        _text(metadata.get("namespace", "")),
+        metadata["name"],
+        metadata["uid"],
+        metadata.get("resourceVersion", ""),
+        _shared_labels(metadata.get("labels")),
+        owner_refs(metadata),
+        tuple(finalizers) if finalizers else (),
+        metadata.get("deletionTimestamp") or "",
+        _text(metadata.get("creationTimestamp") or ""),
+    )
+
+
+def project_meta(obj: Object) -> MetaView:
+    return MetaView(*_meta(obj["metadata"]))
+
+
+class ContainerPort(NamedTuple):
+    name: str
+    protocol: str
+    port: int
+
+
+@dataclass(slots=True, eq=False)
+class PodView(MetaView):
+    controller_uid: str
+    node: str
+    phase: str
+    ready: bool
+    ready_since: str
+    """lastTransitionTime of the Ready condition, whatever its status; "" without one."""
+    ips: tuple[str, ...]
+    ports: tuple[ContainerPort, ...]
+    hostname: str
+    subdomain: str
+    tolerations: tuple[Mapping[str, Any], ...]
+    restarts: int
+    deletion_cost: int
+    evicted: bool
+
+    @property
+    def terminal(self) -> bool:
+        return self.phase in TERMINAL_PHASES
+
+    @property
+    def active(self) -> bool:
+        return not self.deleting and self.phase not in TERMINAL_PHASES
+
+
+def project_pod(obj: Object) -> PodView:
+    metadata, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
+    meta = _meta(metadata)
+    ready, ready_since = False, ""
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "Ready":
+            ready = condition.get("status") == "True"
+            ready_since = _text(condition.get("lastTransitionTime") or "")
+            break
+    controller_uid = ""
+    for owner in meta[5]:
+        if owner.controller:
+            controller_uid = owner.uid
+            break
+    tolerations = spec.get("tolerations")
+    annotations = metadata.get("annotations")
+    return PodView(
+        *meta,
+        controller_uid,
+        _text(spec.get("nodeName", "")),
+        _text(status.get("phase", "")),
+        ready,
+        ready_since,
+        _ips(status),
+        _ports(spec),
+        spec.get("hostname", ""),
+        spec.get("subdomain", ""),
+        _intern(orjson.dumps(tolerations), tuple(tolerations)) if tolerations else (),
+        max((c.get("restartCount", 0) for c in status.get("containerStatuses") or ()), default=0),
+        _deletion_cost(annotations) if annotations else 0,
+        status.get("reason") == "Evicted",
+    )
+
+
+def _ips(status: Mapping[str, Any]) -> tuple[str, ...]:
+    if ips := status.get("podIPs"):
+        return tuple(entry["ip"] for entry in ips if entry.get("ip"))
+    ip = status.get("podIP")
+    return (ip,) if ip else ()
+
+
+def _ports(spec: Mapping[str, Any]) -> tuple[ContainerPort, ...]:
+    """Named ports of containers, then of sidecars."""
+    found = [*_named_ports(spec.get("containers"))]
+    for container in spec.get("initContainers") or ():
+        if container.get("restartPolicy") == "Always":
+            found += _named_ports((container,))
+    ports = tuple(found)
+    return _intern(ports, ports) if ports else ()
+
+
+def _named_ports(containers: Any) -> list[ContainerPort]:
+    return [
+        ContainerPort(port["name"], port.get("protocol", "TCP"), port["containerPort"])
+        for container in containers or ()
+        for port in container.get("ports") or ()
+        if port.get("name")
+    ]
+
+
+def _deletion_cost(annotations: Mapping[str, str]) -> int:
+    """What does not read as an int32 counts as 0, as in the original."""
+    text = annotations.get(DELETION_COST, "0")
+    digits = text[1:] if text[:1] == "-" else text
+    if not digits.isascii() or not digits.isdecimal() or (digits != "0" and digits.startswith("0")):
+        return 0
+    cost = int(text)
+    return cost if -(2**31) <= cost < 2**31 else 0
+
+
+@dataclass(slots=True, eq=False)
+class NodeView(MetaView):
+    conditions: Mapping[str, Mapping[str, Any]]
+    """By type, as they stand in the object."""
+    taints: tuple[Mapping[str, Any], ...]
+    unschedulable: bool
+
+    @property
+    def ready(self) -> str:
+        """Status of the Ready condition; "" without one."""
+        condition = self.conditions.get("Ready")
+        return str(condition.get("status", "")) if condition else ""
+
+
+def project_node(obj: Object) -> NodeView:
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    return NodeView(
+        *_meta(obj["metadata"]),
+        {condition.get("type", ""): condition for condition in status.get("conditions") or ()},
+        tuple(spec.get("taints") or ()),
+        bool(spec.get("unschedulable")),
+    )
+
+
+@dataclass(slots=True, eq=False)
+class LeaseView(MetaView):
+    renew_time: str
+    duration_s: int
+
+
+def project_lease(obj: Object) -> LeaseView:
+    spec = obj.get("spec") or {}
+    return LeaseView(*_meta(obj["metadata"]), spec.get("renewTime") or "", spec.get("leaseDurationSeconds") or 0)
+
+
+@dataclass(slots=True, eq=False)
+class ReplicationView(MetaView):
+    """A ReplicationController. `selector` {} selects nothing."""
+
+    generation: int
+    replicas: int
+    min_ready_s: int
+    selector: Labels
+    template: Mapping[str, Any]
+    status: Mapping[str, Any]
+
+
+def project_replication(obj: Object) -> ReplicationView:
+    metadata, spec = obj["metadata"], obj.get("spec") or {}
+    replicas = spec.get("replicas")
+    return ReplicationView(
+        *_meta(metadata),
+        metadata.get("generation", 0),
+        1 if replicas is None else replicas,
+        spec.get("minReadySeconds", 0),
+        spec.get("selector") or {},
+        spec.get("template") or {},
+        obj.get("status") or {},
+    )
+
+
+@dataclass(slots=True, eq=False)
+class ServiceView(MetaView):
+    """`selector` None: no selector, so its Endpoints are not ours."""
+
+    selector: Labels | None
+    ports: tuple[Mapping[str, Any], ...]
+    cluster_ip: str
+    ip_family: str
+    external_name: bool
+    publish_not_ready: bool
+
+    @property
+    def headless(self) -> bool:
+        return self.cluster_ip in ("None", "")
+
+
+def project_service(obj: Object) -> ServiceView:
+    spec = obj.get("spec") or {}
+    families = spec.get("ipFamilies")
+    return ServiceView(
+        *_meta(obj["metadata"]),
+        spec.get("selector"),
+        tuple(spec.get("ports") or ()),
+        spec.get("clusterIP", ""),
+        families[0] if families else "",
+        spec.get("type") == "ExternalName",
+        bool(spec.get("publishNotReadyAddresses")),
+    )
+
+
+@dataclass(slots=True, eq=False)
+class EndpointsView(MetaView):
+    annotations: Labels
+    subsets: tuple[Mapping[str, Any], ...]
+
+
+def project_endpoints(obj: Object) -> EndpointsView:
+    metadata = obj["metadata"]
+    return EndpointsView(*_meta(metadata), metadata.get("annotations") or {}, tuple(obj.get("subsets") or ()))
+
+
+@dataclass(slots=True, eq=False)
+class NamespaceView(MetaView):
+    phase: str
+    spec_finalizers: tuple[str, ...]
+
+
+def project_namespace(obj: Object) -> NamespaceView:
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    return NamespaceView(*_meta(obj["metadata"]), status.get("phase", ""), tuple(spec.get("finalizers") or ()))
+
+
+@dataclass(slots=True, eq=False)
+class ConfigMapView(MetaView):
+    """`root_ca` is what stands under `ca.crt` of a kube-root-ca.crt, "" for all others: contents are not kept."""
+
+    root_ca: str
+
+
+ROOT_CA_NAME: Final = "kube-root-ca.crt"
+
+
+def project_config_map(obj: Object) -> ConfigMapView:
+    metadata = obj["metadata"]
+    data = obj.get("data") or {}
+    return ConfigMapView(*_meta(metadata), _text(data.get("ca.crt", "")) if metadata["name"] == ROOT_CA_NAME else "")
+
+
+def matches(selector: Labels, labels: Labels) -> bool:
+    """An empty selector matches nothing here: neither controllers nor services may select everything."""
+    if not selector:
+        return False
+    return all(labels.get(key) == value for key, value in selector.items())
