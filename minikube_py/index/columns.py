@@ -179,9 +179,10 @@ class ColumnIndex:
         cursor: bytes | None = None,
         order: Order = "KEY",
         end: bytes | None = None,
+        start: bytes = b"",
     ) -> Matches:
         tests = self._compiled(where, revision).tests
-        first = b"" if cursor is None else cursor + b"\0"
+        first = start if cursor is None else max(start, cursor + b"\0")
         bounded = bool(first) or end is not None
         if order == "ANY" and limit and not bounded and revision >= self._last_change():
             return self._any(tests, limit)
@@ -334,6 +335,7 @@ class ColumnIndex:
         if revision <= self.oldest_revision:
             return
         self.oldest_revision = revision
+        self.revision = max(self.revision, revision)
         keep = 0
         while keep < len(self._chunks) and self._chunks[keep].after(revision) == self._chunks[keep].length:
             keep += 1

@@ -58,8 +58,9 @@ class Index(Protocol):
         cursor: bytes | None = None,
         order: Order = "KEY",
         end: bytes | None = None,
+        start: bytes = b"",
     ) -> Matches:
-        """The keys for which `where` held at `revision`, after `cursor` (exclusive) if given, before `end` if given;
+        """The keys for which `where` held at `revision`: in [start, end), and after `cursor` (exclusive) if given.
         `count` is that of the same part of the keys.
 
         Raises: Compacted below the oldest retained revision, FutureRevision above the last applied one,

@@ -1,0 +1,178 @@
+"""The rows of one FieldSet: the objects' own values and the sums over those that refer to them, fed to an index.
+
+A table is a function of the objects it was shown: whatever the order of their changes, equal objects give equal rows.
+Referrers may come before their target; a sum is kept by the target's key, whether the target exists or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from minikube_py.fields.evaluate import NO_TOTALS, Own, Reader, Row, Totals
+from minikube_py.fields.extract import clamp, family, scalar
+from minikube_py.fields.paths import parse_path, read
+from minikube_py.fields.spec import FieldSet, SumSpec
+from minikube_py.index.columns import ColumnIndex
+from minikube_py.index.contract import RowChange
+
+Change = tuple[bytes, Any]
+"""A key and the decoded object it has now; GONE if it has none."""
+
+GONE = object()
+
+Members = dict[str, int]
+_INTERNED = 4096
+
+
+class Contribution(NamedTuple):
+    """What one referring object adds, and to which target."""
+
+    target: bytes
+    members: Members
+
+
+class Sum:
+    """One SumSpec's totals by target, and what each referring object adds to them."""
+
+    def __init__(self, spec: SumSpec, target_prefix: bytes) -> None:
+        self.name = spec.name
+        self.source_prefix = spec.source_prefix
+        self._target_prefix = target_prefix
+        self._reference = parse_path(spec.reference)
+        self._members = _members_of(spec)
+        self._contributions: dict[bytes, Contribution] = {}
+        self.totals: dict[bytes, dict[str, int]] = {}
+        self._interned: dict[tuple[tuple[str, int], ...], Members] = {}
+
+    def update(self, key: bytes, obj: Any) -> list[Contribution]:
+        """Takes in the new state of a referring object; returns the contributions that ended or began."""
+        old = self._contributions.get(key)
+        new = None if obj is GONE else self._contribution(obj)
+        if old == new:
+            return []
+        touched = []
+        if old is not None:
+            self._add(old, -1)
+            touched.append(old)
+            del self._contributions[key]
+        if new is not None:
+            self._add(new, 1)
+            touched.append(new)
+            self._contributions[key] = new
+        return touched
+
+    def _contribution(self, obj: Any) -> Contribution | None:
+        reference = read(obj, self._reference)
+        if not isinstance(reference, str) or not reference:
+            return None
+        members = self._members(obj)
+        if not members:
+            return None
+        # Many objects ask for the same: they share one dictionary.
+        shape = tuple(members.items())
+        shared = self._interned.get(shape)
+        if shared is None:
+            if len(self._interned) >= _INTERNED:
+                self._interned.clear()
+            shared = self._interned[shape] = members
+        return Contribution(self._target_prefix + reference.encode("utf-8", "surrogatepass"), shared)
+
+    def _add(self, contribution: Contribution, sign: int) -> None:
+        totals = self.totals.get(contribution.target)
+        if totals is None:
+            totals = self.totals[contribution.target] = {}
+        for resource, units in contribution.members.items():
+            total = totals.get(resource, 0) + sign * units
+            if total:
+                totals[resource] = total
+            else:
+                totals.pop(resource, None)
+        if not totals:
+            del self.totals[contribution.target]
+
+
+def _members_of(spec: SumSpec) -> Callable[[Any], Members]:
+    if spec.name.endswith("*"):
+        return family(spec.extractor, spec.args)
+    value_of = scalar(spec.extractor, spec.args, "quantity")
+    resource = spec.args.get("resource", "")
+
+    def members(obj: Any) -> Members:
+        value = value_of(obj)
+        return {resource: value} if isinstance(value, int) else {}
+
+    return members
+
+
+class Table:
+    """A FieldSet at work. `apply` takes the changes of one revision and updates `index` in the same step.
+
+    `prefixes`: the keys whose changes it must be shown. Raises InvalidRequest for an unsound declaration."""
+
+    def __init__(self, field_set: FieldSet, revision: int, objects: Iterable[Change] = ()) -> None:
+        self.field_set = field_set
+        self.reader = Reader(field_set)
+        self.sums = [Sum(spec, field_set.prefix) for spec in field_set.sums]
+        self.prefixes = tuple(dict.fromkeys([field_set.prefix, *(spec.source_prefix for spec in field_set.sums)]))
+        self._own: dict[bytes, Own] = {}
+        self._rows: dict[bytes, Row] = {}
+        changes = self._changes(objects)
+        self.index = ColumnIndex(field_set, revision, changes)
+
+    def apply(self, revision: int, changes: Iterable[Change]) -> list[bytes]:
+        """Returns the keys whose row changed."""
+        row_changes = self._changes(changes)
+        return self.index.apply(revision, row_changes) if row_changes else []
+
+    def _changes(self, changes: Iterable[Change]) -> list[RowChange]:
+        rewritten: dict[bytes, Row | None] = {}
+        touched: list[tuple[str, Contribution]] = []
+        prefix = self.field_set.prefix
+        for key, obj in changes:
+            for total in self.sums:
+                if key.startswith(total.source_prefix):
+                    touched += [(total.name, contribution) for contribution in total.update(key, obj)]
+            if key.startswith(prefix):
+                rewritten[key] = None
+                if obj is GONE:
+                    self._own.pop(key, None)
+                else:
+                    self._own[key] = self.reader.own(obj)
+        for key in rewritten:
+            own = self._own.get(key)
+            if own is None:
+                self._rows.pop(key, None)
+            else:
+                rewritten[key] = self._rows[key] = self._whole_row(key, own)
+        for name, contribution in touched:
+            key = contribution.target
+            own = self._own.get(key)
+            if own is not None and key not in rewritten:
+                rewritten[key] = dict(self._rows[key])
+            if own is not None:
+                row = rewritten[key]
+                assert row is not None
+                self._follow_sum(row, own, name, contribution)
+                self._rows[key] = row
+        return [RowChange(key, row) for key, row in rewritten.items()]
+
+    def _whole_row(self, key: bytes, own: Own) -> Row:
+        if not own.parts:
+            return own.plain
+        totals: dict[str, Totals] = {total.name: total.totals.get(key, NO_TOTALS) for total in self.sums}
+        return self.reader.row(own, totals)
+
+    def _follow_sum(self, row: Row, own: Own, name: str, contribution: Contribution) -> None:
+        """Writes the fields of `row` that the resources of one contribution take part in."""
+        totals: Totals = NO_TOTALS
+        for total in self.sums:
+            if total.name == name:
+                totals = total.totals.get(contribution.target, NO_TOTALS)
+        for summed, part in zip(self.reader.summed, own.parts):
+            if summed.sum != name:
+                continue
+            for resource in contribution.members:
+                units = part.get(resource)
+                if units is not None:
+                    row[summed.name(resource)] = clamp(units + summed.sign * totals.get(resource, 0))

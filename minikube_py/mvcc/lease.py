@@ -1,0 +1,57 @@
+"""Leases as the state machine keeps them: ids, TTLs and the keys attached. When one ends is the leader's business.
+
+Source: etcd's lessor (facts: minimum TTL 2 s, maximum 9e9; a grant of id 0 or of a known id is refused).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from minikube_py.errors import InvalidRequest, LeaseExists, LeaseNotFound
+
+MIN_TTL_S: Final = 2
+MAX_TTL_S: Final = 9_000_000_000
+NO_LEASE: Final = 0
+
+
+@dataclass(slots=True)
+class Lease:
+    """`remaining_s` is the last checkpoint's word, 0 if there was none."""
+
+    id: int
+    ttl_s: int
+    remaining_s: int = 0
+    keys: set[bytes] = field(default_factory=set)
+
+
+class Leases:
+    def __init__(self) -> None:
+        self.by_id: dict[int, Lease] = {}
+
+    def grant(self, lease_id: int, ttl_s: int) -> Lease:
+        """Raises: LeaseNotFound for id 0, InvalidRequest for too large a TTL, LeaseExists."""
+        if lease_id == NO_LEASE:
+            raise LeaseNotFound
+        if ttl_s > MAX_TTL_S:
+            raise InvalidRequest("etcdserver: too large lease TTL")
+        if lease_id in self.by_id:
+            raise LeaseExists
+        lease = self.by_id[lease_id] = Lease(lease_id, max(ttl_s, MIN_TTL_S))
+        return lease
+
+    def get(self, lease_id: int) -> Lease:
+        """Raises: LeaseNotFound."""
+        lease = self.by_id.get(lease_id)
+        if lease is None:
+            raise LeaseNotFound
+        return lease
+
+    def move(self, key: bytes, old: int, new: int) -> None:
+        """Detaches `key` from lease `old` and attaches it to `new`; 0 is none."""
+        if old:
+            lease = self.by_id.get(old)
+            if lease is not None:
+                lease.keys.discard(key)
+        if new:
+            self.by_id[new].keys.add(key)

@@ -1,0 +1,136 @@
+"""A state machine as records, and back.
+
+The records hold the key-values at the oldest retained revision and every event since; a restored state replays them,
+so that it answers at the same revisions as the one it was taken from. Indexes are not stored but built anew from the
+declarations. All that is captured at the call is references to immutable values, so later applies do not disturb it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+from minikube_py.errors import Corruption, MinikubeError
+from minikube_py.mvcc.codec import event_from_plain, field_set_from_plain, field_set_to_plain
+from minikube_py.mvcc.event_log import EventLog, Events
+from minikube_py.mvcc.lease import Lease
+from minikube_py.mvcc.types import Event, KeyValue
+
+if TYPE_CHECKING:
+    from minikube_py.fields.spec import FieldSet
+    from minikube_py.mvcc.state import StateMachine
+
+FORMAT: Final = 1
+HEAD, BASE, EVENTS, BOUNDARY, LEASE, FIELDS, END = range(7)
+SLICE_RECORDS: Final = 500
+
+
+def records(state: StateMachine) -> Iterator[list[Any]]:
+    """Slices of records of `state` as of this call (not of the first `next`)."""
+    log = state.log
+    # Before the compacted revision nothing counts; its own events can still be watched.
+    boundary = state.compact_revision
+    base = max(boundary, 1)
+    head = [HEAD, FORMAT, state.revision, boundary]
+    leases = [[LEASE, lease.id, lease.ttl_s, lease.remaining_s] for lease in state.lessor.by_id.values()]
+    fields = [[FIELDS, field_set_to_plain(field_set)] for field_set in state.tables.field_sets()]
+    later = log.between(base, log.last)
+    at_boundary: Events = log.at(boundary) if log.first <= boundary <= log.last else ()
+    return _slices(
+        chain(
+            [head, *sorted(leases), *fields],
+            _base(list(state.index.current.values()), later, base),
+            [[BOUNDARY, boundary, list(at_boundary)]] if at_boundary else [],
+            ([EVENTS, events[0].kv.mod_revision, [_slim(event) for event in events]] for events in later),
+            [[END]],
+        )
+    )
+
+
+def _base(current: list[KeyValue], later: list[Events], base: int) -> Iterator[list[Any]]:
+    """The versions that stood at `base`: those still standing, and those that the first later event replaced."""
+    for kv in current:
+        if kv.mod_revision <= base:
+            yield [BASE, *kv]
+    for _, _, replaced in chain.from_iterable(later):
+        if replaced is not None and replaced.mod_revision <= base:
+            yield [BASE, *replaced]
+
+
+def _slim(event: Event) -> list[Any]:
+    """An event without what replaying it tells: the version before."""
+    kind, kv, _ = event
+    return [kv.key, kv.value, kv.lease] if kind == "PUT" else [kv.key]
+
+
+def _slices(source: Iterator[list[Any]]) -> Iterator[list[Any]]:
+    batch: list[Any] = []
+    for record in source:
+        batch.append(record)
+        if len(batch) == SLICE_RECORDS:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def load(state: StateMachine, slices: Iterable[list[Any]]) -> None:
+    """Fills a new `state`. Raises: Corruption where the records are not those of one whole snapshot."""
+    try:
+        _load(state, chain.from_iterable(slices))
+    except (LookupError, TypeError, ValueError, MinikubeError) as error:
+        raise Corruption(f"snapshot: {type(error).__name__}: {error}") from error
+
+
+def _load(state: StateMachine, source: Iterator[list[Any]]) -> None:
+    head: list[Any] = next(source, [END, 0, 0, 0])
+    tag, version, revision, boundary = head
+    if tag != HEAD or version != FORMAT:
+        raise Corruption(f"the first record is not a head of format {FORMAT}")
+    versions: list[KeyValue] = []
+    events: list[Events] = []
+    field_sets: list[FieldSet] = []
+    base = max(boundary, 1)
+    loaded = False
+    complete = False
+    for record in source:
+        tag = record[0]
+        if tag == BASE:
+            versions.append(KeyValue(*record[1:]))
+        elif tag == EVENTS:
+            if not loaded:
+                state.index.load(versions)
+                loaded = True
+            events.append(_replay(state, record[1], record[2]))
+        elif tag == LEASE:
+            lease = Lease(record[1], record[2], record[3])
+            state.lessor.by_id[lease.id] = lease
+        elif tag == FIELDS:
+            field_sets.append(field_set_from_plain(record[1]))
+        elif tag == BOUNDARY:
+            events.append(tuple([event_from_plain(event) for event in record[2]]))
+        elif tag == END:
+            complete = True
+        else:
+            raise Corruption(f"unknown record {tag!r}")
+    if not loaded:
+        state.index.load(versions)
+    first = events[0][0].kv.mod_revision if events else base + 1
+    if not complete or first + len(events) - 1 != revision:
+        raise Corruption(f"it ends at revision {first + len(events) - 1}, its head says {revision}")
+    state.log = EventLog(first)
+    for group in events:
+        state.log.append(group)
+    state.load(revision, boundary, state.index.current.values(), field_sets)
+
+
+def _replay(state: StateMachine, revision: int, slim: list[list[Any]]) -> Events:
+    events = []
+    for record in slim:
+        if len(record) == 3:
+            kv, previous = state.index.put(record[0], record[1], revision, record[2])
+            events.append(Event("PUT", kv, previous))
+        else:
+            events.append(Event("DELETE", *state.index.delete(record[0], revision)))
+    return tuple(events)

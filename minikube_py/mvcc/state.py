@@ -1,0 +1,360 @@
+"""The replicated state machine: etcd's revisioned key-values with leases, and the indexes over them.
+
+Deterministic: the same commands in the same order give the same answers on every member. `apply` checks a command in
+full before it writes the first key; what it refuses with a RequestError changed nothing. A write and the indexes it
+concerns change in the same step. Semantics and wordings: etcd's (api/v3rpc, mvcc).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import Any, Final, cast
+
+from minikube_py.errors import Compacted, FutureRevision, InvalidRequest
+from minikube_py.fields.evaluate import check_field_set
+from minikube_py.fields.spec import FieldSet
+from minikube_py.fields.where import Where
+from minikube_py.index.table import Table
+from minikube_py.mvcc.event_log import EventLog
+from minikube_py.mvcc.key_index import KeyIndex
+from minikube_py.mvcc.lease import Leases
+from minikube_py.mvcc.reads import Reads
+from minikube_py.mvcc.snapshot import load, records
+from minikube_py.mvcc.tables import RowChanged, Tables, changes_of, decode
+from minikube_py.mvcc.transitions import where_events
+from minikube_py.mvcc.txn import KEY_NOT_FOUND, Path, check, path, taken
+from minikube_py.mvcc.types import (
+    Command,
+    Compact,
+    CompactResult,
+    DeclareFields,
+    DeleteRange,
+    DeleteResult,
+    Event,
+    KeyValue,
+    LeaseCheckpoint,
+    LeaseGrant,
+    LeaseResult,
+    LeaseRevoke,
+    Op,
+    Put,
+    PutResult,
+    RangeRequest,
+    RangeResult,
+    Result,
+    Txn,
+    TxnResult,
+    prefix_end,
+)
+
+FIRST_REVISION: Final = 1
+TRIM_PER_COMPACT: Final = 5000
+TRIM_PER_APPLY: Final = 32
+"""Events whose memory a compaction frees at once, and those each later apply frees of what is left."""
+
+_new = tuple.__new__
+
+
+class StateMachine:
+    """`revision` is the last one; reads answer from `compact_revision` (-1: never compacted) to it.
+
+    `last_events` and `last_row_changes` are those of the last apply."""
+
+    def __init__(self) -> None:
+        self.revision = FIRST_REVISION
+        self.compact_revision = -1
+        self.last_events: list[Event] = []
+        self.last_row_changes: list[RowChanged] = []
+        self.index = KeyIndex()
+        self.log = EventLog(FIRST_REVISION + 1)
+        self.lessor = Leases()
+        self.tables = Tables()
+        self.before_compact: list[Callable[[], None]] = []
+        """Called before a compaction takes effect: the last moment to read what it will free."""
+        self._reads = Reads(self)
+        self._untrimmed = FIRST_REVISION + 1
+        self._apply: dict[type, Callable[[Any], Result]] = {
+            Txn: self._apply_txn,
+            Put: self._apply_put,
+            DeleteRange: self._apply_delete,
+            LeaseGrant: self._apply_grant,
+            LeaseRevoke: self._apply_revoke,
+            LeaseCheckpoint: self._apply_checkpoint,
+            Compact: self._apply_compact,
+            DeclareFields: self._apply_declare,
+        }
+
+    # -- commands --------------------------------------------------------------------------------------------------
+
+    def apply(self, command: Command) -> Result:
+        """Raises: RequestError (its subclasses) where etcd refuses; then nothing has changed."""
+        self.last_events = []
+        self.last_row_changes = []
+        handler = self._apply.get(type(command))
+        if handler is None:
+            raise InvalidRequest(f"unknown command {type(command).__name__}")
+        result = handler(command)
+        if self._untrimmed <= self.compact_revision:
+            self.trim(TRIM_PER_APPLY)
+        return result
+
+    def _apply_put(self, put: Put) -> PutResult:
+        check(put)
+        self._check_put(put)
+        events: list[Event] = []
+        result = self._put(put, self.revision + 1, events)
+        self._commit(events)
+        return result
+
+    def _apply_delete(self, delete: DeleteRange) -> DeleteResult:
+        check(delete)
+        events: list[Event] = []
+        result = self._delete(delete, self.revision + 1, events)
+        self._commit(events)
+        return result
+
+    def _apply_txn(self, txn: Txn) -> TxnResult:
+        check(txn)
+        chosen = path(txn, self.index)
+        for op in taken(txn, chosen):
+            if type(op) is Put:
+                self._check_put(op)
+            elif type(op) is RangeRequest:
+                self._check_range(op)
+        events: list[Event] = []
+        result = self._run(txn, chosen, self.revision + 1, events)
+        self._commit(events)
+        return result
+
+    def _apply_grant(self, grant: LeaseGrant) -> LeaseResult:
+        lease = self.lessor.grant(grant.id, grant.ttl_s)
+        return LeaseResult(self.revision, lease.id, lease.ttl_s)
+
+    def _apply_revoke(self, revoke: LeaseRevoke) -> LeaseResult:
+        lease = self.lessor.get(revoke.id)
+        revision = self.revision + 1
+        events = [Event("DELETE", *self.index.delete(key, revision)) for key in sorted(lease.keys)]
+        del self.lessor.by_id[lease.id]
+        self._commit(events)
+        return LeaseResult(self.revision, lease.id, lease.ttl_s)
+
+    def _apply_checkpoint(self, checkpoint: LeaseCheckpoint) -> LeaseResult:
+        lease = self.lessor.get(checkpoint.id)
+        lease.remaining_s = checkpoint.remaining_s
+        return LeaseResult(self.revision, lease.id, lease.ttl_s)
+
+    def _apply_compact(self, compact: Compact) -> CompactResult:
+        if compact.revision <= self.compact_revision:
+            raise Compacted(compact.revision, self.compact_revision)
+        if compact.revision > self.revision:
+            raise FutureRevision(compact.revision, self.revision)
+        for listener in self.before_compact:
+            listener()
+        self.compact_revision = compact.revision
+        self.tables.compact(compact.revision)
+        self.trim(TRIM_PER_COMPACT)
+        return CompactResult(self.revision)
+
+    def _apply_declare(self, declare: DeclareFields) -> CompactResult:
+        field_set = declare.field_set
+        known = self.tables.by_name.get(field_set.name)
+        if known is None or known.field_set != field_set:
+            check_field_set(field_set)
+            self.tables.add(self._build(field_set))
+        return CompactResult(self.revision)
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    def _check_put(self, put: Put) -> None:
+        if put.lease:
+            self.lessor.get(put.lease)
+        if (put.ignore_value or put.ignore_lease) and put.key not in self.index.current:
+            raise InvalidRequest(KEY_NOT_FOUND)
+
+    def _check_range(self, request: RangeRequest) -> None:
+        if request.revision > self.revision:
+            raise FutureRevision(request.revision, self.revision)
+        if request.revision and request.revision < self.compact_revision:
+            raise Compacted(request.revision, self.compact_revision)
+
+    def _run(self, txn: Txn, chosen: Path, revision: int, events: list[Event]) -> TxnResult:
+        nested = iter(chosen.nested)
+        ops = txn.success if chosen.succeeded else txn.failure
+        responses = [self._run_op(op, nested, revision, events) for op in ops]
+        return TxnResult(revision if events else self.revision, chosen.succeeded, tuple(responses))
+
+    def _run_op(
+        self, op: Op, nested: Iterator[Path], revision: int, events: list[Event]
+    ) -> PutResult | DeleteResult | RangeResult | TxnResult:
+        if type(op) is Put:
+            return self._put(op, revision, events)
+        if type(op) is RangeRequest:
+            return self._reads.range(op, revision if events else self.revision, events)
+        if type(op) is DeleteRange:
+            return self._delete(op, revision, events)
+        return self._run(cast(Txn, op), next(nested), revision, events)
+
+    def _put(self, put: Put, revision: int, events: list[Event]) -> PutResult:
+        key, value, lease, prev_kv, ignore_value, ignore_lease = put
+        if ignore_value or ignore_lease:
+            standing = self.index.current[key]
+            value = standing.value if ignore_value else value
+            lease = standing.lease if ignore_lease else lease
+        kv, previous = self.index.put(key, value, revision, lease)
+        old_lease = 0 if previous is None else previous.lease
+        if old_lease != lease:
+            self.lessor.move(key, old_lease, lease)
+        events.append(_new(Event, ("PUT", kv, previous)))
+        return PutResult(revision, previous if prev_kv else None)
+
+    def _delete(self, delete: DeleteRange, revision: int, events: list[Event]) -> DeleteResult:
+        keys = list(self.index.keys(delete.key, delete.range_end))
+        previous: list[KeyValue] = []
+        for key in keys:
+            end, kv = self.index.delete(key, revision)
+            if kv.lease:
+                self.lessor.move(key, kv.lease, 0)
+            previous.append(kv)
+            events.append(_new(Event, ("DELETE", end, kv)))
+        return DeleteResult(
+            revision if events else self.revision, len(keys), tuple(previous) if delete.prev_kv else ()
+        )
+
+    def _commit(self, events: list[Event]) -> None:
+        if not events:
+            return
+        self.revision += 1
+        self.log.append(tuple(events))
+        self.last_events = events
+        if self.tables.by_name:
+            self.last_row_changes = self.tables.apply(self.revision, events)
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def range(self, request: RangeRequest) -> RangeResult:
+        """Raises: InvalidRequest, Compacted, FutureRevision."""
+        check(request)
+        return self._reads.range(request, self.revision, ())
+
+    def get(self, key: bytes, revision: int = 0) -> KeyValue | None:
+        """The state of `key` at `revision` (0: now). Raises: Compacted, FutureRevision."""
+        if revision <= 0:
+            return self.index.current.get(key)
+        self._check_range(RangeRequest(key, revision=revision))
+        return self.index.at(key, revision)
+
+    def events(self, key: bytes, range_end: bytes, start_revision: int, until_revision: int) -> Iterator[Event]:
+        """The events of the range in [start_revision, until_revision], in order. Raises: Compacted."""
+        if start_revision < self.compact_revision:
+            raise Compacted(start_revision, self.compact_revision)
+        selected = chain.from_iterable(self.log.between(start_revision - 1, until_revision))
+        return iter(select(selected, key, range_end))
+
+    def where_events(
+        self, field_set: FieldSet, where: Where, after: int, until: int, key: bytes = b"", range_end: bytes = b""
+    ) -> list[Event]:
+        """How the set of objects for which `where` holds changed in (after, until], as events (see `Event`), for the
+        keys of the range (default: all of the FieldSet's).
+
+        Raises: Compacted, InvalidRequest."""
+        after = max(after, FIRST_REVISION)
+        if after < self.compact_revision:
+            raise Compacted(after, self.compact_revision)
+        table = self.tables.by_name.get(field_set.name)
+        if table is None:
+            raise InvalidRequest(f"field set {field_set.name} is not declared")
+        bounds = (key, range_end) if key else (table.field_set.prefix, prefix_end(table.field_set.prefix))
+        return where_events(self.index, self.log, table, where, after, min(until, self.revision), bounds)
+
+    def leases(self) -> list[tuple[int, int]]:
+        """(id, ttl_s) of all leases, by id."""
+        return sorted((lease.id, lease.ttl_s) for lease in self.lessor.by_id.values())
+
+    def lease_keys(self, lease_id: int) -> list[bytes]:
+        """The keys attached, in order. Raises: LeaseNotFound."""
+        return sorted(self.lessor.get(lease_id).keys)
+
+    @property
+    def size_bytes(self) -> int:
+        """About how much memory all retained versions, events and indexes take."""
+        return self.index.size_bytes + self.log.size_bytes + self.tables.size_bytes()
+
+    def hash(self, revision: int = 0) -> int:
+        """A 64-bit digest of the key-values and of all rows as they stood at `revision` (0: now): equal on members
+        that agree, whatever was compacted or restored. Raises: Compacted, FutureRevision."""
+        at = revision if revision > 0 else self.revision
+        self._check_range(RangeRequest(b"\0", revision=at))
+        digest = hashlib.blake2b(digest_size=8)
+        for kv in self.index.range_at(b"", b"\0", at):
+            digest.update(repr(tuple(kv)).encode())
+        for name in sorted(self.tables.by_name):
+            index = self.tables.by_name[name].index
+            digest.update(f"{name} {index.hash(min(at, index.revision))}".encode())
+        return int.from_bytes(digest.digest(), "big")
+
+    # -- the past --------------------------------------------------------------------------------------------------
+
+    def trim(self, budget: int) -> int:
+        """Frees memory of about `budget` compacted events; returns how many revisions are left to free.
+
+        Answers do not depend on it. A member calls it when it has nothing else to do."""
+        compacted = min(self.compact_revision, self.log.last)
+        keys: list[bytes] = []
+        while self._untrimmed <= compacted and len(keys) < budget:
+            keys += [event.kv.key for event in self.log.at(self._untrimmed)]
+            self._untrimmed += 1
+        self.index.trim(dict.fromkeys(keys), self.compact_revision)
+        # The events of the compacted revision itself can still be watched.
+        self.log.trim(min(self._untrimmed, self.compact_revision))
+        return max(0, self.compact_revision + 1 - self._untrimmed)
+
+    def _build(self, field_set: FieldSet) -> Table:
+        """A table that answers at every retained revision: the state at the oldest one, then what came after."""
+        oldest = max(self.compact_revision, FIRST_REVISION)
+        prefixes = dict.fromkeys([field_set.prefix, *(spec.source_prefix for spec in field_set.sums)])
+        standing = {
+            kv.key: kv for prefix in prefixes for kv in self.index.range_at(prefix, prefix_end(prefix), oldest)
+        }
+        table = Table(field_set, oldest, ((key, decode(kv.value)) for key, kv in standing.items()))
+        for events in self.log.between(oldest, self.revision):
+            changes = changes_of(events, table.prefixes)
+            if changes:
+                table.apply(events[0].kv.mod_revision, changes)
+        return table
+
+    # -- snapshots -------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> Iterator[list[Any]]:
+        """The state as of this call as msgpack-able records, in slices to be taken while later applies go on."""
+        return records(self)
+
+    @classmethod
+    def restore(cls, slices: Iterable[list[Any]]) -> StateMachine:
+        """The state machine that gave the records: same answers at every retained revision. Raises: Corruption."""
+        state = cls()
+        load(state, slices)
+        return state
+
+    def load(
+        self, revision: int, compact_revision: int, versions: Iterable[KeyValue], field_sets: Iterable[FieldSet]
+    ) -> None:
+        """For the module snapshot: takes over once the log has been replayed into `index` and `log`."""
+        self.revision = revision
+        self.compact_revision = compact_revision
+        self._untrimmed = max(self.log.first, compact_revision + 1)
+        for kv in versions:
+            if kv.lease:
+                self.lessor.by_id[kv.lease].keys.add(kv.key)
+        for field_set in field_sets:
+            self.tables.add(self._build(field_set))
+
+
+def select(events: Iterable[Event], key: bytes, range_end: bytes) -> list[Event]:
+    """Those of `events` whose key is in the range."""
+    if not range_end:
+        return [event for event in events if event[1][0] == key]
+    if range_end == b"\0":
+        return [event for event in events if event[1][0] >= key]
+    return [event for event in events if key <= event[1][0] < range_end]

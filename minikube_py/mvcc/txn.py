@@ -1,0 +1,153 @@
+"""What is checked before anything is written, and how compares decide. Rules and wordings are etcd's.
+
+Source: etcd server/etcdserver/api/v3rpc/key.go (requests), server/etcdserver/txn (compares, the chosen path).
+`check` needs no state and gives the same answer on every member; `path` runs all compares, nested ones too, against
+the state before the txn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from minikube_py.errors import InvalidRequest
+from minikube_py.mvcc.key_index import KeyIndex
+from minikube_py.mvcc.types import Compare, DeleteRange, KeyValue, Op, Put, RangeRequest, Txn
+
+MAX_TXN_OPS: Final = 128
+
+EMPTY_KEY: Final = "etcdserver: key is not provided"
+KEY_NOT_FOUND: Final = "etcdserver: key not found"
+DUPLICATE_KEY: Final = "etcdserver: duplicate key given in txn request"
+TOO_MANY_OPS: Final = "etcdserver: too many operations in txn request"
+
+_FIELD: Final = {"VALUE": 1, "CREATE": 2, "MOD": 3, "VERSION": 4, "LEASE": 5}
+_OPERATORS: Final = frozenset({"=", "!=", "<", ">"})
+_ABSENT = KeyValue(b"", b"", 0, 0, 0, 0)
+
+
+class Path(NamedTuple):
+    """The branch a txn takes, and those of its nested txns in order of their ops."""
+
+    succeeded: bool
+    nested: tuple[Path, ...]
+
+
+def check(request: Put | DeleteRange | RangeRequest | Txn) -> None:
+    """Raises: InvalidRequest if the request is wrong whatever the state."""
+    if type(request) is Txn:
+        _check_txn(request, MAX_TXN_OPS)
+        _check_overlap(request.success)
+        _check_overlap(request.failure)
+    else:
+        _check_op(request, MAX_TXN_OPS)
+
+
+def _check_txn(txn: Txn, budget: int) -> None:
+    used = max(len(txn.compare), len(txn.success), len(txn.failure))
+    if used > budget:
+        raise InvalidRequest(TOO_MANY_OPS)
+    for compare in txn.compare:
+        if not compare.key:
+            raise InvalidRequest(EMPTY_KEY)
+        if compare.target not in _FIELD or compare.op not in _OPERATORS:
+            raise InvalidRequest(f"a compare has no target {compare.target!r} with operator {compare.op!r}")
+        if type(compare.operand) is not (bytes if compare.target == "VALUE" else int):
+            raise InvalidRequest(f"a compare of {compare.target} with a {type(compare.operand).__name__}")
+    for op in (*txn.success, *txn.failure):
+        _check_op(op, budget - used)
+        if type(op) is RangeRequest and (op.where is not None or op.fields):
+            raise InvalidRequest("a range with a where or with fields cannot be part of a txn")
+
+
+def _check_op(op: Op, budget: int) -> None:
+    if type(op) is Txn:
+        _check_txn(op, budget)
+        return
+    if not op.key:  # type: ignore[union-attr]
+        raise InvalidRequest(EMPTY_KEY)
+    if type(op) is Put:
+        if op.ignore_value and op.value:
+            raise InvalidRequest("etcdserver: value is provided")
+        if op.ignore_lease and op.lease:
+            raise InvalidRequest("etcdserver: lease is provided")
+
+
+Interval = tuple[bytes, bytes]
+
+
+def _covers(interval: Interval, key: bytes) -> bool:
+    """As the original's interval tree sees it: an inverted range holds its first key only."""
+    start, end = interval
+    return key == start or start <= key < end
+
+
+def _check_overlap(ops: tuple[Op, ...]) -> tuple[set[bytes], list[Interval]]:
+    """The keys put and the ranges deleted by `ops`. Raises: InvalidRequest where they overlap."""
+    if len(ops) == 1 and type(ops[0]) is Put:
+        return {ops[0].key}, []
+    deletes = [(op.key, op.range_end) for op in ops if type(op) is DeleteRange]
+    puts: set[bytes] = set()
+    for op in ops:
+        if type(op) is not Txn:
+            continue
+        then_puts, then_deletes = _check_overlap(op.success)
+        else_puts, else_deletes = _check_overlap(op.failure)
+        _add(puts, then_puts, deletes)
+        # The branches exclude each other: what both put is put once.
+        _add(puts, else_puts - then_puts, deletes)
+        deletes += then_deletes
+        deletes += else_deletes
+    for op in ops:
+        if type(op) is Put:
+            _add(puts, (op.key,), deletes)
+    return puts, deletes
+
+
+def _add(puts: set[bytes], keys: Iterable[bytes], deletes: list[Interval]) -> None:
+    for key in keys:
+        if key in puts or any(_covers(interval, key) for interval in deletes):
+            raise InvalidRequest(DUPLICATE_KEY)
+        puts.add(key)
+
+
+def path(txn: Txn, index: KeyIndex) -> Path:
+    """Runs the compares of `txn` and of the nested txns on the branches taken."""
+    succeeded = all(holds(compare, index) for compare in txn.compare)
+    ops = txn.success if succeeded else txn.failure
+    return Path(succeeded, tuple([path(op, index) for op in ops if type(op) is Txn]))
+
+
+def taken(txn: Txn, chosen: Path) -> Iterator[Op]:
+    """All leaf ops that will run, in order."""
+    nested = iter(chosen.nested)
+    for op in txn.success if chosen.succeeded else txn.failure:
+        if type(op) is Txn:
+            yield from taken(op, next(nested))
+        else:
+            yield op
+
+
+def holds(compare: Compare, index: KeyIndex) -> bool:
+    """A missing key compares as zeros, except that its VALUE compares false; all keys of a range must agree."""
+    key, target, op, operand, range_end = compare
+    if not range_end:
+        kv = index.current.get(key)
+        if kv is None:
+            return target != "VALUE" and _compare(_ABSENT, target, op, operand)
+        return _compare(kv, target, op, operand)
+    kvs = index.range(key, range_end)
+    if not kvs:
+        return target != "VALUE" and _compare(_ABSENT, target, op, operand)
+    return all(_compare(kv, target, op, operand) for kv in kvs)
+
+
+def _compare(kv: KeyValue, target: str, op: str, operand: int | bytes) -> bool:
+    actual = kv[_FIELD[target]]
+    if op == "=":
+        return actual == operand
+    if op == "!=":
+        return actual != operand
+    if op == "<":
+        return actual < operand  # type: ignore[operator]
+    return actual > operand  # type: ignore[operator]

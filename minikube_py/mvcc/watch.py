@@ -1,0 +1,225 @@
+"""Watchers over a state machine: those in step with it, and those that catch up a budget at a time.
+
+`notify`, called after applies, hands each watcher in step what happened since the last call. A watcher that starts in
+the past is behind; `catch_up` reads the log for it until it is in step. No event is lost or doubled where it changes
+sides, because both sides speak of the same `revision`: the last one that `notify` has handed out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from minikube_py.errors import Compacted, InvalidRequest, MinikubeError, Unavailable
+from minikube_py.fields.where import Where
+from minikube_py.index.table import Table
+from minikube_py.mvcc.state import StateMachine, select
+from minikube_py.mvcc.transitions import where_events
+from minikube_py.mvcc.types import FROM_KEY, Event, WatchBatch
+
+Sink = Callable[[WatchBatch], None]
+CATCH_UP_BUDGET: Final = 5000
+"""Events that one call of `catch_up` looks at, unless told otherwise."""
+
+Group = tuple[bytes, bytes, Where | None]
+
+
+class Watcher:
+    """One watch. `cancel()` ends it; nothing is sent after that."""
+
+    __slots__ = ("_hub", "cancelled", "group", "next_revision", "sink", "synced", "table")
+
+    def __init__(self, hub: WatchHub, group: Group, table: Table | None, next_revision: int, sink: Sink) -> None:
+        self._hub = hub
+        self.group = group
+        self.table = table
+        self.next_revision = next_revision
+        self.sink = sink
+        self.synced = False
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        if not self.cancelled:
+            self.cancelled = True
+            self._hub.remove(self)
+
+
+class WatchHub:
+    """Pure: it runs when called, and calls sinks in turn. A sink must neither block nor raise; it may cancel."""
+
+    def __init__(self, state: StateMachine) -> None:
+        self._state = state
+        self.revision = state.revision
+        """What has been handed out to the watchers in step."""
+        self._synced: dict[Group, dict[Watcher, None]] = {}
+        self._behind: dict[Watcher, None] = {}
+        # What a compaction frees must have been handed out before.
+        state.before_compact.append(self.notify)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._synced.values())) + len(self._behind)
+
+    @property
+    def behind(self) -> int:
+        """How many watchers still catch up."""
+        return len(self._behind)
+
+    def add(
+        self, key: bytes, range_end: bytes, start_revision: int, sink: Sink, where: Where | None = None
+    ) -> Watcher:
+        """Watches the range from `start_revision` on (0: from now; a future one: silent until then).
+
+        A start below the compacted revision ends the watch with Compacted in the next `catch_up`.
+        Raises: InvalidRequest for a range that holds no key or a `where` that cannot be answered."""
+        if range_end and range_end != FROM_KEY and key >= range_end:
+            raise InvalidRequest("etcdserver: mvcc: watcher range is empty")
+        table = self._table(key, range_end, where) if where else None
+        next_revision = start_revision if start_revision else self._state.revision + 1
+        watcher = Watcher(self, (key, range_end, where or None), table, next_revision, sink)
+        if next_revision > self.revision:
+            self._join(watcher)
+        else:
+            self._behind[watcher] = None
+        return watcher
+
+    def _table(self, key: bytes, range_end: bytes, where: Where) -> Table:
+        fields = [comparison.field for comparison in where.comparisons]
+        table = self._state.tables.covering(key, range_end, fields)
+        # Reads the values once, so that a bad one is refused here and not in every notify.
+        table.index.matching(where, table.index.revision, [])
+        return table
+
+    def _join(self, watcher: Watcher) -> None:
+        watcher.synced = True
+        self._synced.setdefault(watcher.group, {})[watcher] = None
+
+    def remove(self, watcher: Watcher) -> None:
+        self._behind.pop(watcher, None)
+        members = self._synced.get(watcher.group)
+        if members is not None:
+            members.pop(watcher, None)
+            if not members:
+                del self._synced[watcher.group]
+
+    def notify(self) -> None:
+        """Hands out what was applied since the last call."""
+        after, until = self.revision, self._state.revision
+        if after == until:
+            return
+        self.revision = until
+        if not self._synced:
+            return
+        events = self._state.log.flat(after, until)
+        keys: dict[bytes, list[Event]] | None = None
+        for group, members in list(self._synced.items()):
+            key, range_end, where = group
+            if where is not None:
+                self._drop_stale(members)
+                if not members:
+                    continue
+                selected = self._where(next(iter(members)), after, until)
+            elif range_end:
+                selected = select(events, key, range_end)
+            else:
+                if keys is None:
+                    keys = _by_key(events)
+                selected = keys.get(key, [])
+            if selected:
+                self._send(members, selected, after, until)
+
+    def _drop_stale(self, members: dict[Watcher, None]) -> None:
+        """Ends the watches on fields that have been declared anew since."""
+        for watcher in list(members):
+            assert watcher.table is not None
+            if self._state.tables.by_name.get(watcher.table.field_set.name) is not watcher.table:
+                self._end(watcher, Unavailable("the watched fields have been declared anew; watch again"))
+
+    def _send(self, members: dict[Watcher, None], events: list[Event], after: int, until: int) -> None:
+        batch = WatchBatch(events, until)
+        for watcher in list(members):
+            if watcher.cancelled or watcher.next_revision > until:
+                continue
+            if watcher.next_revision <= after + 1:
+                watcher.sink(batch)
+                continue
+            # It was added with a start ahead of the hub, and wants only a part.
+            if watcher.group[2] is None:
+                later = [event for event in events if event.kv.mod_revision >= watcher.next_revision]
+            else:
+                later = self._where(watcher, watcher.next_revision - 1, until)
+            if later:
+                watcher.sink(WatchBatch(later, until))
+
+    def _where(self, watcher: Watcher, after: int, until: int) -> list[Event]:
+        key, range_end, where = watcher.group
+        assert where is not None and watcher.table is not None
+        state = self._state
+        return where_events(state.index, state.log, watcher.table, where, after, until, (key, range_end))
+
+    def catch_up(self, budget: int = CATCH_UP_BUDGET) -> int:
+        """Moves watchers that are behind by about `budget` events in all; returns how many still are."""
+        log = self._state.log
+        for watcher in list(self._behind):
+            if budget <= 0:
+                break
+            if watcher.cancelled:
+                continue
+            if watcher.table is not None:
+                self._drop_stale({watcher: None})
+                if watcher.cancelled:
+                    continue
+            compacted = max(self._state.compact_revision, 1)
+            # A `where` needs the state before its first event too.
+            if watcher.next_revision < compacted + (watcher.table is not None and compacted > 1):
+                self._end(watcher, Compacted(watcher.next_revision, self._state.compact_revision))
+                continue
+            until = after = max(watcher.next_revision - 1, 1)
+            while until < self.revision and budget > 0:
+                until += 1
+                budget -= len(log.at(until)) if until >= log.first else 1
+            self._advance(watcher, after, until)
+        return len(self._behind)
+
+    def _advance(self, watcher: Watcher, after: int, until: int) -> None:
+        key, range_end, where = watcher.group
+        if where is None:
+            events = select(self._state.log.flat(after, until), key, range_end)
+        else:
+            events = self._where(watcher, after, until)
+        watcher.next_revision = until + 1
+        if until == self.revision:
+            del self._behind[watcher]
+            self._join(watcher)
+        if events or until == self.revision:
+            watcher.sink(WatchBatch(events, until))
+
+    def progress(self, watcher: Watcher | None = None) -> bool:
+        """Tells `watcher` (None: all in step) that it has seen everything up to `revision`. False if it has not, or
+        starts later."""
+        if watcher is None:
+            watchers = [each for members in list(self._synced.values()) for each in members]
+        else:
+            watchers = [watcher] if watcher.synced and not watcher.cancelled else []
+        sent = False
+        for each in watchers:
+            if not each.cancelled and each.next_revision <= self.revision + 1:
+                each.sink(WatchBatch((), self.revision))
+                sent = True
+        return sent
+
+    def close(self, error: MinikubeError) -> None:
+        """Ends all watches with `error`."""
+        for watcher in [*self._behind, *(each for members in self._synced.values() for each in members)]:
+            self._end(watcher, error)
+
+    def _end(self, watcher: Watcher, error: MinikubeError) -> None:
+        if not watcher.cancelled:
+            watcher.cancel()
+            watcher.sink(WatchBatch((), self.revision, error))
+
+
+def _by_key(events: list[Event]) -> dict[bytes, list[Event]]:
+    found: dict[bytes, list[Event]] = {}
+    for event in events:
+        found.setdefault(event.kv.key, []).append(event)
+    return found
