@@ -12,9 +12,8 @@ from typing import Protocol
 from minikube_py.fields.spec import FieldSet
 from minikube_py.fields.where import Where
 from minikube_py.mvcc.types import (
-    Compare,
     CompactResult,
-    Event,
+    Compare,
     KeyValue,
     LeaseResult,
     Op,
@@ -23,7 +22,6 @@ from minikube_py.mvcc.types import (
     TxnResult,
 )
 from minikube_py.mvcc.types import WatchBatch as WatchBatch
-
 
 WatchSink = Callable[[WatchBatch], None]
 """Called on the event loop, in order; must neither block nor raise. On the embedded store it runs before the write's

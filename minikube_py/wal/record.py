@@ -22,7 +22,7 @@ from zlib import crc32
 MAGIC = b"\xd7WL"
 HEADER = struct.Struct("<4sIII")
 HEADER_BYTES = HEADER.size
-PAYLOAD_BYTES_MAX = 8 << 20
+PAYLOAD_BYTES_MAX = 64 << 20
 """No writer makes a larger record; a larger length read back is damage, not a request for memory."""
 
 

@@ -58,6 +58,13 @@ class Recovered(NamedTuple):
     obsolete: list[str]
     torn_bytes: int
 
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes of segments there are, the last one up to its end."""
+        if self.tail is None:
+            return 0
+        return sum(head.size_bytes for head in self.segments[:-1]) + self.tail.end
+
 
 def recover(names: Sequence[str], read: Callable[[str], bytes], snapshot_index: int, snapshot_term: int) -> Recovered:
     """Reads all that the log adds to a snapshot that ends with `snapshot_index` (0: none).

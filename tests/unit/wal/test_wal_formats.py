@@ -238,7 +238,7 @@ def test_snapshot_round_trip(chunks):
 
 
 def test_a_slice_too_large_for_a_record_is_split():
-    records = [bytes(3 << 20) for _ in range(5)]
+    records = [bytes(30 << 20) for _ in range(5)]
     _, chunks = read_snapshot("s", snapshot_file(records))
     assert [record for chunk in chunks for record in chunk] == records
 

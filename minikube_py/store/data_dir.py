@@ -1,0 +1,63 @@
+"""The data directory: held by one process at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from minikube_py.env import SystemDisk
+from minikube_py.errors import MinikubeError
+
+LOCK_NAME = "lock"
+
+
+class DataDirBusy(MinikubeError):
+    """Another process holds the directory; `pid` is None where it did not say."""
+
+    def __init__(self, folder: Path, pid: int | None) -> None:
+        holder = "another process" if pid is None else f"process {pid}"
+        super().__init__(f"{folder}: in use by {holder}; stop it first, or give another data directory")
+        self.pid = pid
+
+
+class DataDir:
+    """Holds `folder` from construction to `close`; the lock falls with the process, however it ends.
+
+    Raises: DataDirBusy; MinikubeError where the folder cannot be made or written."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._fd = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise MinikubeError(f"{folder}: cannot be used as data directory: {error.strerror}") from None
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            pid = self._holder()
+            os.close(self._fd)
+            raise DataDirBusy(folder, pid) from None
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+
+    def disk(self, name: str = "store") -> SystemDisk:
+        """A folder of files within."""
+        return SystemDisk(self.folder / name)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.ftruncate(self._fd, 0)
+            os.close(self._fd)
+            self._fd = -1
+
+    def _holder(self) -> int | None:
+        text = os.pread(self._fd, 32, 0).strip()
+        return int(text) if text.isdigit() else None
+
+    def __enter__(self) -> DataDir:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

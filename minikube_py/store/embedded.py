@@ -1,0 +1,96 @@
+"""Storage within the member's own process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+from minikube_py.errors import MinikubeError
+from minikube_py.fields.spec import FieldSet
+from minikube_py.fields.where import Where
+from minikube_py.mvcc.codec import pack
+from minikube_py.mvcc.types import (
+    Command,
+    Compact,
+    CompactResult,
+    Compare,
+    DeclareFields,
+    KeyValue,
+    LeaseGrant,
+    LeaseResult,
+    LeaseRevoke,
+    Op,
+    RangeRequest,
+    RangeResult,
+    Result,
+    Txn,
+    TxnResult,
+)
+from minikube_py.store.storage import WatchHandle, WatchSink
+
+if TYPE_CHECKING:
+    from minikube_py.store.member import StoreMember
+
+
+class EmbeddedStorage:
+    """Reads are local and still linearizable: on one voter, applied is all that was ever acknowledged."""
+
+    def __init__(self, member: StoreMember) -> None:
+        self._member = member
+
+    async def get(self, key: bytes, revision: int = 0) -> tuple[KeyValue | None, int]:
+        result = self._member.state.range(RangeRequest(key, revision=revision))
+        return (result.kvs[0] if result.kvs else None), result.revision
+
+    async def range(self, request: RangeRequest) -> RangeResult:
+        return self._member.read(request)
+
+    async def txn(self, compare: Sequence[Compare], success: Sequence[Op], failure: Sequence[Op] = ()) -> TxnResult:
+        command = Txn(tuple(compare), tuple(success), tuple(failure))
+        return cast(TxnResult, await self._propose(command))
+
+    def watch(
+        self, key: bytes, range_end: bytes, start_revision: int, sink: WatchSink, where: Where | None = None
+    ) -> WatchHandle:
+        return self._member.watch(key, range_end, start_revision, sink, where)
+
+    async def lease_grant(self, ttl_s: int, lease_id: int = 0) -> LeaseResult:
+        return cast(LeaseResult, await self._propose(LeaseGrant(lease_id or self._member.new_lease_id(), ttl_s)))
+
+    async def lease_keep_alive(self, lease_id: int) -> int:
+        return self._member.lessor.renew(lease_id)
+
+    async def lease_revoke(self, lease_id: int) -> None:
+        await self._propose(LeaseRevoke(lease_id))
+
+    async def compact(self, revision: int) -> CompactResult:
+        return cast(CompactResult, await self._propose(Compact(revision)))
+
+    async def declare(self, field_set: FieldSet) -> None:
+        await self._propose(DeclareFields(field_set))
+
+    @property
+    def revision(self) -> int:
+        return self._member.state.revision
+
+    def metrics(self) -> dict[str, float]:
+        return self._member.metrics()
+
+    async def close(self) -> None:
+        """The member lives on; whoever started it stops it."""
+
+    def _propose(self, command: Command) -> asyncio.Future[Result]:
+        future: asyncio.Future[Result] = self._member.loop.create_future()
+        self._member.propose(command, pack(command), partial(_settle, future))
+        return future
+
+
+def _settle(future: asyncio.Future[Result], result: Result | None, error: MinikubeError | None) -> None:
+    if future.done():
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(cast(Result, result))

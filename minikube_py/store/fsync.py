@@ -1,0 +1,130 @@
+"""Where a sync runs: on the event loop, or in a thread of its own. docs/adr/0002-fsync-inline-or-thread.md says why.
+
+A sync in a thread leaves the loop free, but its end must wait for the interpreter lock, which a busy loop gives up only
+after the switch interval (5 ms by default), and then for the loop's next turn. On the loop it costs just itself. So:
+on the loop while syncs are fast, in the thread once they are slow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Literal
+
+from minikube_py.env import Clock
+
+FsyncMode = Literal["auto", "inline", "thread"]
+SLOW_SYNC_S = 0.002
+"""A sync that is slower than this on average goes to the thread, one faster than half of it comes back."""
+AVERAGE_WEIGHT = 0.1
+
+Done = Callable[[OSError | None], None]
+
+
+class FsyncRunner:
+    """Runs one sync at a time per caller's promise, and counts them. `done` gets the error, None if there was none."""
+
+    def __init__(self, clock: Clock, mode: FsyncMode = "auto") -> None:
+        self._clock = clock
+        self._mode = mode
+        self._threaded = mode == "thread"
+        self._average_s = 0.0
+        self._queue: SimpleQueue[tuple[Callable[[], None], Done] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.histogram = Histogram((0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0))
+
+    @property
+    def inline(self) -> bool:
+        """True where `run` calls `done` before it returns."""
+        return not self._threaded
+
+    def run(self, sync: Callable[[], None], done: Done) -> None:
+        """Calls `sync`, then `done` on the loop."""
+        if self._threaded:
+            self._start_thread()
+            self._queue.put((sync, done))
+            return
+        start_s = self._clock.monotonic_s()
+        error: OSError | None = None
+        try:
+            sync()
+        except OSError as raised:
+            error = raised
+        self._took(self._clock.monotonic_s() - start_s)
+        done(error)
+
+    async def wait(self, sync: Callable[[], None]) -> None:
+        """The same, awaited; for files other than the log, beside which it may run. Raises: OSError."""
+        if not self._threaded:
+            sync()
+            return
+        await asyncio.get_running_loop().run_in_executor(None, sync)
+
+    def close(self) -> None:
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread.join()
+            self._thread = None
+
+    def _start_thread(self) -> None:
+        if self._thread is None:
+            self._loop = asyncio.get_running_loop()
+            self._thread = threading.Thread(target=self._serve, name="fsync", daemon=True)
+            self._thread.start()
+
+    def _serve(self) -> None:
+        assert self._loop is not None
+        while (job := self._queue.get()) is not None:
+            sync, done = job
+            start_s = self._clock.monotonic_s()
+            error: OSError | None = None
+            try:
+                sync()
+            except OSError as raised:
+                error = raised
+            self._loop.call_soon_threadsafe(self._finish, self._clock.monotonic_s() - start_s, error, done)
+
+    def _finish(self, duration_s: float, error: OSError | None, done: Done) -> None:
+        self._took(duration_s)
+        done(error)
+
+    def _took(self, duration_s: float) -> None:
+        self.histogram.observe(duration_s)
+        self._average_s += (duration_s - self._average_s) * AVERAGE_WEIGHT
+        if self._mode == "auto":
+            self._threaded = self._average_s > (SLOW_SYNC_S / 2 if self._threaded else SLOW_SYNC_S)
+
+
+class Histogram:
+    """Cumulative counts by upper bound, as Prometheus has them."""
+
+    __slots__ = ("_bounds", "_counts", "count", "sum")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self._bounds = bounds
+        self._counts = [0] * len(bounds)
+        self.count = 0
+        self.sum = 0.0
+
+    def observe(self, value: float) -> None:
+        self.count += 1
+        self.sum += value
+        for position, bound in enumerate(self._bounds):
+            if value <= bound:
+                self._counts[position] += 1
+                return
+
+    def samples(self, name: str) -> dict[str, float]:
+        """`name_bucket{le="..."}`, `name_sum`, `name_count`."""
+        out: dict[str, float] = {}
+        total = 0
+        for bound, count in zip(self._bounds, self._counts, strict=True):
+            total += count
+            out[f'{name}_bucket{{le="{bound:g}"}}'] = total
+        out[f'{name}_bucket{{le="+Inf"}}'] = self.count
+        out[f"{name}_sum"] = self.sum
+        out[f"{name}_count"] = self.count
+        return out

@@ -1,0 +1,76 @@
+"""When leases end. The leader alone decides, by its own monotonic clock; the end itself is a replicated revoke."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+
+from minikube_py.env import Clock
+
+HEAP_SLACK = 64
+RETRY_S = 1.0
+"""How long a revoke may stay unapplied before it is proposed again."""
+
+
+class Lessor:
+    """Deadlines by lease. Never early: a lease lives at least its TTL from its last renewal, and a new leader, or this
+    one after a restart, gives each its full TTL anew."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._leases: dict[int, tuple[int, float]] = {}
+        self._heap: list[tuple[float, int]] = []
+
+    def __len__(self) -> int:
+        return len(self._leases)
+
+    def restart(self, leases: Iterable[tuple[int, int]]) -> None:
+        """Takes over all (id, ttl_s), each with its full TTL from now."""
+        self._leases.clear()
+        self._heap.clear()
+        for lease_id, ttl_s in leases:
+            self._set(lease_id, ttl_s)
+
+    def granted(self, lease_id: int, ttl_s: int) -> None:
+        """A grant was applied; `ttl_s` is what was granted."""
+        self._set(lease_id, ttl_s)
+
+    def revoked(self, lease_id: int) -> None:
+        self._leases.pop(lease_id, None)
+        if len(self._heap) > 2 * len(self._leases) + HEAP_SLACK:
+            self._heap = [(deadline_s, lease_id) for lease_id, (_, deadline_s) in self._leases.items()]
+            heapq.heapify(self._heap)
+
+    def renew(self, lease_id: int) -> int:
+        """The lease lives its full TTL from now; returns it in seconds, 0 if the lease is unknown."""
+        lease = self._leases.get(lease_id)
+        if lease is None:
+            return 0
+        self._leases[lease_id] = (lease[0], self._clock.monotonic_s() + lease[0])
+        return lease[0]
+
+    def remaining_s(self, lease_id: int) -> float | None:
+        lease = self._leases.get(lease_id)
+        return None if lease is None else max(0.0, lease[1] - self._clock.monotonic_s())
+
+    def expired(self) -> list[int]:
+        """Leases whose time is over and whose revoke is to be proposed now."""
+        now_s = self._clock.monotonic_s()
+        due: list[int] = []
+        while self._heap and self._heap[0][0] <= now_s:
+            _, lease_id = heapq.heappop(self._heap)
+            lease = self._leases.get(lease_id)
+            if lease is None:
+                continue
+            if lease[1] > now_s:
+                # Renewed since: renewals move the deadline only, the heap is put right when the old one comes up.
+                heapq.heappush(self._heap, (lease[1], lease_id))
+                continue
+            due.append(lease_id)
+            heapq.heappush(self._heap, (now_s + RETRY_S, lease_id))
+        return due
+
+    def _set(self, lease_id: int, ttl_s: int) -> None:
+        deadline_s = self._clock.monotonic_s() + ttl_s
+        self._leases[lease_id] = (ttl_s, deadline_s)
+        heapq.heappush(self._heap, (deadline_s, lease_id))

@@ -1,0 +1,168 @@
+"""The native protocol's words: frames of msgpack behind a length, many in flight over one connection.
+
+    length 4 (little endian, of what follows) | msgpack array
+
+A client's first frame is the hello: [MAGIC, version, token, cluster id or 0]; the server answers [version, cluster id,
+revision], or [0, error] and closes. Then a client sends [id, Op, argument]; the server answers by id, in any order:
+[id, Answer, ...]. A watch's events keep the id of its request until its END.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from typing import Any
+
+import msgpack
+
+from minikube_py.errors import MinikubeError
+from minikube_py.mvcc.codec import event_from_plain, from_plain, to_plain
+from minikube_py.mvcc.types import Event, KeyValue, QueryStats, RangeResult
+from minikube_py.store.limits import FRAME_BYTES_MAX, PART_BYTES
+
+MAGIC = "minikube-py-store"
+VERSION = 1
+LENGTH = struct.Struct("<I")
+
+
+class Op(IntEnum):
+    """COMMAND: a packed command for the log. RANGE: a packed request. WATCH: (key, range_end, start_revision, packed
+    where or None). CANCEL: the id of a watch. KEEP_ALIVE: a lease's id. METRICS: nothing."""
+
+    COMMAND = 1
+    RANGE = 2
+    WATCH = 3
+    CANCEL = 4
+    KEEP_ALIVE = 5
+    METRICS = 6
+
+
+class Answer(IntEnum):
+    """OK: result. ERROR: error. PART: key-values and fields of a range, the rest follows. EVENTS: revision, events,
+    and whether more of the same batch follow. END: the error that ended the watch. FRAGMENT: a piece of a frame too
+    large to be sent whole, and whether it is the last."""
+
+    OK = 0
+    ERROR = 1
+    PART = 2
+    EVENTS = 3
+    END = 4
+    FRAGMENT = 5
+
+
+class ProtocolError(Exception):
+    """The other side does not speak this protocol; the connection ends."""
+
+
+def frame(value: object) -> bytes:
+    body: bytes = msgpack.packb(value)
+    return LENGTH.pack(len(body)) + body
+
+
+def unpack_frame(body: bytes) -> Any:
+    """A frame's array as a tuple. Raises: ProtocolError."""
+    try:
+        return msgpack.unpackb(body, use_list=False, strict_map_key=False)
+    except (ValueError, msgpack.exceptions.UnpackException) as error:
+        raise ProtocolError(f"a frame does not unpack: {error}") from None
+
+
+class FrameReader:
+    """Cuts a stream of bytes into frames."""
+
+    __slots__ = ("_buffer", "_limit_bytes")
+
+    def __init__(self, limit_bytes: int = FRAME_BYTES_MAX) -> None:
+        self._buffer = b""
+        self._limit_bytes = limit_bytes
+
+    def feed(self, data: bytes) -> list[Any]:
+        """The frames that are whole now. Raises: ProtocolError."""
+        if self._buffer:
+            data = self._buffer + data
+        frames: list[Any] = []
+        offset, size = 0, len(data)
+        while offset + 4 <= size:
+            (length,) = LENGTH.unpack_from(data, offset)
+            if length > self._limit_bytes:
+                raise ProtocolError(f"a frame of {length} bytes is over the limit of {self._limit_bytes}")
+            end = offset + 4 + length
+            if end > size:
+                break
+            frames.append(unpack_frame(data[offset + 4 : end]))
+            offset = end
+        self._buffer = data[offset:]
+        return frames
+
+
+def encode_error(error: MinikubeError) -> object:
+    return to_plain(error)
+
+
+def decode_error(value: Any) -> MinikubeError:
+    """Raises: ProtocolError where it is no error."""
+    error = from_plain(value)
+    if not isinstance(error, MinikubeError):
+        raise ProtocolError("an error was announced, and something else came")
+    return error
+
+
+def key_value_bytes(kv: KeyValue) -> int:
+    return len(kv.key) + len(kv.value) + 40
+
+
+def event_bytes(event: Event) -> int:
+    size = key_value_bytes(event.kv)
+    return size if event.prev_kv is None else size + key_value_bytes(event.prev_kv)
+
+
+def split(items: Sequence[Any], sizes: Iterator[int], part_bytes: int = PART_BYTES) -> Iterator[tuple[int, int]]:
+    """Cuts `items` into half-open ranges of about `part_bytes` each, at least one item in each."""
+    start = size = 0
+    for position, item_bytes in enumerate(sizes):
+        if size and size + item_bytes > part_bytes:
+            yield start, position
+            start, size = position, 0
+        size += item_bytes
+    if start < len(items):
+        yield start, len(items)
+
+
+def range_frames(request_id: int, result: RangeResult) -> Iterator[bytes]:
+    """A range's answer: parts below the frame limit, then the rest with count, more, revision and stats."""
+    kvs, fields = result.kvs, result.fields
+    start, stop = 0, 0
+    for start, stop in split(kvs, map(key_value_bytes, kvs)):
+        if stop < len(kvs):
+            yield frame((request_id, Answer.PART, kvs[start:stop], fields and fields[start:stop]))
+    rest = result._replace(kvs=kvs[start:stop], fields=fields[start:stop] if fields is not None else None)
+    yield frame((request_id, Answer.OK, rest))
+
+
+def fragments(request_id: int, whole: bytes) -> Iterator[bytes]:
+    """A frame, its length left off, in pieces below the frame limit."""
+    for start in range(LENGTH.size, len(whole), PART_BYTES):
+        stop = start + PART_BYTES
+        yield frame((request_id, Answer.FRAGMENT, whole[start:stop], stop >= len(whole)))
+
+
+def event_frames(request_id: int, revision: int, events: Sequence[Event]) -> Iterator[bytes]:
+    """A watch batch: parts below the frame limit; the last says that the batch is whole."""
+    if not events:
+        yield frame((request_id, Answer.EVENTS, revision, (), False))
+    for start, stop in split(events, map(event_bytes, events)):
+        yield frame((request_id, Answer.EVENTS, revision, events[start:stop], stop < len(events)))
+
+
+def decode_events(items: Sequence[Any]) -> list[Event]:
+    return [event_from_plain(item) for item in items]
+
+
+def decode_range(parts: Sequence[tuple[Any, Any]], answer: Sequence[Any]) -> RangeResult:
+    """A range's answer from its parts and its end."""
+    rest, count, more, revision, fields, stats = answer
+    kvs = [KeyValue(*item) for part, _ in parts for item in part]
+    kvs.extend(KeyValue(*item) for item in rest)
+    rows = None if fields is None else [tuple(row) for _, part in parts for row in part] + [tuple(r) for r in fields]
+    return RangeResult(kvs, count, more, revision, rows, None if stats is None else QueryStats(*stats))

@@ -1,0 +1,90 @@
+"""The native protocol's server: one member's Storage over TCP or TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import ssl
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from minikube_py.errors import MinikubeError, Unavailable
+from minikube_py.store.connection import Connection
+from minikube_py.store.limits import ServerLimits
+from minikube_py.store.protocol import MAGIC, VERSION
+
+if TYPE_CHECKING:
+    from minikube_py.store.member import StoreMember
+
+
+class StoreServer:
+    """Serves `member` to whoever shows `token`. `port` 0 takes a free one; `address` says which."""
+
+    def __init__(
+        self,
+        member: StoreMember,
+        token: str,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        tls: ssl.SSLContext | None = None,
+        limits: ServerLimits | None = None,
+    ) -> None:
+        self.member = member
+        self.limits = limits or ServerLimits()
+        self._token = token.encode()
+        self._host, self._port, self._tls = host, port, tls
+        self._server: asyncio.Server | None = None
+        self.connections: set[Connection] = set()
+        self.watches_cut_off = 0
+
+    async def start(self) -> None:
+        """Raises: MinikubeError where the address cannot be had."""
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(
+                partial(Connection, self), self._host, self._port, ssl=self._tls, backlog=512
+            )
+        except OSError as error:
+            raise MinikubeError(f"cannot serve the store on {self._host}:{self._port}: {error.strerror}") from None
+
+    async def stop(self) -> None:
+        """Takes no more connections and ends those there are, after what they wait for was answered."""
+        if self._server is None:
+            return
+        self._server.close()
+        for connection in list(self.connections):
+            connection.finish()
+        while self.connections:
+            await asyncio.wait([connection.closed for connection in self.connections])
+        await self._server.wait_closed()
+        self._server = None
+
+    @property
+    def address(self) -> tuple[str, int]:
+        assert self._server is not None, "not started"
+        host, port = self._server.sockets[0].getsockname()[:2]
+        return host, port
+
+    def welcome(self, hello: Any) -> MinikubeError | None:
+        """Why this hello is not answered by a welcome, None if it is."""
+        if not (isinstance(hello, tuple) and len(hello) == 4 and hello[0] == MAGIC):
+            return MinikubeError("this port speaks the store's native protocol; this is not its hello")
+        _, version, token, cluster_id = hello
+        if version != VERSION:
+            return MinikubeError(f"protocol version {version!r} is not spoken here, only {VERSION}")
+        if not isinstance(token, str) or not hmac.compare_digest(token.encode(), self._token):
+            return MinikubeError("the token is wrong")
+        if cluster_id not in (0, self.member.cluster_id):
+            return MinikubeError(f"this is cluster {self.member.cluster_id:x}, not {cluster_id}")
+        if len(self.connections) > self.limits.connections_max:
+            return Unavailable(f"the store has reached its limit of {self.limits.connections_max} connections")
+        return None
+
+    def metrics(self) -> dict[str, float]:
+        prefix = "minikube_py_store_server_"
+        return {
+            prefix + "connections": len(self.connections),
+            prefix + "watches": sum(len(connection.watches) for connection in self.connections),
+            prefix + "requests_in_flight": sum(connection.in_flight for connection in self.connections),
+            prefix + "watches_cut_off_total": self.watches_cut_off,
+        }

@@ -1,0 +1,376 @@
+"""Puts per second of the store, over the native protocol and within the process, alone or beside a real etcd.
+
+usage: python tests/bench/bench_store.py [--peer] [--seconds S] [--turns N] [--fsync auto|inline|thread] [--out FILE]
+
+256-byte values, every put synced to disk before its answer; the load comes from another process than the server's.
+`--peer` runs etcd (ORIGINAL_BIN names the folder of its binary) under h2load by turns with ours in the same run, and
+prints ratios. Without the peer, or on tmpfs where a sync costs nothing, `--peer` exits with 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import random
+import re
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from minikube_py.env import SystemClock, SystemDisk
+from minikube_py.lab import environment
+from minikube_py.mvcc.codec import pack
+from minikube_py.mvcc.types import Put
+from minikube_py.store.member import MemberConfig, StoreMember
+from minikube_py.store.protocol import MAGIC, VERSION, Answer, FrameReader, Op, frame
+from minikube_py.store.server import StoreServer
+
+TOKEN = "bench"
+VALUE = bytes(range(256))
+KEYS = 20_000
+CONNECTIONS = 4
+
+
+# -- the server's side ------------------------------------------------------------------------------------------------
+
+
+async def serve(folder: Path, fsync: str) -> None:
+    """A member behind the native protocol, until stdin ends."""
+    member = StoreMember(SystemDisk(folder), SystemClock(), random.Random(), MemberConfig(fsync=fsync))
+    await member.start()
+    server = StoreServer(member, TOKEN)
+    await server.start()
+    print(server.address[1], flush=True)
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+    metrics = member.metrics()
+    await server.stop()
+    await member.stop()
+    print(json.dumps(metrics), flush=True)
+
+
+async def embedded(folder: Path, fsync: str, in_flight: int, seconds: float, busy_us: int) -> None:
+    """Puts by `in_flight` tasks in the member's own process; beside them a callback that keeps the loop busy for
+    `busy_us` of each millisecond."""
+    member = StoreMember(SystemDisk(folder), SystemClock(), random.Random(), MemberConfig(fsync=fsync))
+    await member.start()
+    storage = member.storage
+    latencies: list[float] = []
+    stop_at = time.perf_counter() + seconds
+    loop = asyncio.get_running_loop()
+
+    def occupy() -> None:
+        until = time.perf_counter() + busy_us / 1e6
+        while time.perf_counter() < until:
+            pass
+        if time.perf_counter() < stop_at:
+            loop.call_later(max(0.0, (1000 - busy_us) / 1e6), occupy)
+
+    async def one(worker: int) -> None:
+        ops = [(Put(f"/registry/pods/default/{worker}-{i}".encode(), VALUE),) for i in range(max(1, KEYS // in_flight))]
+        turn = 0
+        while (now := time.perf_counter()) < stop_at:
+            await storage.txn((), ops[turn % len(ops)])
+            latencies.append(time.perf_counter() - now)
+            turn += 1
+
+    if busy_us:
+        occupy()
+    started = time.perf_counter()
+    await asyncio.gather(*(one(worker) for worker in range(in_flight)))
+    took_s = time.perf_counter() - started
+    await member.stop()
+    print(json.dumps(figures(latencies, took_s)), flush=True)
+
+
+# -- the load's side --------------------------------------------------------------------------------------------------
+
+
+def figures(latencies: list[float], took_s: float) -> dict[str, float]:
+    ordered = sorted(latencies)
+    return {
+        "puts/s": len(ordered) / took_s,
+        "p50 ms": ordered[len(ordered) // 2] * 1e3,
+        "p99 ms": ordered[len(ordered) * 99 // 100] * 1e3,
+    }
+
+
+class Load(asyncio.Protocol):
+    """Keeps `window` puts in flight on one connection."""
+
+    def __init__(self, worker: int, window: int) -> None:
+        self.window = window
+        self.frames = [
+            frame((i + 1, Op.COMMAND, pack(Put(f"/registry/pods/default/{worker}-{i}".encode(), VALUE))))
+            for i in range(KEYS // CONNECTIONS)
+        ]
+        self.turn = 0
+        self.reader = FrameReader()
+        self.ready = asyncio.get_running_loop().create_future()
+        self.sent: deque[tuple[float, int]] = deque()
+        self.latencies: list[float] = []
+        self.stop_at: float | None = None
+        self.done = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        transport.write(frame((MAGIC, VERSION, TOKEN, 0)))
+
+    def send(self, count: int) -> None:
+        frames, turn = self.frames, self.turn
+        self.transport.write(b"".join([frames[(turn + i) % len(frames)] for i in range(count)]))
+        self.turn += count
+        self.sent.append((time.perf_counter(), count))
+
+    def data_received(self, data: bytes) -> None:
+        answers = self.reader.feed(data)
+        if not self.ready.done():
+            self.ready.set_result(None)
+            return
+        now = time.perf_counter()
+        for answer in answers:
+            if answer[1] != Answer.OK:
+                raise SystemExit(f"a put failed: {answer}")
+        # Answers of one connection come in order, so the oldest unanswered batches are the ones answered.
+        left = len(answers)
+        while left:
+            at, count = self.sent.popleft()
+            taken = min(left, count)
+            self.latencies.extend([now - at] * taken)
+            left -= taken
+            if taken < count:
+                self.sent.appendleft((at, count - taken))
+        if self.stop_at is None or now < self.stop_at:
+            self.send(len(answers))
+        elif not self.sent and not self.done.done():
+            self.done.set_result(None)
+
+
+async def drive(port: int, in_flight: int, seconds: float) -> dict[str, float]:
+    loop = asyncio.get_running_loop()
+    connections = min(CONNECTIONS, in_flight)
+    loads = [
+        (await loop.create_connection(lambda i=i: Load(i, in_flight // connections), "127.0.0.1", port))[1]
+        for i in range(connections)
+    ]
+    for load in loads:
+        await load.ready
+    started = time.perf_counter()
+    for load in loads:
+        load.stop_at = started + seconds
+        load.send(load.window)
+    for load in loads:
+        await load.done
+    took_s = time.perf_counter() - started
+    for load in loads:
+        load.transport.close()
+    return figures([latency for load in loads for latency in load.latencies], took_s)
+
+
+@contextlib.contextmanager
+def child(*args: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, __file__, *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        yield process
+    finally:
+        process.stdin.close()
+        process.wait(60)
+        process.stdout.close()
+
+
+def native(folder: Path, fsync: str, in_flight: int, seconds: float) -> dict[str, float]:
+    with child("--serve", str(folder), "--fsync", fsync) as process:
+        port = int(process.stdout.readline())
+        return asyncio.run(drive(port, in_flight, seconds))
+
+
+def in_process(folder: Path, fsync: str, in_flight: int, seconds: float, busy_us: int = 0) -> dict[str, float]:
+    arguments = ("--embedded", str(folder), "--fsync", fsync, "--seconds", str(seconds))
+    with child(*arguments, "--in-flight", str(in_flight), "--busy-us", str(busy_us)) as process:
+        return json.loads(process.stdout.readline())
+
+
+# -- the peer ---------------------------------------------------------------------------------------------------------
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def varint(value: int) -> bytes:
+    out = b""
+    while value > 127:
+        out += bytes((value & 127 | 128,))
+        value >>= 7
+    return out + bytes((value,))
+
+
+def grpc_put(key: bytes, value: bytes) -> bytes:
+    message = b"\x0a" + varint(len(key)) + key + b"\x12" + varint(len(value)) + value
+    return b"\0" + len(message).to_bytes(4, "big") + message
+
+
+@contextlib.contextmanager
+def etcd(folder: Path, binary: Path) -> Iterator[int]:
+    client, peer = free_port(), free_port()
+    url, peer_url = f"http://127.0.0.1:{client}", f"http://127.0.0.1:{peer}"
+    command = [str(binary), "--data-dir", str(folder), "--log-level", "error", "--name", "bench"]
+    command += ["--listen-client-urls", url, "--advertise-client-urls", url, "--listen-peer-urls", peer_url]
+    command += ["--initial-advertise-peer-urls", peer_url, "--initial-cluster", f"bench={peer_url}"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(200):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", client), 1):
+                break
+            time.sleep(0.05)
+        else:
+            raise SystemExit("etcd did not start")
+        yield client
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def peer_puts(folder: Path, binary: Path, in_flight: int, seconds: float) -> dict[str, float]:
+    """etcd under h2load; the store's own revision is what says how many puts were really done."""
+    body = folder.parent / "put.grpc"
+    body.write_bytes(grpc_put(b"/registry/pods/default/0-0", VALUE))
+    connections = min(16, in_flight)
+    with etcd(folder, binary) as port:
+        url = f"http://127.0.0.1:{port}/etcdserverpb.KV/Put"
+        load = ["h2load", "-c", str(connections), "-m", str(in_flight // connections), "-t", "1", "-d", str(body)]
+        load += ["-H", "content-type: application/grpc", "-H", "te: trailers", url]
+        # One connection is limited by count, not by time: h2load cuts a timed run off with requests in flight.
+        subprocess.run([*load, "-n", "200"], capture_output=True, text=True, check=True)
+        before = revision(port, binary)
+        count = max(in_flight, int(seconds * (12_000 if in_flight > 1 else 1_000)))
+        started = time.perf_counter()
+        out = subprocess.run([*load, "-n", str(count)], capture_output=True, text=True, check=True).stdout
+        took_s = time.perf_counter() - started
+        done = revision(port, binary) - before
+        if done != count:
+            raise SystemExit(f"etcd did {done} of {count} puts:\n{out}")
+        match = re.search(r"time for request:\s+\S+\s+\S+\s+(\S+)", out)
+        return {"puts/s": count / took_s, "p50 ms": milliseconds(match[1]) if match else float("nan")}
+
+
+def revision(port: int, binary: Path) -> int:
+    command = [str(binary.parent / "etcdctl"), "--endpoints", f"127.0.0.1:{port}", "endpoint", "status", "-w", "json"]
+    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return int(json.loads(out)[0]["Status"]["header"]["revision"])
+
+
+def milliseconds(text: str) -> float:
+    number, unit = re.fullmatch(r"([\d.]+)(\D+)", text).groups()
+    return float(number) * {"us": 1e-3, "ms": 1.0, "s": 1e3}[unit]
+
+
+# -- all of it --------------------------------------------------------------------------------------------------------
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peer", action="store_true", help="run etcd too, by turns")
+    parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--fsync", default="auto", choices=("auto", "inline", "thread"))
+    parser.add_argument("--busy", action="store_true", help="compare the ways to sync under a loaded loop instead")
+    parser.add_argument("--out", default="results/store.json")
+    parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--embedded", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--in-flight", type=int, default=256, help=argparse.SUPPRESS)
+    parser.add_argument("--busy-us", type=int, default=0, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.serve:
+        asyncio.run(serve(args.serve, args.fsync))
+    elif args.embedded:
+        asyncio.run(embedded(args.embedded, args.fsync, args.in_flight, args.seconds, args.busy_us))
+    elif args.busy:
+        compare_fsync(args)
+    else:
+        beside(args)
+
+
+@contextlib.contextmanager
+def fresh_folder() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="bench-store-"))
+    try:
+        yield folder / "data"
+    finally:
+        shutil.rmtree(folder)
+
+
+def beside(args: argparse.Namespace) -> None:
+    here = environment.describe(Path(tempfile.gettempdir()), "server and load in two processes, on the same cores")
+    print("  ".join(f"{key}: {value}" for key, value in asdict(here).items()))
+    binary = Path(os.environ.get("ORIGINAL_BIN", "")) / "etcd"
+    if args.peer and here.filesystem == "tmpfs":
+        raise SystemExit("the temporary folder is on tmpfs, where a sync costs nothing: set TMPDIR to a disk")
+    if args.peer and not (os.environ.get("ORIGINAL_BIN") and binary.exists() and shutil.which("h2load")):
+        raise SystemExit("the peer is missing: ORIGINAL_BIN must name a folder with etcd and etcdctl, and h2load be there")
+    sides: dict[str, dict[int, list[dict[str, float]]]] = {}
+    for _ in range(args.turns):
+        for in_flight in (256, 1):
+            with fresh_folder() as folder:
+                ours = native(folder, args.fsync, in_flight, args.seconds)
+                sides.setdefault("native protocol", {}).setdefault(in_flight, []).append(ours)
+            with fresh_folder() as folder:
+                within = in_process(folder, args.fsync, in_flight, args.seconds)
+                sides.setdefault("embedded", {}).setdefault(in_flight, []).append(within)
+            if args.peer:
+                with fresh_folder() as folder:
+                    folder.parent.mkdir(exist_ok=True)
+                    theirs = peer_puts(folder, binary, in_flight, args.seconds)
+                    sides.setdefault("etcd", {}).setdefault(in_flight, []).append(theirs)
+    lines = [row(side, in_flight, runs, sides) for side, by in sides.items() for in_flight, runs in by.items()]
+    out = Path(args.out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps({"environment": asdict(here), "figures": lines}, indent=1, default=str) + "\n")
+    print(f"written to {out}")
+
+
+def row(side: str, in_flight: int, runs: list[dict[str, float]], sides: dict[str, Any]) -> dict[str, Any]:
+    """Prints and returns one line: medians over the turns, and the ratio to the peer."""
+    line: dict[str, Any] = {"side": side, "in_flight": in_flight, "runs": runs}
+    line |= {figure: statistics.median(run[figure] for run in runs) for figure in runs[0]}
+    ratio = ""
+    if "etcd" in sides and side != "etcd":
+        theirs = statistics.median(run["puts/s"] for run in sides["etcd"][in_flight])
+        line["times_etcd"] = line["puts/s"] / theirs
+        ratio = f"   {line['times_etcd']:6.2f} x etcd"
+    print(f"  {side:<16} {in_flight:>4} in flight {line['puts/s']:>10,.0f} puts/s   p50 {line['p50 ms']:8.3f} ms{ratio}", flush=True)
+    return line
+
+
+def compare_fsync(args: argparse.Namespace) -> None:
+    """The embedded store while something else keeps the loop busy for a share of each millisecond."""
+    print("busy us/ms  in flight  mode        puts/s    p50 ms    p99 ms")
+    for busy_us in (0, 300, 900, 5000):
+        for in_flight in (1, 16, 256):
+            for mode in ("inline", "thread"):
+                runs = []
+                for _ in range(args.turns):
+                    with fresh_folder() as folder:
+                        runs.append(in_process(folder, mode, in_flight, args.seconds, busy_us))
+                rate, p50, p99 = (statistics.median(run[figure] for run in runs) for figure in runs[0])
+                print(f"{busy_us:>10} {in_flight:>10}  {mode:<8} {rate:>9,.0f} {p50:>9.3f} {p99:>9.3f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

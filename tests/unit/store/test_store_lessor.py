@@ -1,0 +1,104 @@
+"""Leases end late or never, not early."""
+
+from __future__ import annotations
+
+from minikube_py.store.lessor import RETRY_S, Lessor
+
+
+class Clock:
+    now_s = 1000.0
+
+    def monotonic_s(self) -> float:
+        return self.now_s
+
+    def wall_s(self) -> float:
+        raise AssertionError("leases run on the monotonic clock")
+
+    async def sleep(self, duration_s: float) -> None:
+        raise AssertionError("the lessor does not wait")
+
+
+def make(*leases: tuple[int, int]) -> tuple[Lessor, Clock]:
+    clock = Clock()
+    lessor = Lessor(clock)
+    for lease_id, ttl_s in leases:
+        lessor.granted(lease_id, ttl_s)
+    return lessor, clock
+
+
+def test_a_lease_ends_after_its_ttl_not_before():
+    lessor, clock = make((1, 10), (2, 20))
+    clock.now_s += 9.999
+    assert lessor.expired() == []
+    clock.now_s += 0.001
+    assert lessor.expired() == [1]
+
+
+def test_renewal_gives_the_full_ttl_anew():
+    lessor, clock = make((1, 10))
+    clock.now_s += 9
+    assert lessor.renew(1) == 10
+    clock.now_s += 9.9
+    assert lessor.expired() == []
+    clock.now_s += 0.1
+    assert lessor.expired() == [1]
+
+
+def test_an_unknown_lease_is_not_renewed():
+    lessor, _ = make()
+    assert lessor.renew(5) == 0
+
+
+def test_a_revoked_lease_does_not_end_again():
+    lessor, clock = make((1, 10))
+    lessor.revoked(1)
+    clock.now_s += 100
+    assert lessor.expired() == [] and len(lessor) == 0
+
+
+def test_a_revoke_that_was_not_applied_comes_due_again():
+    lessor, clock = make((1, 10))
+    clock.now_s += 10
+    assert lessor.expired() == [1]
+    assert lessor.expired() == []
+    clock.now_s += RETRY_S
+    assert lessor.expired() == [1]
+
+
+def test_a_renewal_between_the_end_and_its_revoke_still_counts():
+    lessor, clock = make((1, 10))
+    clock.now_s += 10
+    assert lessor.expired() == [1]
+    lessor.renew(1)
+    clock.now_s += RETRY_S
+    assert lessor.expired() == []
+
+
+def test_after_a_restart_every_lease_has_its_full_ttl():
+    lessor, clock = make((1, 10))
+    clock.now_s += 9
+    lessor.restart([(1, 10), (2, 5)])
+    clock.now_s += 5
+    assert lessor.expired() == [2]
+    lessor.revoked(2)
+    clock.now_s += 4.9
+    assert lessor.expired() == []
+    assert lessor.remaining_s(1) is not None and lessor.remaining_s(3) is None
+
+
+def test_leases_granted_and_revoked_do_not_pile_up():
+    lessor, _ = make((1, 10))
+    for lease_id in range(2, 1000):
+        lessor.granted(lease_id, 9_000_000_000)
+        lessor.revoked(lease_id)
+    assert len(lessor._heap) < 100
+    assert lessor.expired() == []
+
+
+def test_many_renewals_do_not_pile_up():
+    lessor, clock = make((1, 10))
+    for _ in range(1000):
+        clock.now_s += 1
+        lessor.renew(1)
+        lessor.expired()
+    assert len(lessor._heap) == 1
