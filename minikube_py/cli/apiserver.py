@@ -28,7 +28,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from minikube_py.control_plane.process import run_role
-    from minikube_py.control_plane.roles import ApiServerRole, StoreAccess, TlsFiles
+    from minikube_py.control_plane.role import TlsFiles
+    from minikube_py.control_plane.role_apiserver import ApiServerRole, StoreAccess
 
     store = StoreAccess(arguments.store, arguments.store_token_file, arguments.store_ca_file)
     tls = TlsFiles(arguments.tls_cert_file, arguments.tls_private_key_file)

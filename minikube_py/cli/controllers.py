@@ -14,6 +14,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from minikube_py.control_plane.process import run_role
-    from minikube_py.control_plane.roles import ControllersRole
+    from minikube_py.control_plane.role_clients import ControllersRole
 
     return run_role("controllers", lambda: ControllersRole(arguments.kubeconfig), arguments.with_parent)

@@ -19,7 +19,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from minikube_py.control_plane.process import run_role
-    from minikube_py.control_plane.roles import SchedulerRole
+    from minikube_py.control_plane.role_clients import SchedulerRole
 
     return run_role(
         "scheduler",

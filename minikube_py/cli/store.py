@@ -22,7 +22,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from minikube_py.control_plane.process import run_role
-    from minikube_py.control_plane.roles import StoreRole, TlsFiles
+    from minikube_py.control_plane.role import TlsFiles
+    from minikube_py.control_plane.role_store import StoreRole
 
     tls = TlsFiles(arguments.tls_cert_file, arguments.tls_private_key_file)
     return run_role(

@@ -19,6 +19,7 @@ from minikube_py.control_plane.kubeconfig import write_kubeconfig
 from minikube_py.control_plane.listen import address_of, listen
 from minikube_py.control_plane.private_files import make_private_folder, write_private
 from minikube_py.control_plane.supervisor import Child, Say
+from minikube_py.control_plane.users import users_by_token, write_token_auth_file
 from minikube_py.env import Clock
 from minikube_py.store.data_dir import DataDir
 
@@ -99,7 +100,7 @@ class SplitControlPlane:
     def _apiserver_flags(self, host: str, port: int) -> list[str]:
         certificates = self.credentials.certificates
         users_file = self.config.roles_folder / "users.csv"
-        tokens.write_token_auth_file(users_file, tokens.users_by_token(self.credentials.by_role))
+        write_token_auth_file(users_file, users_by_token(self.credentials.by_role))
         return [
             *("--bind-address", host, "--secure-port", str(port)),
             *("--store", self._children[STORE].where),

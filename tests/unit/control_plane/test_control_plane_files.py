@@ -10,7 +10,7 @@ import pytest
 from cryptography import x509
 
 from minikube_py.client.kubeconfig import load_kubeconfig
-from minikube_py.control_plane import tokens
+from minikube_py.control_plane import tokens, users
 from minikube_py.control_plane.certificates import RENEW_BEFORE, SERVER_LIFE, ensure_certificates
 from minikube_py.control_plane.errors import SetupError
 from minikube_py.control_plane.kubeconfig import MARKER, Access, write_kubeconfig
@@ -106,12 +106,12 @@ def test_tokens_are_private_and_stay(tmp_path: Path) -> None:
 
 
 def test_token_auth_file_round_trip(tmp_path: Path) -> None:
-    users = tokens.users_by_token(tokens.ensure_tokens(tmp_path / "tokens"))
-    tokens.write_token_auth_file(tmp_path / "users.csv", users)
-    read = tokens.read_token_auth_file(tmp_path / "users.csv")
-    named = {token: (user.name, user.groups) for token, user in users.items()}
+    known = users.users_by_token(tokens.ensure_tokens(tmp_path / "tokens"))
+    users.write_token_auth_file(tmp_path / "users.csv", known)
+    read = users.read_token_auth_file(tmp_path / "users.csv")
+    named = {token: (user.name, user.groups) for token, user in known.items()}
     assert {token: (user.name, user.groups) for token, user in read.items()} == named
-    assert len(users) == 4, "the store's token opens no API"
+    assert len(known) == 4, "the store's token opens no API"
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_token_auth_file_round_trip(tmp_path: Path) -> None:
 def test_bad_token_auth_file(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "users.csv").write_text(text)
     with pytest.raises(SetupError, match=message):
-        tokens.read_token_auth_file(tmp_path / "users.csv")
+        users.read_token_auth_file(tmp_path / "users.csv")
 
 
 @pytest.mark.parametrize("text", ["", "short", "with space in it, and long enough", "x" * 513])

@@ -38,7 +38,8 @@ def test_memory_text(mib: int, text: str) -> None:
 
 
 def _trace_pod(**figures: Any) -> Any:
-    pod = TracePod("p", 0, 1, 6000, 12288, figures.get("gpus", 0), figures.get("gpu_milli", 0), figures.get("models", ()))
+    gpus, gpu_milli, models = figures.get("gpus", 0), figures.get("gpu_milli", 0), figures.get("models", ())
+    pod = TracePod("p", 0, 1, 6000, 12288, gpus, gpu_milli, models)
     return orjson.loads(workload.trace_pods([pod], "openb", "run")[0].body)
 
 

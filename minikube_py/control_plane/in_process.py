@@ -1,0 +1,137 @@
+"""All roles in one process and one event loop: `minikube-py up`.
+
+Store, API server core and its HTTPS adapter; scheduler, controllers and fake kubelet reach the core straight, without
+sockets or re-encoding. Started in that order, stopped in reverse.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import AsyncExitStack
+from typing import Protocol
+
+from minikube_py.apiserver.auth import Authenticator, User
+from minikube_py.apiserver.core import ApiServer
+from minikube_py.apiserver.http import HttpServer
+from minikube_py.apiserver.inprocess import InProcessTransport
+from minikube_py.client.transport import ApiTransport
+from minikube_py.control_plane import tokens
+from minikube_py.control_plane.config import ControlPlaneConfig, Step
+from minikube_py.control_plane.errors import RoleFailed
+from minikube_py.control_plane.files import Credentials, ensure_credentials, write_admin_kubeconfig
+from minikube_py.control_plane.listen import listen, url_of
+from minikube_py.control_plane.users import USERS, users_by_token
+from minikube_py.controllers.manager import ControllerManager
+from minikube_py.env import Clock, Rng
+from minikube_py.kubelet.fake import FakeKubelet
+from minikube_py.scheduler.scheduler import Scheduler
+from minikube_py.store.data_dir import DataDir
+from minikube_py.store.member import StoreMember
+from minikube_py.store.storage import Storage
+
+LAYOUT = "one process: store, API server, scheduler, controllers, kubelet"
+
+
+class Component(Protocol):
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    def metrics(self) -> dict[str, float]: ...
+
+
+class ControlPlane:
+    """`step` is told of each part that became ready."""
+
+    def __init__(self, config: ControlPlaneConfig, clock: Clock, rng: Rng, step: Step = lambda *_: None) -> None:
+        self.config = config
+        self.layout = LAYOUT
+        self.server = ""
+        self.credentials: Credentials
+        self.member: StoreMember
+        self.core: ApiServer
+        self.components: dict[str, Component] = {}
+        self._clock, self._rng, self._step = clock, rng, step
+        self._running = AsyncExitStack()
+
+    @property
+    def storage(self) -> Storage:
+        return self.member.storage
+
+    def transport(self, user: User = USERS[tokens.ADMIN]) -> ApiTransport:
+        """Straight to the core, as `user`."""
+        return InProcessTransport(self.core, user)
+
+    async def start(self) -> str:
+        """Returns the API server's URL. Raises: SetupError, DataDirBusy, Corruption, RoleFailed."""
+        config, running = self.config, self._running
+        running.callback(DataDir(config.data_dir).close)
+        self.credentials = ensure_credentials(config)
+        self._step("certificates", "")
+        await self._start_store()
+        await self._start_api_server()
+        if config.components:
+            await self._start_components()
+        return self.server
+
+    async def stop(self) -> None:
+        """In reverse order; whatever was started is ended."""
+        await self._running.aclose()
+
+    def metrics(self) -> dict[str, float]:
+        """Of the components; the API server's own, and the store's, are on its /metrics."""
+        return {name: value for part in self.components.values() for name, value in part.metrics().items()}
+
+    async def _start_store(self) -> None:
+        # A member that outlived its supervisor would hold this one still.
+        held = DataDir(self.config.member_folder)
+        self._running.callback(held.close)
+        self.member = StoreMember(held.disk(), self._clock, _child(self._rng))
+        await self.member.start()
+        self._running.push_async_callback(self.member.stop)
+        self._step("store", f"revision {self.member.storage.revision}")
+
+    async def _start_api_server(self) -> None:
+        config, running = self.config, self._running
+        socket = listen(config.host, config.port)
+        running.callback(socket.close)
+        self.core = ApiServer(self.member.storage, self._clock, _child(self._rng))
+        await self.core.start()
+        running.push_async_callback(self.core.stop)
+        authenticator = Authenticator(users_by_token(self.credentials.by_role))
+        http = HttpServer(self.core, authenticator)
+        await http.start(socket, self.credentials.certificates.server_context())
+        running.push_async_callback(http.stop)
+        await _require_ready(self.transport())
+        self.server = url_of(socket)
+        write_admin_kubeconfig(config, self.credentials, self.server)
+        self._step("API server", self.server)
+
+    async def _start_components(self) -> None:
+        """Together: each waits for its lists only."""
+        rng, clock = self._rng, self._clock
+        self.components = {
+            "scheduler": Scheduler(self.transport(USERS[tokens.SCHEDULER]), clock, _child(rng)),
+            "controllers": ControllerManager(self.transport(USERS[tokens.CONTROLLERS]), clock, _child(rng)),
+            "kubelet": FakeKubelet(self.transport(USERS[tokens.KUBELET]), clock, _child(rng)),
+        }
+        for component in self.components.values():
+            self._running.push_async_callback(component.stop)
+        await asyncio.gather(*(self._start_component(name) for name in self.components))
+
+    async def _start_component(self, name: str) -> None:
+        await self.components[name].start()
+        self._step(name, "")
+
+
+def _child(rng: Rng) -> Rng:
+    """A generator of its own for each part, so that what one draws does not change what another gets."""
+    return random.Random(rng.getrandbits(64))
+
+
+async def _require_ready(transport: ApiTransport) -> None:
+    answer = await transport.request("GET", "/readyz")
+    if answer.status != 200:
+        text = answer.body[:500].decode(errors="replace")
+        raise RoleFailed(f"the API server is not ready: /readyz answered {answer.status}: {text}")

@@ -1,0 +1,47 @@
+"""What the roles as processes have in common: files of TLS, and a stack of what was started."""
+
+from __future__ import annotations
+
+import ssl
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from minikube_py.control_plane.errors import SetupError
+from minikube_py.control_plane.private_files import read_text
+from minikube_py.control_plane.tls import client_context, server_context
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """A server's certificate and key, PEM."""
+
+    certificate: Path
+    key: Path
+
+    def context(self) -> ssl.SSLContext:
+        """Raises: SetupError."""
+        for path, what in ((self.certificate, "certificate"), (self.key, "private key")):
+            read_text(path, what)
+        try:
+            return server_context(self.certificate, self.key)
+        except ssl.SSLError as error:
+            raise SetupError(f"{self.certificate} and {self.key} are no certificate and its key: {error}") from error
+
+
+def trusting(authority_file: Path) -> ssl.SSLContext:
+    """For a client that trusts this authority alone. Raises: SetupError."""
+    try:
+        return client_context(read_text(authority_file, "certificate authority").encode())
+    except ssl.SSLError as error:
+        raise SetupError(f"{authority_file} is no certificate: {error}") from error
+
+
+class StackedRole:
+    """What `start` began is put on `running`, and taken off it in reverse order."""
+
+    def __init__(self) -> None:
+        self.running = AsyncExitStack()
+
+    async def stop(self) -> None:
+        await self.running.aclose()

@@ -1,0 +1,53 @@
+"""Whom the API server lets in: the users behind the roles' tokens, and the file they are handed over in.
+
+The file is the original's --token-auth-file: CSV lines of token, user, uid and groups
+(https://kubernetes.io/docs/reference/access-authn-authz/authentication/#static-token-file).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from pathlib import Path
+
+from minikube_py.apiserver import auth
+from minikube_py.apiserver.auth import User
+from minikube_py.control_plane.errors import SetupError
+from minikube_py.control_plane.private_files import read_text, write_private
+from minikube_py.control_plane.tokens import ADMIN, CONTROLLERS, KUBELET, SCHEDULER
+
+USERS: Mapping[str, User] = {
+    ADMIN: auth.ADMIN,
+    SCHEDULER: auth.SCHEDULER,
+    CONTROLLERS: auth.CONTROLLER_MANAGER,
+    KUBELET: auth.KUBELETS,
+}
+
+
+def users_by_token(tokens: Mapping[str, str]) -> dict[str, User]:
+    """What the API server is told: every token but the store's own, which it shows rather than accepts."""
+    return {tokens[role]: user for role, user in USERS.items()}
+
+
+def write_token_auth_file(path: Path, users: Mapping[str, User]) -> None:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    for token, user in users.items():
+        writer.writerow([token, user.name, user.uid or user.name, ",".join(user.groups)])
+    write_private(path, text.getvalue().encode())
+
+
+def read_token_auth_file(path: Path) -> dict[str, User]:
+    """Raises: SetupError, naming the line."""
+    users = {}
+    for number, row in enumerate(csv.reader(io.StringIO(read_text(path, "token file"))), start=1):
+        if not row:
+            continue
+        if len(row) < 3 or not row[0] or not row[1]:
+            raise SetupError(f"token file {path}, line {number}: needs token,user,uid and perhaps groups")
+        groups = tuple(group for group in row[3].split(",") if group) if len(row) > 3 else ()
+        users[row[0]] = User(row[1], groups, row[2])
+    if not users:
+        raise SetupError(f"token file {path}: holds no token; nobody could reach the server")
+    return users
