@@ -1,0 +1,162 @@
+"""The binding cycle: what happens to a pod between its place being chosen and its being bound, each on its own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from minikube_py.api.errors import StatusError
+from minikube_py.client.rest import PODS
+from minikube_py.errors import MinikubeError, OutcomeUnknown
+from minikube_py.scheduler.evaluate import Choice
+from minikube_py.scheduler.framework import Code, CycleState, Status
+from minikube_py.scheduler.metrics import ATTEMPT_BUCKETS
+from minikube_py.scheduler.objects import PodInfo, QueuedPodInfo
+from minikube_py.scheduler.permit import WaitingPod
+
+if TYPE_CHECKING:
+    from minikube_py.scheduler.scheduler import ProfileRun, Scheduler
+
+logger = logging.getLogger(__name__)
+
+UNKNOWN_RETRY_S = 0.5
+
+
+class Bindings:
+    """`in_flight`: pods between Permit and the end of their bind. They do not wait for each other."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._tasks)
+
+    def start(
+        self, run: ProfileRun, queued: QueuedPodInfo, choice: Choice, waits: dict[str, float], started_s: float
+    ) -> None:
+        waiting = None
+        if waits:
+            waiting = self._scheduler.waiting_pods.add(queued.pod, choice.node.name, waits)
+        else:
+            # From here on a failure is an error, not a rejection: no event is worth keeping for the pod.
+            self._scheduler.queue.done(queued.pod.uid)
+        cycle = self._cycle(run, queued, choice.state, choice.node.name, waiting, started_s)
+        task = asyncio.get_running_loop().create_task(cycle)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("a binding cycle failed", exc_info=error)
+        self._scheduler.wake()
+
+    async def stop(self) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _cycle(
+        self,
+        run: ProfileRun,
+        queued: QueuedPodInfo,
+        state: CycleState,
+        node_name: str,
+        waiting: WaitingPod | None,
+        started_s: float,
+    ) -> None:
+        status: Status | None = None
+        try:
+            if waiting is not None:
+                status = await self._permitted(waiting)
+            if status is None or status.is_success:
+                if run.profile.pre_binders:
+                    status = await run.profile.run_pre_bind(state, queued.pod, node_name)
+                if status is None or status.is_success:
+                    status = await self._bind(run, queued.pod, state, node_name)
+        except MinikubeError as error:
+            status = Status(Code.ERROR, str(error) or type(error).__name__)
+        except Exception as error:
+            logger.exception("binding of pod %s", queued.pod.key)
+            status = Status(Code.ERROR, str(error) or type(error).__name__)
+        if status.is_success:
+            self._scheduler.bound(run, queued, node_name, started_s)
+            if run.profile.post_binders:
+                run.profile.run_post_bind(state, queued.pod, node_name)
+        else:
+            self._failed(run, queued, state, node_name, status, started_s)
+
+    async def _permitted(self, waiting: WaitingPod) -> Status:
+        scheduler, uid = self._scheduler, waiting.pod.uid
+        since_s = scheduler.clock.monotonic_s()
+        try:
+            status = await waiting.result
+        finally:
+            scheduler.waiting_pods.remove(uid)
+        result = "allowed" if status.is_success else "rejected"
+        scheduler.observe(
+            "scheduler_permit_wait_duration_seconds",
+            ATTEMPT_BUCKETS,
+            (("result", result),),
+            scheduler.clock.monotonic_s() - since_s,
+        )
+        if status.is_success:
+            scheduler.queue.done(uid)
+        return status
+
+    async def _bind(self, run: ProfileRun, pod: PodInfo, state: CycleState, node_name: str) -> Status:
+        try:
+            return await run.profile.run_bind(state, pod, node_name)
+        except OutcomeUnknown:
+            return await self._find_out(pod, node_name)
+        except StatusError as error:
+            if error.code == 409 and await self._bound_to(pod) == node_name:
+                # An earlier try of ours got through.
+                return Status(Code.SUCCESS)
+            raise
+
+    async def _find_out(self, pod: PodInfo, node_name: str) -> Status:
+        """The answer to the bind was lost. Until it is known whether it was done, the node stays charged."""
+        while True:
+            try:
+                found = await self._bound_to(pod)
+            except StatusError as error:
+                if error.code < 500 and error.code != 429:
+                    return Status(Code.ERROR, str(error))
+            except MinikubeError:
+                pass
+            else:
+                if found == node_name:
+                    return Status(Code.SUCCESS)
+                text = f"the pod is bound to {found}" if found else "the binding was not done"
+                return Status(Code.ERROR, f"the answer to the binding was lost, and {text}")
+            await self._scheduler.clock.sleep(UNKNOWN_RETRY_S)
+
+    async def _bound_to(self, pod: PodInfo) -> str:
+        """The node of the pod as the API server has it, "" if none. Raises: StatusError (404 too), Unavailable."""
+        obj = await self._scheduler.client.get(PODS, pod.name, pod.namespace)
+        if obj["metadata"].get("uid") != pod.uid:
+            raise StatusError(404, "NotFound", f'pods "{pod.name}" not found', None)
+        return str((obj.get("spec") or {}).get("nodeName") or "")
+
+    def _failed(
+        self,
+        run: ProfileRun,
+        queued: QueuedPodInfo,
+        state: CycleState,
+        node_name: str,
+        status: Status,
+        started_s: float,
+    ) -> None:
+        scheduler, pod = self._scheduler, queued.pod
+        released = scheduler.release(run, state, pod, node_name)
+        if released and not status.is_rejected:
+            scheduler.unassumed(pod, node_name, rejected=False)
+        scheduler.fail_by_status(run, queued, status, started_s)
+        if released and status.is_rejected:
+            # Only now: were it told while the pod is in flight, it would wake the pod that was just rejected.
+            scheduler.unassumed(pod, node_name, rejected=True)

@@ -1,0 +1,61 @@
+"""What a watch event changed, in the terms in which plugins ask to be told."""
+
+from __future__ import annotations
+
+from minikube_py.scheduler.framework import (
+    ASSIGNED_POD,
+    NODE,
+    UNSCHEDULED_POD,
+    Action,
+    ClusterChange,
+    ClusterEvent,
+)
+from minikube_py.scheduler.objects import NodeInfo, PodInfo
+
+
+def node_changes(old: NodeInfo, new: NodeInfo) -> list[ClusterChange]:
+    """Empty where nothing that matters to scheduling changed, as with a heartbeat."""
+    actions = []
+    if old.unschedulable and not new.unschedulable:
+        actions.append(Action.UPDATE_NODE_TAINT)
+    if old.allocatable != new.allocatable:
+        actions.append(Action.UPDATE_NODE_ALLOCATABLE)
+    if old.labels != new.labels:
+        actions.append(Action.UPDATE_NODE_LABEL)
+    if old.taints != new.taints:
+        actions.append(Action.UPDATE_NODE_TAINT)
+    if old.conditions != new.conditions:
+        actions.append(Action.UPDATE_NODE_CONDITION)
+    if old.annotations_hash != new.annotations_hash:
+        actions.append(Action.UPDATE_NODE_ANNOTATION)
+    return [ClusterChange(ClusterEvent(NODE, action), old, new, new.name) for action in dict.fromkeys(actions)]
+
+
+def columns_differ(old: NodeInfo, new: NodeInfo) -> bool:
+    """Whether the columns must be told. Becoming unschedulable is no event for waiting pods, but it is one for them."""
+    return (
+        old.unschedulable != new.unschedulable
+        or old.allocatable != new.allocatable
+        or old.labels != new.labels
+        or old.taints != new.taints
+        or old.conditions != new.conditions
+        or old.annotations_hash != new.annotations_hash
+    )
+
+
+def pod_changes(old: PodInfo, new: PodInfo) -> list[ClusterChange]:
+    """At least one: the general update where nothing more special changed."""
+    resource = ASSIGNED_POD if new.node_name else UNSCHEDULED_POD
+    actions = []
+    if old.labels != new.labels:
+        actions.append(Action.UPDATE_POD_LABEL)
+    if old.spec is not new.spec:
+        if any(amount > new.spec.request(name) for name, amount in old.spec.requests):
+            actions.append(Action.UPDATE_POD_SCALE_DOWN)
+        if len(old.spec.tolerations) != len(new.spec.tolerations):
+            actions.append(Action.UPDATE_POD_TOLERATION)
+    if old.gates and not new.gates:
+        actions.append(Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
+    if not actions:
+        actions.append(Action.UPDATE_OTHER)
+    return [ClusterChange(ClusterEvent(resource, action), old, new, new.node_name) for action in actions]

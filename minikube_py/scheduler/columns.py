@@ -1,0 +1,428 @@
+"""All nodes as numpy columns, kept up in O(changed), and a log of what changed.
+
+A node has a slot; a slot freed by a removed node is used again. Beside the columns stands a NodeInfo per node with the
+same figures as Python ints, which is what per-node plugins read. What is shared by many nodes is interned: nodes with
+the same taints have the same taint class, so that a pod's tolerations are looked at once per class and not once per
+node; masks of labels are built when first asked for and kept from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+
+from minikube_py.scheduler.framework import BoolArray, IntArray
+from minikube_py.scheduler.objects import CPU, MEMORY, PODS, HostPort, NodeInfo, PodInfo, Taint
+
+INITIAL_CAPACITY = 64
+LABEL_MASKS_MAX = 4096
+INT32_MAX = (1 << 31) - 1
+INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
+
+
+def label_as_int(text: str | None) -> int | None:
+    """What Gt and Lt compare: an int64 in decimal, else None. As Go's ParseInt: a sign and ASCII digits only."""
+    if not text or len(text) > 20 or not text.isascii():
+        return None
+    digits = text[1:] if text[0] in "+-" else text
+    if not digits.isdigit():
+        return None
+    value = int(text)
+    return value if INT64_MIN <= value <= INT64_MAX else None
+
+
+class Nodes:
+    """Some of the nodes, as plugins with vectorised forms see them: every method gives one value a node, in order.
+
+    Arrays may be views of the columns: never write to them."""
+
+    __slots__ = ("columns", "index", "size")
+
+    def __init__(self, columns: NodeColumns, index: slice | IntArray, size: int) -> None:
+        self.columns = columns
+        self.index = index
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def allocatable(self, resource: str) -> IntArray:
+        return self.columns.allocatable_row(resource)[self.index]
+
+    def requested(self, resource: str) -> IntArray:
+        """`pods` is the number of pods."""
+        return self.columns.requested_row(resource)[self.index]
+
+    def nonzero_requested(self, resource: str) -> IntArray:
+        """As `requested`, with the defaults for containers that ask for no cpu or memory."""
+        if resource == CPU:
+            return self.columns.nonzero_cpu_milli[self.index]
+        if resource == MEMORY:
+            return self.columns.nonzero_memory_bytes[self.index]
+        return self.requested(resource)
+
+    def unschedulable(self) -> BoolArray:
+        return self.columns.unschedulable[self.index]
+
+    def taint_classes(self) -> IntArray:
+        """Index into `columns.taint_sets`."""
+        return self.columns.taint_class[self.index]
+
+    def label_mask(self, key: str, value: str) -> BoolArray:
+        return self.columns.label_mask(key, value)[self.index]
+
+    def label_exists(self, key: str) -> BoolArray:
+        return self.columns.label_exists(key)[self.index]
+
+    def label_ints(self, key: str) -> tuple[BoolArray, IntArray]:
+        """Where the label reads as an int64, and its value there."""
+        valid, values = self.columns.label_ints(key)
+        return valid[self.index], values[self.index]
+
+    def name_mask(self, names: Iterable[str]) -> BoolArray:
+        return self.columns.slot_mask(self.columns.slots_of(names))[self.index]
+
+    def slot_mask(self, slots: Iterable[int]) -> BoolArray:
+        return self.columns.slot_mask(slots)[self.index]
+
+    def slots(self) -> Iterator[int]:
+        if isinstance(self.index, slice):
+            return iter(range(self.size))
+        return iter(self.index.tolist())
+
+    def infos(self) -> Iterator[NodeInfo | None]:
+        """None at slots in which no node is."""
+        by_slot = self.columns.by_slot
+        return (by_slot[slot] for slot in self.slots())
+
+
+class NodeColumns:
+    """`size` is the number of slots in use or freed; `count` that of nodes present; `version` moves with any change."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, NodeInfo] = {}
+        self.by_slot: list[NodeInfo | None] = []
+        self.count = 0
+        self.capacity = INITIAL_CAPACITY
+        self.generation = 0
+        self.present = np.zeros(self.capacity, np.bool_)
+        self.unschedulable = np.zeros(self.capacity, np.bool_)
+        self.taint_class = np.zeros(self.capacity, np.int64)
+        self.nonzero_cpu_milli = np.zeros(self.capacity, np.int64)
+        self.nonzero_memory_bytes = np.zeros(self.capacity, np.int64)
+        self._allocatable: dict[str, IntArray] = {}
+        self._requested: dict[str, IntArray] = {}
+        self.taint_sets: list[tuple[Taint, ...]] = [()]
+        self._taint_ids: dict[tuple[Taint, ...], int] = {(): 0}
+        self._label_values: dict[str, dict[str, dict[int, None]]] = {}
+        self._label_masks: dict[tuple[str, str], BoolArray] = {}
+        self._label_exists: dict[str, BoolArray] = {}
+        self._label_ints: dict[str, tuple[BoolArray, IntArray]] = {}
+        self._free_slots: list[int] = []
+        self._log: list[int] = []
+        self._log_start = 0
+        self._zeros = np.zeros(self.capacity, np.int64)
+        self._port_slots: dict[tuple[str, int], dict[int, None]] = {}
+        self._priorities: dict[int, int] = {}
+        for resource in (CPU, MEMORY, PODS):
+            self._row(self._allocatable, resource)
+            self._row(self._requested, resource)
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        return len(self.by_slot)
+
+    @property
+    def version(self) -> int:
+        """Grows with every change of a node or of what runs on it."""
+        return self._log_start + len(self._log)
+
+    def changed_since(self, version: int) -> list[int] | None:
+        """The slots that changed after `version`, repeated ones included; None where the log no longer tells."""
+        start = version - self._log_start
+        return None if start < 0 else self._log[start:]
+
+    def all(self) -> Nodes:
+        return Nodes(self, slice(0, self.size), self.size)
+
+    def some(self, slots: IntArray) -> Nodes:
+        return Nodes(self, slots, len(slots))
+
+    def slots_of(self, names: Iterable[str]) -> list[int]:
+        """The slots of those of `names` that are present, in their order."""
+        found = (self.by_name.get(name) for name in names)
+        return [node.slot for node in found if node is not None and node.present]
+
+    def slot_mask(self, slots: Iterable[int]) -> BoolArray:
+        mask = np.zeros(self.capacity, np.bool_)
+        mask[list(slots)] = True
+        return mask
+
+    def allocatable_row(self, resource: str) -> IntArray:
+        return self._allocatable.get(resource, self._zeros)
+
+    def requested_row(self, resource: str) -> IntArray:
+        return self._requested.get(resource, self._zeros)
+
+    def label_values(self, key: str) -> dict[str, dict[int, None]]:
+        """Value of the label -> slots that have it. Built when first asked for, then kept up."""
+        found = self._label_values.get(key)
+        if found is None:
+            found = self._label_values[key] = {}
+            for node in self.by_slot:
+                if node is not None and (value := node.labels.get(key)) is not None:
+                    found.setdefault(value, {})[node.slot] = None
+        return found
+
+    def label_mask(self, key: str, value: str) -> BoolArray:
+        mask = self._label_masks.get((key, value))
+        if mask is None:
+            if len(self._label_masks) >= LABEL_MASKS_MAX:
+                self._label_masks.clear()
+            mask = self._label_masks[key, value] = self.slot_mask(self.label_values(key).get(value, ()))
+        return mask
+
+    def label_exists(self, key: str) -> BoolArray:
+        mask = self._label_exists.get(key)
+        if mask is None:
+            mask = np.zeros(self.capacity, np.bool_)
+            for slots in self.label_values(key).values():
+                mask[list(slots)] = True
+            self._label_exists[key] = mask
+        return mask
+
+    def label_ints(self, key: str) -> tuple[BoolArray, IntArray]:
+        found = self._label_ints.get(key)
+        if found is None:
+            found = np.zeros(self.capacity, np.bool_), np.zeros(self.capacity, np.int64)
+            for text, slots in self.label_values(key).items():
+                value = label_as_int(text)
+                if value is not None:
+                    found[0][list(slots)] = True
+                    found[1][list(slots)] = value
+            self._label_ints[key] = found
+        return found
+
+    def port_users(self, protocol: str, port: int) -> Iterable[int]:
+        """Slots of the nodes on which some pod holds that host port, on whatever address."""
+        return self._port_slots.get((protocol, port), ())
+
+    def lowest_priority(self) -> int:
+        """The lowest priority of the pods on nodes; the highest int32 where there are none."""
+        return min(self._priorities, default=INT32_MAX)
+
+    # --- nodes ------------------------------------------------------------------------------------------------------
+
+    def put_node(self, new: NodeInfo) -> NodeInfo:
+        """Adds a node or replaces what is known of it; its pods stay. Returns the NodeInfo that is kept."""
+        node = self.by_name.get(new.name)
+        if node is None:
+            node = self._admit(new.name)
+        if not node.present:
+            node.present = True
+            self.count += 1
+            self.present[node.slot] = True
+        old_labels = node.labels
+        node.uid = new.uid
+        node.labels, node.taints, node.unschedulable = new.labels, new.taints, new.unschedulable
+        node.conditions, node.annotations_hash = new.conditions, new.annotations_hash
+        slot = node.slot
+        self.unschedulable[slot] = new.unschedulable
+        self.taint_class[slot] = self._taint_id(new.taints)
+        for resource in node.allocatable:
+            if resource not in new.allocatable:
+                self._allocatable[resource][slot] = 0
+        for resource, amount in new.allocatable.items():
+            self._row(self._allocatable, resource)[slot] = amount
+        node.allocatable = new.allocatable
+        if old_labels != new.labels:
+            self._relabel(slot, old_labels, new.labels)
+        self._touch(slot)
+        return node
+
+    def remove_node(self, name: str) -> None:
+        """Forgets a node; while pods are still known to be bound to it, its slot stays, but nothing fits it."""
+        node = self.by_name.get(name)
+        if node is None or not node.present:
+            return
+        node.present = False
+        self.count -= 1
+        slot = node.slot
+        self.present[slot] = False
+        for resource in node.allocatable:
+            self._allocatable[resource][slot] = 0
+        node.allocatable = {}
+        self._relabel(slot, node.labels, {})
+        node.labels, node.taints, node.unschedulable = {}, (), False
+        self.unschedulable[slot] = False
+        self.taint_class[slot] = 0
+        self._touch(slot)
+        if not node.pods:
+            self._dismiss(node)
+
+    def _admit(self, name: str) -> NodeInfo:
+        node = NodeInfo(name)
+        if self._free_slots:
+            node.slot = self._free_slots.pop()
+            self.by_slot[node.slot] = node
+        else:
+            node.slot = len(self.by_slot)
+            self.by_slot.append(node)
+            if node.slot >= self.capacity:
+                self._grow()
+        self.by_name[name] = node
+        return node
+
+    def _dismiss(self, node: NodeInfo) -> None:
+        del self.by_name[node.name]
+        self.by_slot[node.slot] = None
+        self._free_slots.append(node.slot)
+
+    # --- pods -------------------------------------------------------------------------------------------------------
+
+    def add_pod(self, pod: PodInfo, node_name: str) -> None:
+        """Counts a pod on a node, known or not. The pod must not be counted already."""
+        node = self.by_name.get(node_name)
+        if node is None:
+            node = self._admit(node_name)
+        node.pods[pod.uid] = pod
+        self._count_priority(pod.priority, 1)
+        slot, requested = node.slot, node.requested
+        spec = pod.spec
+        for resource, amount in spec.requests:
+            total = requested.get(resource, 0) + amount
+            requested[resource] = total
+            self._row(self._requested, resource)[slot] = total
+        self._count(node, spec.nonzero_cpu_milli, spec.nonzero_memory_bytes)
+        if spec.host_ports:
+            for port in spec.host_ports:
+                node.ports[port] = node.ports.get(port, 0) + 1
+                self._port_slots.setdefault((port.protocol, port.port), {})[slot] = None
+
+    def remove_pod(self, pod: PodInfo, node_name: str) -> None:
+        """The inverse of `add_pod`; `pod` must be what was added."""
+        node = self.by_name[node_name]
+        del node.pods[pod.uid]
+        self._count_priority(pod.priority, -1)
+        slot, requested = node.slot, node.requested
+        spec = pod.spec
+        for resource, amount in spec.requests:
+            total = requested[resource] - amount
+            requested[resource] = total
+            self._requested[resource][slot] = total
+        self._count(node, -spec.nonzero_cpu_milli, -spec.nonzero_memory_bytes)
+        for port in spec.host_ports:
+            self._release_port(node, port)
+        if not node.pods and not node.present:
+            self._dismiss(node)
+
+    def replace_pod(self, old: PodInfo, new: PodInfo) -> None:
+        """The same pod on the same node with the same spec, told anew: nothing that is counted changes but, possibly,
+        its priority."""
+        node = self.by_name[new.node_name]
+        node.pods[new.uid] = new
+        if old.priority != new.priority:
+            self._count_priority(old.priority, -1)
+            self._count_priority(new.priority, 1)
+
+    def _count_priority(self, priority: int, by: int) -> None:
+        number = self._priorities.get(priority, 0) + by
+        if number:
+            self._priorities[priority] = number
+        else:
+            del self._priorities[priority]
+
+    def _count(self, node: NodeInfo, cpu_milli: int, memory_bytes: int) -> None:
+        slot = node.slot
+        node.requested[PODS] = pods = len(node.pods)
+        self._requested[PODS][slot] = pods
+        node.nonzero_cpu_milli += cpu_milli
+        node.nonzero_memory_bytes += memory_bytes
+        self.nonzero_cpu_milli[slot] = node.nonzero_cpu_milli
+        self.nonzero_memory_bytes[slot] = node.nonzero_memory_bytes
+        self._touch(slot)
+
+    def _release_port(self, node: NodeInfo, port: HostPort) -> None:
+        left = node.ports[port] - 1
+        if left:
+            node.ports[port] = left
+            return
+        del node.ports[port]
+        _, protocol, number = port
+        if not any(p.protocol == protocol and p.port == number for p in node.ports):
+            users = self._port_slots[protocol, number]
+            del users[node.slot]
+            if not users:
+                del self._port_slots[protocol, number]
+
+    # --- storage ----------------------------------------------------------------------------------------------------
+
+    def _touch(self, slot: int) -> None:
+        log = self._log
+        log.append(slot)
+        if len(log) > 2 * self.capacity + 4096:
+            drop = len(log) // 2
+            del log[:drop]
+            self._log_start += drop
+
+    def _row(self, rows: dict[str, IntArray], resource: str) -> IntArray:
+        row = rows.get(resource)
+        if row is None:
+            row = rows[resource] = np.zeros(self.capacity, np.int64)
+        return row
+
+    def _taint_id(self, taints: tuple[Taint, ...]) -> int:
+        found = self._taint_ids.get(taints)
+        if found is None:
+            found = self._taint_ids[taints] = len(self.taint_sets)
+            self.taint_sets.append(taints)
+        return found
+
+    def _relabel(self, slot: int, old: Mapping[str, str], new: Mapping[str, str]) -> None:
+        """Keeps up what was built from labels; what nobody asked for is not there and costs nothing."""
+        for key in {**old, **new}:
+            before, after = old.get(key), new.get(key)
+            if before == after or key not in self._label_values:
+                continue
+            values = self._label_values[key]
+            if before is not None:
+                del values[before][slot]
+                if not values[before]:
+                    del values[before]
+            if after is not None:
+                values.setdefault(after, {})[slot] = None
+            for value, holds in ((before, False), (after, True)):
+                mask = self._label_masks.get((key, value)) if value is not None else None
+                if mask is not None:
+                    mask[slot] = holds
+            if key in self._label_exists:
+                self._label_exists[key][slot] = after is not None
+            if key in self._label_ints:
+                _set_int(self._label_ints[key], slot, after)
+
+    def _grow(self) -> None:
+        """Doubles the capacity. Arrays handed out before keep their old length; `generation` tells."""
+        extra = self.capacity
+        self.capacity += extra
+        self.generation += 1
+
+        def longer(array: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+            return np.concatenate((array, np.zeros(extra, array.dtype)))
+
+        for name in ("present", "unschedulable", "taint_class", "nonzero_cpu_milli", "nonzero_memory_bytes", "_zeros"):
+            setattr(self, name, longer(getattr(self, name)))
+        for rows in (self._allocatable, self._requested):
+            for resource in rows:
+                rows[resource] = longer(rows[resource])
+        self._label_masks.clear()
+        self._label_exists.clear()
+        self._label_ints.clear()
+
+
+def _set_int(found: tuple[BoolArray, IntArray], slot: int, text: str | None) -> None:
+    value = label_as_int(text)
+    found[0][slot] = value is not None
+    found[1][slot] = value or 0

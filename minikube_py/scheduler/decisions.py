@@ -1,0 +1,97 @@
+"""Why a pod was placed where it is: the last decisions, remembered cheaply, and explained when somebody asks."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from minikube_py.scheduler.evaluate import Choice, Evaluator, NodeScore
+from minikube_py.scheduler.objects import NodeInfo, PodInfo
+
+
+class Explanation(NamedTuple):
+    """`nodes`: the chosen node first, then as many of the next best as were asked to be kept. `message`: for a pod that
+    fits nowhere, why; `node` is then "". `score` is -1 where only one node fitted."""
+
+    pod: str
+    uid: str
+    at_s: float
+    node: str
+    score: int
+    evaluated: int
+    feasible: int
+    nodes: tuple[NodeScore, ...]
+    message: str = ""
+
+
+class _Placed(NamedTuple):
+    pod: PodInfo
+    at_s: float
+    node: NodeInfo
+    choice_score: int
+    evaluated: int
+    feasible: int
+    tops: Mapping[str, int]
+    others: tuple[NodeScore, ...]
+
+
+class _Failed(NamedTuple):
+    pod: PodInfo
+    at_s: float
+    message: str
+
+
+class Decisions:
+    """The last `limit` decisions, by uid; a later one of the same pod replaces the earlier."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._by_uid: OrderedDict[str, _Placed | _Failed] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._by_uid)
+
+    def placed(self, pod: PodInfo, at_s: float, choice: Choice, others: tuple[NodeScore, ...] = ()) -> None:
+        """To be called before the pod is assumed: what is kept is the node as it was when it was chosen."""
+        node, seen = choice.node, NodeInfo.__new__(NodeInfo)
+        seen.name, seen.labels, seen.taints = node.name, node.labels, node.taints
+        seen.unschedulable, seen.allocatable = node.unschedulable, node.allocatable
+        seen.requested = node.requested.copy()
+        seen.nonzero_cpu_milli, seen.nonzero_memory_bytes = node.nonzero_cpu_milli, node.nonzero_memory_bytes
+        self._put(
+            pod.uid,
+            _Placed(pod, at_s, seen, choice.score, choice.evaluated, choice.feasible, choice.tops, others),
+        )
+
+    def failed(self, pod: PodInfo, at_s: float, message: str) -> None:
+        self._put(pod.uid, _Failed(pod, at_s, message))
+
+    def _put(self, uid: str, decision: _Placed | _Failed) -> None:
+        kept = self._by_uid
+        if uid in kept:
+            del kept[uid]
+        kept[uid] = decision
+        if len(kept) > self._limit:
+            kept.popitem(last=False)
+
+    def explain(self, uid: str, evaluator: Evaluator) -> Explanation | None:
+        """None where the decision is no longer remembered."""
+        decision = self._by_uid.get(uid)
+        if decision is None:
+            return None
+        pod = decision.pod
+        if isinstance(decision, _Failed):
+            return Explanation(pod.key, uid, decision.at_s, "", -1, 0, 0, (), decision.message)
+        scores = evaluator.score_one(pod, decision.node, decision.tops)
+        chosen = NodeScore(decision.node.name, sum(score * weight for _, score, weight in scores), scores)
+        return Explanation(
+            pod.key,
+            uid,
+            decision.at_s,
+            decision.node.name,
+            decision.choice_score,
+            decision.evaluated,
+            decision.feasible,
+            (chosen, *decision.others),
+        )

@@ -1,0 +1,617 @@
+"""Which node is best for a pod: PreFilter, Filter, PreScore, Score and NormalizeScore over columns.
+
+What was worked out for a pod is kept under its signature (KEP-5598). The next pod of that signature recomputes only the
+nodes that the log of the columns names: after a bind, one. Unlike a cache that expires, this is exact: every change of
+a node or of what runs on it is in the log, and only plugins that promise to look at nothing else (`node_local`) are
+served so; one plugin without that promise, and each pod is evaluated afresh.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minikube_py.scheduler.best import INFEASIBLE, BestScores
+from minikube_py.scheduler.columns import NodeColumns, Nodes
+from minikube_py.scheduler.framework import (
+    MAX_NODE_SCORE,
+    BoolArray,
+    Code,
+    CycleState,
+    Diagnosis,
+    FitError,
+    IntArray,
+    NoNodesAvailable,
+    PluginError,
+    Status,
+)
+from minikube_py.scheduler.objects import NodeInfo, PodInfo
+from minikube_py.scheduler.profile import Profile, Scorer
+
+FEW_NODES = 12
+"""Up to this many changed nodes, the per-node forms are cheaper than a pass over small arrays."""
+KEPT_BYTES_MAX = 64 << 20
+KEPT_MIN, KEPT_MAX = 8, 2048
+MIN_FEASIBLE_TO_FIND = 100
+MIN_PERCENTAGE_TO_FIND = 5
+
+
+class Choice(NamedTuple):
+    """`evaluated` and `feasible` are numbers of nodes; `score` is INFEASIBLE where only one fitted: none was scored.
+
+    `tops`: by plugin, the maximum by which its scores were normalised."""
+
+    node: NodeInfo
+    state: CycleState
+    score: int
+    evaluated: int
+    feasible: int
+    tops: Mapping[str, int]
+
+
+class NodeScore(NamedTuple):
+    """`scores`: (plugin, score after normalisation, weight)."""
+
+    node: str
+    total: int
+    scores: tuple[tuple[str, int, int], ...]
+
+
+class _Rejected(Exception):
+    """PreFilter turned the pod down."""
+
+    def __init__(self, status: Status, plugins: set[str]) -> None:
+        self.status = status
+        self.plugins = plugins
+
+
+class _Raw(NamedTuple):
+    """Scores that are yet to be normalised."""
+
+    scorer: Scorer
+    scores: IntArray
+
+
+class _Prepared(NamedTuple):
+    """What PreFilter and PreScore said: the state, and the plugins still to run."""
+
+    state: CycleState
+    node_names: frozenset[str] | None
+    pinned_by: frozenset[str]
+    filters: tuple[tuple[str, Any], ...]
+    scorers: tuple[Scorer, ...]
+
+
+class _Kept:
+    """All nodes evaluated for one signature, as of `version` of the columns.
+
+    `base` are the weighted scores that need no normalising, INFEASIBLE where the pod does not fit; `raws` the others.
+    `silent` are scorers that gave 0 everywhere: they add `constant`; the first that speaks up spoils this result."""
+
+    __slots__ = (
+        "base",
+        "best",
+        "constant",
+        "diagnosis",
+        "plain",
+        "prepared",
+        "raws",
+        "silent",
+        "size",
+        "tops",
+        "version",
+    )
+
+    def __init__(self, prepared: _Prepared) -> None:
+        self.prepared = prepared
+        self.version = 0
+        self.size = 0
+        self.base: IntArray = np.zeros(0, np.int64)
+        self.best: BestScores = BestScores(self.base)
+        self.plain: list[tuple[Callable[..., int], int]] = []
+        self.silent: list[Callable[..., int]] = []
+        self.raws: list[_Raw] = []
+        self.constant = 0
+        self.tops: Mapping[str, int] = _NO_TOPS
+        self.diagnosis: tuple[int, Diagnosis] | None = None
+
+
+class Evaluator:
+    """`percentage_of_nodes_to_score`: 100 looks at all nodes; less, or 0 for the original's own choice, stops at that
+    share of fitting nodes and starts the next pod's search where this one ended. Ties are broken by `rng`."""
+
+    def __init__(
+        self, profile: Profile, columns: NodeColumns, rng: random.Random, percentage_of_nodes_to_score: int
+    ) -> None:
+        own = profile.percentage_of_nodes_to_score
+        self.profile = profile
+        self.columns = columns
+        self.percentage = percentage_of_nodes_to_score if own is None else own
+        self._rng = rng
+        self._kept: OrderedDict[object, _Kept] = OrderedDict()
+        self._next_start = 0
+        self.reused = self.built = 0
+
+    # --- the decision -----------------------------------------------------------------------------------------------
+
+    def choose(self, pod: PodInfo) -> Choice:
+        """Raises: FitError, NoNodesAvailable, PluginError."""
+        if not self.columns.count:
+            raise NoNodesAvailable()
+        try:
+            signature = self.profile.sign(pod)
+            if signature is None:
+                return self._choose_afresh(pod, self._prepare(pod))
+            kept = self._kept.get(signature)
+            if kept is None:
+                prepared = self._prepare(pod)
+                if prepared.node_names is not None:
+                    return self._choose_afresh(pod, prepared)
+                kept = self._keep(signature, prepared, pod)
+            else:
+                self._kept.move_to_end(signature)
+                self._catch_up(kept, pod)
+            return self._choose_kept(kept, pod)
+        except _Rejected as rejected:
+            raise self._rejection(rejected) from None
+
+    def _rejection(self, rejected: _Rejected) -> FitError:
+        diagnosis = Diagnosis(self.columns.count, pre_filter_message=rejected.status.message)
+        diagnosis.unschedulable_plugins |= rejected.plugins
+        diagnosis.add_plugin(rejected.status)
+        if rejected.status.code is Code.UNSCHEDULABLE:
+            diagnosis.unschedulable_nodes = self.columns.count
+        return FitError(diagnosis)
+
+    def nodes_to_find(self, count: int) -> int:
+        """How many fitting nodes are enough."""
+        if self.percentage >= 100 or count < MIN_FEASIBLE_TO_FIND:
+            return count
+        percentage = self.percentage or max(50 - count // 125, MIN_PERCENTAGE_TO_FIND)
+        return max(count * percentage // 100, MIN_FEASIBLE_TO_FIND)
+
+    def _prepare(self, pod: PodInfo) -> _Prepared:
+        """Raises: _Rejected, PluginError."""
+        profile, columns = self.profile, self.columns
+        state = CycleState()
+        skipped: set[str] = set()
+        pinning: set[str] = set()
+        names: frozenset[str] | None = None
+        rejection: Status | None = None
+        for name, plugin in profile.pre_filters.items():
+            result, status = plugin.pre_filter(state, pod, columns)
+            if status is not None and not status.is_success:
+                if status.code is Code.SKIP:
+                    skipped.add(name)
+                    continue
+                status = Status(status.code, *status.reasons, plugin=name)
+                if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                    raise _Rejected(status, set())
+                if not status.is_rejected:
+                    raise PluginError(f'running PreFilter plugin "{name}": {status.message}')
+                rejection = status
+                continue
+            if result is not None and result.node_names is not None:
+                pinning.add(name)
+                names = result.node_names if names is None else names & result.node_names
+                if not names:
+                    listed = " ".join(sorted(pinning))
+                    text = f"node(s) didn't satisfy plugin {listed}"
+                    if len(pinning) > 1:
+                        text = f"node(s) didn't satisfy plugin(s) [{listed}] simultaneously"
+                    raise _Rejected(Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, text), pinning)
+        if rejection is not None:
+            raise _Rejected(rejection, pinning)
+        state.skip_filter = frozenset(skipped)
+        filters = tuple((name, plugin) for name, plugin in profile.filters.items() if name not in skipped)
+        return _Prepared(state, names, frozenset(pinning), filters, self._prepare_scores(pod, state))
+
+    def _prepare_scores(self, pod: PodInfo, state: CycleState) -> tuple[Scorer, ...]:
+        skipped: set[str] = set()
+        for name, plugin in self.profile.pre_scorers.items():
+            status = plugin.pre_score(state, pod, self.columns)
+            if status is not None and not status.is_success:
+                if status.code is not Code.SKIP:
+                    raise PluginError(f'running PreScore plugin "{name}": {status.message}')
+                skipped.add(plugin.name)
+        state.skip_score = frozenset(skipped)
+        return tuple(scorer for scorer in self.profile.scorers if scorer.plugin.name not in skipped)
+
+    # --- evaluating many nodes --------------------------------------------------------------------------------------
+
+    def _fitting(self, prepared: _Prepared, pod: PodInfo, nodes: Nodes) -> BoolArray:
+        mask: BoolArray = self.columns.present[nodes.index].copy()
+        for name, plugin in prepared.filters:
+            passed = self._passed(name, plugin, prepared.state, pod, nodes, mask)
+            if passed is not None:
+                mask &= passed
+        return mask
+
+    def _passed(
+        self, name: str, plugin: Any, state: CycleState, pod: PodInfo, nodes: Nodes, mask: BoolArray
+    ) -> BoolArray | None:
+        many = getattr(plugin, "filter_nodes", None)
+        if many is not None:
+            found: BoolArray | None = many(state, pod, nodes)
+            return found
+        passed = np.zeros(len(nodes), np.bool_)
+        for i, node in enumerate(nodes.infos()):
+            if mask[i] and node is not None:
+                status = plugin.filter(state, pod, node)
+                passed[i] = _ok(name, status)
+        return passed
+
+    def _raw_scores(self, scorer: Scorer, state: CycleState, pod: PodInfo, nodes: Nodes) -> IntArray | None:
+        many = getattr(scorer.plugin, "score_nodes", None)
+        if many is not None:
+            found: IntArray | None = many(state, pod, nodes)
+            return found
+        one = scorer.plugin.score
+        return np.array([0 if node is None else one(state, pod, node) for node in nodes.infos()], np.int64)
+
+    def _normalized(self, scorer: Scorer, raw: IntArray | None, state: CycleState, pod: PodInfo, size: int) -> IntArray:
+        """As the plugin's NormalizeScore has it, checked to lie in 0..100."""
+        scores = np.zeros(size, np.int64) if raw is None else raw
+        own = getattr(scorer.plugin, "normalize_scores", None)
+        if scorer.normalize is not None:
+            scores = scorer.normalize.apply(scores)
+        elif own is not None:
+            scores = np.asarray(own(state, pod, scores), np.int64)
+        if size and not (scores.min() >= 0 and scores.max() <= MAX_NODE_SCORE):
+            wrong = int(scores.min()) if scores.min() < 0 else int(scores.max())
+            text = f'plugin "{scorer.plugin.name}" returns an invalid score {wrong}'
+            raise PluginError(f"{text}, it should in the range of [0, {MAX_NODE_SCORE}] after normalizing")
+        return scores
+
+    def _choose_afresh(self, pod: PodInfo, prepared: _Prepared) -> Choice:
+        columns = self.columns
+        if prepared.node_names is None:
+            nodes, searched = columns.all(), columns.count
+        else:
+            slots = np.array(sorted(columns.slots_of(prepared.node_names)), np.int64)
+            nodes, searched = columns.some(slots), len(slots)
+        self.built += 1
+        mask = self._fitting(prepared, pod, nodes)
+        fitting = np.flatnonzero(mask)
+        if not len(fitting):
+            raise FitError(self._diagnose(pod, prepared))
+        if prepared.node_names is None:
+            selected, evaluated = self._search(fitting)
+        else:
+            selected, evaluated = nodes.index[fitting], searched  # type: ignore[index]
+        if len(selected) == 1:
+            return self._choice(int(selected[0]), prepared, INFEASIBLE, evaluated, 1)
+        totals = np.zeros(len(selected), np.int64)
+        tops: dict[str, int] = {}
+        some = columns.some(selected)
+        for scorer in prepared.scorers:
+            raw = self._raw_scores(scorer, prepared.state, pod, some)
+            if raw is not None and scorer.normalize is not None:
+                tops[scorer.plugin.name] = int(raw.max())
+            totals += self._normalized(scorer, raw, prepared.state, pod, len(selected)) * scorer.weight
+        position = self._pick(totals)
+        return self._choice(int(selected[position]), prepared, int(totals[position]), evaluated, len(selected), tops)
+
+    def _choice(
+        self,
+        slot: int,
+        prepared: _Prepared,
+        score: int,
+        evaluated: int,
+        feasible: int,
+        tops: Mapping[str, int] | None = None,
+    ) -> Choice:
+        node = self.columns.by_slot[slot]
+        assert node is not None
+        return Choice(node, prepared.state.clone(), score, evaluated, feasible, tops or _NO_TOPS)
+
+    def _pick(self, totals: IntArray) -> int:
+        ties = np.flatnonzero(totals == totals.max())
+        return int(ties[self._rng.randrange(len(ties))]) if len(ties) > 1 else int(ties[0])
+
+    def _search(self, fitting: IntArray) -> tuple[IntArray, int]:
+        """The fitting slots that a search from where the last one ended would find, and how many nodes it saw."""
+        count = self.columns.count
+        wanted = self.nodes_to_find(count)
+        if len(fitting) <= wanted:
+            return fitting, count
+        start = self._next_start % self.columns.size
+        first = int(np.searchsorted(fitting, start))
+        selected = np.concatenate((fitting[first:], fitting[:first]))[:wanted]
+        end = int(selected[-1]) + 1
+        self._next_start = end
+        seen = end - start if end > start else end - start + self.columns.size
+        return selected, min(seen, count)
+
+    # --- what is kept -----------------------------------------------------------------------------------------------
+
+    def _keep(self, signature: object, prepared: _Prepared, pod: PodInfo) -> _Kept:
+        kept = _Kept(prepared)
+        self._fill(kept, pod)
+        self._kept[signature] = kept
+        limit = max(KEPT_MIN, min(KEPT_MAX, KEPT_BYTES_MAX // (16 * self.columns.capacity)))
+        while len(self._kept) > limit:
+            self._kept.popitem(last=False)
+        return kept
+
+    def _fill(self, kept: _Kept, pod: PodInfo) -> None:
+        """Evaluates all nodes."""
+        self.built += 1
+        columns, prepared = self.columns, kept.prepared
+        nodes = columns.all()
+        size = kept.size = columns.size
+        kept.version = columns.version
+        kept.diagnosis = None
+        kept.plain, kept.silent, kept.raws, kept.constant = [], [], [], 0
+        mask = self._fitting(prepared, pod, nodes)
+        base = np.zeros(size, np.int64)
+        for scorer in prepared.scorers:
+            raw = self._raw_scores(scorer, prepared.state, pod, nodes)
+            if scorer.normalize is None:
+                self._check_range(scorer, raw, mask)
+                kept.plain.append((scorer.plugin.score, scorer.weight))
+                if raw is not None:
+                    base += raw * scorer.weight if scorer.weight != 1 else raw
+            elif raw is None:
+                kept.silent.append(scorer.plugin.score)
+                kept.constant += scorer.weight * (MAX_NODE_SCORE if scorer.normalize.reverse else 0)
+            else:
+                kept.raws.append(_Raw(scorer, raw.copy()))
+        base += kept.constant
+        base[~mask] = INFEASIBLE
+        kept.base = base
+        kept.best = BestScores(self._totals(kept) if kept.raws else base)
+
+    def _check_range(self, scorer: Scorer, raw: IntArray | None, mask: BoolArray) -> None:
+        if raw is not None and mask.any():
+            self._normalized(scorer, raw[mask], CycleState(), _NO_POD, int(np.count_nonzero(mask)))
+
+    def _totals(self, kept: _Kept) -> IntArray:
+        """`base` and the normalised others."""
+        fits = kept.base >= 0
+        totals = kept.base.copy()
+        kept.tops = {scorer.plugin.name: int(raw[fits].max()) if fits.any() else 0 for scorer, raw in kept.raws}
+        for scorer, raw in kept.raws:
+            assert scorer.normalize is not None
+            totals[fits] += scorer.normalize.apply(raw[fits]) * scorer.weight
+        return totals
+
+    def _catch_up(self, kept: _Kept, pod: PodInfo) -> None:
+        """Makes `kept` what evaluating all nodes would make it now."""
+        columns = self.columns
+        version = columns.version
+        if kept.version == version:
+            return
+        changed = columns.changed_since(kept.version)
+        if changed is None or kept.size != columns.size:
+            self._fill(kept, pod)
+            return
+        slots = set(changed)
+        if len(slots) > FEW_NODES:
+            if len(slots) * 2 > kept.size or not self._redo_some(kept, pod, np.array(sorted(slots), np.int64)):
+                self._fill(kept, pod)
+                return
+        elif not all(self._redo_one(kept, pod, slot) for slot in slots):
+            self._fill(kept, pod)
+            return
+        if kept.raws:
+            kept.best = BestScores(self._totals(kept))
+        self.reused += 1
+        kept.version = version
+
+    def _redo_one(self, kept: _Kept, pod: PodInfo, slot: int) -> bool:
+        """False where all must be done again."""
+        node = self.columns.by_slot[slot]
+        state = kept.prepared.state
+        score = INFEASIBLE
+        if node is not None and node.present:
+            for name, plugin in kept.prepared.filters:
+                status = plugin.filter(state, pod, node)
+                if status is not None and not _ok(name, status):
+                    break
+            else:
+                score = kept.constant
+                for one, weight in kept.plain:
+                    score += one(state, pod, node) * weight
+                for one in kept.silent:
+                    if one(state, pod, node):
+                        return False
+            for scorer, raw in kept.raws:
+                raw[slot] = scorer.plugin.score(state, pod, node)
+        if kept.raws:
+            kept.base[slot] = score
+        else:
+            kept.best.set(slot, score)
+        return True
+
+    def _redo_some(self, kept: _Kept, pod: PodInfo, slots: IntArray) -> bool:
+        nodes = self.columns.some(slots)
+        prepared = kept.prepared
+        mask = self._fitting(prepared, pod, nodes)
+        scores = np.full(len(slots), kept.constant, np.int64)
+        raws = {raw.scorer: raw.scores for raw in kept.raws}
+        for scorer in prepared.scorers:
+            raw = self._raw_scores(scorer, prepared.state, pod, nodes)
+            if scorer in raws:
+                raws[scorer][slots] = 0 if raw is None else raw
+            elif raw is not None:
+                if scorer.normalize is not None and raw.any():
+                    return False
+                scores += raw * scorer.weight
+        scores[~mask] = INFEASIBLE
+        if kept.raws:
+            kept.base[slots] = scores
+        else:
+            kept.best.set_many(slots, scores)
+        return True
+
+    def _choose_kept(self, kept: _Kept, pod: PodInfo) -> Choice:
+        best = kept.best
+        count = self.columns.count
+        if self.nodes_to_find(count) < count:
+            return self._choose_searched(kept, pod)
+        slot = best.pick(self._rng)
+        if slot < 0:
+            raise FitError(self._kept_diagnosis(kept, pod))
+        return self._choice(slot, kept.prepared, int(best.totals[slot]), count, best.feasible, kept.tops)
+
+    def _choose_searched(self, kept: _Kept, pod: PodInfo) -> Choice:
+        fitting = np.flatnonzero(kept.base >= 0)
+        if not len(fitting):
+            raise FitError(self._kept_diagnosis(kept, pod))
+        selected, seen = self._search(fitting)
+        totals = kept.base[selected]
+        tops: dict[str, int] = {}
+        for scorer, raw in kept.raws:
+            assert scorer.normalize is not None
+            tops[scorer.plugin.name] = int(raw[selected].max())
+            totals += scorer.normalize.apply(raw[selected]) * scorer.weight
+        position = self._pick(totals)
+        return self._choice(int(selected[position]), kept.prepared, int(totals[position]), seen, len(selected), tops)
+
+    # --- why not ----------------------------------------------------------------------------------------------------
+
+    def _kept_diagnosis(self, kept: _Kept, pod: PodInfo) -> Diagnosis:
+        if kept.diagnosis is None or kept.diagnosis[0] != kept.version:
+            kept.diagnosis = kept.version, self._diagnose(pod, kept.prepared)
+        known = kept.diagnosis[1]
+        return Diagnosis(
+            known.node_count,
+            dict(known.reasons),
+            known.unschedulable_nodes,
+            set(known.unschedulable_plugins),
+            set(known.pending_plugins),
+        )
+
+    def _diagnose(self, pod: PodInfo, prepared: _Prepared) -> Diagnosis:
+        """For every node, what the first filter that turned it down said."""
+        columns = self.columns
+        diagnosis = Diagnosis(columns.count)
+        if prepared.node_names is None:
+            left = np.flatnonzero(columns.present[: columns.size])
+        else:
+            left = np.array(sorted(columns.slots_of(prepared.node_names)), np.int64)
+            diagnosis.unschedulable_plugins |= prepared.pinned_by
+            absent = columns.count - len(left)
+            if absent:
+                listed = " ".join(sorted(prepared.pinned_by))
+                diagnosis.reasons[f"node(s) didn't satisfy plugin(s) [{listed}]"] = absent
+        for name, plugin in prepared.filters:
+            if not len(left):
+                break
+            nodes = columns.some(left)
+            passed = self._passed(name, plugin, prepared.state, pod, nodes, np.ones(len(left), np.bool_))
+            if passed is None or passed.all():
+                continue
+            rejected = columns.some(left[~passed])
+            self._count(diagnosis, name, plugin, prepared.state, pod, rejected)
+            left = left[passed]
+        return diagnosis
+
+    def _count(
+        self, diagnosis: Diagnosis, name: str, plugin: Any, state: CycleState, pod: PodInfo, rejected: Nodes
+    ) -> None:
+        statuses: list[tuple[Status, int]] = []
+        codes_of = getattr(plugin, "reject_codes", None)
+        if codes_of is not None:
+            codes, meaning = codes_of(state, pod, rejected)
+            values, counts = np.unique(codes, return_counts=True)
+            statuses = [(meaning(code), n) for code, n in zip(values.tolist(), counts.tolist(), strict=True)]
+        elif callable(getattr(plugin, "filter", None)):
+            for node in rejected.infos():
+                status = plugin.filter(state, pod, node)
+                statuses.append((status, 1))
+        else:
+            statuses = [(Status(Code.UNSCHEDULABLE, f"node(s) didn't satisfy plugin(s) [{name}]"), len(rejected))]
+        for status, count in statuses:
+            diagnosis.add_plugin(Status(status.code, plugin=name))
+            if status.code is Code.UNSCHEDULABLE:
+                diagnosis.unschedulable_nodes += count
+            for reason in status.reasons:
+                diagnosis.reasons[reason] = diagnosis.reasons.get(reason, 0) + count
+
+    # --- one node ---------------------------------------------------------------------------------------------------
+
+    def fits(self, pod: PodInfo, node_name: str) -> bool:
+        """Whether the pod passes every node-local filter on that node as it is now."""
+        node = self.columns.by_name.get(node_name)
+        if node is None or not node.present:
+            return False
+        kept = self._kept.get(self.profile.sign(pod))
+        try:
+            prepared = self._prepare(pod) if kept is None else kept.prepared
+        except _Rejected:
+            return False
+        if prepared.node_names is not None and node_name not in prepared.node_names:
+            return False
+        for name, plugin in prepared.filters:
+            if name in self.profile.local_plugins and callable(getattr(plugin, "filter", None)):
+                status = plugin.filter(prepared.state, pod, node)
+                if status is not None and not status.is_success:
+                    return False
+        return True
+
+    def score_one(self, pod: PodInfo, node: NodeInfo, tops: Mapping[str, int]) -> tuple[tuple[str, int, int], ...]:
+        """(plugin, score, weight) of a node that fits, given the maxima to normalise by."""
+        prepared = self._prepare(pod)
+        found = []
+        for scorer in prepared.scorers:
+            name = scorer.plugin.name
+            one = getattr(scorer.plugin, "score", None)
+            if one is None:
+                continue
+            score = one(prepared.state, pod, node)
+            if scorer.normalize is not None:
+                score = scorer.normalize.apply_one(score, tops.get(name, 0))
+            found.append((name, score, scorer.weight))
+        return tuple(found)
+
+    def explain(self, pod: PodInfo, limit: int, chosen: NodeInfo | None = None) -> list[NodeScore]:
+        """The best `limit` nodes, best first, with the score each plugin gives; `chosen` first if given.
+
+        Works everything out again, on the nodes as they are now. Raises: FitError, PluginError."""
+        try:
+            prepared = self._prepare(pod)
+        except _Rejected as rejected:
+            raise self._rejection(rejected) from None
+        columns = self.columns
+        nodes = columns.all()
+        mask = self._fitting(prepared, pod, nodes)
+        if prepared.node_names is not None:
+            mask &= nodes.name_mask(prepared.node_names)
+        fitting = np.flatnonzero(mask)
+        if not len(fitting):
+            raise FitError(self._diagnose(pod, prepared))
+        some = columns.some(fitting)
+        parts = [
+            (s, self._normalized(s, self._raw_scores(s, prepared.state, pod, some), prepared.state, pod, len(fitting)))
+            for s in prepared.scorers
+        ]
+        totals = sum((scores * s.weight for s, scores in parts), np.zeros(len(fitting), np.int64))
+        order = np.argsort(-totals, kind="stable").tolist()
+        if chosen is not None:
+            order.sort(key=lambda i: int(fitting[i]) != chosen.slot)
+        found = []
+        for i in order[:limit]:
+            node = columns.by_slot[int(fitting[i])]
+            assert node is not None
+            scores = tuple((s.plugin.name, int(values[i]), s.weight) for s, values in parts)
+            found.append(NodeScore(node.name, int(totals[i]), scores))
+        return found
+
+
+def _ok(name: str, status: Status | None) -> bool:
+    """Whether the node passes. Raises: PluginError."""
+    if status is None or status.is_success:
+        return True
+    if not status.is_rejected:
+        raise PluginError(f'running "{name}" filter plugin: {status.message}')
+    return False
+
+
+_NO_POD = PodInfo.__new__(PodInfo)
+_NO_TOPS: Mapping[str, int] = {}

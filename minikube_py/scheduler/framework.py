@@ -1,0 +1,488 @@
+"""The scheduling framework: statuses, cycle state, cluster events, and what a plugin may implement.
+
+A plugin is any object with a `name` and the methods of the points it takes part in (KEP-624; the points are those of
+kubernetes.io/docs/concepts/scheduling-eviction/scheduling-framework). Filter and Score have two forms. The per-node
+form (`filter`, `score`) looks at one `NodeInfo`; the vectorised form (`filter_nodes`, `score_nodes`) looks at many
+nodes as numpy columns. The framework uses whichever is there, and the cheaper one where both are. A plugin that gives
+both promises that they agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum, IntFlag
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from minikube_py.scheduler.columns import NodeColumns, Nodes
+    from minikube_py.scheduler.objects import NodeInfo, PodInfo, QueuedPodInfo
+
+BoolArray = npt.NDArray[np.bool_]
+IntArray = npt.NDArray[np.int64]
+
+MAX_NODE_SCORE = 100
+MIN_NODE_SCORE = 0
+
+
+class Code(IntEnum):
+    """What a plugin answers. The values are the original's."""
+
+    SUCCESS = 0
+    ERROR = 1
+    UNSCHEDULABLE = 2
+    """Preemption may help."""
+    UNSCHEDULABLE_AND_UNRESOLVABLE = 3
+    """Preemption on this node cannot help."""
+    WAIT = 4
+    """From Permit only."""
+    SKIP = 5
+    """PreFilter and PreScore: leave out the paired Filter or Score. Bind: not mine."""
+    PENDING = 6
+    """The plugin itself will say when the pod may be tried again; it then skips the backoff."""
+
+
+CODE_NAMES = {
+    Code.SUCCESS: "Success",
+    Code.ERROR: "Error",
+    Code.UNSCHEDULABLE: "Unschedulable",
+    Code.UNSCHEDULABLE_AND_UNRESOLVABLE: "UnschedulableAndUnresolvable",
+    Code.WAIT: "Wait",
+    Code.SKIP: "Skip",
+    Code.PENDING: "Pending",
+}
+
+
+class Status:
+    """A code, the reasons for it, and the plugin that gave it. A plugin may return None for Success."""
+
+    __slots__ = ("code", "plugin", "reasons")
+
+    def __init__(self, code: Code, *reasons: str, plugin: str = "") -> None:
+        self.code = code
+        self.reasons: tuple[str, ...] = reasons
+        self.plugin = plugin
+
+    @property
+    def is_success(self) -> bool:
+        return self.code is Code.SUCCESS
+
+    @property
+    def is_rejected(self) -> bool:
+        return self.code in _REJECTED
+
+    @property
+    def message(self) -> str:
+        return ", ".join(self.reasons)
+
+    def by(self, plugin: str) -> Status:
+        """The same status, signed by `plugin` unless it is signed already."""
+        return self if self.plugin else Status(self.code, *self.reasons, plugin=plugin)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Status) and (self.code, self.reasons) == (other.code, other.reasons)
+
+    def __hash__(self) -> int:
+        return hash((self.code, self.reasons))
+
+    def __repr__(self) -> str:
+        return f"Status({CODE_NAMES[self.code]}, {self.message!r}, plugin={self.plugin!r})"
+
+
+_REJECTED = frozenset((Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDING))
+SUCCESS = Status(Code.SUCCESS)
+SKIP = Status(Code.SKIP)
+
+
+class PluginError(Exception):
+    """A plugin failed (an Error status or an exception); the pod is tried again after its error backoff."""
+
+
+class CycleState:
+    """What plugins hand to each other during one pod's cycle, by key.
+
+    `skip_filter` and `skip_score` are the plugins that PreFilter and PreScore left out."""
+
+    __slots__ = ("_data", "skip_filter", "skip_score")
+
+    def __init__(self) -> None:
+        self._data: dict[str, Any] | None = None
+        self.skip_filter: frozenset[str] = frozenset()
+        self.skip_score: frozenset[str] = frozenset()
+
+    def write(self, key: str, value: Any) -> None:
+        if self._data is None:
+            self._data = {}
+        self._data[key] = value
+
+    def read(self, key: str) -> Any:
+        """Raises: KeyError."""
+        if self._data is None:
+            raise KeyError(key)
+        return self._data[key]
+
+    def delete(self, key: str) -> None:
+        if self._data is not None:
+            self._data.pop(key, None)
+
+    def clone(self) -> CycleState:
+        """A state of its own with the same values; the values are shared."""
+        copy = CycleState()
+        copy._data = dict(self._data) if self._data else None
+        copy.skip_filter = self.skip_filter
+        copy.skip_score = self.skip_score
+        return copy
+
+
+class PreFilterResult(NamedTuple):
+    """`node_names`: the only nodes worth a look; None for all."""
+
+    node_names: frozenset[str] | None = None
+
+
+class Normalize(NamedTuple):
+    """The usual NormalizeScore, as data: scores become `100 * score // max`, or 100 minus that if `reverse`.
+
+    Where the maximum is 0, all become 0, or 100 if `reverse`. Declared so, it can be kept up incrementally."""
+
+    reverse: bool = False
+
+    def apply(self, scores: IntArray) -> IntArray:
+        top = int(scores.max()) if scores.size else 0
+        if top <= 0:
+            return np.full_like(scores, MAX_NODE_SCORE) if self.reverse else scores
+        scaled = scores * MAX_NODE_SCORE // top
+        return MAX_NODE_SCORE - scaled if self.reverse else scaled
+
+    def apply_one(self, score: int, top: int) -> int:
+        """What `apply` makes of one of several scores whose maximum is `top`."""
+        scaled = score * MAX_NODE_SCORE // top if top > 0 else 0
+        return MAX_NODE_SCORE - scaled if self.reverse else scaled
+
+
+class PermitResult(NamedTuple):
+    """`timeout_s` counts only where `status` is Wait."""
+
+    status: Status | None = None
+    timeout_s: float = 0.0
+
+
+class PostFilterResult(NamedTuple):
+    """`nominated_node`: the node on which room is being made; "" clears a nomination, None leaves it alone."""
+
+    nominated_node: str | None = None
+
+
+class Action(IntFlag):
+    """What happened to an object."""
+
+    ADD = 1
+    DELETE = 2
+    UPDATE_NODE_ALLOCATABLE = 4
+    UPDATE_NODE_LABEL = 8
+    UPDATE_NODE_TAINT = 16
+    UPDATE_NODE_CONDITION = 32
+    UPDATE_NODE_ANNOTATION = 64
+    UPDATE_POD_LABEL = 128
+    UPDATE_POD_SCALE_DOWN = 256
+    UPDATE_POD_TOLERATION = 512
+    UPDATE_POD_SCHEDULING_GATES_ELIMINATED = 1024
+    UPDATE_OTHER = 2048
+    UPDATE = 4 | 8 | 16 | 32 | 64 | 128 | 256 | 512 | 1024 | 2048
+    ALL = 1 | 2 | UPDATE
+
+
+NODE = "Node"
+POD = "Pod"
+"""Any pod; events themselves say ASSIGNED_POD or UNSCHEDULED_POD."""
+ASSIGNED_POD = "AssignedPod"
+UNSCHEDULED_POD = "UnscheduledPod"
+WILDCARD = "*"
+
+_ACTION_NAMES = {
+    Action.ADD: "Add",
+    Action.DELETE: "Delete",
+    Action.UPDATE_NODE_ALLOCATABLE: "UpdateNodeAllocatable",
+    Action.UPDATE_NODE_LABEL: "UpdateNodeLabel",
+    Action.UPDATE_NODE_TAINT: "UpdateNodeTaint",
+    Action.UPDATE_NODE_CONDITION: "UpdateNodeCondition",
+    Action.UPDATE_NODE_ANNOTATION: "UpdateNodeAnnotation",
+    Action.UPDATE_POD_LABEL: "UpdatePodLabel",
+    Action.UPDATE_POD_SCALE_DOWN: "UpdatePodScaleDown",
+    Action.UPDATE_POD_TOLERATION: "UpdatePodToleration",
+    Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED: "UpdatePodSchedulingGatesEliminated",
+    Action.UPDATE_OTHER: "Update",
+    Action.UPDATE: "Update",
+    Action.ALL: "All",
+}
+
+
+class ClusterEvent(NamedTuple):
+    """A kind of change. As registered by a plugin, `action` may hold several."""
+
+    resource: str
+    action: Action
+    custom_label: str = ""
+
+    @property
+    def label(self) -> str:
+        return self.custom_label or self.resource + _ACTION_NAMES.get(self.action, "Update")
+
+    def matches(self, incoming: ClusterEvent) -> bool:
+        """True where a plugin that registered this one asked for `incoming`."""
+        if self.resource == WILDCARD or incoming.resource == WILDCARD:
+            return True
+        if not self.action & incoming.action:
+            return False
+        return self.resource == incoming.resource or (
+            self.resource == POD and incoming.resource in (ASSIGNED_POD, UNSCHEDULED_POD)
+        )
+
+
+class ClusterChange(NamedTuple):
+    """A change as it happened: `old` and `new` are NodeInfo or PodInfo or None; `node` is where room may have come."""
+
+    event: ClusterEvent
+    old: Any = None
+    new: Any = None
+    node: str = ""
+
+
+EVENT_FORCE_ACTIVATE = ClusterEvent(WILDCARD, Action.ALL, "ForceActivate")
+EVENT_UNSCHEDULABLE_TIMEOUT = ClusterEvent(WILDCARD, Action.ALL, "UnschedulableTimeout")
+EVENT_ASSIGNED_POD_ADD = ClusterEvent(ASSIGNED_POD, Action.ADD)
+EVENT_ASSIGNED_POD_DELETE = ClusterEvent(ASSIGNED_POD, Action.DELETE)
+EVENT_UNSCHEDULED_POD_ADD = ClusterEvent(UNSCHEDULED_POD, Action.ADD)
+EVENT_UNSCHEDULED_POD_UPDATE = ClusterEvent(UNSCHEDULED_POD, Action.UPDATE_OTHER)
+EVENT_NODE_ADD = ClusterEvent(NODE, Action.ADD)
+EVENT_NODE_DELETE = ClusterEvent(NODE, Action.DELETE)
+
+
+class QueueingHint(IntEnum):
+    SKIP = 0
+    QUEUE = 1
+
+
+HintFunction = Callable[["PodInfo", ClusterChange], QueueingHint]
+"""(the unschedulable pod, the change) -> whether the pod is worth another try. An exception counts as QUEUE."""
+
+
+class EventRegistration(NamedTuple):
+    """`hint` None: always QUEUE, or, for a node-local plugin, whether the pod now passes every filter on the node
+    that changed."""
+
+    event: ClusterEvent
+    hint: HintFunction | None = None
+
+
+class ClusterView(Protocol):
+    """The nodes as the current cycle sees them."""
+
+    columns: NodeColumns
+
+
+class Plugin(Protocol):
+    """The one thing all plugins have.
+
+    `node_local` (class attribute, False if absent): filter and score of a node depend on nothing but the pod and that
+    node, and PreFilter and PreScore on nothing but the pod. The framework then keeps results per pod signature and
+    recomputes only nodes that changed. Such a plugin must have `sign_pod`, unless it looks at nothing of the pod but
+    `pod.spec`. What nodes share (a maximum to normalise by) belongs in `normalize`.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+
+@runtime_checkable
+class SignPlugin(Protocol):
+    def sign_pod(self, pod: PodInfo) -> object:
+        """A hashable: all that the plugin looks at besides `pod.spec`; None if it cannot say."""
+
+
+@runtime_checkable
+class EnqueueExtensions(Protocol):
+    def events_to_register(self) -> Sequence[EventRegistration]: ...
+
+
+@runtime_checkable
+class PreEnqueuePlugin(Protocol):
+    def pre_enqueue(self, pod: PodInfo) -> Status | None: ...
+
+
+@runtime_checkable
+class QueueSortPlugin(Protocol):
+    def less(self, a: QueuedPodInfo, b: QueuedPodInfo) -> bool:
+        """True where `a` goes first. `sort_key(queued) -> comparable`, where there is one, is used instead."""
+
+
+@runtime_checkable
+class PreFilterPlugin(Protocol):
+    def pre_filter(
+        self, state: CycleState, pod: PodInfo, nodes: NodeColumns
+    ) -> tuple[PreFilterResult | None, Status | None]: ...
+
+
+@runtime_checkable
+class PreFilterExtensions(Protocol):
+    """Keeps what PreFilter worked out right while preemption tries the removal of a pod, or its return."""
+
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> Status | None: ...
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> Status | None: ...
+
+
+@runtime_checkable
+class FilterPlugin(Protocol):
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None: ...
+
+
+@runtime_checkable
+class VectorFilterPlugin(Protocol):
+    def filter_nodes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> BoolArray | None:
+        """True where the pod passes; None where it passes everywhere."""
+
+    def reject_codes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> tuple[IntArray, Callable[[int], Status]]:
+        """For nodes that `filter_nodes` turned down: a number each, and what each number means."""
+
+
+@runtime_checkable
+class PostFilterPlugin(Protocol):
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
+    ) -> tuple[PostFilterResult | None, Status]: ...
+
+
+@runtime_checkable
+class PreScorePlugin(Protocol):
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeColumns) -> Status | None: ...
+
+
+@runtime_checkable
+class ScorePlugin(Protocol):
+    """`normalize` (attribute, optional): a `Normalize`. Otherwise `normalize_scores`, where there is one, is run."""
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """0 to 100, once normalised."""
+
+
+@runtime_checkable
+class VectorScorePlugin(Protocol):
+    def score_nodes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> IntArray | None:
+        """One score a node; None for 0 everywhere."""
+
+
+@runtime_checkable
+class NormalizeScorePlugin(Protocol):
+    def normalize_scores(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
+        """`scores` are those of the nodes that passed the filters."""
+
+
+@runtime_checkable
+class ReservePlugin(Protocol):
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None: ...
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """Must bear being called where `reserve` was not, and twice."""
+
+
+@runtime_checkable
+class PermitPlugin(Protocol):
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> PermitResult: ...
+
+
+@runtime_checkable
+class PreBindPlugin(Protocol):
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None: ...
+
+
+@runtime_checkable
+class BindPlugin(Protocol):
+    async def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None: ...
+
+
+@runtime_checkable
+class PostBindPlugin(Protocol):
+    def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None: ...
+
+
+PluginFactory = Callable[[Mapping[str, Any], "Handle"], Plugin]
+"""(args of the plugin's pluginConfig, handle) -> plugin."""
+
+
+class Handle(Protocol):
+    """What the scheduler lends to its plugins."""
+
+    @property
+    def columns(self) -> NodeColumns: ...
+
+    @property
+    def client(self) -> Any:
+        """The scheduler's RestClient; None in a dry run."""
+
+    def allow_waiting_pod(self, uid: str, plugin: str) -> bool:
+        """False where no such pod waits at Permit."""
+
+    def reject_waiting_pod(self, uid: str, plugin: str, message: str) -> bool: ...
+
+    def activate(self, pods: Iterable[PodInfo]) -> None:
+        """Moves pods to the active queue whatever their backoff."""
+
+
+@dataclass(slots=True)
+class Diagnosis:
+    """Why no node was found.
+
+    `reasons`: how many nodes gave it. `unschedulable_nodes`: how many were turned down in a way that preemption might
+    mend; all others are beyond help."""
+
+    node_count: int
+    reasons: dict[str, int] = field(default_factory=dict)
+    unschedulable_nodes: int = 0
+    unschedulable_plugins: set[str] = field(default_factory=set)
+    pending_plugins: set[str] = field(default_factory=set)
+    pre_filter_message: str = ""
+    post_filter_message: str = ""
+
+    def add_plugin(self, status: Status) -> None:
+        if status.plugin and status.is_rejected:
+            self.unschedulable_plugins.add(status.plugin)
+            if status.code is Code.PENDING:
+                self.pending_plugins.add(status.plugin)
+
+    def message(self) -> str:
+        """The condition's message, in the original's words."""
+        text = f"0/{self.node_count} nodes are available:"
+        if self.pre_filter_message:
+            text += f" {self.pre_filter_message}."
+        elif self.reasons:
+            counted = sorted(f"{count} {reason}" for reason, count in self.reasons.items())
+            text += f" {', '.join(counted)}."
+        if self.post_filter_message:
+            text += f" {self.post_filter_message}"
+        return text
+
+
+class FitError(Exception):
+    """No node takes the pod."""
+
+    def __init__(self, diagnosis: Diagnosis, code: Code = Code.UNSCHEDULABLE) -> None:
+        super().__init__(diagnosis.message())
+        self.diagnosis = diagnosis
+        self.code = code
+
+    @property
+    def message(self) -> str:
+        return self.diagnosis.message()
+
+
+class NoNodesAvailable(Exception):
+    """There are no nodes at all."""
+
+    message = "no nodes available to schedule pods"
+
+    def __init__(self) -> None:
+        super().__init__(self.message)

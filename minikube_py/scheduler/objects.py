@@ -1,0 +1,421 @@
+"""What the scheduler keeps of pods and nodes: slotted projections, made once per watch event.
+
+Pods made from one template share one `PodSpec`: it is interned by content, so that what is worked out from it
+(requests, compiled selectors, cached results) is worked out once, and equal specs are found by identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from minikube_py.fields.quantity import milli_units, whole_units
+
+CPU = "cpu"
+MEMORY = "memory"
+PODS = "pods"
+EPHEMERAL_STORAGE = "ephemeral-storage"
+NATIVE_RESOURCES = frozenset((CPU, MEMORY, EPHEMERAL_STORAGE))
+
+DEFAULT_MILLI_CPU_REQUEST = 100
+"""Counted for a container without a cpu request where nodes are scored, so that such pods spread out."""
+DEFAULT_MEMORY_REQUEST_BYTES = 200 * 1024 * 1024
+
+DEFAULT_SCHEDULER_NAME = "default-scheduler"
+TAINT_NODE_UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+SPECS_INTERNED_MAX = 65_536
+
+Amounts = dict[str, int]
+"""Resource name to amount: milli-units for cpu, whole units otherwise."""
+
+
+class Taint(NamedTuple):
+    key: str
+    value: str
+    effect: str
+
+
+class Toleration(NamedTuple):
+    """`operator` is "Equal" where the object has none; an empty `key` or `effect` matches all."""
+
+    key: str
+    operator: str
+    value: str
+    effect: str
+
+    def tolerates(self, taint: Taint) -> bool:
+        if self.effect and self.effect != taint.effect:
+            return False
+        if self.key and self.key != taint.key:
+            return False
+        if self.operator == "Exists":
+            return True
+        # Gt and Lt stand behind a feature gate that is off in 1.36: they match nothing.
+        return self.operator in ("", "Equal") and self.value == taint.value
+
+
+class HostPort(NamedTuple):
+    ip: str
+    protocol: str
+    port: int
+
+
+class PodSpec:
+    """The part of a pod that decides where it may run. Interned: equal ones are the same object.
+
+    `requests` are the amounts asked for, zero ones left out; `nonzero_cpu_milli` and `nonzero_memory_bytes` count the
+    defaults for containers that ask for none. `affinity` is the object's `affinity.nodeAffinity`. `cache` is for what
+    plugins work out from the spec alone."""
+
+    __slots__ = (
+        "affinity",
+        "cache",
+        "host_ports",
+        "node_selector",
+        "nonzero_cpu_milli",
+        "nonzero_memory_bytes",
+        "requests",
+        "tolerations",
+    )
+
+    def __init__(
+        self,
+        requests: tuple[tuple[str, int], ...] = (),
+        nonzero_cpu_milli: int = 0,
+        nonzero_memory_bytes: int = 0,
+        tolerations: tuple[Toleration, ...] = (),
+        node_selector: tuple[tuple[str, str], ...] = (),
+        affinity: Mapping[str, Any] | None = None,
+        host_ports: tuple[HostPort, ...] = (),
+    ) -> None:
+        self.requests = requests
+        self.nonzero_cpu_milli = nonzero_cpu_milli
+        self.nonzero_memory_bytes = nonzero_memory_bytes
+        self.tolerations = tolerations
+        self.node_selector = node_selector
+        self.affinity = affinity
+        self.host_ports = host_ports
+        self.cache: dict[str, Any] = {}
+
+    def request(self, resource: str) -> int:
+        for name, amount in self.requests:
+            if name == resource:
+                return amount
+        return 0
+
+
+_specs: dict[object, PodSpec] = {}
+
+
+class PodInfo:
+    """A pod. `scheduled_condition`: (status, reason, message, lastTransitionTime) of PodScheduled, if there is one."""
+
+    __slots__ = (
+        "deleting",
+        "finished",
+        "gates",
+        "generation",
+        "key",
+        "labels",
+        "name",
+        "namespace",
+        "node_name",
+        "nominated_node",
+        "preemption_policy",
+        "priority",
+        "resource_version",
+        "scheduled_condition",
+        "scheduler_name",
+        "spec",
+        "uid",
+    )
+
+    def __init__(self, namespace: str, name: str, uid: str, spec: PodSpec) -> None:
+        self.namespace = namespace
+        self.name = name
+        self.key = f"{namespace}/{name}"
+        self.uid = uid
+        self.spec = spec
+        self.node_name = ""
+        self.scheduler_name = DEFAULT_SCHEDULER_NAME
+        self.priority = 0
+        self.preemption_policy = ""
+        self.labels: Mapping[str, str] = _NO_LABELS
+        self.gates: tuple[str, ...] = ()
+        self.deleting = False
+        self.finished = False
+        self.generation = 0
+        self.nominated_node = ""
+        self.resource_version = ""
+        self.scheduled_condition: tuple[str, str, str, str] | None = None
+
+    def __repr__(self) -> str:
+        return f"PodInfo({self.key})"
+
+
+class NodeInfo:
+    """A node and what runs on it. `present` is False where only its pods are known yet.
+
+    `requested` holds the sums over its pods, `pods` their number among them; amounts of 0 may be absent."""
+
+    __slots__ = (
+        "allocatable",
+        "annotations_hash",
+        "conditions",
+        "labels",
+        "name",
+        "nonzero_cpu_milli",
+        "nonzero_memory_bytes",
+        "pods",
+        "ports",
+        "present",
+        "requested",
+        "slot",
+        "taints",
+        "uid",
+        "unschedulable",
+    )
+
+    def __init__(self, name: str, uid: str = "") -> None:
+        self.name = name
+        self.uid = uid
+        self.slot = -1
+        self.present = False
+        self.labels: Mapping[str, str] = _NO_LABELS
+        self.taints: tuple[Taint, ...] = ()
+        self.unschedulable = False
+        self.allocatable: Amounts = {}
+        self.conditions: tuple[tuple[str, str], ...] = ()
+        self.annotations_hash = 0
+        self.requested: Amounts = {PODS: 0}
+        self.nonzero_cpu_milli = 0
+        self.nonzero_memory_bytes = 0
+        self.pods: dict[str, PodInfo] = {}
+        self.ports: dict[HostPort, int] = {}
+
+    def __repr__(self) -> str:
+        return f"NodeInfo({self.name})"
+
+
+class QueuedPodInfo:
+    """A pod in the scheduling queue. Times are on the clock's monotonic scale, None where not yet set."""
+
+    __slots__ = (
+        "attempts",
+        "backoff_until_s",
+        "consecutive_errors",
+        "flushed",
+        "gating_plugin",
+        "group",
+        "initial_attempt_s",
+        "pending_plugins",
+        "pod",
+        "queue",
+        "sequence",
+        "timestamp_s",
+        "unschedulable_count",
+        "unschedulable_plugins",
+    )
+
+    def __init__(self, pod: PodInfo, timestamp_s: float) -> None:
+        self.pod = pod
+        self.timestamp_s = timestamp_s
+        self.initial_attempt_s: float | None = None
+        self.attempts = 0
+        self.unschedulable_count = 0
+        self.consecutive_errors = 0
+        self.unschedulable_plugins: set[str] = set()
+        self.pending_plugins: set[str] = set()
+        self.gating_plugin = ""
+        self.backoff_until_s: float | None = None
+        self.flushed = False
+        self.queue = ""
+        self.group: object = None
+        self.sequence = 0
+
+
+_NO_LABELS: Mapping[str, str] = {}
+
+
+def amounts(quantities: Mapping[str, Any]) -> Amounts:
+    """A resource list as ints. Raises: QuantityError."""
+    return {
+        name: milli_units(str(value)) if name == CPU else whole_units(str(value)) for name, value in quantities.items()
+    }
+
+
+def _add(total: Amounts, more: Mapping[str, int]) -> None:
+    for name, amount in more.items():
+        total[name] = total.get(name, 0) + amount
+
+
+def _container_amounts(container: Mapping[str, Any], defaults: Amounts | None) -> Amounts:
+    requests = amounts((container.get("resources") or {}).get("requests") or {})
+    if defaults is not None:
+        for name, amount in defaults.items():
+            requests.setdefault(name, amount)
+    return requests
+
+
+def pod_amounts(spec: Mapping[str, Any], defaults: Amounts | None = None) -> Amounts:
+    """What a pod asks for: the sum of its containers, or more where an init container needs more, plus overhead;
+    requests at pod level take the place of sums. `defaults` fill in for containers that ask for nothing.
+
+    Source: KEP-753 (sidecars), KEP-2837 (pod level). Raises: QuantityError."""
+    total: Amounts = {}
+    for container in spec.get("containers") or ():
+        _add(total, _container_amounts(container, defaults))
+    sidecars: Amounts = {}
+    peak: Amounts = {}
+    for container in spec.get("initContainers") or ():
+        needed = _container_amounts(container, defaults)
+        if container.get("restartPolicy") == "Always":
+            _add(total, needed)
+            _add(sidecars, needed)
+            needed = dict(sidecars)
+        else:
+            _add(needed, sidecars)
+        for name, amount in needed.items():
+            peak[name] = max(peak.get(name, 0), amount)
+    for name, amount in peak.items():
+        total[name] = max(total.get(name, 0), amount)
+    level = amounts((spec.get("resources") or {}).get("requests") or {})
+    for name, amount in level.items():
+        if name in (CPU, MEMORY) or name.startswith("hugepages-"):
+            total[name] = amount
+    _add(total, amounts(spec.get("overhead") or {}))
+    return total
+
+
+_NONZERO_DEFAULTS: Amounts = {CPU: DEFAULT_MILLI_CPU_REQUEST, MEMORY: DEFAULT_MEMORY_REQUEST_BYTES}
+
+
+def _resources_key(spec: Mapping[str, Any]) -> object:
+    """All that the requests are worked out from, as a hashable."""
+    parts: list[object] = []
+    for container in spec.get("containers") or ():
+        requests = (container.get("resources") or {}).get("requests")
+        parts.append(tuple(requests.items()) if requests else ())
+    for container in spec.get("initContainers") or ():
+        requests = (container.get("resources") or {}).get("requests") or {}
+        parts.append((container.get("restartPolicy"), tuple(requests.items())))
+    if "overhead" in spec:
+        parts.append(("overhead", tuple(spec["overhead"].items())))
+    if spec.get("resources"):
+        parts.append(("pod", tuple((spec["resources"].get("requests") or {}).items())))
+    return tuple(parts)
+
+
+def _frozen(value: Any) -> object:
+    if isinstance(value, dict):
+        return tuple((key, _frozen(item)) for key, item in value.items())
+    if isinstance(value, list):
+        return tuple(map(_frozen, value))
+    return value
+
+
+def _host_ports(spec: Mapping[str, Any]) -> tuple[HostPort, ...]:
+    found = []
+    sidecars: Iterable[Any] = (c for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always")
+    for container in (*sidecars, *(spec.get("containers") or ())):
+        for port in container.get("ports") or ():
+            number = port.get("hostPort") or 0
+            if number > 0:
+                found.append(HostPort(port.get("hostIP") or "0.0.0.0", port.get("protocol") or "TCP", number))
+    return tuple(found)
+
+
+def _tolerations(spec: Mapping[str, Any]) -> tuple[Toleration, ...]:
+    return tuple(
+        Toleration(t.get("key", ""), t.get("operator") or "Equal", t.get("value", ""), t.get("effect", ""))
+        for t in spec.get("tolerations") or ()
+    )
+
+
+def pod_spec(spec: Mapping[str, Any]) -> PodSpec:
+    """The interned PodSpec of an object's `spec`. Raises: QuantityError."""
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity")
+    selector = spec.get("nodeSelector")
+    tolerations = _tolerations(spec)
+    ports = _host_ports(spec)
+    key = (
+        _resources_key(spec),
+        tolerations,
+        tuple(sorted(selector.items())) if selector else (),
+        _frozen(affinity) if affinity else None,
+        ports,
+    )
+    found = _specs.get(key)
+    if found is None:
+        requests = pod_amounts(spec)
+        nonzero = pod_amounts(spec, _NONZERO_DEFAULTS)
+        found = PodSpec(
+            tuple((name, amount) for name, amount in requests.items() if amount > 0),
+            nonzero.get(CPU, 0),
+            nonzero.get(MEMORY, 0),
+            tolerations,
+            key[2],
+            affinity or None,
+            ports,
+        )
+        if len(_specs) >= SPECS_INTERNED_MAX:
+            # Specs already handed out stay valid; equal later ones are merely no longer the same object.
+            _specs.clear()
+        _specs[key] = found
+    return found
+
+
+def project_pod(obj: Mapping[str, Any]) -> PodInfo:
+    """Raises: QuantityError where a request cannot be read (the API server lets none in)."""
+    metadata, spec, status = obj["metadata"], obj["spec"], obj.get("status") or {}
+    pod = PodInfo(metadata.get("namespace", ""), metadata["name"], metadata.get("uid", ""), pod_spec(spec))
+    pod.node_name = spec.get("nodeName") or ""
+    pod.scheduler_name = spec.get("schedulerName") or DEFAULT_SCHEDULER_NAME
+    pod.priority = spec.get("priority") or 0
+    pod.preemption_policy = spec.get("preemptionPolicy") or ""
+    pod.labels = metadata.get("labels") or _NO_LABELS
+    gates = spec.get("schedulingGates")
+    if gates:
+        pod.gates = tuple(gate["name"] for gate in gates)
+    pod.deleting = "deletionTimestamp" in metadata
+    pod.finished = status.get("phase") in ("Succeeded", "Failed")
+    pod.generation = metadata.get("generation") or 0
+    pod.nominated_node = status.get("nominatedNodeName") or ""
+    pod.resource_version = metadata.get("resourceVersion", "")
+    if not pod.node_name:
+        for condition in status.get("conditions") or ():
+            if condition.get("type") == "PodScheduled":
+                pod.scheduled_condition = (
+                    condition.get("status", ""),
+                    condition.get("reason", ""),
+                    condition.get("message", ""),
+                    condition.get("lastTransitionTime") or "",
+                )
+    return pod
+
+
+def project_node(obj: Mapping[str, Any]) -> NodeInfo:
+    """A NodeInfo without pods. What of its allocatable cannot be read is missing."""
+    metadata, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
+    node = NodeInfo(metadata["name"], metadata.get("uid", ""))
+    node.present = True
+    node.labels = metadata.get("labels") or _NO_LABELS
+    node.taints = tuple(
+        Taint(t.get("key", ""), t.get("value") or "", t.get("effect", "")) for t in spec.get("taints") or ()
+    )
+    node.unschedulable = bool(spec.get("unschedulable"))
+    node.allocatable = amounts(status.get("allocatable") or {})
+    node.conditions = tuple(sorted((c.get("type", ""), c.get("status", "")) for c in status.get("conditions") or ()))
+    annotations = metadata.get("annotations")
+    node.annotations_hash = hash(frozenset(annotations.items())) if annotations else 0
+    return node
+
+
+def find_untolerated(
+    taints: Iterable[Taint], tolerations: Iterable[Toleration], effects: frozenset[str]
+) -> Taint | None:
+    """The first taint with one of `effects` that no toleration tolerates."""
+    for taint in taints:
+        if taint.effect in effects and not any(t.tolerates(taint) for t in tolerations):
+            return taint
+    return None

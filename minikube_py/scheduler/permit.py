@@ -1,0 +1,87 @@
+"""Pods that wait at Permit: until every plugin that asked for it allows them, one rejects them, or time is up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+from minikube_py.client.timers import Timer, Timers
+from minikube_py.scheduler.framework import SUCCESS, Code, Status
+from minikube_py.scheduler.objects import PodInfo
+
+WAIT_MAX_S = 900.0
+"""No plugin may make a pod wait longer."""
+
+
+def duration_text(duration_s: float) -> str:
+    """As Go prints a time.Duration: 10s, 1m30s, 500ms."""
+    if duration_s < 1.0:
+        return f"{duration_s * 1000:g}ms" if duration_s else "0s"
+    minutes, seconds = divmod(duration_s, 60.0)
+    hours, minutes = divmod(int(minutes), 60)
+    text = f"{hours}h" if hours else ""
+    text += f"{minutes}m" if hours or minutes else ""
+    return f"{text}{seconds:g}s"
+
+
+class WaitingPod:
+    """`result` becomes Success, or the rejection."""
+
+    __slots__ = ("node_name", "pending", "pod", "result")
+
+    def __init__(self, pod: PodInfo, node_name: str) -> None:
+        self.pod = pod
+        self.node_name = node_name
+        self.pending: dict[str, Timer] = {}
+        self.result: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
+
+    def allow(self, plugin: str) -> None:
+        """Said once by each plugin that made the pod wait; when the last has, the pod goes on."""
+        timer = self.pending.pop(plugin, None)
+        if timer is not None:
+            timer.cancel()
+        if not self.pending:
+            self._end(SUCCESS)
+
+    def reject(self, plugin: str, message: str) -> None:
+        self._end(Status(Code.UNSCHEDULABLE, message, plugin=plugin))
+
+    def _end(self, status: Status) -> None:
+        for timer in self.pending.values():
+            timer.cancel()
+        self.pending.clear()
+        if not self.result.done():
+            self.result.set_result(status)
+
+
+class WaitingPods:
+    """By uid. A plugin reaches them through its handle."""
+
+    def __init__(self, timers: Timers) -> None:
+        self._timers = timers
+        self._pods: dict[str, WaitingPod] = {}
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def get(self, uid: str) -> WaitingPod | None:
+        return self._pods.get(uid)
+
+    def __iter__(self) -> Iterator[WaitingPod]:
+        return iter(list(self._pods.values()))
+
+    def add(self, pod: PodInfo, node_name: str, waits: dict[str, float]) -> WaitingPod:
+        """`waits`: by plugin, for how many seconds at most."""
+        waiting = self._pods[pod.uid] = WaitingPod(pod, node_name)
+        for plugin, timeout_s in waits.items():
+            limit_s = min(timeout_s, WAIT_MAX_S)
+            waiting.pending[plugin] = self._timers.call_later(limit_s, self._expire(waiting, plugin, limit_s))
+        return waiting
+
+    @staticmethod
+    def _expire(waiting: WaitingPod, plugin: str, limit_s: float) -> Callable[[], None]:
+        text = f"rejected due to timeout after waiting {duration_text(limit_s)} at plugin {plugin}"
+        return lambda: waiting.reject(plugin, text)
+
+    def remove(self, uid: str) -> None:
+        self._pods.pop(uid, None)

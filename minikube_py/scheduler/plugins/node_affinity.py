@@ -1,0 +1,332 @@
+"""NodeAffinity and NodeName: the nodes that a pod asks for.
+
+Terms are ORed, the expressions of a term ANDed; an empty term matches nothing. `NotIn` and `DoesNotExist` match a node
+without the label. `Gt` and `Lt` take one value and compare int64s; where either side does not read as one, nothing
+matches. A term that cannot be read matches nothing. Source: "Assigning Pods to Nodes"; component-helpers nodeaffinity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from minikube_py.scheduler.columns import label_as_int
+from minikube_py.scheduler.framework import (
+    NODE,
+    SKIP,
+    Action,
+    BoolArray,
+    ClusterEvent,
+    Code,
+    CycleState,
+    EventRegistration,
+    IntArray,
+    Normalize,
+    PreFilterResult,
+    Status,
+)
+from minikube_py.scheduler.objects import NodeInfo, PodInfo
+
+if TYPE_CHECKING:
+    from minikube_py.scheduler.columns import NodeColumns, Nodes
+
+NOT_MATCHED = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "node(s) didn't match Pod's node affinity/selector")
+NOT_ENFORCED = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "node(s) didn't match scheduler-enforced node affinity")
+CONFLICT = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "pod affinity terms conflict")
+WRONG_NAME = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "node(s) didn't match the requested node name")
+
+_LABEL_OPERATORS = frozenset(("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"))
+
+
+class Requirement(NamedTuple):
+    """One expression on a label. `bound` is the value of Gt and Lt."""
+
+    key: str
+    operator: str
+    values: frozenset[str]
+    bound: int = 0
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        value = labels.get(self.key)
+        operator = self.operator
+        if operator == "In":
+            return value in self.values
+        if operator == "NotIn":
+            return value is None or value not in self.values
+        if operator == "Exists":
+            return value is not None
+        if operator == "DoesNotExist":
+            return value is None
+        number = label_as_int(value)
+        if number is None:
+            return False
+        return number > self.bound if operator == "Gt" else number < self.bound
+
+    def mask(self, nodes: Nodes) -> BoolArray:
+        if self.operator in ("Gt", "Lt"):
+            valid, numbers = nodes.label_ints(self.key)
+            found: BoolArray = valid & (numbers > self.bound if self.operator == "Gt" else numbers < self.bound)
+            return found
+        if self.operator in ("Exists", "DoesNotExist"):
+            exists = nodes.label_exists(self.key)
+            return exists if self.operator == "Exists" else ~exists
+        mask = np.zeros(len(nodes), np.bool_)
+        for value in self.values:
+            mask |= nodes.label_mask(self.key, value)
+        return mask if self.operator == "In" else ~mask
+
+
+class NameRequirement(NamedTuple):
+    """One expression on a field of the node; the only field there is is metadata.name, others read as ""."""
+
+    key: str
+    value: str
+    equal: bool
+
+    def matches(self, name: str) -> bool:
+        actual = name if self.key == "metadata.name" else ""
+        return (actual == self.value) is self.equal
+
+    def mask(self, nodes: Nodes) -> BoolArray:
+        if self.key != "metadata.name":
+            return np.full(len(nodes), self.matches(""), np.bool_)
+        mask = nodes.name_mask((self.value,))
+        return mask if self.equal else ~mask
+
+
+class Term(NamedTuple):
+    """All of its requirements hold. `readable` is False for a term that the API should not have let in."""
+
+    labels: tuple[Requirement, ...]
+    names: tuple[NameRequirement, ...]
+    readable: bool = True
+
+    def matches(self, node: NodeInfo) -> bool:
+        return (
+            self.readable
+            and all(requirement.matches(node.labels) for requirement in self.labels)
+            and all(requirement.matches(node.name) for requirement in self.names)
+        )
+
+    def mask(self, nodes: Nodes) -> BoolArray:
+        if not self.readable:
+            return np.zeros(len(nodes), np.bool_)
+        mask = np.ones(len(nodes), np.bool_)
+        for requirement in self.labels:
+            mask &= requirement.mask(nodes)
+        for name in self.names:
+            mask &= name.mask(nodes)
+        return mask
+
+
+class WeightedTerm(NamedTuple):
+    weight: int
+    term: Term
+
+
+def _requirement(expression: Mapping[str, Any]) -> Requirement | None:
+    """None where the expression breaks the rules for its operator."""
+    operator, values = expression.get("operator", ""), expression.get("values") or []
+    if operator not in _LABEL_OPERATORS or (operator in ("In", "NotIn") and not values):
+        return None
+    if operator in ("Exists", "DoesNotExist") and values:
+        return None
+    bound = 0
+    if operator in ("Gt", "Lt"):
+        number = label_as_int(values[0]) if len(values) == 1 else None
+        if number is None:
+            return None
+        bound = number
+    return Requirement(expression.get("key", ""), operator, frozenset(values), bound)
+
+
+def parse_term(term: Mapping[str, Any]) -> Term | None:
+    """A nodeSelectorTerm; None if it is empty, and so matches nothing."""
+    expressions, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
+    if not expressions and not fields:
+        return None
+    labels = [_requirement(expression) for expression in expressions]
+    names = []
+    readable = None not in labels
+    for field in fields:
+        values = field.get("values") or []
+        if field.get("operator") not in ("In", "NotIn") or len(values) != 1:
+            readable = False
+            continue
+        names.append(NameRequirement(field.get("key", ""), values[0], field["operator"] == "In"))
+    return Term(tuple(r for r in labels if r is not None), tuple(names), readable)
+
+
+def parse_selector(selector: Mapping[str, Any]) -> tuple[Term, ...]:
+    """The terms of a nodeSelector that can match at all."""
+    terms = (parse_term(term) for term in selector.get("nodeSelectorTerms") or ())
+    return tuple(term for term in terms if term is not None)
+
+
+def parse_preferred(terms: Sequence[Mapping[str, Any]]) -> tuple[WeightedTerm, ...]:
+    found = []
+    for item in terms:
+        term = parse_term(item.get("preference") or {})
+        if item.get("weight") and term is not None:
+            found.append(WeightedTerm(item["weight"], term))
+    return tuple(found)
+
+
+def node_names_asked_for(required: Mapping[str, Any]) -> frozenset[str] | None:
+    """The only nodes that a required selector can match by `metadata.name In`; None if it does not pin every term."""
+    terms = required.get("nodeSelectorTerms") or ()
+    if not terms:
+        return None
+    names: frozenset[str] = frozenset()
+    for term in terms:
+        pinned: frozenset[str] | None = None
+        for field in term.get("matchFields") or ():
+            if field.get("key") == "metadata.name" and field.get("operator") == "In":
+                values = frozenset(field.get("values") or ())
+                pinned = values if pinned is None else pinned & values
+        if pinned is None:
+            return None
+        names |= pinned
+    return names
+
+
+class _Compiled(NamedTuple):
+    """What of a pod's spec concerns this plugin. `required` None: no required affinity."""
+
+    selector: tuple[tuple[str, str], ...]
+    required: tuple[Term, ...] | None
+    names: frozenset[str] | None
+    preferred: tuple[WeightedTerm, ...] | None
+
+
+def compile_affinity(pod: PodInfo) -> _Compiled:
+    found: _Compiled | None = pod.spec.cache.get("affinity")
+    if found is None:
+        affinity = pod.spec.affinity or {}
+        required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+        preferred = affinity.get("preferredDuringSchedulingIgnoredDuringExecution")
+        found = pod.spec.cache["affinity"] = _Compiled(
+            pod.spec.node_selector,
+            None if required is None else parse_selector(required),
+            None if required is None else node_names_asked_for(required),
+            None if preferred is None else parse_preferred(preferred),
+        )
+    return found
+
+
+class NodeAffinity:
+    """Filter: `nodeSelector` and required node affinity, and what the profile adds to them (`addedAffinity`).
+    Score: the weights of the preferred terms that match."""
+
+    name = "NodeAffinity"
+    node_local = True
+    normalize = Normalize()
+
+    def __init__(self, args: Mapping[str, Any] | None = None, handle: object = None) -> None:
+        added = (args or {}).get("addedAffinity") or {}
+        required = added.get("requiredDuringSchedulingIgnoredDuringExecution")
+        preferred = added.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+        self.added_required = None if required is None else parse_selector(required)
+        self.added_preferred = parse_preferred(preferred)
+
+    def events_to_register(self) -> Sequence[EventRegistration]:
+        return (EventRegistration(ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_LABEL)),)
+
+    def pre_filter(
+        self, state: CycleState, pod: PodInfo, nodes: NodeColumns
+    ) -> tuple[PreFilterResult | None, Status | None]:
+        if not pod.spec.affinity and not pod.spec.node_selector and self.added_required is None:
+            return None, SKIP
+        wanted = compile_affinity(pod)
+        if wanted.required is None and not wanted.selector and self.added_required is None:
+            return None, SKIP
+        if wanted.names is None:
+            return None, None
+        return (PreFilterResult(wanted.names), None) if wanted.names else (None, CONFLICT)
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        if self.added_required is not None and not any(term.matches(node) for term in self.added_required):
+            return NOT_ENFORCED
+        wanted = compile_affinity(pod)
+        labels = node.labels
+        for key, value in wanted.selector:
+            if labels.get(key) != value:
+                return NOT_MATCHED
+        if wanted.required is not None and not any(term.matches(node) for term in wanted.required):
+            return NOT_MATCHED
+        return None
+
+    def _enforced(self, nodes: Nodes) -> BoolArray | None:
+        return None if self.added_required is None else _any(self.added_required, nodes)
+
+    def filter_nodes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> BoolArray | None:
+        wanted = compile_affinity(pod)
+        mask = self._enforced(nodes)
+        if mask is None:
+            mask = np.ones(len(nodes), np.bool_)
+        for key, value in wanted.selector:
+            mask &= nodes.label_mask(key, value)
+        if wanted.required is not None:
+            mask &= _any(wanted.required, nodes)
+        return mask
+
+    def reject_codes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> tuple[IntArray, Callable[[int], Status]]:
+        enforced = self._enforced(nodes)
+        codes = np.zeros(len(nodes), np.int64) if enforced is None else (~enforced).astype(np.int64)
+        return codes, lambda code: NOT_ENFORCED if code else NOT_MATCHED
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeColumns) -> Status | None:
+        if self.added_preferred or (pod.spec.affinity and compile_affinity(pod).preferred is not None):
+            return None
+        return SKIP
+
+    def _preferred(self, pod: PodInfo) -> tuple[WeightedTerm, ...]:
+        return (*self.added_preferred, *(compile_affinity(pod).preferred or ()))
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        return sum(weight for weight, term in self._preferred(pod) if term.matches(node))
+
+    def score_nodes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> IntArray | None:
+        scores = np.zeros(len(nodes), np.int64)
+        for weight, term in self._preferred(pod):
+            scores += term.mask(nodes) * weight
+        return scores
+
+
+def _any(terms: Sequence[Term], nodes: Nodes) -> BoolArray:
+    mask = np.zeros(len(nodes), np.bool_)
+    for term in terms:
+        mask |= term.mask(nodes)
+    return mask
+
+
+class NodeName:
+    """Filter: a pod that names its node goes nowhere else. (Pods bound already never reach the scheduler.)"""
+
+    name = "NodeName"
+    node_local = True
+
+    def __init__(self, args: Mapping[str, Any] | None = None, handle: object = None) -> None:
+        pass
+
+    def events_to_register(self) -> Sequence[EventRegistration]:
+        return (EventRegistration(ClusterEvent(NODE, Action.ADD)),)
+
+    def sign_pod(self, pod: PodInfo) -> object:
+        return pod.node_name
+
+    def pre_filter(
+        self, state: CycleState, pod: PodInfo, nodes: NodeColumns
+    ) -> tuple[PreFilterResult | None, Status | None]:
+        return None, None if pod.node_name else SKIP
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        return None if not pod.node_name or pod.node_name == node.name else WRONG_NAME
+
+    def filter_nodes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> BoolArray | None:
+        return nodes.name_mask((pod.node_name,)) if pod.node_name else None
+
+    def reject_codes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> tuple[IntArray, Callable[[int], Status]]:
+        return np.ones(len(nodes), np.int64), lambda code: WRONG_NAME

@@ -1,0 +1,439 @@
+"""NodeResourcesFit and NodeResourcesBalancedAllocation: has a node what the pod asks for, and how well does it sit.
+
+All scores are integers by the original's formulas (1.36), in which division truncates. Quantities are those of
+`NodeInfo`: cpu in milli-units, the rest in whole units. Sources: pkg/scheduler/framework/plugins/noderesources;
+"Resource Bin Packing" in the scheduling documentation; k/k#135573 for the balance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import floor, sqrt
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from minikube_py.scheduler.framework import (
+    MAX_NODE_SCORE,
+    NODE,
+    POD,
+    SKIP,
+    Action,
+    BoolArray,
+    ClusterChange,
+    ClusterEvent,
+    Code,
+    CycleState,
+    EventRegistration,
+    IntArray,
+    QueueingHint,
+    Status,
+)
+from minikube_py.scheduler.objects import CPU, EPHEMERAL_STORAGE, MEMORY, NATIVE_RESOURCES, PODS, NodeInfo, PodInfo
+
+if TYPE_CHECKING:
+    from minikube_py.scheduler.columns import NodeColumns, Nodes
+
+TOO_MANY_PODS = "Too many pods"
+FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+MAX_CUSTOM_SCORE = 10
+"""Shape points of RequestedToCapacityRatio are given from 0 to this."""
+
+
+class ArgsError(ValueError):
+    """The plugin's `args` are wrong; says where and why."""
+
+
+class ResourceWeight(NamedTuple):
+    name: str
+    weight: int
+
+
+DEFAULT_RESOURCES = (ResourceWeight(CPU, 1), ResourceWeight(MEMORY, 1))
+
+
+def parse_resources(value: Any, where: str) -> tuple[ResourceWeight, ...]:
+    """`[{name, weight}]` of the plugin's args; a weight of 0 or none is 1. Raises: ArgsError."""
+    if not value:
+        return DEFAULT_RESOURCES
+    found = []
+    for i, item in enumerate(value):
+        name, weight = item.get("name", ""), item.get("weight") or 1
+        if not name or not isinstance(weight, int) or not 1 <= weight <= 100:
+            text = f"resource weight of {name} not in valid range (0, 100]"
+            raise ArgsError(f"{where}[{i}].weight: Invalid value: {weight}: {text}")
+        found.append(ResourceWeight(name, weight))
+    if len({resource.name for resource in found}) < len(found):
+        raise ArgsError(f"{where}: Duplicate value")
+    return tuple(found)
+
+
+def _is_scalar(resource: str) -> bool:
+    """True for extended resources, huge pages and the like, which count only where a pod asks for them."""
+    return resource not in NATIVE_RESOURCES
+
+
+def _pod_amount(pod: PodInfo, resource: str, use_requested: bool) -> int:
+    if not use_requested:
+        if resource == CPU:
+            return pod.spec.nonzero_cpu_milli
+        if resource == MEMORY:
+            return pod.spec.nonzero_memory_bytes
+    return pod.spec.request(resource)
+
+
+def _node_amount(node: NodeInfo, resource: str, use_requested: bool) -> int:
+    if not use_requested:
+        if resource == CPU:
+            return node.nonzero_cpu_milli
+        if resource == MEMORY:
+            return node.nonzero_memory_bytes
+    return node.requested.get(resource, 0)
+
+
+class _Wanted(NamedTuple):
+    """A resource that counts for this pod: what the pod adds, and the resource's weight."""
+
+    resource: str
+    amount: int
+    weight: int
+
+
+def _wanted(pod: PodInfo, resources: Sequence[ResourceWeight], use_requested: bool) -> tuple[_Wanted, ...]:
+    found = []
+    for name, weight in resources:
+        amount = _pod_amount(pod, name, use_requested)
+        if name != PODS and (amount or not _is_scalar(name)):
+            found.append(_Wanted(name, amount, weight))
+    return tuple(found)
+
+
+# --- scores of one resource ------------------------------------------------------------------------------------------
+
+
+def least_requested(requested: int, capacity: int) -> int:
+    return 0 if requested > capacity else (capacity - requested) * MAX_NODE_SCORE // capacity
+
+
+def most_requested(requested: int, capacity: int) -> int:
+    return min(requested, capacity) * MAX_NODE_SCORE // capacity
+
+
+def _least_requested_columns(requested: IntArray, capacity: IntArray) -> IntArray:
+    left: IntArray = np.maximum(capacity - requested, 0)
+    left *= MAX_NODE_SCORE
+    return _divide(left, capacity)
+
+
+def _most_requested_columns(requested: IntArray, capacity: IntArray) -> IntArray:
+    return _divide(np.minimum(requested, capacity) * MAX_NODE_SCORE, capacity)
+
+
+def _divide(numerator: IntArray, capacity: IntArray) -> IntArray:
+    """`numerator // capacity` for numerators from 0 to 100 x capacity; 0 where the capacity is.
+
+    numpy divides int64 one by one, and floats in bulk: so divide as floats, and mend what rounding got wrong. The
+    quotient is below 101, so the float is off by far less than 1, and only an exact whole can come out wrong."""
+    divisor = np.maximum(capacity, 1)
+    quotient = (numerator / divisor).astype(np.int64)
+    rest = numerator - quotient * divisor
+    quotient -= rest < 0
+    quotient += rest >= divisor
+    quotient[capacity == 0] = 0
+    return quotient
+
+
+class Shape:
+    """A piecewise-linear function from utilisation in percent to score 0..100; slopes truncate towards zero."""
+
+    def __init__(self, points: Sequence[tuple[int, int]]) -> None:
+        self.points = tuple(points)
+
+    def at(self, utilization: int) -> int:
+        points = self.points
+        for i, (x, y) in enumerate(points):
+            if utilization <= x:
+                if i == 0:
+                    return y
+                x0, y0 = points[i - 1]
+                rise = (y - y0) * (utilization - x0)
+                return y0 + (rise // (x - x0) if rise >= 0 else -(-rise // (x - x0)))
+        return points[-1][1]
+
+    def ratio(self, requested: int, capacity: int) -> int:
+        if requested > capacity:
+            return self.at(100)
+        return self.at(requested * 100 // capacity)
+
+    def ratio_columns(self, requested: IntArray, capacity: IntArray) -> IntArray:
+        utilization = _divide(np.minimum(requested, capacity) * 100, capacity)
+        table = np.array([self.at(u) for u in range(101)], np.int64)
+        found: IntArray = table[utilization]
+        return found
+
+
+def parse_shape(value: Any, where: str) -> Shape:
+    """`[{utilization 0..100, score 0..10}]`, utilisation strictly rising. Raises: ArgsError."""
+    if not value:
+        raise ArgsError(f"{where}: Required value: at least one point must be specified")
+    points: list[tuple[int, int]] = []
+    for i, item in enumerate(value):
+        x, y = item.get("utilization", 0), item.get("score", 0)
+        if not isinstance(x, int) or not 0 <= x <= 100:
+            raise ArgsError(f"{where}[{i}].utilization: Invalid value: {x}: not in valid range [0-100]")
+        if points and x <= points[-1][0]:
+            raise ArgsError(f"{where}[{i}].utilization: Invalid value: {x}: values must be sorted in increasing order")
+        if not isinstance(y, int) or not 0 <= y <= MAX_CUSTOM_SCORE:
+            raise ArgsError(f"{where}[{i}].score: Invalid value: {y}: not in valid range [0-{MAX_CUSTOM_SCORE}]")
+        points.append((x, y * (MAX_NODE_SCORE // MAX_CUSTOM_SCORE)))
+    return Shape(points)
+
+
+# --- Fit -------------------------------------------------------------------------------------------------------------
+
+
+class NodeResourcesFit:
+    """Filter: the pod's requests fit what the node has left, and its pods stay within their number.
+
+    Score: by `scoringStrategy` LeastAllocated (default), MostAllocated or RequestedToCapacityRatio; containers that ask
+    for no cpu or memory count 100m and 200Mi."""
+
+    name = "NodeResourcesFit"
+    node_local = True
+
+    def __init__(self, args: Mapping[str, Any] | None = None, handle: object = None) -> None:
+        args = args or {}
+        self.ignored_resources = frozenset(args.get("ignoredResources") or ())
+        self.ignored_groups = frozenset(args.get("ignoredResourceGroups") or ())
+        strategy = args.get("scoringStrategy") or {}
+        self.strategy = strategy.get("type") or "LeastAllocated"
+        self.resources = parse_resources(strategy.get("resources"), "scoringStrategy.resources")
+        self._one: Callable[[int, int], int]
+        self._many: Callable[[IntArray, IntArray], IntArray]
+        if self.strategy == "LeastAllocated":
+            self._one, self._many = least_requested, _least_requested_columns
+        elif self.strategy == "MostAllocated":
+            self._one, self._many = most_requested, _most_requested_columns
+        elif self.strategy == "RequestedToCapacityRatio":
+            ratio = strategy.get("requestedToCapacityRatio") or {}
+            shape = parse_shape(ratio.get("shape"), "scoringStrategy.requestedToCapacityRatio.shape")
+            self._one, self._many = shape.ratio, shape.ratio_columns
+        else:
+            supported = '"LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"'
+            text = f'Unsupported value: "{self.strategy}": supported values: {supported}'
+            raise ArgsError(f"scoringStrategy.type: {text}")
+        self._key = f"{self.name}/{id(self)}"
+
+    def events_to_register(self) -> Sequence[EventRegistration]:
+        return (
+            EventRegistration(ClusterEvent(POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN), self._after_pod_change),
+            EventRegistration(ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE)),
+        )
+
+    def _after_pod_change(self, pod: PodInfo, change: ClusterChange) -> QueueingHint:
+        """Worth a try where the change gave back some of what the pod asks for."""
+        old, new = change.old, change.new
+        if new is not None and new.uid == pod.uid:
+            return QueueingHint.QUEUE
+        if not change.node:
+            return QueueingHint.SKIP
+        if new is None or not self._checked(pod):
+            return QueueingHint.QUEUE
+        freed = any(old.spec.request(name) > new.spec.request(name) for name, _ in self._checked(pod))
+        return QueueingHint.QUEUE if freed else QueueingHint.SKIP
+
+    def _ignored(self, resource: str) -> bool:
+        if resource in NATIVE_RESOURCES or "/" not in resource:
+            return False
+        return resource in self.ignored_resources or resource.split("/", 1)[0] in self.ignored_groups
+
+    def _checked(self, pod: PodInfo) -> tuple[tuple[str, int], ...]:
+        """The requests to hold against the node, native resources first."""
+        found: tuple[tuple[str, int], ...] | None = pod.spec.cache.get(self._key)
+        if found is None:
+            requests = pod.spec.requests
+            native = [(r, pod.spec.request(r)) for r in (CPU, MEMORY, EPHEMERAL_STORAGE) if pod.spec.request(r)]
+            others = [(r, amount) for r, amount in requests if r not in NATIVE_RESOURCES and not self._ignored(r)]
+            found = pod.spec.cache[self._key] = (*native, *others)
+        return found
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        allocatable, requested = node.allocatable, node.requested
+        reasons: list[str] | None = None
+        code = Code.UNSCHEDULABLE
+        if requested[PODS] + 1 > allocatable.get(PODS, 0):
+            reasons = [TOO_MANY_PODS]
+        for resource, amount in self._checked(pod):
+            capacity = allocatable.get(resource, 0)
+            if amount > capacity - requested.get(resource, 0):
+                reasons = reasons or []
+                reasons.append(f"Insufficient {resource}")
+                if amount > capacity:
+                    code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+        return None if reasons is None else Status(code, *reasons)
+
+    def filter_nodes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> BoolArray | None:
+        mask: BoolArray = nodes.requested(PODS) < nodes.allocatable(PODS)
+        for resource, amount in self._checked(pod):
+            mask &= nodes.allocatable(resource) - nodes.requested(resource) >= amount
+        return mask
+
+    def reject_codes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> tuple[IntArray, Callable[[int], Status]]:
+        """Bit 0: too many pods; bit i + 1: too little of the i-th request; the bit above all: beyond preemption."""
+        checked = self._checked(pod)
+        beyond = 1 << (len(checked) + 1)
+        codes: IntArray = (nodes.requested(PODS) >= nodes.allocatable(PODS)).astype(np.int64)
+        for i, (resource, amount) in enumerate(checked):
+            capacity = nodes.allocatable(resource)
+            lacking = capacity - nodes.requested(resource) < amount
+            codes |= lacking.astype(np.int64) << (i + 1)
+            codes |= np.where(lacking & (capacity < amount), beyond, 0)
+
+        def status(code: int) -> Status:
+            reasons = [TOO_MANY_PODS] if code & 1 else []
+            reasons += [f"Insufficient {r}" for i, (r, _) in enumerate(checked) if code & 2 << i]
+            return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE if code & beyond else Code.UNSCHEDULABLE, *reasons)
+
+        return codes, status
+
+    def _scored(self, pod: PodInfo) -> tuple[_Wanted, ...]:
+        key = self._key + "/score"
+        found: tuple[_Wanted, ...] | None = pod.spec.cache.get(key)
+        if found is None:
+            found = pod.spec.cache[key] = _wanted(pod, self.resources, use_requested=False)
+        return found
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        total = weights = 0
+        allocatable, ratio = node.allocatable, self.strategy == "RequestedToCapacityRatio"
+        for resource, amount, weight in self._scored(pod):
+            capacity = allocatable.get(resource, 0)
+            if capacity:
+                score = self._one(_node_amount(node, resource, False) + amount, capacity)
+                if score > 0 or not ratio:
+                    total += score * weight
+                    weights += weight
+        if not weights:
+            return 0
+        return floor(total / weights + 0.5) if ratio else total // weights
+
+    def score_nodes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> IntArray | None:
+        total = np.zeros(len(nodes), np.int64)
+        weights = np.zeros(len(nodes), np.int64)
+        ratio = self.strategy == "RequestedToCapacityRatio"
+        for resource, amount, weight in self._scored(pod):
+            capacity = nodes.allocatable(resource)
+            scores = self._many(nodes.nonzero_requested(resource) + amount, capacity)
+            total += scores * weight if weight != 1 else scores
+            weights += ((capacity != 0) & (scores > 0) if ratio else capacity != 0) * weight
+        weights = np.maximum(weights, 1)
+        if ratio:
+            return np.floor(total / weights + 0.5).astype(np.int64)
+        found: IntArray = (total / weights).astype(np.int64)
+        return found
+
+
+# --- balance ---------------------------------------------------------------------------------------------------------
+
+
+def balance(fractions: Sequence[float]) -> int:
+    """100 less the standard deviation of the resources' shares in use, in percent, truncated."""
+    if len(fractions) < 2:
+        return MAX_NODE_SCORE
+    if len(fractions) == 2:
+        deviation = abs((fractions[0] - fractions[1]) / 2)
+    else:
+        # Not sum(): from Python 3.12 on it compensates for rounding, which the original and numpy do not.
+        total = squares = 0.0
+        for fraction in fractions:
+            total += fraction
+        mean = total / len(fractions)
+        for fraction in fractions:
+            squares += (fraction - mean) * (fraction - mean)
+        deviation = sqrt(squares / len(fractions))
+    return int((1 - deviation) * MAX_NODE_SCORE)
+
+
+class NodeResourcesBalancedAllocation:
+    """Score: 50 to 100, 75 where the pod leaves the balance between resources as it was, more where it mends it.
+
+    Pods that request none of the resources are left out: they would all go to one node."""
+
+    name = "NodeResourcesBalancedAllocation"
+    node_local = True
+
+    def __init__(self, args: Mapping[str, Any] | None = None, handle: object = None) -> None:
+        self.resources = parse_resources((args or {}).get("resources"), "resources")
+        if any(resource.weight != 1 for resource in self.resources):
+            raise ArgsError("resources: Invalid value: weights must be 1: the balance knows no weights")
+        self._key = f"{self.name}/{id(self)}"
+
+    def _scored(self, pod: PodInfo) -> tuple[_Wanted, ...]:
+        found: tuple[_Wanted, ...] | None = pod.spec.cache.get(self._key)
+        if found is None:
+            found = pod.spec.cache[self._key] = _wanted(pod, self.resources, use_requested=True)
+        return found
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeColumns) -> Status | None:
+        return None if any(wanted.amount for wanted in self._scored(pod)) else SKIP
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        before: list[float] = []
+        after: list[float] = []
+        allocatable, requested = node.allocatable, node.requested
+        for resource, amount, _ in self._scored(pod):
+            capacity = allocatable.get(resource, 0)
+            if capacity:
+                used = requested.get(resource, 0)
+                before.append(min(used / capacity, 1.0))
+                after.append(min((used + amount) / capacity, 1.0))
+        # Not // 2: the halves stay within 0..100, where truncation and flooring agree.
+        return MAX_NODE_SCORE // 2 + (MAX_NODE_SCORE // 2 + balance(after) - balance(before)) // 2
+
+    def score_nodes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> IntArray | None:
+        before: list[FloatArray] = []
+        after: list[FloatArray] = []
+        counted: list[BoolArray] = []
+        for resource, amount, _ in self._scored(pod):
+            capacity = nodes.allocatable(resource)
+            used = nodes.requested(resource)
+            has = capacity != 0
+            divisor = np.maximum(capacity, 1)
+            before.append(np.minimum(used / divisor, 1.0))
+            after.append(np.minimum((used + amount) / divisor, 1.0))
+            counted.append(has)
+        difference: IntArray = _balance_columns(after, counted) - _balance_columns(before, counted)
+        difference += MAX_NODE_SCORE // 2
+        difference >>= 1
+        difference += MAX_NODE_SCORE // 2
+        return difference
+
+
+def _balance_columns(fractions: list[FloatArray], counted: list[BoolArray]) -> IntArray:
+    """`balance` for every node; resources a node does not have do not count there."""
+    numbers = np.sum(np.array(counted, np.int64), axis=0)
+    if len(fractions) == 2:
+        deviation = np.abs(fractions[0] - fractions[1]) / 2
+        deviation[~(counted[0] & counted[1])] = 0.0
+    else:
+        shares = np.array([np.where(c, f, 0.0) for f, c in zip(fractions, counted, strict=True)])
+        divisor = np.maximum(numbers, 1)
+        mean = shares.sum(axis=0) / divisor
+        squares = np.where(np.array(counted), (shares - mean) ** 2, 0.0)
+        deviation = np.sqrt(squares.sum(axis=0) / divisor)
+        deviation[numbers < 2] = 0.0
+        # Two resources have their own formula, which rounds differently.
+        if (numbers == 2).any():
+            pair = np.where(np.array(counted), shares, 0.0)
+            deviation = np.where(numbers == 2, _pair_deviation(pair, np.array(counted)), deviation)
+    found: IntArray = ((1 - deviation) * MAX_NODE_SCORE).astype(np.int64)
+    return found
+
+
+def _pair_deviation(shares: FloatArray, counted: BoolArray) -> FloatArray:
+    """|a - b| / 2 of the two counted resources; meaningless where there are not two."""
+    first = np.argmax(counted, axis=0)
+    last = len(counted) - 1 - np.argmax(counted[::-1], axis=0)
+    columns = np.arange(shares.shape[1])
+    found: FloatArray = np.abs(shares[first, columns] - shares[last, columns]) / 2
+    return found

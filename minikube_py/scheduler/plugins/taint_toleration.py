@@ -1,0 +1,142 @@
+"""TaintToleration and NodeUnschedulable: nodes that keep pods away.
+
+Source: "Taints and Tolerations" in the scheduling documentation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from minikube_py.scheduler.framework import (
+    NODE,
+    UNSCHEDULED_POD,
+    Action,
+    BoolArray,
+    ClusterChange,
+    ClusterEvent,
+    Code,
+    CycleState,
+    EventRegistration,
+    IntArray,
+    Normalize,
+    QueueingHint,
+    Status,
+)
+from minikube_py.scheduler.objects import TAINT_NODE_UNSCHEDULABLE, NodeInfo, PodInfo, PodSpec, Taint, find_untolerated
+
+if TYPE_CHECKING:
+    from minikube_py.scheduler.columns import NodeColumns, Nodes
+
+HARD_EFFECTS = frozenset(("NoSchedule", "NoExecute"))
+UNTOLERATED = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "node(s) had untolerated taint(s)")
+UNSCHEDULABLE = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "node(s) were unschedulable")
+_CORDON = Taint(TAINT_NODE_UNSCHEDULABLE, "", "NoSchedule")
+
+
+def own_update(pod: PodInfo, change: ClusterChange) -> QueueingHint:
+    """QUEUE where the change is to the unschedulable pod itself."""
+    new = change.new
+    return QueueingHint.QUEUE if new is not None and new.uid == pod.uid else QueueingHint.SKIP
+
+
+def count_preferred_against(taints: Sequence[Taint], spec: PodSpec) -> int:
+    """The PreferNoSchedule taints that the pod does not tolerate."""
+    tolerations = [t for t in spec.tolerations if t.effect in ("", "PreferNoSchedule")]
+    return sum(
+        taint.effect == "PreferNoSchedule" and not any(t.tolerates(taint) for t in tolerations) for taint in taints
+    )
+
+
+class TaintToleration:
+    """Filter: no untolerated NoSchedule or NoExecute taint. Score: fewer untolerated PreferNoSchedule taints."""
+
+    name = "TaintToleration"
+    node_local = True
+    normalize = Normalize(reverse=True)
+
+    def __init__(self, args: Mapping[str, Any] | None = None, handle: object = None) -> None:
+        pass
+
+    def events_to_register(self) -> Sequence[EventRegistration]:
+        return (
+            EventRegistration(ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_TAINT)),
+            EventRegistration(ClusterEvent(UNSCHEDULED_POD, Action.UPDATE_POD_TOLERATION), own_update),
+        )
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        if not node.taints or find_untolerated(node.taints, pod.spec.tolerations, HARD_EFFECTS) is None:
+            return None
+        return UNTOLERATED
+
+    def _tolerated(self, spec: PodSpec, columns: NodeColumns) -> BoolArray | None:
+        """By taint class, whether the pod tolerates it; None where it tolerates all there are."""
+        known: tuple[int, BoolArray | None] | None = spec.cache.get("taints/filter")
+        sets = columns.taint_sets
+        if known is None or known[0] != len(sets):
+            table = np.array([find_untolerated(taints, spec.tolerations, HARD_EFFECTS) is None for taints in sets])
+            known = spec.cache["taints/filter"] = (len(sets), None if table.all() else table)
+        return known[1]
+
+    def filter_nodes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> BoolArray | None:
+        table = self._tolerated(pod.spec, nodes.columns)
+        if table is None:
+            return None
+        mask: BoolArray = table[nodes.taint_classes()]
+        return mask
+
+    def reject_codes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> tuple[IntArray, Callable[[int], Status]]:
+        return np.ones(len(nodes), np.int64), lambda code: UNTOLERATED
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        return count_preferred_against(node.taints, pod.spec) if node.taints else 0
+
+    def score_nodes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> IntArray | None:
+        sets = nodes.columns.taint_sets
+        known: tuple[int, IntArray | None] | None = pod.spec.cache.get("taints/score")
+        if known is None or known[0] != len(sets):
+            table = np.array([count_preferred_against(taints, pod.spec) for taints in sets], np.int64)
+            known = pod.spec.cache["taints/score"] = (len(sets), table if table.any() else None)
+        if known[1] is None:
+            return None
+        scores: IntArray = known[1][nodes.taint_classes()]
+        return scores if scores.any() else None
+
+
+class NodeUnschedulable:
+    """Filter: the node is not cordoned (`spec.unschedulable`), or the pod tolerates the taint that says so."""
+
+    name = "NodeUnschedulable"
+    node_local = True
+
+    def __init__(self, args: Mapping[str, Any] | None = None, handle: object = None) -> None:
+        pass
+
+    def events_to_register(self) -> Sequence[EventRegistration]:
+        return (
+            EventRegistration(ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_TAINT)),
+            EventRegistration(ClusterEvent(UNSCHEDULED_POD, Action.UPDATE_POD_TOLERATION), self._after_own_update),
+        )
+
+    def _after_own_update(self, pod: PodInfo, change: ClusterChange) -> QueueingHint:
+        if own_update(pod, change) is QueueingHint.SKIP:
+            return QueueingHint.SKIP
+        return QueueingHint.QUEUE if self._tolerates(change.new.spec) else QueueingHint.SKIP
+
+    @staticmethod
+    def _tolerates(spec: PodSpec) -> bool:
+        return any(t.tolerates(_CORDON) for t in spec.tolerations)
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        return UNSCHEDULABLE if node.unschedulable and not self._tolerates(pod.spec) else None
+
+    def filter_nodes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> BoolArray | None:
+        cordoned = nodes.unschedulable()
+        if self._tolerates(pod.spec) or not cordoned.any():
+            return None
+        return ~cordoned
+
+    def reject_codes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> tuple[IntArray, Callable[[int], Status]]:
+        return np.ones(len(nodes), np.int64), lambda code: UNSCHEDULABLE

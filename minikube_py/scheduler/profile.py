@@ -1,0 +1,279 @@
+"""A profile: its plugins by point, built from configuration, and the points that run once a pod.
+
+Filter and Score, which look at nodes, are run by `evaluate`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cmp_to_key
+from typing import Any, NamedTuple
+
+from minikube_py.scheduler.config import DEFAULT_PLUGINS, POINTS, ConfigError, PluginSet, ProfileConfig
+from minikube_py.scheduler.framework import (
+    SUCCESS,
+    WILDCARD,
+    Action,
+    ClusterEvent,
+    Code,
+    CycleState,
+    Diagnosis,
+    EventRegistration,
+    Handle,
+    Normalize,
+    Plugin,
+    PluginFactory,
+    PostFilterResult,
+    Status,
+)
+from minikube_py.scheduler.objects import PodInfo, QueuedPodInfo
+from minikube_py.scheduler.plugins.node_resources import ArgsError
+from minikube_py.scheduler.registry import factory
+
+MAX_TOTAL_SCORE = (1 << 63) - 1
+
+_METHODS: Mapping[str, tuple[str, ...]] = {
+    "preEnqueue": ("pre_enqueue",),
+    "queueSort": ("sort_key", "less"),
+    "preFilter": ("pre_filter",),
+    "filter": ("filter", "filter_nodes"),
+    "postFilter": ("post_filter",),
+    "preScore": ("pre_score",),
+    "score": ("score", "score_nodes"),
+    "reserve": ("reserve",),
+    "permit": ("permit",),
+    "preBind": ("pre_bind",),
+    "bind": ("bind",),
+    "postBind": ("post_bind",),
+}
+"""By point, the methods of which a plugin must have one to take part."""
+
+
+class Scorer(NamedTuple):
+    plugin: Any
+    weight: int
+    normalize: Normalize | None
+    """None: the scores are used as they are, or the plugin has `normalize_scores`."""
+
+
+def takes_part(plugin: object, point: str) -> bool:
+    return any(callable(getattr(plugin, method, None)) for method in _METHODS[point])
+
+
+def merge(custom: PluginSet, defaults: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+    """The defaults less what is disabled, re-weighted in place where enabled again, then what else is enabled."""
+    if "*" in custom.disabled:
+        return custom.enabled
+    changed = dict(custom.enabled)
+    kept = [(name, changed.get(name, weight)) for name, weight in defaults if name not in custom.disabled]
+    names = {name for name, _ in kept}
+    return (*kept, *(item for item in custom.enabled if item[0] not in names))
+
+
+class Profile:
+    """Raises from the constructor: ConfigError."""
+
+    def __init__(
+        self, config: ProfileConfig, handle: Handle, registry: Mapping[str, PluginFactory] | None = None
+    ) -> None:
+        self.name = config.scheduler_name
+        self.percentage_of_nodes_to_score = config.percentage_of_nodes_to_score
+        self._config = config
+        self._handle = handle
+        self._registry = registry or {}
+        self._made: dict[str, Any] = {}
+        self._weights: dict[str, int] = {}
+        points = {point: self._expand(point) for point in POINTS}
+        self.pre_enqueue_plugins = points["preEnqueue"]
+        self.pre_filters = points["preFilter"]
+        self.filters = points["filter"]
+        self.post_filters = points["postFilter"]
+        self.pre_scorers = points["preScore"]
+        self.scorers = tuple(
+            Scorer(plugin, self._weights[name] or 1, getattr(plugin, "normalize", None))
+            for name, plugin in points["score"].items()
+        )
+        self.reservers = points["reserve"]
+        self.permitters = points["permit"]
+        self.pre_binders = points["preBind"]
+        self.binders = points["bind"]
+        self.post_binders = points["postBind"]
+        self._check(points)
+        (self._queue_sort,) = points["queueSort"].values()
+        self.sort_key = self._sort_key()
+        self.reusable = self._is_reusable()
+        self._signers = tuple(
+            plugin for plugin in self._looking_at_nodes().values() if callable(getattr(plugin, "sign_pod", None))
+        )
+        looking = self._looking_at_nodes().items()
+        self.local_plugins = frozenset(name for name, plugin in looking if getattr(plugin, "node_local", False))
+
+    # --- construction -----------------------------------------------------------------------------------------------
+
+    def _expand(self, point: str) -> dict[str, Any]:
+        """The plugins of a point, in order: as multiPoint has them, as the point itself overrides and adds."""
+        multi = self._config.plugins.get("multiPoint", PluginSet())
+        own = self._config.plugins.get(point, PluginSet())
+        everywhere = merge(multi, DEFAULT_PLUGINS)
+        overridden = dict(own.enabled)
+        names = {name for name, _ in everywhere}
+        order = [item for item in own.enabled if item[0] in names]
+        if "*" not in own.disabled:
+            order += [i for i in everywhere if i[0] not in own.disabled and i[0] not in overridden]
+        order += [item for item in own.enabled if item[0] not in names]
+        found: dict[str, Any] = {}
+        for name, weight in order:
+            plugin = self._make(name)
+            if not takes_part(plugin, point):
+                if name in overridden:
+                    raise ConfigError(f'plugin "{name}" does not extend {point} plugin')
+                continue
+            if name in found:
+                raise ConfigError(f'plugin "{name}" already registered as "{point}"')
+            found[name] = plugin
+            if point == "score":
+                self._weights[name] = weight
+        return found
+
+    def _make(self, name: str) -> Any:
+        plugin = self._made.get(name)
+        if plugin is None:
+            args = self._config.plugin_args.get(name, {})
+            try:
+                plugin = factory(name, self._registry)(args, self._handle)
+            except ArgsError as error:
+                raise ConfigError(f'initializing plugin "{name}": {error}') from error
+            self._made[name] = plugin
+        return plugin
+
+    def _check(self, points: Mapping[str, dict[str, Any]]) -> None:
+        if len(points["queueSort"]) != 1:
+            names = ", ".join(points["queueSort"]) or "none"
+            raise ConfigError(f"profile {self.name}: exactly one queueSort plugin is needed; found {names}")
+        if not self.binders:
+            raise ConfigError(f"profile {self.name}: at least one bind plugin is needed")
+        unused = [name for name in self._config.plugin_args if name not in self._made]
+        for name in unused:
+            factory(name, self._registry)
+        if sum(scorer.weight for scorer in self.scorers) * 100 > MAX_TOTAL_SCORE:
+            raise ConfigError(f"profile {self.name}: the total of the score plugins' weights is too large")
+
+    def _looking_at_nodes(self) -> dict[str, Any]:
+        scorers = {scorer.plugin.name: scorer.plugin for scorer in self.scorers}
+        return {**self.pre_filters, **self.filters, **self.pre_scorers, **scorers}
+
+    def _is_reusable(self) -> bool:
+        """True where results may be kept by signature, and nodes that did not change left alone."""
+        own_normalize = any(callable(getattr(s.plugin, "normalize_scores", None)) for s in self.scorers)
+        both_forms = all(callable(getattr(p, "filter", None)) for p in self.filters.values())
+        both_forms &= all(callable(getattr(s.plugin, "score", None)) for s in self.scorers)
+        local = all(getattr(p, "node_local", False) for p in self._looking_at_nodes().values())
+        return local and both_forms and not own_normalize
+
+    def _sort_key(self) -> Callable[[QueuedPodInfo], Any]:
+        plugin = self._queue_sort
+        if callable(getattr(plugin, "sort_key", None)):
+            key: Callable[[QueuedPodInfo], Any] = plugin.sort_key
+            return key
+        return cmp_to_key(lambda a, b: -1 if plugin.less(a, b) else (1 if plugin.less(b, a) else 0))
+
+    @property
+    def queue_sort_name(self) -> str:
+        return str(self._queue_sort.name)
+
+    def plugin(self, name: str) -> Plugin | None:
+        found: Plugin | None = self._made.get(name)
+        return found
+
+    def events(self) -> list[tuple[str, EventRegistration]]:
+        """(plugin, registration) of all that plugins asked to hear of. A plugin that may reject pods and asks for
+        nothing hears of everything, or its pods would only come back by the timeout."""
+        everything = EventRegistration(ClusterEvent(WILDCARD, Action.ALL))
+        rejecting = {**self._looking_at_nodes(), **self.pre_enqueue_plugins, **self.reservers, **self.permitters}
+        found = []
+        for name, plugin in rejecting.items():
+            ask = getattr(plugin, "events_to_register", None)
+            registrations = ask() if ask is not None else (everything,)
+            found += [(name, registration) for registration in registrations]
+        return found
+
+    # --- points that run once a pod ---------------------------------------------------------------------------------
+
+    def sign(self, pod: PodInfo) -> object:
+        """Pods with equal signatures fare alike on equal nodes; None: no such promise."""
+        if not self.reusable:
+            return None
+        parts: list[object] = [pod.spec]
+        for plugin in self._signers:
+            part = plugin.sign_pod(pod)
+            if part is None:
+                return None
+            parts.append(part)
+        return tuple(parts)
+
+    def run_pre_enqueue(self, pod: PodInfo) -> Status:
+        for name, plugin in self.pre_enqueue_plugins.items():
+            status = plugin.pre_enqueue(pod)
+            if status is not None and not status.is_success:
+                return Status(status.code, *status.reasons, plugin=name)
+        return SUCCESS
+
+    def run_post_filter(
+        self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
+    ) -> tuple[PostFilterResult | None, Status]:
+        result: PostFilterResult | None = None
+        reasons: list[str] = []
+        for name, plugin in self.post_filters.items():
+            found, status = plugin.post_filter(state, pod, diagnosis)
+            if status.is_success or not status.is_rejected or status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                return found, status.by(name)
+            result = found if found is not None else result
+            reasons += status.reasons
+        return result, Status(Code.UNSCHEDULABLE, *reasons)
+
+    def run_reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        for name, plugin in self.reservers.items():
+            status = plugin.reserve(state, pod, node_name)
+            if status is not None and not status.is_success:
+                return Status(status.code, *status.reasons, plugin=name)
+        return SUCCESS
+
+    def run_unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """In reverse order, all of them, whichever of them reserved."""
+        for plugin in reversed(self.reservers.values()):
+            plugin.unreserve(state, pod, node_name)
+
+    def run_permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status, dict[str, float]]:
+        """The status, and for Wait, by plugin, how many seconds it may last."""
+        waits: dict[str, float] = {}
+        for name, plugin in self.permitters.items():
+            status, timeout_s = plugin.permit(state, pod, node_name)
+            if status is None or status.is_success:
+                continue
+            if status.code is not Code.WAIT:
+                return Status(status.code, *status.reasons, plugin=name), {}
+            waits[name] = timeout_s
+        return (Status(Code.WAIT), waits) if waits else (SUCCESS, {})
+
+    async def run_pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        for name, plugin in self.pre_binders.items():
+            status = await plugin.pre_bind(state, pod, node_name)
+            if status is not None and not status.is_success:
+                return Status(status.code, *status.reasons, plugin=name)
+        return SUCCESS
+
+    async def run_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        """The first plugin that does not say Skip decides."""
+        for name, plugin in self.binders.items():
+            status = await plugin.bind(state, pod, node_name)
+            if status is None or status.is_success:
+                return SUCCESS
+            if status.code is not Code.SKIP:
+                return Status(status.code, *status.reasons, plugin=name)
+        return Status(Code.ERROR, "no bind plugin took the pod")
+
+    def run_post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        for plugin in self.post_binders.values():
+            plugin.post_bind(state, pod, node_name)
+
+

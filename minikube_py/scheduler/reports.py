@@ -1,0 +1,133 @@
+"""What the scheduler tells about a pod: events, and the PodScheduled condition. Neither is ever waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from minikube_py.api.errors import StatusError
+from minikube_py.client.events import EventRecorder, Involved
+from minikube_py.client.rest import Object, RestClient
+from minikube_py.client.transport import STRATEGIC_MERGE_PATCH
+from minikube_py.env import Clock, Rng
+from minikube_py.errors import MinikubeError
+from minikube_py.scheduler.objects import PodInfo
+
+logger = logging.getLogger(__name__)
+
+NOTE_CHARS_MAX = 1024
+EVENTS_QUEUED_MAX = 50_000
+REASON_UNSCHEDULABLE = "Unschedulable"
+REASON_ERROR = "SchedulerError"
+ACTIONS = {"FailedScheduling": "Scheduling", "Scheduled": "Binding"}
+
+
+def truncate(message: str) -> str:
+    return message if len(message) <= NOTE_CHARS_MAX else message[: NOTE_CHARS_MAX - 4] + " ..."
+
+
+class SchedulerEvents(EventRecorder):
+    """Events in the form in which events.k8s.io/v1 writes them, as the original does: an action and an eventTime in
+    place of a source and a count."""
+
+    def __init__(self, client: RestClient, clock: Clock, rng: Rng, component: str, host: str) -> None:
+        super().__init__(client, clock, rng, component, host, queue_max=EVENTS_QUEUED_MAX)
+        self._instance = f"{component}-{host}" if host else component
+
+    def about(self, pod: PodInfo, type: str, reason: str, message: str) -> None:
+        involved = Involved("Pod", pod.namespace, pod.name, pod.uid, "v1", pod.resource_version)
+        self.event(involved, type, reason, truncate(message))
+
+    def _body(self, name: str, namespace: str, message: str, count: int, pending: Any) -> Object:
+        body = super()._body(name, namespace, message, count, pending)
+        body["source"] = {}
+        body["firstTimestamp"] = body["lastTimestamp"] = None
+        del body["count"]
+        at = datetime.fromtimestamp(pending.at_s, UTC)
+        body["eventTime"] = at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        body["action"] = ACTIONS.get(pending.reason, pending.reason)
+        body["reportingInstance"] = self._instance
+        return body
+
+
+class Conditions:
+    """Patches PodScheduled=False into pods. One request a pod at a time; of several verdicts the last one counts."""
+
+    def __init__(self, client: RestClient, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._wanted: dict[str, tuple[PodInfo, str, str]] = {}
+        self._sent: dict[str, tuple[str, str]] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self.patched = self.failed = 0
+
+    def not_scheduled(self, pod: PodInfo, reason: str, message: str) -> None:
+        known = self._sent.get(pod.uid)
+        if known is None and pod.scheduled_condition is not None:
+            status, old_reason, old_message, _ = pod.scheduled_condition
+            known = (old_reason, old_message) if status == "False" else None
+        if pod.uid in self._wanted:
+            self._wanted[pod.uid] = (pod, reason, message)
+        elif known != (reason, message):
+            self._wanted[pod.uid] = (pod, reason, message)
+            if pod.uid not in self._tasks:
+                self._tasks[pod.uid] = asyncio.get_running_loop().create_task(self._send(pod.uid))
+
+    def forget(self, uid: str) -> None:
+        """The pod is bound or gone."""
+        self._wanted.pop(uid, None)
+        self._sent.pop(uid, None)
+
+    async def stop(self) -> None:
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _send(self, uid: str) -> None:
+        try:
+            while (wanted := self._wanted.pop(uid, None)) is not None:
+                pod, reason, message = wanted
+                self._sent[uid] = (reason, message)
+                await self._patch(pod, reason, message)
+        finally:
+            del self._tasks[uid]
+
+    async def _patch(self, pod: PodInfo, reason: str, message: str) -> None:
+        old = pod.scheduled_condition
+        since = old[3] if old is not None and old[0] == "False" and old[3] else ""
+        now = datetime.fromtimestamp(self._clock.wall_s(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        condition: dict[str, object] = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": reason,
+            "message": message,
+            "lastProbeTime": None,
+            "lastTransitionTime": since or now,
+        }
+        if pod.generation:
+            condition["observedGeneration"] = pod.generation
+        order = [{"type": "PodScheduled"}]
+        patch = {
+            "metadata": {"uid": pod.uid},
+            "status": {"$setElementOrder/conditions": order, "conditions": [condition]},
+        }
+        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
+        try:
+            await self._client.raw("PATCH", path, None, orjson.dumps(patch), STRATEGIC_MERGE_PATCH)
+            self.patched += 1
+        except StatusError as error:
+            self._sent.pop(pod.uid, None)
+            if error.code not in (404, 409):
+                self.failed += 1
+                logger.warning("condition of pod %s: %s", pod.key, error)
+        except MinikubeError as error:
+            # The next attempt to schedule the pod writes it again.
+            self._sent.pop(pod.uid, None)
+            self.failed += 1
+            logger.warning("condition of pod %s: %s", pod.key, error)
+

@@ -1,0 +1,451 @@
+"""The scheduler: watches pods and nodes, gives every pod without a node one, and binds it.
+
+One pod at a time is placed (the scheduling cycle: pop, choose, assume, reserve, permit, all without waiting); its
+binding goes on by itself (the binding cycle: wait at Permit, PreBind, Bind, PostBind). Nothing polls: informers, timers
+and finished bindings wake the loop. Source: pkg/scheduler/schedule_one.go; the scheduling framework, KEP-624.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+from minikube_py.client.events import NORMAL, WARNING
+from minikube_py.client.informer import Handler, Informer
+from minikube_py.client.rest import NODES, PODS, RestClient
+from minikube_py.client.timers import Timer, Timers
+from minikube_py.client.transport import ApiTransport
+from minikube_py.env import Clock
+from minikube_py.scheduler.binding import Bindings
+from minikube_py.scheduler.cache import Cache
+from minikube_py.scheduler.changes import columns_differ, node_changes, pod_changes
+from minikube_py.scheduler.columns import NodeColumns
+from minikube_py.scheduler.config import ConfigError, SchedulerConfig
+from minikube_py.scheduler.decisions import Decisions, Explanation
+from minikube_py.scheduler.evaluate import Choice, Evaluator
+from minikube_py.scheduler.framework import (
+    EVENT_ASSIGNED_POD_ADD,
+    EVENT_ASSIGNED_POD_DELETE,
+    EVENT_NODE_ADD,
+    EVENT_NODE_DELETE,
+    ClusterChange,
+    Code,
+    CycleState,
+    Diagnosis,
+    FitError,
+    NoNodesAvailable,
+    Status,
+)
+from minikube_py.scheduler.metrics import AttemptMetrics, Labels, Metrics
+from minikube_py.scheduler.objects import NodeInfo, PodInfo, QueuedPodInfo, project_node, project_pod
+from minikube_py.scheduler.permit import WaitingPods
+from minikube_py.scheduler.profile import Profile
+from minikube_py.scheduler.queue import NEVER, Rules, SchedulingQueue
+from minikube_py.scheduler.reports import REASON_ERROR, REASON_UNSCHEDULABLE, Conditions, SchedulerEvents
+
+logger = logging.getLogger(__name__)
+
+TURN_S = 0.002
+"""For so long pods are placed before others get their turn of the event loop."""
+
+
+class ProfileRun:
+    """A profile at work."""
+
+    __slots__ = ("attempts", "evaluator", "events", "profile")
+
+    def __init__(
+        self, profile: Profile, evaluator: Evaluator, attempts: AttemptMetrics, events: SchedulerEvents
+    ) -> None:
+        self.profile = profile
+        self.evaluator = evaluator
+        self.attempts = attempts
+        self.events = events
+
+
+class Scheduler:
+    """`start()` returns when nodes and pods are known and scheduling has begun.
+
+    Raises from the constructor: ConfigError."""
+
+    def __init__(
+        self,
+        transport: ApiTransport,
+        clock: Clock,
+        rng: random.Random,
+        config: SchedulerConfig | None = None,
+    ) -> None:
+        self.config = config = config if config is not None else SchedulerConfig()
+        self.client: Any = RestClient(transport)
+        self._clock = clock
+        self._now_s = clock.monotonic_s
+        self._cache = Cache()
+        self._metrics = Metrics()
+        self._timers = Timers(clock)
+        self.waiting_pods = WaitingPods(self._timers)
+        self._conditions = Conditions(self.client, clock)
+        self._decisions = Decisions(config.explained_decisions)
+        self.profiles = {p.scheduler_name: self._run_of(p, rng) for p in config.profiles}
+        self._queue = self._make_queue()
+        self._bindings = Bindings(self)
+        self._pods = Informer(self.client, PODS, _project_live, clock=clock, rng=rng)
+        self._nodes = Informer(self.client, NODES, project_node, clock=clock, rng=rng)
+        self._pods.add_handler(Handler(self._pod_added, self._pod_updated, self._pod_deleted, self._after_batch))
+        self._nodes.add_handler(Handler(self._node_added, self._node_updated, self._node_deleted, self._after_batch))
+        self._wake = asyncio.Event()
+        self._flush_timer: Timer | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def _run_of(self, config: Any, rng: random.Random) -> ProfileRun:
+        profile = Profile(config, self, self.config.registry)
+        evaluator = Evaluator(profile, self._cache.columns, rng, self.config.percentage_of_nodes_to_score)
+        events = SchedulerEvents(self.client, self._clock, rng, profile.name, self.config.host)
+        return ProfileRun(profile, evaluator, AttemptMetrics(self._metrics, profile.name), events)
+
+    def _make_queue(self) -> SchedulingQueue:
+        profiles = [run.profile for run in self.profiles.values()]
+        if len({profile.queue_sort_name for profile in profiles}) > 1:
+            raise ConfigError("all profiles must use the same queueSort plugin: there is one queue")
+        rules = {
+            name: Rules(
+                run.profile.events(), run.evaluator.fits, run.profile.local_plugins, run.profile.run_pre_enqueue
+            )
+            for name, run in self.profiles.items()
+        }
+        return SchedulingQueue(
+            self._now_s,
+            profiles[0].sort_key,
+            rules,
+            initial_backoff_s=self.config.pod_initial_backoff_s,
+            max_backoff_s=self.config.pod_max_backoff_s,
+            max_unschedulable_s=self.config.pod_max_in_unschedulable_s,
+        )
+
+    # --- life -------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        for run in self.profiles.values():
+            run.events.start()
+        self._nodes.start()
+        # Nodes first: a pod placed before they are all known would be placed worse.
+        await self._nodes.wait_synced()
+        self._pods.start()
+        await self._pods.wait_synced()
+        self._task = asyncio.get_running_loop().create_task(self._schedule(), name="scheduler")
+        self._after_batch()
+
+    async def stop(self) -> None:
+        """Idempotent. Bindings under way are let go: whether they arrived shows at the next start."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+        await self._pods.stop()
+        await self._nodes.stop()
+        await self._bindings.stop()
+        await self._conditions.stop()
+        await self._timers.close()
+        for run in self.profiles.values():
+            await run.events.stop()
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What ended the scheduler by itself, if anything did: a bug."""
+        if self._task is not None and self._task.done() and not self._task.cancelled():
+            return self._task.exception()
+        return self._pods.failure or self._nodes.failure
+
+    # --- what plugins may ask (framework.Handle) --------------------------------------------------------------------
+
+    @property
+    def columns(self) -> NodeColumns:
+        return self._cache.columns
+
+    def allow_waiting_pod(self, uid: str, plugin: str) -> bool:
+        waiting = self.waiting_pods.get(uid)
+        if waiting is None:
+            return False
+        waiting.allow(plugin)
+        return True
+
+    def reject_waiting_pod(self, uid: str, plugin: str, message: str) -> bool:
+        waiting = self.waiting_pods.get(uid)
+        if waiting is None:
+            return False
+        waiting.reject(plugin, message)
+        return True
+
+    def activate(self, pods: Iterable[PodInfo]) -> None:
+        self._queue.activate(pods)
+        self._after_batch()
+
+    # --- what the informers tell ------------------------------------------------------------------------------------
+
+    def _pod_added(self, pod: PodInfo) -> None:
+        if pod.node_name:
+            self._cache.put_pod(pod)
+            self._queue.on_change(ClusterChange(EVENT_ASSIGNED_POD_ADD, None, pod))
+        elif pod.scheduler_name in self.profiles:
+            self._queue.add(pod)
+
+    def _pod_updated(self, old: PodInfo, new: PodInfo) -> None:
+        if old.node_name:
+            self._cache.put_pod(new)
+            if old.spec is not new.spec or old.labels != new.labels:
+                for change in pod_changes(old, new):
+                    self._queue.on_change(change)
+        elif new.node_name:
+            self._cache.put_pod(new)
+            self._conditions.forget(new.uid)
+            self._queue.delete(old.key)
+            self._queue.on_change(ClusterChange(EVENT_ASSIGNED_POD_ADD, None, new))
+        elif new.scheduler_name in self.profiles and old.resource_version != new.resource_version:
+            if self._cache.is_assumed(new.uid):
+                if new.deleting and not old.deleting:
+                    self._release_assumed(new)
+            else:
+                self._queue.update(new, pod_changes(old, new))
+
+    def _pod_deleted(self, pod: PodInfo) -> None:
+        self._conditions.forget(pod.uid)
+        if pod.node_name:
+            node = self._cache.remove_pod(pod.uid)
+            self._queue.on_change(ClusterChange(EVENT_ASSIGNED_POD_DELETE, pod, None, node or pod.node_name))
+            return
+        self._queue.delete(pod.key)
+        if self._cache.is_assumed(pod.uid):
+            self._release_assumed(pod)
+
+    def _release_assumed(self, pod: PodInfo) -> None:
+        """A pod on its way to a node is going away: its room is free again, whatever becomes of its binding."""
+        node = self._cache.assumed_node(pod.uid)
+        waiting = self.waiting_pods.get(pod.uid)
+        if waiting is not None:
+            waiting.reject("", "pod is deleted")
+            return
+        if self._cache.forget(pod.uid):
+            self._queue.on_change(ClusterChange(EVENT_ASSIGNED_POD_DELETE, pod, None, node))
+
+    def _node_added(self, node: NodeInfo) -> None:
+        self._cache.put_node(node)
+        self._queue.on_change(ClusterChange(EVENT_NODE_ADD, None, node, node.name))
+
+    def _node_updated(self, old: NodeInfo, new: NodeInfo) -> None:
+        if not columns_differ(old, new):
+            return
+        self._cache.put_node(new)
+        for change in node_changes(old, new):
+            self._queue.on_change(change)
+
+    def _node_deleted(self, node: NodeInfo) -> None:
+        self._cache.remove_node(node.name)
+        self._queue.on_change(ClusterChange(EVENT_NODE_DELETE, node, None))
+
+    def _after_batch(self) -> None:
+        """To be called after anything that may have given the queue work."""
+        if self._queue.has_work:
+            self._wake.set()
+        deadline_s = self._queue.next_deadline_s()
+        timer = self._flush_timer
+        if timer is not None and not timer.cancelled and timer.when_s <= deadline_s:
+            return
+        if timer is not None:
+            timer.cancel()
+        self._flush_timer = None if deadline_s == NEVER else self._timers.call_at(deadline_s, self._flush)
+
+    def _flush(self) -> None:
+        self._queue.flush()
+        self._flush_timer = None
+        self._after_batch()
+
+    # --- the scheduling cycle ---------------------------------------------------------------------------------------
+
+    async def _schedule(self) -> None:
+        queue, wake, bindings, now_s = self._queue, self._wake, self._bindings, self._now_s
+        limit = self.config.binds_in_flight_max
+        while True:
+            await wake.wait()
+            wake.clear()
+            while queue.has_work and bindings.in_flight < limit:
+                turn_ends_s = now_s() + TURN_S
+                while bindings.in_flight < limit and (queued := queue.pop()) is not None:
+                    self._schedule_one(queued)
+                    if now_s() >= turn_ends_s:
+                        break
+                self._after_batch()
+                await asyncio.sleep(0)
+
+    def _schedule_one(self, queued: QueuedPodInfo) -> None:
+        pod = queued.pod
+        run = self.profiles[pod.scheduler_name]
+        if pod.deleting:
+            message = f"skip schedule deleting pod: {pod.namespace}/{pod.name}"
+            run.events.about(pod, WARNING, "FailedScheduling", message)
+            self._queue.done(pod.uid)
+            return
+        if self._cache.is_assumed(pod.uid):
+            self._queue.done(pod.uid)
+            return
+        started_s = self._now_s()
+        try:
+            choice = run.evaluator.choose(pod)
+            run.attempts.algorithm.observe(self._now_s() - started_s)
+            self._remember(run, pod, choice)
+            self._commit(run, queued, choice, started_s)
+        except FitError as error:
+            self._post_filter(run, pod, error.diagnosis)
+            run.attempts.algorithm.observe(self._now_s() - started_s)
+            self.fail(run, queued, error.code, error.message, error.diagnosis, started_s)
+        except NoNodesAvailable as error:
+            nobody = Diagnosis(0)
+            # Any node that fits may wake it: a retry without one would be for nothing.
+            nobody.unschedulable_plugins |= run.profile.local_plugins
+            self.fail(run, queued, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, error.message, nobody, started_s)
+        except Exception as error:
+            logger.exception("scheduling of pod %s", pod.key)
+            self.fail(run, queued, Code.ERROR, str(error) or type(error).__name__, None, started_s)
+
+    def _remember(self, run: ProfileRun, pod: PodInfo, choice: Choice) -> None:
+        if not self.config.explained_decisions:
+            return
+        extra = self.config.explained_nodes - 1
+        others = run.evaluator.explain(pod, extra + 1, choice.node)[1:] if extra > 0 else ()
+        self._decisions.placed(pod, self._now_s(), choice, tuple(others))
+
+    def _post_filter(self, run: ProfileRun, pod: PodInfo, diagnosis: Diagnosis) -> None:
+        if run.profile.post_filters:
+            _, status = run.profile.run_post_filter(CycleState(), pod, diagnosis)
+            diagnosis.post_filter_message = status.message
+
+    def _commit(self, run: ProfileRun, queued: QueuedPodInfo, choice: Choice, started_s: float) -> None:
+        """Charges the node, and hands the pod to its binding cycle. Raises what plugins raise."""
+        pod, node_name, state, profile = queued.pod, choice.node.name, choice.state, run.profile
+        self._cache.assume(pod, node_name)
+        status = profile.run_reserve(state, pod, node_name) if profile.reservers else None
+        waits: dict[str, float] = {}
+        if (status is None or status.is_success) and profile.permitters:
+            status, waits = profile.run_permit(state, pod, node_name)
+        if status is not None and not status.is_success and not waits:
+            self.release(run, state, pod, node_name)
+            self.fail_by_status(run, queued, status, started_s)
+            return
+        self._bindings.start(run, queued, choice, waits, started_s)
+
+    def release(self, run: ProfileRun, state: CycleState, pod: PodInfo, node_name: str) -> bool:
+        """Gives back what the pod was charged for; False if it was not charged any more."""
+        run.profile.run_unreserve(state, pod, node_name)
+        return self._cache.forget(pod.uid)
+
+    # --- failures ---------------------------------------------------------------------------------------------------
+
+    def fail_by_status(self, run: ProfileRun, queued: QueuedPodInfo, status: Status, started_s: float) -> None:
+        """The pod was rejected after a node had been found for it, or a plugin failed."""
+        if not status.is_rejected:
+            self.fail(run, queued, Code.ERROR, status.message, None, started_s)
+            return
+        diagnosis = Diagnosis(1, dict.fromkeys(status.reasons, 1))
+        diagnosis.add_plugin(status)
+        self.fail(run, queued, status.code, diagnosis.message(), diagnosis, started_s)
+
+    def fail(
+        self,
+        run: ProfileRun,
+        queued: QueuedPodInfo,
+        code: Code,
+        message: str,
+        diagnosis: Diagnosis | None,
+        started_s: float,
+    ) -> None:
+        """Puts the pod back into the queue, and tells why. `diagnosis` is None for errors."""
+        rejected = code is not Code.ERROR
+        run.attempts.attempt("unschedulable" if rejected else "error", self._now_s() - started_s)
+        queued.unschedulable_plugins = diagnosis.unschedulable_plugins if diagnosis is not None else set()
+        queued.pending_plugins = diagnosis.pending_plugins if diagnosis is not None else set()
+        known = self._pods.store.get(queued.pod.key)
+        if known is None or known.uid != queued.pod.uid or known.node_name:
+            # Gone, made again, or bound after all.
+            self._queue.done(queued.pod.uid)
+            return
+        pod = queued.pod = known
+        self._queue.fail(queued)
+        if self.config.explained_decisions:
+            self._decisions.failed(pod, self._now_s(), message)
+        run.events.about(pod, WARNING, "FailedScheduling", message)
+        self._conditions.not_scheduled(pod, REASON_UNSCHEDULABLE if rejected else REASON_ERROR, message)
+
+    # --- for the binding cycle --------------------------------------------------------------------------------------
+
+    def bound(self, run: ProfileRun, queued: QueuedPodInfo, node_name: str, started_s: float) -> None:
+        pod, now_s = queued.pod, self._now_s()
+        message = f"Successfully assigned {pod.namespace}/{pod.name} to {node_name}"
+        run.events.about(pod, NORMAL, "Scheduled", message)
+        run.attempts.attempt("scheduled", now_s - started_s)
+        first_s = queued.initial_attempt_s
+        run.attempts.scheduled(queued.attempts, now_s - (first_s if first_s is not None else started_s))
+        if queued.flushed:
+            self._metrics.count("scheduler_pod_scheduled_after_flush_total")
+
+    def unassumed(self, pod: PodInfo, node_name: str, rejected: bool) -> None:
+        """An assumed pod gave its node back: as good to others as a deleted one, but not to itself."""
+        change = ClusterChange(EVENT_ASSIGNED_POD_DELETE, pod, None, node_name)
+        self._queue.on_change(change, pod.uid if rejected else "")
+
+    @property
+    def queue(self) -> SchedulingQueue:
+        return self._queue
+
+    @property
+    def cache(self) -> Cache:
+        return self._cache
+
+    @property
+    def clock(self) -> Clock:
+        return self._clock
+
+    def wake(self) -> None:
+        self._after_batch()
+
+    def observe(self, name: str, bounds: tuple[float, ...], labels: Labels, value: float) -> None:
+        self._metrics.histogram(name, bounds, labels).observe(value)
+
+    # --- what users ask ---------------------------------------------------------------------------------------------
+
+    def explain(self, pod: str) -> Explanation | None:
+        """Why the pod (`namespace/name`, or its uid) is where it is, or why it is nowhere; None where the decision was
+        not this scheduler's, or is too long ago."""
+        known = self._pods.store.get(pod)
+        uid = known.uid if known is not None else pod
+        name = known.scheduler_name if known is not None else ""
+        run = self.profiles.get(name) or next(iter(self.profiles.values()))
+        return self._decisions.explain(uid, run.evaluator)
+
+    def metrics(self) -> dict[str, float]:
+        gauges: dict[tuple[str, Labels], float] = {}
+        for queue, number in self._queue.pending().items():
+            gauges["scheduler_pending_pods", (("queue", queue),)] = number
+        for (queue, event), number in self._queue.incoming.items():
+            gauges["scheduler_queue_incoming_pods_total", (("queue", queue), ("event", event))] = number
+        for (plugin, profile), number in self._queue.unschedulable_by_plugin.items():
+            gauges["scheduler_unschedulable_pods", (("plugin", plugin), ("profile", profile))] = number
+        columns = self._cache.columns
+        gauges["scheduler_cache_size", (("type", "nodes"),)] = columns.count
+        gauges["scheduler_cache_size", (("type", "pods"),)] = len(self._cache)
+        gauges["scheduler_cache_size", (("type", "assumed_pods"),)] = self._cache.assumed
+        gauges["scheduler_goroutines", (("operation", "binding"),)] = self._bindings.in_flight
+        for name, run in self.profiles.items():
+            labels = (("profile", name),)
+            gauges["scheduler_evaluations_reused_total", labels] = run.evaluator.reused
+            gauges["scheduler_evaluations_built_total", labels] = run.evaluator.built
+            for metric, value in run.events.metrics().items():
+                gauges[f"scheduler_{metric}", labels] = value
+        return self._metrics.collect(gauges)
+
+
+def _project_live(obj: Any) -> PodInfo | None:
+    """Finished pods hold nothing and need nothing: to the scheduler they are gone."""
+    pod = project_pod(obj)
+    return None if pod.finished else pod
