@@ -130,6 +130,26 @@ def normalize(resource: Resource, obj: Object) -> Object:
         return Reader(False).read(_members(obj), message)
 
 
+def decode_value(expected: Target, value: Any, strict: bool) -> tuple[Object, list[str]]:
+    """The object that plain JSON values make, and the strict errors: for what a patch gave. `value` may be changed.
+
+    Raises: typed.DecodeError, with the original's message but without the handlers' frame.
+    """
+    if isinstance(value, dict) and value.get("kind") == expected.kind and value.get("apiVersion") == expected.api_version:
+        spare = orjson.loads(orjson.dumps(value))
+        try:
+            checker(expected.message)(spare)
+            return spare, []
+        except Undecided:
+            pass
+    members = _members(value)
+    try:
+        actual = _with_defaults(*_interpret(members), expected)
+        return _read_as(expected, actual, _reading(members, "", strict), strict)
+    except (_Bare, StatusError) as error:
+        raise DecodeError(str(error)) from None
+
+
 def decode_delete_options(body: bytes, content_type: str | None = JSON) -> Object:
     """The DeleteOptions of a DELETE's body; empty for an empty body. Unknown fields are dropped.
 
@@ -172,25 +192,18 @@ def _fast(expected: Target, body: bytes, strict: bool) -> Object | None:
     return obj  # type: ignore[no-any-return]
 
 
-_BLANK_COLONS: Final = (b" :", b"\t:", b"\n:", b"\r:")
-
-
 def _no_repeats(body: bytes, obj: Object) -> bool:
     """Whether no object in `body` repeats a member; False may also mean that it cannot be told cheaply.
 
-    orjson keeps the last of repeated members, so the object written again has fewer of them. They are counted by the
-    `":` that ends each key. An escaped quote before a colon is none, unless its backslash is itself escaped; and a
-    blank before the colon would hide a key from the count.
+    orjson keeps the last of repeated members, so the object written again has fewer colons: one less for the member,
+    and those in what it held. Only an escape (`\\u003a`) can write a colon otherwise.
     """
-    if b'\\\\"' in body or any(blank in body for blank in _BLANK_COLONS):
+    if b"\\" in body and b"\\u" in body:
         return False
     try:
-        again = orjson.dumps(obj)
+        return body.count(b":") == orjson.dumps(obj).count(b":")
     except TypeError:
         return False
-    if b"\\" not in body:
-        return body.count(b'":') == again.count(b'":')
-    return body.count(b'":') - body.count(b'\\":') == again.count(b'":') - again.count(b'\\":')
 
 
 # --- the thorough way -------------------------------------------------------------------------------------------------
@@ -208,16 +221,11 @@ def _thorough(
         if media == PROTOBUF:
             envelope = open_envelope(body)
             actual = _with_defaults(envelope.api_version, envelope.kind, expected)
-            read: Callable[[Message], tuple[Object, list[str]]] = lambda m: (decode_message(m, envelope.raw), [])  # noqa: E731
+            read: Read = lambda message: (decode_message(message, envelope.raw), [])  # noqa: E731
         else:
             value, repeats = _parse(body, media)
             actual = _with_defaults(*_interpret(value), expected)
-
-            def read(message: Message) -> tuple[Object, list[str]]:
-                reader = Reader(strict)
-                obj = reader.read(value if value is not None else Members(), message)
-                return obj, [*([repeats] if repeats and strict else ()), *reader.strict_errors]
-
+            read = _reading(value, repeats, strict)
     except (Syntax, YamlError, ProtobufError, _Bare) as error:
         if bare:
             raise _Bare(str(error)) from None
@@ -230,6 +238,19 @@ def _thorough(
         if bare:
             raise _Bare(str(error)) from None
         raise _cannot_be_handled(actual[2], actual[1], expected, str(error)) from None
+
+
+Read = Callable[[Message], tuple[Object, list[str]]]
+"""Reads the body as a message: the object and the strict errors."""
+
+
+def _reading(value: Any, repeats: str, strict: bool) -> Read:
+    def read(message: Message) -> tuple[Object, list[str]]:
+        reader = Reader(strict)
+        obj = reader.read(value if value is not None else Members(), message)
+        return obj, [*([repeats] if repeats and strict else ()), *reader.strict_errors]
+
+    return read
 
 
 def _parse(body: bytes, media: str) -> tuple[Any, str]:
@@ -298,7 +319,7 @@ def _with_defaults(api_version: str, kind: str, expected: Target) -> tuple[str, 
 def _read_as(
     expected: Target,
     actual: tuple[str, str, str],
-    read: Callable[[Message], tuple[Object, list[str]]],
+    read: Read,
     strict: bool,
 ) -> tuple[Object, list[str]]:
     group, version, kind = actual

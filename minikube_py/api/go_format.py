@@ -1,0 +1,62 @@
+"""Values as Go's `fmt` prints them with `%v`: `map[a:1 b:[x y]]`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def go_format(value: Any) -> str:
+    """`value` as `%v` prints it; maps sorted by key."""
+    if isinstance(value, dict):
+        return f"map[{' '.join(f'{key}:{go_format(value[key])}' for key in sorted(value))}]"
+    if isinstance(value, list):
+        return f"[{' '.join(map(go_format, value))}]"
+    if value is None:
+        return "<nil>"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return _float(value) if isinstance(value, float) else str(value)
+
+
+def _float(value: float) -> str:
+    """The shortest form; with an exponent below 1e-4 and from 1e21 on, of two digits at least."""
+    text = repr(value)
+    if 1e-4 <= abs(value) < 1e21 or value == 0:
+        if "e" in text:
+            text = f"{value:.0f}"
+        return text.removesuffix(".0")
+    mantissa, _, exponent = text.partition("e")
+    if not exponent:
+        mantissa, _, exponent = f"{value:e}".partition("e")
+        mantissa = mantissa.rstrip("0").rstrip(".")
+    sign = "-" if exponent.startswith("-") else "+"
+    return f"{mantissa.removesuffix('.0')}e{sign}{exponent.lstrip('+-').zfill(2)}"
+
+
+def go_type(value: Any) -> str:
+    """The Go type of a decoded JSON value."""
+    if isinstance(value, dict):
+        return "map[string]interface {}"
+    if isinstance(value, list):
+        return "[]interface {}"
+    return go_kind(value)
+
+
+def go_kind(value: Any) -> str:
+    """The kind of a decoded JSON value, as Go's reflect names it."""
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, int):
+        return "int64"
+    if isinstance(value, float):
+        return "float64"
+    if isinstance(value, dict):
+        return "map"
+    return "slice" if isinstance(value, list) else "<nil>"
+
+
+def same(left: Any, right: Any) -> bool:
+    """Equal in Go's eyes: 1 is neither 1.0 nor true."""
+    return left.__class__ is right.__class__ and bool(left == right)

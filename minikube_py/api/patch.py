@@ -1,0 +1,300 @@
+"""A PATCH's body applied to an object: JSON patch, merge patch, or strategic merge patch.
+
+Server-side apply (`application/apply-patch+yaml`) is not served: it is answered 415. Statuses and wordings are the
+original's; where it answers 500 to a bad patch, the status here is 400.
+
+Source: apiserver pkg/endpoints/handlers/patch.go.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import orjson
+
+from minikube_py.api import json_patch, json_text, merge_patch, strategic_merge
+from minikube_py.api.decode import Object, Target, check_size, decode_value, target_of
+from minikube_py.api.errors import (
+    GroupResource,
+    StatusError,
+    Verbatim,
+    bad_request,
+    go_quote,
+    invalid,
+    invalid_value,
+    request_entity_too_large,
+    unsupported_media_type,
+)
+from minikube_py.api.go_format import go_format
+from minikube_py.api.json_patch import JsonPatchError, PatchTooLarge
+from minikube_py.api.json_text import Members, Syntax
+from minikube_py.api.registry import Resource, Subresource
+from minikube_py.api.restore import Restorer
+from minikube_py.api.schema import SCHEMA, Message
+from minikube_py.api.strategic_merge import StrategicMergeError
+from minikube_py.api.typed import DecodeError, Undecided, checker
+from minikube_py.api.values import is_text, json_type
+
+JSON_PATCH: Final = "application/json-patch+json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
+ACCEPTED: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH)
+
+
+def patch_type(content_type: str | None) -> str:
+    """The patch type that a Content-Type header names. Raises: StatusError (415)."""
+    media = (content_type or "").partition(";")[0]
+    if media not in ACCEPTED:
+        raise unsupported_media_type(ACCEPTED)
+    return media
+
+
+def apply_patch(
+    content_type: str | None,
+    resource: Resource,
+    original: Object,
+    patch: bytes,
+    field_validation: str = "Warn",
+    *,
+    subresource: Subresource | None = None,
+    warnings: list[str] | None = None,
+) -> Object:
+    """The object after the patch, checked as `decode` checks it; `original`, which has kind and apiVersion, is left as
+    it is. Warnings for the `Warning: 299` header are appended to `warnings`.
+
+    Raises: StatusError (400, 413, 415, 422).
+    """
+    media = patch_type(content_type)
+    check_size(patch)
+    expected = target_of(resource, subresource)
+    strict = field_validation != "Ignore"
+    if media == STRATEGIC_MERGE_PATCH:
+        found, problems, shown = _strategic(expected, original, patch, strict)
+    else:
+        found, problems, shown = _json(expected, original, patch, media, strict)
+    if problems and field_validation == "Strict":
+        raise _invalid(shown(), "strict decoding error: " + ", ".join(problems))
+    if warnings is not None:
+        warnings += problems
+    return found
+
+
+def _copy(value: Any) -> Any:
+    return orjson.loads(orjson.dumps(value))
+
+
+def _invalid(shown: str, why: str) -> StatusError:
+    return invalid(GroupResource("", ""), "", [invalid_value("patch", Verbatim(go_quote(shown)), why)])
+
+
+# --- JSON and merge patches -----------------------------------------------------------------------------------------
+
+
+def _json(expected: Target, original: Object, patch: bytes, media: str, strict: bool) -> tuple[Object, list[str], Any]:
+    problems: list[str] = []
+    try:
+        parsed = json_text.read(patch)
+    except Syntax as error:
+        raise bad_request(f"error decoding patch: {error}" if strict else _lenient(media, error)) from None
+
+    def patched(document: Object, touched: set[int] | None = None) -> Any:
+        if media == JSON_PATCH:
+            return _apply_operations(document, _plain(parsed), touched)
+        return merge_patch.apply(document, _plain(parsed), touched)
+
+    if media == JSON_PATCH:
+        problems += _check_operations(parsed, strict)
+    else:
+        problems += _check_merge(parsed, strict)
+
+    def shown() -> str:
+        touched: set[int] = set()
+        document = patched(_in_schema_order(_copy(original), expected.message), touched)
+        return _written(document, touched)
+
+    document = patched(_copy(original))
+    try:
+        found, unknown = decode_value(expected, document, strict)
+    except DecodeError as error:
+        raise _invalid(shown(), str(error)) from None
+    return found, problems + unknown, shown
+
+
+def _lenient(media: str, error: Syntax) -> str:
+    return str(error) if media == JSON_PATCH else "Invalid JSON Patch"
+
+
+def _plain(parsed: Any) -> Any:
+    try:
+        return json_text.plain(parsed)
+    except OverflowError as error:
+        raise bad_request(
+            f"error decoding patch: json: cannot unmarshal number {error} into Go value of type float64"
+        ) from None
+
+
+_OPERATION_FIELDS: Final = ("op", "path", "from", "value")
+
+
+def _check_operations(parsed: Any, strict: bool) -> list[str]:
+    """Strict errors of a JSON patch. Raises: StatusError (400, 413)."""
+    if parsed is None:
+        return []
+    go_list, go_item = ("[]handlers.jsonPatchOp", "handlers.jsonPatchOp") if strict else ("jsonpatch.Patch", "jsonpatch.Operation")
+    prefix = "error decoding patch: " if strict else ""
+    if not isinstance(parsed, list) or isinstance(parsed, Members):
+        raise bad_request(f"{prefix}json: cannot unmarshal {json_type(parsed)} into Go value of type {go_list}")
+    problems: list[str] = []
+    for index, operation in enumerate(parsed):
+        if operation is None:
+            continue
+        if not isinstance(operation, Members):
+            raise bad_request(f"{prefix}json: cannot unmarshal {json_type(operation)} into Go value of type {go_item}")
+        if strict:
+            problems += _check_operation(index, operation)
+    if len(parsed) > json_patch.MAX_OPERATIONS:
+        raise request_entity_too_large(
+            f"The allowed maximum operations in a JSON patch is {json_patch.MAX_OPERATIONS}, got {len(parsed)}"
+        )
+    return problems
+
+
+def _check_operation(index: int, operation: Members) -> list[str]:
+    problems: dict[str, None] = {}
+    seen: set[str] = set()
+    for name, value in operation:
+        if name not in _OPERATION_FIELDS:
+            problems[f'json patch unknown field "[{index}].{name}"'] = None
+        elif name in seen:
+            problems[f'json patch duplicate field "[{index}].{name}"'] = None
+        elif name != "value" and value is not None and not is_text(value):
+            raise bad_request(
+                f"error decoding patch: json: cannot unmarshal {json_type(value)} into Go struct field "
+                f"jsonPatchOp.{name} of type string"
+            )
+        seen.add(name)
+    return list(problems)
+
+
+def _apply_operations(document: Object, operations: Any, touched: set[int] | None) -> Any:
+    try:
+        return json_patch.apply(document, [operation or {} for operation in operations or []], touched)
+    except PatchTooLarge as error:
+        raise request_entity_too_large(str(error)) from None
+    except JsonPatchError:
+        # The original keeps the reason to itself.
+        message = "the server rejected our request due to an error in our request"
+        raise StatusError(422, "Invalid", message, {}) from None
+
+
+def _check_merge(parsed: Any, strict: bool) -> list[str]:
+    """Strict errors of a merge patch. Raises: StatusError (400)."""
+    if parsed is None:
+        raise bad_request("Invalid JSON Patch")
+    if not isinstance(parsed, Members):
+        if strict:
+            raise _not_a_map(parsed, "error decoding patch: ")
+        if not isinstance(parsed, list):
+            raise bad_request("Invalid JSON Patch")
+    return _repeats(parsed) if strict else []
+
+
+def _not_a_map(parsed: Any, prefix: str = "") -> StatusError:
+    return bad_request(
+        f"{prefix}json: cannot unmarshal {json_type(parsed)} into Go value of type map[string]interface {{}}"
+    )
+
+
+def _repeats(parsed: Any, path: str = "") -> list[str]:
+    """Repeated members anywhere, as strict errors."""
+    found: dict[str, None] = {}
+    if isinstance(parsed, Members):
+        seen: set[str] = set()
+        for name, value in parsed:
+            where = f"{path}.{name}" if path else name
+            if name in seen:
+                found[f"duplicate field {go_quote(where)}"] = None
+            seen.add(name)
+            found |= dict.fromkeys(_repeats(value, where))
+    elif isinstance(parsed, list):
+        for index, value in enumerate(parsed):
+            found |= dict.fromkeys(_repeats(value, f"{path}[{index}]"))
+    return list(found)
+
+
+def _in_schema_order(value: Any, message: Message) -> Any:
+    """The object with its members in the order in which Go writes them."""
+    ordered = {}
+    for name, field in message.fields.items():
+        if name not in value:
+            continue
+        item = value[name]
+        type = field.type
+        if type.kind == "message" and isinstance(item, dict):
+            item = _in_schema_order(item, SCHEMA.message(type.message))
+        elif type.kind == "list" and type.element is not None and type.element.kind == "message":
+            inner = SCHEMA.message(type.element.message)
+            item = [_in_schema_order(one, inner) if isinstance(one, dict) else one for one in item]
+        elif type.kind == "map":
+            item = dict(sorted(item.items()))
+        ordered[name] = item
+    return ordered
+
+
+def _written(value: Any, touched: set[int]) -> str:
+    """JSON text in which the objects that the patch went through have sorted members, as the original writes it."""
+    if isinstance(value, dict):
+        names = sorted(value) if id(value) in touched else list(value)
+        return "{" + ",".join(f"{_written(name, touched)}:{_written(value[name], touched)}" for name in names) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(_written(item, touched) for item in value) + "]"
+    return orjson.dumps(value).decode()
+
+
+# --- strategic merge patches ----------------------------------------------------------------------------------------
+
+
+def _strategic(expected: Target, original: Object, patch: bytes, strict: bool) -> tuple[Object, list[str], Any]:
+    try:
+        parsed = json_text.read(patch)
+    except Syntax as error:
+        raise bad_request(str(error)) from None
+    if parsed is not None and not isinstance(parsed, Members):
+        raise _not_a_map(parsed)
+    problems = _repeats(parsed) if strict else []
+    try:
+        changes: Object = json_text.plain(parsed) if parsed is not None else {}
+    except OverflowError as error:
+        raise bad_request(f"json: cannot unmarshal number {error} into Go value of type float64") from None
+    try:
+        document = strategic_merge.merge(_copy(original), changes, expected.message)
+    except StrategicMergeError as error:
+        if error.code == 422:
+            raise StatusError(422, "Invalid", str(error), {}) from None
+        raise bad_request(str(error)) from None
+
+    def shown() -> str:
+        return go_format(changes)
+
+    try:
+        found, unknown = _restored(expected, document)
+    except DecodeError as error:
+        raise _invalid(shown(), str(error)) from None
+    return found, problems + (unknown if strict else []), shown
+
+
+def _restored(expected: Target, document: Object) -> tuple[Object, list[str]]:
+    """The merged object in the form of `typed`, and its unknown fields. Raises: DecodeError."""
+    kind, api_version = document.get("kind"), document.get("apiVersion")
+    unknown: list[str] = []
+    spare = _copy(document)
+    try:
+        checker(expected.message)(spare)
+        found: Object = spare
+    except Undecided:
+        restorer = Restorer()
+        found = restorer.restore(document, expected.message)
+        unknown = restorer.unknown
+    if (kind, api_version) != (expected.kind, expected.api_version):
+        found["kind"], found["apiVersion"] = expected.kind, expected.api_version
+    return found, unknown
