@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Literal
 
+from minikube_py.fields import builtin
 from minikube_py.fields.spec import FieldSet
 
 DeleteAnswer = Literal["object", "status"]
@@ -106,19 +107,13 @@ class Resource:
     @cached_property
     def field_set(self) -> FieldSet | None:
         """What may be asked of its objects beyond equality (`free.cpu>=4`), or None."""
-        return _declared_fields(self)
+        return _DECLARED.get((self.group, self.plural))
 
     def __repr__(self) -> str:
         return f"<Resource {self.plural} {self.api_version}>"
 
 
-def _declared_fields(resource: Resource) -> FieldSet | None:
-    try:
-        from minikube_py.fields import builtin
-    except ImportError:
-        return None
-    declared = {"nodes": builtin.NODES, "pods": builtin.PODS}
-    return declared.get(resource.plural) if not resource.group else None
+_DECLARED: Final = {("", "nodes"): builtin.NODES, ("", "pods"): builtin.PODS}
 
 
 _NAME: Final = {"metadata.name": Selectable(("metadata", "name"))}

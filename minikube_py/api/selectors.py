@@ -336,7 +336,8 @@ def _indexable(resource: Resource, requirements: tuple[FieldRequirement, ...]) -
     found: list[Comparison] = []
     for field, op, value in requirements:
         spec = declared.find(field)
-        if spec is not None and spec.kind == "string" and value and not resource.selectable[field].default:
+        same_default = spec is not None and spec.args.get("default", "") == resource.selectable[field].default
+        if spec is not None and spec.kind == "string" and value and same_default:
             found.append(Comparison(field, "=" if op == "=" else "!=", (value,)))
     return tuple(found)
 
@@ -518,7 +519,7 @@ def _comparison(spec: FieldSpec, field: str, op: Op, values: tuple[str, ...]) ->
     for value in values:
         if spec.kind == "quantity":
             try:
-                quantity.resource_units(field.rpartition(".")[2], value)
+                quantity.resource_units(field.removeprefix(spec.name.removesuffix("*")), value)
             except quantity.QuantityError as wrong:
                 raise bad_request(f"invalid field selector: {field}: {go_quote(value)}: {wrong}") from None
         elif spec.kind == "int" and _int64(value) is None:

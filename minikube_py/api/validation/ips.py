@@ -1,0 +1,110 @@
+"""IP addresses and CIDRs as the original's older fields take them: leading zeros are ignored, not refused."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Final
+
+from minikube_py.api.errors import FieldError, invalid_value
+
+Address = IPv4Address | IPv6Address
+NOT_AN_IP: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+NOT_A_CIDR: Final = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+_LEADING_ZEROS: Final = re.compile(r"(?<![0-9a-fA-F:])0+(?=[0-9])")
+_LIMIT: Final = 64
+
+
+def parse_ip(text: str) -> Address | None:
+    """None where it is no address. A zone (`fe80::1%eth0`) is none."""
+    if not text or len(text) > _LIMIT or "%" in text or not text.isascii():
+        return None
+    try:
+        return ip_address(_LEADING_ZEROS.sub("", text) if "." in text else text)
+    except ValueError:
+        return None
+
+
+def parse_cidr(text: str) -> IPv4Network | IPv6Network | None:
+    address, slash, length = text.partition("/")
+    if not slash or not length.isascii() or not length.isdigit() or parse_ip(address) is None:
+        return None
+    try:
+        return ip_network(f"{parse_ip(address)}/{int(length)}", strict=False)
+    except ValueError:
+        return None
+
+
+def _is_mapped(address: Address) -> bool:
+    return isinstance(address, IPv6Address) and address.ipv4_mapped is not None
+
+
+def validate_ip(text: str, path: str, known: tuple[str, ...] = ()) -> list[FieldError]:
+    """`known` are values that were stored before and may stay."""
+    if text in known:
+        return []
+    address = parse_ip(text)
+    if address is None:
+        return [invalid_value(path, text, NOT_AN_IP)]
+    if _has_leading_zeros(text):
+        return [invalid_value(path, text, "must not have leading 0s")]
+    if _is_mapped(address):
+        return [invalid_value(path, text, "must not be an IPv4-mapped IPv6 address")]
+    return []
+
+
+def _has_leading_zeros(text: str) -> bool:
+    return "." in text and _LEADING_ZEROS.search(text) is not None
+
+
+def validate_cidr(text: str, path: str, known: tuple[str, ...] = ()) -> list[FieldError]:
+    if text in known:
+        return []
+    network = parse_cidr(text)
+    if network is None:
+        return [invalid_value(path, text, NOT_A_CIDR)]
+    address_text, _, length = text.partition("/")
+    if _has_leading_zeros(address_text) or str(int(length)) != length:
+        return [invalid_value(path, text, "must not have leading 0s in IP or prefix length")]
+    address = parse_ip(address_text)
+    if address is not None and _is_mapped(address):
+        return [invalid_value(path, text, "must not have an IPv4-mapped IPv6 address")]
+    if address != network.network_address:
+        return [invalid_value(path, text, "must not have bits set beyond the prefix length")]
+    return []
+
+
+def is_ipv6(text: str) -> bool:
+    address = parse_ip(text)
+    return address is not None and address.version == 6 and address.ipv4_mapped is None
+
+
+def is_dual_stack(addresses: list[str]) -> bool:
+    """At least one of each family."""
+    return len({is_ipv6(address) for address in addresses}) == 2
+
+
+def validate_endpoint_ip(text: str, path: str) -> list[FieldError]:
+    """Addresses that a service may send to."""
+    address = parse_ip(text)
+    if address is None:
+        return [invalid_value(path, text, "must be a valid IP address")]
+    if address.version == 6 and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    errors: list[FieldError] = []
+    if address.is_unspecified:
+        errors.append(invalid_value(path, text, f"may not be unspecified ({text})"))
+    if address.is_loopback:
+        errors.append(invalid_value(path, text, "may not be in the loopback range (127.0.0.0/8, ::1/128)"))
+    if _in(address, "169.254.0.0/16", "fe80::/10"):
+        errors.append(invalid_value(path, text, "may not be in the link-local range (169.254.0.0/16, fe80::/10)"))
+    if _in(address, "224.0.0.0/24", "ff02::/16"):
+        detail = "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"
+        errors.append(invalid_value(path, text, detail))
+    return errors
+
+
+def _in(address: Address, v4: str, v6: str) -> bool:
+    if isinstance(address, IPv4Address):
+        return address in IPv4Network(v4)
+    return address in IPv6Network(v6)

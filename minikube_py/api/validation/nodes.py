@@ -1,0 +1,105 @@
+"""Nodes: taints, capacities, CIDRs, and what may not change."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from minikube_py.api.errors import FieldError, Json, duplicate, forbidden_value, invalid_value
+from minikube_py.api.meta import is_dns1123_subdomain, validate_object_meta, validate_object_meta_update
+from minikube_py.api.validation.ips import is_ipv6, validate_cidr
+from minikube_py.api.validation.resources import validate_amount
+from minikube_py.api.validation.taints import validate_taints
+
+_FEATURE: Final = re.compile(r"[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*")
+_FEATURE_LIMIT: Final = 253
+
+
+def _validate_amounts(status: Mapping[str, Any]) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for part in ("capacity", "allocatable"):
+        for name, text in (status.get(part) or {}).items():
+            errors += validate_amount(name, text, f"status.{part}.{name}")
+    return errors
+
+
+def _validate_features(names: list[str]) -> list[FieldError]:
+    errors: list[FieldError] = []
+    path = "status.declaredFeatures"
+    for i, name in enumerate(names):
+        if len(name) > _FEATURE_LIMIT:
+            detail = f'invalid feature name "{name}": must be no more than {_FEATURE_LIMIT} characters'
+            errors.append(invalid_value(f"{path}[{i}]", name, detail))
+        elif not _FEATURE.fullmatch(name):
+            detail = (
+                f'invalid feature name "{name}": must start with an UpperCamelCase segment, with subsequent segments '
+                "separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric "
+                "characters and slashes"
+            )
+            errors.append(invalid_value(f"{path}[{i}]", name, detail))
+        if i + 1 < len(names):
+            follower = names[i + 1]
+            if follower == name:
+                errors.append(duplicate(f"{path}[{i + 1}]", follower))
+            elif follower < name:
+                errors.append(invalid_value(f"{path}[{i + 1}]", follower, "list must be sorted alphabetically"))
+    return errors
+
+
+def _cidrs(spec: Json) -> list[str]:
+    """The deprecated single one and the list stand for one another."""
+    cidrs: list[str] = spec.get("podCIDRs") or []
+    return cidrs or ([spec["podCIDR"]] if spec.get("podCIDR") else [])
+
+
+def validate_node(node: Json) -> list[FieldError]:
+    spec, status = node.get("spec") or {}, node.get("status") or {}
+    errors = validate_object_meta(node["metadata"], False, is_dns1123_subdomain)
+    if taints := spec.get("taints"):
+        # The path is the original's, which puts a node's taints under its metadata.
+        errors += validate_taints(taints, "metadata.taints")
+    errors += _validate_amounts(status)
+    if features := status.get("declaredFeatures"):
+        errors += _validate_features(features)
+    cidrs = _cidrs(spec)
+    for i, cidr in enumerate(cidrs):
+        errors += validate_cidr(cidr, f"spec.podCIDRs[{i}]")
+    if len(cidrs) > 1:
+        families = {is_ipv6(cidr.partition("/")[0]) for cidr in cidrs}
+        if len(families) < 2 or len(cidrs) > 2:
+            detail = "may specify no more than one CIDR for each IP family"
+            errors.append(invalid_value("spec.podCIDRs", cidrs, detail))
+    return errors
+
+
+def validate_node_update(new: Json, old: Json) -> list[FieldError]:
+    """Both paths: what may not change."""
+    spec, before, status = new.get("spec") or {}, old.get("spec") or {}, new.get("status") or {}
+    errors = validate_object_meta_update(new["metadata"], old["metadata"])
+    errors += _validate_amounts(status)
+    if features := status.get("declaredFeatures"):
+        errors += _validate_features(features)
+    seen: set[tuple[str, str]] = set()
+    for i, address in enumerate(status.get("addresses") or ()):
+        key = (address.get("type") or "", address.get("address") or "")
+        if key in seen:
+            errors.append(duplicate(f"status.addresses[{i}]", {"Type": key[0], "Address": key[1]}))
+        seen.add(key)
+    old_cidrs, cidrs = _cidrs(before), _cidrs(spec)
+    if old_cidrs and cidrs != old_cidrs:
+        detail = 'node updates may not change podCIDR except from "" to valid'
+        count = 1 if len(cidrs) != len(old_cidrs) else sum(a != b for a, b in zip(cidrs, old_cidrs))
+        errors += [forbidden_value("spec.podCIDRs", detail)] * count
+    if before.get("providerID") and spec.get("providerID") != before["providerID"]:
+        detail = 'node updates may not change providerID except from "" to valid'
+        errors.append(forbidden_value("spec.providerID", detail))
+    if taints := spec.get("taints"):
+        errors += validate_taints(taints, "metadata.taints")
+    if (spec.get("externalID") or "") != (before.get("externalID") or ""):
+        errors.append(forbidden_value("spec.externalID", "may not be updated"))
+    return errors
+
+
+def validate_node_main_update(new: Json, old: Json) -> list[FieldError]:
+    return validate_node(new) + validate_node_update(new, old)
