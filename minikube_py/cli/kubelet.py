@@ -13,6 +13,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     flags.add_nodes(parser, 1, "how many nodes of the default shape")
     shapes_help = "a JSON list of nodes to register instead: {name, capacity: {resource: quantity}, labels}"
     parser.add_argument("--shapes", type=Path, metavar="F", help=shapes_help)
+    share_help = "play only this share of the nodes, by their names, as one of several such processes (default: 0/1)"
+    parser.add_argument("--share", default="0/1", metavar="INDEX/COUNT", help=share_help)
     flags.add_parent(parser)
 
 
@@ -22,6 +24,6 @@ def run(arguments: argparse.Namespace) -> int:
 
     return run_role(
         "kubelet",
-        lambda: KubeletRole(arguments.kubeconfig, arguments.nodes, arguments.shapes),
+        lambda: KubeletRole(arguments.kubeconfig, arguments.nodes, arguments.shapes, arguments.share),
         arguments.with_parent,
     )

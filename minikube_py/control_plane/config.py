@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+
+from minikube_py.kubelet.config import NodeSpec, numbered_nodes
 
 LOOPBACK = "127.0.0.1"
 DEFAULT_PORT = 6443
-
-
-class NodeShape(NamedTuple):
-    """A node to register: `capacity` by resource name, as the API writes quantities."""
-
-    name: str
-    capacity: Mapping[str, str]
-    labels: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +25,14 @@ class ControlPlaneConfig:
     port: int | None = None
     kubeconfig: Path | None = None
     nodes: int = 0
-    shapes: tuple[NodeShape, ...] = ()
+    shapes: tuple[NodeSpec, ...] = ()
     seed: int | None = None
     components: bool = True
     names: tuple[str, ...] = field(default=())
+
+    @property
+    def node_specs(self) -> tuple[NodeSpec, ...]:
+        return self.shapes or tuple(numbered_nodes(self.nodes))
 
     @property
     def kubeconfig_file(self) -> Path:

@@ -22,8 +22,10 @@ from minikube_py.control_plane.errors import RoleFailed
 from minikube_py.control_plane.files import Credentials, ensure_credentials, write_admin_kubeconfig
 from minikube_py.control_plane.listen import listen, url_of
 from minikube_py.control_plane.users import USERS, users_by_token
+from minikube_py.controllers.base import ControllerConfig
 from minikube_py.controllers.manager import ControllerManager
 from minikube_py.env import Clock, Rng
+from minikube_py.kubelet.config import KubeletConfig
 from minikube_py.kubelet.fake import FakeKubelet
 from minikube_py.scheduler.scheduler import Scheduler
 from minikube_py.store.data_dir import DataDir
@@ -111,10 +113,14 @@ class ControlPlane:
     async def _start_components(self) -> None:
         """Together: each waits for its lists only."""
         rng, clock = self._rng, self._clock
+        controllers = ControllerConfig(root_ca_pem=self.credentials.certificates.authority_pem.decode("ascii"))
+        kubelet = KubeletConfig(nodes=self.config.node_specs)
         self.components = {
             "scheduler": Scheduler(self.transport(USERS[tokens.SCHEDULER]), clock, _child(rng)),
-            "controllers": ControllerManager(self.transport(USERS[tokens.CONTROLLERS]), clock, _child(rng)),
-            "kubelet": FakeKubelet(self.transport(USERS[tokens.KUBELET]), clock, _child(rng)),
+            "controllers": ControllerManager(
+                self.transport(USERS[tokens.CONTROLLERS]), clock, _child(rng), config=controllers
+            ),
+            "kubelet": FakeKubelet(self.transport(USERS[tokens.KUBELET]), clock, _child(rng), kubelet),
         }
         for component in self.components.values():
             self._running.push_async_callback(component.stop)

@@ -10,11 +10,12 @@ from typing import Any
 from minikube_py.client.http_transport import HttpTransport
 from minikube_py.client.kubeconfig import load_kubeconfig
 from minikube_py.client.transport import ApiTransport
-from minikube_py.control_plane.config import NodeShape
 from minikube_py.control_plane.errors import SetupError
 from minikube_py.control_plane.private_files import read_text
 from minikube_py.control_plane.role import StackedRole
 from minikube_py.env import SystemClock
+from minikube_py.errors import RequestError
+from minikube_py.kubelet.config import NodeSpec, Share
 
 
 class ClientRole(StackedRole):
@@ -63,3 +64,58 @@ class ControllersRole(ClientRole):
         self.running.push_async_callback(manager.stop)
         await manager.start()
         return "synced"
+
+
+class KubeletRole(ClientRole):
+    """`shapes`: a JSON list of NodeSpec; without it `nodes` of the default shape. `share` is `index/count`."""
+
+    def __init__(self, kubeconfig: Path, nodes: int, shapes: Path | None, share: str) -> None:
+        super().__init__(kubeconfig, "kubelet")
+        self._nodes, self._shapes, self._share = nodes, shapes, share
+
+    async def start(self) -> str:
+        """Raises: BadKubeconfig, SetupError, StatusError, Unavailable."""
+        from minikube_py.kubelet.config import KubeletConfig, numbered_nodes
+        from minikube_py.kubelet.fake import FakeKubelet
+
+        specs = read_shapes(self._shapes) if self._shapes else numbered_nodes(self._nodes)
+        config = KubeletConfig(nodes=tuple(specs), share=parse_share(self._share))
+        kubelet = FakeKubelet(self.connect(), SystemClock(), random.Random(), config)
+        self.running.push_async_callback(kubelet.stop)
+        await kubelet.start()
+        return f"{len(specs)} nodes"
+
+
+def parse_share(text: str) -> Share:
+    """`0/3`: the first of three shares. Raises: SetupError."""
+    index, _, count = text.partition("/")
+    try:
+        return Share(int(index), int(count))
+    except (ValueError, RequestError) as error:
+        raise SetupError(f"--share {text}: write INDEX/COUNT with INDEX below COUNT, as 0/3") from error
+
+
+def read_shapes(path: Path) -> list[NodeSpec]:
+    """Raises: SetupError, naming the entry."""
+    entries = _document(path)
+    if not isinstance(entries, list):
+        raise SetupError(f"{path}: not a list of nodes")
+    specs = []
+    for number, entry in enumerate(entries):
+        if not isinstance(entry, dict) or not isinstance(entry.get("name"), str) or not entry["name"]:
+            raise SetupError(f"{path}: entry {number} has no name")
+        unknown = sorted(set(entry) - set(NodeSpec._fields))
+        if unknown:
+            known = ", ".join(NodeSpec._fields)
+            raise SetupError(f"{path}: entry {number} ({entry['name']}) has {unknown[0]!r}; known are {known}")
+        specs.append(NodeSpec(**entry))
+    return specs
+
+
+def _document(path: Path) -> Any:
+    import yaml
+
+    try:
+        return yaml.load(read_text(path, "file"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except yaml.YAMLError as error:
+        raise SetupError(f"{path}: neither JSON nor YAML: {' '.join(str(error).split())}") from error

@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from minikube_py.client.transport import ApiTransport
-from minikube_py.control_plane.config import ControlPlaneConfig, NodeShape, Step
+from minikube_py.control_plane.config import ControlPlaneConfig, Step
 from minikube_py.env import Clock, SystemClock
+from minikube_py.kubelet.config import NodeSpec
 from minikube_py.lab.environment import Environment, describe
+from minikube_py.lab.nodes import wait_ready
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class Cluster:
 
 @asynccontextmanager
 async def cluster(
-    shapes: Sequence[NodeShape], *, split: bool, data_dir: Path | None, seed: int | None, step: Step, say: Step
+    shapes: Sequence[NodeSpec], *, split: bool, data_dir: Path | None, seed: int | None, step: Step, say: Step
 ) -> AsyncIterator[Cluster]:
     """A running control plane whose nodes are `shapes`, all registered and Ready; ended on leaving.
 
@@ -45,6 +47,8 @@ async def cluster(
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         running = _split(config, step, say) if split else _in_process(config, step)
         async with running as (transport, layout):
+            await wait_ready(transport, len(config.shapes))
+            step("nodes", f"{len(config.shapes):,} Ready")
             yield Cluster(transport, SystemClock(), describe(folder, layout), config, layout)
     finally:
         if data_dir is None:

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from minikube_py.control_plane.config import NodeShape
 from minikube_py.env import Rng
+from minikube_py.kubelet.config import NodeSpec
 from minikube_py.lab.trace import TraceNode, TracePod
 
 GPU_RESOURCE = "openb.io/gpu-milli"
@@ -38,19 +38,19 @@ def memory_text(mib: int) -> str:
     return f"{mib // 1024}Gi" if mib % 1024 == 0 else f"{mib}Mi"
 
 
-def trace_nodes(nodes: Iterable[TraceNode]) -> list[NodeShape]:
+def trace_nodes(nodes: Iterable[TraceNode]) -> list[NodeSpec]:
     return [_trace_node(node) for node in nodes]
 
 
-def _trace_node(node: TraceNode) -> NodeShape:
+def _trace_node(node: TraceNode) -> NodeSpec:
     capacity = {
         "cpu": cpu_text(node.cpu_milli),
         "memory": memory_text(node.memory_mib),
         "pods": str(MAX_PODS_PER_NODE),
     }
     if not node.gpus:
-        return NodeShape(node.name, capacity, {})
-    return NodeShape(node.name, {**capacity, GPU_RESOURCE: str(node.gpus * 1000)}, {GPU_MODEL_LABEL: node.model})
+        return NodeSpec(node.name, capacity, {})
+    return NodeSpec(node.name, {**capacity, GPU_RESOURCE: str(node.gpus * 1000)}, {GPU_MODEL_LABEL: node.model})
 
 
 def trace_pods(pods: Iterable[TracePod], namespace: str, run: str) -> list[PodBody]:
@@ -92,7 +92,7 @@ NODE_CPUS, NODE_MEMORY_GIB = (8, 16, 32, 64, 96), (32, 64, 128, 256, 384)
 POD_CPU_MILLI, POD_MEMORY_MIB = (5, 10, 20, 50, 100), (20, 32, 64, 128)
 
 
-def seeded_nodes(rng: Rng, count: int) -> list[NodeShape]:
+def seeded_nodes(rng: Rng, count: int) -> list[NodeSpec]:
     """Nodes of five sizes, drawn evenly."""
     shapes = []
     for number in range(count):
@@ -102,7 +102,7 @@ def seeded_nodes(rng: Rng, count: int) -> list[NodeShape]:
             "memory": f"{NODE_MEMORY_GIB[size]}Gi",
             "pods": str(MAX_PODS_PER_NODE),
         }
-        shapes.append(NodeShape(f"node-{number:06d}", capacity, {}))
+        shapes.append(NodeSpec(f"node-{number:06d}", capacity, {}))
     return shapes
 
 

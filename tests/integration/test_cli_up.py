@@ -1,0 +1,207 @@
+"""`minikube-py up` as a user meets it: as a process, over HTTPS, in both layouts."""
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import orjson
+import pytest
+
+from minikube_py.client.http_transport import HttpTransport
+from minikube_py.client.kubeconfig import load_kubeconfig
+from minikube_py.client.rest import Object
+
+READY_WITHIN_S = 60.0
+LAYOUTS = [pytest.param((), id="one process"), pytest.param(("--split",), id="split")]
+
+
+class Up:
+    """One running `minikube-py up`; `lines` is what it printed until it was ready."""
+
+    def __init__(self, process: asyncio.subprocess.Process, lines: list[str]) -> None:
+        self.process, self.lines = process, lines
+        found = [match for line in lines if (match := re.search(r"kubectl --kubeconfig (\S+) get nodes", line))]
+        self.kubeconfig = Path(found[0][1]) if found else None
+
+    @contextlib.asynccontextmanager
+    async def transport(self) -> AsyncIterator[HttpTransport]:
+        assert self.kubeconfig is not None
+        transport = HttpTransport(load_kubeconfig(self.kubeconfig))
+        try:
+            yield transport
+        finally:
+            await transport.close()
+
+    async def end(self, number: signal.Signals = signal.SIGINT) -> tuple[int, str]:
+        """Its exit code, and what it printed since it was ready."""
+        self.process.send_signal(number)
+        out, _ = await asyncio.wait_for(self.process.communicate(), 60)
+        assert self.process.returncode is not None
+        return self.process.returncode, out.decode()
+
+
+async def start(*flags: str) -> Up:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "minikube_py", "up", "--port", "0", *flags),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONIOENCODING": "utf-8"},
+    )
+    assert process.stdout is not None
+    lines: list[str] = []
+    while line := await asyncio.wait_for(process.stdout.readline(), READY_WITHIN_S):
+        lines.append(line.decode().rstrip("\n"))
+        if "kubectl --kubeconfig" in lines[-1]:
+            break
+    return Up(process, lines)
+
+
+@contextlib.asynccontextmanager
+async def up(*flags: str) -> AsyncIterator[Up]:
+    running = await start(*flags)
+    try:
+        if running.kubeconfig is None:
+            _, errors = await running.process.communicate()
+            pytest.fail(f"did not become ready: {running.lines} {errors.decode()}")
+        yield running
+    finally:
+        if running.process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                running.process.send_signal(signal.SIGTERM)
+            await asyncio.wait_for(running.process.communicate(), 60)
+
+
+async def create_config_map(transport: HttpTransport, name: str) -> None:
+    body = orjson.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": name}})
+    answer = await transport.request("POST", "/api/v1/namespaces/default/configmaps", body=body)
+    assert answer.status == 201, answer.body
+
+
+async def names_of(transport: HttpTransport, path: str) -> set[str]:
+    answer = await transport.request("GET", path)
+    assert answer.status == 200, answer.body
+    return {item["metadata"]["name"] for item in orjson.loads(answer.body)["items"]}
+
+
+async def pod_when(transport: HttpTransport, name: str, phase: str) -> Object:
+    """The pod once it is in that phase, by watch."""
+    params = {"fieldSelector": f"metadata.name={name}", "timeoutSeconds": "30"}
+    async for batch in transport.watch("/api/v1/namespaces/default/pods", params):
+        for event in batch:
+            pod: Object = orjson.loads(event.object)
+            if pod.get("status", {}).get("phase") == phase:
+                return pod
+    raise AssertionError(f"pod {name} did not become {phase}")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+async def test_a_pod_runs(tmp_path: Path, layout: tuple[str, ...]) -> None:
+    async with up("--data-dir", str(tmp_path / "data"), "--nodes", "2", *layout) as running:
+        async with running.transport() as transport:
+            assert len(await names_of(transport, "/api/v1/nodes")) == 2
+            spec = {"containers": [{"name": "main", "image": "pause"}]}
+            pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"}, "spec": spec}
+            answer = await transport.request("POST", "/api/v1/namespaces/default/pods", body=orjson.dumps(pod))
+            assert answer.status == 201, answer.body
+            assert (await pod_when(transport, "one", "Running"))["spec"]["nodeName"]
+        code, after = await running.end()
+        assert code == 0
+        assert "SIGINT: stopping ..." in after and after.rstrip().endswith("stopped")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+async def test_a_second_one_is_refused_and_names_the_holder(tmp_path: Path, layout: tuple[str, ...]) -> None:
+    folder = str(tmp_path / "data")
+    async with up("--data-dir", folder, *layout) as running:
+        second = await start("--data-dir", folder)
+        _, errors = await second.process.communicate()
+        assert second.process.returncode == 1
+        assert f"in use by process {running.process.pid}" in errors.decode()
+        assert errors.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+async def test_what_was_acknowledged_outlives_kill_9(tmp_path: Path, layout: tuple[str, ...]) -> None:
+    folder = str(tmp_path / "data")
+    async with up("--data-dir", folder, *layout) as running:
+        async with running.transport() as transport:
+            for number in range(20):
+                await create_config_map(transport, f"map-{number}")
+        token = load_kubeconfig(tmp_path / "data" / "kubeconfig").token
+        running.process.kill()
+        await running.process.communicate()
+    async with again(folder, *layout) as running, running.transport() as transport:
+        maps = await names_of(transport, "/api/v1/namespaces/default/configmaps")
+        assert {f"map-{number}" for number in range(20)} <= maps
+        assert load_kubeconfig(tmp_path / "data" / "kubeconfig").token == token
+
+
+@contextlib.asynccontextmanager
+async def again(folder: str, *layout: str) -> AsyncIterator[Up]:
+    """The children of a killed supervisor end by themselves, a moment later; their store is held until then."""
+    ends_s = time.monotonic() + 30
+    while True:
+        running = await start("--data-dir", folder, *layout)
+        if running.kubeconfig is not None:
+            break
+        _, errors = await running.process.communicate()
+        assert b"in use by process" in errors and time.monotonic() < ends_s, errors
+    try:
+        yield running
+    finally:
+        await running.end(signal.SIGTERM)
+
+
+async def test_each_layout_takes_up_what_the_other_left(tmp_path: Path) -> None:
+    folder = str(tmp_path / "data")
+    for number, layout in enumerate(((), ("--split",), ())):
+        async with up("--data-dir", folder, *layout) as running, running.transport() as transport:
+            maps = await names_of(transport, "/api/v1/namespaces/default/configmaps")
+            assert {f"map-{each}" for each in range(number)} <= maps
+            await create_config_map(transport, f"map-{number}")
+
+
+async def test_without_a_data_dir_nothing_is_left(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "config"
+    async with up("--kubeconfig", str(kubeconfig)) as running:
+        folder = re.search(r"data in (\S+) \(temporary", running.lines[0])
+        assert folder is not None and Path(folder[1]).is_dir()
+        assert kubeconfig.exists()
+        await running.end(signal.SIGTERM)
+        assert not Path(folder[1]).exists()
+        assert not kubeconfig.exists(), "it points to what is gone"
+
+
+async def test_steps_are_told_with_their_times() -> None:
+    async with up() as running:
+        steps = [line.split()[:2] for line in running.lines if line.startswith("✓ ")]
+        assert [name for _, name in steps][:3] == ["certificates", "store", "API"]
+        assert {"scheduler", "controllers", "kubelet"} <= {name for _, name in steps}
+        ready = re.compile(r"ready in \d+\.\d\d s at https://127\.0\.0\.1:\d+; Ctrl-C ends it")
+        assert any(ready.fullmatch(line) for line in running.lines)
+
+
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        pytest.param(("--kubeconfig", "{tmp}/theirs"), "was not written by minikube_py", id="somebody's kubeconfig"),
+        pytest.param(("--kubeconfig", "/nowhere/config"), "cannot write /nowhere/config", id="no folder for it"),
+        pytest.param(("--data-dir", "/dev/null/x"), "cannot be used as data directory", id="no folder for data"),
+        pytest.param(("--port", "1"), "cannot listen on 127.0.0.1:1", id="a port it may not have"),
+    ],
+)
+async def test_bad_flags_are_one_line(tmp_path: Path, flags: tuple[str, ...], text: str) -> None:
+    if os.geteuid() == 0 and "--port" in flags:
+        pytest.skip("root may listen on every port")
+    (tmp_path / "theirs").write_text("apiVersion: v1\n")
+    running = await start(*(flag.format(tmp=tmp_path) for flag in flags))
+    _, errors = await running.process.communicate()
+    assert running.process.returncode == 1
+    assert text in errors.decode() and errors.count(b"\n") == 1
+    assert (tmp_path / "theirs").read_text() == "apiVersion: v1\n"
