@@ -6,6 +6,7 @@ gone through decode, defaults and strategy, so that types are right and what is 
 
 from __future__ import annotations
 
-from minikube_py.api.validation.dispatch import validate_binding, validate_create, validate_scale, validate_update
+from minikube_py.api.validation.dispatch import validate_binding, validate_create, validate_update
+from minikube_py.api.validation.kinds import validate_scale
 
 __all__ = ["validate_binding", "validate_create", "validate_scale", "validate_update"]

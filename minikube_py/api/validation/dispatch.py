@@ -13,44 +13,72 @@ from minikube_py.api.meta import (
     validate_object_meta_update,
 )
 from minikube_py.api.registry import Resource
-from minikube_py.api.validation import kinds, nodes, pods, reviews, services
+from minikube_py.api.validation.kinds import (
+    validate_config_map,
+    validate_config_map_update,
+    validate_endpoints,
+    validate_endpoints_update,
+    validate_event,
+    validate_event_update,
+    validate_lease,
+    validate_lease_update,
+    validate_namespace,
+    validate_namespace_finalize_update,
+    validate_namespace_status_update,
+    validate_namespace_update,
+    validate_replication_controller,
+    validate_replication_controller_status_update,
+    validate_replication_controller_update,
+    validate_secret,
+    validate_secret_update,
+    validate_service_account,
+    validate_service_account_update,
+)
+from minikube_py.api.validation.nodes import validate_node, validate_node_main_update, validate_node_update
+from minikube_py.api.validation.pods import validate_pod_create, validate_pod_status_update, validate_pod_update
+from minikube_py.api.validation.reviews import validate_self_subject_access_review
+from minikube_py.api.validation.services import (
+    validate_service_create,
+    validate_service_status_update,
+    validate_service_update,
+)
 
 Create = Callable[[Json], list[FieldError]]
 Update = Callable[[Json, Json], list[FieldError]]
 
 _CREATE: Final[dict[Resource, Create]] = {
-    registry.PODS: pods.validate_pod_create,
-    registry.NAMESPACES: kinds.validate_namespace,
-    registry.NODES: nodes.validate_node,
-    registry.SERVICES: services.validate_service_create,
-    registry.ENDPOINTS: kinds.validate_endpoints,
-    registry.REPLICATIONCONTROLLERS: kinds.validate_replication_controller,
-    registry.CONFIGMAPS: kinds.validate_config_map,
-    registry.SECRETS: kinds.validate_secret,
-    registry.SERVICEACCOUNTS: kinds.validate_service_account,
-    registry.EVENTS: kinds.validate_event,
-    registry.LEASES: kinds.validate_lease,
-    registry.SELFSUBJECTACCESSREVIEWS: reviews.validate_self_subject_access_review,
+    registry.PODS: validate_pod_create,
+    registry.NAMESPACES: validate_namespace,
+    registry.NODES: validate_node,
+    registry.SERVICES: validate_service_create,
+    registry.ENDPOINTS: validate_endpoints,
+    registry.REPLICATIONCONTROLLERS: validate_replication_controller,
+    registry.CONFIGMAPS: validate_config_map,
+    registry.SECRETS: validate_secret,
+    registry.SERVICEACCOUNTS: validate_service_account,
+    registry.EVENTS: validate_event,
+    registry.LEASES: validate_lease,
+    registry.SELFSUBJECTACCESSREVIEWS: validate_self_subject_access_review,
 }
 
 _UPDATE: Final[dict[tuple[Resource, str], Update]] = {
-    (registry.PODS, ""): pods.validate_pod_update,
-    (registry.PODS, "status"): pods.validate_pod_status_update,
-    (registry.NAMESPACES, ""): kinds.validate_namespace_update,
-    (registry.NAMESPACES, "status"): kinds.validate_namespace_status_update,
-    (registry.NAMESPACES, "finalize"): kinds.validate_namespace_finalize_update,
-    (registry.NODES, ""): nodes.validate_node_main_update,
-    (registry.NODES, "status"): nodes.validate_node_update,
-    (registry.SERVICES, ""): services.validate_service_update,
-    (registry.SERVICES, "status"): services.validate_service_status_update,
-    (registry.ENDPOINTS, ""): kinds.validate_endpoints_update,
-    (registry.REPLICATIONCONTROLLERS, ""): kinds.validate_replication_controller_update,
-    (registry.REPLICATIONCONTROLLERS, "status"): kinds.validate_replication_controller_status_update,
-    (registry.CONFIGMAPS, ""): kinds.validate_config_map_update,
-    (registry.SECRETS, ""): kinds.validate_secret_update,
-    (registry.SERVICEACCOUNTS, ""): kinds.validate_service_account_update,
-    (registry.EVENTS, ""): kinds.validate_event_update,
-    (registry.LEASES, ""): kinds.validate_lease_update,
+    (registry.PODS, ""): validate_pod_update,
+    (registry.PODS, "status"): validate_pod_status_update,
+    (registry.NAMESPACES, ""): validate_namespace_update,
+    (registry.NAMESPACES, "status"): validate_namespace_status_update,
+    (registry.NAMESPACES, "finalize"): validate_namespace_finalize_update,
+    (registry.NODES, ""): validate_node_main_update,
+    (registry.NODES, "status"): validate_node_update,
+    (registry.SERVICES, ""): validate_service_update,
+    (registry.SERVICES, "status"): validate_service_status_update,
+    (registry.ENDPOINTS, ""): validate_endpoints_update,
+    (registry.REPLICATIONCONTROLLERS, ""): validate_replication_controller_update,
+    (registry.REPLICATIONCONTROLLERS, "status"): validate_replication_controller_status_update,
+    (registry.CONFIGMAPS, ""): validate_config_map_update,
+    (registry.SECRETS, ""): validate_secret_update,
+    (registry.SERVICEACCOUNTS, ""): validate_service_account_update,
+    (registry.EVENTS, ""): validate_event_update,
+    (registry.LEASES, ""): validate_lease_update,
 }
 
 
@@ -95,7 +123,3 @@ def validate_binding(binding: Json) -> list[FieldError]:
         errors.append(required("target.name"))
     return errors
 
-
-def validate_scale(scale: Json) -> list[FieldError]:
-    """An autoscaling Scale that is to be written."""
-    return kinds.validate_scale(scale)
