@@ -159,7 +159,7 @@ def _picture(environment: Environment, replay: Replay, asked: list[Asked], laten
     recorder = replay.recorder
     title = f"{recorder.running:,} pods of the openb trace on 1,213 fake GPU nodes in {replay.duration_s:.1f} s"
     figure.suptitle(title, x=0.01, ha="left", fontsize=13, fontweight="bold")
-    plots.draw_heat(axes[0][0], replay.series, "How full each node's GPUs are", "nodes, fullest first")
+    plots.draw_heat(axes[0][0], replay.series, "How full each node's GPUs are (%)", "nodes, fullest first")
     plots.draw_fill(axes[0][1], replay.series, "The nodes' GPUs over time", "GPU allocated")
     plots.draw_latency_bars(axes[1][0], latencies, "Pod latency, creation to Running")
     groups = {f"{each.share:.0%} allocated\n{each.nodes:,} nodes found": each for each in asked}
@@ -168,7 +168,7 @@ def _picture(environment: Environment, replay: Replay, asked: list[Asked], laten
         "index, all": [each.index_s * 1000 for each in groups.values()],
         "list and filter": [each.listing_s * 1000 for each in groups.values()],
     }
-    plots.draw_groups(axes[1][1], list(groups), bars, f"Nodes with {QUESTION.text}")
+    plots.draw_groups(axes[1][1], list(groups), bars, "Which nodes have 4 CPUs, 16Gi and a whole GPU free?")
     figure.text(0.01, 0.005, "; ".join(environment.lines()), fontsize=7, color=plots.GREY)
     return figure
 

@@ -44,7 +44,7 @@ def available() -> bool:
 def figure(rows: int, columns: int, size_inches: tuple[float, float]) -> tuple[Any, Any]:
     """A figure and its axes as a list of rows."""
     made, axes = _pyplot().subplots(rows, columns, figsize=size_inches, squeeze=False)
-    made.subplots_adjust(hspace=0.34, wspace=0.2)
+    made.subplots_adjust(hspace=0.36, wspace=0.3)
     return made, axes
 
 
@@ -63,11 +63,11 @@ def draw_latency_bars(axes: Any, summaries: Mapping[str, Mapping[str, float]], t
         bars = axes.bar(places, heights, width * 0.92, color=colour, label=f"p{percent}")
         axes.bar_label(bars, labels=[_short_ms(height) for height in heights], fontsize=7, padding=1)
     axes.set_yscale("log")
-    axes.set_xticks(range(len(summaries)), list(summaries))
+    axes.set_xticks(range(len(summaries)), [name.replace(" to ", "\nto ") for name in summaries])
     axes.set_ylabel("milliseconds (log)")
     axes.set_title(title)
     axes.grid(axis="x", visible=False)
-    axes.margins(y=0.15)
+    axes.margins(y=0.22)
     axes.legend(ncols=3, loc="upper left", fontsize=8)
 
 
@@ -94,11 +94,11 @@ def draw_fill(axes: Any, series: Sequence[tuple[float, Sequence[float]]], title:
 
 
 def draw_heat(axes: Any, series: Sequence[tuple[float, Sequence[float]]], title: str, what: str) -> None:
-    """One line of pixels per node, from empty to full, ordered by how full each is at the end."""
+    """One line of pixels per node, from empty to full, ordered by how full each is on average."""
     import numpy as np
 
     shares = np.array([list(shares) for _, shares in series]).T
-    order = np.argsort(-shares[:, -1], kind="stable")
+    order = np.argsort(-shares.mean(axis=1), kind="stable")
     edges = [0.0, *(time_s for time_s, _ in series[1:]), series[-1][0] + 0.01]
     scale = {"cmap": "viridis", "vmin": 0, "vmax": 100}
     mesh = axes.pcolormesh(edges, range(len(order) + 1), 100 * shares[order], rasterized=True, **scale)
@@ -107,7 +107,7 @@ def draw_heat(axes: Any, series: Sequence[tuple[float, Sequence[float]]], title:
     axes.set_xlabel("seconds since the first pod")
     axes.set_ylabel(what)
     axes.set_title(title)
-    axes.figure.colorbar(mesh, ax=axes, label="% of the node's GPUs", fraction=0.04, pad=0.02)
+    axes.figure.colorbar(mesh, ax=axes, label="%", fraction=0.04, pad=0.02)
 
 
 def draw_groups(axes: Any, names: Sequence[str], bars: Mapping[str, Sequence[float]], title: str) -> None:
