@@ -1,0 +1,122 @@
+"""Addresses of nodes and pods: one block a node, one address a pod. Pure."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Final
+
+from minikube_py.errors import RequestError
+
+USUAL_HOST_BITS: Final = 8
+"""A /24 a node, as kube-controller-manager gives; smaller where so many nodes would not fit."""
+FEWEST_HOST_BITS: Final = 7
+"""110 pods, the usual limit of a node, fit into a /25."""
+
+
+def _network(text: str) -> ipaddress.IPv4Network:
+    try:
+        return ipaddress.IPv4Network(text)
+    except ValueError as error:
+        raise RequestError(f"not an IPv4 network: {text!r}: {error}") from error
+
+
+def text_of(address: int) -> str:
+    return f"{address >> 24}.{address >> 16 & 255}.{address >> 8 & 255}.{address & 255}"
+
+
+class Block:
+    """The pod addresses of one node. The network's own address and the broadcast address are not given out."""
+
+    __slots__ = ("_next", "_used", "base", "prefix_bits", "size")
+
+    def __init__(self, base: int, host_bits: int) -> None:
+        self.base = base
+        self.size = 1 << host_bits
+        self.prefix_bits = 32 - host_bits
+        self._used: set[int] = set()
+        self._next = 1
+
+    @property
+    def cidr(self) -> str:
+        return f"{text_of(self.base)}/{self.prefix_bits}"
+
+    @property
+    def used(self) -> int:
+        return len(self._used)
+
+    def take(self) -> str | None:
+        """A free address, as late as possible after it was given back; None when all are taken."""
+        for _ in range(self.size - 2):
+            offset = self._next
+            self._next = offset % (self.size - 2) + 1
+            if offset not in self._used:
+                self._used.add(offset)
+                return text_of(self.base + offset)
+        return None
+
+    def reserve(self, address: str) -> None:
+        """Marks an address found in use; one outside of the block is none of its business."""
+        offset = self._offset(address)
+        if offset is not None:
+            self._used.add(offset)
+
+    def give_back(self, address: str) -> None:
+        offset = self._offset(address)
+        if offset is not None:
+            self._used.discard(offset)
+
+    def _offset(self, address: str) -> int | None:
+        try:
+            offset = int(ipaddress.IPv4Address(address)) - self.base
+        except ValueError:
+            return None
+        return offset if 0 < offset < self.size - 1 else None
+
+
+class AddressPlan:
+    """Hands out blocks to nodes. Shares of several processes take every `share_count`-th block, so they never meet."""
+
+    def __init__(
+        self, pod_cidr: str, node_cidr: str, nodes: int, *, share_index: int = 0, share_count: int = 1
+    ) -> None:
+        network, hosts = _network(pod_cidr), _network(node_cidr)
+        host_bits = USUAL_HOST_BITS
+        while (network.num_addresses >> host_bits) < nodes * share_count and host_bits > FEWEST_HOST_BITS:
+            host_bits -= 1
+        self._blocks = network.num_addresses >> host_bits
+        if self._blocks < max(1, nodes * share_count) or hosts.num_addresses < nodes * share_count + 2:
+            raise RequestError(
+                f"{nodes} nodes in each of {share_count} processes do not fit into {pod_cidr} and {node_cidr}: "
+                f"at least {1 << FEWEST_HOST_BITS} pod addresses and one node address each are needed"
+            )
+        self._host_bits = host_bits
+        self._base = int(network.network_address)
+        self._hosts = int(hosts.network_address)
+        self._hosts_count = hosts.num_addresses
+        self._taken: set[int] = set()
+        self._next = share_index
+        self._step = share_count
+
+    def block_of(self, cidr: str) -> Block:
+        """The block that a node has already. Raises: RequestError."""
+        network = _network(cidr)
+        base = int(network.network_address)
+        if 0 <= base - self._base < self._blocks << self._host_bits:
+            self._taken.add((base - self._base) >> self._host_bits)
+        return Block(base, 32 - network.prefixlen)
+
+    def new_block(self) -> Block:
+        """Raises: RequestError when all are taken."""
+        while self._next in self._taken:
+            self._next += self._step
+        if self._next >= self._blocks:
+            raise RequestError(f"all {self._blocks} blocks of pod addresses are taken")
+        number = self._next
+        self._taken.add(number)
+        self._next += self._step
+        return Block(self._base + (number << self._host_bits), self._host_bits)
+
+    def host_address(self, block: Block) -> str:
+        """The address of the node with this block."""
+        number = (block.base - self._base) >> self._host_bits
+        return text_of(self._hosts + 1 + number % (self._hosts_count - 2))

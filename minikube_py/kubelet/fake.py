@@ -1,0 +1,284 @@
+"""Fake kubelets: one object plays thousands of nodes.
+
+Pods that are bound to its nodes become Running, with an address and conditions; those that are deleted go when their
+stop delay is over; those that are to finish finish. One watch for all pods, one patch a pod, one timer for all delays.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from datetime import datetime
+
+from minikube_py.api.errors import StatusError
+from minikube_py.client.events import timestamp
+from minikube_py.client.informer import Handler, Informer, Selection
+from minikube_py.client.rest import PODS, RestClient, path_of, status_error
+from minikube_py.client.timers import Timers
+from minikube_py.client.transport import JSON, STRATEGIC_MERGE_PATCH, ApiResponse, ApiTransport
+from minikube_py.env import Clock, Rng
+from minikube_py.kubelet import pod_status
+from minikube_py.kubelet.config import KubeletConfig, NodeSpec
+from minikube_py.kubelet.nodes import Nodes, PlayedNode
+from minikube_py.kubelet.pods import PlayedPod, PodView, Stage, project_pod
+from minikube_py.kubelet.writes import Write, Writer
+
+logger = logging.getLogger(__name__)
+
+BY_NODE = "node"
+BOUND = "spec.nodeName!="
+NO_ADDRESS_RETRY_S = 1.0
+REFUSED_RETRY_S = 1.0
+
+
+Action = Callable[[PodView, PlayedPod], None]
+Done = Callable[[ApiResponse], None]
+
+
+class FakeKubelet:
+    """Without a config, it plays all nodes it finds; `register` makes more."""
+
+    def __init__(self, transport: ApiTransport, clock: Clock, rng: Rng, config: KubeletConfig | None = None) -> None:
+        self.config = config if config is not None else KubeletConfig()
+        self._client = RestClient(transport)
+        self._clock = clock
+        self._rng = rng
+        self._timers = Timers(clock)
+        self._writer = Writer(transport, self._timers, rng, self.config.writes_at_once)
+        self._statuses = pod_status.PodStatuses()
+        self._played: dict[str, PlayedPod] = {}
+        self._nodes = Nodes(
+            self._client, clock, rng, self.config, self._writer, self._node_played, self._node_lost
+        )
+        self._pods: Informer[PodView] | None = None
+        self.started = self.stopped = self.finished = 0
+
+    # --- life -------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Returns when the configured nodes are registered and all pods are known.
+
+        Raises: StatusError, RequestError, Unavailable."""
+        self._writer.start()
+        await self._nodes.start()
+        self._pods = Informer(
+            self._client,
+            PODS,
+            project_pod,
+            clock=self._clock,
+            rng=self._rng,
+            selection=Selection(field_selector=await self._field_selector()),
+            indexers={BY_NODE: lambda pod: (pod.node,)},
+        )
+        self._pods.add_handler(Handler(on_add=self._seen, on_update=self._changed, on_delete=self._gone))
+        self._pods.start()
+        await self._pods.wait_synced()
+
+    async def stop(self) -> None:
+        if self._pods is not None:
+            await self._pods.stop()
+        await self._nodes.stop()
+        await self._writer.stop()
+        await self._timers.close()
+
+    async def register(self, specs: Iterable[NodeSpec]) -> None:
+        """Makes more nodes and plays them. Raises: StatusError, RequestError, Unavailable."""
+        await self._nodes.register(specs)
+
+    @property
+    def failures(self) -> list[BaseException]:
+        """What ended an informer by itself; a kubelet with any must be restarted."""
+        informers = (self._nodes.informer, self._pods)
+        return [informer.failure for informer in informers if informer is not None and informer.failure is not None]
+
+    def metrics(self) -> dict[str, float]:
+        return {
+            **self._nodes.metrics(),
+            "kubelet_pods": len(self._played),
+            "kubelet_started_pods_total": self.started,
+            "kubelet_stopped_pods_total": self.stopped,
+            "kubelet_finished_pods_total": self.finished,
+            "kubelet_writes_queued": len(self._writer),
+            "kubelet_writes_total": self._writer.sent,
+            "kubelet_writes_refused_total": self._writer.refused,
+            "kubelet_writes_retried_total": self._writer.retried,
+        }
+
+    async def _field_selector(self) -> str:
+        """Bound pods: this process's share of them where the server can tell, else all."""
+        if self.config.share.count == 1:
+            return BOUND
+        low, high = self.config.share.bounds
+        share = f"hash.spec.nodeName>={low},hash.spec.nodeName<{high}"
+        try:
+            await self._client.list_page(PODS, field_selector=share, limit=1)
+        except StatusError as error:
+            if error.code != 400:
+                raise
+            logger.warning("the server cannot select pods by a node's hash: this process watches all of them")
+            return BOUND
+        return share
+
+    # --- what the informer sees -------------------------------------------------------------------------------------
+
+    def _seen(self, pod: PodView) -> None:
+        node = self._nodes.played.get(pod.node)
+        if node is not None:
+            self._begin(pod, node)
+
+    def _changed(self, old: PodView, new: PodView) -> None:
+        played = self._played.get(new.key)
+        if played is None or played.uid != new.uid:
+            self._seen(new)
+        elif new.deleting and not old.deleting:
+            self._stop(new, played)
+        elif new.terminal and not old.terminal:
+            self._release(new, played)
+
+    def _gone(self, pod: PodView) -> None:
+        played = self._played.pop(pod.key, None)
+        if played is not None:
+            if played.timer is not None:
+                played.timer.cancel()
+            self._give_back(pod.node, played)
+
+    def _node_played(self, node: PlayedNode) -> None:
+        if self._pods is not None:
+            for pod in self._pods.store.by_index(BY_NODE, node.name):
+                self._begin(pod, node)
+
+    def _node_lost(self, node: PlayedNode) -> None:
+        """Its pods stay as they are: that nobody runs them any more is for the controllers to find out."""
+        if self._pods is None:
+            return
+        for pod in self._pods.store.by_index(BY_NODE, node.name):
+            played = self._played.pop(pod.key, None)
+            if played is not None and played.timer is not None:
+                played.timer.cancel()
+
+    # --- a pod's life -----------------------------------------------------------------------------------------------
+
+    def _begin(self, pod: PodView, node: PlayedNode) -> None:
+        """Takes a pod up where it stands: a restarted kubelet finds them in all stages."""
+        if pod.key in self._played:
+            return
+        played = self._played[pod.key] = PlayedPod(pod.uid, Stage.RUNNING)
+        if pod.ip and not pod.host_network and not pod.terminal:
+            node.block.reserve(pod.ip)
+            played.ip = pod.ip
+        if pod.deleting:
+            self._stop(pod, played)
+        elif pod.terminal:
+            played.stage = Stage.STOPPING
+        elif pod.phase == "Running":
+            self._arm_finish(pod, played)
+        else:
+            played.stage = Stage.STARTING
+            self._after(played, self.config.start_delay.draw_s(self._rng), pod.key, self._start)
+
+    def _after(self, played: PlayedPod, delay_s: float, key: str, action: Action) -> None:
+        """Calls `action(pod, played)` later, if that pod is still there then; at once where there is no delay."""
+        if played.timer is not None:
+            played.timer.cancel()
+            played.timer = None
+
+        def due() -> None:
+            played.timer = None
+            pod = self._pods.store.get(key) if self._pods is not None else None
+            if pod is not None and pod.uid == played.uid and self._played.get(key) is played:
+                action(pod, played)
+
+        if delay_s > 0:
+            played.timer = self._timers.call_later(delay_s, due)
+        else:
+            due()
+
+    def _start(self, pod: PodView, played: PlayedPod) -> None:
+        node = self._nodes.played.get(pod.node)
+        if node is None:
+            return
+        if not played.ip and not pod.host_network:
+            ip = node.block.take()
+            if ip is None:
+                # As with the original, it waits for an address that another pod gives back.
+                self._after(played, NO_ADDRESS_RETRY_S, pod.key, self._start)
+                return
+            played.ip = ip
+        now = timestamp(self._clock.wall_s())
+        body = self._statuses.running(pod.uid, pod.containers, node.address, played.ip or node.address, now)
+        self._write_status(pod, body, lambda response: self._started(pod, played, response))
+
+    def _started(self, pod: PodView, played: PlayedPod, response: ApiResponse) -> None:
+        if response.status < 300:
+            self.started += 1
+            if played.stage is Stage.STARTING:
+                played.stage = Stage.RUNNING
+                self._arm_finish(pod, played)
+        elif self._refused(pod, response):
+            self._after(played, REFUSED_RETRY_S, pod.key, self._start)
+
+    def _arm_finish(self, pod: PodView, played: PlayedPod) -> None:
+        run_s = pod.run_s
+        if run_s is None and pod.never_restarts and self.config.complete_after is not None:
+            run_s = self.config.complete_after.draw_s(self._rng)
+        if run_s is not None:
+            self._after(played, run_s - self._ran_s(pod), pod.key, self._finish)
+
+    def _ran_s(self, pod: PodView) -> float:
+        """How long it has run already: more than 0 only where it was found running."""
+        if not pod.started:
+            return 0.0
+        return max(0.0, self._clock.wall_s() - datetime.fromisoformat(pod.started).timestamp())
+
+    def _finish(self, pod: PodView, played: PlayedPod) -> None:
+        now = timestamp(self._clock.wall_s())
+        body = self._statuses.succeeded(pod.uid, pod.containers, pod.started or now, now)
+
+        def done(response: ApiResponse) -> None:
+            if response.status < 300:
+                self.finished += 1
+            elif self._refused(pod, response):
+                self._after(played, REFUSED_RETRY_S, pod.key, self._finish)
+
+        self._write_status(pod, body, done)
+
+    def _stop(self, pod: PodView, played: PlayedPod) -> None:
+        played.stage = Stage.STOPPING
+        delay_s = min(float(pod.grace_s), self.config.stop_delay.draw_s(self._rng))
+        self._after(played, delay_s, pod.key, self._delete)
+
+    def _delete(self, pod: PodView, played: PlayedPod) -> None:
+        def done(response: ApiResponse) -> None:
+            if response.status < 300:
+                self.stopped += 1
+            elif self._refused(pod, response):
+                self._after(played, REFUSED_RETRY_S, pod.key, self._delete)
+
+        path = path_of(PODS, pod.namespace, pod.name)
+        self._writer.put(Write("DELETE", path, pod_status.deletion(pod.uid), JSON, done))
+
+    def _release(self, pod: PodView, played: PlayedPod) -> None:
+        """A finished pod needs no address and no timer."""
+        played.stage = Stage.STOPPING
+        if played.timer is not None:
+            played.timer.cancel()
+            played.timer = None
+        self._give_back(pod.node, played)
+
+    def _give_back(self, node_name: str, played: PlayedPod) -> None:
+        node = self._nodes.played.get(node_name)
+        if played.ip and node is not None:
+            node.block.give_back(played.ip)
+        played.ip = ""
+
+    def _write_status(self, pod: PodView, body: bytes, done: Done) -> None:
+        path = path_of(PODS, pod.namespace, pod.name, "status")
+        self._writer.put(Write("PATCH", path, body, STRATEGIC_MERGE_PATCH, done))
+
+    def _refused(self, pod: PodView, response: ApiResponse) -> bool:
+        """True where it should be tried again: not if the pod is gone or another one has its name."""
+        if response.status in (404, 409, 422):
+            return False
+        error = status_error(response.status, response.body)
+        logger.warning("pod %s: %s", pod.key, error)
+        return True

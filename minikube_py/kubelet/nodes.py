@@ -1,0 +1,320 @@
+"""The nodes that this process plays: registered, adopted, kept alive by leases and status heartbeats."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+
+from minikube_py.api.errors import StatusError
+from minikube_py.client.backoff import Backoff
+from minikube_py.client.events import timestamp
+from minikube_py.client.informer import Handler, Informer
+from minikube_py.client.rest import LEASES, NODES, Object, RestClient, path_of, status_error
+from minikube_py.client.transport import STRATEGIC_MERGE_PATCH, ApiResponse
+from minikube_py.env import Clock, Rng
+from minikube_py.errors import MinikubeError, OutcomeUnknown, RequestError, Unavailable
+from minikube_py.kubelet import node_status
+from minikube_py.kubelet.addresses import AddressPlan, Block
+from minikube_py.kubelet.config import KubeletConfig, NodeSpec
+from minikube_py.kubelet.heartbeats import Round, in_batches, micro_timestamp
+from minikube_py.kubelet.writes import Write, Writer
+
+logger = logging.getLogger(__name__)
+
+HEARTBEATS_AT_ONCE: Final = 32
+REGISTRATIONS_AT_ONCE: Final = 64
+REGISTRATION_ATTEMPTS: Final = 10
+_VERSION: Final = b'"resourceVersion":"'
+
+
+@dataclass(slots=True, eq=False)
+class NodeView:
+    uid: str
+    name: str
+    pod_cidr: str
+    address: str
+    ready: bool
+    has_capacity: bool
+
+
+def project_node(obj: Object) -> NodeView:
+    metadata, status = obj["metadata"], obj.get("status") or {}
+    address = next((a["address"] for a in status.get("addresses") or () if a.get("type") == "InternalIP"), "")
+    ready = any(c.get("type") == "Ready" and c.get("status") == "True" for c in status.get("conditions") or ())
+    cidr = (obj.get("spec") or {}).get("podCIDR", "")
+    return NodeView(metadata["uid"], metadata["name"], cidr, address, ready, bool(status.get("allocatable")))
+
+
+@dataclass(slots=True, eq=False)
+class PlayedNode:
+    """A node that this process plays. `lease_version` "": the lease is not known to exist."""
+
+    name: str
+    uid: str
+    address: str
+    block: Block
+    lease_version: str = ""
+
+
+class Nodes:
+    """`on_played(node)` is called for each node that begins to be played, `on_lost(node)` when it is gone."""
+
+    def __init__(
+        self,
+        client: RestClient,
+        clock: Clock,
+        rng: Rng,
+        config: KubeletConfig,
+        writer: Writer,
+        on_played: Callable[[PlayedNode], None],
+        on_lost: Callable[[PlayedNode], None],
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._rng = rng
+        self._config = config
+        self._writer = writer
+        self._on_played = on_played
+        self._on_lost = on_lost
+        self._low, self._high = config.share.bounds
+        self._whole = config.share.count == 1
+        self.played: dict[str, PlayedNode] = {}
+        self._own: set[str] = {spec.name for spec in config.nodes if self._is_mine(spec.name)}
+        self._addresses = AddressPlan(
+            config.pod_cidr,
+            config.node_cidr,
+            len(self._own),
+            share_index=config.share.index,
+            share_count=config.share.count,
+        )
+        self.informer: Informer[NodeView] = Informer(client, NODES, project_node, clock=clock, rng=rng)
+        self.informer.add_handler(Handler(on_add=self._seen, on_update=self._changed, on_delete=self._gone))
+        self._leases = Round(clock, self.renew_interval_s, self._renew)
+        self._statuses = Round(clock, lambda: config.status_interval_s * self._stretch(), self._beat)
+        self.renewals = self.renewal_failures = 0
+
+    # --- life -------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Returns when the configured nodes are registered. Raises: StatusError, RequestError, Unavailable."""
+        self.informer.start()
+        await self.informer.wait_synced()
+        self._leases.start()
+        self._statuses.start()
+        await self.register(self._config.nodes)
+
+    async def stop(self) -> None:
+        await self._leases.stop()
+        await self._statuses.stop()
+        await self.informer.stop()
+
+    def _is_mine(self, name: str) -> bool:
+        return self._whole or self._low <= zlib.crc32(name.encode()) < self._high
+
+    def _stretch(self) -> float:
+        return max(1.0, len(self.played) * self._config.share.count / self._config.heartbeat_nodes)
+
+    def renew_interval_s(self) -> float:
+        return self._config.renew_interval_s * self._stretch()
+
+    def lease_duration_s(self) -> int:
+        """Stretched with the interval; the node lifecycle controller stretches its patience with the lease."""
+        return round(self._config.lease_duration_s * self._stretch())
+
+    # --- registration -----------------------------------------------------------------------------------------------
+
+    async def register(self, specs: Iterable[NodeSpec]) -> None:
+        """Makes the nodes that are in this process's share; those that exist already are taken over.
+
+        Raises: StatusError where a node is refused, RequestError where addresses run out, Unavailable."""
+        mine = [spec for spec in specs if self._is_mine(spec.name)]
+        self._own.update(spec.name for spec in mine)
+        for spec in mine:
+            if (view := self.informer.store.get(spec.name)) is not None:
+                self._seen(view)
+        missing = [spec for spec in mine if spec.name not in self.played]
+        specs_left = iter(missing)
+
+        async def worker() -> None:
+            for spec in specs_left:
+                await self._register_one(spec)
+
+        workers = min(REGISTRATIONS_AT_ONCE, len(missing))
+        outcomes = await asyncio.gather(*(worker() for _ in range(workers)), return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    async def _register_one(self, spec: NodeSpec) -> None:
+        block = self._addresses.new_block()
+        address = self._addresses.host_address(block)
+        version = self._config.kubelet_version
+        body = node_status.new_node(spec, block.cidr, address, version, timestamp(self._clock.wall_s()))
+        backoff = Backoff(self._rng)
+        for attempt in range(REGISTRATION_ATTEMPTS):
+            try:
+                response = await self._client.transport.request("POST", path_of(NODES), None, body)
+            except (Unavailable, OutcomeUnknown):
+                # The name is ours: if the first try was done, the second one finds it.
+                if attempt == REGISTRATION_ATTEMPTS - 1:
+                    raise
+                await self._clock.sleep(backoff.next_s())
+                continue
+            if response.status < 300:
+                # Played from now on; its uid comes with the informer.
+                self._play(PlayedNode(spec.name, "", address, block))
+                return
+            error = status_error(response.status, response.body)
+            if error.reason == "AlreadyExists":
+                return
+            if error.code != 429 and error.code < 500:
+                raise error
+            if attempt == REGISTRATION_ATTEMPTS - 1:
+                raise error
+            await self._clock.sleep(backoff.next_s())
+
+    def _play(self, node: PlayedNode) -> None:
+        known = self.played.get(node.name)
+        if known is not None:
+            known.uid = known.uid or node.uid
+            return
+        self.played[node.name] = node
+        self._leases.add(node.name)
+        self._statuses.add(node.name)
+        self._on_played(node)
+
+    # --- what the informer sees -------------------------------------------------------------------------------------
+
+    def _seen(self, view: NodeView) -> None:
+        if not self._is_mine(view.name) or not (self._config.manage_all_nodes or view.name in self._own):
+            return
+        played = self.played.get(view.name)
+        if played is not None:
+            played.uid = view.uid
+        else:
+            try:
+                block = self._addresses.block_of(view.pod_cidr) if view.pod_cidr else self._addresses.new_block()
+            except RequestError as error:
+                logger.error("node %s is not played: %s", view.name, error)
+                return
+            address = view.address or self._addresses.host_address(block)
+            played = PlayedNode(view.name, view.uid, address, block)
+            self._play(played)
+            if not view.pod_cidr:
+                self._give_cidr(played)
+        if not view.ready:
+            self._revive(view, played)
+
+    def _changed(self, old: NodeView, new: NodeView) -> None:
+        played = self.played.get(new.name)
+        if played is None:
+            self._seen(new)
+            return
+        played.uid = new.uid
+        if old.ready and not new.ready:
+            self._revive(new, played)
+
+    def _gone(self, view: NodeView) -> None:
+        self._own.discard(view.name)
+        played = self.played.pop(view.name, None)
+        if played is not None:
+            self._leases.discard(view.name)
+            self._statuses.discard(view.name)
+            self._on_lost(played)
+
+    def _revive(self, view: NodeView, node: PlayedNode) -> None:
+        """Says that the node is well: when it is taken over, and when someone took it for dead."""
+        now = timestamp(self._clock.wall_s())
+        version = self._config.kubelet_version
+        body = node_status.adopted_status(node.name, view.uid, node.address, version, now, view.has_capacity)
+        path = path_of(NODES, "", node.name, "status")
+        self._writer.put(Write("PATCH", path, body, STRATEGIC_MERGE_PATCH, _report))
+
+    def _give_cidr(self, node: PlayedNode) -> None:
+        spec = {"podCIDR": node.block.cidr, "podCIDRs": [node.block.cidr]}
+        body = orjson.dumps({"metadata": {"uid": node.uid}, "spec": spec})
+        self._writer.put(Write("PATCH", path_of(NODES, "", node.name), body, STRATEGIC_MERGE_PATCH, _report))
+
+    # --- heartbeats -------------------------------------------------------------------------------------------------
+
+    async def _renew(self, names: Sequence[str]) -> None:
+        renew_time = micro_timestamp(self._clock.wall_s())
+        duration_s = self.lease_duration_s()
+        nodes = [self.played[name] for name in names if name in self.played]
+        calls = [lambda node=node: self._renew_one(node, duration_s, renew_time) for node in nodes]
+        await in_batches(calls, HEARTBEATS_AT_ONCE)
+
+    async def _renew_one(self, node: PlayedNode, duration_s: int, renew_time: str) -> None:
+        """Updates the lease at the version last seen, or makes it. A failure waits for the next turn."""
+        try:
+            response = await self._write_lease(node, duration_s, renew_time)
+            if response.status in (404, 409):
+                # It is gone; or it exists, from an earlier life of this process or by another's hand.
+                node.lease_version = await self._lease_version(node)
+                response = await self._write_lease(node, duration_s, renew_time)
+        except MinikubeError:
+            self.renewal_failures += 1
+            return
+        if response.status < 300:
+            node.lease_version = version_of(response.body)
+            self.renewals += 1
+        else:
+            node.lease_version = ""
+            self.renewal_failures += 1
+
+    async def _write_lease(self, node: PlayedNode, duration_s: int, renew_time: str) -> ApiResponse:
+        transport, version = self._client.transport, node.lease_version
+        body = node_status.lease(node.name, node.uid, version, duration_s, renew_time)
+        if version:
+            path = path_of(LEASES, node_status.LEASE_NAMESPACE, node.name)
+            return await transport.request("PUT", path, None, body)
+        return await transport.request("POST", path_of(LEASES, node_status.LEASE_NAMESPACE), None, body)
+
+    async def _lease_version(self, node: PlayedNode) -> str:
+        """"" where there is no lease."""
+        path = path_of(LEASES, node_status.LEASE_NAMESPACE, node.name)
+        response = await self._client.transport.request("GET", path)
+        return version_of(response.body) if response.status == 200 else ""
+
+    async def _beat(self, names: Sequence[str]) -> None:
+        body = node_status.heartbeat(timestamp(self._clock.wall_s()))
+
+        async def one(name: str) -> None:
+            path = path_of(NODES, "", name, "status")
+            try:
+                await self._client.transport.request("PATCH", path, None, body, STRATEGIC_MERGE_PATCH)
+            except MinikubeError as error:
+                logger.debug("status of node %s: %s", name, error)
+
+        calls = [lambda name=name: one(name) for name in names if name in self.played]
+        await in_batches(calls, HEARTBEATS_AT_ONCE)
+
+    def metrics(self) -> dict[str, float]:
+        return {
+            "kubelet_nodes": len(self.played),
+            "kubelet_lease_renewals_total": self.renewals,
+            "kubelet_lease_renewal_failures_total": self.renewal_failures,
+            "kubelet_heartbeat_late_seconds": self._leases.late_s,
+        }
+
+
+def version_of(body: bytes) -> str:
+    """The resourceVersion of an object, not decoded: in what the API writes, metadata comes first; "" without one."""
+    start = body.find(_VERSION)
+    if start < 0:
+        return ""
+    start += len(_VERSION)
+    return body[start : body.index(b'"', start)].decode()
+
+
+def _report(response: ApiResponse) -> None:
+    if response.status >= 400 and response.status not in (404, 409):
+        error: StatusError = status_error(response.status, response.body)
+        logger.warning("a node's status is refused: %s", error)
+

@@ -1,0 +1,102 @@
+"""What the kubelets keep of each pod, and what they are about to do with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final
+
+from minikube_py.client.rest import Object
+from minikube_py.client.timers import Timer
+from minikube_py.kubelet.config import RUN_SECONDS
+from minikube_py.kubelet.pod_status import Containers, containers_of
+
+TERMINAL: Final = frozenset(("Succeeded", "Failed"))
+
+
+@dataclass(slots=True, eq=False)
+class PodView:
+    """`grace_s`: the grace of a pod that is being deleted. `containers` are kept while they may be needed: until it
+    runs, and longer where it will finish."""
+
+    uid: str
+    namespace: str
+    name: str
+    node: str
+    phase: str
+    deleting: bool
+    grace_s: int
+    ip: str
+    started: str
+    host_network: bool
+    never_restarts: bool
+    run_s: float | None
+    containers: Containers
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def terminal(self) -> bool:
+        return self.phase in TERMINAL
+
+
+_shared_containers: dict[Containers, Containers] = {}
+SHARED_MAX: Final = 10_000
+
+
+def _share(containers: Containers) -> Containers:
+    shared = _shared_containers.get(containers)
+    if shared is None:
+        if len(_shared_containers) >= SHARED_MAX:
+            _shared_containers.clear()
+        shared = _shared_containers[containers] = containers
+    return shared
+
+
+def project_pod(obj: Object) -> PodView:
+    metadata, spec, status = obj["metadata"], obj["spec"], obj.get("status") or {}
+    annotations = metadata.get("annotations")
+    phase = status.get("phase", "")
+    return PodView(
+        metadata["uid"],
+        metadata.get("namespace", ""),
+        metadata["name"],
+        spec.get("nodeName", ""),
+        phase,
+        "deletionTimestamp" in metadata,
+        metadata.get("deletionGracePeriodSeconds") or 0,
+        status.get("podIP", ""),
+        status.get("startTime") or "",
+        bool(spec.get("hostNetwork")),
+        spec.get("restartPolicy", "Always") != "Always",
+        _run_s(annotations[RUN_SECONDS]) if annotations and RUN_SECONDS in annotations else None,
+        _share(containers_of(spec)) if phase not in TERMINAL else (),
+    )
+
+
+def _run_s(text: Any) -> float | None:
+    """What is no number of seconds counts as not given."""
+    try:
+        seconds = float(text)
+    except (TypeError, ValueError):
+        return None
+    return seconds if 0 <= seconds < 1e9 else None
+
+
+class Stage(IntEnum):
+    STARTING = 0
+    RUNNING = 1
+    STOPPING = 2
+    """Its end has been written, or is about to be."""
+
+
+@dataclass(slots=True, eq=False)
+class PlayedPod:
+    """`timer`: what it waits for next. `ip` is taken from its node's block, or "" where it has none of its own."""
+
+    uid: str
+    stage: Stage
+    ip: str = ""
+    timer: Timer | None = None
