@@ -4,8 +4,8 @@
     python tools/extract_schema.py --modules "$(go env GOMODCACHE)/k8s.io" [--output FILE]
 
 Sources are `generated.proto` (numbers and wire types) and the Go type declarations (JSON names, omitempty, embedding,
-patch and list markers) of k8s.io/api, k8s.io/apimachinery and k8s.io/apiextensions-apiserver. Comments are read only for
-their `+markers`; no text of theirs is kept. A developer's tool, run by hand when the modules change.
+patch and list markers) of k8s.io/api, k8s.io/apimachinery and k8s.io/apiextensions-apiserver. Comments are read only
+for their `+markers`; no text of theirs is kept. A developer's tool, run by hand when the modules change.
 
 The table, one message per line:
 
@@ -18,9 +18,8 @@ The table, one message per line:
 A field is `[json, type, number, flags]` or `[json, type, number, flags, extra]`. Types are Go's, with packages named by
 their path below `k8s.io/api` or `k8s.io/apimachinery/pkg/apis` (`*core/v1.PodSpec`, `[]string`, `map[string][]byte`).
 Number 0: not in protobuf. Flags: `e` omitempty, `z` omitzero, `i` inline (the JSON name is then the embedded field's Go
-name), `r` required, `a` an alias of its own in protobuf (`bytes` for a string and the like does not count). `extra` may
-hold `ps` patch strategies, `mk` merge key, `lt` list type, `lk` list map keys, `mt` map type, `st` struct type, `d` the
-default.
+name), `r` required. `extra` may hold `ps` patch strategies, `mk` merge key, `lt` list type, `lk` list map keys, `mt`
+map type, `st` struct type, `d` the default, `g` the Go name where it is not the capitalised JSON name.
 """
 
 from __future__ import annotations
@@ -272,6 +271,8 @@ def join_field(package: Package, message: str, go_field: GoField) -> list[Any] |
         flags += "r"
     row = [go_field.go_name if inline else json_name or go_field.go_name, go_field.go_type, number, flags]
     extra = extra_of(tag, go_field.markers)
+    if not inline and go_field.go_name != json_name[:1].upper() + json_name[1:]:
+        extra["g"] = go_field.go_name
     return [*row, extra] if extra else row
 
 
@@ -349,7 +350,7 @@ def packages(modules: Path) -> list[Package]:
 def build(modules: Path) -> dict[str, Any]:
     """The whole table. Raises: Unreadable."""
     table: dict[str, Any] = {
-        "versions": {module: VERSION for module in (API, MACHINERY, EXTENSIONS)},
+        "versions": dict.fromkeys((API, MACHINERY, EXTENSIONS), VERSION),
         "packages": {},
         "named": {},
         "custom": [],
@@ -416,7 +417,7 @@ def render(table: dict[str, Any]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Extract message shapes from Kubernetes' Go modules.")
-    parser.add_argument("--modules", type=Path, required=True, help='folder with api@..., "$(go env GOMODCACHE)/k8s.io"')
+    parser.add_argument("--modules", type=Path, required=True, help='usually "$(go env GOMODCACHE)/k8s.io"')
     parser.add_argument("--output", type=Path, default=OUTPUT)
     arguments = parser.parse_args()
     try:

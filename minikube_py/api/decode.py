@@ -1,7 +1,8 @@
 """A request's body, from bytes to an object: JSON, YAML or protobuf, checked against its kind.
 
-The object comes as Go would print it after reading (see `typed`), with `kind` and `apiVersion` set. Unknown and repeated
-fields are refused (Strict), told as warnings (Warn), or dropped (Ignore). Statuses and wordings are the original's.
+The object comes as Go would print it after reading (see `typed`), with `kind` and `apiVersion` set. Unknown and
+repeated fields are refused (Strict), told as warnings (Warn), or dropped (Ignore). Statuses and wordings are the
+original's.
 
 Source: apiserver pkg/endpoints/handlers/{create,rest}.go, apimachinery pkg/runtime/serializer.
 """
@@ -67,8 +68,8 @@ def target_of(resource: Resource, subresource: Subresource | None = None) -> Tar
     """What is written to a resource, or to one of its subresources (Binding, Eviction, Scale, ...)."""
     if subresource is None:
         return target(resource.group, resource.version, resource.kind)
-    group, version = (subresource.group, subresource.version) if subresource.version else (resource.group, resource.version)
-    return target(group, version, subresource.kind)
+    origin = subresource if subresource.version else resource
+    return target(origin.group, origin.version, subresource.kind)
 
 
 def media_type(content_type: str | None) -> str:
@@ -109,7 +110,8 @@ def decode_kind(
             return found, []
     obj, problems = _thorough(expected, body, media, strict)
     if problems and field_validation == "Strict":
-        raise _cannot_be_handled(expected.kind, expected.version, expected, "strict decoding error: " + ", ".join(problems))
+        why = "strict decoding error: " + ", ".join(problems)
+        raise _cannot_be_handled(expected.kind, expected.version, expected, why)
     return obj, [line for problem in problems for line in _warning_lines(problem)]
 
 
@@ -135,7 +137,8 @@ def decode_value(expected: Target, value: Any, strict: bool) -> tuple[Object, li
 
     Raises: typed.DecodeError, with the original's message but without the handlers' frame.
     """
-    if isinstance(value, dict) and value.get("kind") == expected.kind and value.get("apiVersion") == expected.api_version:
+    said = (value.get("kind"), value.get("apiVersion")) if isinstance(value, dict) else None
+    if said == (expected.kind, expected.api_version):
         spare = orjson.loads(orjson.dumps(value))
         try:
             checker(expected.message)(spare)
@@ -275,7 +278,9 @@ def _members(value: Any) -> Any:
     return value
 
 
-_FIND_KIND: Final = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+_FIND_KIND: Final = (
+    'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+)
 
 
 def _interpret(value: Any) -> tuple[str, str]:
@@ -326,16 +331,18 @@ def _read_as(
     api_version = f"{group}/{version}" if group else version
     message = SCHEMA.kind(group, version, kind)
     if message is None or (expected.kind == "DeleteOptions" and kind != expected.kind):
-        raise _Bare(f"no kind {go_quote(kind)} is registered for version {go_quote(api_version)} in scheme {go_quote(SCHEME)}")
+        version_text, scheme = go_quote(api_version), go_quote(SCHEME)
+        raise _Bare(f"no kind {go_quote(kind)} is registered for version {version_text} in scheme {scheme}")
     obj, problems = read(message)
     if actual == (expected.group, expected.version, expected.kind) or expected.kind == "DeleteOptions":
         obj["kind"], obj["apiVersion"] = kind, api_version
         return obj, problems
-    if problems and strict:
-        raise _Bare("strict decoding error: " + ", ".join(problems))
     if kind == expected.kind and (group == expected.group or kind == "Event"):
+        if problems and strict:
+            raise _Bare("strict decoding error: " + ", ".join(problems))
         raise bad_request(
-            f"the API version in the data ({api_version}) does not match the expected API version ({expected.api_version})"
+            f"the API version in the data ({api_version}) does not match the expected API version "
+            f"({expected.api_version})"
         )
     raise _Bare(f"converting ({message.text}) to ({expected.internal}): unknown conversion")
 

@@ -140,7 +140,8 @@ def _check_operations(parsed: Any, strict: bool) -> list[str]:
     """Strict errors of a JSON patch. Raises: StatusError (400, 413)."""
     if parsed is None:
         return []
-    go_list, go_item = ("[]handlers.jsonPatchOp", "handlers.jsonPatchOp") if strict else ("jsonpatch.Patch", "jsonpatch.Operation")
+    go_list = "[]handlers.jsonPatchOp" if strict else "jsonpatch.Patch"
+    go_item = "handlers.jsonPatchOp" if strict else "jsonpatch.Operation"
     prefix = "error decoding patch: " if strict else ""
     if not isinstance(parsed, list) or isinstance(parsed, Members):
         raise bad_request(f"{prefix}json: cannot unmarshal {json_type(parsed)} into Go value of type {go_list}")

@@ -1,7 +1,7 @@
 """Kubernetes' protobuf bodies, read into JSON form by the schema's table. A reader only: answers go out as JSON.
 
-A body is the magic `k8s\\0` and a `runtime.Unknown` that names the kind and holds the object's bytes. What is read looks
-as if it had come as JSON and been read by `typed`: zero values are dropped where Go drops them.
+A body is the magic `k8s\\0` and a `runtime.Unknown` that names the kind and holds the object's bytes. What is read
+looks as if it had come as JSON and been read by `typed`: zero values are dropped where Go drops them.
 
 Source: apimachinery pkg/runtime/serializer/protobuf; protobuf.dev/programming-guides/encoding.
 """
@@ -47,7 +47,7 @@ def open_envelope(body: bytes) -> Envelope:
     texts = {3: b"", 4: b""}
     api_version = kind = b""
     raw = b""
-    for number, wire, value in _fields(body, len(MAGIC), len(body)):
+    for number, wire, value in _fields(body, len(MAGIC), len(body), "Unknown"):
         if number == 1:
             for inner, inner_wire, inner_value in _fields(*_length_delimited(value, wire, "TypeMeta")):
                 if inner == 1:
@@ -87,16 +87,16 @@ def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
         shift += 7
 
 
-def _fields(data: bytes, at: int, end: int) -> list[tuple[int, int, _Value]]:
+def _fields(data: bytes, at: int, end: int, message: str = "") -> list[tuple[int, int, _Value]]:
     """Every field of a message: number, wire type, value."""
     found: list[tuple[int, int, _Value]] = []
     while at < end:
         tag, at = _varint(data, at, end)
         number, wire = (tag & 0xFFFFFFFF) >> 3, tag & 7
         if wire == 4:
-            raise ProtobufError("proto: wiretype end group for non-group")
+            raise ProtobufError(f"proto: {message}: wiretype end group for non-group")
         if number <= 0:
-            raise ProtobufError(f"proto: illegal tag {number} (wire type {tag})")
+            raise ProtobufError(f"proto: {message}: illegal tag {number} (wire type {tag})")
         if wire == 0:
             value, at = _varint(data, at, end)
             found.append((number, wire, value))
@@ -152,10 +152,6 @@ def _signed(value: int, bits: int) -> int:
 # --- messages -------------------------------------------------------------------------------------------------------
 
 
-def _go_name(field: Field) -> str:
-    return field.name[:1].upper() + field.name[1:]
-
-
 def _read(message: Message, data: bytes, start: int, end: int, depth: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     _read_into(found, message, data, start, end, depth)
@@ -168,7 +164,7 @@ def _read_into(found: dict[str, Any], message: Message, data: bytes, start: int,
     if depth > MAX_DEPTH:
         raise ProtobufError(f"exceeded max depth ({MAX_DEPTH})")
     numbers = message.numbers
-    for number, wire, value in _fields(data, start, end):
+    for number, wire, value in _fields(data, start, end, message.go_name):
         field = numbers.get(number)
         if field is None:
             continue
@@ -182,7 +178,7 @@ def _read_into(found: dict[str, Any], message: Message, data: bytes, start: int,
         elif kind == "map" and not _is_wrapped(field.type):
             _put(found.setdefault(name, {}), field, value, wire, depth)
         else:
-            found[name] = _value(field.type, value, wire, _go_name(field), depth)
+            found[name] = _value(field.type, value, wire, field.go_name, depth)
 
 
 def _is_wrapped(type: Type) -> bool:
@@ -206,9 +202,9 @@ def _append(items: list[Any], field: Field, value: _Value, wire: int, depth: int
         data, at, end = _length_delimited(value, wire, field.name)
         while at < end:
             number, at = _varint(data, at, end)
-            items.append(_value(element, number, 0, _go_name(field), depth))
+            items.append(_value(element, number, 0, field.go_name, depth))
         return
-    items.append(_value(element, value, wire, _go_name(field), depth))
+    items.append(_value(element, value, wire, field.go_name, depth))
 
 
 def _put(found: dict[str, Any], field: Field, value: _Value, wire: int, depth: int) -> None:
@@ -216,11 +212,11 @@ def _put(found: dict[str, Any], field: Field, value: _Value, wire: int, depth: i
     assert element is not None
     key = ""
     item = zero(element)
-    for number, inner_wire, inner in _fields(*_length_delimited(value, wire, _go_name(field))):
+    for number, inner_wire, inner in _fields(*_length_delimited(value, wire, field.go_name)):
         if number == 1:
-            key = _text(_bytes(inner, inner_wire, _go_name(field)))
+            key = _text(_bytes(inner, inner_wire, field.go_name))
         elif number == 2:
-            item = _value(element, inner, inner_wire, _go_name(field), depth)
+            item = _value(element, inner, inner_wire, field.go_name, depth)
     found[key] = item
 
 
@@ -315,7 +311,9 @@ def _drop_zeros(found: dict[str, Any], message: Message) -> None:
     drop = []
     for name, value in found.items():
         field = message.fields[name]
-        if value is None or (not value and field.left_out_when_zero and not field.type.pointer and field.type.kind != "message"):
+        type = field.type
+        zero_left_out = field.left_out_when_zero and not type.pointer and type.kind != "message"
+        if value is None or (not value and zero_left_out):
             drop.append(name)
     for name in drop:
         del found[name]

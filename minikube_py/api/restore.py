@@ -125,7 +125,7 @@ def _scalar(value: Any, type: Type) -> Any:
         return value
     if source == "float64" and kind in _WHOLE and float(value).is_integer():
         return _scalar(int(value), type)
-    convertible = (source in ("int64", "float64") and kind in (*_WHOLE, "float64")) or (source, kind) == ("int64", "string")
-    if convertible:
+    numbers = source in ("int64", "float64") and kind in (*_WHOLE, "float64")
+    if numbers or (source, kind) == ("int64", "string"):
         raise DecodeError(f"cannot convert {source} to {type.text}")
     raise DecodeError(f"unrecognized type: {kind}")

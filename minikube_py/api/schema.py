@@ -1,8 +1,8 @@
 """The shapes of Kubernetes' messages: which fields there are, of which type, and how they are written and merged.
 
-The table (`schema_data.json`) is made by `tools/extract_schema.py` from the Go modules; it is read at the first question
-and messages are built one by one as they are asked for. Messages are named by the folder of their Go package, as
-`core/v1.Pod` or `meta/v1.ObjectMeta`; protobuf's names (`k8s.io.api.core.v1.Pod`) are understood too.
+The table (`schema_data.json`) is made by `tools/extract_schema.py` from the Go modules. It is read at the first
+question, and messages are built one by one as they are asked for. They are named by the folder of their Go package,
+as `core/v1.Pod` or `meta/v1.ObjectMeta`; protobuf's names (`k8s.io.api.core.v1.Pod`) are understood too.
 """
 
 from __future__ import annotations
@@ -86,6 +86,7 @@ class Field:
     map_type: str = ""
     struct_type: str = ""
     default: Any = None
+    go_name: str = ""
 
     @property
     def left_out_when_zero(self) -> bool:
@@ -231,6 +232,7 @@ class Schema:
             extra.get("mt", ""),
             extra.get("st", ""),
             extra.get("d"),
+            extra.get("g") or name[:1].upper() + name[1:],
         )
 
     def type(self, go_type: str) -> Type:

@@ -1,7 +1,7 @@
 """Strategic merge patches: merges that know by the schema which lists are sets or maps, and obey directives.
 
-Directives in a patch: `$patch` (replace, delete; in lists also of one item), `$retainKeys`, `$deleteFromPrimitiveList/x`
-and `$setElementOrder/x`. Messages are those of apimachinery's strategicpatch.
+Directives in a patch: `$patch` (replace, delete; in lists also of one item), `$retainKeys`,
+`$deleteFromPrimitiveList/x` and `$setElementOrder/x`. Messages are those of apimachinery's strategicpatch.
 
 Source: community design "strategic-merge-patch" and "preserve-order-in-strategic-merge-patch"; apimachinery
 pkg/util/strategicpatch for behaviour.
@@ -130,7 +130,7 @@ def _merge_member(original: Object, key: str, value: Json, schema: Type, deletin
     if value is None:
         original.pop(key, None)
         return
-    current = original.get(key)
+    current: Any = original.get(key)
     if key not in original or current.__class__ is not value.__class__:
         if not deleting:
             _drop_nulls(value)
@@ -302,7 +302,8 @@ def _merge_list(original: list[Json], patch: list[Json], rule: _Rule, deleting: 
         items, others = _partition(merged, patch, "")
         return _in_order(items, others, patch, original, "", False)
     if not merge_key:
-        raise StrategicMergeError(f"cannot merge lists without merge key for {'struct' if rule.type.message else rule.type.kind}")
+        kind = "struct" if rule.type.message else rule.type.kind
+        raise StrategicMergeError(f"cannot merge lists without merge key for {kind}")
     original, patch = _obey_directives(original, patch, merge_key)
     server_order = list(original)
     merged = _merge_items(original, patch, merge_key, rule.type)

@@ -1,8 +1,8 @@
 """Values that read and write their JSON by code of their own: times, durations, quantities, bytes.
 
-Each function takes a JSON value (numbers may be `json_text.Number`, as written) and gives the canonical form in which the
-original would print it, or raises `Mismatch` (the wrong JSON type) or `BadValue` (the right type, but no such value).
-Wordings are Go's.
+Each function takes a JSON value (numbers may be `json_text.Number`, as written) and gives the canonical form in which
+the original would print it, or raises `Mismatch` (the wrong JSON type) or `BadValue` (the right type, but no such
+value). Wordings are Go's.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import base64
 import binascii
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from minikube_py.api.errors import go_quote
@@ -60,10 +60,11 @@ def number_text(value: Any) -> str:
 
 SECONDS: Final = "2006-01-02T15:04:05Z07:00"
 MICROS: Final = "2006-01-02T15:04:05.000000Z07:00"
-_FAST_TIME = re.compile(r"[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z")
-_FAST_MICRO = re.compile(
-    r"[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\.[0-9]{6}Z"
+_DAY_AND_TIME: Final = (
+    r"(?!000)[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
 )
+_FAST_TIME = re.compile(_DAY_AND_TIME + "Z")
+_FAST_MICRO = re.compile(_DAY_AND_TIME + r"\.[0-9]{6}Z")
 is_canonical_time: Final[Callable[[str], Any]] = _FAST_TIME.fullmatch
 is_canonical_micro_time: Final[Callable[[str], Any]] = _FAST_MICRO.fullmatch
 
@@ -73,7 +74,9 @@ _PARTS: Final = (
     ("04", re.compile(r"[0-9]{2}")), (":", re.compile(":")), ("05", re.compile(r"[0-9]{2}")),
 )  # fmt: skip
 _ZONE = re.compile(r"Z|[+-][0-9]{2}:[0-9]{2}")
-_RANGES: Final = {2: (1, 12, "month"), 4: (1, 31, "day"), 6: (0, 23, "hour"), 8: (0, 59, "minute"), 10: (0, 59, "second")}
+_RANGES: Final = {
+    2: (1, 12, "month"), 4: (1, 31, "day"), 6: (0, 23, "hour"), 8: (0, 59, "minute"), 10: (0, 59, "second"),
+}  # fmt: skip
 
 
 def time(value: Any) -> str:
@@ -139,7 +142,7 @@ def _moment(text: str, numbers: list[int], zone: str) -> datetime:
         offset = timedelta(hours=hours, minutes=minutes) * (-1 if zone[0] == "-" else 1)
     year, month, day, hour, minute, second = numbers
     try:
-        return (datetime(year, month, day, hour, minute, second, tzinfo=UTC) - offset).astimezone(timezone.utc)
+        return (datetime(year, month, day, hour, minute, second, tzinfo=UTC) - offset).astimezone(UTC)
     except ValueError:
         raise BadValue(f"parsing time {go_quote(text)}: day out of range") from None
     except OverflowError:

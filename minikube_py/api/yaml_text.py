@@ -78,7 +78,7 @@ def read(body: bytes) -> tuple[Any, str]:
         finally:
             loader.dispose()
     except yaml.YAMLError as error:
-        raise YamlError(_explain(error)) from None
+        raise YamlError(_explain(error, body)) from None
     except (UnicodeDecodeError, RecursionError) as error:
         raise YamlError(f"yaml: {error}") from None
     if node is None:
@@ -90,11 +90,18 @@ def read(body: bytes) -> tuple[Any, str]:
     return value, ""
 
 
-def _explain(error: yaml.YAMLError) -> str:
+_ALIAS = re.compile(r"\*([^\s,\[\]{}]+)")
+
+
+def _explain(error: yaml.YAMLError, body: bytes) -> str:
     """The line is told as go-yaml tells it: that of the context where there is one, and never the first."""
     problem = getattr(error, "problem", None)
     if problem is None:
         return f"yaml: {getattr(error, 'reason', None) or str(error).splitlines()[0]}"
+    if problem.startswith("found undefined alias"):
+        mark = error.problem_mark  # type: ignore[attr-defined]
+        alias = _ALIAS.match(body.decode("utf-8", "replace"), mark.index)
+        return f"yaml: unknown anchor '{alias[1] if alias else ''}' referenced"
     scanner = isinstance(error, yaml.scanner.ScannerError)
     for mark in (getattr(error, "context_mark", None), getattr(error, "problem_mark", None)):
         if mark is not None and mark.line != 0:
@@ -138,7 +145,7 @@ class _Unfolder:
             raise YamlError(f"yaml: exceeded max depth ({MAX_DEPTH})")
 
     def _scalar(self, node: Any) -> Any:
-        if node.style is None and (node.tag in _IMPLICIT or node.tag == _STR):
+        if not node.style and (node.tag in _IMPLICIT or node.tag == _STR):
             return resolve(node.value)
         return node.value
 
@@ -146,14 +153,14 @@ class _Unfolder:
         found: dict[str, Any] = {}
         merged: dict[str, Any] = {}
         for key_node, value_node in node.value:
-            if isinstance(key_node, yaml.ScalarNode) and key_node.value == "<<" and key_node.style is None:
+            if isinstance(key_node, yaml.ScalarNode) and key_node.value == "<<" and not key_node.style:
                 self._merge(value_node, merged, depth)
                 continue
             key = self._key(key_node)
             if key in found:
                 self.repeats.append(f'  line {key_node.start_mark.line + 1}: key "{key}" already set in map')
             found[key] = self.value(value_node, depth + 1)
-        return {key: value for key, value in sorted({**merged, **found}.items())}
+        return dict(sorted({**merged, **found}.items()))
 
     def _key(self, node: Any) -> str:
         if not isinstance(node, yaml.ScalarNode):

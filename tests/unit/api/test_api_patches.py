@@ -1,0 +1,84 @@
+"""Patches that the original's API server was asked to apply: the same object, or the same refusal."""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minikube_py.api.errors import StatusError
+from minikube_py.api.patch import apply_patch
+from minikube_py.api.registry import CONFIGMAPS, REPLICATIONCONTROLLERS, SERVICES
+
+CONFORMANCE = Path(__file__).parents[2] / "conformance"
+RECORDED: dict[str, Any] = json.loads((CONFORMANCE / "data" / "api_patches.json").read_text())
+RESOURCES = {"configmap": CONFIGMAPS, "rc": REPLICATIONCONTROLLERS, "service": SERVICES}
+
+ADDED = frozenset((
+    "protocol", "terminationMessagePath", "terminationMessagePolicy", "imagePullPolicy", "resources", "targetPort",
+    "restartPolicy", "dnsPolicy", "schedulerName", "securityContext", "terminationGracePeriodSeconds", "metadata", "defaultMode",
+))  # fmt: skip
+"""What the original's defaulting adds to what a patch brought."""
+
+
+def difference(theirs: Any, ours: Any, path: str = "") -> str:
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        for name in {*theirs, *ours} - {"managedFields", "generation", "status"}:
+            if name == "targetPort" and ours.get(name) == 0:
+                continue  # Set by defaulting.
+            if name not in theirs:
+                return f"{path}.{name} is only in ours: {ours[name]!r}"
+            if name not in ours:
+                if name not in ADDED:
+                    return f"{path}.{name} is only in theirs: {theirs[name]!r}"
+                continue
+            if found := difference(theirs[name], ours[name], f"{path}.{name}"):
+                return found
+        return ""
+    if isinstance(theirs, list) and isinstance(ours, list):
+        if len(theirs) != len(ours):
+            return f"{path}: {theirs!r} != {ours!r}"
+        found = (difference(t, o, f"{path}[{i}]") for i, (t, o) in enumerate(zip(theirs, ours, strict=True)))
+        return next(filter(None, found), "")
+    return "" if theirs == ours else f"{path}: {theirs!r} != {ours!r}"
+
+
+def patch_bytes(case: dict[str, Any]) -> bytes:
+    if case["patch"] is not None:
+        return str(case["patch"]).encode()
+    sys.path.insert(0, str(CONFORMANCE))
+    try:
+        from api_cases import PATCHES
+    finally:
+        sys.path.pop(0)
+    return next(str(made["patch"]) for made in PATCHES if made["name"] == case["name"]).encode()
+
+
+@pytest.mark.parametrize("case", RECORDED["cases"], ids=lambda case: str(case["name"]))
+def test_a_patch_is_applied_as_by_the_original(case: dict[str, Any]) -> None:
+    original = RECORDED["objects"][case["object"]]
+    before = copy.deepcopy(original)
+    warnings: list[str] = []
+    expected_code = 400 if case["code"] == 500 else case["code"]
+    try:
+        resource = RESOURCES[case["object"]]
+        found = apply_patch(
+            case["content_type"], resource, original, patch_bytes(case), case["validation"], warnings=warnings
+        )
+    except StatusError as error:
+        assert (error.code, error.message) == (expected_code, case.get("message"))
+        assert case["code"] == 500 or error.reason == case["reason"]
+        return
+    finally:
+        assert original == before, "the original object was changed"
+    if "is invalid: " in case.get("message", "") and "patch: Invalid value" not in case["message"]:
+        return  # The patch applies, but what it makes is not valid.
+    assert expected_code == 200, f"the original answers {case.get('message')!r}"
+    assert difference(case["answer"], found) == ""
+    assert [f'299 - "{warning}"' for warning in warnings] == [
+        text.replace('\\"', '"') for text in case.get("warnings", [])
+    ]
