@@ -77,9 +77,9 @@ Interval = tuple[bytes, bytes]
 
 
 def _covers(interval: Interval, key: bytes) -> bool:
-    """As the original's interval tree sees it: an inverted range holds its first key only."""
+    """As the original sees it: here, unlike where it deletes, a `range_end` of b"\\0" is no more than that key."""
     start, end = interval
-    return key == start or start <= key < end
+    return start <= key < end if end else key == start
 
 
 def _check_overlap(ops: tuple[Op, ...]) -> tuple[set[bytes], list[Interval]]:

@@ -1,0 +1,334 @@
+"""The state machine against a model that keeps one whole dictionary per revision.
+
+Whatever the order of puts, deletes, txns, leases, compactions, snapshots and replays: every range at every retained
+revision, every watch from every retained start, and every refusal are the model's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from minikube_py.errors import Compacted, FutureRevision, InvalidRequest, LeaseExists, LeaseNotFound, RequestError
+from minikube_py.mvcc.codec import pack, unpack
+from minikube_py.mvcc.state import StateMachine
+from minikube_py.mvcc.types import (
+    FROM_KEY,
+    Command,
+    Compact,
+    Compare,
+    DeleteRange,
+    Event,
+    KeyValue,
+    LeaseGrant,
+    LeaseRevoke,
+    Put,
+    RangeRequest,
+    Txn,
+    WatchBatch,
+)
+from minikube_py.mvcc.watch import WatchHub
+
+KEYS = st.sampled_from([b"a", b"a\0", b"b", b"b/1", b"b/2", b"c", b"\xff"])
+ENDS = st.sampled_from([b"", b"", FROM_KEY, b"b", b"b0", b"c\0"])
+VALUES = st.sampled_from([b"", b"1", b"22", b"\0"])
+LEASES = st.sampled_from([0, 0, 0, 1, 2, 3])
+PUTS = st.builds(Put, KEYS, VALUES, LEASES, st.booleans(), st.booleans(), st.booleans())
+DELETES = st.builds(DeleteRange, KEYS, ENDS, st.booleans())
+COMPARES = st.one_of(
+    st.builds(
+        Compare,
+        KEYS,
+        st.sampled_from(["VERSION", "CREATE", "MOD", "LEASE"]),
+        st.sampled_from(["=", "!=", "<", ">"]),
+        st.integers(0, 6),
+        ENDS,
+    ),
+    st.builds(Compare, KEYS, st.just("VALUE"), st.sampled_from(["=", "!=", "<", ">"]), VALUES, ENDS),
+)
+OPS = st.lists(st.one_of(PUTS, DELETES), max_size=3).map(tuple)
+TXNS = st.builds(Txn, st.lists(COMPARES, max_size=2).map(tuple), OPS, OPS)
+Held = dict[bytes, KeyValue]
+
+
+def inside(key: bytes, start: bytes, end: bytes) -> bool:
+    return key == start if not end else key >= start and (end == FROM_KEY or key < end)
+
+
+class Model:
+    """One dictionary per revision, and the events that lead from each to the next."""
+
+    def __init__(self) -> None:
+        self.states: dict[int, Held] = {1: {}}
+        self.events: dict[int, list[Event]] = {}
+        self.revision = 1
+        self.compacted = -1
+        self.leases: set[int] = set()
+
+    def apply(self, command: Command) -> None:
+        """Raises as the real one must, having changed nothing."""
+        if isinstance(command, LeaseGrant):
+            if command.id in self.leases:
+                raise LeaseExists
+            self.leases.add(command.id)
+        elif isinstance(command, LeaseRevoke):
+            if command.id not in self.leases:
+                raise LeaseNotFound
+            self.leases.remove(command.id)
+            held = self.states[self.revision]
+            self._write([DeleteRange(key) for key in sorted(held) if held[key].lease == command.id])
+        elif isinstance(command, Compact):
+            if command.revision <= self.compacted:
+                raise Compacted(command.revision, self.compacted)
+            if command.revision > self.revision:
+                raise FutureRevision(command.revision, self.revision)
+            self.compacted = command.revision
+        elif isinstance(command, Txn):
+            self._check_puts((*command.success, *command.failure))
+            self._check_overlap(command.success)
+            self._check_overlap(command.failure)
+            ops = command.success if all(map(self._holds, command.compare)) else command.failure
+            self._write(list(ops))
+        else:
+            assert isinstance(command, Put | DeleteRange)
+            self._write([command])
+
+    @staticmethod
+    def _check_puts(ops: Any) -> None:
+        for op in ops:
+            if isinstance(op, Put) and op.ignore_value and op.value:
+                raise InvalidRequest("etcdserver: value is provided")
+            if isinstance(op, Put) and op.ignore_lease and op.lease:
+                raise InvalidRequest("etcdserver: lease is provided")
+
+    @staticmethod
+    def _check_overlap(ops: Any) -> None:
+        puts = [op.key for op in ops if isinstance(op, Put)]
+        deletes = [(op.key, op.range_end) for op in ops if isinstance(op, DeleteRange)]
+        hit = any(key >= start and key < end if end else key == start for key in puts for start, end in deletes)
+        if len(set(puts)) < len(puts) or hit:
+            raise InvalidRequest("etcdserver: duplicate key given in txn request")
+
+    def _holds(self, compare: Compare) -> bool:
+        fields = {
+            "VERSION": "version",
+            "CREATE": "create_revision",
+            "MOD": "mod_revision",
+            "VALUE": "value",
+            "LEASE": "lease",
+        }
+        held = self.states[self.revision]
+        found = [held[key] for key in held if inside(key, compare.key, compare.range_end)]
+        if not found and compare.target == "VALUE":
+            return False
+        for kv in found or [KeyValue(b"", b"", 0, 0, 0, 0)]:
+            left: Any = getattr(kv, fields[compare.target])
+            right: Any = compare.operand
+            if not {"=": left == right, "!=": left != right, "<": left < right, ">": left > right}[compare.op]:
+                return False
+        return True
+
+    def _write(self, ops: list[Any]) -> None:
+        before = self.states[self.revision]
+        self._check_puts(ops)
+        for op in ops:
+            if isinstance(op, Put):
+                if op.lease and op.lease not in self.leases:
+                    raise LeaseNotFound
+                if (op.ignore_value or op.ignore_lease) and op.key not in before:
+                    raise InvalidRequest("etcdserver: key not found")
+        held, revision, events = dict(before), self.revision + 1, []
+        for op in ops:
+            if isinstance(op, Put):
+                old = held.get(op.key)
+                value = old.value if old and op.ignore_value else op.value
+                lease = old.lease if old and op.ignore_lease else op.lease
+                created, version = (old.create_revision, old.version + 1) if old else (revision, 1)
+                held[op.key] = KeyValue(op.key, value, created, revision, version, lease)
+                events.append(Event("PUT", held[op.key], old))
+            else:
+                gone = sorted(key for key in held if inside(key, op.key, op.range_end))
+                events += [Event("DELETE", KeyValue(key, b"", 0, revision, 0, 0), held.pop(key)) for key in gone]
+        if events:
+            self.revision = revision
+            self.states[revision] = held
+            self.events[revision] = events
+
+
+class MvccAgainstModel(RuleBasedStateMachine):
+    @initialize()
+    def start(self) -> None:
+        self.model = Model()
+        self.state = StateMachine()
+        self.commands: list[Command] = []
+        self.watch()
+
+    def watch(self) -> None:
+        self.hub = WatchHub(self.state)
+        self.seen: list[Event] = []
+        self.watched_from = self.state.revision
+        self.hub.add(b"\0", FROM_KEY, 0, lambda batch: self.seen.extend(batch.events))
+
+    def both(self, command: Command) -> None:
+        assert unpack(pack(command)) == command
+        before = self.state.revision
+        try:
+            self.model.apply(command)
+        except RequestError as error:
+            with pytest.raises(type(error)) as refused:
+                self.state.apply(command)
+            assert str(refused.value) == str(error)
+            assert self.state.revision == before
+            assert self.state.last_events == []
+            return
+        self.state.apply(command)
+        self.commands.append(command)
+        assert self.state.revision == self.model.revision
+        assert self.state.last_events == (
+            self.model.events.get(self.model.revision, []) if self.state.revision > before else []
+        )
+
+    @rule(command=st.one_of(PUTS, DELETES, TXNS))
+    def write(self, command: Command) -> None:
+        self.both(command)
+
+    @rule(lease=st.integers(1, 3))
+    def grant(self, lease: int) -> None:
+        self.both(LeaseGrant(lease, 60))
+
+    @rule(lease=st.integers(1, 3))
+    def revoke(self, lease: int) -> None:
+        self.both(LeaseRevoke(lease))
+
+    @rule(back=st.integers(-1, 4))
+    def compact(self, back: int) -> None:
+        self.both(Compact(self.model.revision - back))
+
+    @rule(budget=st.integers(1, 5))
+    def trim(self, budget: int) -> None:
+        self.state.trim(budget)
+
+    @rule()
+    def notify(self) -> None:
+        self.hub.notify()
+        expected = [
+            event
+            for revision in range(self.watched_from + 1, self.model.revision + 1)
+            for event in self.model.events[revision]
+        ]
+        assert self.seen == expected
+
+    @rule(more=st.lists(st.one_of(PUTS, DELETES), max_size=4))
+    def snapshot_while_writing(self, more: list[Command]) -> None:
+        slices = self.state.snapshot()
+        digest, revision = self.state.hash(), self.state.revision
+        for command in more:
+            self.both(command)
+        restored = StateMachine.restore(msgpack.unpackb(msgpack.packb(records)) for records in slices)
+        assert restored.revision == revision
+        assert restored.hash() == digest
+        # It goes on as the one it came from does.
+        for command in more:
+            try:
+                restored.apply(command)
+            except RequestError:
+                continue
+        assert restored.hash() == self.state.hash()
+        assert restored.leases() == self.state.leases()
+        self.state = restored
+        self.watch()
+
+    @rule()
+    def replay(self) -> None:
+        replayed = StateMachine()
+        for command in self.commands:
+            replayed.apply(unpack(pack(command)))
+        assert (replayed.revision, replayed.compact_revision) == (self.state.revision, self.state.compact_revision)
+        for revision in range(max(1, self.state.compact_revision), self.state.revision + 1):
+            assert replayed.hash(revision) == self.state.hash(revision)
+
+    @rule(key=KEYS, end=ENDS, limit=st.integers(0, 3), back=st.integers(-1, 6), keys_only=st.booleans())
+    def range(self, key: bytes, end: bytes, limit: int, back: int, keys_only: bool) -> None:
+        revision = max(1, self.model.revision - back)
+        request = RangeRequest(key, end, limit, revision, keys_only)
+        if revision > self.model.revision or revision < self.model.compacted:
+            with pytest.raises(FutureRevision if revision > self.model.revision else Compacted):
+                self.state.range(request)
+            return
+        held = self.model.states[revision]
+        wanted = [held[name] for name in sorted(held) if inside(name, key, end)]
+        got = self.state.range(request)
+        shown = wanted[:limit] if limit else wanted
+        assert got.kvs == [kv._replace(value=b"", lease=0) if keys_only else kv for kv in shown]
+        assert (got.count, got.more, got.revision) == (len(wanted), len(shown) < len(wanted), self.model.revision)
+        counted = self.state.range(request._replace(count_only=True))
+        assert (counted.kvs, counted.count, counted.more) == ([], len(wanted), False)
+        assert self.state.get(key, revision) == held.get(key)
+
+    @rule(key=KEYS, end=ENDS, start=st.integers(0, 40), budget=st.integers(1, 4))
+    def watch_the_past(self, key: bytes, end: bytes, start: int, budget: int) -> None:
+        if end and end != FROM_KEY and key >= end:
+            with pytest.raises(InvalidRequest):
+                self.hub.add(key, end, start, lambda _: None)
+            return
+        start = max(1, start % (self.model.revision + 2))
+        batches: list[WatchBatch] = []
+        watcher = self.hub.add(key, end, start, batches.append)
+        self.hub.notify()
+        while self.hub.catch_up(budget):
+            pass
+        got = [event for batch in batches for event in batch.events]
+        if start < max(self.model.compacted, 1):
+            assert not got
+            assert isinstance(batches[-1].error, Compacted)
+            assert len(batches) == 1
+            return
+        revisions = range(start, self.model.revision + 1)
+        assert got == [
+            event
+            for revision in revisions
+            for event in self.model.events.get(revision, [])
+            if inside(event.kv.key, key, end)
+        ]
+        assert got == list(self.state.events(key, end, start, self.state.revision))
+        # No revision is split over two batches.
+        parts = [{event.kv.mod_revision for event in batch.events} for batch in batches]
+        assert len({revision for part in parts for revision in part}) == sum(map(len, parts))
+        watcher.cancel()
+
+    @invariant()
+    def the_present_is_the_models(self) -> None:
+        if hasattr(self, "model"):
+            held = self.model.states[self.model.revision]
+            assert self.state.range(RangeRequest(b"\0", FROM_KEY)).kvs == [held[key] for key in sorted(held)]
+            for lease_id, _ in self.state.leases():
+                assert self.state.lease_keys(lease_id) == sorted(key for key in held if held[key].lease == lease_id)
+
+    def teardown(self) -> None:
+        """Once all that was compacted is freed, nothing is kept that no retained revision needs."""
+        if not hasattr(self, "model"):
+            return
+        while self.state.trim(1000):
+            pass
+        oldest = max(1, self.model.compacted)
+        needed = {
+            (kv.key, kv.mod_revision)
+            for revision, held in self.model.states.items()
+            if revision >= oldest
+            for kv in held.values()
+        }
+        index = self.state.index
+        kept = {(kv.key, kv.mod_revision) for kv in index.current.values()}
+        kept |= {(kv.key, kv.mod_revision) for older in index.history.values() for kv in older if kv.version}
+        assert kept == needed
+        assert self.state.log.first >= min(oldest, self.model.revision)
+        assert set(index.dead) == index.history.keys() - index.current.keys()
+
+
+TestMvccAgainstModel = MvccAgainstModel.TestCase
+TestMvccAgainstModel.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
