@@ -11,7 +11,7 @@ import random
 from contextlib import AsyncExitStack
 from typing import Protocol
 
-from minikube_py.apiserver.auth import Authenticator, User
+from minikube_py.apiserver.auth import User
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.http import HttpServer
 from minikube_py.apiserver.inprocess import InProcessTransport
@@ -20,7 +20,7 @@ from minikube_py.control_plane import tokens
 from minikube_py.control_plane.config import ControlPlaneConfig, Step
 from minikube_py.control_plane.errors import RoleFailed
 from minikube_py.control_plane.files import Credentials, ensure_credentials, write_admin_kubeconfig
-from minikube_py.control_plane.listen import listen, url_of
+from minikube_py.control_plane.listen import free_address, start_http, url_of
 from minikube_py.control_plane.users import USERS, users_by_token
 from minikube_py.controllers.base import ControllerConfig
 from minikube_py.controllers.manager import ControllerManager
@@ -96,17 +96,18 @@ class ControlPlane:
 
     async def _start_api_server(self) -> None:
         config, running = self.config, self._running
-        socket = listen(config.host, config.port)
-        running.callback(socket.close)
-        self.core = ApiServer(self.member.storage, self._clock, _child(self._rng))
-        await self.core.start()
-        running.push_async_callback(self.core.stop)
-        authenticator = Authenticator(users_by_token(self.credentials.by_role))
-        http = HttpServer(self.core, authenticator)
-        await http.start(socket, self.credentials.certificates.server_context())
+        users = users_by_token(self.credentials.by_role)
+        self.core = ApiServer(self.member.storage, self._clock, _child(self._rng), tokens=users)
+        host, port = free_address(config.host, config.port)
+        http = HttpServer(self.core, host, port, self.credentials.certificates.server_context())
+        # The core ends its watches first; then the connections have nothing left to wait for.
         running.push_async_callback(http.stop)
+        running.push_async_callback(self.core.stop)
+        await self.core.start()
+        await start_http(http, host, port)
+        await self.core.publish(host, port)
         await _require_ready(self.transport())
-        self.server = url_of(socket)
+        self.server = url_of(host, port)
         write_admin_kubeconfig(config, self.credentials, self.server)
         self._step("API server", self.server)
 

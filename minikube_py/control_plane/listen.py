@@ -1,50 +1,53 @@
-"""Sockets to listen on, opened before anything else, so that a taken port is told at once and in one line."""
+"""Addresses to listen on: a taken port is told before anything else is started, in one line."""
 
 from __future__ import annotations
 
 import socket
+from typing import Protocol
 
 from minikube_py.control_plane.config import DEFAULT_PORT
 from minikube_py.control_plane.errors import SetupError
 
-BACKLOG = 1024
 
-
-def listen(host: str, port: int | None, flag: str = "--port") -> socket.socket:
+def free_address(host: str, port: int | None, flag: str = "--port") -> tuple[str, int]:
     """`port` 0: any free one; None: 6443, or any free one where that is taken. Raises: SetupError, naming `flag`."""
     try:
-        return _open(host, DEFAULT_PORT if port is None else port)
+        return _try(host, DEFAULT_PORT if port is None else port)
     except OSError as error:
         if port is None:
-            return _open(host, 0)
-        reason = (error.strerror or str(error)).lower()
-        raise SetupError(f"cannot listen on {host}:{port}: {reason}; name another with {flag}") from error
-    except OverflowError as error:
-        raise SetupError(f"cannot listen on {host}:{port}: a port is 0 to 65535; name another with {flag}") from error
+            return _try(host, 0)
+        raise _taken(host, port, flag, error) from error
 
 
-def _open(host: str, port: int) -> socket.socket:
+def _try(host: str, port: int) -> tuple[str, int]:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    server = socket.socket(family, socket.SOCK_STREAM)
-    try:
+    with socket.socket(family, socket.SOCK_STREAM) as server:
         # A port whose connections are only dying out is free; one that somebody listens on is not.
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         server.bind((host, port))
-        server.listen(BACKLOG)
-        server.setblocking(False)
-    except BaseException:
-        server.close()
-        raise
-    return server
+        server.listen(1)
+        bound: tuple[str, int] = server.getsockname()[:2]
+        return bound
 
 
-def address_of(server: socket.socket) -> tuple[str, int]:
-    host, port = server.getsockname()[:2]
-    return host, port
+def _taken(host: str, port: int, flag: str, error: OSError) -> SetupError:
+    reason = (error.strerror or str(error)).lower()
+    return SetupError(f"cannot listen on {host}:{port}: {reason}; name another with {flag}")
 
 
-def url_of(server: socket.socket) -> str:
-    host, port = address_of(server)
+class Startable(Protocol):
+    async def start(self) -> object: ...
+
+
+async def start_http(server: Startable, host: str, port: int, flag: str = "--port") -> None:
+    """Raises: SetupError where somebody took the port meanwhile."""
+    try:
+        await server.start()
+    except OSError as error:
+        raise _taken(host, port, flag, error) from error
+
+
+def url_of(host: str, port: int) -> str:
     return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
 
 

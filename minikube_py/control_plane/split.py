@@ -16,7 +16,7 @@ from minikube_py.control_plane import tokens
 from minikube_py.control_plane.config import LOOPBACK, ControlPlaneConfig, Step
 from minikube_py.control_plane.files import Credentials, ensure_credentials, write_admin_kubeconfig
 from minikube_py.control_plane.kubeconfig import write_kubeconfig
-from minikube_py.control_plane.listen import address_of, listen
+from minikube_py.control_plane.listen import free_address
 from minikube_py.control_plane.private_files import make_private_folder, write_private
 from minikube_py.control_plane.supervisor import Child, Say
 from minikube_py.control_plane.users import users_by_token, write_token_auth_file
@@ -48,9 +48,7 @@ class SplitControlPlane:
         self.credentials = ensure_credentials(self.config)
         self._step("certificates", "")
         make_private_folder(self.config.roles_folder)
-        # A taken port is told at once, not by a child's last words; the child opens it again.
-        with listen(self.config.host, self.config.port) as server:
-            host, port = address_of(server)
+        host, port = free_address(self.config.host, self.config.port)
         await self._start(STORE, self._store_flags())
         await self._start(APISERVER, self._apiserver_flags(host, port))
         self.server = self._children[APISERVER].where
