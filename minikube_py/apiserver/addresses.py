@@ -1,0 +1,129 @@
+"""Cluster IPs and node ports of services. Each taken one is a key of its own in the store, written in the same txn as its
+service: two services cannot get the same, whichever API server they came through.
+
+Source: `pkg/registry/core/service/storage/alloc.go`, `pkg/registry/core/service/{ipallocator,portallocator}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from ipaddress import IPv4Address, IPv4Network
+from typing import Final
+
+from minikube_py.api import services
+from minikube_py.api.errors import Json, StatusError, Verbatim, go_json, internal, invalid, invalid_value
+from minikube_py.api.registry import SERVICES
+from minikube_py.apiserver.object_store import Claim, ObjectStore
+from minikube_py.env import Rng
+from minikube_py.mvcc.types import RangeRequest, prefix_end
+
+IP_PREFIX: Final = b"/registry/ranges/serviceips/"
+PORT_PREFIX: Final = b"/registry/ranges/servicenodeports/"
+DEFAULT_RANGE: Final = "10.0.0.0/24"
+_PROBES: Final = 16
+
+
+def _addresses(service: Json) -> list[str]:
+    spec = service.get("spec") or {}
+    address = spec.get("clusterIP")
+    return [address] if address and address != services.HEADLESS and spec.get("type") != "ExternalName" else []
+
+
+def _node_ports(service: Json) -> list[int]:
+    spec = service.get("spec") or {}
+    ports = {port["nodePort"] for port in spec.get("ports") or () if port.get("nodePort")}
+    if spec.get("healthCheckNodePort"):
+        ports.add(spec["healthCheckNodePort"])
+    return sorted(ports)
+
+
+def held_keys(service: Json) -> set[bytes]:
+    """The keys that a service holds."""
+    keys = {IP_PREFIX + address.encode() for address in _addresses(service)}
+    return keys | {PORT_PREFIX + str(port).encode() for port in _node_ports(service)}
+
+
+class AddressAllocator:
+    def __init__(self, store: ObjectStore, rng: Rng, cluster_range: str = DEFAULT_RANGE) -> None:
+        self._store = store
+        self._rng = rng
+        self.network = IPv4Network(cluster_range)
+
+    @property
+    def first(self) -> str:
+        """The address of the `kubernetes` service."""
+        return str(self.network.network_address + 1)
+
+    async def allocate(self, service: Json, held: set[bytes] | None = None, taken: Sequence[Claim] = ()) -> list[Claim]:
+        """Fills in what the service lacks, and returns the claims for what it does not hold yet.
+
+        `held` are the keys of its old state, `taken` the claims that the last attempt did not get.
+        Raises: StatusError 422 where a wanted one is out of range, 500 where none is left."""
+        held = held or set()
+        owner = SERVICES.key(service["metadata"]["namespace"], service["metadata"]["name"])
+        if services.needs_cluster_ip(service):
+            services.set_cluster_ip(service, await self._free_address(taken))
+        for port in services.ports_without_node_port(service):
+            port["nodePort"] = await self._free_port(taken, _node_ports(service))
+        self._check_range(service, held)
+        return [Claim(key, owner) for key in sorted(held_keys(service) - held)]
+
+    def _check_range(self, service: Json, held: set[bytes]) -> None:
+        for address in _addresses(service):
+            if IP_PREFIX + address.encode() in held:
+                continue
+            ip = IPv4Address(address)
+            if ip not in self.network:
+                raise _refused_address(service, "the provided network does not match the current range")
+            if ip in (self.network.network_address, self.network.broadcast_address):
+                raise _refused_address(service, "the provided IP is not in the valid range")
+
+    def explain(self, service: Json, taken: Sequence[Claim]) -> StatusError:
+        """Why the service cannot have what it asked for."""
+        for claim in taken:
+            if claim.key.startswith(IP_PREFIX):
+                return _refused_address(service, "provided IP is already allocated")
+        port = int(taken[0].key.removeprefix(PORT_PREFIX))
+        ports = service["spec"].get("ports") or []
+        at = next((i for i, item in enumerate(ports) if item.get("nodePort") == port), 0)
+        wrong = invalid_value(f"spec.ports[{at}].nodePort", port, "provided port is already allocated")
+        return invalid(SERVICES, service["metadata"]["name"], [wrong])
+
+    async def _free_address(self, taken: Sequence[Claim]) -> str:
+        size = self.network.num_addresses
+        tried = {claim.key for claim in taken}
+        for _ in range(_PROBES):
+            key = IP_PREFIX + str(self.network.network_address + self._rng.randrange(2, size - 1)).encode()
+            if key not in tried and await self._store.get(key) is None:
+                return key.removeprefix(IP_PREFIX).decode()
+        used = tried | await self._used(IP_PREFIX)
+        for offset in range(2, size - 1):
+            address = str(self.network.network_address + offset)
+            if IP_PREFIX + address.encode() not in used:
+                return address
+        raise internal(f"failed to allocate a serviceIP: range is full ({self.network} holds {size - 3})")
+
+    async def _free_port(self, taken: Sequence[Claim], own: list[int]) -> int:
+        tried = {claim.key for claim in taken} | {PORT_PREFIX + str(port).encode() for port in own}
+        low, high = services.NODE_PORT_FIRST, services.NODE_PORT_LAST
+        for _ in range(_PROBES):
+            port = self._rng.randint(low, high)
+            key = PORT_PREFIX + str(port).encode()
+            if key not in tried and await self._store.get(key) is None:
+                return port
+        used = tried | await self._used(PORT_PREFIX)
+        for port in range(low, high + 1):
+            if PORT_PREFIX + str(port).encode() not in used:
+                return port
+        raise internal(f"failed to allocate a nodePort: range is full ({low}-{high})")
+
+    async def _used(self, prefix: bytes) -> set[bytes]:
+        result = await self._store.range(RangeRequest(prefix, prefix_end(prefix), keys_only=True))
+        return {kv.key for kv in result.kvs}
+
+
+def _refused_address(service: Json, why: str) -> StatusError:
+    addresses = service["spec"].get("clusterIPs") or _addresses(service)
+    text = f"failed to allocate IP {addresses[0]}: {why}"
+    wrong = invalid_value("spec.clusterIPs", Verbatim(go_json(addresses)), text)
+    return invalid(SERVICES, service["metadata"]["name"], [wrong])

@@ -1,0 +1,311 @@
+"""`ApiServer`: requests to responses, without HTTP.
+
+The order is the original's: who asks, may they, is it served, is it well formed, is it admitted, is it valid; then one
+txn. Every way out is a response: a StatusError becomes its Status, a mistake of ours a 500 that is logged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from minikube_py.api.errors import StatusError, internal, method_not_allowed, timeout
+from minikube_py.api.registry import PODS, REGISTRY
+from minikube_py.apiserver import nonresource, system
+from minikube_py.apiserver.addresses import DEFAULT_RANGE, AddressAllocator
+from minikube_py.apiserver.auth import ANONYMOUS, Authenticator, User
+from minikube_py.apiserver.deletes import Deleter
+from minikube_py.apiserver.forms import Form, negotiate, single_bytes, status_bytes, with_options
+from minikube_py.apiserver.limits import Limits
+from minikube_py.apiserver.lists import Lister
+from minikube_py.apiserver.messages import Request, Response
+from minikube_py.apiserver.metrics import RequestMetrics, render
+from minikube_py.apiserver.namespaces import NamespaceGate
+from minikube_py.apiserver.object_store import ObjectStore
+from minikube_py.apiserver.options import delete_options, list_options, parse_bool, write_options
+from minikube_py.apiserver.routes import Route, parse_path, route, verb_of
+from minikube_py.apiserver.subresources import Subresources, review, warning_headers
+from minikube_py.apiserver.watch_cache import WatchCache
+from minikube_py.apiserver.watching import Watching
+from minikube_py.apiserver.writes import Writer, Written
+from minikube_py.env import Clock, Rng
+from minikube_py.errors import Compacted, MinikubeError
+from minikube_py.mvcc.types import FROM_KEY, KeyValue, RangeRequest, prefix_end
+from minikube_py.store.storage import Storage, WatchBatch, WatchHandle
+
+log = logging.getLogger(__name__)
+_PREFIX: Final = b"/registry/"
+_LOAD_PAGE: Final = 10_000
+_RETRY_S: Final = 0.2
+_SWEEP_S: Final = 1.0
+
+
+class ApiServer:
+    """`tokens` maps bearer tokens to users. `cluster_range` is where services get their addresses from.
+
+    `start` returns when the watch cache holds all there is and the system's namespaces exist; `publish` then names the
+    address it is served at, for the `kubernetes` service.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        clock: Clock,
+        rng: Rng,
+        *,
+        tokens: Mapping[str, User] | None = None,
+        limits: Limits | None = None,
+        cluster_range: str = DEFAULT_RANGE,
+    ) -> None:
+        self.limits = limits or Limits()
+        self.clock = clock
+        self.storage = storage
+        self.auth = Authenticator(tokens or {})
+        self.store = ObjectStore(storage, clock)
+        self.cache = WatchCache(REGISTRY.resources, self.limits)
+        self.lister = Lister(self.store, self.cache, self.limits, clock)
+        self.watching = Watching(self.store, self.cache, self.lister, self.limits, clock, rng)
+        self.addresses = AddressAllocator(self.store, rng, cluster_range)
+        gate = NamespaceGate(self.store, self.cache)
+        self.writer = Writer(self.store, gate, self.addresses, self.limits, clock, rng)
+        self.deleter = Deleter(self.store, self.limits, clock)
+        self.subresources = Subresources(self.store, self.writer, self.deleter, clock)
+        self.requests = RequestMetrics()
+        self.ready = False
+        self._watch: WatchHandle | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._feeding: asyncio.Task[None] | None = None
+        self._stopping = False
+        self._inflight: dict[asyncio.Task[object], float] = {}
+        self._late: set[asyncio.Task[object]] = set()
+
+    # --- life -------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Raises: Unavailable where the store does not answer."""
+        for resource in REGISTRY.resources:
+            if resource.field_set is not None:
+                await self.storage.declare(resource.field_set)
+        await self._load()
+        await system.create_namespaces(self.writer)
+        self._tasks = [asyncio.create_task(work) for work in (self._bookmark_forever(), self._sweep_forever())]
+        self.ready = True
+
+    async def publish(self, host: str, port: int) -> None:
+        await system.publish(self.writer, self.addresses.first, host, port)
+
+    async def stop(self) -> None:
+        """Ends watches after what they are still to be told, and forgets the store, which lives on."""
+        self._stopping = True
+        self.ready = False
+        self.watching.finish_all()
+        tasks = [*self._tasks, *([self._feeding] if self._feeding is not None else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._watch is not None:
+            self._watch.cancel()
+
+    async def _load(self) -> None:
+        """Fills the cache with the state of one revision, and follows the store from there."""
+        kvs: list[KeyValue] = []
+        revision, low = 0, _PREFIX
+        while True:
+            request = RangeRequest(low, prefix_end(_PREFIX), limit=_LOAD_PAGE, revision=revision)
+            result = await self.storage.range(request)
+            revision = revision or result.revision
+            kvs += result.kvs
+            if not result.more:
+                break
+            low = kvs[-1].key + b"\0"
+        self.cache.load(kvs, revision)
+        # All keys, not only the registry's: so every revision comes by, and the cache knows how far it has got.
+        self._watch = self.storage.watch(b"\0", FROM_KEY, revision + 1, self._take)
+
+    def _take(self, batch: WatchBatch) -> None:
+        self.cache.apply(batch.events, batch.revision)
+        if batch.error is not None and not self._stopping:
+            if not isinstance(batch.error, Compacted):
+                log.warning("the watch on the store ended: %s", batch.error)
+            self.ready = False
+            self._feeding = asyncio.get_running_loop().create_task(self._follow_again(batch.error))
+
+    async def _follow_again(self, error: MinikubeError) -> None:
+        """Goes on where the watch was cut; begins anew, and sends all watchers to list again, where that is gone."""
+        while True:
+            try:
+                if isinstance(error, Compacted):
+                    self.watching.finish_all()
+                    await self._load()
+                else:
+                    await self.storage.get(_PREFIX)
+                    self._watch = self.storage.watch(b"\0", FROM_KEY, self.cache.revision + 1, self._take)
+                self.ready = True
+                return
+            except MinikubeError as again:
+                error = again if isinstance(again, Compacted) else error
+                await self.clock.sleep(_RETRY_S)
+
+    async def _bookmark_forever(self) -> None:
+        while True:
+            await self.clock.sleep(self.limits.bookmark_interval_s)
+            self.watching.bookmark_all()
+
+    async def _sweep_forever(self) -> None:
+        """Ends requests that take too long. A timer for each would cost each; one look a second costs nobody."""
+        while True:
+            await self.clock.sleep(_SWEEP_S)
+            oldest_s = self.clock.monotonic_s() - self.limits.request_timeout_s
+            for task, started_s in list(self._inflight.items()):
+                if started_s < oldest_s and task not in self._late:
+                    self._late.add(task)
+                    task.cancel()
+
+    # --- requests ---------------------------------------------------------------------------------------------------
+
+    async def handle(self, request: Request) -> Response:
+        """Never raises, except for a cancellation from outside."""
+        started_s = self.clock.monotonic_s()
+        task = asyncio.current_task()
+        if task is not None:
+            if len(self._inflight) >= self.limits.requests_max:
+                return _too_many(self.limits.requests_max)
+            self._inflight[task] = started_s
+        path = parse_path(request.path)
+        verb = request.method.lower()
+        try:
+            if path is None:
+                response = await self._handle_path(request)
+            else:
+                verb = verb_of(path, request.method, "watch" in request.query and parse_bool(request.query, "watch"))
+                self.auth.authorize(request.user or ANONYMOUS, path, verb)
+                response = await self._dispatch(route(path, request.method, verb), request)
+        except StatusError as error:
+            response = error_response(error)
+        except asyncio.CancelledError:
+            if task is None or task not in self._late:
+                raise
+            task.uncancel()
+            response = error_response(timeout(f"request did not complete within {self.limits.request_timeout_s:g} s"))
+        except Exception:
+            log.exception("%s %s", request.method, request.path)
+            response = error_response(internal("the server met a condition that it does not know"))
+        finally:
+            if task is not None:
+                self._inflight.pop(task, None)
+                self._late.discard(task)
+        self.requests.observe(path, verb, response.status, self.clock.monotonic_s() - started_s)
+        return response
+
+    async def _handle_path(self, request: Request) -> Response:
+        user = request.user or ANONYMOUS
+        self.auth.authorize_path(user, request.method, request.path)
+        if request.path == "/metrics":
+            if request.method != "GET":
+                raise method_not_allowed()
+            return Response(200, render(self.requests, self.metrics()), nonresource.METRICS_TEXT)
+        return await nonresource.answer(request, self)
+
+    async def _dispatch(self, asked: Route, request: Request) -> Response:
+        verb = asked.verb
+        if asked.subresource is not None and asked.subresource.name not in ("status", "finalize"):
+            return await self._special(asked, request)
+        if not asked.resource.stored:
+            return await self._unstored(asked, request)
+        form = negotiate(request.accept)
+        if request.query:
+            form = with_options(form, request.query)
+        if verb == "create":
+            written = await self.writer.create(asked, request, write_options(request.query, "CreateOptions"))
+            return self._written(asked, written, form)
+        if verb == "get":
+            return await self.lister.get(asked, list_options(request.query, False), form)
+        if verb == "list":
+            return await self.lister.list(asked, list_options(request.query, False), form)
+        if verb == "watch":
+            return await self.watching.open(asked, list_options(request.query, True), form)
+        if verb == "update":
+            written = await self.writer.update(asked, request, write_options(request.query, "UpdateOptions"))
+            return self._written(asked, written, form)
+        if verb == "patch":
+            options = write_options(request.query, "PatchOptions", request.content_type)
+            return self._written(asked, await self.writer.patch(asked, request, options), form)
+        if verb == "delete":
+            return await self._delete(asked, request, form)
+        return await self._delete_collection(asked, request, form)
+
+    def _written(self, asked: Route, written: Written, form: Form) -> Response:
+        body = single_bytes(asked.resource, written.value, written.revision, form, self.clock.wall_s())
+        status = 201 if written.created else 200
+        if written.warnings:
+            return Response(status, body, form.media_type, warning_headers(written.warnings))
+        return Response(status, body, form.media_type)
+
+    async def _special(self, asked: Route, request: Request) -> Response:
+        assert asked.subresource is not None
+        name = asked.subresource.name
+        if name == "log":
+            return await self.subresources.log(asked, request.query)
+        if name == "scale" and asked.verb == "get":
+            return await self.subresources.get_scale(asked)
+        kind = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}[asked.verb]
+        options = write_options(request.query, kind, request.content_type)
+        if name == "scale":
+            return await self.subresources.write_scale(asked, request, options)
+        if name == "binding":
+            return await self.subresources.bind(asked, request, options)
+        return await self.subresources.evict(asked, request, options)
+
+    async def _unstored(self, asked: Route, request: Request) -> Response:
+        options = write_options(request.query, "CreateOptions")
+        if asked.resource.plural == "bindings":
+            return await self.subresources.bind(asked._replace(resource=PODS), request, options)
+        return review(asked, request, request.user or ANONYMOUS, options, self.clock.wall_s())
+
+    async def _delete(self, asked: Route, request: Request, form: Form) -> Response:
+        resource = asked.resource
+        options = delete_options(request.query, request.body, request.content_type)
+        deleted = await self.deleter.delete(resource, asked.namespace, asked.name, options)
+        if deleted.gone and resource.delete_answer == "status":
+            return Response(200, nonresource.deleted_status(resource, asked.name, deleted.value))
+        body = single_bytes(resource, deleted.value, deleted.revision, form, self.clock.wall_s())
+        return Response(200, body, form.media_type)
+
+    async def _delete_collection(self, asked: Route, request: Request, form: Form) -> Response:
+        options = delete_options(request.query, request.body, request.content_type)
+        listed = list_options(request.query, False)
+        page, _ = await self.lister.page(asked, listed)
+        await self.deleter.delete_collection(asked.resource, page.items, options)
+        return await self.lister.render(asked.resource, page, form, self.lister.selection(asked, listed))
+
+    # --- what is going on -------------------------------------------------------------------------------------------
+
+    def metrics(self) -> dict[str, float]:
+        """Counters and gauges by Prometheus name: of the API server, and of its store."""
+        found: dict[str, float] = {"apiserver_current_inflight_requests": len(self._inflight)}
+        for resource, cache in self.cache.caches.items():
+            labels = f'{{group="{resource.group}",resource="{resource.plural}"}}'
+            found[f"apiserver_resource_objects{labels}"] = len(cache.entries)
+        for resource, broadcaster in self.watching.broadcasters.items():
+            labels = f'{{group="{resource.group}",version="{resource.version}",kind="{resource.kind}"}}'
+            found[f"apiserver_registered_watchers{labels}"] = broadcaster.streams
+        found["apiserver_watch_cache_resource_version"] = self.cache.revision
+        return found | self.storage.metrics()
+
+
+def error_response(error: StatusError) -> Response:
+    headers: dict[str, str] = {}
+    if error.retry_after_s:
+        headers["Retry-After"] = str(error.retry_after_s)
+    headers |= warning_headers(getattr(error, "warnings", ()))
+    return Response(error.code, status_bytes(error.to_status()), headers=headers)
+
+
+def _too_many(limit: int) -> Response:
+    message = f"too many requests: {limit} are being answered, which is the limit; please try again later"
+    return error_response(StatusError(429, "TooManyRequests", message, {}, 1))
+
+
+__all__ = ["ApiServer", "error_response"]

@@ -1,0 +1,170 @@
+"""DELETE: preconditions, grace, finalizers, propagation; and of whole collections.
+
+Source: apiserver `pkg/registry/generic/registry/store.go`, `pkg/registry/rest/delete.go`.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import orjson
+
+from minikube_py.api.errors import GroupResource, Json, StatusError, conflict, not_found
+from minikube_py.api.meta import parse_timestamp, timestamp
+from minikube_py.api.registry import NAMESPACES, REPLICATIONCONTROLLERS, SERVICES, Resource
+from minikube_py.api.strategy import deletion_grace_s
+from minikube_py.apiserver.addresses import held_keys
+from minikube_py.apiserver.limits import Limits
+from minikube_py.apiserver.namespaces import check_mortal
+from minikube_py.apiserver.object_store import ObjectStore, encode
+from minikube_py.apiserver.options import DeleteOptions
+from minikube_py.apiserver.watch_cache import Entry
+from minikube_py.env import Clock
+from minikube_py.mvcc.types import KeyValue
+
+ORPHAN: Final = "orphan"
+FOREGROUND: Final = "foregroundDeletion"
+
+
+class Deleted(NamedTuple):
+    """`gone`: the object is no more; `value` is its last state. Otherwise it waits for grace or finalizers."""
+
+    value: bytes
+    revision: int
+    gone: bool
+
+
+class Deleter:
+    def __init__(self, store: ObjectStore, limits: Limits, clock: Clock) -> None:
+        self._store = store
+        self._limits = limits
+        self._clock = clock
+
+    async def delete(self, resource: Resource, namespace: str, name: str, options: DeleteOptions) -> Deleted:
+        """Raises: StatusError 403, 404, 409."""
+        check_mortal(resource, name)
+        kv = await self._store.get(resource.key(namespace, name))
+        for _ in range(self._limits.update_attempts_max):
+            if kv is None:
+                raise not_found(resource, name)
+            obj = orjson.loads(kv.value)
+            _check_preconditions(resource, name, obj, kv, options)
+            was_deleting = bool(obj["metadata"].get("deletionTimestamp"))
+            waits = self._mark(resource, obj, options)
+            value = encode(obj)
+            if options.dry_run:
+                return Deleted(value, kv.mod_revision, not waits)
+            if waits and value == kv.value:
+                return Deleted(kv.value, kv.mod_revision, False)
+            # Watchers of graceful kinds see the deletion announced before it is done, as the original's do.
+            if waits or (resource.graceful and not was_deleting):
+                outcome = await self._store.replace(kv, value)
+                if outcome.done and waits:
+                    return Deleted(value, outcome.revision, False)
+                if outcome.done:
+                    kv = kv._replace(value=value, mod_revision=outcome.revision)
+                    outcome = await self._store.delete(kv)
+            else:
+                outcome = await self._store.delete(kv, sorted(held_keys(obj)) if resource is SERVICES else ())
+            if outcome.done:
+                return Deleted(value, outcome.revision, True)
+            kv = outcome.current
+        raise conflict(resource, name)
+
+    def _mark(self, resource: Resource, obj: Json, options: DeleteOptions) -> bool:
+        """Writes the deletion into the object. False: nothing holds it, it can go at once."""
+        metadata = obj["metadata"]
+        if resource is NAMESPACES:
+            return self._mark_namespace(obj)
+        deleting = metadata.get("deletionTimestamp")
+        waits = False
+        if resource.graceful and deleting:
+            waits = _shorten(metadata, options.grace_s)
+        elif resource.graceful:
+            grace_s = deletion_grace_s(resource, obj, options.grace_s)
+            self._stamp(metadata, grace_s)
+            waits = grace_s > 0
+        before = metadata.get("finalizers") or []
+        finalizers = _finalizers(resource, before, options)
+        if finalizers != before:
+            if finalizers:
+                metadata["finalizers"] = finalizers
+            else:
+                metadata.pop("finalizers", None)
+        if finalizers and not metadata.get("deletionTimestamp"):
+            self._stamp(metadata, 0)
+        return waits or bool(finalizers)
+
+    def _stamp(self, metadata: Json, grace_s: int) -> None:
+        metadata["deletionTimestamp"] = timestamp(self._clock.wall_s() + grace_s)
+        metadata["deletionGracePeriodSeconds"] = grace_s
+        if metadata.get("generation"):
+            metadata["generation"] += 1
+
+    def _mark_namespace(self, obj: Json) -> bool:
+        metadata, spec = obj["metadata"], obj.setdefault("spec", {})
+        if not metadata.get("deletionTimestamp"):
+            metadata["deletionTimestamp"] = timestamp(self._clock.wall_s())
+        obj.setdefault("status", {})["phase"] = "Terminating"
+        return bool(spec.get("finalizers") or metadata.get("finalizers"))
+
+    async def delete_collection(self, resource: Resource, entries: list[Entry], options: DeleteOptions) -> None:
+        """One after the other; what is gone already is no error."""
+        for entry in entries:
+            *_, namespace, name = entry.key.decode().split("/")
+            try:
+                await self.delete(resource, namespace if resource.namespaced else "", name, options)
+            except StatusError as error:
+                if error.code != 404:
+                    raise
+
+
+def _shorten(metadata: Json, asked_s: int | None) -> bool:
+    """A deletion under way can only be hastened. True: grace is left."""
+    period_s = metadata.get("deletionGracePeriodSeconds") or 0
+    if asked_s is not None and asked_s < 0:
+        asked_s = 1
+    if asked_s is None or asked_s >= period_s:
+        return bool(period_s)
+    end_s = parse_timestamp(metadata["deletionTimestamp"]) - period_s + asked_s
+    metadata["deletionTimestamp"] = timestamp(end_s)
+    metadata["deletionGracePeriodSeconds"] = asked_s
+    return asked_s > 0
+
+
+def _finalizers(resource: Resource, before: list[str], options: DeleteOptions) -> list[str]:
+    orphan, foreground = _propagation(resource, before, options)
+    kept = [name for name in before if name not in (ORPHAN, FOREGROUND)]
+    wanted = kept + ([ORPHAN] if orphan else []) + ([FOREGROUND] if foreground else [])
+    return before if set(wanted) == set(before) else wanted
+
+
+def _propagation(resource: Resource, before: list[str], options: DeleteOptions) -> tuple[bool, bool]:
+    """(orphan the dependents, delete them first)."""
+    if options.orphan is not None:
+        return options.orphan, False
+    if options.propagation:
+        return options.propagation == "Orphan", options.propagation == "Foreground"
+    if ORPHAN in before:
+        return True, False
+    if FOREGROUND in before:
+        return False, True
+    # Replication controllers are older than garbage collection, and orphan unless told otherwise.
+    return resource is REPLICATIONCONTROLLERS, False
+
+
+def _check_preconditions(resource: Resource, name: str, obj: Json, kv: KeyValue, options: DeleteOptions) -> None:
+    found = obj["metadata"].get("uid", "")
+    by_kind = GroupResource(resource.group, resource.kind, resource.kind)
+    if options.uid and options.uid != found:
+        why = (
+            f"the UID in the precondition ({options.uid}) does not match the UID in record ({found}). "
+            "The object might have been deleted and then recreated"
+        )
+        raise conflict(by_kind, name, why)
+    if options.revision_text and options.revision_text != str(kv.mod_revision):
+        why = (
+            f"the ResourceVersion in the precondition ({options.revision_text}) does not match the ResourceVersion in "
+            f"record ({kv.mod_revision}). The object might have been modified"
+        )
+        raise conflict(by_kind, name, why)

@@ -1,0 +1,191 @@
+"""In what form an answer is wanted, and the bytes of objects in it: plain JSON, Table, PartialObjectMetadata, YAML.
+
+Objects are spliced from the store's bytes (docs/architecture.md, "In what form an object travels"), never parsed for
+plain JSON. Source: apiserver `pkg/endpoints/handlers/negotiation`, KEP-2334 and the Table KEP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final, Literal, NamedTuple
+
+import orjson
+import yaml
+
+from minikube_py.api.errors import StatusError, bad_request, invalid_value, not_acceptable
+from minikube_py.api.registry import Resource
+from minikube_py.api.tables import TablePrinter, table_head
+from minikube_py.client.transport import JSON
+
+YAML: Final = "application/yaml"
+PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
+SERVED: Final = (JSON, YAML)
+OPENING: Final = len(b'{"metadata":{')
+META_GROUP: Final = "meta.k8s.io"
+
+Kind = Literal["object", "table", "partial"]
+
+
+class Form(NamedTuple):
+    """`version` is that of meta.k8s.io for tables and partial objects. `single` tells PartialObjectMetadata from its
+    list: each is right for one of the two only."""
+
+    kind: Kind = "object"
+    version: str = "v1"
+    single: bool = False
+    media_type: str = JSON
+    include_object: str = "Metadata"
+    pretty: bool = False
+
+
+PLAIN: Final = Form()
+
+
+class _Accepted(NamedTuple):
+    media_type: str
+    params: Mapping[str, str]
+
+
+def _split_accept(accept: str) -> list[_Accepted]:
+    """Media ranges, the most wanted first."""
+    found: list[tuple[float, int, _Accepted]] = []
+    for position, part in enumerate(accept.split(",")):
+        media_type, *rest = (piece.strip() for piece in part.split(";"))
+        params = {name.strip(): value.strip() for name, _, value in (piece.partition("=") for piece in rest)}
+        try:
+            quality = float(params.pop("q", "1"))
+        except ValueError:
+            quality = 1.0
+        if quality > 0:
+            found.append((-quality, position, _Accepted(media_type.lower(), params)))
+    return [accepted for _, _, accepted in sorted(found)]
+
+
+def _form_of(accepted: _Accepted) -> Form | None:
+    media_type, params = accepted
+    if media_type in ("*/*", "application/*", ""):
+        media_type = JSON
+    if media_type not in SERVED:
+        return None
+    kind, group, version = params.get("as", ""), params.get("g", ""), params.get("v", "")
+    if not kind:
+        return Form(media_type=media_type)
+    if group != META_GROUP or version not in ("v1", "v1beta1"):
+        return None
+    if kind == "Table" and media_type == JSON:
+        return Form("table", version, media_type=media_type)
+    if kind in ("PartialObjectMetadata", "PartialObjectMetadataList"):
+        return Form("partial", version, kind == "PartialObjectMetadata", media_type)
+    return None
+
+
+@lru_cache(512)
+def negotiate(accept: str) -> Form:
+    """The first form of an Accept header that is served. Raises: StatusError 406."""
+    if accept in (JSON, "*/*", ""):
+        return PLAIN
+    accepted = _split_accept(accept)
+    for candidate in accepted:
+        form = _form_of(candidate)
+        if form is not None:
+            return form
+    if not any(media_type in (*SERVED, PROTOBUF) for media_type, _ in accepted):
+        message = f"406: Not Acceptable\n\nAvailable representations: {', '.join(SERVED)}, {JSON};stream=watch"
+        raise StatusError(406, "NotAcceptable", message, {})
+    raise not_acceptable(SERVED)
+
+
+def with_options(form: Form, query: Mapping[str, str]) -> Form:
+    """Takes `includeObject` and `pretty` of the query in. Raises: StatusError 400."""
+    if form.kind == "table" and (wanted := query.get("includeObject")):
+        if wanted not in ("None", "Metadata", "Object"):
+            wrong = invalid_value("includeObject", wanted, "must be 'Metadata', 'Object', 'None', or empty")
+            raise bad_request(f"Unable to convert to Table as requested: {wrong}")
+        form = form._replace(include_object=wanted)
+    if query.get("pretty", "").lower() in ("1", "true"):
+        form = form._replace(pretty=True)
+    return form
+
+
+# --- one object -----------------------------------------------------------------------------------------------------
+
+
+@lru_cache(256)
+def _opening(resource: Resource) -> bytes:
+    return f'{{"kind":"{resource.kind}","apiVersion":"{resource.api_version}","metadata":{{'.encode()
+
+
+def object_bytes(resource: Resource, value: bytes, revision: int) -> bytes:
+    """The object as clients see it. Revision 0, of what was not stored (dryRun), is left out."""
+    if not revision:
+        return _opening(resource) + value[OPENING:]
+    return b'%b"resourceVersion":"%d",%b' % (_opening(resource), revision, value[OPENING:])
+
+
+def item_bytes(value: bytes, revision: int) -> bytes:
+    """The object as an item of a list: without kind and apiVersion."""
+    return b'{"metadata":{"resourceVersion":"%d",%b' % (revision, value[OPENING:])
+
+
+def partial_bytes(value: bytes, revision: int, version: str) -> bytes:
+    """Its metadata alone."""
+    metadata = orjson.dumps(orjson.loads(value)["metadata"])
+    return b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/%b","metadata":{"resourceVersion":"%d",%b}' % (
+        version.encode(),
+        revision,
+        metadata[1:],
+    )
+
+
+def with_meta_version(head: bytes, form: Form) -> bytes:
+    """A table's or list's head for clients that still ask for v1beta1."""
+    if form.version == "v1":
+        return head
+    return head.replace(b'"apiVersion":"meta.k8s.io/v1"', b'"apiVersion":"meta.k8s.io/v1beta1"', 1)
+
+
+def single_bytes(
+    resource: Resource, value: bytes, revision: int, form: Form, now_s: float, fields: FieldValues | None = None
+) -> bytes:
+    """One object in any form; a Table has one row. Raises: StatusError 406 where a list form is asked for."""
+    if form is PLAIN or form == PLAIN:
+        return object_bytes(resource, value, revision)
+    if form.kind == "table":
+        names = fields.names if fields else ()
+        head = table_head(resource, {"resourceVersion": str(revision)}, names)
+        printer = TablePrinter(resource, now_s, form.include_object, names)
+        row = printer.row_bytes(value, str(revision), fields.values[0] if fields else None)
+        return finish(with_meta_version(head, form) + row + b"]}", form)
+    if form.kind == "partial":
+        if not form.single:
+            message = f"you requested PartialObjectMetadataList, but the requested object is not a list (*core.{resource.kind})"
+            raise StatusError(406, "NotAcceptable", message)
+        return finish(partial_bytes(value, revision, form.version), form)
+    return finish(object_bytes(resource, value, revision), form)
+
+
+class FieldValues(NamedTuple):
+    """Declared fields for a Table: `values[i]` are those of the i-th object, by name, as text."""
+
+    names: tuple[str, ...]
+    values: list[dict[str, str]]
+
+
+def finish(body: bytes, form: Form) -> bytes:
+    """Indents, or turns into YAML, where that was asked for."""
+    if form.media_type == YAML:
+        return yaml_bytes(orjson.loads(body))
+    return orjson.dumps(orjson.loads(body), option=orjson.OPT_INDENT_2) if form.pretty else body
+
+
+_Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+def yaml_bytes(obj: Any) -> bytes:
+    text: bytes = yaml.dump(obj, Dumper=_Dumper, encoding="utf-8", allow_unicode=True, width=1 << 20)
+    return text
+
+
+def status_bytes(status: Mapping[str, Any]) -> bytes:
+    return orjson.dumps(status)

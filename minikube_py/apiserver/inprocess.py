@@ -1,0 +1,69 @@
+"""`ApiTransport` straight on the core: no socket, no parsing of what was just written, the shared bytes as they are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+
+from minikube_py.apiserver.auth import ADMIN, User
+from minikube_py.apiserver.core import ApiServer
+from minikube_py.apiserver.messages import NO_QUERY, Request
+from minikube_py.apiserver.watch import Stream
+from minikube_py.client.transport import JSON, ApiResponse, WatchEvent
+from minikube_py.errors import Unavailable
+
+
+class InProcessTransport:
+    """Acts as `user`, with that user's rights."""
+
+    def __init__(self, core: ApiServer, user: User = ADMIN) -> None:
+        self._core = core
+        self._user = user
+        self._streams: set[Stream] = set()
+        self._closed = False
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+    ) -> ApiResponse:
+        """See ApiTransport. A stream cannot be asked for here: use `watch`."""
+        if self._closed:
+            raise Unavailable("the transport is closed")
+        asked = Request(method, path, params or NO_QUERY, body or b"", self._user, JSON, content_type)
+        response = await self._core.handle(asked)
+        if response.pieces is not None:
+            return ApiResponse(response.status, b"".join(response.pieces), response.headers)
+        if response.stream is not None:
+            response.stream.close()
+            raise ValueError("a watch is opened with watch(), not with request()")
+        return ApiResponse(response.status, response.body, response.headers)
+
+    async def watch(self, path: str, params: Mapping[str, str] | None = None) -> AsyncIterator[list[WatchEvent]]:
+        """See ApiTransport. Each batch is one turn's events; the objects are shared with all other watchers."""
+        if self._closed:
+            raise Unavailable("the transport is closed")
+        query = {**(params or {}), "watch": "true"}
+        response = await self._core.handle(Request("GET", path, query, b"", self._user))
+        stream = response.stream
+        if stream is None:
+            yield [WatchEvent("ERROR", response.body)]
+            return
+        self._streams.add(stream)
+        try:
+            while batches := await stream.next():
+                for batch in batches:
+                    yield batch.events
+        finally:
+            self._streams.discard(stream)
+            stream.close()
+
+    async def close(self) -> None:
+        """Ends the watches and refuses further requests."""
+        self._closed = True
+        for stream in list(self._streams):
+            stream.close()
+        await asyncio.sleep(0)

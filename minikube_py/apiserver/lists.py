@@ -1,0 +1,387 @@
+"""GET of one object and of collections: consistency by resourceVersion, pages, forms.
+
+A list of the newest state, or of "any", comes from the watch cache; one of an older revision from the store; one whose
+selector only the store can answer, from an index of the store.
+
+Source: KEP-2340, apiserver `pkg/storage/continue.go`, `pkg/storage/cacher`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+import orjson
+
+from minikube_py.api.errors import (
+    Json,
+    StatusError,
+    bad_request,
+    not_found,
+    too_large_resource_version,
+)
+from minikube_py.api.registry import NODES, PODS, Resource
+from minikube_py.api.selectors import parse_field_selector, parse_label_selector
+from minikube_py.api.tables import TablePrinter, table_head
+from minikube_py.apiserver.forms import (
+    FieldValues,
+    Form,
+    finish,
+    item_bytes,
+    partial_bytes,
+    single_bytes,
+    with_meta_version,
+)
+from minikube_py.apiserver.limits import Limits
+from minikube_py.apiserver.messages import Response
+from minikube_py.apiserver.object_store import TOO_OLD, ObjectStore
+from minikube_py.apiserver.options import EXACT, ListOptions
+from minikube_py.apiserver.routes import Route
+from minikube_py.apiserver.watch import Selection
+from minikube_py.apiserver.watch_cache import Entry, ResourceCache, WatchCache
+from minikube_py.env import Clock
+from minikube_py.fields import quantity
+from minikube_py.mvcc.types import KeyValue, RangeRequest, prefix_end
+
+_TOKEN_VERSION: Final = "meta.k8s.io/v1"
+_INCONSISTENT_CONTINUE: Final = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
+    "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
+    "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
+    "deleted between the time the first chunk was returned and now may show up in the list."
+)
+SHOWN_FIELDS: Final = ("free.cpu", "free.memory")
+FIELD_COLUMNS_MAX: Final = 8
+_SAMPLED_NODES: Final = 64
+
+
+def encode_continue(revision: int, after: bytes, prefix: bytes) -> str:
+    """A token that goes on after the key `after`. Revision -1: at whatever is newest then."""
+    start = "/" + after[len(prefix) :].decode() + "\0"
+    text = orjson.dumps({"v": _TOKEN_VERSION, "rv": revision, "start": start})
+    return base64.urlsafe_b64encode(text).rstrip(b"=").decode()
+
+
+def decode_continue(token: str, prefix: bytes) -> tuple[int, bytes]:
+    """(revision, first key). Raises: StatusError 400."""
+    what = "invalid continue token: continue key is not valid"
+    try:
+        data = token.encode("ascii")
+        if b"=" in data:
+            raise ValueError(f"illegal base64 data at input byte {data.index(b'=')}")
+        text = base64.b64decode(data + b"=" * (-len(data) % 4), altchars=b"-_", validate=True)
+    except (ValueError, binascii.Error) as error:
+        position = next((i for i, char in enumerate(token) if not (char.isascii() and (char.isalnum() or char in "-_"))), len(token))
+        del error
+        raise bad_request(f"{what}: illegal base64 data at input byte {position}") from None
+    try:
+        fields = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        first = text[:1].decode("latin-1")
+        raise bad_request(f"{what}: invalid character {first!r} looking for beginning of value") from None
+    if not isinstance(fields, dict) or fields.get("v") != _TOKEN_VERSION:
+        raise bad_request("invalid continue token: continue key is not valid: server does not recognize this encoded version")
+    revision, start = fields.get("rv"), fields.get("start")
+    if not isinstance(revision, int) or revision == 0 or not -1 <= revision < 1 << 63:
+        raise bad_request(f"{what}: incorrect encoded start resourceVersion (version {_TOKEN_VERSION})")
+    if not isinstance(start, str) or not start:
+        raise bad_request(f"{what}: encoded start key is empty (version {_TOKEN_VERSION})")
+    relative = start.lstrip("/")
+    if any(part == ".." for part in relative.split("/")):
+        raise bad_request(f"{what}: {start}")
+    return revision, prefix + relative.encode("utf-8", "surrogatepass")
+
+
+class Page(NamedTuple):
+    """`remaining` is None where it is not told (selectors), `after` the key to go on after, None at the end."""
+
+    items: list[Entry]
+    revision: int
+    after: bytes | None = None
+    remaining: int | None = None
+
+
+class Lister:
+    def __init__(self, store: ObjectStore, cache: WatchCache, limits: Limits, clock: Clock) -> None:
+        self._store = store
+        self._cache = cache
+        self._limits = limits
+        self._clock = clock
+
+    # --- one object -------------------------------------------------------------------------------------------------
+
+    async def get(self, route: Route, options: ListOptions, form: Form) -> Response:
+        """Raises: StatusError 404, 504, 406."""
+        kv = await self.find(route, options)
+        fields = await self._node_fields(route.resource, [kv], 0) if form.kind == "table" else None
+        body = single_bytes(route.resource, kv.value, kv.mod_revision, form, self._clock.wall_s(), fields)
+        return Response(200, body, form.media_type)
+
+    async def find(self, route: Route, options: ListOptions) -> KeyValue:
+        resource = route.resource
+        key = resource.key(route.namespace, route.name)
+        if options.revision_text:
+            await self.wait_for(options.revision)
+            entry = self._cache.of(resource).entries.get(key)
+            if entry is not None:
+                return KeyValue(key, entry.value, 0, entry.revision, 0, 0)
+            raise not_found(resource, route.name)
+        kv = await self._store.get(key)
+        if kv is None:
+            raise not_found(resource, route.name)
+        return kv
+
+    async def wait_for(self, revision: int) -> None:
+        """Raises: StatusError 504 where the cache does not get there in time."""
+        if not await self._cache.wait_until(revision, self._limits.fresh_timeout_s):
+            raise too_large_resource_version(revision, self._cache.revision)
+
+    async def wait_fresh(self) -> None:
+        """Until the cache holds everything acknowledged before this call."""
+        await self.wait_for(await self._store.current_revision())
+
+    # --- collections ------------------------------------------------------------------------------------------------
+
+    def selection(self, route: Route, options: ListOptions) -> Selection:
+        """Raises: StatusError 400 on selectors that cannot be read."""
+        labels = parse_label_selector(options.label_selector)
+        fields = parse_field_selector(route.resource, options.field_selector)
+        return Selection(route.resource, route.namespace, labels, fields)
+
+    async def list(self, route: Route, options: ListOptions, form: Form) -> Response:
+        """Raises: StatusError 400, 410, 504."""
+        page, selection = await self.page(route, options)
+        return await self.render(route.resource, page, form, selection)
+
+    async def page(self, route: Route, options: ListOptions) -> tuple[Page, Selection]:
+        selection = self.selection(route, options)
+        limit = options.limit
+        if self._limits.list_page_max:
+            limit = min(limit or self._limits.list_page_max, self._limits.list_page_max)
+        cache = self._cache.of(route.resource)
+        start: bytes | None = None
+        revision = 0
+        if options.continue_token:
+            revision, start = decode_continue(options.continue_token, selection.prefix)
+            revision = max(revision, 0)
+        elif options.revision and (options.match == EXACT or (limit and not options.match)):
+            revision = options.revision
+        if selection.needs_store():
+            await self._await_asked(options, revision)
+            return await self._from_index(selection, start, limit, revision, bool(options.continue_token)), selection
+        if not revision:
+            if not options.revision_text:
+                await self.wait_fresh()
+            else:
+                await self.wait_for(options.revision)
+                limit = 0 if options.revision_text == "0" else limit
+            return self._current(cache, selection, start, limit), selection
+        await self.wait_for(revision)
+        if revision >= cache.last_change:
+            page = self._current(cache, selection, start, limit)
+            return page._replace(revision=revision), selection
+        return await self._from_store(cache, selection, start, limit, revision, bool(options.continue_token)), selection
+
+    async def _await_asked(self, options: ListOptions, revision: int) -> None:
+        if revision or options.revision:
+            await self.wait_for(revision or options.revision)
+
+    def _current(self, cache: ResourceCache, selection: Selection, start: bytes | None, limit: int) -> Page:
+        revision = self._cache.revision
+        if not selection.selective:
+            if not limit:
+                return Page(cache.select(selection.prefix, start), revision)
+            items, remaining = cache.page(selection.prefix, start, limit)
+            return Page(items, revision, items[-1].key if remaining else None, remaining)
+        matches = selection.matches
+        found: list[Entry] = []
+        for entry in self.candidates(cache, selection, start):
+            if matches(entry):
+                if limit and len(found) == limit:
+                    return Page(found, revision, found[-1].key)
+                found.append(entry)
+        return Page(found, revision)
+
+    @staticmethod
+    def candidates(cache: ResourceCache, selection: Selection, start: bytes | None) -> Iterable[Entry]:
+        """What may match, in key order: by an index where the selector allows it."""
+        resource = selection.resource
+        name = selection.name
+        if name and (selection.namespace or not resource.namespaced):
+            entry = cache.entries.get(resource.key(selection.namespace, name))
+            return [entry] if entry is not None and (start is None or entry.key >= start) else []
+        if selection.node and resource is PODS:
+            prefix = selection.prefix
+            on_node = cache.on_node(selection.node)
+            return [e for e in on_node if e.key.startswith(prefix) and (start is None or e.key >= start)]
+        return cache.iterate(selection.prefix, start)
+
+    async def _from_store(
+        self, cache: ResourceCache, selection: Selection, start: bytes | None, limit: int, revision: int, going_on: bool
+    ) -> Page:
+        """The state at an older revision."""
+        prefix = selection.prefix
+        low, found = start or prefix, list[Entry]()
+        while True:
+            wanted = limit - len(found) if limit else 0
+            request = RangeRequest(low, prefix_end(prefix), limit=wanted, revision=revision)
+            try:
+                result = await self._store.range(request)
+            except StatusError as error:
+                raise self._expired(error, low, prefix, going_on) from None
+            entries = [Entry(cache.resource, kv) for kv in result.kvs]
+            if not selection.selective:
+                more = result.more
+                remaining = result.count - len(entries) if limit else None
+                return Page(entries, revision, entries[-1].key if more else None, remaining if more else None)
+            found += [entry for entry in entries if selection.matches(entry)]
+            if not result.more:
+                return Page(found, revision)
+            if len(found) >= limit:
+                return Page(found, revision, entries[-1].key)
+            low = entries[-1].key + b"\0"
+
+    @staticmethod
+    def _expired(error: StatusError, low: bytes, prefix: bytes, going_on: bool) -> StatusError:
+        """A list that was begun can go on, at the newest state, by the token in the answer."""
+        if error.message != TOO_OLD or not going_on:
+            return error
+        token = encode_continue(-1, low.removesuffix(b"\0"), prefix)
+        return ContinueExpired(_INCONSISTENT_CONTINUE, token)
+
+    async def _from_index(
+        self, selection: Selection, start: bytes | None, limit: int, revision: int, going_on: bool
+    ) -> Page:
+        """What the store's index finds; the rest of the selectors is checked here."""
+        resource, prefix = selection.resource, selection.prefix
+        low, found = start or prefix, list[Entry]()
+        while True:
+            wanted = limit - len(found) if limit else 0
+            request = RangeRequest(low, prefix_end(prefix), wanted, revision, where=selection.fields.indexed)
+            try:
+                result = await self._store.range(request)
+            except StatusError as error:
+                raise self._expired(error, low, prefix, going_on) from None
+            revision = revision or result.revision
+            entries = [Entry(resource, kv) for kv in result.kvs]
+            found += [entry for entry in entries if selection.matches(entry)]
+            if not result.more or not entries:
+                return Page(found, revision)
+            if limit and len(found) >= limit:
+                return Page(found, revision, entries[-1].key)
+            low = entries[-1].key + b"\0"
+
+    # --- rendering --------------------------------------------------------------------------------------------------
+
+    async def render(self, resource: Resource, page: Page, form: Form, selection: Selection) -> Response:
+        metadata: Json = {"resourceVersion": str(page.revision)}
+        if page.after is not None:
+            metadata["continue"] = encode_continue(page.revision, page.after, selection.prefix)
+            if page.remaining:
+                metadata["remainingItemCount"] = page.remaining
+        if form.kind == "table":
+            kvs = [KeyValue(e.key, e.value, 0, e.revision, 0, 0) for e in page.items]
+            fields = await self._node_fields(resource, kvs, page.revision, selection)
+            head = with_meta_version(table_head(resource, metadata, fields.names if fields else ()), form)
+            rows = self._rows(resource, page.items, form, fields)
+        else:
+            head = _list_head(resource, metadata, form)
+            rows = _items(page.items, form)
+        if form.pretty or form.media_type != "application/json":
+            body = finish(b"%b%b]}" % (head, b",".join(rows)), form)
+            return Response(200, body, form.media_type)
+        if len(page.items) <= self._limits.list_slice:
+            return Response(200, b"%b%b]}" % (head, b",".join(rows)), form.media_type)
+        return Response(200, b"", form.media_type, pieces=_pieces(head, rows, self._limits.list_slice))
+
+    def _rows(
+        self, resource: Resource, items: list[Entry], form: Form, fields: FieldValues | None
+    ) -> Iterator[bytes]:
+        names = fields.names if fields else ()
+        printer = TablePrinter(resource, self._clock.wall_s(), form.include_object, names)
+        row_bytes = printer.row_bytes
+        if fields is None:
+            for entry in items:
+                yield row_bytes(entry.value, str(entry.revision))
+            return
+        for entry, values in zip(items, fields.values):
+            yield row_bytes(entry.value, str(entry.revision), values)
+
+    async def _node_fields(
+        self, resource: Resource, kvs: list[KeyValue], revision: int, selection: Selection | None = None
+    ) -> FieldValues | None:
+        """The free resources of nodes, for the further columns of their table."""
+        if resource is not NODES or not kvs:
+            return None
+        names = _shown_fields([Entry(resource, kv) for kv in kvs[:_SAMPLED_NODES]], selection)
+        first, last = kvs[0].key, kvs[-1].key
+        request = RangeRequest(first, last + b"\0", revision=revision, keys_only=True, fields=names)
+        result = await self._store.range(request)
+        by_key = {kv.key: row for kv, row in zip(result.kvs, result.fields or [])}
+        values = [_as_text(names, by_key.get(kv.key)) for kv in kvs]
+        return FieldValues(names, values)
+
+
+class ContinueExpired(StatusError):
+    """410 with a token in the Status' metadata by which the list can go on."""
+
+    def __init__(self, message: str, token: str) -> None:
+        super().__init__(410, "Expired", message)
+        self.token = token
+
+    def to_status(self) -> Json:
+        status = super().to_status()
+        status["metadata"] = {"continue": self.token}
+        return status
+
+
+def _list_head(resource: Resource, metadata: Json, form: Form) -> bytes:
+    if form.kind == "partial":
+        if form.single:
+            message = f"you requested PartialObjectMetadata, but the requested object is a list (*core.{resource.list_kind})"
+            raise StatusError(406, "NotAcceptable", message)
+        kind, version = "PartialObjectMetadataList", f"meta.k8s.io/{form.version}"
+    else:
+        kind, version = resource.list_kind, resource.api_version
+    return orjson.dumps({"kind": kind, "apiVersion": version, "metadata": metadata})[:-1] + b',"items":['
+
+
+def _items(items: list[Entry], form: Form) -> Iterator[bytes]:
+    if form.kind == "partial":
+        return (partial_bytes(entry.value, entry.revision, form.version) for entry in items)
+    return (item_bytes(entry.value, entry.revision) for entry in items)
+
+
+def _pieces(head: bytes, rows: Iterator[bytes], size: int) -> Iterator[bytes]:
+    """A large list in parts of `size` objects, made as they are sent."""
+    part: list[bytes] = []
+    opening = head
+    for row in rows:
+        part.append(row)
+        if len(part) == size:
+            yield opening + b",".join(part)
+            part, opening = [], b","
+    yield (opening + b",".join(part) if part else b"") + b"]}"
+
+
+def _shown_fields(sample: list[Entry], selection: Selection | None) -> tuple[str, ...]:
+    """What was asked for, cpu and memory, and the further resources the first nodes have; at most eight."""
+    asked = [c.field for c in selection.fields.where.comparisons] if selection is not None else []
+    offered = {name for entry in sample for name in entry.row if name.startswith("allocatable.")}
+    others = sorted("free." + name.removeprefix("allocatable.") for name in offered)
+    wanted = dict.fromkeys((*SHOWN_FIELDS, *(f for f in asked if f.startswith("free.")), *others))
+    return tuple(wanted)[:FIELD_COLUMNS_MAX]
+
+
+def _as_text(names: tuple[str, ...], row: tuple[int | str | None, ...] | None) -> dict[str, str]:
+    if row is None:
+        return {}
+    return {name: _field_text(name, value) for name, value in zip(names, row) if value is not None}
+
+
+def _field_text(name: str, value: int | str) -> str:
+    if isinstance(value, str):
+        return value
+    return quantity.resource_text(name.partition(".")[2], value)

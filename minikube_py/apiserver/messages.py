@@ -1,0 +1,93 @@
+"""Requests and responses without HTTP: what `ApiServer.handle` takes and gives. Both adapters speak these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qsl, unquote
+
+from minikube_py.api.errors import bad_request
+from minikube_py.client.transport import JSON
+
+if TYPE_CHECKING:
+    from minikube_py.apiserver.auth import User
+    from minikube_py.apiserver.watch import Stream
+
+TEXT: Final = "text/plain; charset=utf-8"
+QUERY_TERMS_MAX: Final = 256
+NO_QUERY: Final[Mapping[str, str]] = {}
+NO_HEADERS: Final[Mapping[str, str]] = {}
+
+
+class Request:
+    """`path` is percent-decoded by the router, not before. `query` maps each name to its
+    first value. `accept` and `content_type` are the headers of those names."""
+
+    __slots__ = ("accept", "body", "content_type", "method", "path", "query", "user")
+
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] = NO_QUERY,
+        body: bytes = b"",
+        user: User | None = None,
+        accept: str = JSON,
+        content_type: str = JSON,
+    ) -> None:
+        self.method = method
+        self.path = path
+        self.query = query
+        self.body = body
+        self.user = user
+        self.accept = accept
+        self.content_type = content_type
+
+
+class Response:
+    """Exactly one of `body`, `pieces` and `stream` is the answer's content.
+
+    `pieces` yields the parts of a large list one after another; the objects they hold are those of one moment.
+    """
+
+    __slots__ = ("body", "content_type", "headers", "pieces", "status", "stream")
+
+    def __init__(
+        self,
+        status: int = 200,
+        body: bytes = b"",
+        content_type: str = JSON,
+        headers: Mapping[str, str] = NO_HEADERS,
+        pieces: Iterator[bytes] | None = None,
+        stream: Stream | None = None,
+    ) -> None:
+        self.status = status
+        self.body = body
+        self.content_type = content_type
+        self.headers = headers
+        self.pieces = pieces
+        self.stream = stream
+
+
+@lru_cache(4096)
+def parse_query(text: str) -> Mapping[str, str]:
+    """First value of each name. `dryRun` may be given several times: its values are joined by commas.
+
+    Raises: StatusError 400 where there are too many terms."""
+    try:
+        pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=QUERY_TERMS_MAX)
+    except ValueError:
+        raise bad_request(f"the query has more than {QUERY_TERMS_MAX} terms") from None
+    query: dict[str, str] = {}
+    for name, value in pairs:
+        if name not in query:
+            query[name] = value
+        elif name == "dryRun":
+            query[name] = f"{query[name]},{value}"
+    return query
+
+
+def decode_path(path: str) -> str:
+    """Escaped slashes separate segments too, as they do in the original."""
+    return unquote(path) if "%" in path else path

@@ -1,0 +1,98 @@
+"""Counters and histograms by Prometheus' text format, cheap enough to be kept for each request.
+
+Names and buckets are the original's (`apiserver_request_sli_duration_seconds`: the SLI of API call latency).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from minikube_py.apiserver.routes import ResourcePath
+
+SLI_BUCKETS: Final = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0,
+                      45.0, 60.0)  # fmt: skip
+REQUEST_BUCKETS: Final = (0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0,
+                          15.0, 20.0, 30.0, 45.0, 60.0)  # fmt: skip
+_VERBS: Final = {"create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE", "deletecollection": "DELETECOLLECTION",
+                 "get": "GET", "list": "LIST", "watch": "WATCH"}  # fmt: skip
+_NO_RESOURCE: Final = ("", "", "", "", "")
+
+
+class Series:
+    """One combination of labels: a request count by code, and when their latencies fell."""
+
+    __slots__ = ("by_code", "counts", "sli_counts", "sum_s")
+
+    def __init__(self) -> None:
+        self.by_code: dict[int, int] = {}
+        self.counts = [0] * (len(REQUEST_BUCKETS) + 1)
+        self.sli_counts = [0] * (len(SLI_BUCKETS) + 1)
+        self.sum_s = 0.0
+
+    def observe(self, code: int, duration_s: float) -> None:
+        self.by_code[code] = self.by_code.get(code, 0) + 1
+        self.counts[bisect_left(REQUEST_BUCKETS, duration_s)] += 1
+        self.sli_counts[bisect_left(SLI_BUCKETS, duration_s)] += 1
+        self.sum_s += duration_s
+
+
+SeriesKey = tuple[str, str, str, str, str, str]
+
+
+class RequestMetrics:
+    def __init__(self) -> None:
+        self._series: dict[SeriesKey, Series] = {}
+
+    def observe(self, path: ResourcePath | None, verb: str, code: int, duration_s: float) -> None:
+        if path is None or path.resource is None:
+            key: SeriesKey = (_VERBS.get(verb, "GET"), *_NO_RESOURCE)
+        else:
+            scope = "resource" if path.name or verb == "create" else "namespace" if path.namespace else "cluster"
+            known = path.found.name if path.found is not None else ""
+            key = (_VERBS.get(verb, "other"), path.group, path.version, path.plural, known, scope)
+        series = self._series.get(key)
+        if series is None:
+            series = self._series[key] = Series()
+        series.observe(code, duration_s)
+
+    def lines(self) -> Iterable[str]:
+        yield "# TYPE apiserver_request_total counter"
+        for key, series in self._series.items():
+            labels = _labels(key)
+            for code, count in series.by_code.items():
+                yield f'apiserver_request_total{{{labels},code="{code}"}} {count}'
+        yield from self._histogram("apiserver_request_duration_seconds", REQUEST_BUCKETS, False)
+        yield from self._histogram("apiserver_request_sli_duration_seconds", SLI_BUCKETS, True)
+
+    def _histogram(self, name: str, buckets: tuple[float, ...], sli: bool) -> Iterable[str]:
+        yield f"# TYPE {name} histogram"
+        for key, series in self._series.items():
+            if key[0] == "WATCH":
+                continue
+            labels, total = _labels(key), 0
+            for limit, count in zip((*buckets, None), series.sli_counts if sli else series.counts):
+                total += count
+                yield f'{name}_bucket{{{labels},le="{"+Inf" if limit is None else f"{limit:g}"}"}} {total}'
+            yield f"{name}_sum{{{labels}}} {series.sum_s:.6f}"
+            yield f"{name}_count{{{labels}}} {total}"
+
+
+def _labels(key: SeriesKey) -> str:
+    names = ("verb", "group", "version", "resource", "subresource", "scope")
+    pairs = ",".join(f'{name}="{value}"' for name, value in zip(names, key))
+    return f'{pairs},component="apiserver"'
+
+
+def render(requests: RequestMetrics, gauges: Mapping[str, float]) -> bytes:
+    """The text of `/metrics`. Names in `gauges` may carry labels in braces."""
+    lines = list(requests.lines())
+    seen: set[str] = set()
+    for name, value in gauges.items():
+        family = name.partition("{")[0]
+        if family not in seen and not family.endswith(("_bucket", "_sum", "_count")):
+            seen.add(family)
+            lines.append(f"# TYPE {family} {'counter' if family.endswith('_total') else 'gauge'}")
+        lines.append(f"{name} {value:g}" if isinstance(value, float) and not value.is_integer() else f"{name} {int(value)}")
+    return ("\n".join(lines) + "\n").encode()

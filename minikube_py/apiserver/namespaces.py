@@ -1,0 +1,68 @@
+"""Admission by namespace: nothing is created where none is, or where one is on its way out.
+
+Source: apiserver `pkg/admission/plugin/namespace/lifecycle`. Unlike there, the check and the write are one txn: a create
+is compared with the very state of the namespace that allowed it, so none slips in behind a deletion.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import orjson
+
+from minikube_py.api.errors import StatusError, forbidden, not_found
+from minikube_py.api.registry import NAMESPACES, Resource
+from minikube_py.apiserver.object_store import ObjectStore
+from minikube_py.apiserver.watch_cache import WatchCache
+from minikube_py.mvcc.types import KeyValue
+
+IMMORTAL: Final = frozenset(("default", "kube-system", "kube-public"))
+SYSTEM: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
+
+
+class NamespaceGate:
+    def __init__(self, store: ObjectStore, cache: WatchCache) -> None:
+        self._store = store
+        self._namespaces = cache.of(NAMESPACES)
+        self._open: dict[str, KeyValue] = {}
+
+    async def admit(self, resource: Resource, namespace: str, name: str, fresh: bool = False) -> KeyValue:
+        """The namespace's state, as a guard for the txn. `fresh` asks the store, after the guard did not hold.
+
+        Raises: StatusError 404 where there is none, 403 where it is being terminated."""
+        key = NAMESPACES.key("", namespace)
+        if not fresh:
+            entry = self._namespaces.entries.get(key)
+            known = self._open.get(namespace)
+            if entry is not None and known is not None and known.mod_revision == entry.revision:
+                return known
+        kv = await self._store.get(key)
+        if kv is None:
+            self._open.pop(namespace, None)
+            raise not_found(NAMESPACES, namespace)
+        obj = orjson.loads(kv.value)
+        if obj["metadata"].get("deletionTimestamp") or (obj.get("status") or {}).get("phase") == "Terminating":
+            self._open.pop(namespace, None)
+            raise _terminating(resource, namespace, name)
+        if len(self._open) > 100_000:
+            self._open.clear()
+        self._open[namespace] = kv
+        return kv
+
+
+def _terminating(resource: Resource, namespace: str, name: str) -> StatusError:
+    why = f"unable to create new content in namespace {namespace} because it is being terminated"
+    error = forbidden(resource, name, why)
+    cause = {
+        "reason": "NamespaceTerminating",
+        "message": f"namespace {namespace} is being terminated",
+        "field": "metadata.namespace",
+    }
+    error.details = {**(error.details or {}), "causes": [cause]}
+    return error
+
+
+def check_mortal(resource: Resource, name: str) -> None:
+    """Raises: StatusError 403 for the namespaces that stay."""
+    if resource is NAMESPACES and name in IMMORTAL:
+        raise forbidden(NAMESPACES, name, "this namespace may not be deleted")

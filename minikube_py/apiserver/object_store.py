@@ -1,0 +1,165 @@
+"""Objects on a `Storage`: create if absent, replace and delete if unchanged, each one txn.
+
+What the store refuses becomes the API's status here; an unknown outcome stays unknown (504, and says so).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+import orjson
+
+from minikube_py.api.errors import Json, StatusError, expired, request_entity_too_large, service_unavailable, timeout
+from minikube_py.env import Clock
+from minikube_py.errors import (
+    Compacted,
+    FutureRevision,
+    InvalidRequest,
+    LeaseNotFound,
+    OutcomeUnknown,
+    RequestTooLarge,
+    Unavailable,
+)
+from minikube_py.mvcc.types import Compare, DeleteRange, KeyValue, Op, Put, RangeRequest, RangeResult, TxnResult
+from minikube_py.store.storage import Storage
+
+T = TypeVar("T")
+TOO_OLD: Final = "The resourceVersion for the provided list is too old."
+LEASE_REUSE_S: Final = 60
+
+
+def encode(obj: Json) -> bytes:
+    """The store's form: `metadata` first, without kind, apiVersion and resourceVersion. Takes these off `obj`."""
+    metadata = obj.pop("metadata")
+    metadata.pop("resourceVersion", None)
+    obj.pop("kind", None)
+    obj.pop("apiVersion", None)
+    return orjson.dumps({"metadata": metadata, **obj})
+
+
+class Claim(NamedTuple):
+    """A key that belongs to an object and must be free before: a service's address or port."""
+
+    key: bytes
+    owner: bytes
+
+
+class Outcome(NamedTuple):
+    """`current` is the object as it stood where the txn was refused; `revision` that of the txn otherwise.
+
+    `guard` is the namespace as it stood, where it was guarded and the txn was refused."""
+
+    done: bool
+    revision: int
+    current: KeyValue | None = None
+    guard: KeyValue | None = None
+    taken: Sequence[Claim] = ()
+
+
+class ObjectStore:
+    def __init__(self, storage: Storage, clock: Clock) -> None:
+        self.storage = storage
+        self._clock = clock
+        self._leases: dict[int, tuple[int, float]] = {}
+
+    async def get(self, key: bytes) -> KeyValue | None:
+        kv, _ = await _translated(self.storage.get(key))
+        return kv
+
+    async def current_revision(self) -> int:
+        """Linearizable: not below any revision that was acknowledged before this call."""
+        _, revision = await _translated(self.storage.get(b"/registry/"))
+        return revision
+
+    async def range(self, request: RangeRequest) -> RangeResult:
+        return await _translated(self.storage.range(request))
+
+    async def create(
+        self,
+        key: bytes,
+        value: bytes,
+        guard: KeyValue | None = None,
+        lease: int = 0,
+        claims: Sequence[Claim] = (),
+    ) -> Outcome:
+        """Puts `value` if nothing is there, and `guard` (its namespace) is as it was."""
+        compare = [Compare(key, "CREATE", "=", 0)]
+        failure: list[Op] = [RangeRequest(key)]
+        if guard is not None:
+            compare.append(Compare(guard.key, "MOD", "=", guard.mod_revision))
+            failure.append(RangeRequest(guard.key))
+        success: list[Op] = [Put(key, value, lease)]
+        for claim in claims:
+            compare.append(Compare(claim.key, "CREATE", "=", 0))
+            success.append(Put(claim.key, claim.owner))
+            failure.append(RangeRequest(claim.key, keys_only=True))
+        return _outcome(await self._txn(compare, success, failure), guard, claims)
+
+    async def replace(
+        self, old: KeyValue, value: bytes, claims: Sequence[Claim] = (), released: Sequence[bytes] = ()
+    ) -> Outcome:
+        """Puts `value` if the object is still as `old` has it."""
+        compare = [Compare(old.key, "MOD", "=", old.mod_revision)]
+        success: list[Op] = [Put(old.key, value, old.lease)]
+        failure: list[Op] = [RangeRequest(old.key)]
+        for claim in claims:
+            compare.append(Compare(claim.key, "CREATE", "=", 0))
+            success.append(Put(claim.key, claim.owner))
+            failure.append(RangeRequest(claim.key, keys_only=True))
+        success += [DeleteRange(key) for key in released]
+        return _outcome(await self._txn(compare, success, failure), None, claims)
+
+    async def delete(self, old: KeyValue, released: Sequence[bytes] = ()) -> Outcome:
+        """Deletes the object if it is still as `old` has it."""
+        success: list[Op] = [DeleteRange(old.key), *(DeleteRange(key) for key in released)]
+        compare = [Compare(old.key, "MOD", "=", old.mod_revision)]
+        return _outcome(await self._txn(compare, success, [RangeRequest(old.key)]), None, ())
+
+    async def _txn(self, compare: Sequence[Compare], success: Sequence[Op], failure: Sequence[Op]) -> TxnResult:
+        return await _translated(self.storage.txn(compare, success, failure))
+
+    async def lease(self, ttl_s: int) -> int:
+        """A lease that ends in `ttl_s` or up to a minute later; shared by what is written within that minute."""
+        now_s = self._clock.monotonic_s()
+        found = self._leases.get(ttl_s)
+        if found is not None and now_s < found[1]:
+            return found[0]
+        granted = await _translated(self.storage.lease_grant(ttl_s + LEASE_REUSE_S))
+        self._leases[ttl_s] = (granted.id, now_s + LEASE_REUSE_S)
+        return granted.id
+
+    def forget_leases(self) -> None:
+        """After the store said that it does not know one."""
+        self._leases.clear()
+
+
+def _outcome(result: TxnResult, guard: KeyValue | None, claims: Sequence[Claim]) -> Outcome:
+    if result.succeeded:
+        return Outcome(True, result.revision)
+    found = [_first(response) for response in result.responses]
+    first_claim = 2 if guard is not None else 1
+    taken = [claim for claim, kv in zip(claims, found[first_claim:]) if kv is not None]
+    return Outcome(False, result.revision, found[0], found[1] if guard is not None else None, taken)
+
+
+def _first(response: object) -> KeyValue | None:
+    assert isinstance(response, RangeResult), "the failure branch only reads"
+    return response.kvs[0] if response.kvs else None
+
+
+async def _translated(operation: Awaitable[T]) -> T:
+    try:
+        return await operation
+    except Compacted:
+        raise expired(TOO_OLD) from None
+    except RequestTooLarge as error:
+        raise request_entity_too_large(f"limit is {error.limit_bytes}") from None
+    except Unavailable as error:
+        raise service_unavailable(f"the store is not available: {error}") from None
+    except OutcomeUnknown as error:
+        raise timeout(f"the outcome of the request is unknown: {error}") from None
+    except LeaseNotFound as error:
+        raise service_unavailable(str(error)) from None
+    except (InvalidRequest, FutureRevision) as error:
+        raise StatusError(400, "BadRequest", str(error)) from None

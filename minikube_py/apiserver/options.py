@@ -1,0 +1,250 @@
+"""The options of a request, from its query and body: ListOptions, DeleteOptions and the like, checked as the original does.
+
+Source: apimachinery `pkg/apis/meta/internalversion/validation`, `pkg/apis/meta/v1/validation`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from minikube_py.api.decode import decode_delete_options
+from minikube_py.api.errors import (
+    FieldError,
+    GroupResource,
+    Json,
+    StatusError,
+    bad_request,
+    forbidden_value,
+    go_quote,
+    invalid,
+    invalid_value,
+    not_supported,
+    required,
+)
+from minikube_py.api.meta import validate_field_manager
+
+_META: Final = "meta.k8s.io"
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_INT64_MAX: Final = (1 << 63) - 1
+EXACT: Final = "Exact"
+NOT_OLDER_THAN: Final = "NotOlderThan"
+APPLY_PATCH: Final = "application/apply-patch+yaml"
+
+
+def parse_int(text: str) -> int:
+    """An int64 as Go's strconv reads it. Raises: StatusError 400."""
+    if not _INTEGER.fullmatch(text) or not text.isascii():
+        raise bad_request(f"strconv.ParseInt: parsing {go_quote(text)}: invalid syntax")
+    value = int(text) if len(text) < 40 else _INT64_MAX + 1
+    if not -_INT64_MAX - 1 <= value <= _INT64_MAX:
+        raise bad_request(f"strconv.ParseInt: parsing {go_quote(text)}: value out of range")
+    return value
+
+
+def parse_bool(query: Mapping[str, str], name: str) -> bool:
+    """Absent, `false` and `0` are false; all else is true."""
+    value = query.get(name)
+    return value is not None and value.lower() not in ("false", "0")
+
+
+def parse_revision(text: str) -> int:
+    """A resourceVersion; "" and "0" are 0. Raises: StatusError 400."""
+    if not text or text == "0":
+        return 0
+    reason = ""
+    if not text.isascii() or not text.isdigit():
+        reason = "invalid syntax"
+    elif len(text) > 19 or int(text) > _INT64_MAX:
+        reason = "value out of range"
+    if reason:
+        wrong = invalid_value("resourceVersion", text, f"strconv.ParseUint: parsing {go_quote(text)}: {reason}")
+        raise bad_request(f"invalid resource version: {wrong}")
+    return int(text)
+
+
+class ListOptions(NamedTuple):
+    """`revision` is 0 both for "" and "0"; `revision_text` tells them apart. `timeout_s` 0 is the server's choice."""
+
+    label_selector: str = ""
+    field_selector: str = ""
+    revision_text: str = ""
+    revision: int = 0
+    match: str = ""
+    limit: int = 0
+    continue_token: str = ""
+    timeout_s: int = 0
+    bookmarks: bool = False
+    send_initial_events: bool | None = None
+
+
+_DEFAULT_LIST: Final = ListOptions()
+
+
+def list_options(query: Mapping[str, str], watch: bool) -> ListOptions:
+    """Raises: StatusError 400, 422."""
+    if not query:
+        return _DEFAULT_LIST
+    get = query.get
+    limit, timeout = get("limit"), get("timeoutSeconds")
+    options = ListOptions(
+        get("labelSelector", ""),
+        get("fieldSelector", ""),
+        get("resourceVersion", ""),
+        0,
+        get("resourceVersionMatch", ""),
+        max(parse_int(limit), 0) if limit else 0,
+        get("continue", ""),
+        max(parse_int(timeout), 0) if timeout else 0,
+        parse_bool(query, "allowWatchBookmarks"),
+        parse_bool(query, "sendInitialEvents") if "sendInitialEvents" in query else None,
+    )
+    errors = _watch_errors(options) if watch else _list_errors(options)
+    if errors:
+        raise _invalid_options("ListOptions", errors)
+    if options.continue_token and options.revision_text not in ("", "0") and not watch:
+        raise bad_request("specifying resource version is not allowed when using continue")
+    return options._replace(revision=parse_revision(options.revision_text))
+
+
+def _list_errors(options: ListOptions) -> list[FieldError]:
+    errors: list[FieldError] = []
+    field, match = "resourceVersionMatch", options.match
+    if options.send_initial_events is not None:
+        errors.append(forbidden_value("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    if match:
+        if not options.revision_text:
+            errors.append(forbidden_value(field, f"{field} is forbidden unless resourceVersion is provided"))
+        if options.continue_token:
+            errors.append(forbidden_value(field, f"{field} is forbidden when continue is provided"))
+        if match not in (EXACT, NOT_OLDER_THAN):
+            errors.append(not_supported(field, match, (EXACT, NOT_OLDER_THAN, "")))
+        if match == EXACT and options.revision_text == "0":
+            errors.append(forbidden_value(field, f'{field} "exact" is forbidden for resourceVersion "0"'))
+    return errors
+
+
+def _watch_errors(options: ListOptions) -> list[FieldError]:
+    errors: list[FieldError] = []
+    field, match = "resourceVersionMatch", options.match
+    if options.send_initial_events is not None and match != NOT_OLDER_THAN:
+        detail = f"sendInitialEvents requires setting {field} to {NOT_OLDER_THAN}"
+        errors.append(forbidden_value(field, detail))
+    if match:
+        if options.send_initial_events is None:
+            detail = f"{field} is forbidden for watch unless sendInitialEvents is provided"
+            errors.append(forbidden_value(field, detail))
+        if match != NOT_OLDER_THAN:
+            errors.append(not_supported(field, match, (NOT_OLDER_THAN,)))
+    if options.continue_token:
+        errors.append(forbidden_value(field, f"{field} is forbidden when continue is provided"))
+    return errors
+
+
+def _invalid_options(kind: str, errors: list[FieldError]) -> StatusError:
+    return invalid(GroupResource(_META, "", kind), "", errors)
+
+
+class WriteOptions(NamedTuple):
+    dry_run: bool = False
+    field_validation: str = "Warn"
+    field_manager: str = ""
+    force: bool = False
+
+
+_DEFAULT_WRITE: Final = WriteOptions()
+
+
+def write_options(query: Mapping[str, str], kind: str, content_type: str = "") -> WriteOptions:
+    """`kind` is CreateOptions, UpdateOptions or PatchOptions. Raises: StatusError 422."""
+    if not query and kind != "PatchOptions":
+        return _DEFAULT_WRITE
+    errors: list[FieldError] = []
+    force, manager = "force" in query, query.get("fieldManager", "")
+    if kind == "PatchOptions":
+        if content_type == APPLY_PATCH:
+            if not manager:
+                errors.append(required("fieldManager", "is required for apply patch"))
+        elif force:
+            errors.append(forbidden_value("force", "may not be specified for non-apply patch"))
+    if manager:
+        errors += validate_field_manager(manager, "fieldManager")
+    dry_run = _dry_run(query, errors)
+    validation = query.get("fieldValidation", "")
+    if validation not in ("", "Ignore", "Warn", "Strict"):
+        errors.append(not_supported("fieldValidation", validation, ("", "Ignore", "Strict", "Warn")))
+    if errors:
+        raise _invalid_options(kind, errors)
+    return WriteOptions(dry_run, validation or "Warn", manager, force and parse_bool(query, "force"))
+
+
+def _dry_run(query: Mapping[str, str], errors: list[FieldError]) -> bool:
+    text = query.get("dryRun")
+    if text is None:
+        return False
+    wanted = text.split(",")
+    if any(value != "All" for value in wanted):
+        errors.append(not_supported("dryRun", wanted, ("All",)))
+    return True
+
+
+class DeleteOptions(NamedTuple):
+    """`propagation` is "", Orphan, Foreground or Background; `orphan` the older way to say it."""
+
+    grace_s: int | None = None
+    uid: str = ""
+    revision_text: str = ""
+    propagation: str = ""
+    orphan: bool | None = None
+    dry_run: bool = False
+
+
+_DEFAULT_DELETE: Final = DeleteOptions()
+_PROPAGATION: Final = ("Foreground", "Background", "Orphan", "nil")
+
+
+def delete_options(query: Mapping[str, str], body: bytes, content_type: str) -> DeleteOptions:
+    """From the body where there is one, from the query otherwise. Raises: StatusError 400, 415, 422."""
+    if body:
+        return _options_of(decode_delete_options(body, content_type))
+    if not query:
+        return _DEFAULT_DELETE
+    errors: list[FieldError] = []
+    grace, orphan = query.get("gracePeriodSeconds"), query.get("orphanDependents")
+    options = DeleteOptions(
+        grace_s=parse_int(grace) if grace else None,
+        propagation=query.get("propagationPolicy", ""),
+        orphan=parse_bool(query, "orphanDependents") if orphan else None,
+        dry_run=_dry_run(query, errors),
+    )
+    return _checked(options, errors)
+
+
+def _options_of(obj: Json) -> DeleteOptions:
+    preconditions: Mapping[str, Any] = obj.get("preconditions") or {}
+    errors: list[FieldError] = []
+    wanted = obj.get("dryRun") or []
+    if any(value != "All" for value in wanted):
+        errors.append(not_supported("dryRun", wanted, ("All",)))
+    options = DeleteOptions(
+        obj.get("gracePeriodSeconds"),
+        preconditions.get("uid") or "",
+        preconditions.get("resourceVersion") or "",
+        obj.get("propagationPolicy") or "",
+        obj.get("orphanDependents"),
+        bool(wanted),
+    )
+    return _checked(options, errors)
+
+
+def _checked(options: DeleteOptions, errors: list[FieldError]) -> DeleteOptions:
+    field = "propagationPolicy"
+    if options.propagation and options.orphan is not None:
+        detail = "orphanDependents and deletionPropagation cannot be both set"
+        errors.append(invalid_value(field, options.propagation, detail))
+    if options.propagation and options.propagation not in _PROPAGATION[:3]:
+        errors.append(not_supported(field, options.propagation, _PROPAGATION))
+    if errors:
+        raise _invalid_options("DeleteOptions", errors)
+    return options

@@ -1,0 +1,112 @@
+"""From a path and a method to a resource, a verb and a subresource, by the original's rules.
+
+Source: apiserver `pkg/endpoints/request/requestinfo.go` and `pkg/endpoints/installer.go`.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from minikube_py.api.errors import StatusError, method_not_allowed, path_not_found
+from minikube_py.api.registry import REGISTRY, Resource, Subresource
+from minikube_py.apiserver.messages import decode_path
+
+
+class Route(NamedTuple):
+    """`verb` is the API's (`list`, `deletecollection`, ...), not HTTP's. `subresource` is None for the object itself."""
+
+    resource: Resource
+    verb: str
+    namespace: str = ""
+    name: str = ""
+    subresource: Subresource | None = None
+
+
+class ResourcePath(NamedTuple):
+    """What a path names, before it is known whether anything of that name is served. `error` says why it is not."""
+
+    group: str
+    version: str
+    plural: str
+    namespace: str
+    name: str
+    subresource: str
+    watch: bool
+    resource: Resource | None
+    found: Subresource | None
+    error: StatusError | None
+
+
+_COLLECTION_VERBS: Final = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
+_OBJECT_VERBS: Final = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "POST": "create"}
+_NAMESPACE_SUBRESOURCES: Final = frozenset(("status", "finalize"))
+_GROUPS: Final = frozenset(REGISTRY.group_versions)
+
+
+def parse_path(path: str) -> ResourcePath | None:
+    """None where the path names no resource (`/version`), or a group or version that is not served."""
+    segments = [part for part in decode_path(path).split("/") if part]
+    if len(segments) < 3:
+        return None
+    if segments[0] == "api":
+        group, version, rest = "", segments[1], segments[2:]
+    elif segments[0] == "apis" and len(segments) > 3:
+        group, version, rest = segments[1], segments[2], segments[3:]
+    else:
+        return None
+    if (group, version) not in _GROUPS:
+        return None
+    watch = rest[0] == "watch" and len(rest) > 1
+    if watch:
+        rest = rest[1:]
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in _NAMESPACE_SUBRESOURCES:
+        namespace, rest = rest[1], rest[2:]
+    name = rest[1] if len(rest) > 1 else ""
+    subresource = rest[2] if len(rest) > 2 else ""
+    return _find(group, version, rest[0], namespace, name, subresource, watch, len(rest) > 3)
+
+
+def _find(
+    group: str, version: str, plural: str, namespace: str, name: str, sub: str, watch: bool, too_deep: bool
+) -> ResourcePath:
+    resource = REGISTRY.resource(group, version, plural)
+    found = resource.subresource(sub) if resource is not None and sub else None
+    error: StatusError | None = None
+    if resource is None or too_deep or (sub and found is None) or (watch and (sub or "watch" not in resource.verbs)):
+        error = path_not_found()
+    elif bool(namespace) != resource.namespaced and (namespace or name):
+        error = path_not_found()
+    elif not resource.stored and name:
+        error = path_not_found()
+    return ResourcePath(group, version, plural, namespace, name, sub, watch, resource, found, error)
+
+
+def verb_of(path: ResourcePath, method: str, watching: bool) -> str:
+    """The verb a request asks for, whether or not it is served: authorization looks at it first."""
+    if path.watch:
+        return "watch"
+    verb = (_OBJECT_VERBS if path.name else _COLLECTION_VERBS).get(method, method.lower())
+    return "watch" if watching and verb == "list" else verb
+
+
+def route(path: ResourcePath, method: str, verb: str) -> Route:
+    """Raises: StatusError 404 where the path is not served, 405 where the method is not."""
+    if path.error is not None or path.resource is None:
+        raise path.error or path_not_found()
+    resource = path.resource
+    if path.found is not None:
+        if verb not in path.found.verbs:
+            raise method_not_allowed()
+        return Route(resource, verb, path.namespace, path.name, path.found)
+    if path.name:
+        served = verb != "create" and verb in resource.verbs and (verb != "watch" or path.watch)
+    elif resource.namespaced and not path.namespace:
+        served = verb in ("list", "watch") and verb in resource.verbs
+    else:
+        served = method in _COLLECTION_VERBS and verb in resource.verbs
+    if path.watch and method != "GET":
+        served = False
+    if not served:
+        raise method_not_allowed()
+    return Route(resource, verb, path.namespace, path.name)

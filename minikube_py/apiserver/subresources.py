@@ -1,0 +1,284 @@
+"""What stands beside an object: a pod's binding, eviction and log, a controller's scale; and the reviews of oneself.
+
+Source: `pkg/registry/core/pod/storage`, `pkg/registry/core/replicationcontroller/storage`, `pkg/registry/authorization`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import orjson
+
+from minikube_py.api import strategy
+from minikube_py.api.decode import decode
+from minikube_py.api.errors import (
+    GroupResource,
+    Json,
+    StatusError,
+    bad_request,
+    invalid,
+    invalid_value,
+    not_found,
+)
+from minikube_py.api.meta import timestamp
+from minikube_py.api.patch import apply_patch
+from minikube_py.api.registry import (
+    PODS,
+    REPLICATIONCONTROLLERS,
+    SELFSUBJECTACCESSREVIEWS,
+    SELFSUBJECTREVIEWS,
+    SELFSUBJECTRULESREVIEWS,
+)
+from minikube_py.api.validation import validate_binding, validate_create, validate_scale
+from minikube_py.apiserver.auth import ANONYMOUS, AUTHENTICATED, User, path_allowed, resource_allowed, rules_of
+from minikube_py.apiserver.deletes import Deleter
+from minikube_py.apiserver.messages import TEXT, Request, Response
+from minikube_py.apiserver.object_store import ObjectStore
+from minikube_py.apiserver.options import WriteOptions, delete_options, parse_bool, parse_int
+from minikube_py.apiserver.routes import Route
+from minikube_py.apiserver.writes import Writer, check_name, check_namespace, check_patch_type
+from minikube_py.env import Clock
+from minikube_py.mvcc.types import KeyValue
+
+SUCCESS: Final = orjson.dumps({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
+_SCALE: Final = GroupResource("autoscaling", "scales", "Scale")
+_LOG_OPTIONS: Final = GroupResource("", "", "PodLogOptions")
+
+
+class Subresources:
+    def __init__(self, store: ObjectStore, writer: Writer, deleter: Deleter, clock: Clock) -> None:
+        self._store = store
+        self._writer = writer
+        self._deleter = deleter
+        self._clock = clock
+
+    # --- pods -------------------------------------------------------------------------------------------------------
+
+    async def bind(self, route: Route, request: Request, options: WriteOptions) -> Response:
+        """Raises: StatusError 400, 404, 409, 422."""
+        sub = PODS.subresource("binding")
+        binding, _ = decode(PODS, request.body, request.content_type, options.field_validation, subresource=sub)
+        metadata = binding["metadata"]
+        check_namespace(PODS, metadata, route.namespace)
+        name = route.name or metadata.get("name") or ""
+        if metadata.get("name") != name:
+            raise bad_request("name in URL does not match name in Binding object")
+        if errors := validate_binding(binding):
+            raise invalid(GroupResource("", "bindings", "Binding"), name, errors)
+        wall_s = self._clock.wall_s()
+
+        def make(old: Json) -> Json:
+            # In place: a pod that was not bound is changed for certain, so nobody compares it with what it was.
+            strategy.bind_pod(old, binding, wall_s)
+            return old
+
+        await self._writer.change(PODS, route.namespace, name, make, options.dry_run)
+        return Response(201, SUCCESS)
+
+    async def evict(self, route: Route, request: Request, options: WriteOptions) -> Response:
+        """There are no disruption budgets here, so an eviction is a deletion that leaves a condition."""
+        sub = PODS.subresource("eviction")
+        eviction, _ = decode(PODS, request.body, request.content_type, options.field_validation, subresource=sub)
+        if (eviction["metadata"].get("name") or route.name) != route.name:
+            raise bad_request("name in URL does not match name in Eviction object")
+        check_namespace(PODS, eviction["metadata"], route.namespace)
+        wanted = eviction.get("deleteOptions") or {}
+        deletion = delete_options({}, orjson.dumps({**wanted, "kind": "DeleteOptions", "apiVersion": "v1"}), "application/json")
+        dry_run = options.dry_run or deletion.dry_run
+        wall_s = self._clock.wall_s()
+
+        def make(old: Json) -> Json:
+            strategy.check_preconditions(PODS, old, deletion.uid, deletion.revision_text)
+            return _with_disruption(old, wall_s)
+
+        key = PODS.key(route.namespace, route.name)
+        kv = await self._store.get(key)
+        if kv is None:
+            raise not_found(PODS, route.name)
+        phase = (orjson.loads(kv.value).get("status") or {}).get("phase")
+        if phase not in ("Succeeded", "Failed") and not dry_run:
+            await self._writer.change(PODS, route.namespace, route.name, make)
+        await self._deleter.delete(PODS, route.namespace, route.name, deletion._replace(revision_text="", dry_run=dry_run))
+        return Response(201, SUCCESS)
+
+    async def log(self, route: Route, query: Mapping[str, str]) -> Response:
+        """Fake containers write nothing: their log is empty once they were started."""
+        self._check_log_options(route.name, query)
+        kv = await self._store.get(PODS.key(route.namespace, route.name))
+        if kv is None:
+            raise not_found(PODS, route.name)
+        pod = orjson.loads(kv.value)
+        container = self._log_container(pod, query.get("container", ""))
+        name = pod["metadata"]["name"]
+        if not pod["spec"].get("nodeName"):
+            return Response(200, b"", TEXT)
+        statuses = (pod.get("status") or {}).get("containerStatuses") or []
+        state = next((s.get("state") or {} for s in statuses if s.get("name") == container), {})
+        if not state or "waiting" in state:
+            reason = (state.get("waiting") or {}).get("reason") or "ContainerCreating"
+            raise bad_request(f'container "{container}" in pod "{name}" is waiting to start: {reason}')
+        return Response(200, b"", TEXT)
+
+    @staticmethod
+    def _check_log_options(name: str, query: Mapping[str, str]) -> None:
+        errors = []
+        for option, least in (("tailLines", 0), ("sinceSeconds", 1), ("limitBytes", 1)):
+            text = query.get(option)
+            if text and (value := parse_int(text)) < least:
+                limit = f"must be greater than {'or equal to 0' if least == 0 else '0'}"
+                errors.append(invalid_value(option, value, limit))
+        for option in ("follow", "previous", "timestamps"):
+            parse_bool(query, option)
+        if errors:
+            raise invalid(_LOG_OPTIONS, name, errors)
+
+    @staticmethod
+    def _log_container(pod: Json, wanted: str) -> str:
+        spec, name = pod["spec"], pod["metadata"]["name"]
+        names = [c["name"] for c in spec.get("containers") or ()]
+        if wanted:
+            if wanted not in names + [c["name"] for c in spec.get("initContainers") or ()]:
+                raise bad_request(f"container {wanted} is not valid for pod {name}")
+            return wanted
+        if len(names) != 1:
+            listed = " ".join(names)
+            raise bad_request(f"a container name must be specified for pod {name}, choose one of: [{listed}]")
+        return str(names[0])
+
+    # --- scale ------------------------------------------------------------------------------------------------------
+
+    async def get_scale(self, route: Route) -> Response:
+        kv = await self._store.get(route.resource.key(route.namespace, route.name))
+        if kv is None:
+            raise not_found(route.resource, route.name)
+        return _scale_response(kv.value, kv.mod_revision)
+
+    async def write_scale(self, route: Route, request: Request, options: WriteOptions) -> Response:
+        """PUT or PATCH. Raises: StatusError 400, 404, 409, 415, 422."""
+        resource, sub = route.resource, route.subresource
+        given: Json | None = None
+        if route.verb == "patch":
+            check_patch_type(request.content_type)
+        else:
+            given, _ = decode(resource, request.body, request.content_type, options.field_validation, subresource=sub)
+            check_name(given["metadata"], route.name)
+            check_namespace(resource, given["metadata"], route.namespace)
+
+        def make(old: Json) -> Json:
+            scale = given
+            if scale is None:
+                scale = apply_patch(
+                    request.content_type,
+                    resource,
+                    strategy.scale_of(old),
+                    request.body,
+                    options.field_validation,
+                    subresource=sub,
+                )
+                check_name(scale["metadata"], route.name)
+            if errors := validate_scale(scale):
+                raise invalid(_SCALE, route.name, errors)
+            new = strategy.with_scale(old, scale)
+            self._writer.check_version(resource, route.name, new["metadata"], old)
+            return self._writer.prepared(resource, new, old, "")
+
+        written = await self._writer.change(resource, route.namespace, route.name, make, options.dry_run)
+        return _scale_response(written.value, written.revision)
+
+
+def _scale_response(value: bytes, revision: int) -> Response:
+    controller = orjson.loads(value)
+    controller["metadata"]["resourceVersion"] = str(revision)
+    return Response(200, orjson.dumps(strategy.scale_of(controller)))
+
+
+def _with_disruption(pod: Json, wall_s: float) -> Json:
+    status = dict(pod.get("status") or {})
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "lastProbeTime": None,
+        "lastTransitionTime": timestamp(wall_s),
+        "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting",
+    }
+    others = [c for c in status.get("conditions") or () if c.get("type") != "DisruptionTarget"]
+    if len(others) < len(status.get("conditions") or ()):
+        return {**pod, "metadata": dict(pod["metadata"])}
+    status["conditions"] = [*others, condition]
+    return {**pod, "metadata": dict(pod["metadata"]), "status": status}
+
+
+# --- reviews --------------------------------------------------------------------------------------------------------
+
+
+def review(route: Route, request: Request, user: User, options: WriteOptions, wall_s: float) -> Response:
+    """SelfSubjectAccessReview, SelfSubjectRulesReview and SelfSubjectReview: answered, never stored.
+
+    Raises: StatusError 400, 422."""
+    resource = route.resource
+    obj, warnings = decode(resource, request.body, request.content_type, options.field_validation)
+    spec = obj.get("spec") or {}
+    if resource is SELFSUBJECTREVIEWS:
+        obj["metadata"]["creationTimestamp"] = timestamp(wall_s)
+        obj["status"] = {"userInfo": _user_info(user)}
+        return _answer(obj, warnings)
+    if errors := validate_create(resource, obj):
+        raise invalid(GroupResource(resource.group, resource.plural, ""), "", errors)
+    if resource is SELFSUBJECTACCESSREVIEWS:
+        obj["status"] = {"allowed": _allowed(user, spec)}
+    elif resource is SELFSUBJECTRULESREVIEWS:
+        if not spec.get("namespace"):
+            raise bad_request("no namespace on request")
+        obj["spec"] = {}
+        obj["status"] = _rules_status(user)
+    return _answer(obj, warnings)
+
+
+def _answer(obj: Json, warnings: list[str]) -> Response:
+    headers = warning_headers(warnings)
+    return Response(201, orjson.dumps(obj), headers=headers)
+
+
+def warning_headers(warnings: Any) -> Mapping[str, str]:
+    """`Warning: 299` headers, one line each (RFC 7234, 5.5)."""
+    if not warnings:
+        return {}
+    texts = (str(w).replace("\\", "\\\\").replace('"', '\\"') for w in warnings)
+    return {"Warning": "\n".join(f'299 - "{_one_line(text)}"' for text in texts)}
+
+
+def _one_line(text: str) -> str:
+    return "".join(char if char.isprintable() else "?" for char in text)[:2048]
+
+
+def _user_info(user: User) -> Json:
+    groups = list(user.groups) if user is ANONYMOUS else [*user.groups, AUTHENTICATED]
+    info: Json = {"username": user.name}
+    if user.uid:
+        info["uid"] = user.uid
+    return {**info, "groups": groups}
+
+
+def _allowed(user: User, spec: Json) -> bool:
+    wanted = spec.get("resourceAttributes")
+    if wanted is not None:
+        resource = wanted.get("resource") or ""
+        if wanted.get("subresource"):
+            resource = f"{resource}/{wanted['subresource']}"
+        return resource_allowed(user, wanted.get("verb") or "", wanted.get("group") or "", resource)
+    path = spec.get("nonResourceAttributes") or {}
+    return path_allowed(user, path.get("verb") or "", path.get("path") or "")
+
+
+def _rules_status(user: User) -> Json:
+    rules = rules_of(user)
+    return {
+        "resourceRules": [rule.to_json() for rule in rules if not rule.paths],
+        "nonResourceRules": [rule.to_json() for rule in rules if rule.paths],
+        "incomplete": False,
+    }
+
+
+__all__ = ["REPLICATIONCONTROLLERS", "KeyValue", "StatusError", "Subresources", "review", "warning_headers"]

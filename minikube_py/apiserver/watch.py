@@ -1,0 +1,476 @@
+"""Watch streams: who sees which change, encoded once for all that see it alike, delivered in batches.
+
+Watchers that ask for the same (scope, selectors, form) stand in one `Group`: a change is matched and encoded once per
+group, and the batch of one turn of the loop is one object that all its streams share. A stream is what an adapter
+reads from; it holds a bounded queue of batches, and is cut off alone when it does not keep up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import orjson
+
+from minikube_py.api.errors import Json, StatusError, expired, too_many_requests
+from minikube_py.api.registry import PODS, Resource
+from minikube_py.api.selectors import FieldSelector, LabelSelector
+from minikube_py.api.tables import TablePrinter, columns, table_head
+from minikube_py.apiserver.forms import Form, object_bytes, partial_bytes, status_bytes, with_meta_version
+from minikube_py.apiserver.limits import Limits
+from minikube_py.apiserver.watch_cache import Change, Entry, ResourceCache
+from minikube_py.client.transport import WatchEvent
+from minikube_py.env import Clock
+from minikube_py.fields.evaluate import where_of
+from minikube_py.fields.where import Predicate
+
+INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
+_LINE_STARTS: Final = {
+    kind: f'{{"type":"{kind}","object":'.encode() for kind in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR")
+}
+_LINE_END: Final = b"}\n"
+_NO_COLUMNS: Final = b'"columnDefinitions":null'
+
+
+class Batch:
+    """Events that were sent together, shared by all streams of a group. `wire` is the adapter's encoding of them."""
+
+    __slots__ = ("events", "size_bytes", "wire")
+
+    def __init__(self, events: list[WatchEvent]) -> None:
+        self.events = events
+        self.size_bytes = sum(len(event.object) for event in events) + 40 * len(events)
+        self.wire: bytes | None = None
+
+    def lines(self) -> bytes:
+        """One JSON text a line, as a watch's body holds them."""
+        parts: list[bytes] = []
+        for kind, obj in self.events:
+            parts += (_LINE_STARTS[kind], obj, _LINE_END)
+        return b"".join(parts)
+
+
+def error_event(error: StatusError) -> WatchEvent:
+    return WatchEvent("ERROR", status_bytes(error.to_status()))
+
+
+# --- what a watcher asks for ----------------------------------------------------------------------------------------
+
+
+class Selection:
+    """Scope and selectors of a list or watch, compiled once."""
+
+    __slots__ = ("_where", "fields", "labels", "name", "namespace", "node", "prefix", "resource", "selective")
+
+    def __init__(self, resource: Resource, namespace: str, labels: LabelSelector, fields: FieldSelector) -> None:
+        self.resource = resource
+        self.namespace = namespace
+        self.labels = labels
+        self.fields = fields
+        self.prefix = resource.collection_prefix(namespace)
+        self.name = fields.exact("metadata.name")
+        self.node = fields.exact("spec.nodeName") if resource is PODS else None
+        self._where: Predicate | None = None
+        if fields.where and not self.needs_store():
+            assert resource.field_set is not None, "a where names declared fields"
+            self._where = where_of(resource.field_set, fields.where)
+        self.selective = bool(labels or fields.requirements or self._where)
+
+    def needs_store(self) -> bool:
+        """True where a declared field depends on other objects, so that only the store can answer."""
+        declared = self.resource.field_set
+        return declared is not None and any(
+            declared.depends_on_others(comparison.field) for comparison in self.fields.where.comparisons
+        )
+
+    def matches(self, entry: Entry) -> bool:
+        """Selectors only; the scope is the prefix's. What only the store can answer is not looked at."""
+        if self.labels and not self.labels.matches(entry.labels):
+            return False
+        if self.fields.requirements and not self.fields.matches_attributes(entry.fields):
+            return False
+        return self._where is None or self._where(entry.row)
+
+    def key(self) -> tuple[str, str, str]:
+        return self.namespace, str(self.labels), str(self.fields)
+
+
+class Encoder:
+    """The bytes of objects in one form, as watch events carry them."""
+
+    __slots__ = ("clock", "form", "key", "resource")
+
+    def __init__(self, resource: Resource, form: Form, clock: Clock) -> None:
+        self.resource = resource
+        self.form = form
+        self.clock = clock
+        self.key = (form.kind, form.version, form.include_object)
+
+    def encode(self, value: bytes, revision: int) -> bytes:
+        if self.form.kind == "object":
+            return object_bytes(self.resource, value, revision)
+        if self.form.kind == "partial":
+            return partial_bytes(value, revision, self.form.version)
+        printer = TablePrinter(self.resource, self.clock.wall_s(), self.form.include_object)
+        row = printer.row_bytes(value, str(revision))
+        return b"%b%b]}" % (self._table_head(revision), row)
+
+    def _table_head(self, revision: int) -> bytes:
+        text = '{"kind":"Table","apiVersion":"meta.k8s.io/%s","metadata":{"resourceVersion":"%d"},%s,"rows":['
+        return (text % (self.form.version, revision, _NO_COLUMNS.decode())).encode()
+
+    def with_columns(self, event: WatchEvent) -> WatchEvent:
+        """The first event of a Table watch tells the columns; the others do not."""
+        wanted = b'"columnDefinitions":' + orjson.dumps(columns(self.resource))
+        return WatchEvent(event.type, event.object.replace(_NO_COLUMNS, wanted, 1))
+
+    def of_change(self, change: Change, deleted: bool) -> bytes:
+        """The object of a change; for a deletion its last state, at the revision of the change."""
+        key = (self.key, deleted)
+        found = change.encoded.get(key)
+        if found is None:
+            if deleted:
+                assert change.previous is not None, "what left was there"
+                found = self.encode(change.previous.value, change.revision)
+            else:
+                assert change.entry is not None, "what stays is there"
+                found = self.encode(change.entry.value, change.entry.revision)
+            change.encoded[key] = found
+        return found
+
+    def bookmark(self, revision: int, initial_events_end: bool = False) -> WatchEvent:
+        metadata: Json = {"resourceVersion": str(revision)}
+        if initial_events_end:
+            metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
+        if self.form.kind == "object":
+            obj = {"kind": self.resource.kind, "apiVersion": self.resource.api_version, "metadata": metadata}
+            return WatchEvent("BOOKMARK", orjson.dumps({**obj, **_ZERO_BODIES.get(self.resource, {})}))
+        meta_version = f"meta.k8s.io/{self.form.version}"
+        partial = {"kind": "PartialObjectMetadata", "apiVersion": meta_version, "metadata": metadata}
+        if self.form.kind == "partial":
+            return WatchEvent("BOOKMARK", orjson.dumps(partial))
+        row = {"cells": [""] * len(columns(self.resource)), "object": partial}
+        return WatchEvent("BOOKMARK", self._table_head(revision) + orjson.dumps(row) + b"]}")
+
+
+_ZERO_BODIES: Final[dict[Resource, Json]] = {PODS: {"spec": {"containers": None}, "status": {}}}
+"""What else an object without content prints, where that is not nothing."""
+
+
+# --- streams --------------------------------------------------------------------------------------------------------
+
+
+class Stream:
+    """One watcher's events, in order: first `initial`, pulled as they are wanted, then what was pushed meanwhile.
+
+    `await next()` gives the batches that are there, at least one, or an empty list at the end. `on_cut` is called when
+    the stream is cut off because its reader does not keep up.
+    """
+
+    __slots__ = ("_columns_due", "_encoder", "_ended", "_initial", "_leave", "_limits", "_queue", "_queued_bytes",
+                 "_queued_events", "_timer", "_waiter", "delivered", "on_cut")  # fmt: skip
+
+    def __init__(self, limits: Limits, encoder: Encoder, leave: Callable[[Stream], None]) -> None:
+        self._limits = limits
+        self._encoder = encoder
+        self._leave = leave
+        self._initial: Iterator[Batch] | None = None
+        self._queue: deque[Batch] = deque()
+        self._queued_bytes = 0
+        self._queued_events = 0
+        self._ended = False
+        self._waiter: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._columns_due = encoder.form.kind == "table"
+        self.delivered = 0
+        self.on_cut: Callable[[], None] | None = None
+
+    def begin(self, initial: Iterator[Batch] | None, timeout_s: float, at_timeout: Callable[[Stream], None]) -> None:
+        self._initial = initial
+        self._timer = asyncio.get_running_loop().call_later(timeout_s, at_timeout, self)
+
+    @property
+    def ended(self) -> bool:
+        return self._ended
+
+    def push(self, batch: Batch) -> None:
+        if self._ended:
+            return
+        self._queue.append(batch)
+        self._queued_bytes += batch.size_bytes
+        self._queued_events += len(batch.events)
+        limits = self._limits
+        if self._queued_bytes > limits.watcher_queue_bytes or self._queued_events > limits.watcher_queue_events:
+            self._cut_off()
+        else:
+            self._wake()
+
+    def _cut_off(self) -> None:
+        limits = self._limits
+        message = (
+            f"the watcher is too slow: {self._queued_events} events of {self._queued_bytes} bytes wait for it; "
+            f"limits are {limits.watcher_queue_events} events and {limits.watcher_queue_bytes} bytes"
+        )
+        self._initial = None
+        self._queue.clear()
+        self._queue.append(Batch([error_event(too_many_requests(message))]))
+        self.finish()
+        if self.on_cut is not None:
+            self.on_cut()
+
+    def finish(self) -> None:
+        """Ends the stream after what is queued."""
+        if self._ended:
+            return
+        self._ended = True
+        self._detach()
+        self._wake()
+
+    def close(self) -> None:
+        """The reader has gone: nothing more is kept for it."""
+        self._ended = True
+        self._initial = None
+        self._queue.clear()
+        self._detach()
+        self._wake()
+
+    def _detach(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        leave, self._leave = self._leave, _left
+        leave(self)
+
+    def _wake(self) -> None:
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    async def next(self) -> list[Batch]:
+        """The batches that wait, in order; waits for one. Empty: the stream has ended. One reader at a time."""
+        if self._initial is not None:
+            batch = next(self._initial, None)
+            if batch is not None:
+                return self._counted([batch])
+            self._initial = None
+        while not self._queue:
+            if self._ended:
+                return []
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        batches = list(self._queue)
+        self._queue.clear()
+        self._queued_bytes = self._queued_events = 0
+        return self._counted(batches)
+
+    def _counted(self, batches: list[Batch]) -> list[Batch]:
+        if self._columns_due and batches[0].events and batches[0].events[0].type != "ERROR":
+            self._columns_due = False
+            first, *rest = batches[0].events
+            batches[0] = Batch([self._encoder.with_columns(first), *rest])
+        for batch in batches:
+            self.delivered += len(batch.events)
+        return batches
+
+
+def _left(stream: Stream) -> None:
+    pass
+
+
+class Group:
+    """The streams that see the same events: one selection, one form, with bookmarks or without.
+
+    Changes up to `after` are not sent: the watch asked for a revision that is not here yet."""
+
+    def __init__(self, selection: Selection, encoder: Encoder, bookmarks: bool, after: int) -> None:
+        self.selection = selection
+        self.encoder = encoder
+        self.bookmarks = bookmarks
+        self.after = after
+        self.streams: dict[Stream, None] = {}
+        self.pending: list[WatchEvent] = []
+
+    def event_of(self, change: Change) -> WatchEvent | None:
+        """What this group sees of a change: nothing, ADDED, MODIFIED or DELETED."""
+        selection = self.selection
+        if not change.key.startswith(selection.prefix) or change.revision <= self.after:
+            return None
+        entry, previous = change.entry, change.previous
+        if selection.selective:
+            now = entry is not None and selection.matches(entry)
+            before = previous is not None and selection.matches(previous)
+        else:
+            now, before = entry is not None, previous is not None
+        if now:
+            return WatchEvent("MODIFIED" if before else "ADDED", self.encoder.of_change(change, False))
+        return WatchEvent("DELETED", self.encoder.of_change(change, True)) if before else None
+
+    def flush(self) -> None:
+        """Hands what is pending to all streams as one batch."""
+        if not self.pending:
+            return
+        batch = Batch(self.pending)
+        self.pending = []
+        for stream in list(self.streams):
+            stream.push(batch)
+
+    def initial(self, entries: list[Entry], slice_size: int, end: WatchEvent | None) -> Iterator[Batch]:
+        """The state as ADDED events, encoded as it is pulled; then `end`."""
+        encode = self.encoder.encode
+        for first in range(0, len(entries), slice_size):
+            part = entries[first : first + slice_size]
+            yield Batch([WatchEvent("ADDED", encode(entry.value, entry.revision)) for entry in part])
+        if end is not None:
+            yield Batch([end])
+
+
+GroupKey = tuple[tuple[str, str, str], tuple[str, str, str], bool, int]
+
+
+class Broadcaster:
+    """All groups of one resource. Changes come in order from its cache; batches leave at the end of the loop's turn.
+
+    Groups that ask for one name, one node or one namespace are found by it, so that thousands of them cost nothing
+    to a change that is not theirs.
+    """
+
+    def __init__(self, cache: ResourceCache, limits: Limits, clock: Clock) -> None:
+        self.cache = cache
+        self._limits = limits
+        self._clock = clock
+        self._groups: dict[GroupKey, Group] = {}
+        self._anywhere: dict[Group, None] = {}
+        self._by_name: dict[str, dict[Group, None]] = {}
+        self._by_node: dict[str, dict[Group, None]] = {}
+        self._by_namespace: dict[str, dict[Group, None]] = {}
+        self._due: list[Change] = []
+        self.streams = 0
+        cache.sink = self._take
+
+    # --- changes ----------------------------------------------------------------------------------------------------
+
+    def _take(self, change: Change) -> None:
+        if not self._groups:
+            return
+        for group in self._candidates(change):
+            event = group.event_of(change)
+            if event is not None:
+                group.pending.append(event)
+        if not self._due:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._due.append(change)
+
+    def _candidates(self, change: Change) -> list[Group]:
+        found = list(self._anywhere)
+        if self._by_name or self._by_namespace:
+            *_, namespace, name = change.key.rsplit(b"/", 2)
+            found += self._by_name.get(name.decode(), ())
+            found += self._by_namespace.get(namespace.decode(), ())
+        if self._by_node:
+            nodes = {entry.fields.get("spec.nodeName", "") for entry in (change.entry, change.previous) if entry}
+            for node in nodes:
+                found += self._by_node.get(node, ())
+        return found
+
+    def _flush(self) -> None:
+        for change in self._due:
+            change.encoded = {}
+        self._due = []
+        for group in list(self._groups.values()):
+            group.flush()
+
+    # --- streams ----------------------------------------------------------------------------------------------------
+
+    def _shelf(self, selection: Selection) -> tuple[dict[str, dict[Group, None]], str] | None:
+        if selection.name:
+            return self._by_name, selection.name
+        if selection.node:
+            return self._by_node, selection.node
+        if selection.namespace:
+            return self._by_namespace, selection.namespace
+        return None
+
+    def group(self, selection: Selection, form: Form, bookmarks: bool, after: int = 0) -> Group:
+        encoder = Encoder(self.cache.resource, form, self._clock)
+        key = (selection.key(), encoder.key, bookmarks, after)
+        found = self._groups.get(key)
+        if found is None:
+            found = self._groups[key] = Group(selection, encoder, bookmarks, after)
+            shelf = self._shelf(selection)
+            if shelf is None:
+                self._anywhere[found] = None
+            else:
+                shelf[0].setdefault(shelf[1], {})[found] = None
+        return found
+
+    def join(self, group: Group) -> Stream:
+        """A stream that gets every event of the group after this moment."""
+        group.flush()
+
+        def leave(stream: Stream) -> None:
+            self._leave(group, stream)
+
+        stream = Stream(self._limits, group.encoder, leave)
+        group.streams[stream] = None
+        self.streams += 1
+        return stream
+
+    def _leave(self, group: Group, stream: Stream) -> None:
+        if group.streams.pop(stream, 0) == 0:
+            return
+        self.streams -= 1
+        if group.streams:
+            return
+        key = (group.selection.key(), group.encoder.key, group.bookmarks, group.after)
+        self._groups.pop(key, None)
+        shelf = self._shelf(group.selection)
+        if shelf is None:
+            self._anywhere.pop(group, None)
+        else:
+            groups = shelf[0][shelf[1]]
+            groups.pop(group, None)
+            if not groups:
+                del shelf[0][shelf[1]]
+
+    def bookmark_all(self, revision: int) -> None:
+        for group in list(self._groups.values()):
+            if group.bookmarks and revision > group.after:
+                group.flush()
+                batch = Batch([group.encoder.bookmark(revision)])
+                for stream in list(group.streams):
+                    stream.push(batch)
+
+    def finish_all(self) -> None:
+        for group in list(self._groups.values()):
+            group.flush()
+            for stream in list(group.streams):
+                stream.finish()
+
+    def replay(self, group: Group, revision: int) -> list[WatchEvent]:
+        """What the group would have seen after `revision`. Raises: StatusError 410 where history does not reach back."""
+        if revision < self.cache.history_from:
+            raise expired(f"too old resource version: {revision} ({self.cache.history_from})")
+        events: list[WatchEvent] = []
+        for change in self.cache.since(revision):
+            event = group.event_of(change)
+            change.encoded = {}
+            if event is not None:
+                events.append(event)
+        return events
+
+
+def single_event_stream(limits: Limits, encoder: Encoder, event: WatchEvent) -> Stream:
+    """A stream that says one thing and ends."""
+    stream = Stream(limits, encoder, _left)
+    stream.push(Batch([event]))
+    stream.finish()
+    return stream
+
+
+__all__ = ["Batch", "Broadcaster", "Encoder", "Group", "Selection", "Stream", "error_event", "single_event_stream",
+           "table_head", "with_meta_version"]  # fmt: skip

@@ -1,0 +1,278 @@
+"""What is stored, in memory: one watch on the store feeds a cache per resource, which serves lists and watches.
+
+A cache holds the store's own bytes, in key order, and the last changes for watches that resume. Labels and fields are
+decoded when first asked for, once per state of an object, and shared by all who ask.
+
+Source: apiserver `pkg/storage/cacher` (semantics of resourceVersion, history and bookmarks).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Literal
+
+import orjson
+from sortedcontainers import SortedDict
+
+from minikube_py.api.registry import Resource
+from minikube_py.api.selectors import field_attributes
+from minikube_py.apiserver.limits import Limits
+from minikube_py.fields.evaluate import row_of
+from minikube_py.mvcc.types import Event, KeyValue, prefix_end
+
+REGISTRY_PREFIX = b"/registry/"
+EventType = Literal["ADDED", "MODIFIED", "DELETED"]
+_NO_LABELS: Mapping[str, str] = {}
+
+
+class Entry:
+    """One state of one object. `value` is shared with the store: nobody may keep a decoded copy and change it."""
+
+    __slots__ = ("_fields", "_labels", "_row", "key", "resource", "revision", "value")
+
+    def __init__(self, resource: Resource, kv: KeyValue) -> None:
+        self.resource = resource
+        self.key = kv.key
+        self.value = kv.value
+        self.revision = kv.mod_revision
+        self._labels: Mapping[str, str] | None = None
+        self._fields: Mapping[str, str] = _NO_LABELS
+        self._row: Mapping[str, int | str] | None = None
+
+    def _decode(self) -> Any:
+        obj = orjson.loads(self.value)
+        self._labels = obj["metadata"].get("labels") or _NO_LABELS
+        self._fields = field_attributes(self.resource, obj)
+        return obj
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        if self._labels is None:
+            self._decode()
+        return self._labels or _NO_LABELS
+
+    @property
+    def fields(self) -> Mapping[str, str]:
+        """The selectable fields as text; what is empty is absent."""
+        if self._labels is None:
+            self._decode()
+        return self._fields
+
+    @property
+    def row(self) -> Mapping[str, int | str]:
+        """The declared fields that the object alone decides."""
+        if self._row is None:
+            declared = self.resource.field_set
+            self._row = row_of(declared, self._decode()) if declared is not None else {}
+        return self._row
+
+
+class Change:
+    """One event of one resource. `entry` is None for a deletion, `previous` for a creation. `encoded` keeps the bytes of
+    each form while the change is being sent, so that all watchers of one form share them."""
+
+    __slots__ = ("encoded", "entry", "key", "previous", "revision", "size_bytes")
+
+    def __init__(self, key: bytes, revision: int, entry: Entry | None, previous: Entry | None) -> None:
+        self.key = key
+        self.revision = revision
+        self.entry = entry
+        self.previous = previous
+        self.size_bytes = len(previous.value) if previous is not None else 100
+        self.encoded: dict[Any, bytes] = {}
+
+
+ChangeSink = Callable[[Change], None]
+
+
+class ResourceCache:
+    """The objects of one resource at `owner.revision`, and their last changes.
+
+    `history_from` is the revision from which on every change is in `history`.
+    """
+
+    def __init__(self, owner: WatchCache, resource: Resource, limits: Limits) -> None:
+        self.owner = owner
+        self.resource = resource
+        self.entries: SortedDict = SortedDict()
+        self.history: deque[Change] = deque()
+        self.history_from = 0
+        self.last_change = 0
+        self.sink: ChangeSink | None = None
+        self._history_bytes = 0
+        self._limits = limits
+        self._by_node: dict[str, dict[bytes, Entry]] | None = None
+
+    def load(self, kvs: Iterable[KeyValue], revision: int) -> None:
+        """Begins anew with these objects; `kvs` in key order."""
+        resource = self.resource
+        self.entries = SortedDict((kv.key, Entry(resource, kv)) for kv in kvs)
+        self.history.clear()
+        self._history_bytes = 0
+        self.history_from = revision
+        self.last_change = revision
+        self._by_node = None
+
+    def apply(self, event: Event) -> None:
+        kv = event.kv
+        key = kv.key
+        entries = self.entries
+        previous = entries.get(key)
+        if event.type == "PUT":
+            entry: Entry | None = Entry(self.resource, kv)
+            entries[key] = entry
+        else:
+            entry = None
+            if previous is None:
+                return
+            del entries[key]
+        change = Change(key, kv.mod_revision, entry, previous)
+        self.last_change = kv.mod_revision
+        self._remember(change)
+        if self._by_node is not None:
+            self._index(self._by_node, previous, entry)
+        if self.sink is not None:
+            self.sink(change)
+
+    def _remember(self, change: Change) -> None:
+        history = self.history
+        history.append(change)
+        self._history_bytes += change.size_bytes
+        limits = self._limits
+        while len(history) > limits.history_events_max or self._history_bytes > limits.history_bytes_max:
+            dropped = history.popleft()
+            self._history_bytes -= dropped.size_bytes
+            self.history_from = dropped.revision
+
+    def since(self, revision: int) -> list[Change]:
+        """The changes after `revision`, which must not be below `history_from`."""
+        found: list[Change] = []
+        for change in reversed(self.history):
+            if change.revision <= revision:
+                break
+            found.append(change)
+        found.reverse()
+        return found
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def select(self, prefix: bytes, after: bytes | None = None) -> list[Entry]:
+        """The entries under `prefix`, in key order, from the key `after` on (inclusive)."""
+        entries = self.entries
+        if prefix == self.resource.prefix and not after:
+            return list(entries.values())
+        low = after if after and after > prefix else prefix
+        return [entries[key] for key in entries.irange(low, prefix_end(prefix), (True, False))]
+
+    def page(self, prefix: bytes, after: bytes | None, limit: int) -> tuple[list[Entry], int]:
+        """Up to `limit` entries from `after` on, and how many more there are."""
+        entries = self.entries
+        low = after if after and after > prefix else prefix
+        first, end = entries.bisect_left(low), entries.bisect_left(prefix_end(prefix))
+        stop = min(end, first + limit)
+        return [entries[key] for key in entries.islice(first, stop)], max(end - stop, 0)
+
+    def iterate(self, prefix: bytes, after: bytes | None) -> Iterator[Entry]:
+        return iter(self.select(prefix, after))
+
+    def on_node(self, node: str) -> list[Entry]:
+        """The pods bound to `node`, in key order, by an index that is built when first asked."""
+        if self._by_node is None:
+            self._by_node = {}
+            for entry in self.entries.values():
+                self._index(self._by_node, None, entry)
+        found = self._by_node.get(node)
+        return [found[key] for key in sorted(found)] if found else []
+
+    @staticmethod
+    def _index(by_node: dict[str, dict[bytes, Entry]], previous: Entry | None, entry: Entry | None) -> None:
+        if previous is not None and (node := previous.fields.get("spec.nodeName")):
+            pods = by_node[node]
+            pods.pop(previous.key, None)
+            if not pods:
+                del by_node[node]
+        if entry is not None and (node := entry.fields.get("spec.nodeName")):
+            by_node.setdefault(node, {})[entry.key] = entry
+
+
+class WatchCache:
+    """All resource caches, fed by one watch over `/registry/`, so that they stand at the same revision.
+
+    `revision` is that of the last batch. `on_batch_end` runs after each batch, when all changes have been sunk.
+    """
+
+    def __init__(self, resources: Iterable[Resource], limits: Limits) -> None:
+        self.revision = 0
+        self.caches: dict[Resource, ResourceCache] = {
+            resource: ResourceCache(self, resource, limits) for resource in resources if resource.stored
+        }
+        self._by_segment: dict[bytes, ResourceCache | dict[bytes, ResourceCache]] = {}
+        for resource, cache in self.caches.items():
+            parts = resource.prefix.split(b"/")[2:-1]
+            if len(parts) == 1:
+                self._by_segment[parts[0]] = cache
+            else:
+                group = self._by_segment.setdefault(parts[0], {})
+                assert isinstance(group, dict), "a group is no core resource's plural"
+                group[parts[1]] = cache
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+
+    def of(self, resource: Resource) -> ResourceCache:
+        return self.caches[resource]
+
+    def find(self, key: bytes) -> ResourceCache | None:
+        """The cache that a store key belongs to, or None for keys of no resource."""
+        end = key.find(b"/", 10)
+        found = self._by_segment.get(key[10:end])
+        if isinstance(found, dict):
+            found = found.get(key[end + 1 : key.find(b"/", end + 1)])
+        return found if not isinstance(found, dict) else None
+
+    def load(self, kvs: Iterable[KeyValue], revision: int) -> None:
+        """Begins anew with all objects of the registry at `revision`."""
+        sorted_out: dict[ResourceCache, list[KeyValue]] = {cache: [] for cache in self.caches.values()}
+        for kv in kvs:
+            cache = self.find(kv.key)
+            if cache is not None:
+                sorted_out[cache].append(kv)
+        for cache, found in sorted_out.items():
+            cache.load(found, revision)
+        self.advance(revision)
+
+    def apply(self, events: Iterable[Event], revision: int) -> None:
+        find = self.find
+        for event in events:
+            cache = find(event.kv.key)
+            if cache is not None:
+                cache.apply(event)
+        self.advance(revision)
+
+    def advance(self, revision: int) -> None:
+        if revision <= self.revision:
+            return
+        self.revision = revision
+        if self._waiting:
+            still = []
+            for wanted, future in self._waiting:
+                if future.done():
+                    continue
+                if wanted <= revision:
+                    future.set_result(None)
+                else:
+                    still.append((wanted, future))
+            self._waiting = still
+
+    async def wait_until(self, revision: int, timeout_s: float) -> bool:
+        """Returns when all up to `revision` is here; False if that takes longer than `timeout_s`."""
+        if revision <= self.revision:
+            return True
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((revision, future))
+        try:
+            async with asyncio.timeout(timeout_s):
+                await future
+        except TimeoutError:
+            return self.revision >= revision
+        return True

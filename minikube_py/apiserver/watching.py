@@ -1,0 +1,233 @@
+"""Watch requests: where a stream starts, what it begins with, and who feeds it.
+
+Streams on what an object alone decides are fed by the watch cache. A selector on a sum (`free.cpu>=4`) can change its
+answer without a write to the object; such a stream is fed by the store's own watch.
+
+Source: KEP-3157 (WatchList), apiserver `pkg/storage/cacher/cacher.go`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+from minikube_py.api.errors import StatusError, bad_request, expired, service_unavailable, too_many_requests
+from minikube_py.api.registry import Resource
+from minikube_py.apiserver.forms import Form
+from minikube_py.apiserver.limits import Limits
+from minikube_py.apiserver.lists import Lister
+from minikube_py.apiserver.messages import Response
+from minikube_py.apiserver.object_store import ObjectStore
+from minikube_py.apiserver.options import ListOptions
+from minikube_py.apiserver.routes import Route
+from minikube_py.apiserver.watch import (
+    Batch,
+    Broadcaster,
+    Encoder,
+    Selection,
+    Stream,
+    error_event,
+    single_event_stream,
+)
+from minikube_py.apiserver.watch_cache import Entry, WatchCache
+from minikube_py.client.transport import WatchEvent
+from minikube_py.env import Clock
+from minikube_py.errors import Compacted, MinikubeError, RequestError
+from minikube_py.mvcc.types import Event, RangeRequest, prefix_end
+from minikube_py.store.storage import WatchBatch, WatchHandle
+
+BOOKMARK_BEFORE_END_S = 2.0
+
+
+class Watching:
+    """Opens streams, and holds their number under its limit."""
+
+    def __init__(
+        self, store: ObjectStore, cache: WatchCache, lister: Lister, limits: Limits, clock: Clock, rng: random.Random
+    ) -> None:
+        self._store = store
+        self._cache = cache
+        self._lister = lister
+        self._limits = limits
+        self._clock = clock
+        self._rng = rng
+        self._store_streams: set[_StoreFeed] = set()
+        self.broadcasters: dict[Resource, Broadcaster] = {
+            resource: Broadcaster(of, limits, clock) for resource, of in cache.caches.items()
+        }
+
+    def streams(self) -> int:
+        return len(self._store_streams) + sum(each.streams for each in self.broadcasters.values())
+
+    def bookmark_all(self) -> None:
+        for broadcaster in self.broadcasters.values():
+            if broadcaster.streams:
+                broadcaster.bookmark_all(self._cache.revision)
+
+    def finish_all(self) -> None:
+        """Ends every stream after what is queued; their watchers come again."""
+        for broadcaster in self.broadcasters.values():
+            broadcaster.finish_all()
+        for feed in list(self._store_streams):
+            feed.stream.finish()
+
+    async def open(self, route: Route, options: ListOptions, form: Form) -> Response:
+        """Raises: StatusError 400, 422, 429, 504."""
+        if self.streams() >= self._limits.watchers_max:
+            raise too_many_requests(f"too many watches: the limit is {self._limits.watchers_max}", 5)
+        if route.name:
+            named = f"metadata.name={route.name}"
+            options = options._replace(field_selector=f"{options.field_selector},{named}" if options.field_selector else named)
+        if form.media_type != "application/json":
+            form = form._replace(media_type="application/json")
+        form = form._replace(single=True, pretty=False)
+        selection = self._lister.selection(route, options)
+        if selection.needs_store():
+            return Response(200, stream=await self._from_store(selection, options, form))
+        initial_events = options.send_initial_events
+        if initial_events is None:
+            initial_events = options.revision == 0
+        elif options.revision_text in ("", "0") and not initial_events:
+            await self._lister.wait_fresh()
+        if initial_events:
+            if options.revision_text not in ("", "0"):
+                await self._lister.wait_for(options.revision)
+            elif options.revision_text == "":
+                await self._lister.wait_fresh()
+            return Response(200, stream=self._with_state(selection, options, form))
+        return Response(200, stream=self._from_history(selection, options, form))
+
+    def _timeout_s(self, options: ListOptions) -> float:
+        if options.timeout_s:
+            return float(options.timeout_s)
+        return self._limits.watch_timeout_s * (1 + self._rng.random())
+
+    def _with_state(self, selection: Selection, options: ListOptions, form: Form) -> Stream:
+        """The state as ADDED events, then what happens."""
+        broadcaster = self.broadcasters[selection.resource]
+        group = broadcaster.group(selection, form, options.bookmarks)
+        stream = broadcaster.join(group)
+        cache, revision = broadcaster.cache, self._cache.revision
+        if selection.selective:
+            matches = selection.matches
+            entries = [entry for entry in self._lister.candidates(cache, selection, None) if matches(entry)]
+        else:
+            entries = cache.select(selection.prefix)
+        end: WatchEvent | None = None
+        if options.send_initial_events and options.bookmarks:
+            end = group.encoder.bookmark(revision, initial_events_end=True)
+        initial = group.initial(entries, self._limits.list_slice, end)
+        self._begin(stream, initial, options, group.encoder)
+        return stream
+
+    def _from_history(self, selection: Selection, options: ListOptions, form: Form) -> Stream:
+        """What happened after a revision, then what happens. Too old a revision is told in the stream."""
+        broadcaster = self.broadcasters[selection.resource]
+        revision = options.revision or self._cache.revision
+        after = revision if revision > self._cache.revision else 0
+        group = broadcaster.group(selection, form, options.bookmarks, after)
+        stream = broadcaster.join(group)
+        try:
+            events = broadcaster.replay(group, revision) if not after else []
+        except StatusError as error:
+            stream.close()
+            return single_event_stream(self._limits, group.encoder, error_event(error))
+        self._begin(stream, iter([Batch(events)] if events else []), options, group.encoder)
+        return stream
+
+    def _begin(self, stream: Stream, initial: Iterator[Batch], options: ListOptions, encoder: Encoder) -> None:
+        def at_timeout(ending: Stream) -> None:
+            if options.bookmarks:
+                ending.push(Batch([encoder.bookmark(self._cache.revision)]))
+            ending.finish()
+
+        stream.begin(initial, self._timeout_s(options), at_timeout)
+
+    # --- selectors that only the store can answer -------------------------------------------------------------------
+
+    async def _from_store(self, selection: Selection, options: ListOptions, form: Form) -> Stream:
+        encoder = Encoder(selection.resource, form, self._clock)
+        revision = options.revision
+        with_state = options.send_initial_events if options.send_initial_events is not None else revision == 0
+        entries: list[Entry] = []
+        if with_state:
+            request = RangeRequest(selection.prefix, prefix_end(selection.prefix), where=selection.fields.indexed)
+            result = await self._store.range(request)
+            revision = result.revision
+            entries = [entry for kv in result.kvs if selection.matches(entry := Entry(selection.resource, kv))]
+        elif not revision:
+            revision = await self._store.current_revision()
+        feed = _StoreFeed(self._store_streams, selection, encoder, self._limits, revision)
+        try:
+            feed.handle = self._store.storage.watch(
+                selection.prefix, prefix_end(selection.prefix), revision + 1, feed.take, selection.fields.indexed
+            )
+        except RequestError as error:
+            feed.stream.close()
+            raise bad_request(str(error)) from None
+        initial = feed.initial(entries, revision, options, with_state)
+        self._begin(feed.stream, initial, options, encoder)
+        return feed.stream
+
+
+class _StoreFeed:
+    """One stream on the store's own watch. Each batch ends with a bookmark at the store's revision: ADDED and MODIFIED
+    keep the object's own version, which may be far behind, and a client must be able to go on from where it was."""
+
+    def __init__(
+        self, registered: set[_StoreFeed], selection: Selection, encoder: Encoder, limits: Limits, revision: int
+    ) -> None:
+        self._registered = registered
+        self._selection = selection
+        self._encoder = encoder
+        self._limits = limits
+        self.revision = revision
+        self.handle: WatchHandle | None = None
+        self.stream = Stream(limits, encoder, self._left)
+        registered.add(self)
+
+    def _left(self, stream: Stream) -> None:
+        self._registered.discard(self)
+        if self.handle is not None:
+            self.handle.cancel()
+
+    def initial(
+        self, entries: list[Entry], revision: int, options: ListOptions, with_state: bool
+    ) -> Iterator[Batch]:
+        encode, size = self._encoder.encode, self._limits.list_slice
+        for first in range(0, len(entries), size):
+            yield Batch([WatchEvent("ADDED", encode(e.value, e.revision)) for e in entries[first : first + size]])
+        if with_state:
+            ended = bool(options.send_initial_events and options.bookmarks)
+            yield Batch([self._encoder.bookmark(revision, initial_events_end=ended)])
+
+    def take(self, batch: WatchBatch) -> None:
+        events = [seen for event in batch.events if (seen := self._seen(event)) is not None]
+        self.revision = batch.revision
+        if events:
+            events.append(self._encoder.bookmark(batch.revision))
+            self.stream.push(Batch(events))
+        if batch.error is not None:
+            self.stream.push(Batch([error_event(_status_of(batch.error, self.revision))]))
+            self.stream.finish()
+
+    def _seen(self, event: Event) -> WatchEvent | None:
+        """The store matched what is indexed; the other selectors look at both states of the object."""
+        selection, encode = self._selection, self._encoder.encode
+        kv, previous = event.kv, event.prev_kv
+        before = previous is not None and selection.matches(Entry(selection.resource, previous))
+        if event.type == "DELETE":
+            if not before or previous is None:
+                return None
+            return WatchEvent("DELETED", encode(previous.value, kv.mod_revision))
+        if selection.matches(Entry(selection.resource, kv)):
+            return WatchEvent("MODIFIED" if before else "ADDED", encode(kv.value, kv.mod_revision))
+        if before and previous is not None:
+            return WatchEvent("DELETED", encode(previous.value, kv.mod_revision))
+        return None
+
+
+def _status_of(error: MinikubeError, revision: int) -> StatusError:
+    if isinstance(error, Compacted):
+        return expired(f"too old resource version: {error.requested} ({error.compact_revision})")
+    return service_unavailable(f"the store is not available: {error}")

@@ -1,0 +1,377 @@
+"""Creates, updates and patches: decode, default, admit, validate, and one txn with optimistic concurrency.
+
+An object is encoded once; what the store, the watch cache and the answer hold is that one text. A write based on a
+state that has changed meanwhile is worked out again on the new state, unless its sender named the version.
+
+Source: apiserver `pkg/registry/generic/registry/store.go`, `pkg/endpoints/handlers/{create,update,patch}.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import orjson
+
+from minikube_py.api import strategy
+from minikube_py.api.decode import decode
+from minikube_py.api.defaults import apply_defaults
+from minikube_py.api.errors import (
+    GroupResource,
+    Json,
+    StatusError,
+    already_exists,
+    bad_request,
+    conflict,
+    generate_name_conflict,
+    go_quote,
+    invalid,
+    invalid_value,
+    not_found,
+)
+from minikube_py.api.meta import generate_name, new_uid, timestamp
+from minikube_py.api.patch import ACCEPTED as PATCH_TYPES
+from minikube_py.api.patch import apply_patch
+from minikube_py.api.registry import EVENTS, NAMESPACES, SERVICES, Resource
+from minikube_py.api.validation import validate_create, validate_update
+from minikube_py.apiserver.addresses import AddressAllocator, held_keys
+from minikube_py.apiserver.limits import Limits
+from minikube_py.apiserver.messages import Request
+from minikube_py.apiserver.namespaces import NamespaceGate
+from minikube_py.apiserver.object_store import Claim, ObjectStore, Outcome, encode
+from minikube_py.apiserver.options import WriteOptions
+from minikube_py.apiserver.routes import Route
+from minikube_py.env import Clock, Rng
+from minikube_py.mvcc.types import KeyValue
+
+EVENT_TTL_S: Final = 3600
+UNSUPPORTED_PATCH: Final = "415: Unsupported Media Type"
+
+
+class Written(NamedTuple):
+    """`revision` 0: nothing was stored (dryRun). `created` tells a PUT that made the object."""
+
+    value: bytes
+    revision: int
+    created: bool = False
+    warnings: list[str] = []
+
+
+Make = Callable[[Json], Json]
+"""From the stored object (with its resourceVersion) to the one to be stored; the given one stays as it is."""
+
+
+class Writer:
+    def __init__(
+        self,
+        store: ObjectStore,
+        gate: NamespaceGate,
+        addresses: AddressAllocator,
+        limits: Limits,
+        clock: Clock,
+        rng: Rng,
+    ) -> None:
+        self.store = store
+        self.addresses = addresses
+        self._gate = gate
+        self._limits = limits
+        self._clock = clock
+        self._rng = rng
+
+    # --- create -----------------------------------------------------------------------------------------------------
+
+    async def create(self, route: Route, request: Request, options: WriteOptions) -> Written:
+        """Raises: StatusError 400, 403, 404, 409, 413, 415, 422."""
+        obj, warnings = decode(route.resource, request.body, request.content_type, options.field_validation)
+        try:
+            written = await self.create_object(route.resource, route.namespace, obj, options.dry_run)
+        except StatusError as error:
+            raise with_warnings(error, warnings) from None
+        return written._replace(warnings=warnings) if warnings else written
+
+    async def create_object(self, resource: Resource, namespace: str, obj: Json, dry_run: bool = False) -> Written:
+        metadata = obj["metadata"]
+        check_namespace(resource, metadata, namespace)
+        if metadata.get("resourceVersion"):
+            # The original answers 500 here; a sender's mistake is no fault of the server.
+            raise bad_request("resourceVersion should not be set on objects to be created")
+        base = metadata.get("generateName") if not metadata.get("name") else None
+        for attempt in range(self._limits.generate_name_attempts_max if base else 1):
+            if base:
+                metadata["name"] = generate_name(base, self._rng)
+            fresh = orjson.loads(orjson.dumps(obj)) if base and attempt == 0 else obj
+            try:
+                return await self._create_named(resource, namespace, obj, dry_run)
+            except StatusError as error:
+                if not base or error.reason != "AlreadyExists":
+                    raise
+                obj, metadata = fresh, fresh["metadata"]
+        raise generate_name_conflict(resource, metadata["name"])
+
+    async def _create_named(self, resource: Resource, namespace: str, obj: Json, dry_run: bool) -> Written:
+        metadata = obj["metadata"]
+        name = metadata.get("name") or ""
+        guard = await self._gate.admit(resource, namespace, name) if resource.namespaced else None
+        for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields"):
+            if key in metadata:
+                del metadata[key]
+        metadata["uid"] = new_uid(self._rng)
+        metadata["creationTimestamp"] = timestamp(self._clock.wall_s())
+        apply_defaults(resource, obj)
+        strategy.prepare_for_create(resource, obj)
+        errors = validate_create(resource, obj)
+        if errors:
+            raise invalid(resource, name, errors)
+        if resource is NAMESPACES:
+            strategy.canonicalize(resource, obj)
+        if resource is SERVICES:
+            return await self._create_service(namespace, name, obj, dry_run, guard)
+        value = encode(obj)
+        return await self._put_new(resource, namespace, name, value, dry_run, guard)
+
+    async def _put_new(
+        self, resource: Resource, namespace: str, name: str, value: bytes, dry_run: bool, guard: KeyValue | None
+    ) -> Written:
+        key = resource.key(namespace, name)
+        if dry_run:
+            if await self.store.get(key) is not None:
+                raise already_exists(resource, name)
+            return Written(value, 0, True)
+        lease = await self.store.lease(EVENT_TTL_S) if resource is EVENTS else 0
+        while True:
+            outcome = await self.store.create(key, value, guard, lease)
+            if outcome.done:
+                return Written(value, outcome.revision, True)
+            if outcome.current is not None:
+                raise already_exists(resource, name)
+            guard = await self._readmit(resource, namespace, name, guard, outcome)
+
+    async def _readmit(
+        self, resource: Resource, namespace: str, name: str, guard: KeyValue | None, outcome: Outcome
+    ) -> KeyValue:
+        """The namespace has changed since it was looked at: it may still be open."""
+        assert guard is not None, "only a guard or the object itself refuses a create"
+        return await self._gate.admit(resource, namespace, name, fresh=True)
+
+    async def _create_service(
+        self, namespace: str, name: str, obj: Json, dry_run: bool, guard: KeyValue | None
+    ) -> Written:
+        key = SERVICES.key(namespace, name)
+        asked = held_keys(obj)
+        taken: list[Claim] = []
+        for _ in range(self._limits.update_attempts_max):
+            attempt = orjson.loads(orjson.dumps(obj))
+            claims = await self.addresses.allocate(attempt, None, taken)
+            if dry_run:
+                for claim in claims:
+                    if claim.key in asked and await self.store.get(claim.key) is not None:
+                        raise self.addresses.explain(attempt, [claim])
+                return await self._put_new(SERVICES, namespace, name, encode(attempt), True, guard)
+            value = encode(orjson.loads(orjson.dumps(attempt)))
+            outcome = await self.store.create(key, value, guard, 0, claims)
+            if outcome.done:
+                return Written(value, outcome.revision, True)
+            if outcome.current is not None:
+                raise already_exists(SERVICES, name)
+            wanted = [claim for claim in outcome.taken if claim.key in asked]
+            if wanted:
+                raise self.addresses.explain(attempt, wanted)
+            taken += outcome.taken
+            if not outcome.taken:
+                guard = await self._readmit(SERVICES, namespace, name, guard, outcome)
+        raise conflict(SERVICES, name, "no free address was found in time; please try again")
+
+    # --- update -----------------------------------------------------------------------------------------------------
+
+    async def update(self, route: Route, request: Request, options: WriteOptions) -> Written:
+        """PUT, of the object or of its `status` or `finalize`."""
+        resource, sub = route.resource, route.subresource.name if route.subresource else ""
+        new, warnings = decode(resource, request.body, request.content_type, options.field_validation)
+        metadata = new["metadata"]
+        check_name(metadata, route.name)
+        check_namespace(resource, metadata, route.namespace)
+        body = orjson.dumps(new)
+        apply_defaults(resource, new)
+        spare: list[Json] = [new]
+
+        def make(old: Json) -> Json:
+            """The decoded body is used up by its first use; a retry decodes it again."""
+            if spare:
+                obj = spare.pop()
+            else:
+                obj = orjson.loads(body)
+                apply_defaults(resource, obj)
+            self.check_version(resource, route.name, obj["metadata"], old)
+            return self.prepared(resource, obj, old, sub)
+
+        create_new = not sub and resource.allow_create_on_update
+        try:
+            written = await self.change(resource, route.namespace, route.name, make, options.dry_run, create_new)
+        except _Absent:
+            return await self._create_by_update(route, orjson.loads(body), options, warnings)
+        except StatusError as error:
+            raise with_warnings(error, warnings) from None
+        return written._replace(warnings=warnings) if warnings else written
+
+    async def _create_by_update(self, route: Route, obj: Json, options: WriteOptions, warnings: list[str]) -> Written:
+        obj["metadata"].pop("resourceVersion", None)
+        written = await self.create_object(route.resource, route.namespace, obj, options.dry_run)
+        return written._replace(warnings=warnings)
+
+    def check_version(self, resource: Resource, name: str, metadata: Json, old: Json) -> None:
+        """A named version must be the stored one; an empty one means any, where the kind allows it."""
+        before = old["metadata"]
+        uid = metadata.get("uid")
+        if uid and uid != before["uid"]:
+            strategy.check_preconditions(resource, old, uid, None)
+        wanted = metadata.get("resourceVersion")
+        if not wanted or wanted == "0":
+            if not resource.allow_unconditional_update:
+                kind = GroupResource(resource.group, resource.plural, resource.plural)
+                wrong = invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
+                raise invalid(kind, name, [wrong])
+            metadata["resourceVersion"] = before["resourceVersion"]
+        elif wanted != before["resourceVersion"]:
+            if not (wanted.isascii() and wanted.isdigit()):
+                raise bad_request(f"strconv.ParseUint: parsing {go_quote(wanted)}: invalid syntax")
+            raise conflict(resource, name)
+
+    def prepared(self, resource: Resource, new: Json, old: Json, sub: str) -> Json:
+        strategy.prepare_for_update(resource, new, old, sub)
+        errors = validate_update(resource, new, old, sub)
+        if errors:
+            raise invalid(resource, old["metadata"]["name"], errors)
+        if resource is NAMESPACES:
+            strategy.canonicalize(resource, new)
+        return new
+
+    # --- patch ------------------------------------------------------------------------------------------------------
+
+    async def patch(self, route: Route, request: Request, options: WriteOptions) -> Written:
+        """Raises: StatusError 400, 404, 409, 415, 422."""
+        resource, sub = route.resource, route.subresource.name if route.subresource else ""
+        warnings: list[str] = []
+        check_patch_type(request.content_type)
+
+        def make(old: Json) -> Json:
+            original = {"kind": resource.kind, "apiVersion": resource.api_version, **old}
+            warnings.clear()
+            new = apply_patch(
+                request.content_type, resource, original, request.body, options.field_validation, warnings=warnings
+            )
+            metadata = new["metadata"]
+            check_name(metadata, route.name)
+            check_namespace(resource, metadata, route.namespace)
+            wanted = metadata.get("resourceVersion")
+            if wanted and wanted != old["metadata"]["resourceVersion"]:
+                raise conflict(resource, route.name)
+            metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
+            apply_defaults(resource, new)
+            return self.prepared(resource, new, old, sub)
+
+        try:
+            written = await self.change(resource, route.namespace, route.name, make, options.dry_run)
+        except StatusError as error:
+            raise with_warnings(error, warnings) from None
+        return written._replace(warnings=warnings) if warnings else written
+
+    # --- the common way of a change ---------------------------------------------------------------------------------
+
+    async def change(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        make: Make,
+        dry_run: bool = False,
+        may_be_absent: bool = False,
+    ) -> Written:
+        """Reads, makes, writes if unchanged; anew on a conflict. What changes nothing is not written.
+
+        Raises: StatusError 404, or _Absent where `may_be_absent`; 409 after too many conflicts."""
+        key = resource.key(namespace, name)
+        kv = await self.store.get(key)
+        for _ in range(self._limits.update_attempts_max):
+            if kv is None:
+                raise _Absent if may_be_absent else not_found(resource, name)
+            old = orjson.loads(kv.value)
+            old["metadata"]["resourceVersion"] = str(kv.mod_revision)
+            new = make(old)
+            claims, held = await self._claims(resource, new, old)
+            finished = is_finished(resource, new)
+            value = encode(new)
+            if dry_run:
+                return Written(value, kv.mod_revision)
+            if finished:
+                released = sorted(held_keys(old)) if resource is SERVICES else ()
+                outcome = await self.store.delete(kv, released)
+                if outcome.done:
+                    return Written(value, kv.mod_revision)
+            elif value == kv.value or _same(value, kv.value):
+                return Written(kv.value, kv.mod_revision)
+            else:
+                released = sorted(held - held_keys(orjson.loads(value))) if resource is SERVICES else ()
+                outcome = await self.store.replace(kv, value, claims, released)
+                if outcome.done:
+                    return Written(value, outcome.revision)
+                if outcome.taken and outcome.current == kv:
+                    raise self.addresses.explain(orjson.loads(value), outcome.taken)
+            kv = outcome.current
+        raise conflict(resource, name)
+
+    async def _claims(self, resource: Resource, new: Json, old: Json) -> tuple[list[Claim], set[bytes]]:
+        if resource is not SERVICES:
+            return [], set()
+        held = held_keys(old)
+        return await self.addresses.allocate(new, held), held
+
+
+class _Absent(Exception):
+    """The object to be changed is not there, and may be created."""
+
+
+def _same(value: bytes, stored: bytes) -> bool:
+    """Equal but for the order of members, which senders may choose."""
+    return len(value) == len(stored) and bool(orjson.loads(value) == orjson.loads(stored))
+
+
+def is_finished(resource: Resource, obj: Json) -> bool:
+    """An object being deleted goes when nothing holds it any more: no finalizer, no grace."""
+    metadata = obj["metadata"]
+    if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
+        return False
+    if resource is NAMESPACES:
+        return not (obj.get("spec") or {}).get("finalizers")
+    return not metadata.get("deletionGracePeriodSeconds")
+
+
+def check_name(metadata: Json, name: str) -> None:
+    """Raises: StatusError 400 where the body names another object than the path."""
+    found = metadata.get("name")
+    if not found:
+        raise bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
+    if found != name:
+        raise bad_request(f"the name of the object ({found}) does not match the name on the URL ({name})")
+
+
+def check_namespace(resource: Resource, metadata: Json, namespace: str) -> None:
+    """Fills in the path's namespace. Raises: StatusError 400 where the body names another."""
+    found = metadata.get("namespace") or ""
+    wanted = namespace if resource.namespaced else ""
+    if not found:
+        if wanted:
+            metadata["namespace"] = wanted
+    elif found != wanted:
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+
+
+def check_patch_type(content_type: str) -> None:
+    if content_type.partition(";")[0] not in PATCH_TYPES:
+        raise StatusError(415, "UnsupportedMediaType", UNSUPPORTED_PATCH, {})
+
+
+def with_warnings(error: StatusError, warnings: list[str]) -> StatusError:
+    """A refusal carries the warnings of a body that was read already."""
+    if warnings:
+        error.warnings = tuple(warnings)  # type: ignore[attr-defined]
+    return error
