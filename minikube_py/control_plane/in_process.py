@@ -20,7 +20,7 @@ from minikube_py.control_plane import tokens
 from minikube_py.control_plane.config import ControlPlaneConfig, Step
 from minikube_py.control_plane.errors import RoleFailed
 from minikube_py.control_plane.files import Credentials, ensure_credentials, write_admin_kubeconfig
-from minikube_py.control_plane.listen import free_address, start_http, url_of
+from minikube_py.control_plane.listen import free_address, publish, start_http, url_of
 from minikube_py.control_plane.users import USERS, users_by_token
 from minikube_py.controllers.base import ControllerConfig
 from minikube_py.controllers.manager import ControllerManager
@@ -105,7 +105,7 @@ class ControlPlane:
         running.push_async_callback(self.core.stop)
         await self.core.start()
         await start_http(http, host, port)
-        await self.core.publish(host, port)
+        await publish(self.core, host, port)
         await _require_ready(self.transport())
         self.server = url_of(host, port)
         write_admin_kubeconfig(config, self.credentials, self.server)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 from typing import Protocol
 
@@ -39,12 +40,37 @@ class Startable(Protocol):
     async def start(self) -> object: ...
 
 
+class Publisher(Protocol):
+    async def publish(self, host: str, port: int) -> None: ...
+
+
 async def start_http(server: Startable, host: str, port: int, flag: str = "--port") -> None:
     """Raises: SetupError where somebody took the port meanwhile."""
     try:
         await server.start()
     except OSError as error:
         raise _taken(host, port, flag, error) from error
+
+
+async def publish(core: Publisher, host: str, port: int) -> None:
+    """Names this server as the `kubernetes` service's endpoint: by `host`, or where that is a loopback address, which
+    endpoints may not have, by the address of the interface that leads out, as the original does. A host without one
+    publishes none."""
+    address = host if not ipaddress.ip_address(host).is_loopback else _outward_address()
+    if address is not None:
+        await core.publish(address, port)
+
+
+def _outward_address() -> str | None:
+    """The address a packet to elsewhere would carry; none is sent."""
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect(("192.0.2.1", 9))
+            address: str = probe.getsockname()[0]
+    except OSError:
+        return None
+    found = ipaddress.ip_address(address)
+    return None if found.is_loopback or found.is_unspecified else address
 
 
 def url_of(host: str, port: int) -> str:

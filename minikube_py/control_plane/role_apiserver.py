@@ -8,7 +8,7 @@ from pathlib import Path
 
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.http import HttpServer
-from minikube_py.control_plane.listen import free_address, parse_address, start_http, url_of
+from minikube_py.control_plane.listen import free_address, parse_address, publish, start_http, url_of
 from minikube_py.control_plane.role import StackedRole, TlsFiles, trusting
 from minikube_py.control_plane.tokens import read_token
 from minikube_py.control_plane.users import read_token_auth_file
@@ -51,5 +51,5 @@ class ApiServerRole(StackedRole):
         self.running.push_async_callback(core.stop)
         await core.start()
         await start_http(http, host, port, "--secure-port")
-        await core.publish(host, port)
+        await publish(core, host, port)
         return url_of(host, port)
