@@ -2,12 +2,13 @@
 
 A sync in a thread leaves the loop free, but its end must wait for the interpreter lock, which a busy loop gives up only
 after the switch interval (5 ms by default), and then for the loop's next turn. On the loop it costs just itself. So:
-on the loop while syncs are fast, in the thread once they are slow.
+on the loop while syncs are fast, in the thread, with a shorter switch interval, once they are slow.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
@@ -19,6 +20,7 @@ FsyncMode = Literal["auto", "inline", "thread"]
 SLOW_SYNC_S = 0.002
 """A sync that is slower than this on average goes to the thread, one faster than half of it comes back."""
 AVERAGE_WEIGHT = 0.1
+SWITCH_INTERVAL_S = 0.0005
 
 Done = Callable[[OSError | None], None]
 
@@ -33,6 +35,7 @@ class FsyncRunner:
         self._average_s = 0.0
         self._queue: SimpleQueue[tuple[Callable[[], None], Done] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._switch_interval_s = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
         self.histogram = Histogram((0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0))
 
@@ -68,9 +71,12 @@ class FsyncRunner:
             self._queue.put(None)
             self._thread.join()
             self._thread = None
+            sys.setswitchinterval(self._switch_interval_s)
 
     def _start_thread(self) -> None:
         if self._thread is None:
+            self._switch_interval_s = sys.getswitchinterval()
+            sys.setswitchinterval(min(self._switch_interval_s, SWITCH_INTERVAL_S))
             self._loop = asyncio.get_running_loop()
             self._thread = threading.Thread(target=self._serve, name="fsync", daemon=True)
             self._thread.start()

@@ -7,7 +7,6 @@ and what arrives meanwhile is the next batch. Only what is durable is applied; t
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import sys
 from collections import deque
@@ -33,6 +32,7 @@ from minikube_py.mvcc.watch import WatchHub
 from minikube_py.raft.log import RaftLog
 from minikube_py.raft.node import Raft, RaftConfig
 from minikube_py.raft.ready import Entry, HardState, LogIndex, Message, NodeId, ProposalDropped, Term
+from minikube_py.store.collector import Collector
 from minikube_py.store.compaction import CompactionPolicy
 from minikube_py.store.embedded import EmbeddedStorage
 from minikube_py.store.fsync import FsyncMode, FsyncRunner, Histogram
@@ -50,6 +50,7 @@ Fatal = Callable[[str], None]
 REQUEST_BYTES_MAX = 3 << 19
 """1.5 MiB, etcd's default (`--max-request-bytes`)."""
 TICK_S = 0.1
+GATHER_MIN, GATHER_MAX = 16, 1024
 SLICE_PAUSE_S = 0.005
 LEASE_COMMANDS = frozenset((LeaseGrant, LeaseRevoke))
 
@@ -72,7 +73,7 @@ class MemberConfig:
     retain_s: float = 300.0
     retain_bytes: int = 256 << 20
     fsync: FsyncMode = "auto"
-    freeze_gc: bool = True
+    own_gc: bool = True
 
 
 class StoreMember:
@@ -107,6 +108,8 @@ class StoreMember:
         self._snapshotter = Snapshotter(self._files, self._fsync.wait, config.snapshot_log_bytes)
         self._batches = Histogram((1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024))
         self._applied = 0
+        self._collector = Collector()
+        self._gathered = 0
         self._progressed = 0
         self._catching_up = False
         self._queries = QueryMetrics()
@@ -132,8 +135,8 @@ class StoreMember:
         if self._failed:
             raise Unavailable("the store could not write to its disk")
         self.lessor.restart(self.state.leases())
-        if self.config.freeze_gc:
-            freeze_gc()
+        if self.config.own_gc:
+            self._collector.start()
         self._tasks = [self._loop.create_task(work) for work in (self._tick_forever(), self._keep_house())]
 
     async def stop(self) -> None:
@@ -146,6 +149,7 @@ class StoreMember:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._settle()
         self.hub.close(Unavailable("the store is stopping"))
+        self._collector.stop()
         self._fsync.close()
         self._files.close()
 
@@ -164,7 +168,8 @@ class StoreMember:
         self._waiting.append((index, command, reply))
         if not self._turn_due:
             self._turn_due = True
-            self._loop.call_soon(self._turn)
+            self._gathered = 0
+            self._loop.call_soon(self._gather)
 
     def read(self, request: RangeRequest) -> RangeResult:
         """Linearizable: on one voter, applied is all that was ever acknowledged. Raises: RequestError."""
@@ -220,6 +225,15 @@ class StoreMember:
         while (self._turn_due or self._syncing) and not self._failed:
             self._idle.clear()
             await self._idle.wait()
+
+    def _gather(self) -> None:
+        """Waits another turn of the loop while proposals keep coming in: one sync for them all. A few do not wait."""
+        waiting = len(self._waiting)
+        if waiting >= max(GATHER_MIN, self._gathered * 2) and waiting < GATHER_MAX:
+            self._gathered = waiting
+            self._loop.call_soon(self._gather)
+        else:
+            self._turn()
 
     def _turn(self) -> None:
         """Runs once at the end of a turn of the loop in which something was proposed, and when a sync has ended."""
@@ -326,6 +340,7 @@ class StoreMember:
         while True:
             await self.clock.sleep(TICK_S)
             self.raft.tick()
+            self._collector.step()
             if self.state.revision != self._progressed:
                 self._progressed = self.state.revision
                 self.hub.progress()
@@ -352,17 +367,8 @@ class StoreMember:
                     await self.clock.sleep(SLICE_PAUSE_S)
                 if self._snapshotter.due():
                     await self._snapshotter.take(self.state, self.raft.log, self.clock)
-                    if self.config.freeze_gc:
-                        freeze_gc()
         except OSError as error:
             self._fail(f"cannot write a snapshot or segment: {error}")
-
-
-def freeze_gc() -> None:
-    """Takes all that lives now out of later garbage collections: a store's objects stay, and walking them costs 100 ns
-    each, on the loop."""
-    gc.collect()
-    gc.freeze()
 
 
 def _ignore(result: Result | None, error: MinikubeError | None) -> None:

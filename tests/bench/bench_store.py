@@ -29,7 +29,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from minikube_py.env import SystemClock, SystemDisk
+from minikube_py.env import SystemClock, SystemDisk, SystemFile
 from minikube_py.lab import environment
 from minikube_py.mvcc.codec import pack
 from minikube_py.mvcc.types import Put
@@ -60,17 +60,39 @@ async def serve(folder: Path, fsync: str) -> None:
     print(json.dumps(metrics), flush=True)
 
 
-async def embedded(folder: Path, fsync: str, in_flight: int, seconds: float, busy_us: int) -> None:
-    """Puts by `in_flight` tasks in the member's own process; beside them a callback that keeps the loop busy for
-    `busy_us` of each millisecond."""
-    member = StoreMember(SystemDisk(folder), SystemClock(), random.Random(), MemberConfig(fsync=fsync))
+class SlowFile(SystemFile):
+    """A file on a slower disk: each sync takes `delay_s` more, without the interpreter lock, as a real one would."""
+
+    delay_s = 0.0
+
+    def sync(self) -> None:
+        super().sync()
+        if self.delay_s:
+            time.sleep(self.delay_s)
+
+
+class SlowDisk(SystemDisk):
+    def open(self, name: str, *, create: bool = False) -> SlowFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
+        return SlowFile(os.open(self.folder / name, flags, 0o600))
+
+
+async def embedded(args: argparse.Namespace) -> None:
+    """Puts by tasks in the member's own process; beside them a callback that keeps the loop busy for `busy_us` of
+    each millisecond, and counts how often it came to its turn."""
+    fsync, in_flight, seconds, busy_us = args.fsync, args.in_flight, args.seconds, args.busy_us
+    SlowFile.delay_s = args.sync_delay_us / 1e6
+    member = StoreMember(SlowDisk(args.embedded), SystemClock(), random.Random(), MemberConfig(fsync=fsync))
     await member.start()
     storage = member.storage
     latencies: list[float] = []
     stop_at = time.perf_counter() + seconds
     loop = asyncio.get_running_loop()
+    turns = 0
 
     def occupy() -> None:
+        nonlocal turns
+        turns += 1
         until = time.perf_counter() + busy_us / 1e6
         while time.perf_counter() < until:
             pass
@@ -91,7 +113,7 @@ async def embedded(folder: Path, fsync: str, in_flight: int, seconds: float, bus
     await asyncio.gather(*(one(worker) for worker in range(in_flight)))
     took_s = time.perf_counter() - started
     await member.stop()
-    print(json.dumps(figures(latencies, took_s)), flush=True)
+    print(json.dumps(figures(latencies, took_s) | {"other work": turns * busy_us / 1e6 / took_s}), flush=True)
 
 
 # -- the load's side --------------------------------------------------------------------------------------------------
@@ -198,9 +220,11 @@ def native(folder: Path, fsync: str, in_flight: int, seconds: float) -> dict[str
         return asyncio.run(drive(port, in_flight, seconds))
 
 
-def in_process(folder: Path, fsync: str, in_flight: int, seconds: float, busy_us: int = 0) -> dict[str, float]:
-    arguments = ("--embedded", str(folder), "--fsync", fsync, "--seconds", str(seconds))
-    with child(*arguments, "--in-flight", str(in_flight), "--busy-us", str(busy_us)) as process:
+def in_process(
+    folder: Path, fsync: str, in_flight: int, seconds: float, busy_us: int = 0, delay_us: int = 0
+) -> dict[str, float]:
+    arguments = ("--embedded", str(folder), "--fsync", fsync, "--seconds", str(seconds), "--in-flight", str(in_flight))
+    with child(*arguments, "--busy-us", str(busy_us), "--sync-delay-us", str(delay_us)) as process:
         return json.loads(process.stdout.readline())
 
 
@@ -295,12 +319,13 @@ def main() -> None:
     parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--embedded", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--in-flight", type=int, default=256, help=argparse.SUPPRESS)
+    parser.add_argument("--sync-delay-us", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--busy-us", type=int, default=0, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.serve:
         asyncio.run(serve(args.serve, args.fsync))
     elif args.embedded:
-        asyncio.run(embedded(args.embedded, args.fsync, args.in_flight, args.seconds, args.busy_us))
+        asyncio.run(embedded(args))
     elif args.busy:
         compare_fsync(args)
     else:
@@ -323,7 +348,7 @@ def beside(args: argparse.Namespace) -> None:
     if args.peer and here.filesystem == "tmpfs":
         raise SystemExit("the temporary folder is on tmpfs, where a sync costs nothing: set TMPDIR to a disk")
     if args.peer and not (os.environ.get("ORIGINAL_BIN") and binary.exists() and shutil.which("h2load")):
-        raise SystemExit("the peer is missing: ORIGINAL_BIN must name a folder with etcd and etcdctl, and h2load be there")
+        raise SystemExit("no peer: ORIGINAL_BIN must name a folder with etcd and etcdctl, and h2load must be installed")
     sides: dict[str, dict[int, list[dict[str, float]]]] = {}
     for _ in range(args.turns):
         for in_flight in (256, 1):
@@ -354,22 +379,26 @@ def row(side: str, in_flight: int, runs: list[dict[str, float]], sides: dict[str
         theirs = statistics.median(run["puts/s"] for run in sides["etcd"][in_flight])
         line["times_etcd"] = line["puts/s"] / theirs
         ratio = f"   {line['times_etcd']:6.2f} x etcd"
-    print(f"  {side:<16} {in_flight:>4} in flight {line['puts/s']:>10,.0f} puts/s   p50 {line['p50 ms']:8.3f} ms{ratio}", flush=True)
+    figure = f"{line['puts/s']:>10,.0f} puts/s   p50 {line['p50 ms']:8.3f} ms"
+    print(f"  {side:<16} {in_flight:>4} in flight {figure}{ratio}", flush=True)
     return line
 
 
 def compare_fsync(args: argparse.Namespace) -> None:
-    """The embedded store while something else keeps the loop busy for a share of each millisecond."""
-    print("busy us/ms  in flight  mode        puts/s    p50 ms    p99 ms")
-    for busy_us in (0, 300, 900, 5000):
-        for in_flight in (1, 16, 256):
-            for mode in ("inline", "thread"):
-                runs = []
-                for _ in range(args.turns):
-                    with fresh_folder() as folder:
-                        runs.append(in_process(folder, mode, in_flight, args.seconds, busy_us))
-                rate, p50, p99 = (statistics.median(run[figure] for run in runs) for figure in runs[0])
-                print(f"{busy_us:>10} {in_flight:>10}  {mode:<8} {rate:>9,.0f} {p50:>9.3f} {p99:>9.3f}", flush=True)
+    """The embedded store while something else wants the loop for a share of each millisecond, on faster and slower
+    disks. `other work` is the share of its time that the something else got."""
+    print("sync delay us  busy us/ms  in flight  mode        puts/s    p50 ms    p99 ms  other work")
+    for delay_us in (0, 3000, 10_000):
+        for busy_us in (0, 900, 5000):
+            for in_flight in (1, 64):
+                for mode in ("inline", "thread"):
+                    runs = []
+                    for _ in range(args.turns):
+                        with fresh_folder() as folder:
+                            runs.append(in_process(folder, mode, in_flight, args.seconds, busy_us, delay_us))
+                    rate, p50, p99, other = (statistics.median(run[figure] for run in runs) for figure in runs[0])
+                    case = f"{delay_us:>13} {busy_us:>11} {in_flight:>10}  {mode:<8}"
+                    print(f"{case} {rate:>9,.0f} {p50:>9.3f} {p99:>9.3f} {other:>10.2f}", flush=True)
 
 
 if __name__ == "__main__":

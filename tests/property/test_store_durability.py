@@ -18,7 +18,7 @@ from minikube_py.mvcc.types import DeleteRange, Put, RangeRequest
 from minikube_py.store.member import MemberConfig, StoreMember
 
 CONFIG = MemberConfig(
-    segment_bytes=64 << 10, snapshot_log_bytes=48 << 10, request_bytes_max=8 << 10, fsync="inline", freeze_gc=False
+    segment_bytes=64 << 10, snapshot_log_bytes=48 << 10, request_bytes_max=8 << 10, fsync="inline", own_gc=False
 )
 
 
