@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import platform
 import shutil
 import tempfile
 from pathlib import Path
@@ -54,6 +55,7 @@ async def _run(config: ControlPlaneConfig, split: bool, temporary: bool, steps: 
     steps.line(f"data in {config.data_dir}{removed}")
     async with Stopping("up") as stopping:
         plane = _make(config, split, steps)
+        steps.done("Python", f"{platform.python_version()}, started and imported")
         try:
             server = await stopping.unless_asked(plane.start())
             if server is not None:

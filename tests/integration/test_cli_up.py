@@ -181,7 +181,7 @@ async def test_without_a_data_dir_nothing_is_left(tmp_path: Path) -> None:
 async def test_steps_are_told_with_their_times() -> None:
     async with up() as running:
         steps = [line.split()[:2] for line in running.lines if line.startswith("✓ ")]
-        assert [name for _, name in steps][:3] == ["certificates", "store", "API"]
+        assert [name for _, name in steps][:4] == ["Python", "certificates", "store", "API"]
         assert {"scheduler", "controllers", "kubelet"} <= {name for _, name in steps}
         ready = re.compile(r"ready in \d+\.\d\d s at https://127\.0\.0\.1:\d+; Ctrl-C ends it")
         assert any(ready.fullmatch(line) for line in running.lines)
