@@ -7,6 +7,7 @@ prints (`status: {}`, a container's `resources: {}`). What the original's admiss
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
 from typing import Final
 
@@ -52,7 +53,12 @@ _NODE_INFO: Final = (
 
 
 def _default_node(obj: Json) -> None:
-    _part(obj, "spec")
+    spec = _part(obj, "spec")
+    # The deprecated single range and the list stand for one another.
+    if spec.get("podCIDRs"):
+        spec["podCIDR"] = spec["podCIDRs"][0]
+    elif spec.get("podCIDR"):
+        spec["podCIDRs"] = [spec["podCIDR"]]
     status = _part(obj, "status")
     capacity, allocatable = status.get("capacity"), status.get("allocatable")
     if capacity:
@@ -138,6 +144,10 @@ def _default_endpoints(obj: Json) -> None:
 def _default_secret(obj: Json) -> None:
     if not obj.get("type"):
         obj["type"] = "Opaque"
+    plain = obj.pop("stringData", None)
+    if plain:
+        encoded = {key: base64.b64encode(text.encode()).decode() for key, text in plain.items()}
+        obj["data"] = {**(obj.get("data") or {}), **encoded}
 
 
 def _default_event(obj: Json) -> None:

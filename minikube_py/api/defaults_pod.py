@@ -294,12 +294,14 @@ def default_pod_spec(spec: Json) -> None:
         for name in ("limits", "requests"):
             if resources.get(name):
                 default_resource_list(resources[name])
-    if get("hostNetwork"):
-        for name in ("containers", "initContainers"):
-            for container in get(name) or ():
-                for port in container.get("ports") or ():
-                    if not port.get("hostPort"):
-                        port["hostPort"] = port.get("containerPort", 0)
+
+
+def _default_host_ports(spec: Json) -> None:
+    for name in ("containers", "initContainers"):
+        for container in spec.get(name) or ():
+            for port in container.get("ports") or ():
+                if not port.get("hostPort"):
+                    port["hostPort"] = port.get("containerPort", 0)
 
 
 def default_pod(pod: Json) -> None:
@@ -315,6 +317,8 @@ def default_pod(pod: Json) -> None:
         _default_pod_level_requests(spec)
     if spec.get("enableServiceLinks") is None:
         spec["enableServiceLinks"] = True
+    if spec.get("hostNetwork"):
+        _default_host_ports(spec)
     pod.setdefault("status", {})
 
 

@@ -31,10 +31,11 @@ def set_cluster_ip(service: Json, address: str) -> None:
 def complete_families(service: Json) -> None:
     """Addresses' families, of a cluster that has IPv4 alone."""
     spec = service["spec"]
-    if spec.get("type") == "ExternalName":
-        return
     if spec.get("clusterIP") and not spec.get("clusterIPs"):
         spec["clusterIPs"] = [spec["clusterIP"]]
+    if spec.get("type") == "ExternalName":
+        spec.pop("internalTrafficPolicy", None)
+        return
     if not spec.get("ipFamilies"):
         spec["ipFamilies"] = ["IPv4"]
     if not spec.get("ipFamilyPolicy"):

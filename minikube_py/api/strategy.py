@@ -42,9 +42,12 @@ def _is_nothing(value: Any) -> bool:
 
 
 def prepare_for_create(resource: Resource, obj: Json) -> None:
-    """Admits, clears what senders may not set, and sets what the server does. Name, uid and time are the caller's.
+    """Admits, clears what senders may not set, and sets what the server does. Name, uid and creationTimestamp are
+    the caller's.
 
     Raises: StatusError 403 of admission."""
+    # Who manages which field is not kept.
+    obj["metadata"].pop("managedFields", None)
     prepare = _CREATE.get(resource)
     if prepare is not None:
         prepare(obj)
@@ -61,7 +64,7 @@ def _create_pod(pod: Json) -> None:
                 "type": "PodScheduled",
                 "status": "False",
                 "lastProbeTime": None,
-                "lastTransitionTime": None,
+                "lastTransitionTime": pod["metadata"].get("creationTimestamp"),
                 "reason": "SchedulingGated",
                 "message": "Scheduling is blocked due to non-empty scheduling gates",
             }
@@ -153,6 +156,7 @@ def prepare_for_update(resource: Resource, new: Json, old: Json, subresource: st
 
     Raises: StatusError 403 of admission."""
     metadata, before = new["metadata"], old["metadata"]
+    metadata.pop("managedFields", None)
     if before.get("generation") is not None:
         metadata["generation"] = before["generation"]
     else:

@@ -273,7 +273,8 @@ def _validate_devices(container: Json, volumes: Mapping[str, Json], path: str) -
         if point in points:
             errors.append(invalid_value(f"{at}.devicePath", point, "must be unique"))
         if point:
-            errors += validate_no_backsteps(point, f"{at}.devicePath")
+            if ".." in point.split("/"):
+                errors.append(invalid_value(f"{at}.devicePath", point, "can not contain backsteps ('..')"))
             points.add(point)
         if name in mounts:
             errors.append(invalid_value(f"{at}.name", name, "must not already exist in volumeMounts"))

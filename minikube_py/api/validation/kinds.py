@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import orjson
 
+from minikube_py.api import meta
 from minikube_py.api.errors import (
     FieldError,
     Json,
@@ -28,27 +29,26 @@ from minikube_py.api.meta import (
     validate_annotations,
     validate_immutable,
     validate_labels,
-    validate_object_meta,
-    validate_object_meta_update,
 )
 from minikube_py.api.validation.containers import PROTOCOLS
 from minikube_py.api.validation.ips import validate_endpoint_ip, validate_ip
+from minikube_py.api.validation.metadata import (
+    validate_known_finalizer,
+    validate_object_meta,
+    validate_object_meta_update,
+)
 from minikube_py.api.validation.pods import validate_pod_annotations, validate_pod_spec
 from minikube_py.api.validation.resources import NEGATIVE
 
 DATA_LIMIT_BYTES: Final = 1024 * 1024
 _IMMUTABLE_SET: Final = "field is immutable when `immutable` is set"
-_FINALIZERS: Final = ("kubernetes", "orphan", "foregroundDeletion")
 
 # --- namespaces -----------------------------------------------------------------------------------------------------
 
 
 def _validate_finalizer(name: str, path: str) -> list[FieldError]:
     errors = [invalid_value(path, name, message) for message in is_qualified_name(name)]
-    if "/" not in name and name not in _FINALIZERS:
-        detail = "name is neither a standard finalizer name nor is it fully qualified"
-        errors.append(invalid_value(path, name, detail))
-    return errors
+    return errors + validate_known_finalizer(name, path)
 
 
 def _finalizers(namespace: Json) -> Sequence[str]:
@@ -198,7 +198,7 @@ def validate_config_map(config: Json) -> list[FieldError]:
     errors += _keys(binary, "binaryData")
     size_bytes = sum(len(value.encode()) for value in data.values()) + sum(len(_decoded(v)) for v in binary.values())
     if size_bytes > DATA_LIMIT_BYTES:
-        errors.append(too_long("", DATA_LIMIT_BYTES))
+        errors.append(too_long("[]", DATA_LIMIT_BYTES))
     return errors
 
 
@@ -405,9 +405,10 @@ def _validate_lease_spec(spec: Json) -> list[FieldError]:
 
 
 def validate_lease(lease: Json) -> list[FieldError]:
-    errors = validate_object_meta(lease["metadata"], True, is_dns1123_subdomain)
+    errors = meta.validate_object_meta(lease["metadata"], True, is_dns1123_subdomain)
     return errors + _validate_lease_spec(lease.get("spec") or {})
 
 
 def validate_lease_update(new: Json, old: Json) -> list[FieldError]:
-    return validate_object_meta_update(new["metadata"], old["metadata"]) + _validate_lease_spec(new.get("spec") or {})
+    errors = meta.validate_object_meta_update(new["metadata"], old["metadata"])
+    return errors + _validate_lease_spec(new.get("spec") or {})

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from minikube_py.api.errors import FieldError, Json, duplicate, forbidden_value, invalid_value
-from minikube_py.api.meta import is_dns1123_subdomain, validate_object_meta, validate_object_meta_update
+from minikube_py.api.meta import is_dns1123_subdomain
 from minikube_py.api.validation.ips import is_ipv6, validate_cidr
+from minikube_py.api.validation.metadata import validate_object_meta, validate_object_meta_update
 from minikube_py.api.validation.resources import validate_amount
 from minikube_py.api.validation.taints import validate_taints
 

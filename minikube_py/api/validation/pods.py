@@ -25,8 +25,6 @@ from minikube_py.api.meta import (
     is_qualified_name,
     regex_message,
     validate_labels,
-    validate_object_meta,
-    validate_object_meta_update,
 )
 from minikube_py.api.validation.affinity import validate_affinity, validate_topology_spread
 from minikube_py.api.validation.containers import (
@@ -36,6 +34,7 @@ from minikube_py.api.validation.containers import (
     validate_init_containers,
 )
 from minikube_py.api.validation.ips import is_dual_stack, validate_ip
+from minikube_py.api.validation.metadata import validate_object_meta, validate_object_meta_update
 from minikube_py.api.validation.pod_update import validate_pod_spec_update
 from minikube_py.api.validation.resources import NEGATIVE, validate_amount, validate_requirements
 from minikube_py.api.validation.security import validate_host_users, validate_pod_security

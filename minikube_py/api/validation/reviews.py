@@ -10,8 +10,9 @@ def validate_self_subject_access_review(review: Json) -> list[FieldError]:
     spec = review.get("spec") or {}
     resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if resource is not None and path is not None:
+        shown = {"Path": path.get("path") or "", "Verb": path.get("verb") or ""}
         detail = "cannot be specified in combination with resourceAttributes"
-        return [invalid_value("spec.nonResourceAttributes", path, detail)]
+        return [invalid_value("spec.nonResourceAttributes", shown, detail)]
     if resource is None and path is None:
         detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
         return [invalid_value("spec.resourceAttributes", None, detail)]

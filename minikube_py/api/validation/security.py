@@ -112,7 +112,7 @@ def _validate_sysctls(spec: Json, sysctls: list[Json], path: str) -> list[FieldE
 
 _ONE_OF: Final = (
     ("supplementalGroupsPolicy", ("Merge", "Strict")),
-    ("seLinuxChangePolicy", ("MountOption", "Recursive")),
+    ("seLinuxChangePolicy", ("Recursive",)),
 )
 
 

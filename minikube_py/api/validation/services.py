@@ -23,8 +23,6 @@ from minikube_py.api.meta import (
     is_port_number,
     is_qualified_name,
     validate_labels,
-    validate_object_meta,
-    validate_object_meta_update,
 )
 from minikube_py.api.services import HEADLESS, is_externally_accessible
 from minikube_py.api.validation.containers import PROTOCOLS, validate_port_or_name
@@ -36,6 +34,7 @@ from minikube_py.api.validation.ips import (
     validate_endpoint_ip,
     validate_ip,
 )
+from minikube_py.api.validation.metadata import validate_object_meta, validate_object_meta_update
 
 _TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _FAMILIES: Final = ("IPv4", "IPv6")
@@ -296,8 +295,15 @@ def _validate_service(service: Json, old: Json | None) -> list[FieldError]:
 
 
 def validate_service_create(service: Json) -> list[FieldError]:
-    errors = validate_object_meta(service["metadata"], True, is_dns1123_label)
-    return errors + _validate_service(service, None)
+    if errors := _addresses_first(service, None):
+        return errors
+    return validate_object_meta(service["metadata"], True, is_dns1123_label) + _validate_service(service, None)
+
+
+def _addresses_first(service: Json, old: Json | None) -> list[FieldError]:
+    """Addresses are looked at before one is found for the service, and what is wrong with them is told alone."""
+    known = ((old or {}).get("spec") or {}).get("clusterIPs") or ()
+    return _validate_cluster_ips(service.get("spec") or {}, tuple(known))
 
 
 def _validate_kept_addresses(spec: Json, before: Json) -> list[FieldError]:
@@ -339,6 +345,8 @@ def _validate_kept(spec: Json, before: Json, name: str, unset: str, one: str) ->
 
 
 def validate_service_update(new: Json, old: Json) -> list[FieldError]:
+    if errors := _addresses_first(new, old):
+        return errors
     errors = validate_object_meta_update(new["metadata"], old["metadata"])
     spec, before = new.get("spec") or {}, old.get("spec") or {}
     errors += _validate_kept_addresses(spec, before)

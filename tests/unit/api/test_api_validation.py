@@ -1,0 +1,130 @@
+"""Every case of `validation_cases`, judged by ours as the original judged it (recorded)."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import sys
+from typing import Any
+
+import orjson
+import pytest
+
+from minikube_py.api import strategy
+from minikube_py.api.decode import decode
+from minikube_py.api.defaults import apply_defaults
+from minikube_py.api.errors import StatusError, invalid
+from minikube_py.api.registry import REGISTRY, Resource
+from minikube_py.api.validation import validate_create, validate_update
+
+CONFORMANCE = pathlib.Path(__file__).parents[2] / "conformance"
+sys.path.insert(0, str(CONFORMANCE))
+
+from validation_cases import CREATES, UPDATES, Create, Update  # noqa: E402
+
+Json = dict[str, Any]
+RECORDED_CREATES: Json = json.loads((CONFORMANCE / "data" / "validation_create.json").read_text())
+RECORDED_UPDATES: Json = json.loads((CONFORMANCE / "data" / "validation_update.json").read_text())
+BY_PLURAL = {resource.plural: resource for resource in REGISTRY.resources}
+NOW = "2024-01-01T00:00:00Z"
+ALLOCATED = ("clusterIP", "clusterIPs", "healthCheckNodePort")
+"""What the API server finds for a service after its rules have passed."""
+
+
+UNNAMED = ("selfsubjectaccessreviews",)
+"""Kinds that the original leaves unnamed in a refusal; ours names them."""
+
+
+def create(resource: Resource, body: Json) -> Json:
+    obj, _ = decode(resource, orjson.dumps(body), "application/json", "Ignore")
+    metadata = obj.setdefault("metadata", {})
+    metadata["creationTimestamp"] = NOW
+    if resource.namespaced:
+        metadata["namespace"] = "default"
+    apply_defaults(resource, obj)
+    strategy.prepare_for_create(resource, obj)
+    if errors := validate_create(resource, obj):
+        raise invalid(resource, metadata.get("name") or "", errors)
+    strategy.canonicalize(resource, obj)
+    return obj
+
+
+def update(resource: Resource, new_body: Json, old: Json, subresource: str) -> Json:
+    new, _ = decode(resource, orjson.dumps(new_body), "application/json", "Ignore")
+    apply_defaults(resource, new)
+    strategy.prepare_for_update(resource, new, old, subresource)
+    if errors := validate_update(resource, new, old, subresource):
+        raise invalid(resource, new["metadata"]["name"], errors)
+    strategy.canonicalize(resource, new)
+    return new
+
+
+def refusal(status: Json) -> Json:
+    """A Status in a form that does not depend on the order of Go's maps."""
+    given = status.get("details", {}).get("causes", ())
+    causes = sorted((cause.get("field", ""), cause["reason"], cause["message"]) for cause in given)
+    shown = {"code": status["code"], "reason": status.get("reason"), "causes": causes}
+    if len(causes) < 2:
+        shown["message"] = status["message"]
+    return shown
+
+
+def plain(obj: Json) -> Json:
+    """What both must agree on: all but what is given out anew each time."""
+    metadata = {
+        key: value
+        for key, value in obj.get("metadata", {}).items()
+        if key not in ("uid", "resourceVersion", "creationTimestamp", "managedFields")
+    }
+    out = {**obj, "metadata": metadata}
+    for condition in obj.get("status", {}).get("conditions", ()):
+        assert condition["lastTransitionTime"]
+        condition["lastTransitionTime"] = NOW
+    if obj.get("kind") == "Service":
+        out["spec"] = {key: value for key, value in obj["spec"].items() if key not in ALLOCATED}
+        if "ports" in obj["spec"]:
+            out["spec"]["ports"] = [
+                {key: value for key, value in port.items() if key != "nodePort"} for port in obj["spec"]["ports"]
+            ]
+    return out
+
+
+def judged(make: Any) -> tuple[int, Json | None]:
+    try:
+        return 200, plain(make())
+    except StatusError as refused:
+        return refused.code, refusal(refused.to_status())
+
+
+@pytest.mark.parametrize("case", CREATES, ids=lambda case: case.name)
+def test_create_is_judged_as_the_original_does(case: Create) -> None:
+    recorded = RECORDED_CREATES[case.name]
+    code, found = judged(lambda: create(BY_PLURAL[case.plural], case.body))
+    if recorded["code"] >= 300:
+        expected = refusal(recorded["answer"])
+        if case.plural in UNNAMED:
+            expected["message"] = f"{BY_PLURAL[case.plural].kind}{expected['message']}"
+        assert found == expected
+    else:
+        assert code == 200, found
+        assert found == plain(recorded["answer"])
+
+
+@pytest.mark.parametrize("case", UPDATES, ids=lambda case: case.name)
+def test_update_is_judged_as_the_original_does(case: Update) -> None:
+    recorded = RECORDED_UPDATES[case.name]
+    resource = BY_PLURAL[case.plural]
+    old = recorded["old"]
+    before = orjson.dumps(old)
+    code, found = judged(lambda: update(resource, recorded["new"], old, case.subresource))
+    assert orjson.dumps(old) == before, "the stored object was changed"
+    if recorded["code"] >= 300:
+        assert found == refusal(recorded["answer"])
+    else:
+        assert code == 200, found
+        assert found == plain(recorded["answer"])
+
+
+def test_every_case_is_recorded() -> None:
+    assert {case.name for case in CREATES} == set(RECORDED_CREATES)
+    assert {case.name for case in UPDATES} == set(RECORDED_UPDATES)
