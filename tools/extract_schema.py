@@ -12,7 +12,8 @@ The table, one message per line:
     {"versions": {module: version},
      "packages": {"core/v1": {"group": "", "version": "v1", "kinds": ["Pod", ...]}},
      "named":    {"core/v1.PodPhase": ["string", [enum values]], "core/v1.ResourceList": ["map[...]...", []]},
-     "custom":   ["resource.Quantity", ...],
+     "custom":   ["resource.Quantity", ...],           types with JSON code of their own
+     "atomic":   ["core/v1.NodeSelector", ...],        structs marked structType=atomic
      "messages": {"core/v1.Pod": [field, ...]}}
 
 A field is `[json, type, number, flags]` or `[json, type, number, flags, extra]`. Types are Go's, with packages named by
@@ -71,6 +72,7 @@ class Package:
     structs: dict[str, list[GoField]] = field(default_factory=dict)
     named: dict[str, str] = field(default_factory=dict)
     enums: dict[str, list[str]] = field(default_factory=dict)
+    constants: dict[str, str] = field(default_factory=dict)
     custom: set[str] = field(default_factory=set)
     struct_markers: dict[str, list[str]] = field(default_factory=dict)
     registered: set[str] = field(default_factory=set)
@@ -151,6 +153,7 @@ def read_go(package: Package) -> None:
 def read_other(package: Package, line: str) -> None:
     constant = _CONST.match(line)
     if constant is not None:
+        package.constants[constant[1]] = json.loads(f'"{constant[3]}"')
         package.enums.setdefault(constant[2], []).append(json.loads(f'"{constant[3]}"'))
     marshaler = _MARSHALER.match(line)
     if marshaler is not None:
@@ -270,7 +273,7 @@ def join_field(package: Package, message: str, go_field: GoField) -> list[Any] |
     if is_required(options, go_field.markers) and not inline:
         flags += "r"
     row = [go_field.go_name if inline else json_name or go_field.go_name, go_field.go_type, number, flags]
-    extra = extra_of(tag, go_field.markers)
+    extra = extra_of(package, tag, go_field.markers)
     if not inline and go_field.go_name != json_name[:1].upper() + json_name[1:]:
         extra["g"] = go_field.go_name
     return [*row, extra] if extra else row
@@ -296,7 +299,7 @@ def check_wire(package: Package, message: str, go_field: GoField, wire: str) -> 
         raise Unreadable(f"{package.name}.{message}.{go_field.go_name}: {go_field.go_type} travels as {wire}")
 
 
-def extra_of(tag: dict[str, str], markers: list[str]) -> dict[str, Any]:
+def extra_of(package: Package, tag: dict[str, str], markers: list[str]) -> dict[str, Any]:
     extra: dict[str, Any] = {}
     if tag.get("patchStrategy"):
         extra["ps"] = tag["patchStrategy"].split(",")
@@ -309,10 +312,8 @@ def extra_of(tag: dict[str, str], markers: list[str]) -> dict[str, Any]:
         elif key in ("listType", "mapType", "structType"):
             extra[{"listType": "lt", "mapType": "mt", "structType": "st"}[key]] = value
         elif key == "default":
-            try:
-                extra["d"] = json.loads(value)
-            except ValueError:
-                extra["d"] = {"ref": value}
+            reference = re.fullmatch(r"ref\((?:.*\.)?(\w+)\)", value)
+            extra["d"] = package.constants[reference[1]] if reference else json.loads(value)
     return extra
 
 
@@ -354,6 +355,7 @@ def build(modules: Path) -> dict[str, Any]:
         "packages": {},
         "named": {},
         "custom": [],
+        "atomic": [],
         "messages": {},
     }
     outside = set(OUTSIDE.values())
@@ -367,6 +369,8 @@ def build(modules: Path) -> dict[str, Any]:
         table["packages"][package.name] = {
             "group": group, "version": package.name.rsplit("/", 1)[1], "kinds": kinds,
         }  # fmt: skip
+        atomic = (name for name in package.structs if "structType=atomic" in package.struct_markers.get(name, ()))
+        table["atomic"] += sorted(f"{package.name}.{name}" for name in atomic)
         for name, base in sorted(package.named.items()):
             table["named"][f"{package.name}.{name}"] = [base, constant_values(package, name)]
         table["messages"] |= join(package)

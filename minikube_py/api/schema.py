@@ -41,7 +41,7 @@ _SPECIAL: Final[dict[str, Kind]] = {
 }
 """Types that read and write their JSON by code of their own."""
 
-_META_KINDS: Final = frozenset(
+META_KINDS: Final = frozenset(
     ("DeleteOptions", "CreateOptions", "UpdateOptions", "PatchOptions", "GetOptions", "ListOptions", "WatchEvent")
 )
 """Kinds that stand in every group and version."""
@@ -173,6 +173,21 @@ class Schema:
     def names(self) -> list[str]:
         return list(self._table["messages"])
 
+    def has(self, name: str) -> bool:
+        return name in self._table["messages"]
+
+    def is_atomic(self, name: str) -> bool:
+        """Whether a struct is written by one owner as a whole."""
+        return name in self._table["atomic"]
+
+    def kinds_of(self, name: str) -> list[dict[str, str]]:
+        """Group, version and kind under which a message is registered."""
+        package, _, kind = name.rpartition(".")
+        known = self._table["packages"].get(package)
+        if known is None or (kind not in self._registered[package] and kind not in META_KINDS):
+            return []
+        return [{"group": known["group"], "kind": kind, "version": known["version"]}]
+
     def message(self, name: str) -> Message:
         """The message of that name. Raises: KeyError."""
         found = self._messages.get(name)
@@ -187,7 +202,7 @@ class Schema:
             return None
         if kind in self._registered[package]:
             return self.message(f"{package}.{kind}")
-        if kind in _META_KINDS or (not group and kind in self._registered["meta/v1"]):
+        if kind in META_KINDS or (not group and kind in self._registered["meta/v1"]):
             return self.message(f"meta/v1.{kind}")
         return None
 

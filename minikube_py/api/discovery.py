@@ -1,0 +1,218 @@
+"""Discovery: which groups, versions and resources are served, in both of its forms.
+
+The older form is one document a group-version; the aggregated one (`as=APIGroupDiscoveryList`, v2 or v2beta1) tells all
+at once and has an ETag. Both come from the rows of the registry.
+
+Source: KEP-3352; apiserver pkg/endpoints/discovery. The original's `storageVersionHash` is left out: nothing here
+stores one version of a kind while serving another.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import orjson
+import yaml
+
+from minikube_py.api.document import JSON, YAML, Document, etag_of, matches, not_changed, parse_accept
+from minikube_py.api.errors import not_acceptable, path_not_found
+from minikube_py.api.registry import REGISTRY, Registry, Resource
+
+AGGREGATED: Final = ("v2", "v2beta1")
+_ACCEPTED: Final = (JSON, YAML)
+_ORDER: Final = (
+    "apiregistration.k8s.io", "apps", "events.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "autoscaling",
+    "batch", "certificates.k8s.io", "networking.k8s.io", "policy", "rbac.authorization.k8s.io", "storage.k8s.io",
+    "admissionregistration.k8s.io", "apiextensions.k8s.io", "scheduling.k8s.io", "coordination.k8s.io", "node.k8s.io",
+    "discovery.k8s.io", "resource.k8s.io", "flowcontrol.apiserver.k8s.io",
+)  # fmt: skip
+"""Groups in the order in which the original lists them; it decides which kind a short name means."""
+
+Json = dict[str, Any]
+
+
+class Discovery:
+    """The documents of one registry, made at the first question."""
+
+    def __init__(self, registry: Registry = REGISTRY) -> None:
+        self._registry = registry
+        self._cache: dict[tuple[str, str], tuple[bytes, str]] = {}
+
+    def document(
+        self, path: str, accept: str | None, server_address: str = "", if_none_match: str | None = None
+    ) -> Document | None:
+        """The answer to a GET of a discovery path, None where it is none (an unknown group too).
+
+        `server_address` is host:port as the client reached it. Raises: StatusError (404 unknown version, 406).
+        """
+        parts = [part for part in path.split("/") if part]
+        if not parts or parts[0] not in ("api", "apis") or len(parts) > (2 if parts[0] == "api" else 3):
+            return None
+        if len(parts) == 1:
+            wanted = _aggregated_version(accept)
+            if wanted:
+                return self._aggregated(parts[0], wanted, if_none_match)
+        content = self._plain(parts, server_address)
+        return None if content is None else _as_asked(content, accept)
+
+    # --- one document a group-version -------------------------------------------------------------------------------
+
+    def _plain(self, parts: list[str], server_address: str) -> Json | None:
+        if parts == ["api"]:
+            return self._core_versions(server_address)
+        if parts == ["apis"]:
+            groups = [self._group(name) for name in self._groups()]
+            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+        group = parts[1] if parts[0] == "apis" else ""
+        if group not in self._groups() and parts[0] == "apis":
+            return None
+        if parts[0] == "apis" and len(parts) == 2:
+            return {"kind": "APIGroup", "apiVersion": "v1", **self._group(group)}
+        return self._resource_list(group, parts[-1])
+
+    def _core_versions(self, server_address: str) -> Json:
+        return {
+            "kind": "APIVersions",
+            "versions": self._versions(""),
+            "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": server_address}],
+        }
+
+    def _groups(self) -> list[str]:
+        names = {resource.group for resource in self._registry.resources if resource.group}
+        return sorted(names, key=lambda name: (_ORDER.index(name) if name in _ORDER else len(_ORDER), name))
+
+    def _versions(self, group: str) -> list[str]:
+        return list(dict.fromkeys(r.version for r in self._registry.resources if r.group == group))
+
+    def _group(self, name: str) -> Json:
+        versions = [{"groupVersion": f"{name}/{version}", "version": version} for version in self._versions(name)]
+        return {"name": name, "versions": versions, "preferredVersion": versions[0]}
+
+    def _rows(self, group: str, version: str) -> list[Resource]:
+        rows = [r for r in self._registry.resources if (r.group, r.version) == (group, version)]
+        return sorted(rows, key=lambda resource: resource.plural)
+
+    def _resource_list(self, group: str, version: str) -> Json:
+        rows = self._rows(group, version)
+        if not rows:
+            raise path_not_found()
+        resources: list[Json] = []
+        for row in rows:
+            resources.append(_resource(row))
+            resources += _subresources(row)
+        head = {"kind": "APIResourceList", **({"apiVersion": "v1"} if group else {})}
+        return {**head, "groupVersion": f"{group}/{version}" if group else version, "resources": resources}
+
+    # --- everything in one document ---------------------------------------------------------------------------------
+
+    def _aggregated(self, root: str, wanted: str, if_none_match: str | None) -> Document:
+        found = self._cache.get((root, wanted))
+        if found is None:
+            groups = self._groups() if root == "apis" else [""]
+            content = {
+                "kind": "APIGroupDiscoveryList",
+                "apiVersion": f"apidiscovery.k8s.io/{wanted}",
+                "metadata": {},
+                "items": [self._aggregated_group(group) for group in groups],
+            }
+            body = orjson.dumps(content) + b"\n"
+            found = self._cache[root, wanted] = (body, f'"{etag_of(body)}"')
+        body, etag = found
+        headers = {"ETag": etag, "Vary": "Accept", "Cache-Control": "public"}
+        content_type = f"{JSON};g=apidiscovery.k8s.io;v={wanted};as=APIGroupDiscoveryList"
+        if not_changed(etag, if_none_match):
+            return Document(b"", content_type, headers, 304)
+        return Document(body, content_type, headers)
+
+    def _aggregated_group(self, group: str) -> Json:
+        versions = [
+            {
+                "version": version,
+                "resources": [_aggregated_resource(row) for row in self._rows(group, version)],
+                "freshness": "Current",
+            }
+            for version in self._versions(group)
+        ]
+        return {"metadata": {"name": group} if group else {}, "versions": versions}
+
+
+def _aggregated_version(accept: str | None) -> str:
+    """The version of the aggregated form where that is what the client wants most, else ""."""
+    for clause in parse_accept(accept):
+        parameters = clause.parameters
+        if parameters.get("as") == "APIGroupDiscoveryList" and parameters.get("g") == "apidiscovery.k8s.io":
+            if clause.media == JSON and parameters.get("v") in AGGREGATED:
+                return parameters["v"]
+        elif not parameters.get("as") and any(matches(media, clause.media) for media in _ACCEPTED):
+            return ""
+    return ""
+
+
+def _as_asked(content: Json, accept: str | None) -> Document:
+    for clause in parse_accept(accept):
+        if clause.parameters.get("as"):
+            continue
+        if matches(JSON, clause.media):
+            return Document(orjson.dumps(content) + b"\n", JSON, {})
+        if clause.media == YAML:
+            return Document(yaml.safe_dump(content, sort_keys=True).encode(), YAML, {})
+    raise not_acceptable(_ACCEPTED)
+
+
+def _resource(row: Resource) -> Json:
+    found: Json = {
+        "name": row.plural,
+        "singularName": row.singular,
+        "namespaced": row.namespaced,
+        "kind": row.kind,
+        "verbs": list(row.verbs),
+    }
+    if row.short_names:
+        found["shortNames"] = list(row.short_names)
+    if row.categories:
+        found["categories"] = list(row.categories)
+    return found
+
+
+def _subresources(row: Resource) -> list[Json]:
+    found = []
+    for sub in sorted(row.subresources, key=lambda sub: sub.name):
+        entry: Json = {"name": f"{row.plural}/{sub.name}", "singularName": "", "namespaced": row.namespaced}
+        if sub.version:
+            entry |= {"group": sub.group, "version": sub.version}
+        found.append({**entry, "kind": sub.kind, "verbs": list(sub.verbs)})
+    return found
+
+
+def _aggregated_resource(row: Resource) -> Json:
+    found: Json = {
+        "resource": row.plural,
+        "responseKind": {"group": "", "version": "", "kind": row.kind},
+        "scope": "Namespaced" if row.namespaced else "Cluster",
+        "singularResource": row.singular,
+        "verbs": list(row.verbs),
+    }
+    if row.short_names:
+        found["shortNames"] = list(row.short_names)
+    if row.categories:
+        found["categories"] = list(row.categories)
+    if row.subresources:
+        found["subresources"] = [
+            {
+                "subresource": sub.name,
+                "responseKind": {"group": sub.group, "version": sub.version, "kind": sub.kind},
+                "verbs": list(sub.verbs),
+            }
+            for sub in sorted(row.subresources, key=lambda sub: sub.name)
+        ]
+    return found
+
+
+DISCOVERY: Final = Discovery()
+
+
+def document(
+    path: str, accept: str | None, server_address: str = "", if_none_match: str | None = None
+) -> Document | None:
+    """`Discovery.document` of the registry."""
+    return DISCOVERY.document(path, accept, server_address, if_none_match)

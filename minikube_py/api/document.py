@@ -1,0 +1,56 @@
+"""What discovery and OpenAPI answer with: bytes that do not change while the process runs, and how a client asked."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final, NamedTuple
+
+JSON: Final = "application/json"
+YAML: Final = "application/yaml"
+
+
+class Document(NamedTuple):
+    """An answer. `status` 304 has no body. `headers` are those beside Content-Type."""
+
+    body: bytes
+    content_type: str
+    headers: dict[str, str]
+    status: int = 200
+
+
+class Accepted(NamedTuple):
+    """One clause of an Accept header: the media type, and its parameters but for `q`."""
+
+    media: str
+    parameters: dict[str, str]
+
+
+def parse_accept(header: str | None) -> list[Accepted]:
+    """The clauses of an Accept header, the most wanted first; anything where there is none."""
+    found: list[tuple[float, Accepted]] = []
+    for clause in (header or "*/*").split(","):
+        media, *rest = (part.strip() for part in clause.split(";"))
+        parameters = dict(part.partition("=")[::2] for part in rest if part)
+        try:
+            weight = float(parameters.pop("q", "1") or "1")
+        except ValueError:
+            weight = 0.0
+        if media and weight > 0:
+            found.append((weight, Accepted(media.lower(), parameters)))
+    found.sort(key=lambda pair: -pair[0])
+    return [accepted for _, accepted in found]
+
+
+def matches(media: str, accepted: str) -> bool:
+    """Whether a clause such as `application/*` takes the media type."""
+    return accepted in (media, "*/*") or (accepted.endswith("/*") and media.startswith(accepted[:-1]))
+
+
+def etag_of(data: bytes) -> str:
+    """As the original makes them: the SHA-512 in capitals."""
+    return hashlib.sha512(data).hexdigest().upper()
+
+
+def not_changed(etag: str, if_none_match: str | None) -> bool:
+    """Whether the client has this very document."""
+    return if_none_match is not None and etag in (tag.strip().removeprefix("W/") for tag in if_none_match.split(","))

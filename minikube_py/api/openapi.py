@@ -1,0 +1,406 @@
+"""OpenAPI: what kubectl reads for `explain`, and to learn what the server can validate.
+
+Version 3 is one document a group-version, made from the schema's table and the registry when first asked for. It tells
+every path with its verbs and parameters, and every message with its fields, types, merge keys and list types. The texts
+come from the PyPI package `kubernetes-validate` where that is installed (extra `explain`), else there are none.
+
+Version 2 is only as much as kubectl 1.27 and 1.28 insist on: an empty document in protobuf, and the same in JSON.
+
+Source: apiserver pkg/endpoints/openapi, kube-openapi pkg/handler3.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from minikube_py.api.document import JSON, Document, etag_of, matches, not_changed, parse_accept
+from minikube_py.api.registry import REGISTRY, Registry, Resource, Subresource
+from minikube_py.api.schema import META_KINDS, SCHEMA, Field, Message, Type, proto_name
+
+Json = dict[str, Any]
+V2_PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+_V2_PROTOBUF_ASKED: Final = (V2_PROTOBUF, "application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
+_V2_BODY: Final = b"\x0a\x032.0"
+"""Field 1 (swagger) = "2.0", and nothing else."""
+TITLE: Final = "Kubernetes"
+VERSION: Final = "1.36"
+_SCHEMAS: Final = "#/components/schemas/"
+
+
+def schema_name(message: str) -> str:
+    """A message's name in OpenAPI: `io.k8s.api.core.v1.Pod`."""
+    return _SPECIAL_NAMES.get(message) or "io.k8s." + proto_name(message).removeprefix("k8s.io.")
+
+
+_SPECIAL_NAMES: Final = {
+    "resource.Quantity": "io.k8s.apimachinery.pkg.api.resource.Quantity",
+    "intstr.IntOrString": "io.k8s.apimachinery.pkg.util.intstr.IntOrString",
+    "runtime.RawExtension": "io.k8s.apimachinery.pkg.runtime.RawExtension",
+}
+_SPECIAL_SCHEMAS: Final[dict[str, Json]] = {
+    "resource.Quantity": {"oneOf": [{"type": "string"}, {"type": "number"}]},
+    "intstr.IntOrString": {"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]},
+    "runtime.RawExtension": {"type": "object"},
+    "meta/v1.Time": {"type": "string", "format": "date-time"},
+    "meta/v1.MicroTime": {"type": "string", "format": "date-time"},
+    "meta/v1.Duration": {"type": "string"},
+    "meta/v1.FieldsV1": {"type": "object"},
+}
+_SCALARS: Final[dict[str, Json]] = {
+    "string": {"type": "string"},
+    "bool": {"type": "boolean"},
+    "int32": {"type": "integer", "format": "int32"},
+    "int64": {"type": "integer", "format": "int64"},
+    "uint8": {"type": "integer", "format": "byte"},
+    "float64": {"type": "number", "format": "double"},
+    "bytes": {"type": "string", "format": "byte"},
+    "any": {},
+}
+_DEFAULTS: Final[dict[str, Any]] = {"string": "", "bool": False, "int32": 0, "int64": 0, "float64": 0, "message": {}}
+
+
+# --- messages -------------------------------------------------------------------------------------------------------
+
+
+def _definitions() -> dict[str, Json]:
+    """The texts' definitions by schema name; empty where the package is not installed or holds none."""
+    spec = find_spec("kubernetes_validate")
+    for location in (spec.submodule_search_locations or ()) if spec else ():
+        folder = Path(location) / "kubernetes-json-schema"
+        path = folder / f"v{VERSION}.0-local" / "_definitions.json"
+        if path.is_file():
+            content = orjson.loads(path.read_bytes())
+            found: dict[str, Json] = content.get("$defs") or content.get("definitions") or {}
+            return found
+    return {}
+
+
+class _Schemas:
+    """The schemas that one document needs, gathered as they are referred to."""
+
+    def __init__(self, definitions: dict[str, Json], group: str, version: str) -> None:
+        self.found: dict[str, Json] = {}
+        self._definitions = definitions
+        self._group, self._version = group, version
+
+    def ref(self, message: str) -> Json:
+        name = schema_name(message)
+        if name not in self.found:
+            self.found[name] = {}
+            self.found[name] = self._schema(message, name)
+        return {"$ref": _SCHEMAS + name}
+
+    def _schema(self, message: str, name: str) -> Json:
+        told = self._definitions.get(name, {})
+        head: Json = {"description": told["description"]} if told.get("description") else {}
+        special = _SPECIAL_SCHEMAS.get(message)
+        if special is not None or not SCHEMA.has(message):
+            return {**head, **(special or {})}
+        return {**head, **self._object(SCHEMA.message(message), told.get("properties", {}))}
+
+    def _object(self, message: Message, told: Json) -> Json:
+        found: Json = {"type": "object"}
+        required = [field.name for field in message.fields.values() if field.required]
+        if required:
+            found["required"] = required
+        properties = {
+            name: self._property(field, told.get(name, {})) for name, field in sorted(message.fields.items())
+        }
+        if properties:
+            found["properties"] = properties
+        if SCHEMA.is_atomic(message.name):
+            found["x-kubernetes-map-type"] = "atomic"
+        kinds = SCHEMA.kinds_of(message.name)
+        if self._group and kinds and message.go_name in META_KINDS:
+            kinds.append({"group": self._group, "kind": message.go_name, "version": self._version})
+        if kinds:
+            found["x-kubernetes-group-version-kind"] = kinds
+        return found
+
+    def _property(self, field: Field, told: Json) -> Json:
+        found: Json = {}
+        if told.get("description"):
+            # The package's texts end before the values of enumerations.
+            values = "".join(f'\n - `"{value}"`' for value in SCHEMA.enum(field.type.named))
+            found["description"] = told["description"] + (f"\n\nPossible enum values:{values}" if values else "")
+        found |= self._type(field.type, _default(field))
+        if field.list_map_keys:
+            found["x-kubernetes-list-map-keys"] = list(field.list_map_keys)
+        for key, value in (("list-type", field.list_type), ("map-type", field.map_type or field.struct_type)):
+            if value:
+                found[f"x-kubernetes-{key}"] = value
+        if field.merge_key:
+            found["x-kubernetes-patch-merge-key"] = field.merge_key
+        if field.patch_strategies:
+            found["x-kubernetes-patch-strategy"] = ",".join(field.patch_strategies)
+        return found
+
+    def _type(self, type: Type, default: Any = None) -> Json:
+        extra = {} if default is None else {"default": default}
+        if type.kind == "list":
+            assert type.element is not None
+            return {"type": "array", "items": self._type(type.element, _zero(type.element)), **extra}
+        if type.kind == "map":
+            assert type.element is not None
+            element = type.element
+            inner = self.ref(element.message) if element.kind == "quantity" else self._type(element, _zero(element))
+            return {"type": "object", "additionalProperties": inner, **extra}
+        if type.message:
+            # A bare reference takes no members beside it.
+            return {**extra, "allOf": [self.ref(type.message)]}
+        found = {**_SCALARS.get(type.kind, {}), **extra}
+        values = SCHEMA.enum(type.named) if type.named else ()
+        return {**found, "enum": list(values)} if values else found
+
+
+def _default(field: Field) -> Any:
+    """The default of a property: as marked, else the zero value of what is always written."""
+    if field.default is not None:
+        return field.default
+    if field.omitempty and field.type.kind != "message":
+        return None
+    return _zero(field.type)
+
+
+def _zero(type: Type) -> Any:
+    """The zero value, where OpenAPI tells it."""
+    return None if type.pointer else _DEFAULTS.get(type.kind)
+
+
+# --- paths ----------------------------------------------------------------------------------------------------------
+
+_ACTIONS: Final = {"get": "get", "list": "get", "create": "post", "update": "put", "patch": "patch", "delete": "delete"}
+_WRITE_PARAMETERS: Final = ("dryRun", "fieldManager", "fieldValidation")
+_PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
+    "create": _WRITE_PARAMETERS,
+    "update": _WRITE_PARAMETERS,
+    "patch": (*_WRITE_PARAMETERS, "force"),
+    "delete": ("dryRun", "gracePeriodSeconds", "orphanDependents", "propagationPolicy"),
+    "list": (
+        "allowWatchBookmarks", "continue", "fieldSelector", "labelSelector", "limit", "resourceVersion",
+        "resourceVersionMatch", "sendInitialEvents", "timeoutSeconds", "watch",
+    ),
+}  # fmt: skip
+_PARAMETER_TYPES: Final = {
+    "force": "boolean", "orphanDependents": "boolean", "allowWatchBookmarks": "boolean", "sendInitialEvents": "boolean",
+    "watch": "boolean", "gracePeriodSeconds": "integer", "limit": "integer", "timeoutSeconds": "integer",
+}  # fmt: skip
+_PATCHES: Final = ("json-patch+json", "merge-patch+json", "strategic-merge-patch+json")
+
+
+def _parameter(name: str, where: str = "query") -> Json:
+    schema = {"type": _PARAMETER_TYPES.get(name, "string"), "uniqueItems": True}
+    required = {"required": True} if where == "path" else {}
+    return {"name": name, "in": where, **required, "schema": schema}
+
+
+class _Paths:
+    """The paths of one group-version."""
+
+    def __init__(self, group: str, version: str, schemas: _Schemas) -> None:
+        self.found: dict[str, Json] = {}
+        self._root = f"/apis/{group}/{version}" if group else f"/api/{version}"
+        self._title = _title(group, version)
+        self._tag = f"{group.removesuffix('.k8s.io').split('.')[0] or 'core'}_{version}"
+        self._group, self._version, self._schemas = group, version, schemas
+
+    def add(self, row: Resource) -> None:
+        collection = f"{self._root}/namespaces/{{namespace}}/{row.plural}"
+        if not row.namespaced:
+            collection = f"{self._root}/{row.plural}"
+        scope = ("namespace",) if row.namespaced else ()
+        own = (self._group, self._version, row.kind)
+        middle = "Namespaced" if row.namespaced else ""
+        self._put(collection, scope, own, {
+            "get": ("list", f"list{self._title}{middle}{row.kind}", f"{row.kind}List"),
+            "post": ("create", f"create{self._title}{middle}{row.kind}", row.kind),
+            "delete": ("deletecollection", f"delete{self._title}Collection{middle}{row.kind}", "Status"),
+        }, row.verbs)  # fmt: skip
+        self._put(f"{collection}/{{name}}", ("name", *scope), own, {
+            "get": ("get", f"read{self._title}{middle}{row.kind}", row.kind),
+            "put": ("update", f"replace{self._title}{middle}{row.kind}", row.kind),
+            "delete": ("delete", f"delete{self._title}{middle}{row.kind}", "Status"),
+            "patch": ("patch", f"patch{self._title}{middle}{row.kind}", row.kind),
+        }, row.verbs)  # fmt: skip
+        if row.namespaced:
+            self._put(f"{self._root}/{row.plural}", (), own, {
+                "get": ("list", f"list{self._title}{row.kind}ForAllNamespaces", f"{row.kind}List"),
+            }, row.verbs)  # fmt: skip
+        for sub in row.subresources:
+            self._add_subresource(f"{collection}/{{name}}/{sub.name}", ("name", *scope), row, sub, middle)
+
+    def _add_subresource(self, path: str, scope: tuple[str, ...], row: Resource, sub: Subresource, middle: str) -> None:
+        kind = (sub.group, sub.version, sub.kind) if sub.version else (self._group, self._version, sub.kind)
+        title = f"{self._title}{middle}{row.kind}{sub.name.capitalize()}"
+        self._put(path, scope, kind, {
+            "get": ("get", f"read{title}", sub.kind),
+            "put": ("update", f"replace{title}", sub.kind),
+            "post": ("create", f"create{title}", sub.kind),
+            "patch": ("patch", f"patch{title}", sub.kind),
+        }, sub.verbs)  # fmt: skip
+
+    def _put(
+        self,
+        path: str,
+        scope: tuple[str, ...],
+        kind: tuple[str, str, str],
+        operations: dict[str, tuple[str, str, str]],
+        verbs: tuple[str, ...],
+    ) -> None:
+        item: Json = {}
+        for method, (verb, operation_id, answer) in operations.items():
+            if verb in verbs:
+                item[method] = self._operation(verb, operation_id, answer, kind)
+        if item:
+            item["parameters"] = [*(_parameter(name, "path") for name in scope), _parameter("pretty")]
+            self.found[path] = item
+
+    def _operation(self, verb: str, operation_id: str, answer: str, kind: tuple[str, str, str]) -> Json:
+        group, version, name = kind
+        answered = ("", "v1", "Status") if answer == "Status" else (group, version, answer)
+        found: Json = {"tags": [self._tag], "operationId": operation_id}
+        names = _PARAMETERS["list"] if verb == "deletecollection" else _PARAMETERS.get(verb, ())
+        if names:
+            found["parameters"] = [_parameter(parameter) for parameter in names]
+        body = self._body(verb, kind)
+        if body:
+            found["requestBody"] = body
+        content = {JSON: {"schema": self._kind_ref(answered)}}
+        codes = {"create": ("200", "201", "202"), "update": ("200", "201"), "patch": ("200", "201")}.get(verb, ("200",))
+        responses: Json = {code: {"description": "OK", "content": content} for code in codes}
+        found["responses"] = {**responses, "401": {"description": "Unauthorized"}}
+        action = {"create": "post", "update": "put"}.get(verb, verb)
+        found["x-kubernetes-action"] = action
+        found["x-kubernetes-group-version-kind"] = {"group": group, "version": version, "kind": name}
+        return found
+
+    def _body(self, verb: str, kind: tuple[str, str, str]) -> Json:
+        if verb == "patch":
+            schema = {"schema": self._schemas.ref("meta/v1.Patch")}
+            return {"content": {f"application/{patch}": schema for patch in _PATCHES}, "required": True}
+        if verb in ("create", "update"):
+            return {"content": {"*/*": {"schema": self._kind_ref(kind)}}, "required": True}
+        if verb in ("delete", "deletecollection"):
+            return {"content": {"*/*": {"schema": self._schemas.ref("meta/v1.DeleteOptions")}}}
+        return {}
+
+    def _kind_ref(self, kind: tuple[str, str, str]) -> Json:
+        message = SCHEMA.kind(*kind)
+        return self._schemas.ref(message.name) if message is not None else {"type": "string"}
+
+
+def _title(group: str, version: str) -> str:
+    name = group.removesuffix(".k8s.io").split(".")[0] or "core"
+    return name.capitalize() + version.capitalize()
+
+
+# --- documents ------------------------------------------------------------------------------------------------------
+
+
+class OpenApi:
+    """The documents of one registry. Each is made when first asked for and kept as bytes."""
+
+    def __init__(self, registry: Registry = REGISTRY) -> None:
+        self._registry = registry
+        self._documents: dict[tuple[str, str], bytes] = {}
+        self._definitions: dict[str, Json] | None = None
+        self._index: bytes | None = None
+
+    def document(
+        self, path: str, accept: str | None, query: str = "", if_none_match: str | None = None
+    ) -> Document | None:
+        """The answer to a GET under `/openapi`, None where there is no such document (the original's 404 has no body).
+
+        Status 406 has no body either."""
+        del query  # The hash only keys the client's cache.
+        parts = [part for part in path.split("/") if part]
+        if parts == ["openapi", "v2"]:
+            return _version_2(accept)
+        if parts[:2] != ["openapi", "v3"] or (len(parts) == 2 and path.endswith("/")):
+            return None
+        if not any(matches(JSON, clause.media) for clause in parse_accept(accept)):
+            return Document(b"", JSON, {"Vary": "Accept"}, 406)
+        if len(parts) == 2:
+            return Document(self.index(), JSON, {})
+        group_version = self._group_version(parts[2:])
+        if group_version is None:
+            return None
+        etag = f'"{self._hash(*group_version)}"'
+        headers = {"ETag": etag, "Vary": "Accept", "Cache-Control": "public, immutable"}
+        if not_changed(etag, if_none_match):
+            return Document(b"", JSON, headers, 304)
+        return Document(self.group_version(*group_version), JSON, headers)
+
+    def _group_version(self, parts: list[str]) -> tuple[str, str] | None:
+        group_version = ("", parts[1]) if parts[0] == "api" and len(parts) == 2 else tuple(parts[1:])
+        if parts[0] not in ("api", "apis") or len(group_version) != 2:
+            return None
+        found = (group_version[0], group_version[1])
+        return found if found in self._registry.group_versions else None
+
+    def index(self) -> bytes:
+        """Where the documents are; made without making them."""
+        if self._index is None:
+            paths = {}
+            for group, version in self._registry.group_versions:
+                path = f"apis/{group}/{version}" if group else f"api/{version}"
+                paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={self._hash(group, version)}"}
+            self._index = orjson.dumps({"paths": paths})
+        return self._index
+
+    def _hash(self, group: str, version: str) -> str:
+        """Of what a document is made from: the table's versions, the rows, and whether texts are at hand."""
+        rows = [
+            (row.plural, row.kind, row.namespaced, row.verbs, [(s.name, s.kind, s.verbs) for s in row.subresources])
+            for row in self._rows(group, version)
+        ]
+        texts = find_spec("kubernetes_validate") is not None
+        return etag_of(orjson.dumps([dict(SCHEMA.versions), VERSION, group, version, rows, texts]))
+
+    def _rows(self, group: str, version: str) -> list[Resource]:
+        return [row for row in self._registry.resources if (row.group, row.version) == (group, version)]
+
+    def group_version(self, group: str, version: str) -> bytes:
+        """The document of a group-version that is served."""
+        found = self._documents.get((group, version))
+        if found is None:
+            found = self._documents[group, version] = orjson.dumps(self._build(group, version))
+        return found
+
+    def _build(self, group: str, version: str) -> Json:
+        if self._definitions is None:
+            self._definitions = _definitions()
+        schemas = _Schemas(self._definitions, group, version)
+        paths = _Paths(group, version, schemas)
+        for row in self._rows(group, version):
+            paths.add(row)
+        return {
+            "openapi": "3.0.0",
+            "info": {"title": TITLE, "version": VERSION},
+            "paths": dict(sorted(paths.found.items())),
+            "components": {"schemas": dict(sorted(schemas.found.items()))},
+        }
+
+
+def _version_2(accept: str | None) -> Document:
+    for clause in parse_accept(accept):
+        if clause.media in _V2_PROTOBUF_ASKED:
+            return Document(_V2_BODY, V2_PROTOBUF, {"Vary": "Accept"})
+        if matches(JSON, clause.media):
+            content = {"swagger": "2.0", "info": {"title": TITLE, "version": VERSION}, "paths": {}, "definitions": {}}
+            return Document(orjson.dumps(content), JSON, {"Vary": "Accept"})
+    return Document(b"", JSON, {"Vary": "Accept"}, 406)
+
+
+OPENAPI: Final = OpenApi()
+
+
+def document(
+    path: str, accept: str | None, query: str = "", if_none_match: str | None = None
+) -> Document | None:
+    """`OpenApi.document` of the registry."""
+    return OPENAPI.document(path, accept, query, if_none_match)
