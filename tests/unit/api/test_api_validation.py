@@ -71,6 +71,7 @@ def refusal(status: Json) -> Json:
 
 def plain(obj: Json) -> Json:
     """What both must agree on: all but what is given out anew each time."""
+    obj = orjson.loads(orjson.dumps(obj))
     metadata = {
         key: value
         for key, value in obj.get("metadata", {}).items()
