@@ -1,5 +1,7 @@
-"""Cluster IPs and node ports of services. Each taken one is a key of its own in the store, written in the same txn as its
-service: two services cannot get the same, whichever API server they came through.
+"""Cluster IPs and node ports of services.
+
+Each taken one is a key of its own in the store, written in the same txn as its service: two services cannot get the
+same, whichever API server they came through.
 
 Source: `pkg/registry/core/service/storage/alloc.go`, `pkg/registry/core/service/{ipallocator,portallocator}`.
 """

@@ -74,6 +74,7 @@ class ApiServer:
         self.subresources = Subresources(self.store, self.writer, self.deleter, clock)
         self.requests = RequestMetrics()
         self.ready = False
+        self.address = ""
         self._watch: WatchHandle | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._feeding: asyncio.Task[None] | None = None
@@ -94,6 +95,7 @@ class ApiServer:
         self.ready = True
 
     async def publish(self, host: str, port: int) -> None:
+        self.address = f"{host}:{port}"
         await system.publish(self.writer, self.addresses.first, host, port)
 
     async def stop(self) -> None:
@@ -223,7 +225,7 @@ class ApiServer:
         if verb == "get":
             return await self.lister.get(asked, list_options(request.query, False), form)
         if verb == "list":
-            return await self.lister.list(asked, list_options(request.query, False), form)
+            return await self.lister.answer(asked, list_options(request.query, False), form)
         if verb == "watch":
             return await self.watching.open(asked, list_options(request.query, True), form)
         if verb == "update":

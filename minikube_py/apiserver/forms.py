@@ -159,7 +159,8 @@ def single_bytes(
         return finish(with_meta_version(head, form) + row + b"]}", form)
     if form.kind == "partial":
         if not form.single:
-            message = f"you requested PartialObjectMetadataList, but the requested object is not a list (*core.{resource.kind})"
+            wanted = "you requested PartialObjectMetadataList, but the requested object is not a list"
+            message = f"{wanted} (*core.{resource.kind})"
             raise StatusError(406, "NotAcceptable", message)
         return finish(partial_bytes(value, revision, form.version), form)
     return finish(object_bytes(resource, value, revision), form)

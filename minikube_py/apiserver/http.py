@@ -25,6 +25,7 @@ from minikube_py.apiserver.watch import Batch, Stream
 _REASONS: Final = {status.value: status.phrase for status in HTTPStatus}
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LAST_CHUNK: Final = b"0\r\n\r\n"
+_NO_CACHE: Final = b"Cache-Control: no-cache, private\r\n"
 KEEPALIVE_TIMEOUT_S: Final = 3630.0
 SHUTDOWN_TIMEOUT_S: Final = 2.0
 BACKLOG: Final = 1024
@@ -143,6 +144,7 @@ class _Connection:
             user,
             headers.get("Accept", "application/json"),
             headers.get("Content-Type", "application/json"),
+            headers.get("If-None-Match"),
         )
         response = await self._core.handle(asked)
         if response.stream is not None:
@@ -250,8 +252,8 @@ def _start(status: int, content_type: str) -> bytes:
     key = (status, content_type)
     found = _starts.get(key)
     if found is None:
-        lines = f"HTTP/1.1 {status} {_REASONS.get(status, '')}\r\nCache-Control: no-cache, private\r\nContent-Type: {content_type}\r\n"
-        found = lines.encode()
+        line = f"HTTP/1.1 {status} {_REASONS.get(status, '')}\r\n".encode()
+        found = line + _NO_CACHE + f"Content-Type: {content_type}\r\n".encode()
         if len(_starts) < 1024:
             _starts[key] = found
     return found
@@ -259,7 +261,10 @@ def _start(status: int, content_type: str) -> bytes:
 
 def _head(response: Response, keep_alive: bool, length: int | None) -> bytes:
     """Everything before the body. `length` -1: chunked; None: until the connection closes."""
-    parts = [_start(response.status, response.content_type), _date()]
+    start = _start(response.status, response.content_type)
+    if "Cache-Control" in response.headers:
+        start = start.replace(_NO_CACHE, b"")
+    parts = [start, _date()]
     if response.headers is not NO_HEADERS:
         for name, value in response.headers.items():
             parts += [f"{name}: {line}\r\n".encode() for line in value.split("\n")]

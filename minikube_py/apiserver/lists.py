@@ -9,7 +9,7 @@ Source: KEP-2340, apiserver `pkg/storage/continue.go`, `pkg/storage/cacher`.
 from __future__ import annotations
 
 import base64
-import binascii
+import re
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
@@ -45,6 +45,7 @@ from minikube_py.env import Clock
 from minikube_py.fields import quantity
 from minikube_py.mvcc.types import KeyValue, RangeRequest, prefix_end
 
+_NOT_BASE64: Final = re.compile("[^A-Za-z0-9_-]")
 _TOKEN_VERSION: Final = "meta.k8s.io/v1"
 _INCONSISTENT_CONTINUE: Final = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
@@ -67,22 +68,19 @@ def encode_continue(revision: int, after: bytes, prefix: bytes) -> str:
 def decode_continue(token: str, prefix: bytes) -> tuple[int, bytes]:
     """(revision, first key). Raises: StatusError 400."""
     what = "invalid continue token: continue key is not valid"
-    try:
-        data = token.encode("ascii")
-        if b"=" in data:
-            raise ValueError(f"illegal base64 data at input byte {data.index(b'=')}")
-        text = base64.b64decode(data + b"=" * (-len(data) % 4), altchars=b"-_", validate=True)
-    except (ValueError, binascii.Error) as error:
-        position = next((i for i, char in enumerate(token) if not (char.isascii() and (char.isalnum() or char in "-_"))), len(token))
-        del error
-        raise bad_request(f"{what}: illegal base64 data at input byte {position}") from None
+    wrong = _NOT_BASE64.search(token)
+    if wrong is not None or len(token) % 4 == 1:
+        position = wrong.start() if wrong is not None else len(token)
+        raise bad_request(f"{what}: illegal base64 data at input byte {position}")
+    text = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
     try:
         fields = orjson.loads(text)
     except orjson.JSONDecodeError:
-        first = text[:1].decode("latin-1")
-        raise bad_request(f"{what}: invalid character {first!r} looking for beginning of value") from None
+        first = text.decode("utf-8", "replace")[:1]
+        why = f"invalid character '{first}' looking for beginning of value" if first else "unexpected end of JSON input"
+        raise bad_request(f"{what}: {why}") from None
     if not isinstance(fields, dict) or fields.get("v") != _TOKEN_VERSION:
-        raise bad_request("invalid continue token: continue key is not valid: server does not recognize this encoded version")
+        raise bad_request(f"{what}: server does not recognize this encoded version")
     revision, start = fields.get("rv"), fields.get("start")
     if not isinstance(revision, int) or revision == 0 or not -1 <= revision < 1 << 63:
         raise bad_request(f"{what}: incorrect encoded start resourceVersion (version {_TOKEN_VERSION})")
@@ -150,7 +148,7 @@ class Lister:
         fields = parse_field_selector(route.resource, options.field_selector)
         return Selection(route.resource, route.namespace, labels, fields)
 
-    async def list(self, route: Route, options: ListOptions, form: Form) -> Response:
+    async def answer(self, route: Route, options: ListOptions, form: Form) -> Response:
         """Raises: StatusError 400, 410, 504."""
         page, selection = await self.page(route, options)
         return await self.render(route.resource, page, form, selection)
@@ -182,7 +180,8 @@ class Lister:
         if revision >= cache.last_change:
             page = self._current(cache, selection, start, limit)
             return page._replace(revision=revision), selection
-        return await self._from_store(cache, selection, start, limit, revision, bool(options.continue_token)), selection
+        page = await self._from_store(cache, selection, start, limit, revision, bool(options.continue_token))
+        return page, selection
 
     async def _await_asked(self, options: ListOptions, revision: int) -> None:
         if revision or options.revision:
@@ -340,7 +339,8 @@ class ContinueExpired(StatusError):
 def _list_head(resource: Resource, metadata: Json, form: Form) -> bytes:
     if form.kind == "partial":
         if form.single:
-            message = f"you requested PartialObjectMetadata, but the requested object is a list (*core.{resource.list_kind})"
+            wanted = "you requested PartialObjectMetadata, but the requested object is a list"
+            message = f"{wanted} (*core.{resource.list_kind})"
             raise StatusError(406, "NotAcceptable", message)
         kind, version = "PartialObjectMetadataList", f"meta.k8s.io/{form.version}"
     else:

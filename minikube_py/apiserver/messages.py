@@ -22,9 +22,9 @@ NO_HEADERS: Final[Mapping[str, str]] = {}
 
 class Request:
     """`path` is percent-decoded by the router, not before. `query` maps each name to its
-    first value. `accept` and `content_type` are the headers of those names."""
+    first value. `accept`, `content_type` and `if_none_match` are the headers of those names."""
 
-    __slots__ = ("accept", "body", "content_type", "method", "path", "query", "user")
+    __slots__ = ("accept", "body", "content_type", "if_none_match", "method", "path", "query", "user")
 
     def __init__(
         self,
@@ -35,6 +35,7 @@ class Request:
         user: User | None = None,
         accept: str = JSON,
         content_type: str = JSON,
+        if_none_match: str | None = None,
     ) -> None:
         self.method = method
         self.path = path
@@ -43,6 +44,7 @@ class Request:
         self.user = user
         self.accept = accept
         self.content_type = content_type
+        self.if_none_match = if_none_match
 
 
 class Response:

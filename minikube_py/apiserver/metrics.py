@@ -11,12 +11,14 @@ from typing import Final
 
 from minikube_py.apiserver.routes import ResourcePath
 
-SLI_BUCKETS: Final = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0,
-                      45.0, 60.0)  # fmt: skip
-REQUEST_BUCKETS: Final = (0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0,
-                          15.0, 20.0, 30.0, 45.0, 60.0)  # fmt: skip
-_VERBS: Final = {"create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE", "deletecollection": "DELETECOLLECTION",
-                 "get": "GET", "list": "LIST", "watch": "WATCH"}  # fmt: skip
+SLI_BUCKETS: Final = (
+    0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0,
+)  # fmt: skip
+REQUEST_BUCKETS: Final = (0.005, 0.025, *SLI_BUCKETS)
+_VERBS: Final = {
+    "create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE", "deletecollection": "DELETECOLLECTION",
+    "get": "GET", "list": "LIST", "watch": "WATCH",
+}  # fmt: skip
 _NO_RESOURCE: Final = ("", "", "", "", "")
 
 
@@ -94,5 +96,5 @@ def render(requests: RequestMetrics, gauges: Mapping[str, float]) -> bytes:
         if family not in seen and not family.endswith(("_bucket", "_sum", "_count")):
             seen.add(family)
             lines.append(f"# TYPE {family} {'counter' if family.endswith('_total') else 'gauge'}")
-        lines.append(f"{name} {value:g}" if isinstance(value, float) and not value.is_integer() else f"{name} {int(value)}")
+        lines.append(f"{name} {int(value) if float(value).is_integer() else value}")
     return ("\n".join(lines) + "\n").encode()

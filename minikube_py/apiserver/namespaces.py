@@ -1,7 +1,7 @@
 """Admission by namespace: nothing is created where none is, or where one is on its way out.
 
-Source: apiserver `pkg/admission/plugin/namespace/lifecycle`. Unlike there, the check and the write are one txn: a create
-is compared with the very state of the namespace that allowed it, so none slips in behind a deletion.
+Source: apiserver `pkg/admission/plugin/namespace/lifecycle`. Unlike there, the check and the write are
+one txn: a create is compared with the very state of the namespace that allowed it, so none slips in behind a deletion.
 """
 
 from __future__ import annotations

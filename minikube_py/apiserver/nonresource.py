@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import platform
 from typing import TYPE_CHECKING, Final
 
 import orjson
 
+from minikube_py import __version__
+from minikube_py.api import discovery, openapi
 from minikube_py.api.errors import StatusError, method_not_allowed
-from minikube_py.api.registry import Resource
+from minikube_py.api.registry import REGISTRY, Resource
+from minikube_py.apiserver.forms import negotiate
 from minikube_py.apiserver.messages import TEXT, Request, Response
 
 if TYPE_CHECKING:
@@ -24,7 +28,7 @@ async def answer(request: Request, server: ApiServer) -> Response:
     first = path.split("/")[1]
     if first in _HEALTH:
         return _only_get(request, await _health(path, request, server))
-    return _only_get(request, _document(path, request) or page_not_found())
+    return _only_get(request, _document(path, request, server) or page_not_found())
 
 
 def _only_get(request: Request, response: Response) -> Response:
@@ -89,6 +93,53 @@ def _text(status: int, text: str) -> Response:
 
 # --- documents ------------------------------------------------------------------------------------------------------
 
+KUBERNETES: Final = ("1", "36")
+"""The version of the API that is served: its kinds, fields and semantics."""
 
-def _document(path: str, request: Request) -> Response | None:
-    return None
+
+def _version() -> bytes:
+    major, minor = KUBERNETES
+    document = {
+        "major": major,
+        "minor": minor,
+        "emulationMajor": major,
+        "emulationMinor": minor,
+        "minCompatibilityMajor": major,
+        "minCompatibilityMinor": str(int(minor) - 1),
+        "gitVersion": f"v{major}.{minor}.0+minikube-py.{__version__}",
+        "gitCommit": "",
+        "gitTreeState": "",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "",
+        "compiler": platform.python_implementation().lower(),
+        "platform": f"{platform.system().lower()}/{_ARCHITECTURES.get(platform.machine(), platform.machine())}",
+    }
+    return orjson.dumps(document, option=orjson.OPT_INDENT_2)
+
+
+_ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
+_VERSION: Final = _version()
+
+
+def _index() -> bytes:
+    paths = {"/api", "/apis", "/metrics", "/openapi/v2", "/openapi/v3", "/version"}
+    for group, version in REGISTRY.group_versions:
+        root = f"/apis/{group}" if group else "/api"
+        paths |= {root, f"{root}/{version}", f"/openapi/v3{root}/{version}"}
+    for kind in _HEALTH:
+        paths |= {f"/{kind}", *(f"/{kind}/{check}" for check in _CHECKS)}
+    return orjson.dumps({"paths": sorted(paths)}, option=orjson.OPT_INDENT_2)
+
+
+def _document(path: str, request: Request, server: ApiServer) -> Response | None:
+    """None where there is no such document. Raises: StatusError 404, 406."""
+    if path in ("/", "/version"):
+        negotiate(request.accept)
+        return Response(200, _VERSION if path == "/version" else _index())
+    if path.startswith("/openapi/"):
+        found = openapi.document(path, request.accept, "", request.if_none_match)
+    else:
+        found = discovery.document(path, request.accept, server.address, request.if_none_match)
+    if found is None:
+        return None
+    return Response(found.status, found.body, found.content_type, found.headers)

@@ -13,7 +13,7 @@ from minikube_py.apiserver.messages import decode_path
 
 
 class Route(NamedTuple):
-    """`verb` is the API's (`list`, `deletecollection`, ...), not HTTP's. `subresource` is None for the object itself."""
+    """`verb` is the API's (`list`, `deletecollection`, ...), not HTTP's. `subresource` None: the object itself."""
 
     resource: Resource
     verb: str
@@ -72,13 +72,13 @@ def _find(
 ) -> ResourcePath:
     resource = REGISTRY.resource(group, version, plural)
     found = resource.subresource(sub) if resource is not None and sub else None
-    error: StatusError | None = None
-    if resource is None or too_deep or (sub and found is None) or (watch and (sub or "watch" not in resource.verbs)):
-        error = path_not_found()
-    elif bool(namespace) != resource.namespaced and (namespace or name):
-        error = path_not_found()
-    elif not resource.stored and name:
-        error = path_not_found()
+    served = resource is not None and not too_deep and (found is not None or not sub)
+    if served and resource is not None:
+        # Collections of all namespaces have no namespace in their path; single objects and the rest must have theirs.
+        scoped = bool(namespace) == resource.namespaced or not (namespace or name)
+        watched = not watch or (not sub and "watch" in resource.verbs)
+        served = scoped and watched and (resource.stored or not name)
+    error = None if served else path_not_found()
     return ResourcePath(group, version, plural, namespace, name, sub, watch, resource, found, error)
 
 

@@ -1,6 +1,7 @@
 """What stands beside an object: a pod's binding, eviction and log, a controller's scale; and the reviews of oneself.
 
-Source: `pkg/registry/core/pod/storage`, `pkg/registry/core/replicationcontroller/storage`, `pkg/registry/authorization`.
+Source: `pkg/registry/core/pod/storage`, `pkg/registry/core/replicationcontroller/storage`,
+`pkg/registry/authorization`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from minikube_py.api.decode import decode
 from minikube_py.api.errors import (
     GroupResource,
     Json,
-    StatusError,
     bad_request,
     invalid,
     invalid_value,
@@ -25,7 +25,6 @@ from minikube_py.api.meta import timestamp
 from minikube_py.api.patch import apply_patch
 from minikube_py.api.registry import (
     PODS,
-    REPLICATIONCONTROLLERS,
     SELFSUBJECTACCESSREVIEWS,
     SELFSUBJECTREVIEWS,
     SELFSUBJECTRULESREVIEWS,
@@ -39,7 +38,6 @@ from minikube_py.apiserver.options import WriteOptions, delete_options, parse_bo
 from minikube_py.apiserver.routes import Route
 from minikube_py.apiserver.writes import Writer, check_name, check_namespace, check_patch_type
 from minikube_py.env import Clock
-from minikube_py.mvcc.types import KeyValue
 
 SUCCESS: Final = orjson.dumps({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
 _SCALE: Final = GroupResource("autoscaling", "scales", "Scale")
@@ -84,7 +82,8 @@ class Subresources:
             raise bad_request("name in URL does not match name in Eviction object")
         check_namespace(PODS, eviction["metadata"], route.namespace)
         wanted = eviction.get("deleteOptions") or {}
-        deletion = delete_options({}, orjson.dumps({**wanted, "kind": "DeleteOptions", "apiVersion": "v1"}), "application/json")
+        body = orjson.dumps({**wanted, "kind": "DeleteOptions", "apiVersion": "v1"})
+        deletion = delete_options({}, body, "application/json")
         dry_run = options.dry_run or deletion.dry_run
         wall_s = self._clock.wall_s()
 
@@ -99,7 +98,8 @@ class Subresources:
         phase = (orjson.loads(kv.value).get("status") or {}).get("phase")
         if phase not in ("Succeeded", "Failed") and not dry_run:
             await self._writer.change(PODS, route.namespace, route.name, make)
-        await self._deleter.delete(PODS, route.namespace, route.name, deletion._replace(revision_text="", dry_run=dry_run))
+        deletion = deletion._replace(revision_text="", dry_run=dry_run)
+        await self._deleter.delete(PODS, route.namespace, route.name, deletion)
         return Response(201, SUCCESS)
 
     async def log(self, route: Route, query: Mapping[str, str]) -> Response:
@@ -280,5 +280,3 @@ def _rules_status(user: User) -> Json:
         "incomplete": False,
     }
 
-
-__all__ = ["REPLICATIONCONTROLLERS", "KeyValue", "StatusError", "Subresources", "review", "warning_headers"]

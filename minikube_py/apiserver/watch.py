@@ -17,8 +17,8 @@ import orjson
 from minikube_py.api.errors import Json, StatusError, expired, too_many_requests
 from minikube_py.api.registry import PODS, Resource
 from minikube_py.api.selectors import FieldSelector, LabelSelector
-from minikube_py.api.tables import TablePrinter, columns, table_head
-from minikube_py.apiserver.forms import Form, object_bytes, partial_bytes, status_bytes, with_meta_version
+from minikube_py.api.tables import TablePrinter, columns
+from minikube_py.apiserver.forms import Form, object_bytes, partial_bytes, status_bytes
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.watch_cache import Change, Entry, ResourceCache
 from minikube_py.client.transport import WatchEvent
@@ -452,7 +452,7 @@ class Broadcaster:
                 stream.finish()
 
     def replay(self, group: Group, revision: int) -> list[WatchEvent]:
-        """What the group would have seen after `revision`. Raises: StatusError 410 where history does not reach back."""
+        """What the group would have seen after `revision`. Raises: StatusError 410 where history begins later."""
         if revision < self.cache.history_from:
             raise expired(f"too old resource version: {revision} ({self.cache.history_from})")
         events: list[WatchEvent] = []
@@ -471,6 +471,3 @@ def single_event_stream(limits: Limits, encoder: Encoder, event: WatchEvent) -> 
     stream.finish()
     return stream
 
-
-__all__ = ["Batch", "Broadcaster", "Encoder", "Group", "Selection", "Stream", "error_event", "single_event_stream",
-           "table_head", "with_meta_version"]  # fmt: skip

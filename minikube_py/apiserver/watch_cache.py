@@ -70,8 +70,9 @@ class Entry:
 
 
 class Change:
-    """One event of one resource. `entry` is None for a deletion, `previous` for a creation. `encoded` keeps the bytes of
-    each form while the change is being sent, so that all watchers of one form share them."""
+    """One event of one resource. `entry` is None for a deletion, `previous` for a creation.
+
+    `encoded` keeps the bytes of each form while the change is being sent: all watchers of one form share them."""
 
     __slots__ = ("encoded", "entry", "key", "previous", "revision", "size_bytes")
 

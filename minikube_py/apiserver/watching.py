@@ -37,6 +37,7 @@ from minikube_py.mvcc.types import Event, RangeRequest, prefix_end
 from minikube_py.store.storage import WatchBatch, WatchHandle
 
 BOOKMARK_BEFORE_END_S = 2.0
+"""A watch shorter than this ends without a bookmark, as the original's do."""
 
 
 class Watching:
@@ -76,8 +77,8 @@ class Watching:
         if self.streams() >= self._limits.watchers_max:
             raise too_many_requests(f"too many watches: the limit is {self._limits.watchers_max}", 5)
         if route.name:
-            named = f"metadata.name={route.name}"
-            options = options._replace(field_selector=f"{options.field_selector},{named}" if options.field_selector else named)
+            terms = [term for term in (options.field_selector, f"metadata.name={route.name}") if term]
+            options = options._replace(field_selector=",".join(terms))
         if form.media_type != "application/json":
             form = form._replace(media_type="application/json")
         form = form._replace(single=True, pretty=False)
@@ -136,12 +137,14 @@ class Watching:
         return stream
 
     def _begin(self, stream: Stream, initial: Iterator[Batch], options: ListOptions, encoder: Encoder) -> None:
+        timeout_s = self._timeout_s(options)
+
         def at_timeout(ending: Stream) -> None:
-            if options.bookmarks:
+            if options.bookmarks and timeout_s > BOOKMARK_BEFORE_END_S:
                 ending.push(Batch([encoder.bookmark(self._cache.revision)]))
             ending.finish()
 
-        stream.begin(initial, self._timeout_s(options), at_timeout)
+        stream.begin(initial, timeout_s, at_timeout)
 
     # --- selectors that only the store can answer -------------------------------------------------------------------
 

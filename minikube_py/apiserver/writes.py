@@ -83,30 +83,30 @@ class Writer:
     async def create(self, route: Route, request: Request, options: WriteOptions) -> Written:
         """Raises: StatusError 400, 403, 404, 409, 413, 415, 422."""
         obj, warnings = decode(route.resource, request.body, request.content_type, options.field_validation)
-        try:
-            written = await self.create_object(route.resource, route.namespace, obj, options.dry_run)
-        except StatusError as error:
-            raise with_warnings(error, warnings) from None
-        return written._replace(warnings=warnings) if warnings else written
+        attempts_left = self._limits.generate_name_attempts_max
+        while True:
+            generated = "generateName" in obj["metadata"] and not obj["metadata"].get("name")
+            try:
+                written = await self.create_object(route.resource, route.namespace, obj, options.dry_run)
+                return written._replace(warnings=warnings) if warnings else written
+            except StatusError as error:
+                attempts_left -= 1
+                if not generated or error.reason != "AlreadyExists":
+                    raise with_warnings(error, warnings) from None
+                if not attempts_left:
+                    raise generate_name_conflict(route.resource, obj["metadata"]["name"]) from None
+            obj, _ = decode(route.resource, request.body, request.content_type, options.field_validation)
 
     async def create_object(self, resource: Resource, namespace: str, obj: Json, dry_run: bool = False) -> Written:
+        """`obj` is used up. A generated name that is taken is told as AlreadyExists, of a name the sender never saw."""
         metadata = obj["metadata"]
         check_namespace(resource, metadata, namespace)
         if metadata.get("resourceVersion"):
             # The original answers 500 here; a sender's mistake is no fault of the server.
             raise bad_request("resourceVersion should not be set on objects to be created")
-        base = metadata.get("generateName") if not metadata.get("name") else None
-        for attempt in range(self._limits.generate_name_attempts_max if base else 1):
-            if base:
-                metadata["name"] = generate_name(base, self._rng)
-            fresh = orjson.loads(orjson.dumps(obj)) if base and attempt == 0 else obj
-            try:
-                return await self._create_named(resource, namespace, obj, dry_run)
-            except StatusError as error:
-                if not base or error.reason != "AlreadyExists":
-                    raise
-                obj, metadata = fresh, fresh["metadata"]
-        raise generate_name_conflict(resource, metadata["name"])
+        if not metadata.get("name") and (base := metadata.get("generateName")):
+            metadata["name"] = generate_name(base, self._rng)
+        return await self._create_named(resource, namespace, obj, dry_run)
 
     async def _create_named(self, resource: Resource, namespace: str, obj: Json, dry_run: bool) -> Written:
         metadata = obj["metadata"]
