@@ -326,6 +326,7 @@ class Connection(asyncio.Protocol):
         if watch.handle is not None:
             watch.handle.cancel()
         watch.pending.clear()
+        watch.pending_bytes = 0
         limit = self._limits.watch_bytes_max
         error = Unavailable(f"the watch was cut off: over {limit} bytes of events waited for its reader")
         watch.frames = iter(())

@@ -50,6 +50,7 @@ Fatal = Callable[[str], None]
 REQUEST_BYTES_MAX = 3 << 19
 """1.5 MiB, etcd's default (`--max-request-bytes`)."""
 TICK_S = 0.1
+TRIM_PER_TICK = 1000
 GATHER_MIN, GATHER_MAX = 16, 1024
 SLICE_PAUSE_S = 0.005
 LEASE_COMMANDS = frozenset((LeaseGrant, LeaseRevoke))
@@ -159,8 +160,7 @@ class StoreMember:
         Raises: RequestTooLarge, Unavailable: nothing was done, and `reply` will not be called."""
         if len(data) > self.config.request_bytes_max:
             raise RequestTooLarge(len(data), self.config.request_bytes_max)
-        if self._stopping or self._failed:
-            raise Unavailable("the store is stopping")
+        self._check_running()
         try:
             index = self.raft.propose(data)
         except ProposalDropped as dropped:
@@ -182,8 +182,7 @@ class StoreMember:
         self, key: bytes, range_end: bytes, start_revision: int, sink: WatchSink, where: Where | None = None
     ) -> WatchHandle:
         """See `Storage.watch`. Raises: Unavailable, InvalidRequest."""
-        if self._stopping or self._failed:
-            raise Unavailable("the store is stopping")
+        self._check_running()
         handle = self.hub.add(key, range_end, start_revision, sink, where)
         self._catch_up_soon()
         return handle
@@ -218,6 +217,12 @@ class StoreMember:
             **self._snapshotter.metrics(prefix),
             **self._queries.samples(prefix),
         }
+
+    def _check_running(self) -> None:
+        if self._failed:
+            raise Unavailable("the store has failed")
+        if self._stopping:
+            raise Unavailable("the store is stopping")
 
     async def _settle(self) -> None:
         """Returns when all that was proposed is applied, or the member has failed."""
@@ -341,6 +346,7 @@ class StoreMember:
             await self.clock.sleep(TICK_S)
             self.raft.tick()
             self._collector.step()
+            self.state.trim(TRIM_PER_TICK)
             if self.state.revision != self._progressed:
                 self._progressed = self.state.revision
                 self.hub.progress()

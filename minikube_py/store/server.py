@@ -75,7 +75,7 @@ class StoreServer:
         if not isinstance(token, str) or not hmac.compare_digest(token.encode(), self._token):
             return MinikubeError("the token is wrong")
         if cluster_id not in (0, self.member.cluster_id):
-            return MinikubeError(f"this is cluster {self.member.cluster_id:x}, not {cluster_id}")
+            return MinikubeError(f"this is cluster {self.member.cluster_id}, not {cluster_id!r}")
         if len(self.connections) > self.limits.connections_max:
             return Unavailable(f"the store has reached its limit of {self.limits.connections_max} connections")
         return None

@@ -1,0 +1,493 @@
+"""The native protocol over real sockets: all of Storage, and clients that misbehave."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import ssl
+from collections.abc import AsyncIterator
+
+import pytest
+from cryptography import x509
+
+from minikube_py.env import SystemClock, SystemDisk
+from minikube_py.errors import (
+    Compacted,
+    FutureRevision,
+    InvalidRequest,
+    LeaseExists,
+    LeaseNotFound,
+    MinikubeError,
+    OutcomeUnknown,
+    RequestTooLarge,
+    Unavailable,
+)
+from minikube_py.mvcc.codec import pack
+from minikube_py.mvcc.types import Compare, DeleteRange, Put, RangeRequest, Txn, WatchBatch, prefix_end
+from minikube_py.store.client import StoreClient
+from minikube_py.store.client_connection import Endpoint
+from minikube_py.store.limits import FRAME_BYTES_MAX, ServerLimits
+from minikube_py.store.member import MemberConfig, StoreMember
+from minikube_py.store.protocol import LENGTH, MAGIC, VERSION, Answer, FrameReader, Op, decode_error, frame
+from minikube_py.store.server import StoreServer
+
+TOKEN = "correct horse"
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    folder, limits: ServerLimits | None = None, tls: ssl.SSLContext | None = None, port: int = 0
+) -> AsyncIterator[StoreServer]:
+    config = MemberConfig(own_gc=False)
+    member = StoreMember(SystemDisk(folder), SystemClock(), random.Random(), config, pytest.fail)
+    await member.start()
+    server = StoreServer(member, TOKEN, port=port, tls=tls, limits=limits)
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop()
+        await member.stop()
+
+
+@contextlib.asynccontextmanager
+async def connected(server: StoreServer, tls: ssl.SSLContext | None = None, token: str = TOKEN, cluster_id: int = 0):
+    host, port = server.address
+    endpoint = Endpoint("localhost" if tls else host, port, token, tls, cluster_id)
+    client = StoreClient(endpoint, SystemClock(), random.Random(1))
+    await client.start()
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+async def put(client, key: bytes, value: bytes = b"v", lease: int = 0) -> int:
+    return (await client.txn((), (Put(key, value, lease),))).revision
+
+
+async def until(condition, pause_s: float = 0.005) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(pause_s)
+
+
+async def test_all_of_storage(tmp_path):
+    async with serving(tmp_path) as server, connected(server) as client:
+        assert await put(client, b"/a/1", b"one") == 2
+        result = await client.txn((Compare(b"/a/1", "MOD", "=", 2),), (Put(b"/a/2", b"two"), RangeRequest(b"/a/1")))
+        assert result.succeeded and result.responses[1].kvs[0].value == b"one"
+        kv, revision = await client.get(b"/a/2")
+        assert (kv.value, revision) == (b"two", 3)
+        assert (await client.get(b"/none"))[0] is None
+        whole = await client.range(RangeRequest(b"/a/", prefix_end(b"/a/"), limit=1))
+        assert (len(whole.kvs), whole.count, whole.more) == (1, 2, True)
+        lease = await client.lease_grant(30)
+        assert lease.id > 0 and await client.lease_keep_alive(lease.id) == 30
+        assert (await client.lease_grant(30, 77)).id == 77
+        await put(client, b"/leased", b"x", lease.id)
+        await client.lease_revoke(lease.id)
+        assert (await client.get(b"/leased"))[0] is None
+        assert (await client.compact(3)).revision == client.revision
+        assert client.revision == server.member.state.revision
+        assert (await client.server_metrics())["minikube_py_store_server_connections"] == 1
+        assert client.metrics()["minikube_py_store_client_connected"] == 1
+
+
+ERRORS = [
+    ("below the compacted revision", lambda c: c.range(RangeRequest(b"/k", revision=2)), Compacted),
+    ("above the current revision", lambda c: c.range(RangeRequest(b"/k", revision=99)), FutureRevision),
+    ("no key", lambda c: c.range(RangeRequest(b"")), InvalidRequest),
+    ("unknown lease", lambda c: put(c, b"/k", b"v", 5), LeaseNotFound),
+    ("known lease", lambda c: c.lease_grant(10, 9), LeaseExists),
+    ("too large", lambda c: put(c, b"/k", bytes(2 << 20)), RequestTooLarge),
+    ("larger than any frame", lambda c: put(c, b"/k", bytes(FRAME_BYTES_MAX)), RequestTooLarge),
+    ("compacted already", lambda c: c.compact(2), Compacted),
+    ("put twice", lambda c: c.txn((), (Put(b"/x", b""), Put(b"/x", b""))), InvalidRequest),
+]
+
+
+@pytest.mark.parametrize(("call", "error"), [case[1:] for case in ERRORS], ids=[case[0] for case in ERRORS])
+async def test_errors_arrive_as_what_they_are(tmp_path, call, error):
+    async with serving(tmp_path) as server, connected(server) as client:
+        for _ in range(5):
+            await put(client, b"/k")
+        await client.lease_grant(10, 9)
+        await client.compact(4)
+        with pytest.raises(error):
+            await call(client)
+        assert await put(client, b"/still-here") == 7
+
+
+async def test_a_large_range_comes_in_parts(tmp_path):
+    async with serving(tmp_path) as server, connected(server) as client:
+        value = bytes(1000)
+        for start in range(0, 9000, 100):
+            await client.txn((), [Put(b"/big/%06d" % i, value) for i in range(start, start + 100)])
+        await put(client, b"/big/x", bytes(1_500_000))
+        result = await client.range(RangeRequest(b"/big/", b"/big0"))
+        assert len(result.kvs) == result.count == 9001
+        assert [kv.key for kv in result.kvs] == sorted(kv.key for kv in result.kvs)
+        assert sum(len(kv.value) for kv in result.kvs) == 9_000_000 + 1_500_000
+        many = await client.txn((), (RangeRequest(b"/big/", b"/big0"),))
+        assert many.responses[0].kvs == result.kvs
+
+
+async def test_a_watch_over_the_wire(tmp_path):
+    async with serving(tmp_path) as server, connected(server) as client:
+        for i in range(50):
+            await put(client, b"/w/%d" % i, b"before")
+        seen: list[WatchBatch] = []
+        handle = client.watch(b"/w/", b"/w0", 2, seen.append)
+        await put(client, b"/w/1", b"after")
+        await client.txn((), (DeleteRange(b"/w/2"),))
+        revisions = lambda: [event.kv.mod_revision for batch in seen for event in batch.events]  # noqa: E731
+        await until(lambda: len(revisions()) == 52)
+        assert revisions() == list(range(2, 54))
+        last = [event for batch in seen for event in batch.events][-1]
+        assert last.type == "DELETE" and last.kv.key == b"/w/2" and last.prev_kv.value == b"before"
+        handle.cancel()
+        await put(client, b"/w/3")
+        await client.get(b"/w/3")
+        assert len(revisions()) == 52
+        await until(lambda: (len(server.member.hub)) == 0)
+
+
+async def test_a_watch_of_another_prefix_learns_of_progress(tmp_path):
+    async with serving(tmp_path) as server, connected(server) as client:
+        seen: list[WatchBatch] = []
+        client.watch(b"/quiet/", b"/quiet0", 0, seen.append)
+        revision = await put(client, b"/loud")
+        await until(lambda: seen and seen[-1].revision == revision)
+        assert not seen[-1].events
+
+
+async def test_one_revision_is_one_batch_however_large(tmp_path):
+    async with serving(tmp_path) as server, connected(server) as client:
+        for i in range(12):
+            await put(client, b"/w/%02d" % i, bytes(1_400_000))
+        seen: list[WatchBatch] = []
+        client.watch(b"/w/", b"/w0", 0, seen.append)
+        await client.txn((), (DeleteRange(b"/w/", b"/w0"),))
+        await until(lambda: any(batch.events for batch in seen))
+        [batch] = [batch for batch in seen if batch.events]
+        assert len(batch.events) == 12 and len({event.kv.mod_revision for event in batch.events}) == 1
+
+
+async def test_watches_of_the_past_end_with_their_reason(tmp_path):
+    async with serving(tmp_path) as server, connected(server) as client:
+        for _ in range(9):
+            await put(client, b"/k")
+        await client.compact(8)
+        seen: list[WatchBatch] = []
+        client.watch(b"/k", b"", 3, seen.append)
+        await until(lambda: seen)
+        assert isinstance(seen[0].error, Compacted) and seen[0].error.compact_revision == 8
+
+
+async def test_many_in_flight(tmp_path):
+    limits = ServerLimits(in_flight_max=50)
+    async with serving(tmp_path, limits) as server, connected(server) as client:
+        revisions = await asyncio.gather(*(put(client, b"/k/%d" % i) for i in range(2000)))
+        assert sorted(revisions) == list(range(2, 2002))
+        assert all(connection.in_flight == 0 for connection in server.connections)
+
+
+WRONG = [
+    ("token", {"token": "battery staple"}, "the token is wrong"),
+    ("cluster", {"cluster_id": 42}, "not 42"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), [case[1:] for case in WRONG], ids=[case[0] for case in WRONG])
+async def test_who_is_not_welcome_is_told_why(tmp_path, change, message):
+    async with serving(tmp_path) as server:
+        with pytest.raises(MinikubeError, match=message):
+            async with connected(server, **change):
+                pass
+        await until(lambda: not server.connections)
+
+
+async def test_nobody_there():
+    client = StoreClient(Endpoint("127.0.0.1", 1, TOKEN), SystemClock(), random.Random())
+    with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1 cannot be reached"):
+        await client.start()
+    with pytest.raises(Unavailable, match="no connection"):
+        await client.get(b"/a")
+    await client.close()
+
+
+def tls_contexts(folder) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """A certificate of its own for localhost, and who trusts it."""
+    import datetime
+
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = certificate.public_bytes(serialization.Encoding.PEM)
+    (folder / "tls.crt").write_bytes(pem)
+    (folder / "tls.key").write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+    )
+    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    serving.load_cert_chain(folder / "tls.crt", folder / "tls.key")
+    return serving, ssl.create_default_context(cadata=pem.decode())
+
+
+async def test_tls(tmp_path):
+    serving_tls, client_tls = tls_contexts(tmp_path)
+    async with serving(tmp_path / "data", tls=serving_tls) as server:
+        async with connected(server, client_tls) as client:
+            await put(client, b"/a", bytes(1_000_000))
+            assert len((await client.get(b"/a"))[0].value) == 1_000_000
+        with pytest.raises(Unavailable, match="certificate"):
+            async with connected(server, ssl.create_default_context()):
+                pass
+
+
+class Raw:
+    """A client that says what it likes."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+        self.frames = FrameReader()
+        self.answers: list = []
+
+    async def next(self):
+        """The next frame, or None at the end of the connection."""
+        async with asyncio.timeout(20):
+            while not self.answers:
+                data = await self.reader.read(1 << 16)
+                if not data:
+                    return None
+                self.answers += self.frames.feed(data)
+        return self.answers.pop(0)
+
+
+@contextlib.asynccontextmanager
+async def raw(server: StoreServer, hello: bool = True):
+    reader, writer = await asyncio.open_connection(*server.address)
+    client = Raw(reader, writer)
+    try:
+        if hello:
+            writer.write(frame((MAGIC, VERSION, TOKEN, 0)))
+            assert (await client.next())[0] == VERSION
+        yield client
+    finally:
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+NONSENSE = [
+    ("oversized frame", LENGTH.pack(FRAME_BYTES_MAX + 1), f"limit of {FRAME_BYTES_MAX}"),
+    ("no msgpack", LENGTH.pack(3) + b"\xc1\xc1\xc1", "does not unpack"),
+    ("not a request", frame("hello"), "not [id, op, argument]"),
+    ("a number", frame(7), "not [id, op, argument]"),
+    ("id of another type", frame(("1", Op.METRICS, None)), "not an integer"),
+    ("unknown op", frame((1, 99, None)), "unknown op 99"),
+]
+
+
+@pytest.mark.parametrize(("data", "message"), [case[1:] for case in NONSENSE], ids=[case[0] for case in NONSENSE])
+async def test_nonsense_is_answered_with_its_reason_and_the_end(tmp_path, data, message):
+    async with serving(tmp_path) as server, raw(server) as client:
+        client.writer.write(data)
+        number, error = await client.next()
+        assert number == 0 and message in str(decode_error(error))
+        assert await client.next() is None
+        async with connected(server) as other:
+            assert await put(other, b"/a") == 2
+
+
+MALFORMED = [
+    ("command of no bytes", (1, Op.COMMAND, None)),
+    ("command of rubbish", (1, Op.COMMAND, b"rubbish")),
+    ("command with wrong types", (1, Op.COMMAND, pack(Put(5, "x")))),  # type: ignore[arg-type]
+    ("range that is a command", (1, Op.RANGE, pack(Put(b"k", b"v")))),
+    ("command that is a range", (1, Op.COMMAND, pack(RangeRequest(b"k")))),
+    ("watch of one word", (1, Op.WATCH, b"k")),
+    ("watch with wrong types", (1, Op.WATCH, (b"k", b"", "3", None))),
+    ("watch with a broken where", (1, Op.WATCH, (b"k", b"", 0, [1, 2]))),
+    ("unhashable lease", (1, Op.KEEP_ALIVE, {})),
+    ("nested beyond reason", (1, Op.COMMAND, pack(Txn((), (Txn((), tuple(Txn() for _ in range(200))),))))),
+]
+
+
+@pytest.mark.parametrize("request_", [case[1] for case in MALFORMED], ids=[case[0] for case in MALFORMED])
+async def test_malformed_requests_are_refused_and_the_connection_goes_on(tmp_path, request_):
+    async with serving(tmp_path) as server, raw(server) as client:
+        client.writer.write(frame(request_))
+        number, kind, error = await client.next()
+        assert (number, kind) == (1, Answer.ERROR) and isinstance(decode_error(error), InvalidRequest)
+        client.writer.write(frame((2, Op.COMMAND, pack(Put(b"/a", b"")))))
+        assert (await client.next())[:2] == (2, Answer.OK)
+
+
+HELLOS = [
+    ("http", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "over the limit"),
+    ("no hello", frame((1, Op.METRICS, None)), "not its hello"),
+    ("another version", frame((MAGIC, 99, TOKEN, 0)), "version 99"),
+    ("token of another type", frame((MAGIC, VERSION, None, 0)), "token is wrong"),
+]
+
+
+@pytest.mark.parametrize(("data", "message"), [case[1:] for case in HELLOS], ids=[case[0] for case in HELLOS])
+async def test_without_a_hello_nothing(tmp_path, data, message):
+    async with serving(tmp_path) as server, raw(server, hello=False) as client:
+        client.writer.write(data)
+        number, error = await client.next()
+        assert number == 0 and message in str(decode_error(error))
+        assert await client.next() is None
+
+
+async def test_who_says_nothing_is_sent_away(tmp_path):
+    async with serving(tmp_path, ServerLimits(hello_s=0.05)) as server, raw(server, hello=False) as client:
+        with contextlib.suppress(ConnectionError):
+            assert await client.next() is None
+        await until(lambda: not server.connections)
+
+
+async def test_byte_by_byte(tmp_path):
+    async with serving(tmp_path) as server, raw(server) as client:
+        for byte in frame((1, Op.COMMAND, pack(Put(b"/a", b"v")))):
+            client.writer.write(bytes((byte,)))
+            await asyncio.sleep(0)
+        assert (await client.next())[:2] == (1, Answer.OK)
+
+
+async def test_a_half_closed_connection_gets_its_answers(tmp_path):
+    async with serving(tmp_path) as server, raw(server) as client:
+        for i in range(100):
+            client.writer.write(frame((i + 1, Op.COMMAND, pack(Put(b"/%d" % i, b"v")))))
+        client.writer.write_eof()
+        answers = [await client.next() for _ in range(100)]
+        assert [answer[:2] for answer in answers] == [(i + 1, Answer.OK) for i in range(100)]
+        assert await client.next() is None
+        await until(lambda: not server.connections)
+
+
+async def test_connections_are_limited(tmp_path):
+    async with serving(tmp_path, ServerLimits(connections_max=1)) as server, connected(server):
+        with pytest.raises(Unavailable, match="limit of 1 connections"):
+            async with connected(server):
+                pass
+
+
+async def test_watches_are_limited(tmp_path):
+    async with serving(tmp_path, ServerLimits(watches_max=1)) as server, connected(server) as client:
+        seen: list[WatchBatch] = []
+        client.watch(b"/a", b"", 0, lambda batch: None)
+        client.watch(b"/a", b"", 0, seen.append)
+        await until(lambda: seen)
+        assert isinstance(seen[0].error, Unavailable) and "may hold 1 watches" in str(seen[0].error)
+
+
+async def test_a_slow_watcher_is_cut_off_alone(tmp_path):
+    limits = ServerLimits(watch_bytes_max=1 << 20, write_buffer_bytes=64 << 10)
+    async with serving(tmp_path, limits) as server, connected(server) as brisk:
+        seen: list[WatchBatch] = []
+        brisk.watch(b"/w/", b"/w0", 0, seen.append)
+        async with raw(server) as slow:
+            slow.writer.write(frame((9, Op.WATCH, (b"/w/", b"/w0", 0, None))))
+            slow.writer.write(frame((2, Op.METRICS, None)))
+            assert (await slow.next())[:2] == (2, Answer.OK)
+            writes = 0
+            while server.watches_cut_off == 0:
+                await put(brisk, b"/w/%d" % (writes % 10), bytes(100_000))
+                writes += 1
+                assert writes < 1000
+            [connection] = [each for each in server.connections if 9 in each.watches]
+            assert connection.watches[9].pending_bytes <= 1 << 20
+            assert len(server.member.hub) == 1
+            while (answer := await slow.next())[1] != Answer.END:
+                assert answer[1] == Answer.EVENTS
+            assert "over 1048576 bytes" in str(decode_error(answer[2]))
+            slow.writer.write(frame((3, Op.COMMAND, pack(Put(b"/other", b"")))))
+            assert (await slow.next())[:2] == (3, Answer.OK)
+        await until(lambda: sum(len(batch.events) for batch in seen) == writes)
+        assert all(batch.error is None for batch in seen)
+
+
+async def test_who_takes_nothing_for_long_is_closed(tmp_path):
+    limits = ServerLimits(stall_s=0.1, write_buffer_bytes=64 << 10)
+    async with serving(tmp_path, limits) as server, connected(server) as other:
+        for i in range(20):
+            await put(other, b"/big/%d" % i, bytes(1_000_000))
+        async with raw(server) as client:
+            for i in range(10):
+                client.writer.write(frame((i + 1, Op.RANGE, pack(RangeRequest(b"/big/", b"/big0")))))
+            await until(lambda: len(server.connections) == 1)
+        assert await put(other, b"/fine")
+
+
+async def test_a_lost_connection_comes_back_and_nothing_is_sent_twice(tmp_path):
+    async with serving(tmp_path) as server, connected(server) as client:
+        await put(client, b"/count", b"0")
+        seen: list[WatchBatch] = []
+        client.watch(b"/count", b"", 0, seen.append)
+        await client.get(b"/count")
+        sent = asyncio.ensure_future(put(client, b"/count", b"1"))
+        connection = client._connection
+        await until(lambda: any(request.sent for request in connection._requests.values()), 0)
+        connection._transport.abort()
+        with pytest.raises(OutcomeUnknown, match="may or may not"):
+            await sent
+        assert isinstance(seen[-1].error, Unavailable)
+        await until(lambda: client._connection is not None)
+        kv, _ = await client.get(b"/count")
+        assert (kv.value, kv.version) in ((b"0", 1), (b"1", 2))
+        assert client.metrics()["minikube_py_store_client_connects_total"] == 2
+
+
+async def test_what_was_not_sent_is_merely_unavailable(tmp_path):
+    async with serving(tmp_path) as server, connected(server) as client:
+        write = asyncio.ensure_future(put(client, b"/a"))
+        client._connection._transport.abort()
+        with pytest.raises(Unavailable):
+            await write
+        await until(lambda: client._connection is not None)
+        assert (await client.get(b"/a"))[0] is None
+
+
+async def test_reads_that_lost_their_answer_changed_nothing(tmp_path):
+    async with serving(tmp_path) as server, connected(server) as client:
+        read = asyncio.ensure_future(client.get(b"/a"))
+        connection = client._connection
+        await until(lambda: any(request.sent for request in connection._requests.values()), 0)
+        connection._transport.abort()
+        with pytest.raises(Unavailable):
+            await read
+
+
+async def test_a_server_that_stops_answers_first_and_comes_back(tmp_path):
+    async with serving(tmp_path) as server:
+        port = server.address[1]
+        client = StoreClient(Endpoint("127.0.0.1", port, TOKEN), SystemClock(), random.Random())
+        await client.start()
+        revision = await put(client, b"/a")
+    await until(lambda: client._connection is None)
+    with pytest.raises(Unavailable):
+        await put(client, b"/b")
+    async with serving(tmp_path, port=port):
+        await until(lambda: client._connection is not None)
+        assert (await client.get(b"/a"))[0].mod_revision == revision
+        assert await put(client, b"/b") == revision + 1
+        await client.close()
