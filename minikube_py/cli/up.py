@@ -61,7 +61,7 @@ async def _run(config: ControlPlaneConfig, split: bool, temporary: bool, steps: 
             if server is not None:
                 written = config.kubeconfig_file.read_bytes()
                 _tell(config, server, steps)
-                await stopping.asked.wait()
+                await stopping.wait(plane)
             steps.line(f"\n{stopping.reason}: stopping ...")
         finally:
             await plane.stop()

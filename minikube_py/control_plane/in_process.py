@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import AsyncExitStack
-from typing import Protocol
 
 from minikube_py.apiserver.auth import User
 from minikube_py.apiserver.core import ApiServer
@@ -17,6 +16,7 @@ from minikube_py.apiserver.http import HttpServer
 from minikube_py.apiserver.inprocess import InProcessTransport
 from minikube_py.client.transport import ApiTransport
 from minikube_py.control_plane import tokens
+from minikube_py.control_plane.components import Component, failure_of
 from minikube_py.control_plane.config import ControlPlaneConfig, Step
 from minikube_py.control_plane.errors import RoleFailed
 from minikube_py.control_plane.files import Credentials, ensure_credentials, write_admin_kubeconfig
@@ -33,14 +33,6 @@ from minikube_py.store.member import StoreMember
 from minikube_py.store.storage import Storage
 
 LAYOUT = "one process: store, API server, scheduler, controllers, kubelet"
-
-
-class Component(Protocol):
-    async def start(self) -> None: ...
-
-    async def stop(self) -> None: ...
-
-    def metrics(self) -> dict[str, float]: ...
 
 
 class ControlPlane:
@@ -80,6 +72,9 @@ class ControlPlane:
     async def stop(self) -> None:
         """In reverse order; whatever was started is ended."""
         await self._running.aclose()
+
+    def failure(self) -> BaseException | None:
+        return next(filter(None, map(failure_of, self.components.values())), None)
 
     def metrics(self) -> dict[str, float]:
         """Of the components; the API server's own, and the store's, are on its /metrics."""

@@ -13,11 +13,14 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
+from minikube_py.control_plane.errors import RoleFailed
+
 T = TypeVar("T")
 
 READY = "ready"
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 FORCED_EXIT = 130
+LOOK_EVERY_S = 1.0
 
 
 class Role(Protocol):
@@ -26,11 +29,14 @@ class Role(Protocol):
 
     async def stop(self) -> None: ...
 
+    def failure(self) -> BaseException | None:
+        """What ended a part of it by itself, so that it must be started anew; None while all is well."""
+
 
 def run_role(name: str, make: Callable[[], Role], with_parent: bool = False) -> int:
     """Runs the role that `make` makes inside the event loop, until SIGINT, SIGTERM or the end of its parent.
 
-    Raises: what the role's start raises.
+    Raises: what the role's start raises; RoleFailed where a part of it ended by itself later.
     """
     return asyncio.run(_run(name, make, with_parent))
 
@@ -44,7 +50,7 @@ async def _run(name: str, make: Callable[[], Role], with_parent: bool) -> int:
             where = await stopping.unless_asked(role.start())
             if where is not None:
                 print(f"{READY} {where}", flush=True)
-                await stopping.asked.wait()
+                await stopping.wait(role)
         finally:
             await role.stop()
     return 0
@@ -84,6 +90,15 @@ class Stopping:
             for each in (task, asked):
                 each.cancel()
             await asyncio.gather(task, asked, return_exceptions=True)
+
+    async def wait(self, role: Role) -> None:
+        """Until the end is asked for. Raises: RoleFailed where a part of `role` ended by itself."""
+        while not self.asked.is_set():
+            try:
+                await asyncio.wait_for(self.asked.wait(), LOOK_EVERY_S)
+            except TimeoutError:
+                if (failure := role.failure()) is not None:
+                    raise RoleFailed(f"a part of it ended by itself: {failure!r}") from failure
 
     def ask(self, reason: str) -> None:
         if not self.asked.is_set():

@@ -45,3 +45,6 @@ class StackedRole:
 
     async def stop(self) -> None:
         await self.running.aclose()
+
+    def failure(self) -> BaseException | None:
+        return None

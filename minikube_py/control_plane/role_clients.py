@@ -10,6 +10,7 @@ from typing import Any
 from minikube_py.client.http_transport import HttpTransport
 from minikube_py.client.kubeconfig import load_kubeconfig
 from minikube_py.client.transport import ApiTransport
+from minikube_py.control_plane.components import Component, failure_of
 from minikube_py.control_plane.errors import SetupError
 from minikube_py.control_plane.private_files import read_text
 from minikube_py.control_plane.role import StackedRole
@@ -22,6 +23,15 @@ class ClientRole(StackedRole):
     def __init__(self, kubeconfig: Path, name: str) -> None:
         super().__init__()
         self._kubeconfig, self._name = kubeconfig, name
+        self._component: Component | None = None
+
+    def failure(self) -> BaseException | None:
+        return None if self._component is None else failure_of(self._component)
+
+    async def run(self, component: Component) -> None:
+        self.running.push_async_callback(component.stop)
+        await component.start()
+        self._component = component
 
     def connect(self) -> ApiTransport:
         """Raises: BadKubeconfig."""
@@ -44,8 +54,7 @@ class SchedulerRole(ClientRole):
 
         config = parse(_document(self._config)) if self._config else SchedulerConfig()
         scheduler = Scheduler(self.connect(), SystemClock(), random.Random(self._seed), config)
-        self.running.push_async_callback(scheduler.stop)
-        await scheduler.start()
+        await self.run(scheduler)
         return "synced"
 
 
@@ -61,8 +70,7 @@ class ControllersRole(ClientRole):
         authority = load_kubeconfig(self._kubeconfig).ca_pem or b""
         config = ControllerConfig(root_ca_pem=authority.decode("ascii"))
         manager = ControllerManager(self.connect(), SystemClock(), random.Random(), config=config)
-        self.running.push_async_callback(manager.stop)
-        await manager.start()
+        await self.run(manager)
         return "synced"
 
 
@@ -81,8 +89,7 @@ class KubeletRole(ClientRole):
         specs = read_shapes(self._shapes) if self._shapes else numbered_nodes(self._nodes)
         config = KubeletConfig(nodes=tuple(specs), share=parse_share(self._share))
         kubelet = FakeKubelet(self.connect(), SystemClock(), random.Random(), config)
-        self.running.push_async_callback(kubelet.stop)
-        await kubelet.start()
+        await self.run(kubelet)
         return f"{len(specs)} nodes"
 
 

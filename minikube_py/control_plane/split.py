@@ -71,6 +71,10 @@ class SplitControlPlane:
             self._held.close()
             self._held = None
 
+    def failure(self) -> BaseException | None:
+        """None: a child that ends is started again."""
+        return None
+
     def pids(self) -> dict[str, int | None]:
         return {name: child.pid for name, child in self._children.items()}
 
