@@ -8,6 +8,7 @@ All scores are integers by the original's formulas (1.36), in which division tru
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from math import floor, sqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from minikube_py.scheduler.columns import NodeColumns, Nodes
 
 TOO_MANY_PODS = "Too many pods"
+_instances = count()
+"""What a plugin works out from a spec depends on its arguments, so it is kept under the instance's own number."""
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 MAX_CUSTOM_SCORE = 10
 """Shape points of RequestedToCapacityRatio are given from 0 to this."""
@@ -222,7 +225,7 @@ class NodeResourcesFit:
             supported = '"LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"'
             text = f'Unsupported value: "{self.strategy}": supported values: {supported}'
             raise ArgsError(f"scoringStrategy.type: {text}")
-        self._key = f"{self.name}/{id(self)}"
+        self._key = f"{self.name}/{next(_instances)}"
 
     def events_to_register(self) -> Sequence[EventRegistration]:
         return (
@@ -366,7 +369,7 @@ class NodeResourcesBalancedAllocation:
         self.resources = parse_resources((args or {}).get("resources"), "resources")
         if any(resource.weight != 1 for resource in self.resources):
             raise ArgsError("resources: Invalid value: weights must be 1: the balance knows no weights")
-        self._key = f"{self.name}/{id(self)}"
+        self._key = f"{self.name}/{next(_instances)}"
 
     def _scored(self, pod: PodInfo) -> tuple[_Wanted, ...]:
         found: tuple[_Wanted, ...] | None = pod.spec.cache.get(self._key)

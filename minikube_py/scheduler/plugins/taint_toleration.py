@@ -6,7 +6,7 @@ Source: "Taints and Tolerations" in the scheduling documentation.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -34,6 +34,17 @@ HARD_EFFECTS = frozenset(("NoSchedule", "NoExecute"))
 UNTOLERATED = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "node(s) had untolerated taint(s)")
 UNSCHEDULABLE = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "node(s) were unschedulable")
 _CORDON = Taint(TAINT_NODE_UNSCHEDULABLE, "", "NoSchedule")
+
+
+T = TypeVar("T")
+
+
+class _Table(NamedTuple, Generic[T]):
+    """By taint class; `sets` and `size` say of which columns, and as of when: classes are only ever added."""
+
+    sets: list[tuple[Taint, ...]]
+    size: int
+    values: T | None
 
 
 def own_update(pod: PodInfo, change: ClusterChange) -> QueueingHint:
@@ -73,12 +84,12 @@ class TaintToleration:
 
     def _tolerated(self, spec: PodSpec, columns: NodeColumns) -> BoolArray | None:
         """By taint class, whether the pod tolerates it; None where it tolerates all there are."""
-        known: tuple[int, BoolArray | None] | None = spec.cache.get("taints/filter")
         sets = columns.taint_sets
-        if known is None or known[0] != len(sets):
+        known: _Table[BoolArray] | None = spec.cache.get("taints/filter")
+        if known is None or known.sets is not sets or known.size != len(sets):
             table = np.array([find_untolerated(taints, spec.tolerations, HARD_EFFECTS) is None for taints in sets])
-            known = spec.cache["taints/filter"] = (len(sets), None if table.all() else table)
-        return known[1]
+            known = spec.cache["taints/filter"] = _Table(sets, len(sets), None if table.all() else table)
+        return known.values
 
     def filter_nodes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> BoolArray | None:
         table = self._tolerated(pod.spec, nodes.columns)
@@ -95,13 +106,13 @@ class TaintToleration:
 
     def score_nodes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> IntArray | None:
         sets = nodes.columns.taint_sets
-        known: tuple[int, IntArray | None] | None = pod.spec.cache.get("taints/score")
-        if known is None or known[0] != len(sets):
+        known: _Table[IntArray] | None = pod.spec.cache.get("taints/score")
+        if known is None or known.sets is not sets or known.size != len(sets):
             table = np.array([count_preferred_against(taints, pod.spec) for taints in sets], np.int64)
-            known = pod.spec.cache["taints/score"] = (len(sets), table if table.any() else None)
-        if known[1] is None:
+            known = pod.spec.cache["taints/score"] = _Table(sets, len(sets), table if table.any() else None)
+        if known.values is None:
             return None
-        scores: IntArray = known[1][nodes.taint_classes()]
+        scores: IntArray = known.values[nodes.taint_classes()]
         return scores if scores.any() else None
 
 

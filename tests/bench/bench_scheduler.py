@@ -1,0 +1,143 @@
+"""What a scheduling decision costs, stage by stage, without an API server.
+
+    python tests/bench/bench_scheduler.py [--nodes 1000,5000,100000] [--pods 3000] [--json FILE]
+
+Every line is microseconds a pod, the median over pods. `same` places pods of one spec, as a ReplicationController makes
+them; `mixed` cycles through 200 specs; `fresh` never sees a spec twice. All nodes are scored.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from minikube_py.scheduler.cache import Cache
+from minikube_py.scheduler.config import ProfileConfig
+from minikube_py.scheduler.evaluate import Evaluator
+from minikube_py.scheduler.objects import PodInfo, project_node, project_pod
+from minikube_py.scheduler.profile import Profile
+from minikube_py.scheduler.queue import Rules, SchedulingQueue
+
+ZONES = 8
+STAGES = ("project", "enqueue", "pop", "choose", "assume", "confirm", "decision")
+"""`decision` is pop + choose + assume."""
+
+
+class Lent:
+    """The part of the scheduler that plugins see."""
+
+    client = None
+
+    def __init__(self, cache: Cache) -> None:
+        self.columns = cache.columns
+
+
+def node(i: int) -> dict[str, Any]:
+    amounts = {"cpu": "32", "memory": "256Gi", "pods": "110"}
+    labels = {"kubernetes.io/hostname": f"node-{i}", "topology.kubernetes.io/zone": f"zone-{i % ZONES}"}
+    return {"metadata": {"name": f"node-{i}", "uid": f"n{i}", "labels": labels}, "status": {"allocatable": amounts}}
+
+
+def pod(i: int, cpu: str, memory: str, **spec: Any) -> dict[str, Any]:
+    container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu, "memory": memory}}}
+    metadata = {"name": f"pod-{i}", "namespace": "default", "uid": f"p{i}", "resourceVersion": str(i)}
+    return {"metadata": metadata, "spec": {"containers": [container], **spec}, "status": {"phase": "Pending"}}
+
+
+def affine(i: int) -> dict[str, Any]:
+    zone = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": [f"zone-{i % ZONES}", "zone-1"]}
+    required = {"nodeSelectorTerms": [{"matchExpressions": [zone]}]}
+    preferred = [{"weight": 10, "preference": {"matchExpressions": [zone]}}]
+    return {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": required,
+            "preferredDuringSchedulingIgnoredDuringExecution": preferred,
+        }
+    }
+
+
+WORKLOADS: dict[str, Callable[[int], dict[str, Any]]] = {
+    "same": lambda i: pod(i, "100m", "128Mi"),
+    "mixed": lambda i: pod(i, f"{50 + i % 200}m", f"{64 + i % 200}Mi"),
+    "fresh": lambda i: pod(i, f"{100 + i}m" if i < 10_000 else "100m", f"{64 + i % 5000}Mi"),
+    "affinity": lambda i: pod(i, "100m", "128Mi", affinity=affine(0)),
+    "unschedulable": lambda i: pod(i, "64", "128Mi"),
+}
+
+
+def measure(nodes: int, pods: int, workload: str) -> dict[str, float]:
+    """Median microseconds a stage."""
+    cache = Cache()
+    for i in range(nodes):
+        cache.put_node(project_node(node(i)))
+    lent: Any = Lent(cache)
+    profile = Profile(ProfileConfig(), lent)
+    evaluator = Evaluator(profile, cache.columns, random.Random(1), 100)
+    rules = Rules(profile.events(), evaluator.fits, profile.local_plugins, profile.run_pre_enqueue)
+    queue = SchedulingQueue(time.monotonic, profile.sort_key, {profile.name: rules})
+    objects = [WORKLOADS[workload](i) for i in range(pods)]
+    stages: dict[str, list[float]] = {name: [] for name in STAGES[:-1]}
+    clock = time.perf_counter
+    for i, obj in enumerate(objects):
+        t0 = clock()
+        info = project_pod(obj)
+        t1 = clock()
+        queue.add(info)
+        t2 = clock()
+        queued = queue.pop()
+        assert queued is not None
+        t3 = clock()
+        try:
+            choice = evaluator.choose(info)
+        except Exception:
+            choice = None
+        t4 = clock()
+        if choice is None:
+            queue.done(info.uid)
+            times = (t1 - t0, t2 - t1, t3 - t2, t4 - t3)
+        else:
+            cache.assume(info, choice.node.name)
+            t5 = clock()
+            queue.done(info.uid)
+            bound = PodInfo(info.namespace, info.name, info.uid, info.spec)
+            bound.node_name = choice.node.name
+            t6 = clock()
+            cache.put_pod(bound)
+            times = (t1 - t0, t2 - t1, t3 - t2, t4 - t3, t5 - t4, clock() - t6)
+        if i >= min(100, pods // 10):
+            for samples, value in zip(stages.values(), times):
+                samples.append(value)
+    found = {name: statistics.median(samples) * 1e6 for name, samples in stages.items() if samples}
+    found["decision"] = sum(found.get(name, 0.0) for name in ("pop", "choose", "assume"))
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", default="1000,5000,100000")
+    parser.add_argument("--pods", type=int, default=3000)
+    parser.add_argument("--workloads", default=",".join(WORKLOADS))
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    results = []
+    print(f"{'nodes':>7} {'workload':14} " + " ".join(f"{stage:>9}" for stage in STAGES))
+    for nodes in (int(n) for n in args.nodes.split(",")):
+        for workload in args.workloads.split(","):
+            found = measure(nodes, args.pods if nodes < 50_000 else min(args.pods, 1000), workload)
+            results.append({"nodes": nodes, "workload": workload, "microseconds": found})
+            cells = (f"{found[stage]:9.1f}" if stage in found else f"{'-':>9}" for stage in STAGES)
+            print(f"{nodes:7d} {workload:14} " + " ".join(cells), flush=True)
+    if args.json is not None:
+        args.json.write_text(json.dumps(results, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

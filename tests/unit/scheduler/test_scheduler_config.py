@@ -1,0 +1,188 @@
+"""Configuration: profiles as KubeSchedulerConfiguration has them, and what is refused, where and why."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from scheduler_objects import node, pod
+
+from minikube_py.scheduler.cache import Cache
+from minikube_py.scheduler.config import API_VERSION, ConfigError, PluginSet, ProfileConfig, parse
+from minikube_py.scheduler.evaluate import Evaluator
+from minikube_py.scheduler.profile import Profile
+
+
+class Lent:
+    client = None
+
+    def __init__(self) -> None:
+        self.cache = Cache()
+        self.columns = self.cache.columns
+
+
+def document(**more: Any) -> dict[str, Any]:
+    return {"apiVersion": API_VERSION, "kind": "KubeSchedulerConfiguration", **more}
+
+
+def built(**plugins: PluginSet) -> Profile:
+    lent: Any = Lent()
+    return Profile(ProfileConfig(plugins=plugins), lent)
+
+
+def test_the_empty_configuration_is_the_default() -> None:
+    config = parse(document())
+    assert [profile.scheduler_name for profile in config.profiles] == ["default-scheduler"]
+    assert (config.percentage_of_nodes_to_score, config.pod_initial_backoff_s, config.pod_max_backoff_s) == (100, 1, 10)
+
+
+def test_profiles_are_read() -> None:
+    plugins = {"score": {"disabled": [{"name": "*"}], "enabled": [{"name": "NodeResourcesFit", "weight": 7}]}}
+    strategy = {"kind": "NodeResourcesFitArgs", "scoringStrategy": {"type": "MostAllocated"}}
+    args = [{"name": "NodeResourcesFit", "args": strategy}]
+    config = parse(
+        document(
+            percentageOfNodesToScore=0,
+            podInitialBackoffSeconds=2,
+            podMaxBackoffSeconds=20,
+            leaderElection={"leaderElect": False},
+            profiles=[{"schedulerName": "a"}, {"schedulerName": "b", "plugins": plugins, "pluginConfig": args}],
+        )
+    )
+    assert [profile.scheduler_name for profile in config.profiles] == ["a", "b"]
+    own = config.profiles[1]
+    assert own.plugins["score"] == PluginSet((("NodeResourcesFit", 7),), frozenset(("*",)))
+    assert own.plugin_args == {"NodeResourcesFit": {"scoringStrategy": {"type": "MostAllocated"}}}
+    assert (config.percentage_of_nodes_to_score, config.pod_initial_backoff_s, config.pod_max_backoff_s) == (0, 2, 20)
+
+
+WRONG = [
+    ("not an object", [], "must be an object"),
+    ("other kind", {"apiVersion": "v1", "kind": "Pod"}, "found v1, Pod"),
+    ("unknown field", document(profile=[]), "profile: unknown field"),
+    ("percentage too high", document(percentageOfNodesToScore=101), "not in valid range [0-100]"),
+    ("text for a number", document(podMaxBackoffSeconds="10"), "must be an integer"),
+    ("backoff shrinks", document(podInitialBackoffSeconds=5, podMaxBackoffSeconds=2), "greater than or equal"),
+    ("two profiles, one name", document(profiles=[{"schedulerName": "a"}] * 2), 'profiles[1].schedulerName: Duplicate'),
+    ("two profiles without names", document(profiles=[{}, {}]), "profiles[0].schedulerName: Required value"),
+    ("unknown point", document(profiles=[{"plugins": {"bake": {}}}]), "profiles[0].plugins.bake: unknown point"),
+    ("nameless plugin", document(profiles=[{"plugins": {"score": {"enabled": [{}]}}}]), "enabled[0].name: Required"),
+    ("arguments twice", document(profiles=[{"pluginConfig": [{"name": "x"}] * 2}]), "pluginConfig[1]: Duplicate value"),
+    ("extenders", document(extenders=[{}]), "extenders: not supported yet"),
+]
+
+
+@pytest.mark.parametrize(("name", "wrong", "text"), WRONG, ids=[case[0] for case in WRONG])
+def test_wrong_configurations_are_refused(name: str, wrong: Any, text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(wrong)
+    assert text in str(caught.value)
+
+
+def test_default_plugins_and_weights() -> None:
+    profile = built()
+    assert [(scorer.plugin.name, scorer.weight) for scorer in profile.scorers] == [
+        ("TaintToleration", 3),
+        ("NodeAffinity", 2),
+        ("NodeResourcesFit", 1),
+        ("NodeResourcesBalancedAllocation", 1),
+    ]
+    assert list(profile.filters) == [
+        "NodeUnschedulable",
+        "NodeName",
+        "TaintToleration",
+        "NodeAffinity",
+        "NodePorts",
+        "NodeResourcesFit",
+    ]
+    assert profile.reusable
+
+
+POINTS = [
+    ("one point loses a plugin", {"filter": PluginSet(disabled=frozenset(("NodePorts",)))}, "NodePorts", False),
+    ("all points lose it", {"multiPoint": PluginSet(disabled=frozenset(("NodePorts",)))}, "NodePorts", False),
+    ("taken out and put back", {"filter": PluginSet((("NodePorts", 0),), frozenset(("*",)))}, "NodePorts", True),
+]
+
+
+@pytest.mark.parametrize(("name", "plugins", "plugin", "there"), POINTS, ids=[case[0] for case in POINTS])
+def test_enabling_and_disabling(name: str, plugins: dict[str, PluginSet], plugin: str, there: bool) -> None:
+    assert (plugin in built(**plugins).filters) is there
+
+
+def test_a_point_overrides_the_weight_of_multi_point() -> None:
+    profile = built(score=PluginSet((("TaintToleration", 9),)))
+    assert {s.plugin.name: s.weight for s in profile.scorers}["TaintToleration"] == 9
+    assert profile.scorers[0].plugin.name == "TaintToleration" and len(profile.scorers) == 4
+
+
+BROKEN = [
+    ("unknown", {"score": PluginSet((("Nonsense", 1),))}, 'plugin "Nonsense" does not exist'),
+    ("not yet", {"filter": PluginSet((("InterPodAffinity", 1),))}, "is not supported yet"),
+    ("wrong point", {"bind": PluginSet((("NodePorts", 1),))}, 'does not extend bind'),
+    ("no binder", {"bind": PluginSet(disabled=frozenset(("*",)))}, "at least one bind plugin is needed"),
+    ("no order", {"queueSort": PluginSet(disabled=frozenset(("*",)))}, "exactly one queueSort plugin is needed"),
+    ("no such module", {"filter": PluginSet((("no.such:Thing", 1),))}, "write package.module:Class"),
+]
+
+
+@pytest.mark.parametrize(("name", "plugins", "text"), BROKEN, ids=[case[0] for case in BROKEN])
+def test_profiles_that_cannot_be_built(name: str, plugins: dict[str, PluginSet], text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        built(**plugins)
+    assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("percentage", "nodes", "expected"),
+    [(100, 5000, 5000), (0, 99, 99), (0, 100, 100), (0, 1000, 420), (0, 5000, 500), (0, 50_000, 2500), (10, 5000, 500),
+     (1, 5000, 100)],
+)  # fmt: skip
+def test_how_many_nodes_are_enough(percentage: int, nodes: int, expected: int) -> None:
+    lent: Any = Lent()
+    evaluator = Evaluator(Profile(ProfileConfig(), lent), lent.columns, random.Random(1), percentage)
+    assert evaluator.nodes_to_find(nodes) == expected
+
+
+def test_a_search_goes_on_where_the_last_one_ended() -> None:
+    lent: Any = Lent()
+    for i in range(300):
+        lent.cache.put_node(node(f"n{i:03}"))
+    evaluator = Evaluator(Profile(ProfileConfig(), lent), lent.columns, random.Random(1), 40)
+    seen = []
+    for i in range(5):
+        choice = evaluator.choose(pod(f"p{i}", cpu="1"))
+        assert (choice.feasible, choice.evaluated) == (120, 120)
+        seen.append(int(choice.node.name[1:]))
+        lent.cache.assume(pod(f"p{i}", cpu="1"), choice.node.name)
+    starts = (0, 120, 240, 60, 180)
+    assert all((found - start) % 300 < 120 for found, start in zip(seen, starts, strict=True)), seen
+
+
+def test_the_same_seed_makes_the_same_choices() -> None:
+    def run(seed: int) -> list[str]:
+        lent: Any = Lent()
+        for i in range(50):
+            lent.cache.put_node(node(f"n{i}"))
+        evaluator = Evaluator(Profile(ProfileConfig(), lent), lent.columns, random.Random(seed), 100)
+        found = []
+        for i in range(30):
+            incoming = pod(f"p{i}", cpu="1")
+            found.append(evaluator.choose(incoming).node.name)
+            lent.cache.assume(incoming, found[-1])
+        return found
+
+    assert run(4) == run(4) != run(5)
+
+
+def test_a_taint_to_avoid_appears_on_one_node_of_many() -> None:
+    """Scores that were 0 everywhere and so were left out must come back when the first node gets one."""
+    lent: Any = Lent()
+    for i in range(40):
+        lent.cache.put_node(node(f"n{i}"))
+    evaluator = Evaluator(Profile(ProfileConfig(), lent), lent.columns, random.Random(1), 100)
+    evaluator.choose(pod("first", cpu="1"))
+    for i in range(39):
+        lent.cache.put_node(node(f"n{i}", taints=("k:PreferNoSchedule",)))
+        assert evaluator.choose(pod("next", cpu="1")).node.name not in {f"n{j}" for j in range(i + 1)}

@@ -1,0 +1,136 @@
+"""Projections: what a pod asks for, what a node offers, and that equal specs are one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from scheduler_objects import node, pod, pod_object
+
+from minikube_py.scheduler.columns import NodeColumns
+from minikube_py.scheduler.objects import pod_amounts, project_pod
+
+MI = 1 << 20
+
+
+def container(cpu: str = "", memory: str = "", **more: Any) -> dict[str, Any]:
+    requests = {name: text for name, text in (("cpu", cpu), ("memory", memory)) if text}
+    return {"name": "c", "resources": {"requests": requests}, **more}
+
+
+SIDECAR = {"restartPolicy": "Always"}
+REQUESTS = [
+    ("containers add up", {"containers": [container("100m", "1Mi"), container("1", "2Mi")]}, 1100, 3 * MI),
+    ("an init container needs more", {"containers": [container("1")], "initContainers": [container("3")]}, 3000, 0),
+    ("init containers take turns", {"containers": [container("1")], "initContainers": [container("2")] * 3}, 2000, 0),
+    ("sidecars stay", {"containers": [container("1")], "initContainers": [container("2", **SIDECAR)]}, 3000, 0),
+    (
+        "sidecars run beside later init containers",
+        {"containers": [container("1")], "initContainers": [container("2", **SIDECAR), container("5")]},
+        7000,
+        0,
+    ),
+    (
+        "but not beside earlier ones",
+        {"containers": [container("1")], "initContainers": [container("5"), container("2", **SIDECAR)]},
+        5000,
+        0,
+    ),
+    ("overhead", {"containers": [container("1")], "overhead": {"cpu": "250m", "memory": "1Mi"}}, 1250, MI),
+    (
+        "pod level takes the place of sums",
+        {"containers": [container("1", "1Mi")], "resources": {"requests": {"cpu": "4"}}, "overhead": {"cpu": "1"}},
+        5000,
+        MI,
+    ),
+    ("fractions round up", {"containers": [container("0.0001", "1500m")]}, 1, 2),
+    ("nothing", {"containers": [{"name": "c"}]}, 0, 0),
+]
+
+
+@pytest.mark.parametrize(("name", "spec", "cpu", "memory"), REQUESTS, ids=[case[0] for case in REQUESTS])
+def test_requests(name: str, spec: dict[str, Any], cpu: int, memory: int) -> None:
+    found = pod_amounts(spec)
+    assert (found.get("cpu", 0), found.get("memory", 0)) == (cpu, memory)
+
+
+def test_defaults_count_once_a_container() -> None:
+    info = project_pod({"metadata": {"name": "p"}, "spec": {"containers": [container("1"), container("", "1Mi"), {}]}})
+    assert info.spec.nonzero_cpu_milli == 1000 + 100 + 100
+    assert info.spec.nonzero_memory_bytes == (200 + 1 + 200) * MI
+
+
+def test_an_explicit_zero_is_no_default() -> None:
+    assert pod(cpu="0", memory="0").spec.nonzero_cpu_milli == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "same"),
+    [
+        ("equal", {"cpu": "1"}, True),
+        ("other labels", {"cpu": "1", "metadata": {"labels": {"a": "b"}}}, True),
+        ("other requests", {"cpu": "2"}, False),
+        ("a toleration", {"cpu": "1", "tolerations": [{"operator": "Exists"}]}, False),
+        ("a selector", {"cpu": "1", "nodeSelector": {"a": "b"}}, False),
+        ("a port", {"cpu": "1", "container": {"ports": [{"hostPort": 80}]}}, False),
+        ("an affinity", {"cpu": "1", "affinity": {"nodeAffinity": {"x": [1]}}}, False),
+    ],
+)
+def test_equal_specs_are_one(name: str, changed: dict[str, Any], same: bool) -> None:
+    assert (pod("a", cpu="1").spec is pod("b", **changed).spec) is same
+
+
+def test_projection_of_a_pod() -> None:
+    obj = pod_object("p", priority=7, schedulerName="other", metadata={"deletionTimestamp": "x", "generation": 3})
+    condition = {"type": "PodScheduled", "status": "False", "reason": "r", "message": "m", "lastTransitionTime": "t"}
+    obj["status"] = {"phase": "Failed", "conditions": [{"type": "Ready"}, condition], "nominatedNodeName": "n"}
+    info = project_pod(obj)
+    assert (info.priority, info.scheduler_name, info.deleting, info.finished) == (7, "other", True, True)
+    assert (info.generation, info.nominated_node) == (3, "n")
+    assert info.scheduled_condition == ("False", "r", "m", "t")
+
+
+def test_pods_may_precede_their_node_and_outlive_it() -> None:
+    columns = NodeColumns()
+    running = pod("p", cpu="1", nodeName="n")
+    columns.add_pod(running, "n")
+    assert columns.count == 0
+    columns.put_node(node("n"))
+    assert columns.count == 1 and columns.by_name["n"].requested["cpu"] == 1000
+    columns.remove_node("n")
+    assert columns.count == 0 and "n" in columns.by_name
+    columns.put_node(node("n"))
+    assert columns.by_name["n"].requested["cpu"] == 1000
+    columns.remove_node("n")
+    columns.remove_pod(running, "n")
+    assert not columns.by_name
+    columns.put_node(node("m"))
+    assert columns.size == 1 and columns.by_name["m"].slot == 0
+    assert int(columns.requested_row("cpu")[0]) == 0
+
+
+def test_columns_grow() -> None:
+    columns = NodeColumns()
+    for i in range(200):
+        columns.put_node(node(f"n{i}", cpu=str(i + 1), labels={"i": str(i)}, extended={f"x.io/r{i % 3}": "1"}))
+    assert columns.count == columns.size == 200
+    assert columns.all().allocatable("cpu").tolist() == [(i + 1) * 1000 for i in range(200)]
+    assert columns.label_mask("i", "150")[:200].nonzero()[0].tolist() == [150]
+    valid, values = columns.label_ints("i")
+    assert valid[:200].all() and values[:200].tolist() == list(range(200))
+    assert int(columns.allocatable_row("x.io/r1")[:200].sum()) == 67
+
+
+def test_the_log_forgets_but_never_lies() -> None:
+    columns = NodeColumns()
+    columns.put_node(node("n"))
+    start = columns.version
+    columns.put_node(node("m"))
+    assert columns.changed_since(start) == [1]
+    for i in range(10_000):
+        running = pod(f"p{i}")
+        columns.add_pod(running, "n")
+        columns.remove_pod(running, "n")
+    assert columns.changed_since(start) is None
+    assert columns.version == start + 20_001
+    assert columns.changed_since(columns.version) == []
