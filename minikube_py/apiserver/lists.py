@@ -314,13 +314,29 @@ class Lister:
         """The free resources of nodes, for the further columns of their table."""
         if resource is not NODES or not kvs:
             return None
-        names = _shown_fields([Entry(resource, kv) for kv in kvs[:_SAMPLED_NODES]], selection)
+        names = self.shown_fields(selection)
         first, last = kvs[0].key, kvs[-1].key
         request = RangeRequest(first, last + b"\0", revision=revision, keys_only=True, fields=names)
         result = await self._store.range(request)
         by_key = {kv.key: row for kv, row in zip(result.kvs, result.fields or [])}
         values = [_as_text(names, by_key.get(kv.key)) for kv in kvs]
         return FieldValues(names, values)
+
+
+    def shown_fields(self, selection: Selection | None) -> tuple[str, ...]:
+        """The further columns of nodes: what was asked for, cpu and memory, and what else the first nodes have."""
+        asked = [c.field for c in selection.fields.where.comparisons] if selection is not None else []
+        sample = self._cache.of(NODES).entries.islice(0, _SAMPLED_NODES)
+        entries = self._cache.of(NODES).entries
+        offered = {name for key in sample for name in entries[key].row if name.startswith("allocatable.")}
+        others = sorted("free." + name.removeprefix("allocatable.") for name in offered)
+        wanted = dict.fromkeys((*SHOWN_FIELDS, *(f for f in asked if f.startswith("free.")), *others))
+        return tuple(wanted)[:FIELD_COLUMNS_MAX]
+
+    async def field_texts(self, key: bytes, fields: tuple[str, ...]) -> dict[str, str]:
+        """The values of one object's declared fields now; empty where it is gone."""
+        result = await self._store.range(RangeRequest(key, keys_only=True, fields=fields))
+        return _as_text(fields, result.fields[0]) if result.fields else {}
 
 
 class ContinueExpired(StatusError):
@@ -364,15 +380,6 @@ def _pieces(head: bytes, rows: Iterator[bytes], size: int) -> Iterator[bytes]:
             yield opening + b",".join(part)
             part, opening = [], b","
     yield (opening + b",".join(part) if part else b"") + b"]}"
-
-
-def _shown_fields(sample: list[Entry], selection: Selection | None) -> tuple[str, ...]:
-    """What was asked for, cpu and memory, and the further resources the first nodes have; at most eight."""
-    asked = [c.field for c in selection.fields.where.comparisons] if selection is not None else []
-    offered = {name for entry in sample for name in entry.row if name.startswith("allocatable.")}
-    others = sorted("free." + name.removeprefix("allocatable.") for name in offered)
-    wanted = dict.fromkeys((*SHOWN_FIELDS, *(f for f in asked if f.startswith("free.")), *others))
-    return tuple(wanted)[:FIELD_COLUMNS_MAX]
 
 
 def _as_text(names: tuple[str, ...], row: tuple[int | str | None, ...] | None) -> dict[str, str]:

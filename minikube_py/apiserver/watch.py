@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, Protocol
 
 import orjson
 
@@ -121,9 +121,9 @@ class Encoder:
         text = '{"kind":"Table","apiVersion":"meta.k8s.io/%s","metadata":{"resourceVersion":"%d"},%s,"rows":['
         return (text % (self.form.version, revision, _NO_COLUMNS.decode())).encode()
 
-    def with_columns(self, event: WatchEvent) -> WatchEvent:
+    def with_columns(self, event: WatchEvent, fields: tuple[str, ...] = ()) -> WatchEvent:
         """The first event of a Table watch tells the columns; the others do not."""
-        wanted = b'"columnDefinitions":' + orjson.dumps(columns(self.resource))
+        wanted = b'"columnDefinitions":' + orjson.dumps(columns(self.resource, fields))
         return WatchEvent(event.type, event.object.replace(_NO_COLUMNS, wanted, 1))
 
     def of_change(self, change: Change, deleted: bool) -> bytes:
@@ -162,6 +162,14 @@ _ZERO_BODIES: Final[dict[Resource, Json]] = {PODS: {"spec": {"containers": None}
 # --- streams --------------------------------------------------------------------------------------------------------
 
 
+class Enrich(Protocol):
+    """Adds to the events of one stream what only the store knows. `fields` are the further columns of its table."""
+
+    fields: tuple[str, ...]
+
+    async def __call__(self, batch: Batch) -> Batch: ...
+
+
 class Stream:
     """One watcher's events, in order: first `initial`, pulled as they are wanted, then what was pushed meanwhile.
 
@@ -170,7 +178,7 @@ class Stream:
     """
 
     __slots__ = ("_columns_due", "_encoder", "_ended", "_initial", "_leave", "_limits", "_queue", "_queued_bytes",
-                 "_queued_events", "_timer", "_waiter", "delivered", "on_cut")  # fmt: skip
+                 "_queued_events", "_timer", "_waiter", "delivered", "enrich", "on_cut")  # fmt: skip
 
     def __init__(self, limits: Limits, encoder: Encoder, leave: Callable[[Stream], None]) -> None:
         self._limits = limits
@@ -186,6 +194,7 @@ class Stream:
         self._columns_due = encoder.form.kind == "table"
         self.delivered = 0
         self.on_cut: Callable[[], None] | None = None
+        self.enrich: Enrich | None = None
 
     def begin(self, initial: Iterator[Batch] | None, timeout_s: float, at_timeout: Callable[[Stream], None]) -> None:
         self._initial = initial
@@ -253,7 +262,7 @@ class Stream:
         if self._initial is not None:
             batch = next(self._initial, None)
             if batch is not None:
-                return self._counted([batch])
+                return await self._finished([batch])
             self._initial = None
         while not self._queue:
             if self._ended:
@@ -266,13 +275,17 @@ class Stream:
         batches = list(self._queue)
         self._queue.clear()
         self._queued_bytes = self._queued_events = 0
-        return self._counted(batches)
+        return await self._finished(batches)
 
-    def _counted(self, batches: list[Batch]) -> list[Batch]:
+    async def _finished(self, batches: list[Batch]) -> list[Batch]:
+        """What is this stream's alone: further columns, and the column definitions with its first event."""
+        enrich = self.enrich
+        if enrich is not None:
+            batches = [await enrich(batch) for batch in batches]
         if self._columns_due and batches[0].events and batches[0].events[0].type != "ERROR":
             self._columns_due = False
             first, *rest = batches[0].events
-            batches[0] = Batch([self._encoder.with_columns(first), *rest])
+            batches[0] = Batch([self._encoder.with_columns(first, enrich.fields if enrich else ()), *rest])
         for batch in batches:
             self.delivered += len(batch.events)
         return batches

@@ -11,8 +11,10 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
+import orjson
+
 from minikube_py.api.errors import StatusError, bad_request, expired, service_unavailable, too_many_requests
-from minikube_py.api.registry import Resource
+from minikube_py.api.registry import NODES, Resource
 from minikube_py.apiserver.forms import Form
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.lists import Lister
@@ -24,6 +26,7 @@ from minikube_py.apiserver.watch import (
     Batch,
     Broadcaster,
     Encoder,
+    Group,
     Selection,
     Stream,
     error_event,
@@ -83,8 +86,14 @@ class Watching:
             form = form._replace(media_type="application/json")
         form = form._replace(single=True, pretty=False)
         selection = self._lister.selection(route, options)
+        stream = await self._stream(selection, options, form)
+        if form.kind == "table" and route.resource is NODES:
+            stream.enrich = NodeColumns(self._lister, self._lister.shown_fields(selection))
+        return Response(200, stream=stream)
+
+    async def _stream(self, selection: Selection, options: ListOptions, form: Form) -> Stream:
         if selection.needs_store():
-            return Response(200, stream=await self._from_store(selection, options, form))
+            return await self._from_store(selection, options, form)
         initial_events = options.send_initial_events
         if initial_events is None:
             initial_events = options.revision == 0
@@ -95,8 +104,8 @@ class Watching:
                 await self._lister.wait_for(options.revision)
             elif options.revision_text == "":
                 await self._lister.wait_fresh()
-            return Response(200, stream=self._with_state(selection, options, form))
-        return Response(200, stream=self._from_history(selection, options, form))
+            return self._with_state(selection, options, form)
+        return self._from_history(selection, options, form)
 
     def _timeout_s(self, options: ListOptions) -> float:
         if options.timeout_s:
@@ -160,7 +169,7 @@ class Watching:
             entries = [entry for kv in result.kvs if selection.matches(entry := Entry(selection.resource, kv))]
         elif not revision:
             revision = await self._store.current_revision()
-        feed = _StoreFeed(self._store_streams, selection, encoder, self._limits, revision)
+        feed = _StoreFeed(self._store_streams, selection, encoder, self._limits, options.bookmarks)
         try:
             feed.handle = self._store.storage.watch(
                 selection.prefix, prefix_end(selection.prefix), revision + 1, feed.take, selection.fields.indexed
@@ -168,23 +177,47 @@ class Watching:
         except RequestError as error:
             feed.stream.close()
             raise bad_request(str(error)) from None
-        initial = feed.initial(entries, revision, options, with_state)
+        end = None
+        if with_state and options.bookmarks:
+            end = encoder.bookmark(revision, initial_events_end=bool(options.send_initial_events))
+        initial = Group(selection, encoder, False, 0).initial(entries, self._limits.list_slice, end)
         self._begin(feed.stream, initial, options, encoder)
         return feed.stream
 
 
+class NodeColumns:
+    """Fills the further columns of a nodes' table: what is free of each node, as the store holds it now."""
+
+    def __init__(self, lister: Lister, fields: tuple[str, ...]) -> None:
+        self._lister = lister
+        self.fields = fields
+
+    async def __call__(self, batch: Batch) -> Batch:
+        return Batch([await self._with_cells(event) for event in batch.events])
+
+    async def _with_cells(self, event: WatchEvent) -> WatchEvent:
+        if event.type == "ERROR":
+            return event
+        table = orjson.loads(event.object)
+        for row in table["rows"]:
+            name = row["cells"][0]
+            values = await self._lister.field_texts(NODES.key("", name), self.fields) if name else {}
+            row["cells"] += [values.get(field, "<none>" if name else "") for field in self.fields]
+        return WatchEvent(event.type, orjson.dumps(table))
+
+
 class _StoreFeed:
-    """One stream on the store's own watch. Each batch ends with a bookmark at the store's revision: ADDED and MODIFIED
-    keep the object's own version, which may be far behind, and a client must be able to go on from where it was."""
+    """One stream on the store's own watch. Each batch ends with a bookmark at the store's revision, where the watcher
+    takes bookmarks: ADDED and MODIFIED keep the object's own version, which may be far behind, and a client must be
+    able to go on from where it was."""
 
     def __init__(
-        self, registered: set[_StoreFeed], selection: Selection, encoder: Encoder, limits: Limits, revision: int
+        self, registered: set[_StoreFeed], selection: Selection, encoder: Encoder, limits: Limits, bookmarks: bool
     ) -> None:
         self._registered = registered
         self._selection = selection
         self._encoder = encoder
-        self._limits = limits
-        self.revision = revision
+        self._bookmarks = bookmarks
         self.handle: WatchHandle | None = None
         self.stream = Stream(limits, encoder, self._left)
         registered.add(self)
@@ -194,24 +227,14 @@ class _StoreFeed:
         if self.handle is not None:
             self.handle.cancel()
 
-    def initial(
-        self, entries: list[Entry], revision: int, options: ListOptions, with_state: bool
-    ) -> Iterator[Batch]:
-        encode, size = self._encoder.encode, self._limits.list_slice
-        for first in range(0, len(entries), size):
-            yield Batch([WatchEvent("ADDED", encode(e.value, e.revision)) for e in entries[first : first + size]])
-        if with_state:
-            ended = bool(options.send_initial_events and options.bookmarks)
-            yield Batch([self._encoder.bookmark(revision, initial_events_end=ended)])
-
     def take(self, batch: WatchBatch) -> None:
         events = [seen for event in batch.events if (seen := self._seen(event)) is not None]
-        self.revision = batch.revision
         if events:
-            events.append(self._encoder.bookmark(batch.revision))
+            if self._bookmarks:
+                events.append(self._encoder.bookmark(batch.revision))
             self.stream.push(Batch(events))
         if batch.error is not None:
-            self.stream.push(Batch([error_event(_status_of(batch.error, self.revision))]))
+            self.stream.push(Batch([error_event(_status_of(batch.error))]))
             self.stream.finish()
 
     def _seen(self, event: Event) -> WatchEvent | None:
@@ -230,7 +253,7 @@ class _StoreFeed:
         return None
 
 
-def _status_of(error: MinikubeError, revision: int) -> StatusError:
+def _status_of(error: MinikubeError) -> StatusError:
     if isinstance(error, Compacted):
         return expired(f"too old resource version: {error.requested} ({error.compact_revision})")
     return service_unavailable(f"the store is not available: {error}")
