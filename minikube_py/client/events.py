@@ -166,6 +166,7 @@ class EventRecorder:
         *,
         queue_max: int = 1000,
         spam_burst: int = SPAM_BURST,
+        senders: int = SENDERS,
     ) -> None:
         self._client = client
         self._clock = clock
@@ -176,8 +177,8 @@ class EventRecorder:
         self._queued = 0
         self._correlator = Correlator(spam_burst)
         # Events of one object keep their order: each object has its sender.
-        self._queues: list[deque[_Pending]] = [deque() for _ in range(SENDERS)]
-        self._wakes = [asyncio.Event() for _ in range(SENDERS)]
+        self._queues: list[deque[_Pending]] = [deque() for _ in range(senders)]
+        self._wakes = [asyncio.Event() for _ in range(senders)]
         self._tasks: list[asyncio.Task[None]] = []
         self._last_name_ns = 0
         self.created = self.patched = self.dropped = self.suppressed = self.failed = 0
@@ -190,7 +191,7 @@ class EventRecorder:
         if not self._correlator.allowed(involved, at_s):
             self.suppressed += 1
             return
-        sender = zlib.crc32(involved.uid.encode() or involved.name.encode()) % SENDERS
+        sender = zlib.crc32(involved.uid.encode() or involved.name.encode()) % len(self._queues)
         self._queued += 1
         self._queues[sender].append(_Pending(involved, type, reason, message[:MESSAGE_CHARS_MAX], at_s))
         self._wakes[sender].set()
@@ -198,7 +199,8 @@ class EventRecorder:
     def start(self) -> None:
         if not self._tasks:
             loop = asyncio.get_running_loop()
-            self._tasks = [loop.create_task(self._run(i), name=f"events of {self._component}") for i in range(SENDERS)]
+            senders = range(len(self._queues))
+            self._tasks = [loop.create_task(self._run(i), name=f"events of {self._component}") for i in senders]
 
     async def stop(self) -> None:
         """What is still queued is dropped."""

@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 NOTE_CHARS_MAX = 1024
 EVENTS_QUEUED_MAX = 50_000
+SENDERS = 32
+"""Every pod is an event: so many at a time share a group commit, and keep up with the binding."""
 REASON_UNSCHEDULABLE = "Unschedulable"
 REASON_ERROR = "SchedulerError"
 ACTIONS = {"FailedScheduling": "Scheduling", "Scheduled": "Binding"}
@@ -35,7 +37,7 @@ class SchedulerEvents(EventRecorder):
     place of a source and a count."""
 
     def __init__(self, client: RestClient, clock: Clock, rng: Rng, component: str, host: str) -> None:
-        super().__init__(client, clock, rng, component, host, queue_max=EVENTS_QUEUED_MAX)
+        super().__init__(client, clock, rng, component, host, queue_max=EVENTS_QUEUED_MAX, senders=SENDERS)
         self._instance = f"{component}-{host}" if host else component
 
     def about(self, pod: PodInfo, type: str, reason: str, message: str) -> None:
