@@ -392,6 +392,8 @@ def _follow(obj: Any, path: tuple[str | int, ...]) -> Any:
 
 def _getter_of(selectable: Selectable) -> Getter:
     path, default, otherwise = selectable.path, selectable.default, selectable.otherwise
+    if not path:
+        return lambda obj: default
     if len(path) == 2 and not otherwise and not default:
         first, second = str(path[0]), str(path[1])
 
