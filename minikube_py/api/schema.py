@@ -192,7 +192,8 @@ class Schema:
         """The message of that name. Raises: KeyError."""
         found = self._messages.get(name)
         if found is None:
-            found = self._messages[name] = self._build(table_name(name))
+            known = table_name(name)
+            found = self._messages[name] = self._build(known) if known == name else self.message(known)
         return found
 
     def kind(self, group: str, version: str, kind: str) -> Message | None:

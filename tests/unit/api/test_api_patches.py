@@ -20,7 +20,8 @@ RESOURCES = {"configmap": CONFIGMAPS, "rc": REPLICATIONCONTROLLERS, "service": S
 
 ADDED = frozenset((
     "protocol", "terminationMessagePath", "terminationMessagePolicy", "imagePullPolicy", "resources", "targetPort",
-    "restartPolicy", "dnsPolicy", "schedulerName", "securityContext", "terminationGracePeriodSeconds", "metadata", "defaultMode",
+    "restartPolicy", "dnsPolicy", "schedulerName", "securityContext", "terminationGracePeriodSeconds", "metadata",
+    "defaultMode",
 ))  # fmt: skip
 """What the original's defaulting adds to what a patch brought."""
 
