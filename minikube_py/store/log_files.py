@@ -157,7 +157,7 @@ class LogFiles:
                 self._disk.remove(old)
         while len(self._heads) > 1 and self._heads[1].first_index <= index + 1:
             old_name = segment_name(self._heads.pop(0).sequence)
-            if self._recycled is None and self._spare is None:
+            if self._recycled is None:
                 self._recycled = old_name
             else:
                 self._disk.remove(old_name)

@@ -1,7 +1,7 @@
 """A Disk in memory that keeps, over a crash, only what was synced, and of the rest what a seed decides.
 
 Un-synced writes survive sector by sector in any combination, the last of them torn at any byte; un-synced names
-(new, renamed, removed) survive up to some point in their order. `cut_after` lets the power fail at the n-th operation.
+(new, renamed, removed) survive in any combination too. `cut_after` lets the power fail at the n-th operation.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class LossyDisk:
     def __init__(self) -> None:
         self._names: dict[str, Inode] = {}
         self._durable_names: dict[str, Inode] = {}
-        self._pending_names: list[dict[str, Inode]] = []
+        self._pending_names: list[tuple[str, str | None, Inode | None]] = []
         self._operations_left: int | None = None
         self.powered = True
         self.lies_about_sync = False
@@ -130,9 +130,19 @@ class LossyDisk:
     def crash(self, rng: random.Random) -> LossyDisk:
         """The disk after a power failure now and a start."""
         survivor = LossyDisk()
-        states = [self._durable_names, *self._pending_names]
+        names = dict(self._durable_names)
+        keep = rng.choice((0.0, 0.5, 0.9, 1.0))
+        for name, replaced, inode in self._pending_names:
+            if rng.random() >= keep:
+                continue
+            if inode is None:
+                names.pop(name, None)
+            elif replaced is None:
+                names[name] = inode
+            elif names.get(replaced) is inode:
+                names[name] = names.pop(replaced)
         survived: dict[int, Inode] = {}
-        for name, inode in states[rng.randrange(len(states))].items():
+        for name, inode in names.items():
             if id(inode) not in survived:
                 survived[id(inode)] = inode.after_crash(rng)
             survivor._names[name] = survived[id(inode)]
@@ -160,7 +170,7 @@ class LossyDisk:
             if name in self._names:
                 raise FileExistsError(name)
             self._names[name] = Inode()
-            self._pending_names.append(dict(self._names))
+            self._pending_names.append((name, None, self._names[name]))
         return LossyFile(self, self._names[name])
 
     def names(self) -> list[str]:
@@ -169,12 +179,12 @@ class LossyDisk:
     def rename(self, old: str, new: str) -> None:
         self.operation()()
         self._names[new] = self._names.pop(old)
-        self._pending_names.append(dict(self._names))
+        self._pending_names.append((new, old, self._names[new]))
 
     def remove(self, name: str) -> None:
         self.operation()()
         del self._names[name]
-        self._pending_names.append(dict(self._names))
+        self._pending_names.append((name, None, None))
 
     def sync_folder(self) -> None:
         self.operation()()

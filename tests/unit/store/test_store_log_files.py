@@ -1,0 +1,134 @@
+"""The files of a log: rotation, removal, reuse, and what is left behind by a crash."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from minikube_py.env import SystemDisk
+from minikube_py.raft.ready import Entry, HardState
+from minikube_py.store.log_files import SPARE_NAME, LogFiles
+from minikube_py.wal.segment import HEAD_BYTES, segment_name
+from minikube_py.wal.snapshot import SnapshotHead, SnapshotWriter
+
+SEGMENT_BYTES = 32 << 10
+
+
+def open_log(folder: Path, seed: int = 1) -> tuple[LogFiles, list[bytes]]:
+    files = LogFiles(SystemDisk(folder), random.Random(seed), SEGMENT_BYTES)
+    loaded = files.load()
+    files.begin(loaded)
+    return files, [entry.data for entry in loaded.log.entries]
+
+
+def append(files: LogFiles, first: int, count: int, size_bytes: int = 1000) -> None:
+    for index in range(first, first + count):
+        files.write([Entry(1, index, b"%06d" % index + bytes(size_bytes))], None)
+        files.sync()
+
+
+def take_snapshot(files: LogFiles, index: int) -> None:
+    head = files._writer.head
+    writer = SnapshotWriter(SnapshotHead(head.cluster_id, head.member_id, index, 1))
+    file = files.write_snapshot(index)
+    file.write_at(0, writer.head_bytes + writer.chunk([index]) + writer.end())
+    file.sync()
+    file.close()
+    files.finish_snapshot(index)
+
+
+def indexes(datas: list[bytes]) -> list[int]:
+    return [int(data[:6]) for data in datas]
+
+
+def test_a_log_goes_on_over_segments_and_starts(tmp_path):
+    for turn in range(4):
+        files, found = open_log(tmp_path, turn)
+        assert indexes(found) == list(range(1, turn * 50 + 1))
+        append(files, turn * 50 + 1, 50)
+        files.close()
+    assert len(list(tmp_path.glob("wal-*"))) >= 7
+
+
+def test_a_snapshot_frees_exactly_the_segments_before_it(tmp_path):
+    for index in (1, 31, 60, 99, 100):
+        folder = tmp_path / str(index)
+        files, _ = open_log(folder)
+        append(files, 1, 100)
+        take_snapshot(files, index)
+        first, *later = files._heads
+        assert first.first_index <= index + 1 and all(head.first_index > index + 1 for head in later)
+        assert len(list(folder.glob("wal-*"))) <= len(files._heads) + 1, "one more is kept to be reused"
+        files.close()
+        _, found = open_log(folder)
+        assert indexes(found) == list(range(index + 1, 101))
+
+
+def test_old_segments_are_reused_filled_with_zeros(tmp_path):
+    files, _ = open_log(tmp_path)
+    append(files, 1, 70)
+    take_snapshot(files, 65)
+    old = (tmp_path / segment_name(1)).stat().st_ino
+    assert files.wants_spare
+    for sync in files.spare_step():
+        sync()
+    assert not files.wants_spare
+    spare = tmp_path / SPARE_NAME
+    assert spare.stat().st_ino == old and spare.read_bytes() == bytes(SEGMENT_BYTES)
+    append(files, 71, 40)
+    assert not spare.exists() and (tmp_path / segment_name(4)).stat().st_ino == old
+    files.close()
+    assert indexes(open_log(tmp_path)[1]) == list(range(66, 111))
+
+
+def test_a_segment_that_is_needed_before_its_spare_is_ready_gets_a_fresh_file(tmp_path):
+    files, _ = open_log(tmp_path)
+    append(files, 1, 20)
+    steps = files.spare_step()
+    sync = next(steps)
+    append(files, 21, 30)
+    sync()
+    assert list(steps) == []
+    append(files, 51, 50)
+    files.close()
+    assert indexes(open_log(tmp_path)[1]) == list(range(1, 101))
+
+
+def test_remains_of_a_torn_write_do_not_come_back_to_life(tmp_path):
+    """Two records under one sync; the first is lost, the second is whole. A later record that ends just where the
+    second begins must not bring it back."""
+    files, _ = open_log(tmp_path)
+    append(files, 1, 1)
+    start = files._writer.end
+    files.write([Entry(1, 2, b"lost")], None)
+    middle = files._writer.end
+    files.write([Entry(1, 3, b"stale")], None)
+    files.close()
+    path = tmp_path / segment_name(1)
+    content = bytearray(path.read_bytes())
+    content[start:middle] = bytes(middle - start)
+    path.write_bytes(content)
+    files, found = open_log(tmp_path)
+    assert len(found) == 1
+    files.write([Entry(1, 2, b"anew")], None)
+    assert files._writer.end == middle
+    files.close()
+    assert open_log(tmp_path)[1][1:] == [b"anew"]
+
+
+def test_a_batch_above_a_record_becomes_several_under_one_sync(tmp_path):
+    files, _ = open_log(tmp_path)
+    entries = [Entry(1 + i // 60, i + 1, b"%06d" % (i + 1) + bytes(500)) for i in range(100)]
+    files.write(entries, HardState(2, 5, 0))
+    files.sync()
+    files.close()
+    loaded = LogFiles(SystemDisk(tmp_path), random.Random(), SEGMENT_BYTES).load()
+    assert [tuple(entry) for entry in loaded.log.entries] == [tuple(entry) for entry in entries]
+    assert loaded.log.state == (2, 5, 0)
+
+
+def test_the_first_segment_is_preallocated_and_zero(tmp_path):
+    files, _ = open_log(tmp_path)
+    content = (tmp_path / segment_name(1)).read_bytes()
+    assert len(content) == SEGMENT_BYTES and content[HEAD_BYTES:] == bytes(SEGMENT_BYTES - HEAD_BYTES)
+    files.close()
