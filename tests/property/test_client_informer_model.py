@@ -28,6 +28,7 @@ STEPS = st.one_of(
     st.tuples(st.just("hide"), NAMES),
     st.tuples(st.just("remove"), NAMES),
     st.tuples(st.just("remake"), NAMES),
+    st.tuples(st.just("remake unseen"), NAMES),
     st.tuples(st.sampled_from(["drop", "compact", "down", "up", "settle"]), st.none()),
     st.tuples(st.just("advance"), st.floats(0.01, 30)),
 )
@@ -78,10 +79,14 @@ def apply(api: FakeApi, step: str, key: str) -> None:
         api.make("configmaps", key)
     elif step in ("change", "hide") and there:
         api.change("configmaps", key, data={"v": str(api.version), **({"hidden": "1"} if step == "hide" else {})})
-    elif step in ("remove", "remake") and there:
+    elif step in ("remove", "remake", "remake unseen") and there:
+        if step == "remake unseen":
+            api.drop_watches()
         api.remove("configmaps", key)
-        if step == "remake":
+        if step != "remove":
             api.make("configmaps", key)
+        if step == "remake unseen":
+            api.compact()
 
 
 @settings(max_examples=250, deadline=None)
