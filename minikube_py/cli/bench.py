@@ -9,7 +9,7 @@ import argparse
 import asyncio
 
 from minikube_py.cli import flags
-from minikube_py.cli.terminal import Steps
+from minikube_py.cli.terminal import started
 
 DENSITY = """Fill nodes with pods as fast as they are taken, then create single pods at a steady rate beside the full
 cluster; their startup's 99th percentile must stay under 5 s (exit code 1 where it does not)."""
@@ -63,7 +63,7 @@ def _density(arguments: argparse.Namespace) -> int:
         seed=arguments.seed,
     )
     run = run_density(
-        options, split=arguments.split, data_dir=arguments.data_dir, results=arguments.results, step=Steps().done
+        options, split=arguments.split, data_dir=arguments.data_dir, results=arguments.results, step=started().done
     )
     return 0 if asyncio.run(run) else 1
 
@@ -73,5 +73,5 @@ def _query(arguments: argparse.Namespace) -> int:
 
     pods = arguments.nodes if arguments.pods is None else arguments.pods
     options = QueryOptions(nodes=arguments.nodes, pods=pods, seed=arguments.seed)
-    asyncio.run(run_query(options, data_dir=arguments.data_dir, results=arguments.results, step=Steps().done))
+    asyncio.run(run_query(options, data_dir=arguments.data_dir, results=arguments.results, step=started().done))
     return 0

@@ -9,7 +9,7 @@ import argparse
 import asyncio
 
 from minikube_py.cli import flags
-from minikube_py.cli.terminal import Steps
+from minikube_py.cli.terminal import started
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -19,7 +19,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from minikube_py.lab.demo import run_demo
 
-    steps = Steps()
+    steps = started()
     asyncio.run(
         run_demo(
             split=arguments.split,

@@ -10,7 +10,7 @@ import asyncio
 from pathlib import Path
 
 from minikube_py.cli import flags
-from minikube_py.cli.terminal import Steps
+from minikube_py.cli.terminal import started
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     options = ReplayOptions(
         departures=arguments.departures, speed=arguments.speed, pods=arguments.pods, tables=arguments.tables
     )
-    steps = Steps()
+    steps = started()
     asyncio.run(
         run_replay(
             options,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import platform
 import sys
 import time
 from pathlib import Path
 from typing import TextIO
+
+STARTED = f"{platform.python_version()}, started and imported"
 
 
 def process_started_s() -> float:
@@ -46,3 +49,10 @@ class Steps:
 
     def elapsed_s(self) -> float:
         return time.perf_counter() - self._started_s
+
+
+def started() -> Steps:
+    """Steps whose first, the interpreter and the imports, is done."""
+    steps = Steps()
+    steps.done("Python", STARTED)
+    return steps

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import platform
 import shutil
 import tempfile
 from pathlib import Path
 
 from minikube_py.cli import flags
-from minikube_py.cli.terminal import Steps
+from minikube_py.cli.terminal import STARTED, Steps
 from minikube_py.control_plane.config import ControlPlaneConfig
 from minikube_py.control_plane.process import Role, Stopping
 
@@ -55,7 +54,7 @@ async def _run(config: ControlPlaneConfig, split: bool, temporary: bool, steps: 
     steps.line(f"data in {config.data_dir}{removed}")
     async with Stopping("up") as stopping:
         plane = _make(config, split, steps)
-        steps.done("Python", f"{platform.python_version()}, started and imported")
+        steps.done("Python", STARTED)
         try:
             server = await stopping.unless_asked(plane.start())
             if server is not None:

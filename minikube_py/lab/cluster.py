@@ -14,8 +14,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from minikube_py.client.http_transport import HttpTransport
+from minikube_py.client.kubeconfig import load_kubeconfig
 from minikube_py.client.transport import ApiTransport
 from minikube_py.control_plane.config import ControlPlaneConfig, Step
+from minikube_py.control_plane.in_process import ControlPlane
+from minikube_py.control_plane.split import SplitControlPlane
 from minikube_py.env import Clock, SystemClock
 from minikube_py.kubelet.config import NodeSpec
 from minikube_py.lab.environment import Environment, describe
@@ -57,8 +61,6 @@ async def cluster(
 
 @asynccontextmanager
 async def _in_process(config: ControlPlaneConfig, step: Step) -> AsyncIterator[tuple[ApiTransport, str]]:
-    from minikube_py.control_plane.in_process import ControlPlane
-
     plane = ControlPlane(config, SystemClock(), random.Random(config.seed), step)
     try:
         await plane.start()
@@ -69,10 +71,6 @@ async def _in_process(config: ControlPlaneConfig, step: Step) -> AsyncIterator[t
 
 @asynccontextmanager
 async def _split(config: ControlPlaneConfig, step: Step, say: Step) -> AsyncIterator[tuple[ApiTransport, str]]:
-    from minikube_py.client.http_transport import HttpTransport
-    from minikube_py.client.kubeconfig import load_kubeconfig
-    from minikube_py.control_plane.split import SplitControlPlane
-
     plane = SplitControlPlane(config, SystemClock(), step, lambda text: say("supervisor", text))
     try:
         await plane.start()

@@ -175,8 +175,9 @@ def _picture(environment: Environment, replay: Replay, asked: list[Asked], laten
 
 def _tell_next(split: bool) -> None:
     print("\nnext:")
-    print("  minikube-py up --nodes 10   (a control plane to point kubectl at)")
+    print("  minikube-py up --nodes 10     a control plane to point kubectl at; then paste its kubectl line, and ask:")
+    print("  kubectl --kubeconfig ... get nodes --field-selector 'free.cpu>=4,free.memory>=16Gi'")
     if split:
-        print("  minikube-py demo            (the same in one process)")
+        print("  minikube-py demo              the same in one process")
     else:
-        print("  minikube-py demo --split    (the same, each role a process of its own)")
+        print("  minikube-py demo --split      the same, each role a process of its own")

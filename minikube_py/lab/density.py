@@ -217,6 +217,11 @@ def _tell(options: DensityOptions, saturation: Phase, latency: Phase, calls: Map
     return good
 
 
+def _last_stage(phase: Phase) -> dict[str, dict[str, float]]:
+    name = "bound to running"
+    return {name: phase.latencies["stages"][name]}
+
+
 def _calls_table(calls: Mapping[str, Mapping[str, float]]) -> report.Table:
     title = f"API calls by the server's SLI histogram, whose first bucket ends at {metrics.FIRST_BOUND_MS} ms"
     table = report.Table(title, ("", "calls", "p50 ms", "p90 ms", "p99 ms"))
@@ -239,7 +244,7 @@ def _write(
     calls: Mapping[str, Mapping[str, float]],
     good: bool,
 ) -> list[Path]:
-    startup = {**latency.latencies["by_call"], **latency.latencies["stages"]}
+    startup = {**latency.latencies["by_call"], **_last_stage(latency)}
     figures = {
         "options": asdict(options),
         "saturation": {**asdict(saturation), "pods_per_s": round(saturation.pods_per_s, 1)},
@@ -253,7 +258,7 @@ def _write(
         return paths
     figure, axes = plots.figure(1, 2, (12.5, 4.2))
     title = f"Saturation: {saturation.pods:,} pods, {options.nodes:,} nodes, {saturation.pods_per_s:,.0f} pods/s"
-    plots.draw_latency_bars(axes[0][0], saturation.latencies["by_watch"] | saturation.latencies["stages"], title)
+    plots.draw_latency_bars(axes[0][0], {**saturation.latencies["by_watch"], **_last_stage(saturation)}, title)
     title = f"One by one, {options.latency_rate:g} pods/s, beside the full cluster"
     plots.draw_latency_bars(axes[0][1], startup, title)
     axes[0][1].axhline(THRESHOLD_S * 1000, color=plots.GREY, linestyle="--", linewidth=1)

@@ -71,6 +71,16 @@ def draw_latency_bars(axes: Any, summaries: Mapping[str, Mapping[str, float]], t
     axes.legend(ncols=3, loc="upper left", fontsize=8)
 
 
+def draw_line(axes: Any, series: Sequence[tuple[float, float]], title: str, what: str) -> None:
+    """One figure over time: (seconds, value), in order of time."""
+    axes.plot([time_s for time_s, _ in series], [value for _, value in series], color=BLUE, linewidth=1.5)
+    axes.set_xlim(left=0)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("seconds since the first pod")
+    axes.set_ylabel(what)
+    axes.set_title(title)
+
+
 def draw_fill(axes: Any, series: Sequence[tuple[float, Sequence[float]]], title: str, what: str) -> None:
     """How full the nodes are over time: the mean, and bands between percentiles over the nodes.
 

@@ -43,10 +43,10 @@ FIRST = 10
 NAMESPACE = "query"
 READY = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
 POD_SHARES = (0.1, 0.25, 0.4, 0.5)
-INDEX_ROUNDS, API_ROUNDS, SCAN_ROUNDS = 51, 11, 1
+INDEX_ROUNDS, API_ROUNDS, SCAN_ROUNDS = 51, 11, 3
 QUESTIONS = (
+    Question("none", {"cpu": "97", "memory": "16Gi"}),
     Question("few", {"cpu": "95", "memory": "380Gi"}),
-    Question("some", {"cpu": "48", "memory": "128Gi"}),
     Question("most", {"cpu": "4", "memory": "16Gi"}),
 )
 

@@ -45,6 +45,7 @@ class Replay:
     def __init__(self, trace: Trace, transport: ApiTransport, clock: Clock, in_flight: int = IN_FLIGHT) -> None:
         self.recorder = PodRecorder(transport, clock, f"{RUN_LABEL}={RUN}")
         self.series: list[tuple[float, array[float]]] = []
+        self.live_series: list[tuple[float, int]] = []
         self.duration_s = self.standing_s = 0.0
         self.live_max = self._gone = 0
         self._trace, self._transport, self._clock, self._in_flight = trace, transport, clock, in_flight
@@ -181,7 +182,8 @@ class Replay:
     def _take_sample(self, started_s: float, shown: Progress) -> None:
         now_s = self._clock.monotonic_s() - started_s - self.standing_s
         shares = array("d", map(truediv, self._used_milli, self._capacity_milli))
-        self.series.append((now_s, shares))
         recorder = self.recorder
+        self.series.append((now_s, shares))
+        self.live_series.append((now_s, recorder.created - self._gone))
         note = f"{recorder.bound:,} bound, {self.allocated_share:.0%} of the GPUs"
         shown.update(recorder.running + len(recorder.unschedulable), note)

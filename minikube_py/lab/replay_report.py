@@ -84,7 +84,10 @@ def _write(folder: Path, environment: Environment, replay: Replay, figures: Mapp
         print(plots.MISSING)
         return paths
     figure, axes = plots.figure(1, 2, (12.5, 4.2))
-    plots.draw_heat(axes[0][0], replay.series, "How full each node's GPUs are (%)", "nodes, fullest first")
+    if figures["options"]["departures"]:
+        plots.draw_line(axes[0][0], replay.live_series, "Pods that live", "pods")
+    else:
+        plots.draw_heat(axes[0][0], replay.series, "How full each node's GPUs are (%)", "nodes, fullest first")
     plots.draw_latency_bars(axes[0][1], latencies, "Pod latency, creation to Running")
     figure.text(0.01, -0.06, "; ".join(environment.lines()), fontsize=7, color=plots.GREY)
     return [*paths, plots.save(figure, folder / "replay.png")]
