@@ -10,14 +10,15 @@ from minikube_py.kubelet.config import NodeSpec, numbered_nodes
 
 LOOPBACK = "127.0.0.1"
 DEFAULT_PORT = 6443
+COMPONENTS = ("scheduler", "controllers", "kubelet")
 
 
 @dataclass(frozen=True, slots=True)
 class ControlPlaneConfig:
     """`port`: 0 any free one; None 6443, or any free one where that is taken. `kubeconfig`: None for one in `data_dir`.
 
-    `shapes` are the fake nodes; without them `nodes` of the default shape are made. Without `components` there are
-    only store and API server. `names`: further host names and addresses the server's certificate is for.
+    `shapes` are the fake nodes; without them `nodes` of the default shape are made. `components` run
+    beside store and API server. `names`: further host names and addresses the server's certificate is for.
     """
 
     data_dir: Path
@@ -27,7 +28,7 @@ class ControlPlaneConfig:
     nodes: int = 0
     shapes: tuple[NodeSpec, ...] = ()
     seed: int | None = None
-    components: bool = True
+    components: tuple[str, ...] = COMPONENTS
     names: tuple[str, ...] = field(default=())
 
     @property

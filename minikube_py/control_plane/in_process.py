@@ -17,7 +17,7 @@ from minikube_py.apiserver.inprocess import InProcessTransport
 from minikube_py.client.transport import ApiTransport
 from minikube_py.control_plane import tokens
 from minikube_py.control_plane.components import Component, failure_of
-from minikube_py.control_plane.config import ControlPlaneConfig, Step
+from minikube_py.control_plane.config import COMPONENTS, ControlPlaneConfig, Step
 from minikube_py.control_plane.errors import RoleFailed
 from minikube_py.control_plane.files import Credentials, ensure_credentials, write_admin_kubeconfig
 from minikube_py.control_plane.listen import free_address, publish, start_http, url_of
@@ -65,8 +65,7 @@ class ControlPlane:
         self._step("certificates", "")
         await self._start_store()
         await self._start_api_server()
-        if config.components:
-            await self._start_components()
+        await self._start_components()
         return self.server
 
     async def stop(self) -> None:
@@ -111,13 +110,14 @@ class ControlPlane:
         rng, clock = self._rng, self._clock
         controllers = ControllerConfig(root_ca_pem=self.credentials.certificates.authority_pem.decode("ascii"))
         kubelet = KubeletConfig(nodes=self.config.node_specs)
-        self.components = {
+        made: dict[str, Component] = {
             "scheduler": Scheduler(self.transport(USERS[tokens.SCHEDULER]), clock, _child(rng)),
             "controllers": ControllerManager(
                 self.transport(USERS[tokens.CONTROLLERS]), clock, _child(rng), config=controllers
             ),
             "kubelet": FakeKubelet(self.transport(USERS[tokens.KUBELET]), clock, _child(rng), kubelet),
         }
+        self.components = {name: made[name] for name in COMPONENTS if name in self.config.components}
         for component in self.components.values():
             self._running.push_async_callback(component.stop)
         await asyncio.gather(*(self._start_component(name) for name in self.components))

@@ -80,7 +80,7 @@ async def run_query(options: QueryOptions, *, data_dir: Path | None, results: Pa
     """Prints as it goes. Raises: MinikubeError of every kind."""
     with tempfile.TemporaryDirectory(prefix="minikube-py-") as temporary:
         folder = data_dir or Path(temporary)
-        config = ControlPlaneConfig(folder, port=0, components=False)
+        config = ControlPlaneConfig(folder, port=0, components=())
         plane = ControlPlane(config, SystemClock(), random.Random(options.seed), step)
         try:
             await plane.start()

@@ -1,6 +1,6 @@
 """The original and ours beside each other, by turns, in one run; prints ratios, writes JSON.
 
-usage: python tests/bench/beside.py [--rows creates,lists,watchers,binds,kubelets,memory] [--turns N] [--out FILE]
+usage: PYTHONPATH=tests/conformance python tests/bench/beside.py [--rows creates,lists,watchers,binds,kubelets,memory] [--turns N] [--out FILE]
 
 Needs MINIKUBE_PY_ORIGINAL_UP (a script that runs the original) and h2load. On tmpfs, or without the peer, it exits
 with 1: a ratio to nothing proves nothing. Absolute figures on shared cores are noise; compare within one run.
@@ -52,8 +52,14 @@ def lists(start: Start) -> dict[str, float]:
         table_s, _ = load.timed_get(server, PODS, TABLE, times=3)
         page_s, _ = load.timed_get(server, PODS + "?limit=500", times=15)
         memory = sum(server.memory_bytes().values())
-        return {"LIST 15,000 pods s": whole_s, "LIST MB": size_bytes / 1e6, "LIST as Table s": table_s, "page of 500 ms": page_s * 1e3,
-                "memory MB": memory / 1e6, "KB per pod": (memory - empty) / 15_000 / 1e3}
+        return {
+            "LIST 15,000 pods s": whole_s,
+            "LIST MB": size_bytes / 1e6,
+            "LIST as Table s": table_s,
+            "page of 500 ms": page_s * 1e3,
+            "memory MB": memory / 1e6,
+            "KB per pod": (memory - empty) / 15_000 / 1e3,
+        }
 
 
 def watchers(start: Start) -> dict[str, float]:
@@ -104,10 +110,16 @@ def kubelets(start: Start) -> dict[str, float]:
         started = time.perf_counter()
         many(server, 8, [("DELETE", f"{PODS}/p-{i}", None) for i in range(pods)])
         poll(lambda: field_count(server, "metadata.namespace=bench") == 0, 180)
-        return {"5,000 nodes Ready s": nodes_s, "5,000 pods Running s": running_s, "5,000 pods deleted s": time.perf_counter() - started}
+        return {
+            "5,000 nodes Ready s": nodes_s,
+            "5,000 pods Running s": running_s,
+            "5,000 pods deleted s": time.perf_counter() - started,
+        }
 
 
-ROWS: dict[str, Callable[[Start], dict[str, float]]] = {f.__name__: f for f in (creates, lists, watchers, binds, kubelets)}
+ROWS: dict[str, Callable[[Start], dict[str, float]]] = {
+    f.__name__: f for f in (creates, lists, watchers, binds, kubelets)
+}
 LOWER_IS_BETTER = (" s", " ms", "MB", "KB per pod", "CPU ms per create")
 
 
@@ -177,8 +189,16 @@ def show(row: str, sides: dict[str, list[dict[str, float]]]) -> list[dict[str, A
         theirs = statistics.median(run[figure] for run in sides["original"])
         mine = statistics.median(run[figure] for run in sides["ours"])
         better = theirs / mine if figure.endswith(LOWER_IS_BETTER) else mine / theirs
-        lines.append({"row": row, "figure": figure, "original": theirs, "ours": mine, "times_better": better,
-                      "runs": {side: [run[figure] for run in runs] for side, runs in sides.items()}})
+        lines.append(
+            {
+                "row": row,
+                "figure": figure,
+                "original": theirs,
+                "ours": mine,
+                "times_better": better,
+                "runs": {side: [run[figure] for run in runs] for side, runs in sides.items()},
+            }
+        )
         print(f"  {figure:<34} {theirs:>12,.2f} {mine:>12,.2f} {better:>9.2f}x", flush=True)
     return lines
 
@@ -191,7 +211,9 @@ def main() -> None:
     args = parser.parse_args()
     if shutil.which("h2load") is None:
         raise SystemExit("h2load is not installed (Debian: nghttp2-client): there is nothing to make the load with")
-    here = environment.describe(Path(tempfile.gettempdir()), "each side starts its own processes; load from another process")
+    here = environment.describe(
+        Path(tempfile.gettempdir()), "each side starts its own processes; load from another process"
+    )
     print("  ".join(f"{key}: {value}" for key, value in asdict(here).items()))
     if here.filesystem == "tmpfs":
         raise SystemExit("the temporary folder is on tmpfs, where fsync costs nothing: set TMPDIR to a disk")

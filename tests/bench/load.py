@@ -24,13 +24,20 @@ def pod(name: str | None = None, node: str | None = None, cpu: str = "10m", memo
     """A pod of ordinary size: some 600 bytes as sent, 1.8 KB as kept."""
     meta = {"name": name} if name else {"generateName": "load-"}
     container = {
-        "name": "main", "image": "registry.example.com/team/service:1.2.3", "ports": [{"containerPort": 8080, "name": "http"}],
+        "name": "main",
+        "image": "registry.example.com/team/service:1.2.3",
+        "ports": [{"containerPort": 8080, "name": "http"}],
         "env": [{"name": "MODE", "value": "fast"}, {"name": "LEVEL", "value": "info"}],
         "resources": {"requests": {"cpu": cpu, "memory": memory}, "limits": {"cpu": "1", "memory": "1Gi"}},
     }
     spec: dict[str, Any] = {"containers": [container], **({"nodeName": node} if node else {})}
     labels = {"app": "load", "tier": "backend", "release": "stable"}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {**meta, "labels": labels, "annotations": {"team": "bench"}}, "spec": spec}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {**meta, "labels": labels, "annotations": {"team": "bench"}},
+        "spec": spec,
+    }
 
 
 def node(name: str) -> dict[str, Any]:
@@ -50,7 +57,9 @@ class Connection:
 
     def __init__(self, server: Server) -> None:
         where = urlsplit(server.url)
-        self._http = http.client.HTTPSConnection(where.hostname or "", where.port, timeout=RUN_TIMEOUT_S, context=ssl._create_unverified_context())
+        self._http = http.client.HTTPSConnection(
+            where.hostname or "", where.port, timeout=RUN_TIMEOUT_S, context=ssl._create_unverified_context()
+        )
         self._headers = {"Authorization": f"Bearer {server.token}", "Accept": JSON, "Content-Type": JSON}
 
     def send(self, method: str, path: str, body: Any = None, accept: str = JSON) -> tuple[int, bytes]:
@@ -82,9 +91,25 @@ def h2load_creates(server: Server, path: str, body: Any, count: int, connections
         json.dump(body, file)
         file.flush()
         done = subprocess.run(
-            ["h2load", "--h1", "-n", str(count), "-c", str(connections), "-d", file.name, "-H", f"authorization: Bearer {server.token}",
-             "-H", "content-type: application/json", server.url + path],
-            capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=True,
+            [
+                "h2load",
+                "--h1",
+                "-n",
+                str(count),
+                "-c",
+                str(connections),
+                "-d",
+                file.name,
+                "-H",
+                f"authorization: Bearer {server.token}",
+                "-H",
+                "content-type: application/json",
+                server.url + path,
+            ],
+            capture_output=True,
+            text=True,
+            timeout=RUN_TIMEOUT_S,
+            check=True,
         )
     if f" {count} succeeded" not in done.stdout or f"{count} 2xx" not in done.stdout:
         raise SystemExit(f"not every create succeeded: {re.findall(r'requests:.*|status codes:.*', done.stdout)}")
@@ -114,7 +139,9 @@ class Watchers:
         where = urlsplit(server.url)
         script = str(Path(__file__).with_name("watch_client.py"))
         arguments = [where.hostname, where.port, server.token, path, count, events, timeout_s]
-        self._process = subprocess.Popen([sys.executable, script, *map(str, arguments)], stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            [sys.executable, script, *map(str, arguments)], stdout=subprocess.PIPE, text=True
+        )
         assert self._process.stdout is not None
         if self._process.stdout.readline() != "ready\n":
             raise SystemExit("the watches were not answered")
@@ -126,7 +153,8 @@ class Watchers:
         seen = json.loads(self._process.stdout.readline())
         self._process.wait(10)
         if min(seen["events"]) < self._wanted:
-            raise SystemExit(f"watchers saw {min(seen['events'])} to {max(seen['events'])} of {self._wanted} events, {seen['cuts']} cut off")
+            seen_range = f"{min(seen['events'])} to {max(seen['events'])}"
+            raise SystemExit(f"watchers saw {seen_range} of {self._wanted} events, {seen['cuts']} cut off")
         if seen["cuts"]:
             print(f"  {seen['cuts']} watches were cut off by the server and resumed")
         return float(seen["last_s"])

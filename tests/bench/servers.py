@@ -1,4 +1,4 @@
-"""Starts the two sides of a comparison: the original control plane, and ours, each on loopback with a folder of its own."""
+"""Starts the two sides of a comparison, each on loopback with a folder of its own: the original, and ours."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
+from ours import serve
 
 STOP_TIMEOUT_S = 30
 
@@ -65,7 +64,9 @@ def original(*parts: str) -> Iterator[Server]:
     """etcd and kube-apiserver, with `scheduler`, `controllers`, `kubelets` where named."""
     script = os.environ.get("MINIKUBE_PY_ORIGINAL_UP")
     if not script:
-        raise SystemExit("MINIKUBE_PY_ORIGINAL_UP does not name the script that runs the original: there is no peer to measure beside")
+        raise SystemExit(
+            "MINIKUBE_PY_ORIGINAL_UP does not name the script that runs the original: there is no peer to measure beside"
+        )
     folder = Path(tempfile.mkdtemp(prefix="beside-original-"))
     with _running([script, *(f"--{part}" for part in parts)], folder / "log") as process:
         assert process.stdout is not None
@@ -78,23 +79,7 @@ def original(*parts: str) -> Iterator[Server]:
 
 
 @contextlib.contextmanager
-def ours(*parts: str, manage_all_nodes: bool = True) -> Iterator[Server]:
+def ours(*parts: str) -> Iterator[Server]:
     """One process: store and API server, with `scheduler`, `controllers`, `kubelets` where named."""
-    folder = Path(tempfile.mkdtemp(prefix="beside-ours-"))
-    kubeconfig = folder / "kubeconfig"
-    roles = ",".join(["store", "apiserver", *({"kubelets": "kubelet"}.get(part, part) for part in parts)])
-    command = [sys.executable, "-m", "minikube_py", "up", "--nodes", "0", "--port", "0", "--data-dir", str(folder / "data")]
-    command += ["--kubeconfig", str(kubeconfig), "--roles", roles]
-    if "kubelets" in parts and manage_all_nodes:
-        command.append("--manage-all-nodes")
-    with _running(command, folder / "log") as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if "kubectl" in line:
-                break
-        else:
-            raise SystemExit(f"ours did not start: {(folder / 'log').read_text()[-500:]}")
-        config = yaml.safe_load(kubeconfig.read_text())
-        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
-        yield Server("ours", cluster["server"], user["token"], {"minikube-py": process.pid})
-    shutil.rmtree(folder, ignore_errors=True)
+    with serve(tuple("kubelet" if part == "kubelets" else part for part in parts)) as ready:
+        yield Server("ours", ready["url"], ready["token"], {"minikube-py": ready["pid"]})

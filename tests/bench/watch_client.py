@@ -80,7 +80,15 @@ def main() -> None:
                 poll.unregister(key.fileobj)
                 watch.resume()
                 poll.register(watch.tls, selectors.EVENT_READ, watch)
-    print(json.dumps({"events": [w.events for w in watches], "last_s": max(w.last_s for w in watches), "cuts": sum(w.cuts for w in watches)}))
+    print(
+        json.dumps(
+            {
+                "events": [w.events for w in watches],
+                "last_s": max(w.last_s for w in watches),
+                "cuts": sum(w.cuts for w in watches),
+            }
+        )
+    )
 
 
 main()

@@ -9,8 +9,9 @@ import subprocess
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import yaml
 from scenario import Step
 
 UNTIL_TIMEOUT_S = 40
@@ -33,7 +34,10 @@ NORMAL = [
     (re.compile(r"\b(web-rc)-[a-z0-9]{5}\b"), r"\1-<rand>"),
     (re.compile(r"(?<![\w.=:/-])(\d+m)?\d+s(?![\w.])"), "<age>"),
     (re.compile(r"<invalid>"), "<age>"),
+    (re.compile(r"(Resource Version:\s+)\d+"), r"\1<rv>"),
     (re.compile(r"/tmp/\S+?\.(yaml|json)"), "<file>"),
+    (re.compile(r"\bkwok-\d[\w.]*|\bv1\.\d+\.\d+(?=\s|$)"), "<version>"),
+    (re.compile(r"in record \(\d+\)"), "in record (<rv>)"),
 ]
 
 
@@ -52,21 +56,41 @@ def kubectls() -> dict[int, Path]:
     """Minor version -> binary, from the folder MINIKUBE_PY_KUBECTL or beside the real file behind `kubectl`."""
     folder = os.environ.get("MINIKUBE_PY_KUBECTL")
     if not folder:
-        found = next((Path(p, "kubectl") for p in os.environ.get("PATH", "").split(":") if Path(p, "kubectl").exists()), None)
+        found = next(
+            (Path(p, "kubectl") for p in os.environ.get("PATH", "").split(":") if Path(p, "kubectl").exists()), None
+        )
         if found is None:
             return {}
         folder = str(found.resolve().parent)
     return {int(path.suffix[1:]): path for path in Path(folder).glob("kubectl.1.*") if path.suffix[1:].isdigit()}
 
 
+def without_status(value: Any) -> Any:
+    """A parsed object or list without `status`, which whoever plays the nodes writes in its own way."""
+    if isinstance(value, dict):
+        return {key: without_status(item) for key, item in value.items() if key != "status"}
+    return [without_status(item) for item in value] if isinstance(value, list) else value
+
+
 def run_step(kubectl: Path, kubeconfig: Path, home: Path, step: Step) -> Output:
     """One command; with `until`, repeated until its text appears, at most UNTIL_TIMEOUT_S."""
-    env = {"PATH": os.environ["PATH"], "HOME": str(home), "KUBECONFIG": str(kubeconfig), "TERM": "dumb", **dict(step.env)}
+    env = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "KUBECONFIG": str(kubeconfig),
+        "TERM": "dumb",
+        **dict(step.env),
+    }
     deadline = time.monotonic() + UNTIL_TIMEOUT_S
     while True:
         done = subprocess.run(
-            [str(kubectl), *shlex.split(step.command)], input=step.stdin, env=env, capture_output=True, text=True,
-            timeout=COMMAND_TIMEOUT_S, cwd=home,
+            [str(kubectl), *shlex.split(step.command)],
+            input=step.stdin,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_TIMEOUT_S,
+            cwd=home,
         )
         if not step.until or step.until in done.stdout + done.stderr or time.monotonic() > deadline:
             return Output(done.returncode, done.stdout, done.stderr)
@@ -84,12 +108,17 @@ def comparable(step: Step, output: Output) -> dict[str, object]:
         return {"stdout": stdout}
     if step.compare == "fields":
         stdout = "\n".join(line for line in stdout.splitlines() if EXPLAINED.search(line))
+    if step.compare == "object":
+        stdout = yaml.safe_dump(without_status(yaml.safe_load(output.stdout)))
+        stdout = normalise(re.sub(r"(?<=resourceVersion: )\S+", '"1"', stdout))
     if step.compare == "sorted":
         stdout = "\n".join(sorted(stdout.splitlines()))
     return {"code": output.code, "stdout": stdout, "stderr": stderr}
 
 
-def session(kubectl: Path, minor: int, kubeconfig: Path, home: Path, steps: Iterable[Step]) -> Iterator[tuple[Step, Output]]:
+def session(
+    kubectl: Path, minor: int, kubeconfig: Path, home: Path, steps: Iterable[Step]
+) -> Iterator[tuple[Step, Output]]:
     for step in steps:
         if not step.only or minor in step.only:
             yield step, run_step(kubectl, kubeconfig, home, step)

@@ -24,7 +24,9 @@ class Answer(NamedTuple):
 
 def send(url: str, token: str, case: Case) -> Answer:
     where = urlsplit(url)
-    connection = http.client.HTTPSConnection(where.hostname or "", where.port, timeout=REQUEST_TIMEOUT_S, context=ssl._create_unverified_context())
+    connection = http.client.HTTPSConnection(
+        where.hostname or "", where.port, timeout=REQUEST_TIMEOUT_S, context=ssl._create_unverified_context()
+    )
     headers = dict(case.headers)
     if (sent := token if case.token is None else case.token) != "":
         headers["Authorization"] = f"Bearer {sent}"
@@ -40,7 +42,16 @@ def send(url: str, token: str, case: Case) -> Answer:
         connection.close()
 
 
-VOLATILE = {"uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "lastTransitionTime", "startTime", "time", "clusterIP"}
+VOLATILE = {
+    "uid",
+    "resourceVersion",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "lastTransitionTime",
+    "startTime",
+    "time",
+    "clusterIP",
+}
 
 
 def plain(value: Any) -> Any:

@@ -2,8 +2,8 @@
 
 usage: MINIKUBE_PY_ORIGINAL_UP=<script that starts the original> python tests/conformance/record.py [raw] [kubectl]
 
-The script is run with flags --scheduler --controllers --kubelets and prints one JSON line with url, token and
-kubeconfig once the servers are ready. Answers are kept as they compare: uids, times, versions and random names replaced.
+The script takes --scheduler --controllers --kubelets, and prints one JSON line with url, token and kubeconfig once
+the servers are ready. Answers are kept as they compare: uids, times, versions and random names replaced.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ RAW_FILE, KUBECTL_FILE = DATA / "original_raw.json", DATA / "original_kubectl.js
 @contextlib.contextmanager
 def original(*flags: str) -> Iterator[dict[str, Any]]:
     """Runs the real control plane; yields its url, token and kubeconfig."""
-    process = subprocess.Popen([os.environ["MINIKUBE_PY_ORIGINAL_UP"], *flags], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    process = subprocess.Popen(
+        [os.environ["MINIKUBE_PY_ORIGINAL_UP"], *flags], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
     try:
         assert process.stdout is not None
         yield json.loads(process.stdout.readline())
@@ -41,7 +43,10 @@ def original(*flags: str) -> Iterator[dict[str, Any]]:
 
 
 def raw_answers(url: str, token: str) -> dict[str, Any]:
-    return {case.name: raw_session.comparable(case, answer) for case, answer in raw_session.session(url, token, raw_cases.CASES)}
+    return {
+        case.name: raw_session.comparable(case, answer)
+        for case, answer in raw_session.session(url, token, raw_cases.CASES)
+    }
 
 
 def kubectl_answers(kubectl: Path, minor: int, kubeconfig: Path) -> dict[str, Any]:

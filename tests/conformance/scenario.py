@@ -15,7 +15,7 @@ class Step:
     """`command` follows `kubectl`; `stdin` is its standard input; `env` is added to its environment.
 
     `only`: kubectl minor versions it runs with, all if empty. `compare` is what must be alike: "all", "stdout",
-    "sorted" (lines in any order), "fields" (of an explanation, without its texts) or "code". `keep`: only output lines that begin with one of these are compared.
+    "sorted" (lines in any order), "fields" (of an explanation, without its texts), "object" (all but its status) or "code". `keep`: only output lines that begin with one of these are compared.
     """
 
     name: str
@@ -129,9 +129,9 @@ CREATE = [
     S("wait pod ready", "-n shop wait --for=condition=Ready pod/web --timeout=30s"),
     S("get pods", "-n shop get pods"),
     S("get pods wide", "-n shop get pods -o wide"),
-    S("get pod json", "-n shop get pod web -o json"),
-    S("get pod yaml", "-n shop get pod web -o yaml"),
-    S("get pods yaml list", "-n shop get pods -o yaml"),
+    S("get pod json", "-n shop get pod web -o json", compare="object"),
+    S("get pod yaml", "-n shop get pod web -o yaml", compare="object"),
+    S("get pods yaml list", "-n shop get pods -o yaml", compare="object"),
     S("get pod name", "-n shop get pod web -o name"),
     S("get pod jsonpath", "-n shop get pod web -o 'jsonpath={.spec.containers[*].image}{.status.phase}'"),
     S("get pods custom columns", "-n shop get pods -o custom-columns=NAME:.metadata.name,PHASE:.status.phase"),

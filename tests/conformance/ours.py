@@ -1,0 +1,65 @@
+"""Our control plane as a process of its own, for whoever compares it with the original."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+STOP_TIMEOUT_S = 30
+
+SERVE = """
+import asyncio, random, signal, sys
+from pathlib import Path
+from minikube_py.control_plane.config import ControlPlaneConfig
+from minikube_py.control_plane.in_process import ControlPlane
+from minikube_py.env import SystemClock
+
+async def main(folder, components):
+    config = ControlPlaneConfig(Path(folder), port=0, nodes=0, components=components)
+    plane = ControlPlane(config, SystemClock(), random.Random(0))
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    await plane.start()
+    print("ready", flush=True)
+    await stop.wait()
+    await plane.stop()
+
+asyncio.run(main(sys.argv[1], tuple(filter(None, sys.argv[2].split(",")))))
+"""
+
+
+@contextlib.contextmanager
+def serve(components: tuple[str, ...] = ()) -> Iterator[dict[str, Any]]:
+    """Yields url, token and kubeconfig; `components` run beside store and API server."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder, "log")
+        with log.open("w") as errors:
+            command = [sys.executable, "-c", SERVE, folder + "/data", ",".join(components)]
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+        try:
+            assert process.stdout is not None
+            if process.stdout.readline() != "ready\n":
+                raise RuntimeError(f"ours did not start:\n{log.read_text()[-2000:]}")
+            kubeconfig = Path(folder, "data", "kubeconfig")
+            config = yaml.safe_load(kubeconfig.read_text())
+            yield {
+                "url": config["clusters"][0]["cluster"]["server"],
+                "token": config["users"][0]["user"]["token"],
+                "kubeconfig": str(kubeconfig),
+                "pid": process.pid,
+            }
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(STOP_TIMEOUT_S)
+            process.stdout.close()  # type: ignore[union-attr]
+            said = log.read_text()
+    if "Traceback" in said:
+        raise RuntimeError(f"ours printed a traceback:\n{said[-4000:]}")
