@@ -47,6 +47,7 @@ class FakeKubelet:
         self._writer = Writer(transport, self._timers, rng, self.config.writes_at_once)
         self._statuses = pod_status.PodStatuses()
         self._played: dict[str, PlayedPod] = {}
+        self._to_start: list[tuple[str, PlayedPod]] = []
         self._nodes = Nodes(
             self._client, clock, rng, self.config, self._writer, self._node_played, self._node_lost
         )
@@ -70,7 +71,9 @@ class FakeKubelet:
             selection=Selection(field_selector=await self._field_selector()),
             indexers={BY_NODE: lambda pod: (pod.node,)},
         )
-        self._pods.add_handler(Handler(on_add=self._seen, on_update=self._changed, on_delete=self._gone))
+        self._pods.add_handler(
+            Handler(on_add=self._seen, on_update=self._changed, on_delete=self._gone, on_batch=self._start_seen)
+        )
         self._pods.start()
         await self._pods.wait_synced()
 
@@ -146,6 +149,7 @@ class FakeKubelet:
         if self._pods is not None:
             for pod in self._pods.store.by_index(BY_NODE, node.name):
                 self._begin(pod, node)
+            self._start_seen()
 
     def _node_lost(self, node: PlayedNode) -> None:
         """Its pods stay as they are: that nobody runs them any more is for the controllers to find out."""
@@ -174,7 +178,14 @@ class FakeKubelet:
             self._arm_finish(pod, played)
         else:
             played.stage = Stage.STARTING
-            self._after(played, self.config.start_delay.draw_s(self._rng), pod.key, self._start)
+            self._to_start.append((pod.key, played))
+
+    def _start_seen(self) -> None:
+        """Only now, when the addresses of all pods of the batch are known to be in use, may new ones be given out."""
+        to_start, self._to_start = self._to_start, []
+        for key, played in to_start:
+            if played.stage is Stage.STARTING:
+                self._after(played, self.config.start_delay.draw_s(self._rng), key, self._start)
 
     def _after(self, played: PlayedPod, delay_s: float, key: str, action: Action) -> None:
         """Calls `action(pod, played)` later, if that pod is still there then; at once where there is no delay."""

@@ -1,5 +1,5 @@
-"""An informer's copy equals the server's state after any interleaving of changes, 410s, restarts and broken watches; and
-what its handlers were told, replayed, gives that same copy."""
+"""An informer's copy equals the server's state after any interleaving of changes, 410s, restarts and broken watches;
+and what its handlers were told, replayed, gives that same copy."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """An API server in a dictionary, with faults: what the tests of clients and controllers talk to.
 
-It knows resourceVersions, watches with history, compaction, graceful deletion, finalizers, propagation, subresources and
-patches, as far as the components use them; it validates nothing. The components are judged against the real servers in
+It knows resourceVersions, watches with history, compaction, graceful deletion, finalizers, propagation, subresources
+and patches, as far as the components use them; it validates nothing. The components are judged against real servers in
 the integration tests; here their logic is, step by step.
 """
 
@@ -11,7 +11,7 @@ import asyncio
 import copy
 import re
 from collections.abc import AsyncIterator, Mapping
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import orjson
@@ -161,7 +161,8 @@ class FakeApi:
             raise StatusError(404, "NotFound", f"no such path {path}")
         parts = match.groupdict()
         group, version = parts["group"] or "", parts["core"] or parts["version"]
-        namespace, plural, name, sub = parts["namespace"] or "", parts["plural"], parts["name"] or "", parts["sub"] or ""
+        namespace, plural = parts["namespace"] or "", parts["plural"]
+        name, sub = parts["name"] or "", parts["sub"] or ""
         if plural in NAMESPACE_SUBRESOURCES and namespace and not name:
             namespace, plural, name, sub = "", "namespaces", namespace, plural
         for kind in KINDS:
@@ -318,7 +319,7 @@ class FakeApi:
         return obj
 
     def _now(self) -> str:
-        return datetime.fromtimestamp(self._clock.wall_s(), timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return datetime.fromtimestamp(self._clock.wall_s(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     # --- for tests --------------------------------------------------------------------------------------------------
 
@@ -331,11 +332,7 @@ class FakeApi:
         kind = next(kind for kind in KINDS if kind.plural == plural)
         namespace, _, name = key.rpartition("/")
         metadata = {"name": name, **parts.pop("metadata", {})}
-        status = parts.pop("status", None)
-        obj = self.create(kind, namespace, {"metadata": metadata, **parts})
-        if status is not None:
-            obj = self.change(plural, key, status={**obj.get("status", {}), **status})
-        return obj
+        return self.create(kind, namespace, {"metadata": metadata, **parts})
 
     def change(self, plural: str, key: str, **parts: Any) -> Json:
         """Replaces top-level parts of an object at once."""

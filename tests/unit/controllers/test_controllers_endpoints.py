@@ -138,7 +138,8 @@ async def test_above_capacity_it_says_so():
         assert endpoints["metadata"]["annotations"]["endpoints.kubernetes.io/over-capacity"] == "truncated"
         w.api.remove("pods", "a/p0")
         await w.clock.advance(5)
-        assert "endpoints.kubernetes.io/over-capacity" not in w.api.kind("endpoints")["a/web"]["metadata"]["annotations"]
+        annotations = w.api.kind("endpoints")["a/web"]["metadata"]["annotations"]
+        assert "endpoints.kubernetes.io/over-capacity" not in annotations
 
 
 async def test_a_refused_write_is_reported_and_tried_again():

@@ -51,7 +51,8 @@ async def test_an_object_stays_while_one_owner_is_left_and_loses_the_other_refer
 async def test_foreground_the_owner_waits_for_those_that_block_it():
     async with World(GC) as w:
         w.api.make("configmaps", "a/root")
-        owned(w, "pods", "a/p", ("configmaps", "a/root"), block=True, spec={"nodeName": "n"}, status={"phase": "Running"})
+        spec, status = {"nodeName": "n"}, {"phase": "Running"}
+        owned(w, "pods", "a/p", ("configmaps", "a/root"), block=True, spec=spec, status=status)
         owned(w, "secrets", "a/loose", ("configmaps", "a/root"))
         await settle()
         w.api.remove("configmaps", "a/root", propagationPolicy="Foreground")

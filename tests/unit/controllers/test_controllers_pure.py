@@ -46,7 +46,9 @@ RANKING = {
     "more restarts first": (pod("x", restarts=3), pod("y", restarts=1)),
     "newer first": (pod("x", created="2023-11-14T20:00:00Z"), pod("y")),
     "assignment weighs more than the cost": (pod("x", node="", cost="9"), pod("y", cost="-9")),
-    "ages of the same order: by uid": (pod("a", created="2023-11-13T00:00:00Z"), pod("b", created="2023-11-13T00:10:00Z")),
+    "ages of the same order: by uid": (
+        pod("a", created="2023-11-13T00:00:00Z"), pod("b", created="2023-11-13T00:10:00Z")
+    ),
 }  # fmt: skip
 
 
@@ -284,7 +286,8 @@ def test_grace_follows_the_lease(subject, lease_of, expected):
 
 
 def test_conditions_of_a_silent_node():
-    found = {c["type"]: c["reason"] for c in silent_conditions(node(conditions={"Ready": "True", "PIDPressure": "Unknown"}), "t")}
+    subject = node(conditions={"Ready": "True", "PIDPressure": "Unknown"})
+    found = {c["type"]: c["reason"] for c in silent_conditions(subject, "t")}
     assert found == {
         "Ready": "NodeStatusUnknown",
         "MemoryPressure": "NodeStatusNeverUpdated",

@@ -23,8 +23,12 @@ async def test_pods_are_made_from_the_template_and_owned():
             assert pod["metadata"]["labels"] == {"app": "web"} and key.startswith("a/web-")
         status = w.api.kind("replicationcontrollers")["a/web"]["status"]
         assert status == {
-            "replicas": 3, "fullyLabeledReplicas": 3, "readyReplicas": 0, "availableReplicas": 0, "observedGeneration": 1
-        }  # fmt: skip
+            "replicas": 3,
+            "fullyLabeledReplicas": 3,
+            "readyReplicas": 0,
+            "availableReplicas": 0,
+            "observedGeneration": 1,
+        }
         assert [reason for reason, _ in w.reasons()] == ["SuccessfulCreate"] * 3
 
 

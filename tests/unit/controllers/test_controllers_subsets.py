@@ -14,7 +14,9 @@ def service(ports=({"port": 80},), **spec):
 
 
 def pod(name, ip="10.0.0.1", *, ready=True, phase="Running", deleting=False, node="n", ports=(), **spec):
-    metadata = {"name": name, "namespace": "a", "uid": f"uid-{name}", **({"deletionTimestamp": "t"} if deleting else {})}
+    metadata = {"name": name, "namespace": "a", "uid": f"uid-{name}"}
+    if deleting:
+        metadata["deletionTimestamp"] = "t"
     status = {"phase": phase, "conditions": [{"type": "Ready", "status": "True" if ready else "False"}]}
     if ip:
         status |= {"podIP": ip.split(",")[0], "podIPs": [{"ip": one} for one in ip.split(",")]}
