@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from minikube_py.errors import InvalidRequest, MinikubeError, Unavailable
 from minikube_py.mvcc.codec import pack, to_plain, unpack, unpack_any, where_from_plain
 from minikube_py.mvcc.types import LeaseGrant, RangeRequest, Result
-from minikube_py.store.limits import PART_BYTES
+from minikube_py.store.limits import FRAME_BYTES_MAX, HELLO_BYTES_MAX, PART_BYTES
 from minikube_py.store.protocol import (
     VERSION,
     Answer,
@@ -53,7 +53,7 @@ class Connection(asyncio.Protocol):
         self._member = server.member
         self._limits = server.limits
         self._loop = asyncio.get_running_loop()
-        self._reader = FrameReader()
+        self._reader = FrameReader(HELLO_BYTES_MAX)
         self._transport: asyncio.Transport
         self._greeted = False
         self._backlog: deque[Any] = deque()
@@ -75,6 +75,9 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=self._limits.write_buffer_bytes)
         self._server.connections.add(self)
+        if len(self._server.connections) > self._limits.connections_max:
+            self._refuse(Unavailable(f"the store has its limit of {self._limits.connections_max} connections"))
+            return
         self._timer = self._loop.call_later(self._limits.hello_s, self._transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -170,6 +173,7 @@ class Connection(asyncio.Protocol):
             self._refuse(refusal)
             return
         self._greeted = True
+        self._reader.limit_bytes = FRAME_BYTES_MAX
         self._stop_timer()
         self._send((VERSION, self._member.cluster_id, self._member.state.revision))
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 FRAME_BYTES_MAX = 4 << 20
 """The largest frame either side takes: a request of 1.5 MiB with room to spare. Larger answers come in parts."""
+HELLO_BYTES_MAX = 4096
+"""The largest frame from someone who has not shown a token yet."""
 PART_BYTES = 512 << 10
 
 

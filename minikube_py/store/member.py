@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -70,7 +71,7 @@ class MemberConfig:
 
     request_bytes_max: int = REQUEST_BYTES_MAX
     segment_bytes: int = SEGMENT_BYTES
-    snapshot_log_bytes: int = 64 << 20
+    snapshot_log_bytes: int = 32 << 20
     retain_s: float = 300.0
     retain_bytes: int = 256 << 20
     fsync: FsyncMode = "auto"
@@ -139,6 +140,8 @@ class StoreMember:
         if self.config.own_gc:
             self._collector.start()
         self._tasks = [self._loop.create_task(work) for work in (self._tick_forever(), self._keep_house())]
+        for task in self._tasks:
+            task.add_done_callback(self._task_ended)
 
     async def stop(self) -> None:
         """Finishes what was proposed, and ends. Later proposals are refused."""
@@ -244,8 +247,12 @@ class StoreMember:
         """Runs once at the end of a turn of the loop in which something was proposed, and when a sync has ended."""
         self._turn_due = False
         self._in_turn = True
-        while not self._syncing and self._work():
-            pass
+        try:
+            while not self._syncing and self._work():
+                pass
+        except Exception as error:
+            # A bug, here or in a watcher's sink. Writers that wait for ever would be worse than an end.
+            self._fail(f"cannot go on: {describe(error)}")
         self._in_turn = False
         if not self._syncing:
             self._idle.set()
@@ -301,7 +308,7 @@ class StoreMember:
             except RequestError as error:
                 refusal = error
             except Exception as error:
-                self._fail(f"cannot apply entry {entry.index}: {error!r}")
+                self._fail(f"cannot apply entry {entry.index}: {describe(error)}")
                 return
             if type(command) in LEASE_COMMANDS and refusal is None:
                 self._follow_lease(command, result)
@@ -331,8 +338,14 @@ class StoreMember:
             else:
                 self.lessor.revoked(result.id)
 
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(f"cannot go on: {describe(error)}")
+
     def _fail(self, message: str) -> None:
         """Nothing is acknowledged from here on. What waits may or may not be on disk."""
+        if self._failed:
+            return
         self._failed = True
         self._fatal(message)
         self._idle.set()
@@ -375,6 +388,13 @@ class StoreMember:
                     await self._snapshotter.take(self.state, self.raft.log, self.clock)
         except OSError as error:
             self._fail(f"cannot write a snapshot or segment: {error}")
+
+
+def describe(error: BaseException) -> str:
+    """What went wrong and where, in one line."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {error}{place}"
 
 
 def _ignore(result: Result | None, error: MinikubeError | None) -> None:

@@ -3,8 +3,8 @@
     length 4 (little endian, of what follows) | msgpack array
 
 A client's first frame is the hello: [MAGIC, version, token, cluster id or 0]; the server answers [version, cluster id,
-revision], or [0, error] and closes. Then a client sends [id, Op, argument]; the server answers by id, in any order:
-[id, Answer, ...]. A watch's events keep the id of its request until its END.
+revision], or [0, error] and closes. A client waits for that answer. Then it sends [id, Op, argument]; the server
+answers by id, in any order: [id, Answer, ...]. A watch's events keep the id of its request until its END.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ def unpack_frame(body: bytes) -> Any:
 class FrameReader:
     """Cuts a stream of bytes into frames."""
 
-    __slots__ = ("_buffer", "_limit_bytes")
+    __slots__ = ("_buffer", "limit_bytes")
 
     def __init__(self, limit_bytes: int = FRAME_BYTES_MAX) -> None:
         self._buffer = b""
-        self._limit_bytes = limit_bytes
+        self.limit_bytes = limit_bytes
 
     def feed(self, data: bytes) -> list[Any]:
         """The frames that are whole now. Raises: ProtocolError."""
@@ -85,8 +85,8 @@ class FrameReader:
         offset, size = 0, len(data)
         while offset + 4 <= size:
             (length,) = LENGTH.unpack_from(data, offset)
-            if length > self._limit_bytes:
-                raise ProtocolError(f"a frame of {length} bytes is over the limit of {self._limit_bytes}")
+            if length > self.limit_bytes:
+                raise ProtocolError(f"a frame of {length} bytes is over the limit of {self.limit_bytes}")
             end = offset + 4 + length
             if end > size:
                 break

@@ -8,7 +8,7 @@ import ssl
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from minikube_py.errors import MinikubeError, Unavailable
+from minikube_py.errors import MinikubeError
 from minikube_py.store.connection import Connection
 from minikube_py.store.limits import ServerLimits
 from minikube_py.store.protocol import MAGIC, VERSION
@@ -76,8 +76,6 @@ class StoreServer:
             return MinikubeError("the token is wrong")
         if cluster_id not in (0, self.member.cluster_id):
             return MinikubeError(f"this is cluster {self.member.cluster_id}, not {cluster_id!r}")
-        if len(self.connections) > self.limits.connections_max:
-            return Unavailable(f"the store has reached its limit of {self.limits.connections_max} connections")
         return None
 
     def metrics(self) -> dict[str, float]:

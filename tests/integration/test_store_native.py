@@ -343,6 +343,7 @@ async def test_malformed_requests_are_refused_and_the_connection_goes_on(tmp_pat
 
 HELLOS = [
     ("http", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "over the limit"),
+    ("a large one from a stranger", LENGTH.pack(5000), "limit of 4096"),
     ("no hello", frame((1, Op.METRICS, None)), "not its hello"),
     ("another version", frame((MAGIC, 99, TOKEN, 0)), "version 99"),
     ("token of another type", frame((MAGIC, VERSION, None, 0)), "token is wrong"),
@@ -386,7 +387,7 @@ async def test_a_half_closed_connection_gets_its_answers(tmp_path):
 
 async def test_connections_are_limited(tmp_path):
     async with serving(tmp_path, ServerLimits(connections_max=1)) as server, connected(server):
-        with pytest.raises(Unavailable, match="limit of 1 connections"):
+        with pytest.raises(Unavailable, match="its limit of 1 connections"):
             async with connected(server):
                 pass
 

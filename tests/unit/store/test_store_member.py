@@ -262,6 +262,30 @@ async def test_a_disk_that_fills_during_a_snapshot_ends_the_process(tmp_path):
     await member.stop()
 
 
+async def test_a_sink_that_raises_ends_the_process_rather_than_hang_writers(tmp_path):
+    fatal = Fatal()
+    member = await start(tmp_path, fatal=fatal)
+
+    def sink(batch: WatchBatch) -> None:
+        raise KeyError("a bug")
+
+    member.storage.watch(b"/", b"0", 0, sink)
+    write = asyncio.ensure_future(put(member, b"/a"))
+    await until(lambda: fatal.messages)
+    assert "KeyError: 'a bug' (" in fatal.messages[0] and "\n" not in fatal.messages[0]
+    write.cancel()
+    await member.stop()
+
+
+async def test_upkeep_that_breaks_ends_the_process(tmp_path):
+    clock, fatal = ManualClock(), Fatal()
+    member = await start(tmp_path, clock=clock, fatal=fatal)
+    member.lessor.expired = lambda: 1 / 0  # type: ignore[method-assign]
+    await clock.advance(1)
+    assert "ZeroDivisionError" in fatal.messages[0]
+    await member.stop()
+
+
 async def test_what_was_proposed_before_stop_is_done_and_later_ones_are_refused(tmp_path):
     member = await start(tmp_path)
     writes = [asyncio.ensure_future(put(member, b"/%d" % i)) for i in range(20)]

@@ -1,0 +1,111 @@
+"""Where syncs run, and garbage collection beside them."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import threading
+import weakref
+
+import pytest
+from manual_clock import ManualClock
+
+from minikube_py.store.collector import Collector
+from minikube_py.store.fsync import SLOW_SYNC_S, SWITCH_INTERVAL_S, FsyncRunner, Histogram
+
+
+async def run(runner: FsyncRunner, clock: ManualClock, duration_s: float) -> int:
+    """One sync that takes so long; returns the thread it ran in."""
+    where = []
+
+    def sync() -> None:
+        where.append(threading.get_ident())
+        clock.now_s += duration_s
+
+    done = asyncio.Event()
+    runner.run(sync, lambda error: done.set())
+    await done.wait()
+    return where[0]
+
+
+async def test_slow_syncs_move_to_a_thread_and_fast_ones_back():
+    clock = ManualClock()
+    runner = FsyncRunner(clock)
+    interval_s = sys.getswitchinterval()
+    here = threading.get_ident()
+    assert {await run(runner, clock, SLOW_SYNC_S / 4) for _ in range(50)} == {here}
+    for _ in range(50):
+        await run(runner, clock, SLOW_SYNC_S * 3)
+    assert not runner.inline
+    assert await run(runner, clock, SLOW_SYNC_S * 3) != here
+    assert sys.getswitchinterval() == pytest.approx(SWITCH_INTERVAL_S)
+    for _ in range(100):
+        await run(runner, clock, SLOW_SYNC_S / 4)
+    assert runner.inline and await run(runner, clock, 0) == here
+    runner.close()
+    assert sys.getswitchinterval() == pytest.approx(interval_s)
+
+
+async def test_one_slow_sync_does_not_make_a_slow_disk():
+    clock = ManualClock()
+    runner = FsyncRunner(clock)
+    for _ in range(50):
+        await run(runner, clock, 0.0001)
+    await run(runner, clock, SLOW_SYNC_S * 5)
+    assert runner.inline
+
+
+@pytest.mark.parametrize("mode", ["inline", "thread"])
+async def test_a_failed_sync_is_reported_not_raised(mode):
+    def sync() -> None:
+        raise OSError("broken")
+
+    runner = FsyncRunner(ManualClock(), mode)
+    reported: asyncio.Future = asyncio.get_running_loop().create_future()
+    runner.run(sync, reported.set_result)
+    assert str(await reported) == "broken"
+    with pytest.raises(OSError, match="broken"):
+        await runner.wait(sync)
+    runner.close()
+
+
+def test_histogram():
+    histogram = Histogram((1, 2, 5))
+    for value in (0.5, 1, 1.5, 4, 100):
+        histogram.observe(value)
+    assert histogram.samples("h") == {
+        'h_bucket{le="1"}': 2,
+        'h_bucket{le="2"}': 3,
+        'h_bucket{le="5"}': 4,
+        'h_bucket{le="+Inf"}': 5,
+        "h_sum": 107.0,
+        "h_count": 5,
+    }
+
+
+class Node:
+    def __init__(self) -> None:
+        self.self = self
+
+
+def test_the_collector_frees_new_cycles_and_freezes_what_lives():
+    before = gc.get_threshold()
+    collector, second = Collector(), Collector()
+    collector.start()
+    second.start()
+    try:
+        frozen = gc.get_freeze_count()
+        keep = [[] for _ in range(200_000)]
+        node = Node()
+        gone = weakref.ref(node)
+        del node
+        collector.step()
+        assert gone() is None
+        assert gc.get_freeze_count() >= frozen + len(keep)
+        second.stop()
+        assert gc.get_threshold() != before, "only the owner gives collections back"
+    finally:
+        collector.stop()
+    assert gc.get_threshold() == before
+    assert gc.get_freeze_count() == 0
