@@ -49,6 +49,7 @@ class Resource:
     `stored` is false for kinds that are only answered (reviews, bindings). `delete_answer` says what a DELETE that is
     done at once answers with; pending grace or finalizers always answer the object. `generation` says whether
     `metadata.generation` is kept. `graceful` kinds are deleted after a grace period (pods).
+    `deprecation` is the warning that every request for the kind is answered with.
     """
 
     group: str
@@ -69,6 +70,7 @@ class Resource:
     graceful: bool = False
     allow_create_on_update: bool = False
     allow_unconditional_update: bool = True
+    deprecation: str = ""
 
     @cached_property
     def list_kind(self) -> str:
@@ -193,6 +195,7 @@ SERVICES: Final = Resource(
 ENDPOINTS: Final = Resource(
     "", "v1", "Endpoints", "endpoints", "endpoints", True,
     short_names=("ep",), selectable=_NAMESPACED, allow_create_on_update=True,
+    deprecation="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
 )  # fmt: skip
 
 REPLICATIONCONTROLLERS: Final = Resource(

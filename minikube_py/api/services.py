@@ -36,10 +36,12 @@ def complete_families(service: Json) -> None:
     if spec.get("type") == "ExternalName":
         spec.pop("internalTrafficPolicy", None)
         return
-    if not spec.get("ipFamilies"):
-        spec["ipFamilies"] = ["IPv4"]
+    # Without addresses and selector nothing is known of the families behind it.
+    anything = spec.get("clusterIP") == HEADLESS and not spec.get("selector")
     if not spec.get("ipFamilyPolicy"):
-        spec["ipFamilyPolicy"] = "SingleStack"
+        spec["ipFamilyPolicy"] = "RequireDualStack" if anything else "SingleStack"
+    if not spec.get("ipFamilies"):
+        spec["ipFamilies"] = ["IPv4", "IPv6"] if anything else ["IPv4"]
 
 
 def ports_without_node_port(service: Json) -> Iterator[Json]:

@@ -30,6 +30,7 @@ GROUPS = {"leases": "coordination.k8s.io", "selfsubjectaccessreviews": "authoriz
 class Original:
     def __init__(self, url: str, token: str) -> None:
         self._url, self._token = url, token
+        self.warnings: list[str] = []
         self._context = ssl._create_unverified_context()
 
     def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
@@ -38,8 +39,10 @@ class Original:
         request = urllib.request.Request(self._url + path, method=method, data=data, headers=headers)
         try:
             with urllib.request.urlopen(request, context=self._context, timeout=30) as answer:
+                self.warnings = answer.headers.get_all("warning") or []
                 return answer.status, json.loads(answer.read())
         except urllib.error.HTTPError as refused:
+            self.warnings = []
             return refused.code, json.loads(refused.read())
 
 
@@ -82,11 +85,12 @@ def record_update(original: Original, case: Update) -> dict[str, Any]:
     new = merge(old, case.patch)
     path = f"{base}/z/{case.subresource}" if case.subresource else f"{base}/z"
     code, answer = original.ask("PUT", path, new)
-    return {"old": old, "new": new, "code": code, "answer": without_managers(answer)}
+    recorded = {"old": old, "new": new, "code": code, "answer": without_managers(answer)}
+    return recorded | ({"warnings": original.warnings} if original.warnings else {})
 
 
 def record(original: Original) -> None:
-    creates = {}
+    creates: dict[str, dict[str, Any]] = {}
     for plural in {case.plural for case in CREATES} - {"namespaces"}:
         original.ask("DELETE", f"{collection(plural)}/z?gracePeriodSeconds=0&propagationPolicy=Background")
     for case in CREATES:
@@ -95,6 +99,8 @@ def record(original: Original) -> None:
         if len(json.dumps(answer)) > 20_000:
             answer = {"status": answer["status"]} if answer.get("kind") == "Status" else {"kind": answer["kind"]}
         creates[case.name] = {"code": code, "answer": answer}
+        if original.warnings:
+            creates[case.name]["warnings"] = original.warnings
     updates = {case.name: record_update(original, case) for case in UPDATES}
     for name, table in (("validation_create.json", creates), ("validation_update.json", updates)):
         lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(value, sort_keys=True)}" for key, value in table.items())

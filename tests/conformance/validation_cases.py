@@ -605,6 +605,91 @@ add(
     ),
 )
 
+# --- what is taken with a warning -----------------------------------------------------------------------------------
+
+add(
+    "pods",
+    warned_name=pod(m={"name": "a.b"}),
+    warned_env=pod(
+        c={
+            "env": [
+                {"name": "A", "value": "1"},
+                {"name": "A", "value": "2"},
+                {"name": "A", "value": "$(A)3"},
+                {"name": "A", "value": "$(A)"},
+            ]
+        }
+    ),
+    warned_ports={
+        "metadata": meta(),
+        "spec": {
+            "containers": [
+                {"name": "c", "image": "x", "ports": [{"containerPort": 80}, {"containerPort": 80, "name": "x"}]},
+                {"name": "d", "image": "x", "ports": [{"containerPort": 80, "hostPort": 8080, "name": "x"}]},
+                {
+                    "name": "e",
+                    "image": "x",
+                    "ports": [{"containerPort": 80, "hostPort": 8080, "hostIP": "1.2.3.4"}],
+                },
+            ]
+        },
+    },
+    warned_labels=pod(
+        nodeSelector={"beta.kubernetes.io/os": "linux"},
+        affinity={
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [
+                        {
+                            "matchExpressions": [
+                                {"key": "failure-domain.beta.kubernetes.io/zone", "operator": "Exists"}
+                            ]
+                        }
+                    ]
+                }
+            },
+            "podAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone"}],
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {"weight": 1, "podAffinityTerm": {"topologyKey": "zone"}}
+                ],
+            },
+        },
+        topologySpreadConstraints=[
+            {
+                "maxSkew": 1,
+                "topologyKey": "beta.kubernetes.io/instance-type",
+                "whenUnsatisfiable": "ScheduleAnyway",
+            }
+        ],
+    ),
+    warned_fraction=pod(c={"resources": {"requests": {"memory": "100m", "ephemeral-storage": "1.5"}}}),
+    warned_lists=pod(
+        imagePullSecrets=[{"name": "a"}, {"name": "a"}, {}],
+        hostAliases=[{"ip": "1.2.3.4", "hostnames": ["a"]}, {"ip": "1.2.3.4", "hostnames": ["b"]}],
+    ),
+    warned_annotations=pod(
+        m={
+            "annotations": {
+                "seccomp.security.alpha.kubernetes.io/pod": "unconfined",
+                "scheduler.alpha.kubernetes.io/critical-pod": "",
+            }
+        }
+    ),
+    warned_volume=pod(volumes=[{"name": "g", "gitRepo": {"repository": "x"}}]),
+)
+add(
+    "services",
+    warned_external_ips=service(externalIPs=["1.2.3.4"]),
+    warned_headless=service(clusterIP="None", sessionAffinity="ClientIP", externalIPs=["1.2.3.4"]),
+    warned_external_name=service(externalName="a.b", trafficDistribution="PreferClose"),
+)
+add("nodes", warned={"metadata": meta(), "spec": {"externalID": "x"}})
+add(
+    "replicationcontrollers",
+    warned=controller(m={"name": "a.b"}, t={"nodeSelector": {"beta.kubernetes.io/arch": "x"}}),
+)
+
 # --- other kinds ----------------------------------------------------------------------------------------------------
 
 add(

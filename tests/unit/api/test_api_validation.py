@@ -16,6 +16,7 @@ from minikube_py.api.defaults import apply_defaults
 from minikube_py.api.errors import StatusError, invalid
 from minikube_py.api.registry import REGISTRY, Resource
 from minikube_py.api.validation import validate_create, validate_update
+from minikube_py.api.warnings import warnings_on_create, warnings_on_update
 
 CONFORMANCE = pathlib.Path(__file__).parents[2] / "conformance"
 sys.path.insert(0, str(CONFORMANCE))
@@ -124,6 +125,37 @@ def test_update_is_judged_as_the_original_does(case: Update) -> None:
     else:
         assert code == 200, found
         assert found == plain(recorded["answer"])
+
+
+DEPRECATED_KINDS = ("endpoints",)
+
+
+def unwrapped(headers: list[str]) -> list[str]:
+    """The texts of `299 - "text"`."""
+    return [json.loads(header.removeprefix("299 - ")) for header in headers]
+
+
+@pytest.mark.parametrize("case", CREATES, ids=lambda case: case.name)
+def test_create_warns_as_the_original_does(case: Create) -> None:
+    recorded = RECORDED_CREATES[case.name]
+    if recorded["code"] < 300 and case.plural not in DEPRECATED_KINDS:
+        resource = BY_PLURAL[case.plural]
+        obj = create(resource, case.body)
+        assert warnings_on_create(resource, obj) == unwrapped(recorded.get("warnings", []))
+
+
+@pytest.mark.parametrize("case", UPDATES, ids=lambda case: case.name)
+def test_update_warns_as_the_original_does(case: Update) -> None:
+    recorded = RECORDED_UPDATES[case.name]
+    if recorded["code"] < 300 and case.plural not in DEPRECATED_KINDS and not case.subresource:
+        resource = BY_PLURAL[case.plural]
+        new = update(resource, recorded["new"], recorded["old"], "")
+        assert warnings_on_update(resource, new, recorded["old"]) == unwrapped(recorded.get("warnings", []))
+
+
+def test_endpoints_are_told_to_be_deprecated() -> None:
+    recorded = RECORDED_CREATES["endpoints: plain"]
+    assert unwrapped(recorded["warnings"]) == [BY_PLURAL["endpoints"].deprecation]
 
 
 def test_every_case_is_recorded() -> None:

@@ -1,0 +1,286 @@
+"""What the original tells the sender of an object that it takes all the same, in `Warning: 299` headers.
+
+Source: `pkg/api/{pod,service,node}/warnings.go` and the `WarningsOn*` of the strategies. Objects have their defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from minikube_py.api import registry
+from minikube_py.api.errors import Json, go_quote
+from minikube_py.api.meta import is_dns1123_label
+from minikube_py.api.registry import Resource
+from minikube_py.fields import quantity
+
+_LABELS: Final = {
+    "beta.kubernetes.io/arch": 'deprecated since v1.14; use "kubernetes.io/arch" instead',
+    "beta.kubernetes.io/os": 'deprecated since v1.14; use "kubernetes.io/os" instead',
+    "failure-domain.beta.kubernetes.io/region": 'deprecated since v1.17; use "topology.kubernetes.io/region" instead',
+    "failure-domain.beta.kubernetes.io/zone": 'deprecated since v1.17; use "topology.kubernetes.io/zone" instead',
+    "beta.kubernetes.io/instance-type": 'deprecated since v1.17; use "node.kubernetes.io/instance-type" instead',
+    "app.kubernetes.io/created-by": "deprecated since v1.9",
+    "scheduler.alpha.kubernetes.io/preferAvoidPods": "deprecated since v1.22; use Taints and Tolerations instead",
+    "node-role.kubernetes.io/master": 'use "node-role.kubernetes.io/control-plane" instead',
+}
+_ANNOTATIONS: Final = {
+    "scheduler.alpha.kubernetes.io/critical-pod": 'non-functional in v1.16+; use the "priorityClassName" field instead',
+    "security.alpha.kubernetes.io/sysctls": 'non-functional in v1.11+; use the "sysctls" field instead',
+    "security.alpha.kubernetes.io/unsafe-sysctls": 'non-functional in v1.11+; use the "sysctls" field instead',
+}
+_VOLUMES: Final = {
+    "photonPersistentDisk": "deprecated in v1.11, non-functional in v1.16+",
+    "gitRepo": "deprecated in v1.11, and disabled by default in v1.33+",
+    "scaleIO": "deprecated in v1.16, non-functional in v1.22+",
+    "flocker": "deprecated in v1.22, non-functional in v1.25+",
+    "storageos": "deprecated in v1.22, non-functional in v1.25+",
+    "quobyte": "deprecated in v1.22, non-functional in v1.25+",
+    "glusterfs": "deprecated in v1.25, non-functional in v1.26+",
+    "cephfs": "deprecated in v1.28, non-functional in v1.31+",
+    "rbd": "deprecated in v1.28, non-functional in v1.31+",
+}
+_GO_VOLUME_NAMES: Final = {"storageos": "storageOS"}
+_SECCOMP: Final = "seccomp.security.alpha.kubernetes.io/pod"
+_NO_SELECTOR: Final = "a null labelSelector results in matching no pod"
+_DNS_LABEL_WANTED: Final = "which can result in surprising behavior; a DNS label is recommended"
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def warnings_on_create(resource: Resource, obj: Json) -> list[str]:
+    """In the original's order; none of most objects."""
+    if resource is registry.PODS:
+        name = obj["metadata"].get("name") or ""
+        own = _name_warnings(name, "this is used in the Pod's hostname")
+        return own + _pod_warnings(obj["metadata"], obj["spec"], "")
+    if resource is registry.REPLICATIONCONTROLLERS:
+        own = _name_warnings(obj["metadata"].get("name") or "", "this is used in Pod names and hostnames")
+        return own + _template_warnings(obj)
+    if resource is registry.SERVICES:
+        return _service_warnings(obj)
+    if resource is registry.SERVICEACCOUNTS:
+        return _service_account_warnings(obj, {})
+    return _node_warnings(obj) if resource is registry.NODES else []
+
+
+def warnings_on_update(resource: Resource, new: Json, old: Json) -> list[str]:
+    """Pods are mostly written by machines, which are not warned."""
+    if resource is registry.REPLICATIONCONTROLLERS:
+        changed = new["metadata"].get("generation") != old["metadata"].get("generation")
+        return _template_warnings(new) if changed else []
+    if resource is registry.SERVICES:
+        return _service_warnings(new)
+    if resource is registry.SERVICEACCOUNTS:
+        return _service_account_warnings(new, old["metadata"].get("annotations") or {})
+    return _node_warnings(new) if resource is registry.NODES else []
+
+
+def _name_warnings(name: str, use: str) -> list[str]:
+    messages = is_dns1123_label(name) if name else ()
+    return [f"metadata.name: {use}, {_DNS_LABEL_WANTED}: [{' '.join(messages)}]"] if messages else []
+
+
+# --- pods -----------------------------------------------------------------------------------------------------------
+
+
+def _template_warnings(controller: Json) -> list[str]:
+    template = (controller.get("spec") or {}).get("template")
+    if template is None:
+        return []
+    return _pod_warnings(template.get("metadata") or {}, template.get("spec") or {}, "spec.template.")
+
+
+def _containers(spec: Json, prefix: str) -> Iterator[tuple[Json, str]]:
+    for kind in ("initContainers", "containers", "ephemeralContainers"):
+        for i, container in enumerate(spec.get(kind) or ()):
+            yield container, f"{prefix}spec.{kind}[{i}]"
+
+
+def _pod_warnings(metadata: Json, spec: Json, prefix: str) -> list[str]:
+    found: list[str] = []
+    get = spec.get
+    path = f"{prefix}spec"
+    if selector := get("nodeSelector"):
+        found += [f"{path}.nodeSelector[{key}]: {_LABELS[key]}" for key in selector if key in _LABELS]
+    affinity = get("affinity") or {}
+    if affinity:
+        found += _node_affinity_warnings(affinity.get("nodeAffinity") or {}, f"{path}.affinity.nodeAffinity")
+    for i, constraint in enumerate(get("topologySpreadConstraints") or ()):
+        at, key = f"{path}.topologySpreadConstraints[{i}]", constraint.get("topologyKey") or ""
+        if key in _LABELS:
+            found.append(f"{at}.topologyKey: {key} is {_LABELS[key]}")
+        if constraint.get("labelSelector") is None:
+            found.append(f"{at}.labelSelector: {_NO_SELECTOR}")
+    annotations = metadata.get("annotations") or {}
+    for key, text in _ANNOTATIONS.items() if annotations else ():
+        if key in annotations:
+            found.append(f"{prefix}metadata.annotations[{key}]: {text}")
+    for i, volume in enumerate(get("volumes") or ()):
+        for name in volume.keys() & _VOLUMES.keys():
+            found.append(f"{path}.volumes[{i}].{_GO_VOLUME_NAMES.get(name, name)}: {_VOLUMES[name]}")
+    found += _list_warnings(spec, path)
+    if _SECCOMP in annotations and not (get("securityContext") or {}).get("seccompProfile"):
+        text = 'non-functional in v1.27+; use the "seccompProfile" field instead'
+        found.append(f"{prefix}metadata.annotations[{_SECCOMP}]: {text}")
+    found += _container_warnings(spec, prefix)
+    for kind in ("podAffinity", "podAntiAffinity"):
+        if terms := affinity.get(kind):
+            found += _pod_affinity_warnings(terms, f"{path}.affinity.{kind}")
+    return found
+
+
+def _node_affinity_warnings(affinity: Json, path: str) -> list[str]:
+    terms = [
+        (f"{path}.{_REQUIRED}.nodeSelectorTerms[{i}]", term)
+        for i, term in enumerate((affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms") or ())
+    ]
+    terms += [
+        (f"{path}.{_PREFERRED}[{i}].preference", term.get("preference") or {})
+        for i, term in enumerate(affinity.get(_PREFERRED) or ())
+    ]
+    return [
+        f"{at}.matchExpressions[{i}].key: {expression['key']} is {_LABELS[expression['key']]}"
+        for at, term in terms
+        for i, expression in enumerate(term.get("matchExpressions") or ())
+        if expression.get("key") in _LABELS
+    ]
+
+
+def _pod_affinity_warnings(affinity: Json, path: str) -> list[str]:
+    found = [
+        f"{path}.{_REQUIRED}[{i}].labelSelector: {_NO_SELECTOR}"
+        for i, term in enumerate(affinity.get(_REQUIRED) or ())
+        if term.get("labelSelector") is None
+    ]
+    return found + [
+        f"{path}.{_PREFERRED}[{i}].podAffinityTerm.labelSelector: {_NO_SELECTOR}"
+        for i, term in enumerate(affinity.get(_PREFERRED) or ())
+        if (term.get("podAffinityTerm") or {}).get("labelSelector") is None
+    ]
+
+
+def _list_warnings(spec: Json, path: str) -> list[str]:
+    """Host aliases and pull secrets that are named twice or not at all."""
+    found: list[str] = []
+    seen: set[str] = set()
+    for i, alias in enumerate(spec.get("hostAliases") or ()):
+        address = alias.get("ip") or ""
+        if address in seen:
+            found.append(f"{path}.hostAliases[{i}].ip: duplicate ip {go_quote(address)}")
+        seen.add(address)
+    secrets = [secret.get("name") or "" for secret in spec.get("imagePullSecrets") or ()]
+    for i, name in enumerate(secrets):
+        if name in secrets[:i]:
+            found.append(f"{path}.imagePullSecrets[{i}].name: duplicate name {go_quote(name)}")
+    for i, name in enumerate(secrets):
+        if not name:
+            found.append(f'{path}.imagePullSecrets[{i}].name: invalid empty name ""')
+    return found
+
+
+def _container_warnings(spec: Json, prefix: str) -> list[str]:
+    found: list[str] = []
+    ports: list[tuple[Json, str]] = []
+    for container, at in _containers(spec, prefix):
+        if resources := container.get("resources"):
+            found += _fraction_warnings(resources, f"{at}.resources")
+        env = container.get("env")
+        if env and len(env) > 1:
+            found += _env_warnings(env, f"{at}.env")
+        ports += [(port, f"{at}.ports[{i}]") for i, port in enumerate(container.get("ports") or ())]
+    return found + _port_warnings(ports) if len(ports) > 1 else found
+
+
+def _fraction_warnings(resources: Json, path: str) -> list[str]:
+    return [
+        f"{path}.{part}[{name}]: fractional byte value {go_quote(text)} is invalid, must be an integer"
+        for name in ("memory", "ephemeral-storage")
+        for part in ("limits", "requests")
+        if (text := (resources.get(part) or {}).get(name)) and quantity.parse(text).milli_value() % 1000
+    ]
+
+
+def _env_warnings(env: Sequence[Json], path: str) -> list[str]:
+    found: list[str] = []
+    seen: set[str] = set()
+    for i, variable in enumerate(env):
+        name, value = variable.get("name") or "", variable.get("value") or ""
+        reference = f"$({name})"
+        if name in seen and (variable.get("valueFrom") is not None or value == reference or reference not in value):
+            why = f"hides previous definition of {go_quote(name)}, which may be dropped when using apply"
+            found.append(f"{path}[{i}]: {why}")
+        seen.add(name)
+    return found
+
+
+def _port_warnings(ports: Sequence[tuple[Json, str]]) -> list[str]:
+    found: list[str] = []
+    taken: dict[tuple[int, str], list[tuple[Json, str]]] = {}
+    for port, at in ports:
+        others = taken.setdefault((port.get("containerPort") or 0, port.get("protocol") or ""), [])
+        host, address = port.get("hostPort") or 0, port.get("hostIP") or ""
+        for other, where in others:
+            other_host, other_address = other.get("hostPort") or 0, other.get("hostIP") or ""
+            if (address, host) == (other_address, other_host):
+                found.append(f"{at}: duplicate port definition with {where}")
+            elif not host or not other_host:
+                found.append(f"{at}: overlapping port definition with {where}")
+            elif host == other_host and bool(address) is not bool(other_address):
+                found.append(f"{at}: dangerously ambiguous port definition with {where}")
+        others.append((port, at))
+    names: dict[str, str] = {}
+    for port, at in ports:
+        if name := port.get("name"):
+            if name in names:
+                where = names[name]
+                found.append(
+                    f"{at}: duplicate port name {go_quote(name)} with {where}, services and probes that select ports "
+                    f"by name will use {where}"
+                )
+            names.setdefault(name, at)
+    return found
+
+
+# --- services and nodes ---------------------------------------------------------------------------------------------
+
+
+def _service_warnings(service: Json) -> list[str]:
+    spec = service.get("spec") or {}
+    found: list[str] = []
+    kind, external = spec.get("type"), spec.get("externalIPs")
+    headless = kind == "ClusterIP" and spec.get("clusterIP") == "None"
+    if headless:
+        if spec.get("loadBalancerIP"):
+            found.append("spec.loadBalancerIP is ignored for headless services")
+        if external:
+            found.append("spec.externalIPs is ignored for headless services")
+        if spec.get("sessionAffinity") != "None":
+            found.append("spec.SessionAffinity is ignored for headless services")
+    if external and not headless and kind != "ExternalName":
+        found.append("spec.externalIPs is deprecated and may no longer be implemented in some clusters")
+    if kind == "ExternalName" and external:
+        found.append('spec.externalIPs is ignored when spec.type is "ExternalName"')
+    if kind != "ExternalName" and spec.get("externalName"):
+        found.append('spec.externalName is ignored when spec.type is not "ExternalName"')
+    if spec.get("trafficDistribution") == "PreferClose":
+        found.append('spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"')
+    return found
+
+
+_MOUNTABLE: Final = "kubernetes.io/enforce-mountable-secrets"
+
+
+def _service_account_warnings(account: Json, before: Json) -> list[str]:
+    if _MOUNTABLE in before or _MOUNTABLE not in (account["metadata"].get("annotations") or {}):
+        return []
+    why = "deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets"
+    return [f"metadata.annotations[{_MOUNTABLE}]: {why}"]
+
+
+def _node_warnings(node: Json) -> list[str]:
+    spec = node.get("spec") or {}
+    found = ["spec.configSource: the feature is removed"] if spec.get("configSource") is not None else []
+    if spec.get("externalID"):
+        found.append("spec.externalID: this field is deprecated, and is unused by Kubernetes")
+    return found
