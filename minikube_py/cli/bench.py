@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 
 from minikube_py.cli import flags
+from minikube_py.cli.running import run_interruptible
 from minikube_py.cli.terminal import started
 
 DENSITY = """Fill nodes with pods as fast as they are taken, then create single pods at a steady rate beside the full
@@ -65,7 +65,7 @@ def _density(arguments: argparse.Namespace) -> int:
     run = run_density(
         options, split=arguments.split, data_dir=arguments.data_dir, results=arguments.results, step=started().done
     )
-    return 0 if asyncio.run(run) else 1
+    return 0 if run_interruptible(run) else 1
 
 
 def _query(arguments: argparse.Namespace) -> int:
@@ -73,5 +73,5 @@ def _query(arguments: argparse.Namespace) -> int:
 
     pods = arguments.nodes if arguments.pods is None else arguments.pods
     options = QueryOptions(nodes=arguments.nodes, pods=pods, seed=arguments.seed)
-    asyncio.run(run_query(options, data_dir=arguments.data_dir, results=arguments.results, step=started().done))
+    run_interruptible(run_query(options, data_dir=arguments.data_dir, results=arguments.results, step=started().done))
     return 0

@@ -6,9 +6,9 @@ Ends with tables, a JSON file and a picture. Takes under two minutes on two core
 from __future__ import annotations
 
 import argparse
-import asyncio
 
 from minikube_py.cli import flags
+from minikube_py.cli.running import run_interruptible
 from minikube_py.cli.terminal import started
 
 
@@ -20,7 +20,7 @@ def run(arguments: argparse.Namespace) -> int:
     from minikube_py.lab.demo import run_demo
 
     steps = started()
-    asyncio.run(
+    run_interruptible(
         run_demo(
             split=arguments.split,
             data_dir=arguments.data_dir,

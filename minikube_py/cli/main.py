@@ -51,12 +51,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MinikubeError as error:
         print(f"{PROGRAM} {arguments[0]}: {one_line(error)}", file=sys.stderr)
         return FAILED
-    except KeyboardInterrupt:
-        return INTERRUPTED
     except BrokenPipeError:
         # Who read our output went away; Python would complain once more when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
+    except OSError as error:
+        # A full disk, a folder taken away: no layer below knows what to do about it, and none has lost anything.
+        print(f"{PROGRAM} {arguments[0]}: {one_line(error)}", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
 
 
 def _run(arguments: Sequence[str]) -> int:

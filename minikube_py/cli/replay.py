@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 from pathlib import Path
 
 from minikube_py.cli import flags
+from minikube_py.cli.running import run_interruptible
 from minikube_py.cli.terminal import started
 
 
@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
         departures=arguments.departures, speed=arguments.speed, pods=arguments.pods, tables=arguments.tables
     )
     steps = started()
-    asyncio.run(
+    run_interruptible(
         run_replay(
             options,
             split=arguments.split,

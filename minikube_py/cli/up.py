@@ -90,7 +90,7 @@ def _make(config: ControlPlaneConfig, split: bool, steps: Steps) -> Role:
     from minikube_py.control_plane.in_process import ControlPlane
     from minikube_py.env import SystemClock
 
-    return ControlPlane(config, SystemClock(), random.Random(config.seed), steps.done)
+    return ControlPlane(config, SystemClock(), random.Random(), steps.done)
 
 
 def _tell(config: ControlPlaneConfig, server: str, steps: Steps) -> None:

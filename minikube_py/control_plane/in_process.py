@@ -36,7 +36,8 @@ LAYOUT = "one process: store, API server, scheduler, controllers, kubelet"
 
 
 class ControlPlane:
-    """`step` is told of each part that became ready."""
+    """`step` is told of each part that became ready. `config.seed` is the scheduler's alone: uids drawn from the same
+    seed at a second start on the same folder would name two objects by one uid."""
 
     def __init__(self, config: ControlPlaneConfig, clock: Clock, rng: Rng, step: Step = lambda *_: None) -> None:
         self.config = config
@@ -103,15 +104,16 @@ class ControlPlane:
         await _require_ready(self.transport())
         self.server = url_of(host, port)
         write_admin_kubeconfig(config, self.credentials, self.server)
-        self._step("API server", self.server)
+        self._step("apiserver", self.server)
 
     async def _start_components(self) -> None:
         """Together: each waits for its lists only."""
-        rng, clock = self._rng, self._clock
+        rng, clock, seed = self._rng, self._clock, self.config.seed
+        ties = _child(rng) if seed is None else random.Random(seed)
         controllers = ControllerConfig(root_ca_pem=self.credentials.certificates.authority_pem.decode("ascii"))
         kubelet = KubeletConfig(nodes=self.config.node_specs)
         made: dict[str, Component] = {
-            "scheduler": Scheduler(self.transport(USERS[tokens.SCHEDULER]), clock, _child(rng)),
+            "scheduler": Scheduler(self.transport(USERS[tokens.SCHEDULER]), clock, ties),
             "controllers": ControllerManager(
                 self.transport(USERS[tokens.CONTROLLERS]), clock, _child(rng), config=controllers
             ),

@@ -24,6 +24,7 @@ from minikube_py.env import Clock, SystemClock
 from minikube_py.kubelet.config import NodeSpec
 from minikube_py.lab.environment import Environment, describe
 from minikube_py.lab.nodes import wait_ready
+from minikube_py.scheduler.config import SCORE_ALL_NODES
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ async def cluster(
         async with running as (transport, layout):
             await wait_ready(transport, len(config.shapes))
             step("nodes", f"{len(config.shapes):,} Ready")
-            yield Cluster(transport, SystemClock(), describe(folder, layout), config, layout)
+            yield Cluster(transport, SystemClock(), describe(folder, layout, SCORE_ALL_NODES), config, layout)
     finally:
         if data_dir is None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -61,7 +62,7 @@ async def cluster(
 
 @asynccontextmanager
 async def _in_process(config: ControlPlaneConfig, step: Step) -> AsyncIterator[tuple[ApiTransport, str]]:
-    plane = ControlPlane(config, SystemClock(), random.Random(config.seed), step)
+    plane = ControlPlane(config, SystemClock(), random.Random(), step)
     try:
         await plane.start()
         yield plane.transport(), plane.layout

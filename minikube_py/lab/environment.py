@@ -19,7 +19,8 @@ SYNC_SIZE_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """`filesystem` and `fdatasync_p50_ms` are of the data folder; `commit` is empty outside a checkout."""
+    """`filesystem` and `fdatasync_p50_ms` are of the data folder; `commit` is empty outside a checkout;
+    `nodes_scored_percent`: of how many of the nodes that fit the scheduler works out a score, 0 without a scheduler."""
 
     version: str
     commit: str
@@ -29,19 +30,21 @@ class Environment:
     filesystem: str
     fdatasync_p50_ms: float
     layout: str
+    nodes_scored_percent: int = 0
 
     def lines(self) -> list[str]:
         commit = f", commit {self.commit}" if self.commit else ""
+        scored = f"; {self.nodes_scored_percent} % of nodes scored" if self.nodes_scored_percent else ""
         return [
             f"minikube_py {self.version}{commit}; Python {self.python}; {self.machine}, {self.cpus} CPUs",
-            f"data on {self.filesystem}, fdatasync p50 {self.fdatasync_p50_ms:.2f} ms; {self.layout}",
+            f"data on {self.filesystem}, fdatasync p50 {self.fdatasync_p50_ms:.2f} ms; {self.layout}{scored}",
         ]
 
     def as_dict(self) -> dict[str, object]:
         return asdict(self)
 
 
-def describe(data_dir: Path, layout: str) -> Environment:
+def describe(data_dir: Path, layout: str, nodes_scored_percent: int = 0) -> Environment:
     """Measures the disk under `data_dir` for a moment (64 syncs of 4 KiB)."""
     return Environment(
         version=__version__,
@@ -52,6 +55,7 @@ def describe(data_dir: Path, layout: str) -> Environment:
         filesystem=filesystem_of(data_dir),
         fdatasync_p50_ms=round(_sync_p50_s(data_dir) * 1000, 3),
         layout=layout,
+        nodes_scored_percent=nodes_scored_percent,
     )
 
 

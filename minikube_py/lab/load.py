@@ -28,17 +28,20 @@ async def run_bounded(
 ) -> None:
     """Starts each in order, at most `in_flight` at once. The first failure ends all and is raised."""
     slots = asyncio.Semaphore(in_flight)
-    async with aclosing(tasks), asyncio.TaskGroup() as group:
+    try:
+        async with aclosing(tasks), asyncio.TaskGroup() as group:
 
-        async def run(work: Callable[[], Awaitable[None]]) -> None:
-            try:
-                await work()
-            finally:
-                slots.release()
+            async def run(work: Callable[[], Awaitable[None]]) -> None:
+                try:
+                    await work()
+                finally:
+                    slots.release()
 
-        async for work in tasks:
-            await slots.acquire()
-            group.create_task(run(work))
+            async for work in tasks:
+                await slots.acquire()
+                group.create_task(run(work))
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
 
 
 async def create_pod(transport: ApiTransport, pod: PodBody, recorder: PodRecorder) -> None:

@@ -81,7 +81,7 @@ async def run_query(options: QueryOptions, *, data_dir: Path | None, results: Pa
     with tempfile.TemporaryDirectory(prefix="minikube-py-") as temporary:
         folder = data_dir or Path(temporary)
         config = ControlPlaneConfig(folder, port=0, components=())
-        plane = ControlPlane(config, SystemClock(), random.Random(options.seed), step)
+        plane = ControlPlane(config, SystemClock(), random.Random(), step)
         try:
             await plane.start()
             environment = describe(folder, "one process: store and API server")

@@ -113,12 +113,15 @@ def _print_rich(table: Table, stream: TextIO) -> bool:
         from rich.table import Table as RichTable
     except ImportError:
         return False
-    shown = RichTable(title=table.title, title_justify="left", title_style="bold")
+    shown = RichTable()
     for number, column in enumerate(table.columns):
         shown.add_column(column, justify="right" if number else "left")
     for row in table.rows:
         shown.add_row(*row)
-    Console(file=stream).print(shown)
+    console = Console(file=stream, highlight=False)
+    # A table's own title would be broken at the table's width.
+    console.print(f"\n[bold]{table.title}[/bold]")
+    console.print(shown)
     return True
 
 

@@ -105,10 +105,7 @@ async def test_a_pod_runs(tmp_path: Path, layout: tuple[str, ...]) -> None:
     async with up("--data-dir", str(tmp_path / "data"), "--nodes", "2", *layout) as running:
         async with running.transport() as transport:
             assert len(await names_of(transport, "/api/v1/nodes")) == 2
-            spec = {"containers": [{"name": "main", "image": "pause"}]}
-            pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"}, "spec": spec}
-            answer = await transport.request("POST", "/api/v1/namespaces/default/pods", body=orjson.dumps(pod))
-            assert answer.status == 201, answer.body
+            await create_pod(transport, "one")
             assert (await pod_when(transport, "one", "Running"))["spec"]["nodeName"]
         code, after = await running.end()
         assert code == 0
@@ -158,6 +155,40 @@ async def again(folder: str, *layout: str) -> AsyncIterator[Up]:
         await running.end(signal.SIGTERM)
 
 
+def child_pid(parent: int, role: str) -> int:
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    (found,) = [pid for pid in children if f"\0{role}\0" in Path(f"/proc/{pid}/cmdline").read_text()]
+    return int(found)
+
+
+async def until_printed(running: Up, text: str) -> None:
+    assert running.process.stdout is not None
+    while text not in (line := (await asyncio.wait_for(running.process.stdout.readline(), 60)).decode()):
+        assert line, f"ended without saying {text!r}"
+
+
+@pytest.mark.parametrize("role", ["apiserver", "scheduler", "controllers", "kubelet", "store"])
+async def test_split_goes_on_after_a_role_was_killed(tmp_path: Path, role: str) -> None:
+    async with up("--data-dir", str(tmp_path / "data"), "--split") as running:
+        os.kill(child_pid(running.process.pid, role), signal.SIGKILL)
+        await until_printed(running, f"{role} is back")
+        async with running.transport() as transport:
+            await create_pod(transport, "after")
+            await pod_when(transport, "after", "Running")
+
+
+async def create_pod(transport: HttpTransport, name: str) -> None:
+    """The first answer after a restart may be that the store is not there yet; nothing was done then."""
+    spec = {"containers": [{"name": "main", "image": "pause"}]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+    ends_s = time.monotonic() + 30
+    while True:
+        answer = await transport.request("POST", "/api/v1/namespaces/default/pods", body=orjson.dumps(pod))
+        if answer.status == 201:
+            return
+        assert answer.status in (429, 503, 504) and time.monotonic() < ends_s, answer.body
+
+
 async def test_each_layout_takes_up_what_the_other_left(tmp_path: Path) -> None:
     folder = str(tmp_path / "data")
     for number, layout in enumerate(((), ("--split",), ())):
@@ -181,7 +212,7 @@ async def test_without_a_data_dir_nothing_is_left(tmp_path: Path) -> None:
 async def test_steps_are_told_with_their_times() -> None:
     async with up() as running:
         steps = [line.split()[:2] for line in running.lines if line.startswith("✓ ")]
-        assert [name for _, name in steps][:4] == ["Python", "certificates", "store", "API"]
+        assert [name for _, name in steps][:4] == ["Python", "certificates", "store", "apiserver"]
         assert {"scheduler", "controllers", "kubelet"} <= {name for _, name in steps}
         ready = re.compile(r"ready in \d+\.\d\d s at https://127\.0\.0\.1:\d+; Ctrl-C ends it")
         assert any(ready.fullmatch(line) for line in running.lines)

@@ -1,6 +1,7 @@
 """The runs a user types, small: they end well, say what they did, and write what they say."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -68,3 +69,21 @@ def test_query_decodes_nothing_and_agrees_with_a_scan(tmp_path: Path) -> None:
     assert "all four ways gave the same nodes" in printed
     assert set(figures["environment"]) >= {"python", "cpus", "filesystem", "fdatasync_p50_ms", "layout", "version"}
     assert all(figures["environment"][name] for name in ("python", "cpus", "filesystem", "fdatasync_p50_ms", "layout"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_interrupted_run_leaves_nothing(tmp_path: Path, layout: tuple[str, ...], number: signal.Signals) -> None:
+    command = [sys.executable, "-m", "minikube_py", "demo", "--results", str(tmp_path / "results"), *layout]
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp"), "PYTHONIOENCODING": "utf-8"}
+    (tmp_path / "tmp").mkdir()
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        while not process.stdout.readline().startswith("replaying"):
+            assert process.poll() is None
+        process.send_signal(number)
+        errors = process.communicate(timeout=60)[1]
+    assert (process.returncode, errors) == (130, "")
+    assert list((tmp_path / "tmp").iterdir()) == []

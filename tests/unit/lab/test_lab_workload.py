@@ -1,7 +1,9 @@
 """Workloads repeat by their seed; pods say what the trace says; questions are answered right without an index."""
 
+import asyncio
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 import orjson
@@ -11,6 +13,7 @@ from minikube_py.client.transport import ApiResponse, WatchEvent
 from minikube_py.env import SystemClock
 from minikube_py.errors import Unavailable
 from minikube_py.lab import density, metrics, workload
+from minikube_py.lab.load import LoadError, run_bounded
 from minikube_py.lab.measure import PodRecorder
 from minikube_py.lab.questions import Question, free_at_least
 from minikube_py.lab.trace import TracePod
@@ -201,3 +204,39 @@ async def test_recorder_tells_that_its_watch_is_gone_for_good() -> None:
     with pytest.raises(Unavailable, match="too old resource version"):
         await recorder.wait_until(lambda: False, 5.0)
     await recorder.stop()
+
+
+async def test_bounded_load_keeps_its_order_and_its_bound() -> None:
+    started: list[int] = []
+    under_way = most = 0
+
+    async def work(number: int) -> None:
+        nonlocal under_way, most
+        started.append(number)
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0)
+        under_way -= 1
+
+    async def tasks() -> AsyncGenerator[Callable[[], Awaitable[None]], None]:
+        for number in range(50):
+            yield partial(work, number)
+
+    await run_bounded(tasks(), 8)
+    assert started == list(range(50)) and most == 8
+
+
+async def test_first_refusal_ends_the_load_and_is_raised_as_it_was() -> None:
+    started = []
+
+    async def refused(number: int) -> None:
+        started.append(number)
+        raise LoadError(f"refused {number}")
+
+    async def tasks() -> AsyncGenerator[Callable[[], Awaitable[None]], None]:
+        for number in range(1000):
+            yield partial(refused, number)
+
+    with pytest.raises(LoadError, match="refused 0"):
+        await run_bounded(tasks(), 4)
+    assert len(started) < 10
