@@ -423,6 +423,10 @@ class Scheduler:
         run = self.profiles.get(name) or next(iter(self.profiles.values()))
         return self._decisions.explain(uid, run.evaluator)
 
+    def pod(self, key: str) -> PodInfo | None:
+        """The pod `namespace/name` as the scheduler last saw it; None if unknown or finished."""
+        return self._pods.store.get(key)
+
     def metrics(self) -> dict[str, float]:
         gauges: dict[tuple[str, Labels], float] = {}
         for queue, number in self._queue.pending().items():
