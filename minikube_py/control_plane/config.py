@@ -17,8 +17,9 @@ COMPONENTS = ("scheduler", "controllers", "kubelet")
 class ControlPlaneConfig:
     """`port`: 0 any free one; None 6443, or any free one where that is taken. `kubeconfig`: None for one in `data_dir`.
 
-    `shapes` are the fake nodes; without them `nodes` of the default shape are made. `components` run
-    beside store and API server. `names`: further host names and addresses the server's certificate is for.
+    `shapes` are the fake nodes; without them `nodes` of the default shape are made. Without `components` there are
+    only store and API server. `seed`: of the scheduler's choices among equals. `names`: further host names and
+    addresses the server's certificate is for.
     """
 
     data_dir: Path

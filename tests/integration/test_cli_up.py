@@ -198,6 +198,16 @@ async def test_each_layout_takes_up_what_the_other_left(tmp_path: Path) -> None:
             await create_config_map(transport, f"map-{number}")
 
 
+async def test_the_same_seed_does_not_make_the_same_uids(tmp_path: Path) -> None:
+    uids = set()
+    for name in ("first", "second"):
+        async with up("--data-dir", str(tmp_path / "data"), "--seed", "7") as running, running.transport() as transport:
+            await create_config_map(transport, name)
+            answer = await transport.request("GET", f"/api/v1/namespaces/default/configmaps/{name}")
+            uids.add(orjson.loads(answer.body)["metadata"]["uid"])
+    assert len(uids) == 2
+
+
 async def test_without_a_data_dir_nothing_is_left(tmp_path: Path) -> None:
     kubeconfig = tmp_path / "config"
     async with up("--kubeconfig", str(kubeconfig)) as running:
