@@ -1,6 +1,6 @@
 """The original and ours beside each other, by turns, in one run; prints ratios, writes JSON.
 
-usage: PYTHONPATH=tests/conformance python tests/bench/beside.py [--rows creates,lists,watchers,binds,kubelets,memory] [--turns N] [--out FILE]
+usage: python tests/bench/beside.py [--rows creates,lists,watchers,binds,kubelets] [--turns N] [--out FILE]
 
 Needs MINIKUBE_PY_ORIGINAL_UP (a script that runs the original) and h2load. On tmpfs, or without the peer, it exits
 with 1: a ratio to nothing proves nothing. Absolute figures on shared cores are noise; compare within one run.
@@ -14,7 +14,6 @@ import shutil
 import statistics
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -81,7 +80,7 @@ def binds(start: Start) -> dict[str, float]:
     for nodes in (1_000, 5_000):
         with start("scheduler") as server:
             load.namespace(server, "bench")
-            many(server, 8, [("POST", "/api/v1/nodes", load.node(f"node-{i}")) for i in range(nodes)])
+            load.send_all(server, 16, [("POST", "/api/v1/nodes", load.node(f"node-{i}")) for i in range(nodes)])
             pods = 5_000
             # A pod enters this watch when it is bound, and no kubelet changes it afterwards: one event a pod.
             bound = load.Watchers(server, PODS + "?watch=true&fieldSelector=spec.nodeName!=", 1, pods, 240)
@@ -100,15 +99,15 @@ def kubelets(start: Start) -> dict[str, float]:
     with start("kubelets") as server:
         load.namespace(server, "bench")
         started = time.perf_counter()
-        many(server, 8, [("POST", "/api/v1/nodes", bare_node(f"node-{i}")) for i in range(nodes)])
+        load.send_all(server, 16, [("POST", "/api/v1/nodes", bare_node(f"node-{i}")) for i in range(nodes)])
         poll(lambda: count_where(server, "/api/v1/nodes", ready) == nodes, 120)
         nodes_s = time.perf_counter() - started
         started = time.perf_counter()
-        many(server, 8, [("POST", PODS, load.pod(f"p-{i}", f"node-{i}")) for i in range(pods)])
+        load.send_all(server, 16, [("POST", PODS, load.pod(f"p-{i}", f"node-{i}")) for i in range(pods)])
         poll(lambda: field_count(server, "status.phase!=Running") == 0, 180)
         running_s = time.perf_counter() - started
         started = time.perf_counter()
-        many(server, 8, [("DELETE", f"{PODS}/p-{i}", None) for i in range(pods)])
+        load.send_all(server, 16, [("DELETE", f"{PODS}/p-{i}", None) for i in range(pods)])
         poll(lambda: field_count(server, "metadata.namespace=bench") == 0, 180)
         return {
             "5,000 nodes Ready s": nodes_s,
@@ -157,30 +156,6 @@ def poll(condition: Callable[[], bool], timeout_s: float) -> None:
         if time.monotonic() > deadline:
             raise SystemExit(f"not reached within {timeout_s} s")
         time.sleep(0.2)
-
-
-def many(server: Server, connections: int, requests: list[tuple[str, str, Any]]) -> None:
-    """Sends all, over several keep-alive connections; each must succeed."""
-
-    failures: list[str] = []
-
-    def run(part: list[tuple[str, str, Any]]) -> None:
-        connection = load.Connection(server)
-        try:
-            for method, path, body in part:
-                connection.must(method, path, body)
-        except SystemExit as failure:
-            failures.append(str(failure))
-        finally:
-            connection.close()
-
-    threads = [threading.Thread(target=run, args=(requests[i::connections],)) for i in range(connections)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise SystemExit(failures[0])
 
 
 def show(row: str, sides: dict[str, list[dict[str, float]]]) -> list[dict[str, Any]]:

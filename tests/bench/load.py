@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import selectors
+import socket
 import ssl
 import subprocess
 import sys
@@ -130,6 +132,69 @@ def timed_get(server: Server, path: str, accept: str = JSON, times: int = 5) -> 
         assert status == 200, body[:300]
     connection.close()
     return sorted(took)[times // 2], size
+
+
+class _Pipe:
+    """One keep-alive TLS connection that sends prepared requests one after another."""
+
+    def __init__(self, server: Server, requests: list[bytes]) -> None:
+        where = urlsplit(server.url)
+        raw = socket.create_connection((where.hostname or "", where.port or 443), timeout=RUN_TIMEOUT_S)
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.tls = ssl._create_unverified_context().wrap_socket(raw)
+        self._requests = iter(requests)
+        self._answer = b""
+
+    def send_next(self) -> bool:
+        request = next(self._requests, None)
+        if request is None:
+            return False
+        self.tls.sendall(request)
+        return True
+
+    def read(self) -> bool:
+        """Takes what has come; True where an answer is whole. Raises SystemExit for one that is not a success."""
+        while True:
+            try:
+                self._answer += self.tls.recv(1 << 16)
+            except (ssl.SSLWantReadError, BlockingIOError):
+                return False
+            head, found, body = self._answer.partition(b"\r\n\r\n")
+            length = re.search(rb"(?i)content-length: (\d+)", head)
+            whole = len(body) >= int(length.group(1)) if length else body.endswith(b"0\r\n\r\n")
+            if found and whole:
+                if not head.startswith(b"HTTP/1.1 2"):
+                    raise SystemExit(f"not a success: {self._answer[:400]!r}")
+                self._answer = b""
+                return True
+
+
+def send_all(server: Server, connections: int, requests: list[tuple[str, str, Any]]) -> None:
+    """Sends every request over keep-alive connections, one at a time on each; all must succeed."""
+    prepared = [_wire(server, *request) for request in requests]
+    pipes = [_Pipe(server, prepared[i::connections]) for i in range(connections)]
+    poll = selectors.DefaultSelector()
+    for pipe in pipes:
+        if pipe.send_next():
+            pipe.tls.setblocking(False)
+            poll.register(pipe.tls, selectors.EVENT_READ, pipe)
+    while poll.get_map():
+        for key, _ in poll.select(RUN_TIMEOUT_S):
+            if key.data.read():
+                key.data.tls.setblocking(True)
+                if not key.data.send_next():
+                    poll.unregister(key.data.tls)
+                key.data.tls.setblocking(False)
+    for pipe in pipes:
+        pipe.tls.close()
+
+
+def _wire(server: Server, method: str, path: str, body: Any) -> bytes:
+    payload = b"" if body is None else json.dumps(body).encode()
+    lines = [f"{method} {path} HTTP/1.1", "Host: x", f"Authorization: Bearer {server.token}", f"Accept: {JSON}"]
+    if payload:
+        lines.append(f"Content-Type: {JSON}")
+    return "\r\n".join([*lines, f"Content-Length: {len(payload)}", "", ""]).encode() + payload
 
 
 class Watchers:
