@@ -289,10 +289,12 @@ def invalid(
 ) -> StatusError:
     """422 with one cause a field error. `resource.kind` names the object; `group` where its kind's group differs."""
     kind_group = resource.group if group is None else group
-    message = f"{qualified(kind_group, resource.kind)} {go_quote(name)} is invalid"
+    # The original leaves access reviews unnamed.
+    kind = "" if resource.kind.endswith("AccessReview") else resource.kind
+    message = f"{qualified(kind_group, kind)} {go_quote(name)} is invalid"
     if errors:
         message = f"{message}: {aggregate(map(str, errors))}"
-    details = {"name": name, "group": kind_group, "kind": resource.kind, "causes": [e.cause() for e in errors]}
+    details = {"name": name, "group": kind_group, "kind": kind, "causes": [e.cause() for e in errors]}
     return StatusError(422, "Invalid", message, details)
 
 

@@ -41,7 +41,9 @@ def complete_families(service: Json) -> None:
     if not spec.get("ipFamilyPolicy"):
         spec["ipFamilyPolicy"] = "RequireDualStack" if anything else "SingleStack"
     if not spec.get("ipFamilies"):
-        spec["ipFamilies"] = ["IPv4", "IPv6"] if anything else ["IPv4"]
+        spec["ipFamilies"] = ["IPv4"]
+    if anything and len(spec["ipFamilies"]) == 1 and spec["ipFamilyPolicy"] != "SingleStack":
+        spec["ipFamilies"] = [*spec["ipFamilies"], "IPv6" if spec["ipFamilies"] == ["IPv4"] else "IPv4"]
 
 
 def ports_without_node_port(service: Json) -> Iterator[Json]:
@@ -74,6 +76,8 @@ def keep_allocated(new: Json, old: Json) -> None:
         for name in ("clusterIP", "clusterIPs"):
             if before.get(name) and not spec.get(name):
                 spec[name] = before[name]
+    if before.get("ipFamilyPolicy") and not spec.get("ipFamilyPolicy") and spec.get("type") != "ExternalName":
+        spec["ipFamilyPolicy"] = before["ipFamilyPolicy"]
     if _uses_node_ports(spec) and _uses_node_ports(before):
         known = {(p.get("protocol"), p.get("port")): p.get("nodePort") for p in before.get("ports") or ()}
         taken = {port.get("nodePort") for port in spec.get("ports") or ()}

@@ -302,8 +302,32 @@ def validate_service_create(service: Json) -> list[FieldError]:
 
 def _addresses_first(service: Json, old: Json | None) -> list[FieldError]:
     """Addresses are looked at before one is found for the service, and what is wrong with them is told alone."""
+    spec = service.get("spec") or {}
     known = ((old or {}).get("spec") or {}).get("clusterIPs") or ()
-    return _validate_cluster_ips(service.get("spec") or {}, tuple(known))
+    return _validate_cluster_ips(spec, tuple(known)) or _validate_configured(spec)
+
+
+def _validate_configured(spec: Json) -> list[FieldError]:
+    """What a cluster that has IPv4 addresses alone can give."""
+    if spec.get("type") == "ExternalName":
+        return []
+    errors: list[FieldError] = []
+    policy, families = spec.get("ipFamilyPolicy"), spec.get("ipFamilies") or ()
+    if policy == "SingleStack":
+        must = "must be 'RequireDualStack' or 'PreferDualStack' when multiple"
+        for name, what in (("clusterIPs", "cluster IPs"), ("ipFamilies", "IP families")):
+            if len(spec.get(name) or ()) == 2:
+                errors.append(invalid_value("spec.ipFamilyPolicy", policy, f"{must} {what} are specified"))
+    if errors or (_is_headless(spec) and not spec.get("selector")):
+        return errors
+    if policy == "RequireDualStack":
+        detail = "this cluster is not configured for dual-stack services"
+        errors.append(invalid_value("spec.ipFamilyPolicy", policy, detail))
+    return errors + [
+        invalid_value(f"spec.ipFamilies[{i}]", family, "not configured on this cluster")
+        for i, family in enumerate(families)
+        if family != "IPv4"
+    ]
 
 
 def _validate_kept_addresses(spec: Json, before: Json) -> list[FieldError]:
