@@ -31,13 +31,15 @@ from minikube_py.apiserver.watch_cache import WatchCache
 from minikube_py.apiserver.watching import Watching
 from minikube_py.apiserver.writes import Writer, Written
 from minikube_py.env import Clock, Rng
-from minikube_py.errors import Compacted, MinikubeError
+from minikube_py.errors import Compacted, MinikubeError, Unavailable
 from minikube_py.mvcc.types import FROM_KEY, KeyValue, RangeRequest, prefix_end
 from minikube_py.store.storage import Storage, WatchBatch, WatchHandle
 
 log = logging.getLogger(__name__)
 _PREFIX: Final = b"/registry/"
 _LOAD_PAGE: Final = 10_000
+_REPLAYED: Final = 4096
+"""Revisions read again at a start, for the history that watches resume from."""
 _RETRY_S: Final = 0.2
 _SWEEP_S: Final = 1.0
 
@@ -89,7 +91,7 @@ class ApiServer:
         for resource in REGISTRY.resources:
             if resource.field_set is not None:
                 await self.storage.declare(resource.field_set)
-        await self._load()
+        await self._load(_REPLAYED)
         await system.create_namespaces(self.writer)
         self._tasks = [asyncio.create_task(work) for work in (self._bookmark_forever(), self._sweep_forever())]
         self.ready = True
@@ -110,21 +112,32 @@ class ApiServer:
         if self._watch is not None:
             self._watch.cancel()
 
-    async def _load(self) -> None:
-        """Fills the cache with the state of one revision, and follows the store from there."""
-        kvs: list[KeyValue] = []
-        revision, low = 0, _PREFIX
-        while True:
-            request = RangeRequest(low, prefix_end(_PREFIX), limit=_LOAD_PAGE, revision=revision)
-            result = await self.storage.range(request)
-            revision = revision or result.revision
-            kvs += result.kvs
-            if not result.more:
-                break
-            low = kvs[-1].key + b"\0"
+    async def _load(self, replayed: int) -> None:
+        """Fills the cache with the state some revisions back, and follows the store from there: so watches that were
+        open before a restart can go on."""
+        _, newest = await self.storage.get(_PREFIX)
+        revision = max(newest - replayed, 1)
+        try:
+            kvs = await self._read_all(revision)
+        except Compacted as error:
+            revision = max(error.compact_revision, 1)
+            kvs = await self._read_all(revision)
         self.cache.load(kvs, revision)
         # All keys, not only the registry's: so every revision comes by, and the cache knows how far it has got.
         self._watch = self.storage.watch(b"\0", FROM_KEY, revision + 1, self._take)
+        if not await self.cache.wait_until(newest, self.limits.request_timeout_s):
+            raise Unavailable(f"the store has not told what happened up to revision {newest}")
+
+    async def _read_all(self, revision: int) -> list[KeyValue]:
+        kvs: list[KeyValue] = []
+        low = _PREFIX
+        while True:
+            request = RangeRequest(low, prefix_end(_PREFIX), limit=_LOAD_PAGE, revision=revision)
+            result = await self.storage.range(request)
+            kvs += result.kvs
+            if not result.more:
+                return kvs
+            low = kvs[-1].key + b"\0"
 
     def _take(self, batch: WatchBatch) -> None:
         self.cache.apply(batch.events, batch.revision)
@@ -140,7 +153,7 @@ class ApiServer:
             try:
                 if isinstance(error, Compacted):
                     self.watching.finish_all()
-                    await self._load()
+                    await self._load(0)
                 else:
                     await self.storage.get(_PREFIX)
                     self._watch = self.storage.watch(b"\0", FROM_KEY, self.cache.revision + 1, self._take)

@@ -221,25 +221,22 @@ class Lister:
         self, cache: ResourceCache, selection: Selection, start: bytes | None, limit: int, revision: int, going_on: bool
     ) -> Page:
         """The state at an older revision."""
-        prefix = selection.prefix
+        prefix, selective = selection.prefix, selection.selective
         low, found = start or prefix, list[Entry]()
+        size = max(limit, self._limits.list_slice) if limit and selective else limit
         while True:
-            wanted = limit - len(found) if limit else 0
-            request = RangeRequest(low, prefix_end(prefix), limit=wanted, revision=revision)
+            request = RangeRequest(low, prefix_end(prefix), limit=size, revision=revision)
             try:
                 result = await self._store.range(request)
             except StatusError as error:
                 raise self._expired(error, low, prefix, going_on) from None
             entries = [Entry(cache.resource, kv) for kv in result.kvs]
-            if not selection.selective:
-                more = result.more
-                remaining = result.count - len(entries) if limit else None
-                return Page(entries, revision, entries[-1].key if more else None, remaining if more else None)
-            found += [entry for entry in entries if selection.matches(entry)]
-            if not result.more:
-                return Page(found, revision)
-            if len(found) >= limit:
-                return Page(found, revision, entries[-1].key)
+            if not selective:
+                remaining = result.count - len(entries) if limit and result.more else None
+                return Page(entries, revision, entries[-1].key if result.more else None, remaining)
+            after = _take_matching(found, entries, selection, limit, result.more)
+            if after is not None or not result.more:
+                return Page(found, revision, after)
             low = entries[-1].key + b"\0"
 
     @staticmethod
@@ -256,20 +253,18 @@ class Lister:
         """What the store's index finds; the rest of the selectors is checked here."""
         resource, prefix = selection.resource, selection.prefix
         low, found = start or prefix, list[Entry]()
+        size = max(limit, self._limits.list_slice) if limit and selection.selective else limit
         while True:
-            wanted = limit - len(found) if limit else 0
-            request = RangeRequest(low, prefix_end(prefix), wanted, revision, where=selection.fields.indexed)
+            request = RangeRequest(low, prefix_end(prefix), size, revision, where=selection.fields.indexed)
             try:
                 result = await self._store.range(request)
             except StatusError as error:
                 raise self._expired(error, low, prefix, going_on) from None
             revision = revision or result.revision
             entries = [Entry(resource, kv) for kv in result.kvs]
-            found += [entry for entry in entries if selection.matches(entry)]
-            if not result.more or not entries:
-                return Page(found, revision)
-            if limit and len(found) >= limit:
-                return Page(found, revision, entries[-1].key)
+            after = _take_matching(found, entries, selection, limit, result.more)
+            if after is not None or not result.more or not entries:
+                return Page(found, revision, after)
             low = entries[-1].key + b"\0"
 
     # --- rendering --------------------------------------------------------------------------------------------------
@@ -350,6 +345,18 @@ class ContinueExpired(StatusError):
         status = super().to_status()
         status["metadata"] = {"continue": self.token}
         return status
+
+
+def _take_matching(
+    found: list[Entry], entries: list[Entry], selection: Selection, limit: int, more: bool
+) -> bytes | None:
+    """Adds to `found` what matches, up to `limit`. Returns the key to go on after, None where all were looked at."""
+    for i, entry in enumerate(entries):
+        if selection.matches(entry):
+            found.append(entry)
+            if limit and len(found) >= limit:
+                return entry.key if more or i + 1 < len(entries) else None
+    return None
 
 
 def _list_head(resource: Resource, metadata: Json, form: Form) -> bytes:

@@ -117,7 +117,12 @@ class ObjectStore:
         return _outcome(await self._txn(compare, success, [RangeRequest(old.key)]), None, ())
 
     async def _txn(self, compare: Sequence[Compare], success: Sequence[Op], failure: Sequence[Op]) -> TxnResult:
-        return await _translated(self.storage.txn(compare, success, failure))
+        try:
+            return await _translated(self.storage.txn(compare, success, failure))
+        except LeaseNotFound:
+            # It ended early, by someone's revoke. The next write gets a new one.
+            self._leases.clear()
+            raise service_unavailable("the lease of the object has ended; please try again") from None
 
     async def lease(self, ttl_s: int) -> int:
         """A lease that ends in `ttl_s` or up to a minute later; shared by what is written within that minute."""
@@ -128,10 +133,6 @@ class ObjectStore:
         granted = await _translated(self.storage.lease_grant(ttl_s + LEASE_REUSE_S))
         self._leases[ttl_s] = (granted.id, now_s + LEASE_REUSE_S)
         return granted.id
-
-    def forget_leases(self) -> None:
-        """After the store said that it does not know one."""
-        self._leases.clear()
 
 
 def _outcome(result: TxnResult, guard: KeyValue | None, claims: Sequence[Claim]) -> Outcome:
@@ -159,7 +160,5 @@ async def _translated(operation: Awaitable[T]) -> T:
         raise service_unavailable(f"the store is not available: {error}") from None
     except OutcomeUnknown as error:
         raise timeout(f"the outcome of the request is unknown: {error}") from None
-    except LeaseNotFound as error:
-        raise service_unavailable(str(error)) from None
     except (InvalidRequest, FutureRevision) as error:
         raise StatusError(400, "BadRequest", str(error)) from None

@@ -240,6 +240,7 @@ class WatchCache:
                 sorted_out[cache].append(kv)
         for cache, found in sorted_out.items():
             cache.load(found, revision)
+        self.revision = 0
         self.advance(revision)
 
     def apply(self, events: Iterable[Event], revision: int) -> None:
