@@ -139,10 +139,9 @@ def decode_value(expected: Target, value: Any, strict: bool) -> tuple[Object, li
     """
     said = (value.get("kind"), value.get("apiVersion")) if isinstance(value, dict) else None
     if said == (expected.kind, expected.api_version):
-        spare = orjson.loads(orjson.dumps(value))
         try:
-            checker(expected.message)(spare)
-            return spare, []
+            checker(expected.message)(value)
+            return value, []
         except Undecided:
             pass
     members = _members(value)
@@ -184,7 +183,7 @@ def _fast(expected: Target, body: bytes, strict: bool) -> Object | None:
     kind, api_version = expected.kind, expected.api_version
     if obj.get("kind", kind) != kind or obj.get("apiVersion", api_version) != api_version:
         return None
-    if strict and not _no_repeats(body, obj):
+    if strict and not no_repeats(body, obj):
         return None
     try:
         checker(expected.message)(obj)
@@ -195,7 +194,7 @@ def _fast(expected: Target, body: bytes, strict: bool) -> Object | None:
     return obj  # type: ignore[no-any-return]
 
 
-def _no_repeats(body: bytes, obj: Object) -> bool:
+def no_repeats(body: bytes, obj: Any) -> bool:
     """Whether no object in `body` repeats a member; False may also mean that it cannot be told cheaply.
 
     orjson keeps the last of repeated members, so the object written again has fewer colons: one less for the member,

@@ -58,13 +58,15 @@ _BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"?|[\[\]{}]', re.DOTALL)
 
 
 def _depth(body: bytes) -> int:
-    """The deepest nesting, found without recursion; also of text that is no JSON."""
+    """The deepest nesting, found without recursion, also of text that is no JSON; beyond the limit it stops."""
     depth = deepest = 0
     for match in _BRACKETS.finditer(body):
         char = match[0]
         if char in (b"{", b"["):
             depth += 1
             deepest = max(deepest, depth)
+            if depth > MAX_DEPTH:
+                return depth
         elif char in (b"}", b"]"):
             depth -= 1
     return deepest
@@ -108,11 +110,29 @@ def number(text: str) -> int | float:
 _SPACE = re.compile(rb"[ \t\r\n]*")
 _PLAIN = re.compile(rb'[^"\\\x00-\x1f]*')
 _HEX = re.compile(rb"[0-9a-fA-F]{0,4}")
+_SCALAR = rb'(?:"[^"\\\x00-\x1f]*"|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null)[ \t\r\n]*'
+_ITEMS = re.compile(rb"(?>,[ \t\r\n]*" + _SCALAR + rb"(?=[,\]]))*+")
+_MEMBERS = re.compile(rb'(?>,[ \t\r\n]*"[^"\\\x00-\x1f]*"[ \t\r\n]*:[ \t\r\n]*' + _SCALAR + rb"(?=[,}]))*+")
+"""Runs of plain items and members, which hold nothing wrong: skipped at once, so that a large body costs little."""
 _END: Final = "unexpected end of JSON input"
 
 
+MAX_EXPLAINED_BYTES: Final = 128 * 1024
+"""Larger bodies are not walked a second time to find the original's words."""
+
+
+def _explain_large(body: bytes) -> str:
+    try:
+        json.loads(body.decode("utf-8", "replace"))
+    except ValueError as error:
+        return str(error)
+    return "invalid JSON"
+
+
 def explain(body: bytes) -> str:
-    """Go's words for the first thing wrong with `body`, which is no JSON."""
+    """Go's words for the first thing wrong with `body`, which is no JSON; Python's where the body is large."""
+    if len(body) > MAX_EXPLAINED_BYTES and _depth(body) <= MAX_DEPTH:
+        return _explain_large(body)
     try:
         _Scanner(body).document()
     except Syntax as error:
@@ -158,6 +178,11 @@ class _Scanner:
         while stack:
             closer = stack[-1]
             char = self.peek()
+            if char == 0x2C:
+                run = (_MEMBERS if closer == 0x7D else _ITEMS).match(self.body, self.at)
+                assert run is not None
+                self.at = run.end()
+                char = self.peek()
             if char == closer:
                 self.at += 1
                 stack.pop()

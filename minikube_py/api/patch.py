@@ -13,7 +13,7 @@ from typing import Any, Final
 import orjson
 
 from minikube_py.api import json_patch, json_text, merge_patch, strategic_merge
-from minikube_py.api.decode import Object, Target, check_size, decode_value, target_of
+from minikube_py.api.decode import Object, Target, check_size, decode_value, no_repeats, target_of
 from minikube_py.api.errors import (
     GroupResource,
     StatusError,
@@ -27,7 +27,7 @@ from minikube_py.api.errors import (
 )
 from minikube_py.api.go_format import go_format
 from minikube_py.api.json_patch import JsonPatchError, PatchTooLarge
-from minikube_py.api.json_text import Members, Syntax
+from minikube_py.api.json_text import Members, Number, Syntax
 from minikube_py.api.registry import Resource, Subresource
 from minikube_py.api.restore import Restorer
 from minikube_py.api.schema import SCHEMA, Message
@@ -91,21 +91,18 @@ def _invalid(shown: str, why: str) -> StatusError:
 
 
 def _json(expected: Target, original: Object, patch: bytes, media: str, strict: bool) -> tuple[Object, list[str], Any]:
-    problems: list[str] = []
     try:
-        parsed = json_text.read(patch)
+        parsed = _read(patch)
     except Syntax as error:
         raise bad_request(f"error decoding patch: {error}" if strict else _lenient(media, error)) from None
+    problems = _check_operations(parsed, strict) if media == JSON_PATCH else _check_merge(parsed, strict)
 
     def patched(document: Object, touched: set[int] | None = None) -> Any:
+        # Applying uses the patch up, and `shown` applies it again.
+        changes = _plain(parsed if touched is None else _read(patch))
         if media == JSON_PATCH:
-            return _apply_operations(document, _plain(parsed), touched)
-        return merge_patch.apply(document, _plain(parsed), touched)
-
-    if media == JSON_PATCH:
-        problems += _check_operations(parsed, strict)
-    else:
-        problems += _check_merge(parsed, strict)
+            return _apply_operations(document, changes, touched)
+        return merge_patch.apply(document, changes, touched)
 
     def shown() -> str:
         touched: set[int] = set()
@@ -124,7 +121,28 @@ def _lenient(media: str, error: Syntax) -> str:
     return str(error) if media == JSON_PATCH else "Invalid JSON Patch"
 
 
+def _read(patch: bytes) -> Any:
+    """A patch's value: plain where it is an object or list without repeated members, else as `json_text.read` gives it.
+
+    Raises: Syntax."""
+    try:
+        value = orjson.loads(patch)
+    except orjson.JSONDecodeError:
+        return json_text.read(patch)
+    if isinstance(value, dict | list) and no_repeats(patch, value):
+        return value
+    return json_text.read(patch)
+
+
+def _is_plain(parsed: Any) -> bool:
+    if isinstance(parsed, list) and not isinstance(parsed, Members):
+        return not any(isinstance(item, Members | Number) for item in parsed)
+    return isinstance(parsed, dict)
+
+
 def _plain(parsed: Any) -> Any:
+    if _is_plain(parsed):
+        return parsed
     try:
         return json_text.plain(parsed)
     except OverflowError as error:
@@ -149,7 +167,7 @@ def _check_operations(parsed: Any, strict: bool) -> list[str]:
     for index, operation in enumerate(parsed):
         if operation is None:
             continue
-        if not isinstance(operation, Members):
+        if not isinstance(operation, Members | dict):
             raise bad_request(f"{prefix}json: cannot unmarshal {json_type(operation)} into Go value of type {go_item}")
         if strict:
             problems += _check_operation(index, operation)
@@ -160,10 +178,10 @@ def _check_operations(parsed: Any, strict: bool) -> list[str]:
     return problems
 
 
-def _check_operation(index: int, operation: Members) -> list[str]:
+def _check_operation(index: int, operation: Members | Object) -> list[str]:
     problems: dict[str, None] = {}
     seen: set[str] = set()
-    for name, value in operation:
+    for name, value in operation.items() if isinstance(operation, dict) else operation:
         if name not in _OPERATION_FIELDS:
             problems[f'json patch unknown field "[{index}].{name}"'] = None
         elif name in seen:
@@ -192,7 +210,7 @@ def _check_merge(parsed: Any, strict: bool) -> list[str]:
     """Strict errors of a merge patch. Raises: StatusError (400)."""
     if parsed is None:
         raise bad_request("Invalid JSON Patch")
-    if not isinstance(parsed, Members):
+    if not isinstance(parsed, Members | dict):
         if strict:
             raise _not_a_map(parsed, "error decoding patch: ")
         if not isinstance(parsed, list):
@@ -207,7 +225,7 @@ def _not_a_map(parsed: Any, prefix: str = "") -> StatusError:
 
 
 def _repeats(parsed: Any, path: str = "") -> list[str]:
-    """Repeated members anywhere, as strict errors."""
+    """Repeated members anywhere, as strict errors; a dict has none."""
     found: dict[str, None] = {}
     if isinstance(parsed, Members):
         seen: set[str] = set()
@@ -256,46 +274,52 @@ def _written(value: Any, touched: set[int]) -> str:
 
 
 def _strategic(expected: Target, original: Object, patch: bytes, strict: bool) -> tuple[Object, list[str], Any]:
+    changes, problems = _changes(patch, strict)
+    document = _merged(original, changes, expected.message)
     try:
-        parsed = json_text.read(patch)
+        checker(expected.message)(document)
+    except Undecided:
+        # The checker has worked on both, so the merge is done again.
+        changes, _ = _changes(patch, strict)
+        document = _merged(original, changes, expected.message)
+        restorer = Restorer()
+        try:
+            document = restorer.restore(document, expected.message)
+        except DecodeError as error:
+            raise _invalid(go_format(changes), str(error)) from None
+        problems += restorer.unknown if strict else []
+
+    def shown() -> str:
+        again, _ = _changes(patch, strict)
+        _merged(original, again, expected.message)
+        return go_format(again)
+
+    document["kind"], document["apiVersion"] = expected.kind, expected.api_version
+    return document, problems, shown
+
+
+def _changes(patch: bytes, strict: bool) -> tuple[Object, list[str]]:
+    """The patch as a dict, and its strict errors. Raises: StatusError (400)."""
+    try:
+        parsed = _read(patch)
     except Syntax as error:
         raise bad_request(str(error)) from None
+    if isinstance(parsed, dict):
+        return parsed, []
     if parsed is not None and not isinstance(parsed, Members):
         raise _not_a_map(parsed)
-    problems = _repeats(parsed) if strict else []
     try:
-        changes: Object = json_text.plain(parsed) if parsed is not None else {}
+        changes: Object = json_text.plain(parsed) or {}
     except OverflowError as error:
         raise bad_request(f"json: cannot unmarshal number {error} into Go value of type float64") from None
+    return changes, _repeats(parsed) if strict else []
+
+
+def _merged(original: Object, changes: Object, message: Message) -> Object:
+    """Raises: StatusError (400, 422)."""
     try:
-        document = strategic_merge.merge(_copy(original), changes, expected.message)
+        return strategic_merge.merge(_copy(original), changes, message)
     except StrategicMergeError as error:
         if error.code == 422:
             raise StatusError(422, "Invalid", str(error), {}) from None
         raise bad_request(str(error)) from None
-
-    def shown() -> str:
-        return go_format(changes)
-
-    try:
-        found, unknown = _restored(expected, document)
-    except DecodeError as error:
-        raise _invalid(shown(), str(error)) from None
-    return found, problems + (unknown if strict else []), shown
-
-
-def _restored(expected: Target, document: Object) -> tuple[Object, list[str]]:
-    """The merged object in the form of `typed`, and its unknown fields. Raises: DecodeError."""
-    kind, api_version = document.get("kind"), document.get("apiVersion")
-    unknown: list[str] = []
-    spare = _copy(document)
-    try:
-        checker(expected.message)(spare)
-        found: Object = spare
-    except Undecided:
-        restorer = Restorer()
-        found = restorer.restore(document, expected.message)
-        unknown = restorer.unknown
-    if (kind, api_version) != (expected.kind, expected.api_version):
-        found["kind"], found["apiVersion"] = expected.kind, expected.api_version
-    return found, unknown

@@ -133,8 +133,7 @@ def _merge_member(original: Object, key: str, value: Json, schema: Type, deletin
     current: Any = original.get(key)
     if key not in original or current.__class__ is not value.__class__:
         if not deleting:
-            _drop_nulls(value)
-            _set_without_directives(original, key, value)
+            _set_cleaned(original, key, value)
         return
     if isinstance(value, dict):
         rule = _rule(schema, key)
@@ -146,44 +145,38 @@ def _merge_member(original: Object, key: str, value: Json, schema: Type, deletin
         else:
             original[key] = value
     else:
-        _set_without_directives(original, key, value)
+        original[key] = value
 
 
-def _set_without_directives(original: Object, key: str, value: Json) -> None:
-    kept, keep = _without_directives(value)
-    if keep:
-        original[key] = kept
-    else:
+def _set_cleaned(original: Object, key: str, value: Json) -> None:
+    if isinstance(value, dict) and DIRECTIVE in value:
         original.pop(key, None)
+        return
+    _clean(value, True)
+    original[key] = value
 
 
-def _without_directives(value: Json) -> tuple[Json, bool]:
-    """The value without objects that hold `$patch`, and whether anything is left."""
+def _clean(value: Json, drop_nulls: bool) -> None:
+    """Drops, at any depth, objects that hold `$patch` and, where asked, members that are null."""
     if isinstance(value, dict):
-        if DIRECTIVE in value:
-            return None, False
-        for key in list(value):
-            kept, keep = _without_directives(value[key])
-            if keep:
-                value[key] = kept
-            else:
-                del value[key]
-        return value, True
-    if isinstance(value, list):
-        pairs = [_without_directives(item) for item in value]
-        return [item for item, keep in pairs if keep], True
-    return value, True
-
-
-def _drop_nulls(value: Json) -> None:
-    if isinstance(value, dict):
-        for key in [key for key, item in value.items() if item is None]:
+        gone = []
+        for key, item in value.items():
+            if item is None:
+                if drop_nulls:
+                    gone.append(key)
+            elif item.__class__ is dict or item.__class__ is list:
+                if item.__class__ is dict and DIRECTIVE in item:
+                    gone.append(key)
+                else:
+                    _clean(item, drop_nulls)
+        for key in gone:
             del value[key]
-        for item in value.values():
-            _drop_nulls(item)
     elif isinstance(value, list):
+        if any(item.__class__ is dict and DIRECTIVE in item for item in value):
+            value[:] = [item for item in value if not (item.__class__ is dict and DIRECTIVE in item)]
         for item in value:
-            _drop_nulls(item)
+            if item.__class__ is dict or item.__class__ is list:
+                _clean(item, drop_nulls)
 
 
 def _retain_keys(original: Object, patch: Object) -> None:
@@ -223,7 +216,8 @@ def _order_lists(original: Object, patch: Object, schema: Type) -> None:
         elif key in original:
             merged = original[key]
         elif key in patch:
-            merged = _without_directives(patch[key])[0]
+            merged = patch[key]
+            _clean(merged, False)
         else:
             continue
         items, others = _partition(merged, order, rule.merge_key)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import yaml
 
-MAX_NODES: Final = 1_000_000
+MAX_NODES: Final = 200_000
 """Nodes that a document may unfold into, aliases counted at each use."""
 MAX_ALIASED: Final = 1000
 """Beyond this many nodes, no more than 99 in 100 may come from aliases (as go-yaml)."""
@@ -74,34 +74,24 @@ def read(body: bytes) -> tuple[Any, str]:
     try:
         loader = _Loader(body)
         try:
-            node = loader.get_node() if loader.check_node() else None
+            reader = _Reader(loader)
+            value = reader.document()
         finally:
             loader.dispose()
     except yaml.YAMLError as error:
-        raise YamlError(_explain(error, body)) from None
-    except (UnicodeDecodeError, RecursionError) as error:
+        raise YamlError(_explain(error)) from None
+    except UnicodeDecodeError as error:
         raise YamlError(f"yaml: {error}") from None
-    if node is None:
-        return None, ""
-    reader = _Unfolder()
-    value = reader.value(node, 0)
     if reader.repeats:
         return value, "yaml: unmarshal errors:\n" + "\n".join(reader.repeats)
     return value, ""
 
 
-_ALIAS = re.compile(r"\*([^\s,\[\]{}]+)")
-
-
-def _explain(error: yaml.YAMLError, body: bytes) -> str:
+def _explain(error: yaml.YAMLError) -> str:
     """The line is told as go-yaml tells it: that of the context where there is one, and never the first."""
     problem = getattr(error, "problem", None)
     if problem is None:
         return f"yaml: {getattr(error, 'reason', None) or str(error).splitlines()[0]}"
-    if problem.startswith("found undefined alias"):
-        mark = error.problem_mark  # type: ignore[attr-defined]
-        alias = _ALIAS.match(body.decode("utf-8", "replace"), mark.index)
-        return f"yaml: unknown anchor '{alias[1] if alias else ''}' referenced"
     scanner = isinstance(error, yaml.scanner.ScannerError)
     for mark in (getattr(error, "context_mark", None), getattr(error, "problem_mark", None)):
         if mark is not None and mark.line != 0:
@@ -109,73 +99,105 @@ def _explain(error: yaml.YAMLError, body: bytes) -> str:
     return f"yaml: {problem}"
 
 
-class _Unfolder:
-    """Turns nodes into values, counting what aliases unfold into."""
+class _Reader:
+    """Makes values from the parser's events. PyYAML's own composer recurses without bound, and in C: not used.
 
-    def __init__(self) -> None:
+    Every node is counted, those an alias stands for at each of its uses."""
+
+    def __init__(self, loader: Any) -> None:
         self.repeats: list[str] = []
+        self._next = loader.get_event
         self._count = 0
-        self._seen: set[int] = set()
-        self._distinct = 0
-        self._open: set[int] = set()
+        self._aliased = 0
+        self._anchors: dict[str, tuple[Any, int]] = {}
+        self._open: set[str] = set()
 
-    def value(self, node: Any, depth: int) -> Any:
-        self._enter(node, depth)
-        if isinstance(node, yaml.ScalarNode):
-            return self._scalar(node)
-        if id(node) in self._open:
-            raise YamlError("yaml: anchor value contains itself")
-        self._open.add(id(node))
-        try:
-            if isinstance(node, yaml.SequenceNode):
-                return [self.value(item, depth + 1) for item in node.value]
-            return self._mapping(node, depth)
-        finally:
-            self._open.discard(id(node))
+    def document(self) -> Any:
+        self._next()
+        if isinstance(self._next(), yaml.StreamEndEvent):
+            return None
+        return self._value(self._next(), 0)
 
-    def _enter(self, node: Any, depth: int) -> None:
-        self._count += 1
-        if id(node) not in self._seen:
-            self._seen.add(id(node))
-            self._distinct += 1
-        aliased = self._count - self._distinct
-        if self._count > MAX_NODES or (self._count > MAX_ALIASED and aliased > 0.99 * self._count):
+    def _value(self, event: Any, depth: int) -> Any:
+        if isinstance(event, yaml.AliasEvent):
+            return self._alias(str(event.anchor))
+        self._enter(1, 0, depth)
+        before = self._count - 1
+        anchor = event.anchor
+        if anchor is not None:
+            self._anchors.pop(anchor, None)
+            self._open.add(anchor)
+        if isinstance(event, yaml.ScalarEvent):
+            value = _scalar(event)
+        elif isinstance(event, yaml.SequenceStartEvent):
+            value = self._sequence(depth)
+        else:
+            value = self._mapping(depth)
+        if anchor is not None:
+            self._open.discard(anchor)
+            self._anchors[anchor] = (value, self._count - before)
+        return value
+
+    def _alias(self, anchor: str) -> Any:
+        if anchor in self._open:
+            raise YamlError(f"yaml: anchor '{anchor}' value contains itself")
+        if anchor not in self._anchors:
+            raise YamlError(f"yaml: unknown anchor '{anchor}' referenced")
+        value, nodes = self._anchors[anchor]
+        self._enter(nodes, nodes, 0)
+        return value
+
+    def _enter(self, nodes: int, aliased: int, depth: int) -> None:
+        self._count += nodes
+        self._aliased += aliased
+        if self._count > MAX_ALIASED and self._aliased > 0.99 * self._count:
             raise YamlError("yaml: document contains excessive aliasing")
+        if self._count > MAX_NODES:
+            raise YamlError(f"yaml: document has more than {MAX_NODES} nodes")
         if depth > MAX_DEPTH:
             raise YamlError(f"yaml: exceeded max depth ({MAX_DEPTH})")
 
-    def _scalar(self, node: Any) -> Any:
-        if not node.style and (node.tag in _IMPLICIT or node.tag == _STR):
-            return resolve(node.value)
-        return node.value
+    def _sequence(self, depth: int) -> list[Any]:
+        items = []
+        while not isinstance(event := self._next(), yaml.SequenceEndEvent):
+            items.append(self._value(event, depth + 1))
+        return items
 
-    def _mapping(self, node: Any, depth: int) -> dict[str, Any]:
+    def _mapping(self, depth: int) -> dict[str, Any]:
         found: dict[str, Any] = {}
         merged: dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            if isinstance(key_node, yaml.ScalarNode) and key_node.value == "<<" and not key_node.style:
-                self._merge(value_node, merged, depth)
+        while not isinstance(event := self._next(), yaml.MappingEndEvent):
+            line = event.start_mark.line + 1
+            if isinstance(event, yaml.ScalarEvent) and event.value == "<<" and not event.style:
+                self._merge(self._value(self._next(), depth + 1), merged)
                 continue
-            key = self._key(key_node)
+            key = _key(self._value(event, depth + 1))
             if key in found:
-                self.repeats.append(f'  line {key_node.start_mark.line + 1}: key "{key}" already set in map')
-            found[key] = self.value(value_node, depth + 1)
+                self.repeats.append(f'  line {line}: key "{key}" already set in map')
+            found[key] = self._value(self._next(), depth + 1)
         return dict(sorted({**merged, **found}.items()))
 
-    def _key(self, node: Any) -> str:
-        if not isinstance(node, yaml.ScalarNode):
-            kind = "map[interface {}]interface {}" if isinstance(node, yaml.MappingNode) else "[]interface {}"
-            raise YamlError(f"yaml: invalid map key: {kind}")
-        value = self._scalar(node)
-        if value is None:
-            raise YamlError('unsupported map key of type: %!s(<nil>), key: <nil>')
-        if isinstance(value, bool):
-            return "true" if value else "false"
-        return value if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else str(value)
-
-    def _merge(self, node: Any, merged: dict[str, Any], depth: int) -> None:
-        sources = node.value if isinstance(node, yaml.SequenceNode) else [node]
-        for source in reversed(sources):
-            if not isinstance(source, yaml.MappingNode):
+    def _merge(self, value: Any, merged: dict[str, Any]) -> None:
+        for source in reversed(value if isinstance(value, list) else [value]):
+            if not isinstance(source, dict):
                 raise YamlError("yaml: map merge requires map or sequence of maps as the value")
-            merged.update(self.value(source, depth + 1))
+            merged.update(source)
+
+
+def _scalar(event: Any) -> Any:
+    """Quoted scalars and those tagged as strings are text; the tags of other plain types change nothing."""
+    tag = event.tag
+    if event.style or tag == _STR or (tag is not None and tag not in _IMPLICIT and tag != "!"):
+        return event.value
+    return event.value if tag == "!" else resolve(event.value)
+
+
+def _key(value: Any) -> str:
+    if isinstance(value, dict | list):
+        kind = "map[interface {}]interface {}" if isinstance(value, dict) else "[]interface {}"
+        raise YamlError(f"yaml: invalid map key: {kind}")
+    if value is None:
+        raise YamlError("unsupported map key of type: %!s(<nil>), key: <nil>")
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else str(value)

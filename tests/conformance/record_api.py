@@ -1,4 +1,4 @@
-"""Puts `api_cases` to the original and keeps its answers in `data/api_bodies.json` and `data/api_patches.json`.
+"""Puts `api_cases` to the original and keeps its answers in `data/`: `api_bodies`, `api_patches` and `api_discovery`.
 
     python tests/conformance/record_api.py URL TOKEN
 """
@@ -72,9 +72,27 @@ def record_patches(original: Original) -> Case:
     return {"objects": objects, "cases": recorded}
 
 
+def record_discovery(original: Original) -> Case:
+    """What the original's discovery says of the kinds that are served here, without its storageVersionHash."""
+    from minikube_py.api.registry import REGISTRY
+
+    recorded: Case = {}
+    for group, version in REGISTRY.group_versions:
+        path = f"/apis/{group}/{version}" if group else f"/api/{version}"
+        served = {row.plural for row in REGISTRY.resources if (row.group, row.version) == (group, version)}
+        answer = original.ask("GET", path)["answer"]
+        kept = [entry for entry in answer["resources"] if entry["name"].partition("/")[0] in served]
+        for entry in kept:
+            entry.pop("storageVersionHash", None)
+        recorded[path] = {**answer, "resources": kept}
+    return recorded
+
+
 def write(name: str, content: Any) -> None:
     path = DATA / name
-    if isinstance(content, list):
+    if "objects" not in content and not isinstance(content, list):
+        text = json.dumps(content, indent=1, sort_keys=True) + "\n"
+    elif isinstance(content, list):
         text = "[\n" + ",\n".join(json.dumps(case, sort_keys=True) for case in content) + "\n]\n"
     else:
         objects = json.dumps(content["objects"], sort_keys=True)
@@ -89,6 +107,7 @@ def main() -> None:
     DATA.mkdir(exist_ok=True)
     write("api_bodies.json", record_bodies(original))
     write("api_patches.json", record_patches(original))
+    write("api_discovery.json", record_discovery(original))
 
 
 if __name__ == "__main__":

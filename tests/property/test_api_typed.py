@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from minikube_py.api import json_patch, merge_patch
-from minikube_py.api.decode import _fast, _no_repeats, _thorough, decode, target
+from minikube_py.api.decode import _fast, _thorough, decode, no_repeats, target
 from minikube_py.api.errors import StatusError
 from minikube_py.api.patch import STRATEGIC_MERGE_PATCH, apply_patch
 from minikube_py.api.protobuf import decode_message
@@ -169,7 +169,7 @@ def test_repeated_members_are_never_missed(tree: Any) -> None:
 
     body = write(tree).encode()
     assume(body.startswith(b"{"))
-    if _no_repeats(body, orjson.loads(body)):
+    if no_repeats(body, orjson.loads(body)):
         assert not repeated
 
 

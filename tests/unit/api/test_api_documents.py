@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -63,6 +64,23 @@ ENTRIES = [
 def test_a_resource_is_described(name: str, expected: dict[str, Any]) -> None:
     entry = next(entry for entry in get("/api/v1")["resources"] if entry["name"] == name)
     assert {key: entry.get(key) for key in expected} == expected
+
+
+UNSERVED = {"pods/attach", "pods/ephemeralcontainers", "pods/exec", "pods/portforward", "pods/proxy", "pods/resize",
+            "nodes/proxy", "services/proxy", "serviceaccounts/token"}  # fmt: skip
+RECORDED = orjson.loads(
+    (Path(__file__).parents[2] / "conformance" / "data" / "api_discovery.json").read_bytes()
+)
+
+
+@pytest.mark.parametrize("path", sorted(RECORDED))
+def test_served_kinds_are_told_as_the_original_tells_them(path: str) -> None:
+    theirs, ours = RECORDED[path], get(path)
+    assert {key: value for key, value in ours.items() if key != "resources"} == {
+        key: value for key, value in theirs.items() if key != "resources"
+    }
+    expected = {entry["name"]: entry for entry in theirs["resources"] if entry["name"] not in UNSERVED}
+    assert {entry["name"]: entry for entry in ours["resources"]} == expected
 
 
 def test_resources_are_sorted_and_only_named_groups_say_an_api_version() -> None:
