@@ -55,7 +55,8 @@ class SplitControlPlane:
         write_admin_kubeconfig(self.config, self.credentials, self.server)
         for role in CLIENTS:
             write_kubeconfig(self._kubeconfig(role), self.credentials.access(self.server, role), role)
-        await asyncio.gather(*(self._start(role, self._client_flags(role)) for role in CLIENTS))
+        wanted = [role for role in CLIENTS if role in self.config.components]
+        await asyncio.gather(*(self._start(role, self._client_flags(role)) for role in wanted))
         for child in self._children.values():
             child.keep(self._say)
         return self.server
