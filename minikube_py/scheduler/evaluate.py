@@ -34,8 +34,9 @@ from minikube_py.scheduler.profile import Profile, Scorer
 
 FEW_NODES = 12
 """Up to this many changed nodes, the per-node forms are cheaper than a pass over small arrays."""
-KEPT_BYTES_MAX = 64 << 20
-KEPT_MIN, KEPT_MAX = 8, 2048
+KEPT_BYTES_MAX = 128 << 20
+KEPT_MIN, KEPT_MAX = 8, 1024
+INT32_MAX = (1 << 31) - 1
 MIN_FEASIBLE_TO_FIND = 100
 MIN_PERCENTAGE_TO_FIND = 5
 
@@ -134,6 +135,7 @@ class Evaluator:
         self._rng = rng
         self._kept: OrderedDict[object, _Kept] = OrderedDict()
         self._next_start = 0
+        self._narrow = sum(scorer.weight for scorer in profile.scorers) * MAX_NODE_SCORE < INT32_MAX
         self.reused = self.built = 0
 
     # --- the decision -----------------------------------------------------------------------------------------------
@@ -333,7 +335,7 @@ class Evaluator:
         kept = _Kept(prepared)
         self._fill(kept, pod)
         self._kept[signature] = kept
-        limit = max(KEPT_MIN, min(KEPT_MAX, KEPT_BYTES_MAX // (16 * self.columns.capacity)))
+        limit = max(KEPT_MIN, min(KEPT_MAX, KEPT_BYTES_MAX // (4 * self.columns.capacity)))
         while len(self._kept) > limit:
             self._kept.popitem(last=False)
         return kept
@@ -363,11 +365,14 @@ class Evaluator:
                 kept.raws.append(_Raw(scorer, raw.copy()))
         base += kept.constant
         base[~mask] = INFEASIBLE
+        if self._narrow:
+            # Half the memory of what is kept, and a faster search.
+            base = base.astype(np.int32)  # type: ignore[assignment]
         kept.base = base
         kept.best = BestScores(self._totals(kept) if kept.raws else base)
 
     def _check_range(self, scorer: Scorer, raw: IntArray | None, mask: BoolArray) -> None:
-        if raw is not None and mask.any():
+        if raw is not None and not getattr(scorer.plugin, "bounded", False) and mask.any():
             self._normalized(scorer, raw[mask], CycleState(), _NO_POD, int(np.count_nonzero(mask)))
 
     def _totals(self, kept: _Kept) -> IntArray:
@@ -464,7 +469,7 @@ class Evaluator:
         if not len(fitting):
             raise FitError(self._kept_diagnosis(kept, pod))
         selected, seen = self._search(fitting)
-        totals = kept.base[selected]
+        totals = kept.base[selected].astype(np.int64)
         tops: dict[str, int] = {}
         for scorer, raw in kept.raws:
             assert scorer.normalize is not None

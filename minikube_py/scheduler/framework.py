@@ -363,7 +363,8 @@ class PreScorePlugin(Protocol):
 
 @runtime_checkable
 class ScorePlugin(Protocol):
-    """`normalize` (attribute, optional): a `Normalize`. Otherwise `normalize_scores`, where there is one, is run."""
+    """`normalize` (attribute, optional): a `Normalize`. Otherwise `normalize_scores`, where there is one, is run.
+    `bounded` (attribute, optional): True promises 0 to 100; other plugins' scores are checked."""
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """0 to 100, once normalised."""

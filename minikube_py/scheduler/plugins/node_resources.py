@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from minikube_py.scheduler.columns import NodeColumns, Nodes
 
 TOO_MANY_PODS = "Too many pods"
+HALF_IS_ENOUGH_BELOW = 1 << 44
 _instances = count()
 """What a plugin works out from a spec depends on its arguments, so it is kept under the instance's own number."""
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
@@ -135,14 +136,16 @@ def _most_requested_columns(requested: IntArray, capacity: IntArray) -> IntArray
 def _divide(numerator: IntArray, capacity: IntArray) -> IntArray:
     """`numerator // capacity` for numerators from 0 to 100 x capacity; 0 where the capacity is.
 
-    numpy divides int64 one by one, and floats in bulk: so divide as floats, and mend what rounding got wrong. The
-    quotient is below 101, so the float is off by far less than 1, and only an exact whole can come out wrong."""
+    numpy divides int64 one by one, and floats in bulk, so this divides floats. Half a unit is added first: the true
+    quotient is then at least .5 / capacity away from every whole, and rounding, which moves it by less than 2**-46,
+    cannot reach one while capacities stay below 2**44."""
     divisor = np.maximum(capacity, 1)
-    quotient = (numerator / divisor).astype(np.int64)
-    rest = numerator - quotient * divisor
-    quotient -= rest < 0
-    quotient += rest >= divisor
-    quotient[capacity == 0] = 0
+    if int(divisor.max(initial=1)) >= HALF_IS_ENOUGH_BELOW:
+        exact: IntArray = numerator // divisor * (capacity != 0)
+        return exact
+    quotient: IntArray = ((numerator + 0.5) / divisor).astype(np.int64)
+    if not capacity.all():
+        quotient[capacity == 0] = 0
     return quotient
 
 
@@ -203,6 +206,7 @@ class NodeResourcesFit:
 
     name = "NodeResourcesFit"
     node_local = True
+    bounded = True
 
     def __init__(self, args: Mapping[str, Any] | None = None, handle: object = None) -> None:
         args = args or {}
@@ -322,13 +326,16 @@ class NodeResourcesFit:
 
     def score_nodes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> IntArray | None:
         total = np.zeros(len(nodes), np.int64)
-        weights = np.zeros(len(nodes), np.int64)
+        weights: IntArray | int = 0
         ratio = self.strategy == "RequestedToCapacityRatio"
         for resource, amount, weight in self._scored(pod):
             capacity = nodes.allocatable(resource)
             scores = self._many(nodes.nonzero_requested(resource) + amount, capacity)
             total += scores * weight if weight != 1 else scores
-            weights += ((capacity != 0) & (scores > 0) if ratio else capacity != 0) * weight
+            if not ratio and capacity.all():
+                weights = weights + weight
+            else:
+                weights = weights + ((capacity != 0) & (scores > 0) if ratio else capacity != 0) * weight
         weights = np.maximum(weights, 1)
         if ratio:
             return np.floor(total / weights + 0.5).astype(np.int64)
@@ -364,6 +371,7 @@ class NodeResourcesBalancedAllocation:
 
     name = "NodeResourcesBalancedAllocation"
     node_local = True
+    bounded = True
 
     def __init__(self, args: Mapping[str, Any] | None = None, handle: object = None) -> None:
         self.resources = parse_resources((args or {}).get("resources"), "resources")
@@ -397,40 +405,56 @@ class NodeResourcesBalancedAllocation:
         before: list[FloatArray] = []
         after: list[FloatArray] = []
         counted: list[BoolArray] = []
+        complete = True
         for resource, amount, _ in self._scored(pod):
             capacity = nodes.allocatable(resource)
             used = nodes.requested(resource)
-            has = capacity != 0
-            divisor = np.maximum(capacity, 1)
-            before.append(np.minimum(used / divisor, 1.0))
-            after.append(np.minimum((used + amount) / divisor, 1.0))
-            counted.append(has)
-        difference: IntArray = _balance_columns(after, counted) - _balance_columns(before, counted)
+            divisor = capacity
+            if not capacity.all():
+                complete = False
+                divisor = np.maximum(capacity, 1)
+            shares = used / divisor
+            before.append(np.minimum(shares, 1.0, out=shares))
+            shares = (used + amount) / divisor if amount else shares
+            after.append(np.minimum(shares, 1.0, out=shares))
+            counted.append(capacity != 0)
+        have = None if complete else np.array(counted)
+        difference: IntArray = _balance_columns(after, have) - _balance_columns(before, have)
         difference += MAX_NODE_SCORE // 2
         difference >>= 1
         difference += MAX_NODE_SCORE // 2
         return difference
 
 
-def _balance_columns(fractions: list[FloatArray], counted: list[BoolArray]) -> IntArray:
-    """`balance` for every node; resources a node does not have do not count there."""
-    numbers = np.sum(np.array(counted, np.int64), axis=0)
-    if len(fractions) == 2:
-        deviation = np.abs(fractions[0] - fractions[1]) / 2
-        deviation[~(counted[0] & counted[1])] = 0.0
+def _balance_columns(fractions: list[FloatArray], counted: BoolArray | None) -> IntArray:
+    """`balance` for every node. `counted`: by resource, which nodes have it; None where all have all."""
+    number = len(fractions)
+    if number < 2:
+        return np.full(len(fractions[0]), MAX_NODE_SCORE, np.int64)
+    if counted is None and number == 2:
+        deviation = np.abs(fractions[0] - fractions[1])
+        deviation /= 2
     else:
-        shares = np.array([np.where(c, f, 0.0) for f, c in zip(fractions, counted, strict=True)])
-        divisor = np.maximum(numbers, 1)
-        mean = shares.sum(axis=0) / divisor
-        squares = np.where(np.array(counted), (shares - mean) ** 2, 0.0)
-        deviation = np.sqrt(squares.sum(axis=0) / divisor)
-        deviation[numbers < 2] = 0.0
-        # Two resources have their own formula, which rounds differently.
-        if (numbers == 2).any():
-            pair = np.where(np.array(counted), shares, 0.0)
-            deviation = np.where(numbers == 2, _pair_deviation(pair, np.array(counted)), deviation)
-    found: IntArray = ((1 - deviation) * MAX_NODE_SCORE).astype(np.int64)
-    return found
+        deviation = _deviation(np.array(fractions), counted)
+    np.subtract(1, deviation, out=deviation)
+    deviation *= MAX_NODE_SCORE
+    return deviation.astype(np.int64)
+
+
+def _deviation(fractions: FloatArray, counted: BoolArray | None) -> FloatArray:
+    """The standard deviation of the resources that a node has; of two, half their difference; of fewer, 0."""
+    have = np.ones(fractions.shape, np.bool_) if counted is None else counted
+    numbers = have.sum(axis=0)
+    shares = np.where(have, fractions, 0.0)
+    divisor = np.maximum(numbers, 1)
+    mean = shares.sum(axis=0) / divisor
+    off = shares - mean
+    squares = np.where(have, off * off, 0.0)
+    deviation: FloatArray = np.sqrt(squares.sum(axis=0) / divisor)
+    deviation[numbers < 2] = 0.0
+    if (numbers == 2).any():
+        deviation = np.where(numbers == 2, _pair_deviation(shares, have), deviation)
+    return deviation
 
 
 def _pair_deviation(shares: FloatArray, counted: BoolArray) -> FloatArray:
