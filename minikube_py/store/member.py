@@ -52,7 +52,8 @@ REQUEST_BYTES_MAX = 3 << 19
 """1.5 MiB, etcd's default (`--max-request-bytes`)."""
 TICK_S = 0.1
 TRIM_PER_TICK = 1000
-GATHER_MIN, GATHER_MAX = 16, 1024
+GATHER_MIN = 16
+GATHER_S = 0.001
 SLICE_PAUSE_S = 0.005
 LEASE_COMMANDS = frozenset((LeaseGrant, LeaseRevoke))
 
@@ -112,6 +113,7 @@ class StoreMember:
         self._applied = 0
         self._collector = Collector()
         self._gathered = 0
+        self._gather_until_s = 0.0
         self._progressed = 0
         self._catching_up = False
         self._queries = QueryMetrics()
@@ -172,6 +174,7 @@ class StoreMember:
         if not self._turn_due:
             self._turn_due = True
             self._gathered = 0
+            self._gather_until_s = self.clock.monotonic_s() + GATHER_S
             self._loop.call_soon(self._gather)
 
     def read(self, request: RangeRequest) -> RangeResult:
@@ -235,9 +238,11 @@ class StoreMember:
             await self._idle.wait()
 
     def _gather(self) -> None:
-        """Waits another turn of the loop while proposals keep coming in: one sync for them all. A few do not wait."""
+        """Waits another turn of the loop while turns are short and proposals keep coming in: one sync for them all.
+        A few do not wait, and nobody waits behind a long turn, which costs more than a sync."""
         waiting = len(self._waiting)
-        if waiting >= max(GATHER_MIN, self._gathered * 2) and waiting < GATHER_MAX:
+        growing = waiting >= max(GATHER_MIN, self._gathered * 2)
+        if growing and self.clock.monotonic_s() < self._gather_until_s:
             self._gathered = waiting
             self._loop.call_soon(self._gather)
         else:

@@ -217,7 +217,15 @@ def child(*args: str) -> Iterator[subprocess.Popen[str]]:
 def native(folder: Path, fsync: str, in_flight: int, seconds: float) -> dict[str, float]:
     with child("--serve", str(folder), "--fsync", fsync) as process:
         port = int(process.stdout.readline())
-        return asyncio.run(drive(port, in_flight, seconds))
+        before_s = cpu_s(process.pid)
+        run = asyncio.run(drive(port, in_flight, seconds))
+        return run | {"server CPU us per put": (cpu_s(process.pid) - before_s) / (run["puts/s"] * seconds) * 1e6}
+
+
+def cpu_s(pid: int) -> float:
+    """User and system time of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def in_process(
@@ -251,7 +259,7 @@ def grpc_put(key: bytes, value: bytes) -> bytes:
 
 
 @contextlib.contextmanager
-def etcd(folder: Path, binary: Path) -> Iterator[int]:
+def etcd(folder: Path, binary: Path) -> Iterator[tuple[int, int]]:
     client, peer = free_port(), free_port()
     url, peer_url = f"http://127.0.0.1:{client}", f"http://127.0.0.1:{peer}"
     command = [str(binary), "--data-dir", str(folder), "--log-level", "error", "--name", "bench"]
@@ -265,7 +273,7 @@ def etcd(folder: Path, binary: Path) -> Iterator[int]:
             time.sleep(0.05)
         else:
             raise SystemExit("etcd did not start")
-        yield client
+        yield client, process.pid
     finally:
         process.terminate()
         process.wait(30)
@@ -276,22 +284,24 @@ def peer_puts(folder: Path, binary: Path, in_flight: int, seconds: float) -> dic
     body = folder.parent / "put.grpc"
     body.write_bytes(grpc_put(b"/registry/pods/default/0-0", VALUE))
     connections = min(16, in_flight)
-    with etcd(folder, binary) as port:
+    with etcd(folder, binary) as (port, pid):
         url = f"http://127.0.0.1:{port}/etcdserverpb.KV/Put"
         load = ["h2load", "-c", str(connections), "-m", str(in_flight // connections), "-t", "1", "-d", str(body)]
         load += ["-H", "content-type: application/grpc", "-H", "te: trailers", url]
         # One connection is limited by count, not by time: h2load cuts a timed run off with requests in flight.
         subprocess.run([*load, "-n", "200"], capture_output=True, text=True, check=True)
-        before = revision(port, binary)
+        before, before_s = revision(port, binary), cpu_s(pid)
         count = max(in_flight, int(seconds * (12_000 if in_flight > 1 else 1_000)))
         started = time.perf_counter()
         out = subprocess.run([*load, "-n", str(count)], capture_output=True, text=True, check=True).stdout
         took_s = time.perf_counter() - started
+        used_s = cpu_s(pid) - before_s
         done = revision(port, binary) - before
         if done != count:
             raise SystemExit(f"etcd did {done} of {count} puts:\n{out}")
         match = re.search(r"time for request:\s+\S+\s+\S+\s+(\S+)", out)
-        return {"puts/s": count / took_s, "p50 ms": milliseconds(match[1]) if match else float("nan")}
+        p50_ms = milliseconds(match[1]) if match else float("nan")
+        return {"puts/s": count / took_s, "p50 ms": p50_ms, "server CPU us per put": used_s / count * 1e6}
 
 
 def revision(port: int, binary: Path) -> int:
@@ -380,6 +390,8 @@ def row(side: str, in_flight: int, runs: list[dict[str, float]], sides: dict[str
         line["times_etcd"] = line["puts/s"] / theirs
         ratio = f"   {line['times_etcd']:6.2f} x etcd"
     figure = f"{line['puts/s']:>10,.0f} puts/s   p50 {line['p50 ms']:8.3f} ms"
+    if "server CPU us per put" in line:
+        figure += f"   {line['server CPU us per put']:6.1f} us CPU"
     print(f"  {side:<16} {in_flight:>4} in flight {figure}{ratio}", flush=True)
     return line
 
