@@ -25,7 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _configure_density(parser: argparse.ArgumentParser) -> None:
-    flags.add_nodes(parser, 5000, "how many fake nodes")
+    flags.add_nodes(parser, 5000, "how many fake nodes", low=1)
     count = flags.whole_number(1, 10_000_000)
     parser.add_argument("--pods", type=count, default=30_000, metavar="N", help="how many pods (default: 30,000)")
     latency_help = "how many single pods in the latency phase (default: 500; ClusterLoader2 takes max(500, nodes))"
@@ -40,7 +40,7 @@ def _configure_density(parser: argparse.ArgumentParser) -> None:
 
 
 def _configure_query(parser: argparse.ArgumentParser) -> None:
-    flags.add_nodes(parser, 100_000, "how many nodes")
+    flags.add_nodes(parser, 100_000, "how many nodes", low=1)
     pods_help = "how many pods are bound to them (default: as many as nodes)"
     parser.add_argument("--pods", type=flags.whole_number(0, 1_000_000), metavar="N", help=pods_help)
     flags.add_run(parser, split=False)

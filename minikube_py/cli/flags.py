@@ -34,8 +34,8 @@ def seconds(text: str) -> float:
     return value
 
 
-def add_nodes(parser: argparse.ArgumentParser, default: int, what: str) -> None:
-    kind = whole_number(0, NODES_MAX)
+def add_nodes(parser: argparse.ArgumentParser, default: int, what: str, low: int = 0) -> None:
+    kind = whole_number(low, NODES_MAX)
     parser.add_argument("--nodes", type=kind, default=default, metavar="N", help=f"{what} (default: {default:,})")
 
 

@@ -18,6 +18,7 @@ from minikube_py.client.http_transport import HttpTransport
 from minikube_py.client.kubeconfig import load_kubeconfig
 from minikube_py.client.transport import ApiTransport
 from minikube_py.control_plane.config import ControlPlaneConfig, Step
+from minikube_py.control_plane.errors import SetupError
 from minikube_py.control_plane.in_process import ControlPlane
 from minikube_py.control_plane.split import SplitControlPlane
 from minikube_py.env import Clock, SystemClock
@@ -46,6 +47,7 @@ async def cluster(
 
     Without `data_dir` a temporary folder is used and removed. Raises: SetupError, DataDirBusy, RoleFailed.
     """
+    require_unused(data_dir)
     folder = data_dir or Path(tempfile.mkdtemp(prefix="minikube-py-"))
     try:
         config = ControlPlaneConfig(folder, port=0, shapes=tuple(shapes), seed=seed)
@@ -58,6 +60,12 @@ async def cluster(
     finally:
         if data_dir is None:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def require_unused(data_dir: Path | None) -> None:
+    """A run on what another left would not measure what it says. Raises: SetupError."""
+    if data_dir is not None and ControlPlaneConfig(data_dir).member_folder.exists():
+        raise SetupError(f"{data_dir} holds a control plane already; a measurement needs a folder of its own")
 
 
 @asynccontextmanager

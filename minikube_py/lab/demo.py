@@ -55,6 +55,7 @@ class Asked:
 async def run_demo(*, split: bool, data_dir: Path | None, results: Path, seed: int | None, step: Step) -> None:
     """Prints as it goes; writes JSON and a picture. Raises: MinikubeError of every kind; nothing is left running."""
     started_s = time.monotonic()
+    report.require_writable(results)
     trace = load()
     shapes = trace_nodes(trace.nodes)
     async with cluster(shapes, split=split, data_dir=data_dir, seed=seed, step=step, say=step) as running:

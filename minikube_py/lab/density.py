@@ -66,6 +66,7 @@ async def run_density(
     options: DensityOptions, *, split: bool, data_dir: Path | None, results: Path, step: Step
 ) -> bool:
     """Prints as it goes; returns whether the latency phase met its threshold. Raises: MinikubeError of every kind."""
+    report.require_writable(results)
     rng = random.Random(options.seed)
     shapes = seeded_nodes(rng, options.nodes)
     namespaces = max(1, math.ceil(options.pods / REPLICAS_MAX))

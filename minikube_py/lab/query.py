@@ -28,6 +28,7 @@ from minikube_py.control_plane.in_process import ControlPlane
 from minikube_py.env import SystemClock
 from minikube_py.fields.where import Comparison, Where
 from minikube_py.lab import plots, report
+from minikube_py.lab.cluster import require_unused
 from minikube_py.lab.environment import Environment, describe
 from minikube_py.lab.progress import progress
 from minikube_py.lab.questions import Question, QuestionError, ask_by_listing, ask_index, free_at_least
@@ -78,6 +79,8 @@ class Asked:
 
 async def run_query(options: QueryOptions, *, data_dir: Path | None, results: Path, step: Step) -> None:
     """Prints as it goes. Raises: MinikubeError of every kind."""
+    report.require_writable(results)
+    require_unused(data_dir)
     with tempfile.TemporaryDirectory(prefix="minikube-py-") as temporary:
         folder = data_dir or Path(temporary)
         config = ControlPlaneConfig(folder, port=0, components=())

@@ -32,6 +32,7 @@ async def run_replay(
     options: ReplayOptions, *, split: bool, data_dir: Path | None, results: Path, seed: int | None, step: Step
 ) -> None:
     """Prints as it goes. Raises: MinikubeError of every kind; nothing is left running."""
+    report.require_writable(results)
     trace = load(options.tables)
     trace = replace(trace, pods=trace.pods[: options.pods])
     shapes = trace_nodes(trace.nodes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -32,6 +33,17 @@ class Table:
 
     def add(self, *cells: object) -> None:
         self.rows.append(tuple(map(str, cells)))
+
+
+def require_writable(base: Path) -> None:
+    """Before a long run rather than after it. Raises: ReportError."""
+    try:
+        base.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=base):
+            pass
+    except OSError as error:
+        reason = error.strerror
+        raise ReportError(f"cannot write results under {base}: {reason}; name another folder with --results") from error
 
 
 def results_folder(base: Path, name: str, now: datetime) -> Path:

@@ -8,7 +8,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from minikube_py.lab import environment, plots, report
+from minikube_py.control_plane.errors import SetupError
+from minikube_py.lab import cluster, environment, plots, report
 from minikube_py.lab.measure import percentile, summary_ms
 from minikube_py.lab.progress import progress
 
@@ -60,6 +61,14 @@ def test_results_of_one_second_do_not_meet(tmp_path: Path) -> None:
     now = datetime(2025, 1, 2, 3, 4, 5, tzinfo=UTC)
     folders = [report.results_folder(tmp_path, "demo", now) for _ in range(3)]
     assert [folder.name for folder in folders] == [f"demo-20250102-030405{suffix}" for suffix in ("", "-2", "-3")]
+
+
+def test_a_used_folder_is_not_measured_on(tmp_path: Path) -> None:
+    cluster.require_unused(None)
+    cluster.require_unused(tmp_path)
+    (tmp_path / "member").mkdir()
+    with pytest.raises(SetupError, match="holds a control plane already"):
+        cluster.require_unused(tmp_path)
 
 
 def test_results_where_no_folder_can_be_made(tmp_path: Path) -> None:
