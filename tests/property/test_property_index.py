@@ -171,6 +171,7 @@ FIELDS = {
     "pods": ["hash.spec.nodeName", "requests.cpu", "requests.memory", "requests.pods"],
 }
 STRINGS = {"nodes": ["spec.unschedulable", "metadata.name"], "pods": []}
+THRESHOLDS: list[tuple[Op, str]] = [(">=", "1000m"), ("<", "2000m"), ("!=", "3000m")]
 OPS: list[Op] = ["=", "!=", "<", "<=", ">", ">=", "in", "exists"]
 
 
@@ -190,6 +191,9 @@ class IndexAgainstBruteForce(RuleBasedStateMachine):
         if self.until_declared == 0:
             self.state.apply(DeclareFields(NODES))
             self.state.apply(DeclareFields(PODS))
+            for kind, field in (("nodes", "free.cpu"), ("nodes", "requested.cpu"), ("pods", "requests.cpu")):
+                for op, text in THRESHOLDS:
+                    self.add_watch(kind, Where((Comparison(field, op, (text,)),)), 0)
         self.until_declared -= 1
 
     @property
@@ -321,12 +325,15 @@ class IndexAgainstBruteForce(RuleBasedStateMachine):
         if not where:
             return
         start = data.draw(st.sampled_from([0, *(revision + 1 for revision in self.retained())]))
+        self.add_watch(kind, where, start)
+        while self.hub.catch_up(2):
+            pass
+
+    def add_watch(self, kind: str, where: Where, start: int) -> None:
         prefix = NODES.prefix if kind == "nodes" else PODS.prefix
         batches: list[WatchBatch] = []
         self.hub.add(prefix, prefix_end(prefix), start, batches.append, where)
         self.watches.append((kind, where, start or self.state.revision + 1, batches))
-        while self.hub.catch_up(2):
-            pass
 
     def expected_events(self, kind: str, where: Where, start: int, until: int) -> list[Event]:
         keys = NODE_KEYS if kind == "nodes" else POD_KEYS

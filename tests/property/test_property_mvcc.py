@@ -37,8 +37,9 @@ from minikube_py.mvcc.watch import WatchHub
 KEYS = st.sampled_from([b"a", b"a\0", b"b", b"b/1", b"b/2", b"c", b"\xff"])
 ENDS = st.sampled_from([b"", b"", FROM_KEY, b"b", b"b0", b"c\0"])
 VALUES = st.sampled_from([b"", b"1", b"22", b"\0"])
-LEASES = st.sampled_from([0, 0, 0, 1, 2, 3])
-PUTS = st.builds(Put, KEYS, VALUES, LEASES, st.booleans(), st.booleans(), st.booleans())
+LEASES = st.sampled_from([0, 0, 0, 1, 1, 2, 2, 3])
+SELDOM = st.sampled_from([False] * 9 + [True])
+PUTS = st.builds(Put, KEYS, VALUES, LEASES, st.booleans(), SELDOM, SELDOM)
 DELETES = st.builds(DeleteRange, KEYS, ENDS, st.booleans())
 COMPARES = st.one_of(
     st.builds(
@@ -167,6 +168,8 @@ class MvccAgainstModel(RuleBasedStateMachine):
         self.state = StateMachine()
         self.commands: list[Command] = []
         self.watch()
+        for lease in (1, 2):
+            self.both(LeaseGrant(lease, 60))
 
     def watch(self) -> None:
         self.hub = WatchHub(self.state)
@@ -196,6 +199,11 @@ class MvccAgainstModel(RuleBasedStateMachine):
     @rule(command=st.one_of(PUTS, DELETES, TXNS))
     def write(self, command: Command) -> None:
         self.both(command)
+
+    @rule(commands=st.lists(st.one_of(PUTS, PUTS, PUTS, DELETES, TXNS), min_size=3, max_size=8))
+    def write_many(self, commands: list[Command]) -> None:
+        for command in commands:
+            self.both(command)
 
     @rule(lease=st.integers(1, 3))
     def grant(self, lease: int) -> None:
@@ -324,7 +332,12 @@ class MvccAgainstModel(RuleBasedStateMachine):
         }
         index = self.state.index
         kept = {(kv.key, kv.mod_revision) for kv in index.current.values()}
-        kept |= {(kv.key, kv.mod_revision) for older in index.history.values() for kv in older if kv.version}
+        for older in index.history.values():
+            # A version put and deleted in one revision stood at none.
+            later = [kv.mod_revision for kv in older[1:]] + [0]
+            kept |= {
+                (kv.key, kv.mod_revision) for kv, then in zip(older, later) if kv.version and kv.mod_revision != then
+            }
         assert kept == needed
         assert self.state.log.first >= min(oldest, self.model.revision)
         assert set(index.dead) == index.history.keys() - index.current.keys()

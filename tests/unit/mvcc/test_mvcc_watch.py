@@ -1,0 +1,231 @@
+"""Watchers: who sees what, and when, around every boundary."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+
+from minikube_py.errors import Compacted, InvalidRequest, Unavailable
+from minikube_py.fields.builtin import NODES, PODS
+from minikube_py.fields.spec import FieldSet
+from minikube_py.fields.where import Comparison, Where
+from minikube_py.mvcc.state import StateMachine
+from minikube_py.mvcc.types import Compact, DeclareFields, DeleteRange, Put, Txn, WatchBatch, prefix_end
+from minikube_py.mvcc.watch import WatchHub
+
+Seen = list[WatchBatch]
+
+
+def written(count: int) -> tuple[StateMachine, WatchHub]:
+    """A store whose keys k0, k1, ... were put at revisions 2, 3, ..."""
+    state = StateMachine()
+    hub = WatchHub(state)
+    for number in range(count):
+        state.apply(Put(b"k%d" % number, b""))
+    return state, hub
+
+
+def keys(seen: Seen) -> list[bytes]:
+    return [event.kv.key for batch in seen for event in batch.events]
+
+
+def test_from_now_means_from_what_is_applied_not_from_what_was_handed_out() -> None:
+    state, hub = written(3)
+    seen: Seen = []
+    hub.add(b"k", b"l", 0, seen.append)
+    state.apply(Put(b"k9", b""))
+    hub.notify()
+    assert keys(seen) == [b"k9"]
+
+
+def test_a_start_between_handed_out_and_applied_sees_its_part() -> None:
+    _, hub = written(5)
+    seen: Seen = []
+    hub.add(b"k", b"l", 4, seen.append)
+    hub.notify()
+    hub.notify()
+    assert keys(seen) == [b"k2", b"k3", b"k4"]
+    assert hub.behind == 0
+
+
+@pytest.mark.parametrize("budget", [1, 2, 100])
+def test_catching_up_while_writes_go_on_loses_and_doubles_nothing(budget: int) -> None:
+    state, hub = written(20)
+    hub.notify()
+    seen: Seen = []
+    hub.add(b"k", b"l", 2, seen.append)
+    for number in range(20, 30):
+        hub.catch_up(budget)
+        state.apply(Put(b"k%d" % number, b""))
+        hub.notify()
+    while hub.catch_up(budget):
+        pass
+    assert keys(seen) == [b"k%d" % number for number in range(30)]
+    assert [batch.revision for batch in seen] == sorted(batch.revision for batch in seen)
+
+
+def test_a_future_start_is_silent_until_then() -> None:
+    state, hub = written(2)
+    seen: Seen = []
+    watcher = hub.add(b"k", b"l", 6, seen.append)
+    for number in range(2, 6):
+        state.apply(Put(b"k%d" % number, b""))
+        hub.notify()
+        assert hub.progress(watcher) is (state.revision >= 5)
+    assert keys(seen) == [b"k4", b"k5"]
+
+
+def test_compaction_does_not_swallow_what_was_not_handed_out_yet() -> None:
+    state, hub = written(0)
+    seen: Seen = []
+    hub.add(b"k", b"l", 0, seen.append)
+    for number in range(4):
+        state.apply(Put(b"k%d" % number, b""))
+    state.apply(Compact(state.revision))
+    hub.notify()
+    assert keys(seen) == [b"k0", b"k1", b"k2", b"k3"]
+
+
+@pytest.mark.parametrize("start", [-5, 1, 3])
+def test_a_compacted_start_ends_the_watch(start: int) -> None:
+    state, hub = written(5)
+    state.apply(Compact(4))
+    seen: Seen = []
+    hub.add(b"k", b"l", start, seen.append)
+    hub.catch_up()
+    assert [type(batch.error) for batch in seen] == [Compacted]
+    assert len(hub) == 0
+
+
+def test_the_compacted_revision_itself_can_be_watched() -> None:
+    state, hub = written(5)
+    state.apply(DeleteRange(b"k0"))
+    state.apply(Compact(state.revision))
+    state.trim(1000)
+    for each in (state, StateMachine.restore(list(state.snapshot()))):
+        seen: Seen = []
+        late = WatchHub(each)
+        late.add(b"k", b"l", each.revision, seen.append)
+        late.catch_up()
+        assert [(event.type, event.kv.key, event.prev_kv is not None) for event in seen[0].events] == [
+            ("DELETE", b"k0", True)
+        ]
+    assert hub.behind == 0
+
+
+def test_one_revision_is_one_batch() -> None:
+    state, hub = written(0)
+    seen: Seen = []
+    hub.add(b"k", b"l", 0, seen.append)
+    state.apply(Txn((), tuple(Put(b"k%d" % number, b"") for number in range(5))))
+    hub.notify()
+    late: Seen = []
+    hub.add(b"k", b"l", 2, late.append)
+    hub.catch_up(1)
+    assert [len(batch.events) for batch in seen] == [len(batch.events) for batch in late] == [5]
+
+
+def test_single_keys_and_cancelling() -> None:
+    state, hub = written(0)
+    one: Seen = []
+    other: Seen = []
+    watcher = hub.add(b"k1", b"", 0, one.append)
+    hub.add(b"k1", b"", 0, lambda batch: (other.append(batch), watcher.cancel()))  # type: ignore[func-returns-value]
+    for _ in range(2):
+        state.apply(Txn((), (Put(b"k1", b""), Put(b"k2", b""))))
+        hub.notify()
+    assert (keys(one), keys(other)) == ([b"k1"], [b"k1", b"k1"])
+    watcher.cancel()
+    assert len(hub) == 1
+
+
+@pytest.mark.parametrize(("key", "end"), [(b"b", b"a"), (b"b", b"b")])
+def test_a_range_that_holds_no_key_is_refused(key: bytes, end: bytes) -> None:
+    with pytest.raises(InvalidRequest, match="watcher range is empty"):
+        WatchHub(StateMachine()).add(key, end, 0, lambda _: None)
+
+
+def test_closing_ends_all() -> None:
+    state, hub = written(3)
+    hub.notify()
+    seen: Seen = []
+    hub.add(b"k", b"l", 0, seen.append)
+    hub.add(b"k", b"l", 2, seen.append)
+    hub.close(Unavailable("stopping"))
+    state.apply(Put(b"k", b""))
+    hub.notify()
+    assert [str(batch.error) for batch in seen] == ["stopping", "stopping"]
+
+
+def test_progress_is_told_only_to_those_in_step() -> None:
+    _, hub = written(3)
+    hub.notify()
+    seen: Seen = []
+    watcher = hub.add(b"k", b"l", 2, seen.append)
+    assert not hub.progress(watcher)
+    hub.catch_up()
+    assert hub.progress(watcher)
+    assert (seen[-1].events, seen[-1].revision) == ((), 4)
+
+
+WHERE = Where((Comparison("free.cpu", ">=", ("2",)),))
+NODE = NODES.prefix + b"n1"
+
+
+def node(cpu: str, label: str = "") -> Put:
+    return Put(
+        NODE, orjson.dumps({"metadata": {"name": "n1", "label": label}, "status": {"allocatable": {"cpu": cpu}}})
+    )
+
+
+def pod(name: str, cpu: str) -> Put:
+    spec = {"nodeName": "n1", "containers": [{"resources": {"requests": {"cpu": cpu}}}]}
+    return Put(PODS.prefix + name.encode(), orjson.dumps({"spec": spec}))
+
+
+def test_a_watch_on_a_sum() -> None:
+    state = StateMachine()
+    state.apply(DeclareFields(NODES))
+    hub = WatchHub(state)
+    seen: Seen = []
+    hub.add(NODES.prefix, prefix_end(NODES.prefix), 0, seen.append, WHERE)
+    steps: list[tuple[Put | DeleteRange, list[tuple[str, int, bool]]]] = [
+        (node("4"), [("PUT", 2, False)]),
+        (pod("a", "1"), []),  # inside, and not written
+        (node("4", "x"), [("PUT", 4, True)]),
+        (pod("b", "2"), [("DELETE", 5, True)]),  # a bind takes it under the line
+        (node("4", "y"), []),
+        (DeleteRange(PODS.prefix + b"b"), [("PUT", 6, False)]),  # back, with its own revision
+        (node("1"), [("DELETE", 8, True)]),
+        (node("8"), [("PUT", 9, False)]),
+        (DeleteRange(NODE), [("DELETE", 10, True)]),
+    ]
+    for command, expected in steps:
+        seen.clear()
+        state.apply(command)
+        hub.notify()
+        got = [
+            (event.type, event.kv.mod_revision, event.prev_kv is not None) for batch in seen for event in batch.events
+        ]
+        assert got == expected, command
+    late: Seen = []
+    hub.add(NODES.prefix, prefix_end(NODES.prefix), 2, late.append, WHERE)
+    while hub.catch_up(1):
+        pass
+    assert [event.kv.mod_revision for batch in late for event in batch.events] == [2, 4, 5, 6, 8, 9, 10]
+
+
+def test_a_bad_where_is_refused_and_a_new_declaration_ends_the_watch() -> None:
+    state = StateMachine()
+    state.apply(DeclareFields(NODES))
+    hub = WatchHub(state)
+    end = prefix_end(NODES.prefix)
+    for bad in (Comparison("nope", "=", ("1",)), Comparison("free.cpu", "=", ("x",))):
+        with pytest.raises(InvalidRequest):
+            hub.add(NODES.prefix, end, 0, lambda _: None, Where((bad,)))
+    seen: Seen = []
+    hub.add(NODES.prefix, end, 0, seen.append, WHERE)
+    state.apply(DeclareFields(FieldSet("nodes", NODES.prefix, NODES.fields[:1], NODES.sums)))
+    state.apply(node("4"))
+    hub.notify()
+    assert [type(batch.error) for batch in seen] == [Unavailable]
