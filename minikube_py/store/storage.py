@@ -51,7 +51,10 @@ class Storage(Protocol):
 
         With `where`, an object that enters the set comes as PUT without prev_kv, one that leaves as DELETE whose
         kv.mod_revision is the revision at which it left (prev_kv: its last state), one that changes inside as PUT
-        with prev_kv; a PUT's kv keeps the object's own mod_revision."""
+        with prev_kv; a PUT's kv keeps the object's own mod_revision.
+
+        A watch that cannot be (InvalidRequest, Unavailable): within the store's process this raises, over a connection
+        the sink gets it as `error`."""
 
     async def lease_grant(self, ttl_s: int, lease_id: int = 0) -> LeaseResult: ...
 

@@ -23,6 +23,8 @@ from minikube_py.errors import (
     RequestTooLarge,
     Unavailable,
 )
+from minikube_py.fields.builtin import NODES
+from minikube_py.fields.where import Comparison, Where
 from minikube_py.mvcc.codec import pack
 from minikube_py.mvcc.types import Compare, DeleteRange, Put, RangeRequest, Txn, WatchBatch, prefix_end
 from minikube_py.store.client import StoreClient
@@ -152,6 +154,54 @@ async def test_a_watch_over_the_wire(tmp_path):
         await client.get(b"/w/3")
         assert len(revisions()) == 52
         await until(lambda: (len(server.member.hub)) == 0)
+
+
+def node(name: str, cpu: int) -> Put:
+    value = b'{"metadata":{"name":"%s"},"status":{"allocatable":{"cpu":"%d"}}}' % (name.encode(), cpu)
+    return Put(b"/registry/nodes/" + name.encode(), value)
+
+
+def pod(name: str, node_name: str, cpu: int) -> Put:
+    value = (
+        b'{"metadata":{"name":"%s","namespace":"default"},"spec":{"nodeName":"%s","containers":'
+        b'[{"name":"c","resources":{"requests":{"cpu":"%d"}}}]},"status":{"phase":"Running"}}'
+    )
+    return Put(b"/registry/pods/default/" + name.encode(), value % (name.encode(), node_name.encode(), cpu))
+
+
+async def test_inequalities_are_asked_and_watched_over_the_wire_and_outlive_a_restart(tmp_path):
+    where = Where((Comparison("free.cpu", ">=", ("4",)),))
+    many = RangeRequest(b"/registry/nodes/", b"/registry/nodes0", where=where, fields=("free.cpu",))
+    async with serving(tmp_path) as server, connected(server) as client:
+        await client.declare(NODES)
+        await client.txn((), (node("big", 8), node("small", 2)))
+        found = await client.range(many)
+        assert [kv.key for kv in found.kvs] == [b"/registry/nodes/big"] and found.fields == [(8000,)]
+        assert found.stats is not None and found.stats.objects_decoded == 0
+        seen: list[WatchBatch] = []
+        client.watch(many.key, many.range_end, 0, seen.append, where)
+        revision = (await client.txn((), (pod("greedy", "big", 5),))).revision
+        events = lambda: [event for batch in seen for event in batch.events]  # noqa: E731
+        await until(events)
+        [left] = events()
+        assert (left.type, left.kv.key, left.kv.mod_revision) == ("DELETE", b"/registry/nodes/big", revision)
+        await client.txn((), (DeleteRange(b"/registry/pods/default/greedy"),))
+        await until(lambda: len(events()) == 2)
+        entered = events()[1]
+        assert (entered.type, entered.prev_kv, entered.kv.mod_revision) == ("PUT", None, 2)
+        assert client.metrics()["minikube_py_store_client_index_queries_total"] == 1
+        assert client.metrics()["minikube_py_store_client_index_objects_decoded_total"] == 0
+        past = await client.range(many._replace(revision=revision))
+        assert past.kvs == [] and past.revision == client.revision
+    async with serving(tmp_path) as server, connected(server) as client:
+        assert (await client.range(many)).fields == [(8000,)]
+        assert (await client.range(many._replace(revision=revision))).kvs == []
+        with pytest.raises(InvalidRequest):
+            await client.range(many._replace(where=Where((Comparison("free.cpu", ">=", ("four",)),))))
+        refused: list[WatchBatch] = []
+        client.watch(many.key, many.range_end, 0, refused.append, Where((Comparison("nope", "=", ("1",)),)))
+        await until(lambda: refused)
+        assert isinstance(refused[0].error, InvalidRequest)
 
 
 async def test_a_watch_of_another_prefix_learns_of_progress(tmp_path):
