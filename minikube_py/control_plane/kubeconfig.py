@@ -1,7 +1,9 @@
 """kubeconfig files of our own. `client.kubeconfig` reads them.
 
-A file that something else wrote is never touched: ours begin with a marker, and only those are written over. The
-format is the v1 Config of https://kubernetes.io/docs/reference/config-api/kubeconfig.v1/.
+A file that something else wrote is never touched. Ours begin with a marker; kubectl drops it when it changes a context
+(`kubectl config set-context --namespace`), so a file that names our cluster and nothing else is ours too. One that
+leads to the right place already stays as it is. The format is the v1 Config of
+https://kubernetes.io/docs/reference/config-api/kubeconfig.v1/.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from minikube_py.client.kubeconfig import BadKubeconfig, load_kubeconfig
 from minikube_py.control_plane.errors import SetupError
 from minikube_py.control_plane.private_files import write_private
 
@@ -30,6 +33,8 @@ class Access:
 def write_kubeconfig(path: Path, access: Access, user: str = "admin") -> None:
     """Raises: SetupError where the file exists and is not ours, or cannot be written."""
     check_writable(path)
+    if _leads_to(path, access):
+        return
     config = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -63,7 +68,30 @@ def check_writable(path: Path) -> None:
 
 def is_ours(path: Path) -> bool:
     try:
-        with path.open("rb") as file:
-            return file.read(len(MARKER)) == MARKER.encode()
+        text = path.read_bytes()
     except OSError:
         return False
+    return text.startswith(MARKER.encode()) or _names_only_us(text)
+
+
+def _names_only_us(text: bytes) -> bool:
+    import yaml
+
+    try:
+        config = yaml.safe_load(text)
+        clusters = [entry["name"] for entry in config["clusters"]]
+        users = [entry["name"] for entry in config["users"]]
+        reached = {entry["context"]["cluster"] for entry in config["contexts"]}
+    except (yaml.YAMLError, KeyError, TypeError):
+        return False
+    return clusters == [NAME] and reached == {NAME} and all(user.startswith(f"{NAME}-") for user in users)
+
+
+def _leads_to(path: Path, access: Access) -> bool:
+    if not path.exists():
+        return False
+    try:
+        found = load_kubeconfig(path)
+    except BadKubeconfig:
+        return False
+    return (found.server, found.ca_pem, found.token) == (access.server, access.authority_pem, access.token)

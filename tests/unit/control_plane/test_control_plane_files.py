@@ -3,6 +3,7 @@
 import socket
 import ssl
 import stat
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -153,9 +154,28 @@ def test_our_own_kubeconfig_is_written_over(tmp_path: Path) -> None:
     assert load_kubeconfig(path).server == "https://127.0.0.1:7443"
 
 
+CHANGED_BY_KUBECTL = """apiVersion: v1
+clusters: [{name: minikube-py, cluster: {server: "https://127.0.0.1:6443", certificate-authority-data: "LS0="}}]
+contexts: [{name: minikube-py, context: {cluster: minikube-py, user: minikube-py-admin, namespace: mine}}]
+current-context: minikube-py
+kind: Config
+users: [{name: minikube-py-admin, user: {token: secret-token-of-someone}}]
+"""
+
+
+def test_what_kubectl_changed_in_ours_is_still_ours(tmp_path: Path) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_text(CHANGED_BY_KUBECTL)
+    write_kubeconfig(path, replace(ACCESS, authority_pem=b"--"))
+    assert path.read_text() == CHANGED_BY_KUBECTL, "it leads to the right place: the namespace chosen stays"
+    write_kubeconfig(path, ACCESS)
+    assert load_kubeconfig(path).ca_pem == ACCESS.authority_pem
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        pytest.param(CHANGED_BY_KUBECTL.replace("clusters: [", "clusters: [{name: prod, cluster: {}}, "), id="merged"),
         pytest.param("", id="empty"),
         pytest.param("apiVersion: v1\nkind: Config\n", id="of another tool"),
         pytest.param(f"# mine\n{MARKER}\n", id="the marker is not the first line"),
