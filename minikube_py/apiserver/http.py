@@ -7,6 +7,7 @@ write per turn of the loop, and connections with the same events share the bytes
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 import time
 from collections.abc import Mapping
@@ -17,12 +18,14 @@ from typing import Any, Final
 from aiohttp import http_exceptions, web
 from aiohttp.web_protocol import RequestHandler
 
-from minikube_py.api.errors import StatusError, bad_request, request_entity_too_large
+from minikube_py.api.errors import StatusError, bad_request, method_not_allowed, request_entity_too_large
 from minikube_py.apiserver.core import ApiServer, error_response
 from minikube_py.apiserver.messages import NO_HEADERS, NO_QUERY, Request, Response, parse_query
 from minikube_py.apiserver.watch import Batch, Stream
 
 _REASONS: Final = {status.value: status.phrase for status in HTTPStatus}
+_UNKNOWN_METHOD: Final = re.compile(r"b['\"][A-Z]{1,32} /")
+"""How aiohttp shows a request line whose method it does not know, unlike bytes that are no request at all."""
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LAST_CHUNK: Final = b"0\r\n\r\n"
 _NO_CACHE: Final = b"Cache-Control: no-cache, private\r\n"
@@ -59,14 +62,23 @@ class HttpServer:
     async def start(self) -> int:
         """Raises: OSError where the address is taken."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._web, self._host, self._port, ssl=self._tls, backlog=BACKLOG)
+        timeout_s = SHUTDOWN_TIMEOUT_S if self._tls is not None else None
+        self._server = await loop.create_server(
+            self._web, self._host, self._port, ssl=self._tls, backlog=BACKLOG, ssl_shutdown_timeout=timeout_s
+        )
         return int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
-        if self._server is not None:
-            self._server.close()
-            await self._web.shutdown(SHUTDOWN_TIMEOUT_S)
-            await self._server.wait_closed()
+        if self._server is None:
+            return
+        self._server.close()
+        transports = [each.transport for each in self._web.connections if each.transport is not None]
+        await self._web.shutdown(SHUTDOWN_TIMEOUT_S)
+        for transport in transports:
+            # A TLS peer that does not answer the goodbye would hold the connection, and with it the process.
+            transport.abort()
+        await self._server.wait_closed()
+        await asyncio.sleep(0)
 
 
 class _Handler(RequestHandler):
@@ -85,6 +97,8 @@ class _Handler(RequestHandler):
         if isinstance(exc, http_exceptions.LineTooLong):
             text = f"Request Header Fields Too Large: limits are {self.max_line_size} bytes for the request line"
             error = StatusError(431, "RequestHeaderFieldsTooLarge", f"{text} and for a header")
+        elif isinstance(exc, http_exceptions.BadHttpMethod) and _UNKNOWN_METHOD.search(message or ""):
+            error = method_not_allowed()
         elif status < 500:
             text = (message or "the request could not be read").strip().splitlines()[0]
             error = StatusError(status, "BadRequest", f"400 Bad Request: {text}")
