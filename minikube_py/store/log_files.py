@@ -147,19 +147,22 @@ class LogFiles:
             self._disk.remove(name)
         return self._disk.open(name, create=True)
 
-    def finish_snapshot(self, index: int) -> None:
-        """The synced file becomes the newest snapshot; older ones and segments that it makes needless go."""
+    def finish_snapshot(self, index: int) -> Iterator[None]:
+        """The synced file becomes the newest snapshot; older ones and segments that it makes needless go, one at each
+        step: to free a large file takes milliseconds."""
         name = snapshot_name(index)
         self._disk.rename(name + PART_SUFFIX, name)
         self._disk.sync_folder()
         for old in self._disk.names():
             if (other := snapshot_index(old)) is not None and other < index:
+                yield
                 self._disk.remove(old)
         while len(self._heads) > 1 and self._heads[1].first_index <= index + 1:
             old_name = segment_name(self._heads.pop(0).sequence)
             if self._recycled is None:
                 self._recycled = old_name
             else:
+                yield
                 self._disk.remove(old_name)
         self._disk.sync_folder()
 

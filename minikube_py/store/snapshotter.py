@@ -68,7 +68,8 @@ class Snapshotter:
             await self._sync(file.sync)
         finally:
             file.close()
-        self._files.finish_snapshot(index)
+        for _ in self._files.finish_snapshot(index):
+            await clock.sleep(PAUSE_S)
         self._taken += 1
         self._last_size_bytes = writer.size_bytes
         self._last_duration_s = clock.monotonic_s() - start_s

@@ -34,7 +34,8 @@ def take_snapshot(files: LogFiles, index: int) -> None:
     file.write_at(0, writer.head_bytes + writer.chunk([index]) + writer.end())
     file.sync()
     file.close()
-    files.finish_snapshot(index)
+    for _ in files.finish_snapshot(index):
+        pass
 
 
 def indexes(datas: list[bytes]) -> list[int]:
