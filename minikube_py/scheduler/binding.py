@@ -10,7 +10,7 @@ from minikube_py.api.errors import StatusError
 from minikube_py.client.rest import PODS
 from minikube_py.errors import MinikubeError, OutcomeUnknown
 from minikube_py.scheduler.evaluate import Choice
-from minikube_py.scheduler.framework import Code, CycleState, Status
+from minikube_py.scheduler.framework import CODE_NAMES, Code, CycleState, Status
 from minikube_py.scheduler.metrics import ATTEMPT_BUCKETS
 from minikube_py.scheduler.objects import PodInfo, QueuedPodInfo
 from minikube_py.scheduler.permit import WaitingPod
@@ -74,10 +74,15 @@ class Bindings:
             if waiting is not None:
                 status = await self._permitted(waiting)
             if status is None or status.is_success:
+                now_s = self._scheduler.clock.monotonic_s
                 if run.profile.pre_binders:
+                    since_s = now_s()
                     status = await run.profile.run_pre_bind(state, queued.pod, node_name)
+                    run.attempts.point("PreBind", CODE_NAMES[status.code], now_s() - since_s)
                 if status is None or status.is_success:
+                    since_s = now_s()
                     status = await self._bind(run, queued.pod, state, node_name)
+                    run.attempts.point("Bind", CODE_NAMES[status.code], now_s() - since_s)
         except MinikubeError as error:
             status = Status(Code.ERROR, str(error) or type(error).__name__)
         except Exception as error:

@@ -17,6 +17,8 @@ from minikube_py.scheduler.objects import CPU, MEMORY, PODS, HostPort, NodeInfo,
 
 INITIAL_CAPACITY = 64
 LABEL_MASKS_MAX = 4096
+COLUMN_MAX = 1 << 62
+"""Sums above this stand in the columns as this: it is more than any node has, and leaves room to add a pod."""
 INT32_MAX = (1 << 31) - 1
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 
@@ -236,7 +238,7 @@ class NodeColumns:
             if resource not in new.allocatable:
                 self._allocatable[resource][slot] = 0
         for resource, amount in new.allocatable.items():
-            self._row(self._allocatable, resource)[slot] = amount
+            self._row(self._allocatable, resource)[slot] = min(amount, COLUMN_MAX)
         node.allocatable = new.allocatable
         if old_labels != new.labels:
             self._relabel(slot, old_labels, new.labels)
@@ -295,7 +297,7 @@ class NodeColumns:
         for resource, amount in spec.requests:
             total = requested.get(resource, 0) + amount
             requested[resource] = total
-            self._row(self._requested, resource)[slot] = total
+            self._row(self._requested, resource)[slot] = total if total < COLUMN_MAX else COLUMN_MAX
         self._count(node, spec.nonzero_cpu_milli, spec.nonzero_memory_bytes)
         if spec.host_ports:
             for port in spec.host_ports:
@@ -312,7 +314,7 @@ class NodeColumns:
         for resource, amount in spec.requests:
             total = requested[resource] - amount
             requested[resource] = total
-            self._requested[resource][slot] = total
+            self._requested[resource][slot] = total if total < COLUMN_MAX else COLUMN_MAX
         self._count(node, -spec.nonzero_cpu_milli, -spec.nonzero_memory_bytes)
         for port in spec.host_ports:
             self._release_port(node, port)
@@ -341,8 +343,8 @@ class NodeColumns:
         self._requested[PODS][slot] = pods
         node.nonzero_cpu_milli += cpu_milli
         node.nonzero_memory_bytes += memory_bytes
-        self.nonzero_cpu_milli[slot] = node.nonzero_cpu_milli
-        self.nonzero_memory_bytes[slot] = node.nonzero_memory_bytes
+        self.nonzero_cpu_milli[slot] = min(node.nonzero_cpu_milli, COLUMN_MAX)
+        self.nonzero_memory_bytes[slot] = min(node.nonzero_memory_bytes, COLUMN_MAX)
         self._touch(slot)
 
     def _release_port(self, node: NodeInfo, port: HostPort) -> None:

@@ -270,6 +270,12 @@ HintFunction = Callable[["PodInfo", ClusterChange], QueueingHint]
 """(the unschedulable pod, the change) -> whether the pod is worth another try. An exception counts as QUEUE."""
 
 
+def own_update(pod: PodInfo, change: ClusterChange) -> QueueingHint:
+    """QUEUE where the change is to the unschedulable pod itself."""
+    new = change.new
+    return QueueingHint.QUEUE if new is not None and new.uid == pod.uid else QueueingHint.SKIP
+
+
 class EventRegistration(NamedTuple):
     """`hint` None: always QUEUE, or, for a node-local plugin, whether the pod now passes every filter on the node
     that changed."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from minikube_py.fields.quantity import milli_units, whole_units
+from minikube_py.fields.quantity import QuantityError, milli_units, whole_units
 
 CPU = "cpu"
 MEMORY = "memory"
@@ -404,7 +404,11 @@ def project_node(obj: Mapping[str, Any]) -> NodeInfo:
         Taint(t.get("key", ""), t.get("value") or "", t.get("effect", "")) for t in spec.get("taints") or ()
     )
     node.unschedulable = bool(spec.get("unschedulable"))
-    node.allocatable = amounts(status.get("allocatable") or {})
+    for name, value in (status.get("allocatable") or {}).items():
+        try:
+            node.allocatable[name] = max(0, milli_units(str(value)) if name == CPU else whole_units(str(value)))
+        except QuantityError:
+            continue
     node.conditions = tuple(sorted((c.get("type", ""), c.get("status", "")) for c in status.get("conditions") or ()))
     annotations = metadata.get("annotations")
     node.annotations_hash = hash(frozenset(annotations.items())) if annotations else 0

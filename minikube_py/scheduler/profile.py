@@ -5,6 +5,7 @@ Filter and Score, which look at nodes, are run by `evaluate`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from functools import cmp_to_key
 from typing import Any, NamedTuple
@@ -29,6 +30,8 @@ from minikube_py.scheduler.framework import (
 from minikube_py.scheduler.objects import PodInfo, QueuedPodInfo
 from minikube_py.scheduler.plugins.node_resources import ArgsError
 from minikube_py.scheduler.registry import factory
+
+logger = logging.getLogger(__name__)
 
 MAX_TOTAL_SCORE = (1 << 63) - 1
 
@@ -213,7 +216,12 @@ class Profile:
 
     def run_pre_enqueue(self, pod: PodInfo) -> Status:
         for name, plugin in self.pre_enqueue_plugins.items():
-            status = plugin.pre_enqueue(pod)
+            try:
+                status = plugin.pre_enqueue(pod)
+            except Exception as error:
+                # It holds the pod back, and no other: this runs where watch events are taken in.
+                logger.exception("PreEnqueue plugin %s for pod %s", name, pod.key)
+                status = Status(Code.ERROR, str(error) or type(error).__name__)
             if status is not None and not status.is_success:
                 return Status(status.code, *status.reasons, plugin=name)
         return SUCCESS

@@ -10,6 +10,7 @@ else is to do).
 from __future__ import annotations
 
 import heapq
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from itertools import takewhile
 from typing import Any, Final
@@ -26,6 +27,8 @@ from minikube_py.scheduler.framework import (
     Status,
 )
 from minikube_py.scheduler.objects import PodInfo, QueuedPodInfo
+
+logger = logging.getLogger(__name__)
 
 ACTIVE: Final = "active"
 BACKOFF: Final = "backoff"
@@ -287,7 +290,7 @@ class SchedulingQueue:
         """For filters that look at single nodes, a change of a node helps if and only if the pod now fits there."""
         strategy = SKIP
         local = change.node and not rejectors.isdisjoint(rules.local_plugins)
-        if local and rules.fits(queued.pod, change.node):
+        if local and _true_or_broken(rules.fits, queued.pod, change.node):
             strategy = AFTER_BACKOFF
         for plugin in rejectors:
             if change.node and plugin in rules.local_plugins:
@@ -298,11 +301,7 @@ class SchedulingQueue:
                 if registration.hint is None:
                     hint = QueueingHint.QUEUE
                 else:
-                    try:
-                        hint = registration.hint(queued.pod, change)
-                    except Exception:
-                        # A hint that fails must not leave a pod behind.
-                        hint = QueueingHint.QUEUE
+                    hint = QueueingHint(_true_or_broken(registration.hint, queued.pod, change))
                 if hint is QueueingHint.QUEUE:
                     if plugin in queued.pending_plugins:
                         return IMMEDIATELY
@@ -465,6 +464,15 @@ class SchedulingQueue:
         for plugin in queued.unschedulable_plugins | queued.pending_plugins:
             key = (plugin, queued.pod.scheduler_name)
             self.unschedulable_by_plugin[key] = self.unschedulable_by_plugin.get(key, 0) + by
+
+
+def _true_or_broken(question: Callable[[PodInfo, Any], object], pod: PodInfo, about: Any) -> bool:
+    """The answer of a plugin's code; if it fails, yes: it must not leave a pod behind."""
+    try:
+        return bool(question(pod, about))
+    except Exception:
+        logger.exception("a queueing hint for pod %s", pod.key)
+        return True
 
 
 def _window(at_s: float) -> float:

@@ -20,6 +20,7 @@ from minikube_py.client.rest import NODES, PODS, RestClient
 from minikube_py.client.timers import Timer, Timers
 from minikube_py.client.transport import ApiTransport
 from minikube_py.env import Clock
+from minikube_py.fields.quantity import QuantityError
 from minikube_py.scheduler.binding import Bindings
 from minikube_py.scheduler.cache import Cache
 from minikube_py.scheduler.changes import columns_differ, node_changes, pod_changes
@@ -28,6 +29,7 @@ from minikube_py.scheduler.config import ConfigError, SchedulerConfig
 from minikube_py.scheduler.decisions import Decisions, Explanation
 from minikube_py.scheduler.evaluate import Choice, Evaluator
 from minikube_py.scheduler.framework import (
+    CODE_NAMES,
     EVENT_ASSIGNED_POD_ADD,
     EVENT_ASSIGNED_POD_DELETE,
     EVENT_NODE_ADD,
@@ -317,18 +319,29 @@ class Scheduler:
         self._decisions.placed(pod, self._now_s(), choice, tuple(others))
 
     def _post_filter(self, run: ProfileRun, pod: PodInfo, diagnosis: Diagnosis) -> None:
-        if run.profile.post_filters:
+        if not run.profile.post_filters:
+            return
+        started_s = self._now_s()
+        try:
             _, status = run.profile.run_post_filter(CycleState(), pod, diagnosis)
-            diagnosis.post_filter_message = status.message
+        except Exception as error:
+            logger.exception("PostFilter for pod %s", pod.key)
+            status = Status(Code.ERROR, str(error) or type(error).__name__)
+        diagnosis.post_filter_message = status.message
+        run.attempts.point("PostFilter", CODE_NAMES[status.code], self._now_s() - started_s)
 
     def _commit(self, run: ProfileRun, queued: QueuedPodInfo, choice: Choice, started_s: float) -> None:
         """Charges the node, and hands the pod to its binding cycle. Raises what plugins raise."""
         pod, node_name, state, profile = queued.pod, choice.node.name, choice.state, run.profile
         self._cache.assume(pod, node_name)
-        status = profile.run_reserve(state, pod, node_name) if profile.reservers else None
         waits: dict[str, float] = {}
-        if (status is None or status.is_success) and profile.permitters:
-            status, waits = profile.run_permit(state, pod, node_name)
+        try:
+            status = profile.run_reserve(state, pod, node_name) if profile.reservers else None
+            if (status is None or status.is_success) and profile.permitters:
+                status, waits = profile.run_permit(state, pod, node_name)
+        except Exception:
+            self.release(run, state, pod, node_name)
+            raise
         if status is not None and not status.is_success and not waits:
             self.release(run, state, pod, node_name)
             self.fail_by_status(run, queued, status, started_s)
@@ -451,5 +464,10 @@ class Scheduler:
 
 def _project_live(obj: Any) -> PodInfo | None:
     """Finished pods hold nothing and need nothing: to the scheduler they are gone."""
-    pod = project_pod(obj)
+    try:
+        pod = project_pod(obj)
+    except QuantityError as error:
+        # The API server lets no such pod in; if one is there all the same, the others must still be scheduled.
+        logger.error("pod %s is left alone: %s", obj["metadata"]["name"], error)
+        return None
     return None if pod.finished else pod

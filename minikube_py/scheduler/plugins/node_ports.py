@@ -13,14 +13,12 @@ from minikube_py.scheduler.framework import (
     SKIP,
     Action,
     BoolArray,
-    ClusterChange,
     ClusterEvent,
     Code,
     CycleState,
     EventRegistration,
     IntArray,
     PreFilterResult,
-    QueueingHint,
     Status,
 )
 from minikube_py.scheduler.objects import HostPort, NodeInfo, PodInfo
@@ -51,13 +49,9 @@ class NodePorts:
 
     def events_to_register(self) -> Sequence[EventRegistration]:
         return (
-            EventRegistration(ClusterEvent(ASSIGNED_POD, Action.DELETE), self._after_delete),
+            EventRegistration(ClusterEvent(ASSIGNED_POD, Action.DELETE)),
             EventRegistration(ClusterEvent(NODE, Action.ADD)),
         )
-
-    def _after_delete(self, pod: PodInfo, change: ClusterChange) -> QueueingHint:
-        freed = change.old.spec.host_ports
-        return QueueingHint(any(conflict(wanted, used) for wanted in pod.spec.host_ports for used in freed))
 
     def pre_filter(
         self, state: CycleState, pod: PodInfo, nodes: NodeColumns

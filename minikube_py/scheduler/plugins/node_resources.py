@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from minikube_py.scheduler.framework import (
+    ASSIGNED_POD,
     MAX_NODE_SCORE,
     NODE,
-    POD,
     SKIP,
+    UNSCHEDULED_POD,
     Action,
     BoolArray,
-    ClusterChange,
     ClusterEvent,
     Code,
     CycleState,
     EventRegistration,
     IntArray,
-    QueueingHint,
     Status,
+    own_update,
 )
 from minikube_py.scheduler.objects import CPU, EPHEMERAL_STORAGE, MEMORY, NATIVE_RESOURCES, PODS, NodeInfo, PodInfo
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 TOO_MANY_PODS = "Too many pods"
 HALF_IS_ENOUGH_BELOW = 1 << 44
+HUNDREDFOLD_FITS_BELOW = 1 << 56
 _instances = count()
 """What a plugin works out from a spec depends on its arguments, so it is kept under the instance's own number."""
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
@@ -124,13 +125,23 @@ def most_requested(requested: int, capacity: int) -> int:
 
 
 def _least_requested_columns(requested: IntArray, capacity: IntArray) -> IntArray:
+    if int(capacity.max(initial=0)) >= HUNDREDFOLD_FITS_BELOW:
+        return _one_by_one(least_requested, requested, capacity)
     left: IntArray = np.maximum(capacity - requested, 0)
     left *= MAX_NODE_SCORE
     return _divide(left, capacity)
 
 
 def _most_requested_columns(requested: IntArray, capacity: IntArray) -> IntArray:
+    if int(capacity.max(initial=0)) >= HUNDREDFOLD_FITS_BELOW:
+        return _one_by_one(most_requested, requested, capacity)
     return _divide(np.minimum(requested, capacity) * MAX_NODE_SCORE, capacity)
+
+
+def _one_by_one(score: Callable[[int, int], int], requested: IntArray, capacity: IntArray) -> IntArray:
+    """For amounts of which a hundredfold is no int64 (90 PB): slow, and right."""
+    pairs = zip(requested.tolist(), capacity.tolist(), strict=True)
+    return np.array([score(r, c) if c else 0 for r, c in pairs], np.int64)
 
 
 def _divide(numerator: IntArray, capacity: IntArray) -> IntArray:
@@ -172,7 +183,7 @@ class Shape:
         return self.at(requested * 100 // capacity)
 
     def ratio_columns(self, requested: IntArray, capacity: IntArray) -> IntArray:
-        utilization = _divide(np.minimum(requested, capacity) * 100, capacity)
+        utilization = _most_requested_columns(requested, capacity)
         table = np.array([self.at(u) for u in range(101)], np.int64)
         found: IntArray = table[utilization]
         return found
@@ -233,21 +244,10 @@ class NodeResourcesFit:
 
     def events_to_register(self) -> Sequence[EventRegistration]:
         return (
-            EventRegistration(ClusterEvent(POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN), self._after_pod_change),
+            EventRegistration(ClusterEvent(ASSIGNED_POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN)),
             EventRegistration(ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE)),
+            EventRegistration(ClusterEvent(UNSCHEDULED_POD, Action.UPDATE_POD_SCALE_DOWN), own_update),
         )
-
-    def _after_pod_change(self, pod: PodInfo, change: ClusterChange) -> QueueingHint:
-        """Worth a try where the change gave back some of what the pod asks for."""
-        old, new = change.old, change.new
-        if new is not None and new.uid == pod.uid:
-            return QueueingHint.QUEUE
-        if not change.node:
-            return QueueingHint.SKIP
-        if new is None or not self._checked(pod):
-            return QueueingHint.QUEUE
-        freed = any(old.spec.request(name) > new.spec.request(name) for name, _ in self._checked(pod))
-        return QueueingHint.QUEUE if freed else QueueingHint.SKIP
 
     def _ignored(self, resource: str) -> bool:
         if resource in NATIVE_RESOURCES or "/" not in resource:

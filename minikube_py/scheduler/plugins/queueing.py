@@ -12,8 +12,8 @@ from minikube_py.scheduler.framework import (
     Code,
     EventRegistration,
     Status,
+    own_update,
 )
-from minikube_py.scheduler.plugins.taint_toleration import own_update
 
 if TYPE_CHECKING:
     from minikube_py.scheduler.objects import PodInfo, QueuedPodInfo

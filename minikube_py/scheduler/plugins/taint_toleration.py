@@ -24,6 +24,7 @@ from minikube_py.scheduler.framework import (
     Normalize,
     QueueingHint,
     Status,
+    own_update,
 )
 from minikube_py.scheduler.objects import TAINT_NODE_UNSCHEDULABLE, NodeInfo, PodInfo, PodSpec, Taint, find_untolerated
 
@@ -45,12 +46,6 @@ class _Table(NamedTuple, Generic[T]):
     sets: list[tuple[Taint, ...]]
     size: int
     values: T | None
-
-
-def own_update(pod: PodInfo, change: ClusterChange) -> QueueingHint:
-    """QUEUE where the change is to the unschedulable pod itself."""
-    new = change.new
-    return QueueingHint.QUEUE if new is not None and new.uid == pod.uid else QueueingHint.SKIP
 
 
 def count_preferred_against(taints: Sequence[Taint], spec: PodSpec) -> int:

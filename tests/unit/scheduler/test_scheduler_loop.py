@@ -454,3 +454,107 @@ async def test_two_profiles_schedule_by_their_own_rules() -> None:
         assert w.api.bound == [("packed", "n1"), ("spread", "n2")]
         event = next(e for e in w.api.events if e["involvedObject"]["name"] == "packed")
         assert event["reportingComponent"] == "binpack"
+
+
+# --- bad input -------------------------------------------------------------------------------------------------------
+
+
+class Broken:
+    """Raises where it is told to."""
+
+    name = "Broken"
+
+    def __init__(self, args: Any, handle: Any) -> None:
+        self.where = args["where"]
+
+    def _fail(self, where: str) -> None:
+        if where == self.where:
+            raise RuntimeError(f"{where} is broken")
+
+    def pre_enqueue(self, pod: Any) -> Status | None:
+        if pod.name == "p":
+            self._fail("pre_enqueue")
+        return None
+
+    def filter(self, state: Any, pod: Any, node: Any) -> Status | None:
+        self._fail("filter")
+        return None
+
+    def reserve(self, state: Any, pod: Any, node_name: str) -> Status | None:
+        self._fail("reserve")
+        return None
+
+    def unreserve(self, state: Any, pod: Any, node_name: str) -> None:
+        return
+
+    def post_filter(self, state: Any, pod: Any, diagnosis: Any) -> Any:
+        self._fail("post_filter")
+        return None, Status(Code.UNSCHEDULABLE)
+
+    async def pre_bind(self, state: Any, pod: Any, node_name: str) -> Status | None:
+        self._fail("pre_bind")
+        return None
+
+
+@pytest.mark.parametrize("where", ["filter", "reserve", "pre_bind"])
+async def test_a_plugin_that_raises_costs_its_pod_a_backoff_and_nobody_else_anything(
+    where: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    plugins = {"multiPoint": PluginSet(enabled=(("Broken", 0),))}
+    own = ProfileConfig("own", plugins=plugins, plugin_args={"Broken": {"where": where}})
+    config = SchedulerConfig(profiles=(ProfileConfig(), own), registry={"Broken": Broken})
+    async with world("n1", cpu="1", config=config) as w:
+        w.api.pod("p", cpu="1", schedulerName="own")
+        await settle()
+        condition = w.api.condition("p")
+        assert (condition["reason"], condition["message"]) == ("SchedulerError", f"{where} is broken")
+        assert w.pending()["backoff"] == 1 and len(w.scheduler.cache) == 0
+        w.api.pod("q", cpu="1")
+        await settle()
+        assert w.api.bound == [("q", "n1")]
+    assert f"{where} is broken" in caplog.text
+
+
+async def test_a_gate_that_raises_holds_its_pod_back_and_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    plugins = {"multiPoint": PluginSet(enabled=(("Broken", 0),))}
+    own = ProfileConfig(plugins=plugins, plugin_args={"Broken": {"where": "pre_enqueue"}})
+    async with world("n1", config=SchedulerConfig(profiles=(own,), registry={"Broken": Broken})) as w:
+        w.api.pod("p")
+        w.api.pod("q")
+        await settle()
+        assert w.api.bound == [("q", "n1")] and w.pending()["gated"] == 1
+    assert "pre_enqueue is broken" in caplog.text
+
+
+async def test_a_post_filter_that_raises_is_told_in_the_message(caplog: pytest.LogCaptureFixture) -> None:
+    only = {"postFilter": PluginSet(enabled=(("Broken", 0),), disabled=frozenset(("*",)))}
+    own = ProfileConfig(plugins=only, plugin_args={"Broken": {"where": "post_filter"}})
+    async with world("n1", config=SchedulerConfig(profiles=(own,), registry={"Broken": Broken})) as w:
+        w.api.pod("p", cpu="9")
+        await settle()
+        assert w.api.condition("p")["message"] == "0/1 nodes are available: 1 Insufficient cpu. post_filter is broken"
+    assert "post_filter is broken" in caplog.text
+
+
+async def test_amounts_beyond_all_bounds_stop_nothing() -> None:
+    async with world("n1", "n2", config=None) as w:
+        for i in range(3):
+            w.api.pod(f"huge-{i}", memory=str((1 << 63) - 1), nodeName="n1")
+        w.api.pod("p", cpu="1", memory="1Gi")
+        await settle()
+        assert w.api.bound == [("p", "n2")]
+        for i in range(3):
+            w.api.delete("pods", f"default/huge-{i}")
+        w.api.pod("q", cpu="4")
+        await settle()
+        assert w.api.where("q") == "n1"
+
+
+async def test_a_node_whose_amounts_cannot_be_read_offers_none(caplog: pytest.LogCaptureFixture) -> None:
+    async with world() as w:
+        w.api.node("odd", cpu="many", memory="9999999999E")
+        w.api.pod("unreadable", cpu="few")
+        w.api.pod("p", cpu="1")
+        await settle()
+        assert "1 Insufficient cpu" in w.api.condition("p")["message"]
+    assert "pod unreadable is left alone" in caplog.text

@@ -148,6 +148,16 @@ def test_balance_leaves_best_effort_pods_out() -> None:
     assert status is not None and status.code is Code.SKIP
 
 
+@pytest.mark.parametrize("memory", ["17Ti", "20000Ti", "100Pi", "7Ei"])
+@pytest.mark.parametrize("type", ["LeastAllocated", "MostAllocated"])
+def test_huge_nodes_score_alike_in_both_forms(memory: str, type: str) -> None:
+    columns = cluster([("n", {"cpu": "1", "memory": "3Ti"})], n={"memory": memory}, m={"memory": "0", "cpu": "3"})
+    plugin, incoming = NodeResourcesFit(strategy(type)), pod(cpu="1", memory="5Ti")
+    scores = plugin.score_nodes(STATE, incoming, columns.all())
+    assert scores is not None
+    assert scores.tolist() == [plugin.score(STATE, incoming, info) for info in columns.by_slot if info]
+
+
 FILTER = [
     ("fits exactly", {"cpu": "3", "memory": "6Gi"}, (), None),
     ("one milli too much", {"cpu": "3001m"}, ("Insufficient cpu",), Code.UNSCHEDULABLE),
