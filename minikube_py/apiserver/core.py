@@ -20,13 +20,13 @@ from minikube_py.apiserver.deletes import Deleter
 from minikube_py.apiserver.forms import Form, negotiate, single_bytes, status_bytes, with_options
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.lists import Lister
-from minikube_py.apiserver.messages import Request, Response
+from minikube_py.apiserver.messages import Request, Response, warning_headers
 from minikube_py.apiserver.metrics import RequestMetrics, render
 from minikube_py.apiserver.namespaces import NamespaceGate
 from minikube_py.apiserver.object_store import ObjectStore
 from minikube_py.apiserver.options import delete_options, list_options, parse_bool, write_options
 from minikube_py.apiserver.routes import Route, parse_path, route, verb_of
-from minikube_py.apiserver.subresources import Subresources, review, warning_headers
+from minikube_py.apiserver.subresources import Subresources, review
 from minikube_py.apiserver.watch_cache import WatchCache
 from minikube_py.apiserver.watching import Watching
 from minikube_py.apiserver.writes import Writer, Written
@@ -211,6 +211,8 @@ class ApiServer:
             if task is not None:
                 self._inflight.pop(task, None)
                 self._late.discard(task)
+        if path is not None and path.resource is not None and path.resource.deprecation:
+            response = response.warning(path.resource.deprecation)
         self.requests.observe(path, verb, response.status, self.clock.monotonic_s() - started_s)
         return response
 

@@ -82,10 +82,10 @@ def decode_continue(token: str, prefix: bytes) -> tuple[int, bytes]:
     if not isinstance(fields, dict) or fields.get("v") != _TOKEN_VERSION:
         raise bad_request(f"{what}: server does not recognize this encoded version")
     revision, start = fields.get("rv"), fields.get("start")
+    if not isinstance(start, str) or not start:
+        raise bad_request(f"{what}: encoded start key empty (version {_TOKEN_VERSION})")
     if not isinstance(revision, int) or revision == 0 or not -1 <= revision < 1 << 63:
         raise bad_request(f"{what}: incorrect encoded start resourceVersion (version {_TOKEN_VERSION})")
-    if not isinstance(start, str) or not start:
-        raise bad_request(f"{what}: encoded start key is empty (version {_TOKEN_VERSION})")
     relative = start.lstrip("/")
     if any(part == ".." for part in relative.split("/")):
         raise bad_request(f"{what}: {start}")
@@ -163,6 +163,8 @@ class Lister:
         revision = 0
         if options.continue_token:
             revision, start = decode_continue(options.continue_token, selection.prefix)
+            if options.revision:
+                raise bad_request("specifying resource version is not allowed when using continue")
             revision = max(revision, 0)
         elif options.revision and (options.match == EXACT or (limit and not options.match)):
             revision = options.revision

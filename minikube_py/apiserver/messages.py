@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, unquote
@@ -70,6 +70,23 @@ class Response:
         self.headers = headers
         self.pieces = pieces
         self.stream = stream
+
+
+    def warning(self, text: str) -> Response:
+        """The same answer, with one more warning."""
+        before, more = self.headers.get("Warning"), warning_headers((text,))["Warning"]
+        self.headers = {**self.headers, "Warning": f"{before}\n{more}" if before else more}
+        return self
+
+
+def warning_headers(warnings: Iterable[str]) -> Mapping[str, str]:
+    """`Warning: 299` headers, one line each (RFC 7234, 5.5)."""
+    texts = [str(warning).replace("\\", "\\\\").replace('"', '\\"') for warning in warnings]
+    return {"Warning": "\n".join(f'299 - "{_one_line(text)}"' for text in texts)} if texts else {}
+
+
+def _one_line(text: str) -> str:
+    return "".join(char if char.isprintable() else "?" for char in text)[:2048]
 
 
 @lru_cache(4096)

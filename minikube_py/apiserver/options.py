@@ -103,16 +103,12 @@ def list_options(query: Mapping[str, str], watch: bool) -> ListOptions:
     errors = _watch_errors(options) if watch else _list_errors(options)
     if errors:
         raise _invalid_options("ListOptions", errors)
-    if options.continue_token and options.revision_text not in ("", "0") and not watch:
-        raise bad_request("specifying resource version is not allowed when using continue")
     return options._replace(revision=parse_revision(options.revision_text))
 
 
 def _list_errors(options: ListOptions) -> list[FieldError]:
     errors: list[FieldError] = []
     field, match = "resourceVersionMatch", options.match
-    if options.send_initial_events is not None:
-        errors.append(forbidden_value("sendInitialEvents", "sendInitialEvents is forbidden for list"))
     if match:
         if not options.revision_text:
             errors.append(forbidden_value(field, f"{field} is forbidden unless resourceVersion is provided"))
@@ -122,6 +118,8 @@ def _list_errors(options: ListOptions) -> list[FieldError]:
             errors.append(not_supported(field, match, (EXACT, NOT_OLDER_THAN, "")))
         if match == EXACT and options.revision_text == "0":
             errors.append(forbidden_value(field, f'{field} "exact" is forbidden for resourceVersion "0"'))
+    if options.send_initial_events is not None:
+        errors.append(forbidden_value("sendInitialEvents", "sendInitialEvents is forbidden for list"))
     return errors
 
 

@@ -44,7 +44,7 @@ _GROUPS: Final = frozenset(REGISTRY.group_versions)
 
 
 def parse_path(path: str) -> ResourcePath | None:
-    """None where the path names no resource (`/version`), or a group or version that is not served."""
+    """None where the path names no resource (`/version`), or a named group or version that is not served."""
     segments = [part for part in decode_path(path).split("/") if part]
     if len(segments) < 3:
         return None
@@ -54,7 +54,7 @@ def parse_path(path: str) -> ResourcePath | None:
         group, version, rest = segments[1], segments[2], segments[3:]
     else:
         return None
-    if (group, version) not in _GROUPS:
+    if group and (group, version) not in _GROUPS:
         return None
     watch = rest[0] == "watch" and len(rest) > 1
     if watch:

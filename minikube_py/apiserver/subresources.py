@@ -7,7 +7,7 @@ Source: `pkg/registry/core/pod/storage`, `pkg/registry/core/replicationcontrolle
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
@@ -32,7 +32,7 @@ from minikube_py.api.registry import (
 from minikube_py.api.validation import validate_binding, validate_create, validate_scale
 from minikube_py.apiserver.auth import ANONYMOUS, AUTHENTICATED, User, path_allowed, resource_allowed, rules_of
 from minikube_py.apiserver.deletes import Deleter
-from minikube_py.apiserver.messages import TEXT, Request, Response
+from minikube_py.apiserver.messages import TEXT, Request, Response, warning_headers
 from minikube_py.apiserver.object_store import ObjectStore
 from minikube_py.apiserver.options import WriteOptions, delete_options, parse_bool, parse_int
 from minikube_py.apiserver.routes import Route
@@ -181,7 +181,7 @@ class Subresources:
                 raise invalid(_SCALE, route.name, errors)
             new = strategy.with_scale(old, scale)
             self._writer.check_version(resource, route.name, new["metadata"], old)
-            return self._writer.prepared(resource, new, old, "")
+            return self._writer.prepared(resource, new, old, "", [])
 
         written = await self._writer.change(resource, route.namespace, route.name, make, options.dry_run)
         return _scale_response(written.value, written.revision)
@@ -239,18 +239,6 @@ def review(route: Route, request: Request, user: User, options: WriteOptions, wa
 def _answer(obj: Json, warnings: list[str]) -> Response:
     headers = warning_headers(warnings)
     return Response(201, orjson.dumps(obj), headers=headers)
-
-
-def warning_headers(warnings: Any) -> Mapping[str, str]:
-    """`Warning: 299` headers, one line each (RFC 7234, 5.5)."""
-    if not warnings:
-        return {}
-    texts = (str(w).replace("\\", "\\\\").replace('"', '\\"') for w in warnings)
-    return {"Warning": "\n".join(f'299 - "{_one_line(text)}"' for text in texts)}
-
-
-def _one_line(text: str) -> str:
-    return "".join(char if char.isprintable() else "?" for char in text)[:2048]
 
 
 def _user_info(user: User) -> Json:

@@ -34,6 +34,7 @@ from minikube_py.api.patch import ACCEPTED as PATCH_TYPES
 from minikube_py.api.patch import apply_patch
 from minikube_py.api.registry import EVENTS, NAMESPACES, SERVICES, Resource
 from minikube_py.api.validation import validate_create, validate_update
+from minikube_py.api.warnings import warnings_on_create, warnings_on_update
 from minikube_py.apiserver.addresses import AddressAllocator, held_keys
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.messages import Request
@@ -88,6 +89,7 @@ class Writer:
             generated = "generateName" in obj["metadata"] and not obj["metadata"].get("name")
             try:
                 written = await self.create_object(route.resource, route.namespace, obj, options.dry_run)
+                warnings += warnings_on_create(route.resource, obj)
                 return written._replace(warnings=warnings) if warnings else written
             except StatusError as error:
                 attempts_left -= 1
@@ -193,6 +195,7 @@ class Writer:
         body = orjson.dumps(new)
         apply_defaults(resource, new)
         spare: list[Json] = [new]
+        said: list[str] = []
 
         def make(old: Json) -> Json:
             """The decoded body is used up by its first use; a retry decodes it again."""
@@ -202,7 +205,7 @@ class Writer:
                 obj = orjson.loads(body)
                 apply_defaults(resource, obj)
             self.check_version(resource, route.name, obj["metadata"], old)
-            return self.prepared(resource, obj, old, sub)
+            return self.prepared(resource, obj, old, sub, said)
 
         create_new = not sub and resource.allow_create_on_update
         try:
@@ -211,7 +214,7 @@ class Writer:
             return await self._create_by_update(route, orjson.loads(body), options, warnings)
         except StatusError as error:
             raise with_warnings(error, warnings) from None
-        return written._replace(warnings=warnings) if warnings else written
+        return written._replace(warnings=warnings + said) if warnings or said else written
 
     async def _create_by_update(self, route: Route, obj: Json, options: WriteOptions, warnings: list[str]) -> Written:
         obj["metadata"].pop("resourceVersion", None)
@@ -236,13 +239,15 @@ class Writer:
                 raise bad_request(f"strconv.ParseUint: parsing {go_quote(wanted)}: invalid syntax")
             raise conflict(resource, name)
 
-    def prepared(self, resource: Resource, new: Json, old: Json, sub: str) -> Json:
+    def prepared(self, resource: Resource, new: Json, old: Json, sub: str, said: list[str]) -> Json:
+        """`new`, ready to be stored; `said` gets the warnings for its sender."""
         strategy.prepare_for_update(resource, new, old, sub)
         errors = validate_update(resource, new, old, sub)
         if errors:
             raise invalid(resource, old["metadata"]["name"], errors)
         if resource is NAMESPACES:
             strategy.canonicalize(resource, new)
+        said[:] = () if sub else warnings_on_update(resource, new, old)
         return new
 
     # --- patch ------------------------------------------------------------------------------------------------------
@@ -251,6 +256,7 @@ class Writer:
         """Raises: StatusError 400, 404, 409, 415, 422."""
         resource, sub = route.resource, route.subresource.name if route.subresource else ""
         warnings: list[str] = []
+        said: list[str] = []
         check_patch_type(request.content_type)
 
         def make(old: Json) -> Json:
@@ -267,13 +273,13 @@ class Writer:
                 raise conflict(resource, route.name)
             metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
             apply_defaults(resource, new)
-            return self.prepared(resource, new, old, sub)
+            return self.prepared(resource, new, old, sub, said)
 
         try:
             written = await self.change(resource, route.namespace, route.name, make, options.dry_run)
         except StatusError as error:
             raise with_warnings(error, warnings) from None
-        return written._replace(warnings=warnings) if warnings else written
+        return written._replace(warnings=warnings + said) if warnings or said else written
 
     # --- the common way of a change ---------------------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ NO_MANAGED_FIELDS = "server-side apply, and the managedFields it needs, are not 
 DEPTH = "nesting is limited to 200 levels instead of 10,000, and the limit says its value"
 
 RAW: dict[str, str] = {
-    "unknown verb": "the HTTP parser refuses methods that no registry knows before a request exists: 400",
     "create with resourceVersion": CLIENTS_FAULT,
     "get bad rv": CLIENTS_FAULT,
     "watch bad rv": CLIENTS_FAULT,
