@@ -31,7 +31,7 @@ LEASE_REUSE_S: Final = 60
 
 def encode(obj: Json) -> bytes:
     """The store's form: `metadata` first, without kind, apiVersion and resourceVersion. Takes these off `obj`."""
-    metadata = obj.pop("metadata")
+    metadata = obj["metadata"]
     metadata.pop("resourceVersion", None)
     obj.pop("kind", None)
     obj.pop("apiVersion", None)
