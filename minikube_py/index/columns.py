@@ -30,7 +30,7 @@ Mask = npt.NDArray[np.bool_]
 
 MISSING = -(1 << 63)
 EXISTS = 0
-BLOCK_ROWS = 8192
+BLOCK_ROWS = 4096
 CHUNK_ENTRIES = 2048
 SPARSE_SHARE = 16
 """Where fewer than one row in this many matches, the matches are sorted; else the key order is walked in blocks."""
@@ -211,14 +211,16 @@ class ColumnIndex:
         total = len(self._keys)
         bound = self._bind(tests)
         found: list[bytes] = []
-        start = 0
+        start, block = 0, BLOCK_ROWS
         while start < total:
-            stop = min(start + BLOCK_ROWS, total)
-            for slot in np.flatnonzero(_evaluate(self._cells, start, stop, bound)).tolist():
-                if len(found) == limit:
-                    return Matches(found, -1, True, stop)
-                found.append(self._keys[start + slot])
-            start = stop
+            stop = min(start + block, total)
+            slots = np.flatnonzero(_evaluate(self._cells, start, stop, bound))
+            room = limit - len(found)
+            found += [self._keys[start + slot] for slot in slots[:room].tolist()]
+            if len(slots) > room:
+                return Matches(found, -1, True, stop)
+            # The rarer the matches turn out, the less a call of numpy should be paid per row.
+            start, block = stop, block * 4
         return Matches(found, len(found), False, total)
 
     def _first_in_order(self, mask: Mask, count: int, limit: int, low: int, high: int) -> npt.NDArray[np.int64]:

@@ -212,3 +212,14 @@ def declared(*fields: FieldSpec, sums: tuple[SumSpec, ...] = ()) -> FieldSet:
 def test_declarations_that_are_not_sound(field_set: FieldSet) -> None:
     with pytest.raises(InvalidRequest):
         Reader(field_set)
+
+
+def test_pods_of_one_shape_share_the_reading_but_not_the_answer() -> None:
+    pod = {"spec": {"containers": [container(cpu="1")]}}
+    first = pod_requests(pod)
+    first["cpu"] = 7
+    assert pod_requests(pod) == {"cpu": 1000, "pods": 1}
+    assert pod_requests({"spec": {"containers": [container(cpu="1")], "overhead": {"cpu": "1"}}}) == {
+        "cpu": 2000,
+        "pods": 1,
+    }
