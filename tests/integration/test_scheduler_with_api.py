@@ -90,6 +90,12 @@ def all_bound(count: int) -> Callable[[dict[str, Any]], bool]:
 
 async def check_books(c: Cluster, scheduler: Scheduler) -> None:
     """What the scheduler counts on each node is what the API says runs there."""
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            # Its own watch may be a turn of the loop behind ours.
+            if not scheduler.cache.assumed and len(scheduler.cache) == sum(map(bool, (await c.placed()).values())):
+                break
+            await asyncio.sleep(0)
     used: dict[str, int] = {}
     numbers: dict[str, int] = {}
     for pod in (await c.pods()).values():
@@ -102,7 +108,6 @@ async def check_books(c: Cluster, scheduler: Scheduler) -> None:
         assert info.requested.get("cpu", 0) == used.get(info.name, 0)
         assert info.requested["pods"] == len(info.pods) == numbers.get(info.name, 0)
         assert int(scheduler.columns.requested_row("cpu")[info.slot]) == used.get(info.name, 0)
-    assert scheduler.cache.assumed == 0
 
 
 async def test_pods_spread_over_the_nodes(tmp_path: Path) -> None:
@@ -185,14 +190,18 @@ async def test_churn_leaves_the_books_right(tmp_path: Path) -> None:
                 await c.pod(f"p{i}", f"{rng.randrange(100, 900)}m")
                 alive.add(f"p{i}")
 
-        def quiet(pods: dict[str, Any]) -> bool:
-            queue = scheduler.queue.pending()
-            return not queue["active"] and not scheduler.cache.assumed and set(pods) == alive
-
         await c.pod("last", "1m")
         alive.add("last")
-        await c.until(lambda pods: bool(pods["last"]["spec"].get("nodeName")) and quiet(pods))
-        await check_books(c, scheduler)
+        await c.until(lambda pods: bool(pods["last"]["spec"].get("nodeName")))
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                await check_books(c, scheduler)
+                queue = scheduler.queue.pending()
+                asleep = sum(not node for node in (await c.placed()).values())
+                if not queue["active"] and not queue["backoff"] and queue["unschedulable"] == asleep:
+                    break
+                await asyncio.sleep(0)
+        assert set(await c.placed()) == alive
         free = {f"n{i}": 2000 - scheduler.columns.by_name[f"n{i}"].requested.get("cpu", 0) for i in range(4)}
         for name, pod in (await c.pods()).items():
             if not pod["spec"].get("nodeName"):
