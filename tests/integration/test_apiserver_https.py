@@ -43,7 +43,7 @@ class Served:
         self.url = f"https://127.0.0.1:{port}"
         self.session: aiohttp.ClientSession
 
-    async def ask(self, method: str, path: str, body: Any = None, token: str | None = "admin-token", **headers: str) -> tuple[int, Any]:
+    async def ask(self, method: str, path: str, body: Any = None, token: str | None = "admin-token", **headers: str) -> tuple[int, Any]:  # noqa: E501
         given = {"Authorization": f"Bearer {token}"} if token else {}
         sent = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         data = io.BytesIO(sent) if sent is not None and len(sent) > 1 << 20 else sent
@@ -114,7 +114,7 @@ async def test_who_asks(served: Served) -> None:
     assert (await served.ask("GET", "/healthz", token="wrong"))[0] == 401
     status, answer = await served.ask("GET", "/api/v1/pods", token=None)
     assert (status, answer["message"]) == (
-        403, 'pods is forbidden: User "system:anonymous" cannot list resource "pods" in API group "" at the cluster scope',
+        403, 'pods is forbidden: User "system:anonymous" cannot list resource "pods" in API group "" at the cluster scope',  # noqa: E501
     )  # fmt: skip
     for path in ("/healthz", "/livez", "/readyz", "/version"):
         assert (await served.ask("GET", path, token=None))[0] == 200
@@ -131,14 +131,14 @@ BAD_INPUT: dict[str, tuple[str, str, bytes | None, dict[str, str], int, str]] = 
     "nothing": ("POST", MAPS, b"", {}, 400, "unexpected end of JSON input"),
     "an array": ("POST", MAPS, b"[]", {}, 400, "cannot unmarshal array"),
     "no YAML": ("POST", MAPS, b"a: b: c", {"Content-Type": "application/yaml"}, 400, ""),
-    "no protobuf": ("POST", MAPS, b"k8s\0\xff\xff\xff", {"Content-Type": "application/vnd.kubernetes.protobuf"}, 400, ""),
-    "another type": ("POST", MAPS, b"x", {"Content-Type": "text/plain"}, 415, "the body of the request was in an unknown format"),
+    "no protobuf": ("POST", MAPS, b"k8s\0\xff\xff\xff", {"Content-Type": "application/vnd.kubernetes.protobuf"}, 400, ""),  # noqa: E501
+    "another type": ("POST", MAPS, b"x", {"Content-Type": "text/plain"}, 415, "the body of the request was in an unknown format"),  # noqa: E501
     "another kind": ("POST", MAPS, b'{"kind":"Pod","apiVersion":"v1"}', {}, 400, "unknown conversion"),
     "deep nesting": ("POST", MAPS, DEEP, {}, 400, ""),
     "not UTF-8": ("POST", MAPS, b'{"metadata":{"name":"\xff\xfe"}}', {}, 422, ""),
     "a lone surrogate": ("POST", MAPS, b'{"metadata":{"name":"a","labels":{"a":"\\ud800"}}}', {}, 422, ""),
     "a huge number": ("POST", MAPS, b'{"metadata":{"name":"a","generation":1e400}}', {}, 400, ""),
-    "a wrong type": ("POST", PODS, b'{"metadata":{"name":"a"},"spec":{"containers":5}}', {}, 400, "cannot unmarshal number"),
+    "a wrong type": ("POST", PODS, b'{"metadata":{"name":"a"},"spec":{"containers":5}}', {}, 400, "cannot unmarshal number"),  # noqa: E501
     "a wrong quantity": (
         "POST", PODS,
         b'{"metadata":{"name":"a"},"spec":{"containers":[{"name":"c","image":"i","resources":{"requests":{"cpu":"x"}}}]}}',
@@ -147,7 +147,7 @@ BAD_INPUT: dict[str, tuple[str, str, bytes | None, dict[str, str], int, str]] = 
     "a body over the limit": ("POST", MAPS, b"x" * (20 << 20), {}, 413, "Request entity too large: limit is 3145728"),
     "an object the store refuses": (
         "POST", "/api/v1/nodes",
-        json.dumps({"metadata": {"name": "a"}, "status": {"images": [{"names": ["x" * 900_000, "y" * 900_000]}]}}).encode(),
+        json.dumps({"metadata": {"name": "a"}, "status": {"images": [{"names": ["x" * 900_000, "y" * 900_000]}]}}).encode(),  # noqa: E501
         {}, 413, "limit is ",
     ),
     "a patch of no type": ("PATCH", f"{MAPS}/there", b"{}", {}, 415, "415: Unsupported Media Type"),
@@ -160,8 +160,8 @@ BAD_INPUT: dict[str, tuple[str, str, bytes | None, dict[str, str], int, str]] = 
     "bad continue": ("GET", f"{MAPS}?continue=%FF", None, {}, 400, "invalid continue token"),
     "bad selector": ("GET", f"{MAPS}?labelSelector=(((", None, {}, 400, ""),
     "bad number": ("GET", f"{MAPS}?limit=1e5", None, {}, 400, "strconv.ParseInt"),
-    "many terms": ("GET", f"{MAPS}?" + "&".join(f"a{i}=1" for i in range(400)), None, {}, 400, "the query has more than 256 terms"),
-    "delete options of another kind": ("DELETE", f"{MAPS}/there", b'{"kind":"Foo","apiVersion":"v1"}', {}, 400, 'no kind "Foo"'),
+    "many terms": ("GET", f"{MAPS}?" + "&".join(f"a{i}=1" for i in range(400)), None, {}, 400, "the query has more than 256 terms"),  # noqa: E501
+    "delete options of another kind": ("DELETE", f"{MAPS}/there", b'{"kind":"Foo","apiVersion":"v1"}', {}, 400, 'no kind "Foo"'),  # noqa: E501
     "delete options that are none": ("DELETE", f"{MAPS}/there", b"{bad", {}, 400, "invalid character 'b'"),
     "a wrong grace": ("DELETE", f"{MAPS}/there?gracePeriodSeconds=a", None, {}, 400, "invalid syntax"),
 }  # fmt: skip
@@ -197,7 +197,7 @@ async def test_garbage_on_the_wire_is_answered_and_forgotten(served: Served) -> 
 
 
 async def test_connections_that_end_in_the_middle(served: Served) -> None:
-    for data in (b"POST " + MAPS.encode() + b" HTTP/1.1\r\nContent-Length: 100\r\nAuthorization: Bearer admin-token\r\n\r\n{", b"GET /"):
+    for data in (b"POST " + MAPS.encode() + b" HTTP/1.1\r\nContent-Length: 100\r\nAuthorization: Bearer admin-token\r\n\r\n{", b"GET /"):  # noqa: E501
         _, writer = await served.raw()
         writer.write(data)
         await writer.drain()
@@ -208,7 +208,7 @@ async def test_connections_that_end_in_the_middle(served: Served) -> None:
     assert served.core.api.watching.streams() == 1
     events.close()
     async with asyncio.timeout(5):
-        while served.core.api.watching.streams():
+        while served.core.api.watching.streams():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     assert (await served.ask("GET", "/healthz"))[0] == 200
 
@@ -217,7 +217,7 @@ async def test_put_without_a_content_type(served: Served) -> None:
     await served.ask("POST", MAPS, config_map("a"))
     reader, writer = await served.raw()
     body = json.dumps(config_map("a", x="1")).encode()
-    head = f"PUT {MAPS}/a HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer admin-token\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = f"PUT {MAPS}/a HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer admin-token\r\nContent-Length: {len(body)}\r\n\r\n"  # noqa: E501
     writer.write(head.encode() + body)
     assert (await reader.read(15)) == b"HTTP/1.1 200 OK"
     writer.close()

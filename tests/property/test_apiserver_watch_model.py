@@ -1,4 +1,4 @@
-"""A watch from any version, applied to the list of that version, gives the state: for every selector, at every moment."""
+"""A watch from any version, applied to the list of that version, gives the state: for every selector, at every moment."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def step(core: Core, kind: str, *args: str) -> None:
 async def mirror(core: Core, path: str) -> Mirror:
     listed = await core.done("GET", path)
     joiner = "&" if "?" in path else "?"
-    return Mirror(path, listed, await core.watch(f"{path}{joiner}resourceVersion={listed['metadata']['resourceVersion']}"))
+    return Mirror(path, listed, await core.watch(f"{path}{joiner}resourceVersion={listed['metadata']['resourceVersion']}"))  # noqa: E501
 
 
 async def run(steps: list[tuple[str, ...]], folder: Path) -> None:

@@ -80,14 +80,14 @@ BAD_OPTIONS = {
     "limit out of range": ("limit=99999999999999999999", 400,
                            'strconv.ParseInt: parsing "99999999999999999999": value out of range'),
     "version": ("resourceVersion=x", 400,
-                'invalid resource version: resourceVersion: Invalid value: "x": strconv.ParseUint: parsing "x": invalid syntax'),
+                'invalid resource version: resourceVersion: Invalid value: "x": strconv.ParseUint: parsing "x": invalid syntax'),  # noqa: E501
     "match without version": ("resourceVersionMatch=Exact", 422, "is forbidden unless resourceVersion is provided"),
     "exact zero": ("resourceVersion=0&resourceVersionMatch=Exact", 422,
                    'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'),
     "unknown match": ("resourceVersion=5&resourceVersionMatch=Foo", 422,
                       'Unsupported value: "Foo": supported values: "Exact", "NotOlderThan", ""'),
     "initial events": ("sendInitialEvents=true", 422, "sendInitialEvents is forbidden for list"),
-    "labels": ("labelSelector=a%20b", 400, "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"),
+    "labels": ("labelSelector=a%20b", 400, "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"),  # noqa: E501
     "fields": ("fieldSelector=foo%3Dbar", 400,
                '"foo" is not a known field selector: only "metadata.name", "metadata.namespace"'),
     "undeclared inequality": ("fieldSelector=free.cpu%3E%3D4", 400,
@@ -95,11 +95,11 @@ BAD_OPTIONS = {
     "continue and version": (f"continue={token_of(rv=1, start='x')}&resourceVersion=5", 400,
                              "specifying resource version is not allowed when using continue"),
     "continue of nothing": ("continue=abc", 400,
-                            "invalid continue token: continue key is not valid: invalid character 'i' looking for beginning"),
+                            "invalid continue token: continue key is not valid: invalid character 'i' looking for beginning"),  # noqa: E501
     "continue of symbols": ("continue=!!!", 400,
                             "invalid continue token: continue key is not valid: illegal base64 data at input byte 0"),
     "continue of another time": (f"continue={token_of(rv='x', start='a')}", 400, "invalid continue token"),
-    "continue out of the folder": (f"continue={token_of(rv=5, start='../../secrets/a')}", 400, "invalid continue token"),
+    "continue out of the folder": (f"continue={token_of(rv=5, start='../../secrets/a')}", 400, "invalid continue token"),  # noqa: E501
     "continue of a list": ("continue=W10", 400, "invalid continue token"),
     "future version": ("resourceVersion=99999999", 504, "Timeout: Too large resource version: 99999999, current: "),
 }  # fmt: skip

@@ -104,7 +104,7 @@ async def test_groups_are_forgotten_with_their_last_stream(core: Core) -> None:
     for events in [await core.watch(path) for path in paths]:
         events.close()
     broadcaster = core.api.watching.broadcasters[next(r for r in core.api.cache.caches if r.plural == "pods")]
-    held = (broadcaster._groups, broadcaster._anywhere, broadcaster._by_name, broadcaster._by_node, broadcaster._by_namespace)
+    held = (broadcaster._groups, broadcaster._anywhere, broadcaster._by_name, broadcaster._by_node, broadcaster._by_namespace)  # noqa: E501
     assert not any(held) and broadcaster.streams == 0
 
 
@@ -122,9 +122,9 @@ async def test_watch_list(core: Core) -> None:
 
 
 BAD_WATCHES = {
-    "initial events without match": ("sendInitialEvents=true", "sendInitialEvents requires setting resourceVersionMatch"),
-    "match without initial events": ("resourceVersionMatch=NotOlderThan", "is forbidden for watch unless sendInitialEvents"),
-    "exact": ("resourceVersionMatch=Exact&sendInitialEvents=true&resourceVersion=1", 'supported values: "NotOlderThan"'),
+    "initial events without match": ("sendInitialEvents=true", "sendInitialEvents requires setting resourceVersionMatch"),  # noqa: E501
+    "match without initial events": ("resourceVersionMatch=NotOlderThan", "is forbidden for watch unless sendInitialEvents"),  # noqa: E501
+    "exact": ("resourceVersionMatch=Exact&sendInitialEvents=true&resourceVersion=1", 'supported values: "NotOlderThan"'),  # noqa: E501
     "continue": ("continue=x", "resourceVersionMatch is forbidden when continue is provided"),
     "version": ("resourceVersion=x", "invalid resource version"),
     "labels": ("labelSelector=a%20b", "unable to parse requirement"),
@@ -196,7 +196,7 @@ async def test_all_watchers_of_a_form_share_the_same_bytes(core: Core) -> None:
     transport = InProcessTransport(core.api)
     streams = [transport.watch(MAPS), transport.watch(MAPS), transport.watch(MAPS, {"x": "y"})]
     waiting = [asyncio.ensure_future(anext(stream)) for stream in streams]
-    while core.api.watching.streams() < 3:
+    while core.api.watching.streams() < 3:  # noqa: ASYNC110
         await asyncio.sleep(0)
     await core.done("POST", MAPS, config_map("a"))
     first, second, third = await asyncio.gather(*waiting)
@@ -260,7 +260,7 @@ async def test_a_node_leaves_and_comes_back_by_what_is_bound_to_it(core: Core) -
     assert mark[1]["metadata"]["resourceVersion"] == bound["metadata"]["resourceVersion"]
     await core.done("DELETE", f"{PODS}/p?gracePeriodSeconds=0")
     (back, mark) = await events.take(2)
-    assert back[0] == "ADDED" and int(back[1]["metadata"]["resourceVersion"]) < int(mark[1]["metadata"]["resourceVersion"])
+    assert back[0] == "ADDED" and int(back[1]["metadata"]["resourceVersion"]) < int(mark[1]["metadata"]["resourceVersion"])  # noqa: E501
     body: dict[str, Any] = back[1] | {"metadata": back[1]["metadata"] | {"labels": {"seen": "yes"}}}
     await core.done("PUT", "/api/v1/nodes/n1", body)
     assert await changed(events) == [("MODIFIED", "n1"), ("BOOKMARK", str(core.member.storage.revision))]

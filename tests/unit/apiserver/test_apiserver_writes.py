@@ -20,7 +20,7 @@ def controller(name: str, replicas: int = 0) -> dict[str, Any]:
 
 
 def service(name: str, **spec: Any) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": {"ports": [{"port": 80}], **spec}}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": {"ports": [{"port": 80}], **spec}}  # noqa: E501
 
 
 async def test_a_created_object_is_what_get_returns(core: Core) -> None:
@@ -68,7 +68,7 @@ REFUSED_CREATES = {
         "PUT", f"{MAPS}/there", {"data": {}}, 400, "BadRequest",
         "the name of the object (there based on URL) was undeterminable: name must be provided",
     ),
-    "PUT of what is not there": ("PUT", f"{MAPS}/nope", config_map("nope"), 404, "NotFound", 'configmaps "nope" not found'),
+    "PUT of what is not there": ("PUT", f"{MAPS}/nope", config_map("nope"), 404, "NotFound", 'configmaps "nope" not found'),  # noqa: E501
     "PUT with a version that is none": (
         "PUT", f"{MAPS}/there", {"metadata": {"name": "there", "resourceVersion": "abc"}}, 400, "BadRequest",
         'strconv.ParseUint: parsing "abc": invalid syntax',
@@ -90,7 +90,7 @@ REFUSED_CREATES = {
     ),
     "DELETE of another uid": (
         "DELETE", f"{MAPS}/there", {"preconditions": {"resourceVersion": "1"}}, 409, "Conflict",
-        'Operation cannot be fulfilled on ConfigMap "there": the ResourceVersion in the precondition (1) does not match '
+        'Operation cannot be fulfilled on ConfigMap "there": the ResourceVersion in the precondition (1) does not match '  # noqa: E501
         "the ResourceVersion in record (VERSION). The object might have been modified",
     ),
 }  # fmt: skip
@@ -156,7 +156,7 @@ async def test_generation_rises_with_the_spec_alone(core: Core) -> None:
     await core.done("POST", RC, controller("r"))
     scaled = await core.done("PATCH", f"{RC}/r", {"spec": {"replicas": 2}}, MERGE)
     assert scaled["metadata"]["generation"] == 2
-    assert (await core.done("PATCH", f"{RC}/r", {"metadata": {"labels": {"x": "y"}}}, MERGE))["metadata"]["generation"] == 2
+    assert (await core.done("PATCH", f"{RC}/r", {"metadata": {"labels": {"x": "y"}}}, MERGE))["metadata"]["generation"] == 2  # noqa: E501
 
 
 async def test_status_and_spec_are_written_apart(core: Core) -> None:
@@ -332,7 +332,7 @@ async def test_services_get_addresses_that_no_other_has(core: Core) -> None:
 
 ADDRESSES = {
     "taken": ("10.0.0.77", "failed to allocate IP 10.0.0.77: provided IP is already allocated"),
-    "out of range": ("10.1.0.77", "failed to allocate IP 10.1.0.77: the provided network does not match the current range"),
+    "out of range": ("10.1.0.77", "failed to allocate IP 10.1.0.77: the provided network does not match the current range"),  # noqa: E501
 }
 
 
