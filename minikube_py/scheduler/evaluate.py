@@ -11,12 +11,13 @@ from __future__ import annotations
 import random
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from minikube_py.scheduler.best import INFEASIBLE, BestScores
 from minikube_py.scheduler.columns import NodeColumns, Nodes
+from minikube_py.scheduler.filtering import Prepared, Rejected, diagnose, ok, passed
 from minikube_py.scheduler.framework import (
     MAX_NODE_SCORE,
     BoolArray,
@@ -62,29 +63,11 @@ class NodeScore(NamedTuple):
     scores: tuple[tuple[str, int, int], ...]
 
 
-class _Rejected(Exception):
-    """PreFilter turned the pod down."""
-
-    def __init__(self, status: Status, plugins: set[str]) -> None:
-        self.status = status
-        self.plugins = plugins
-
-
 class _Raw(NamedTuple):
     """Scores that are yet to be normalised."""
 
     scorer: Scorer
     scores: IntArray
-
-
-class _Prepared(NamedTuple):
-    """What PreFilter and PreScore said: the state, and the plugins still to run."""
-
-    state: CycleState
-    node_names: frozenset[str] | None
-    pinned_by: frozenset[str]
-    filters: tuple[tuple[str, Any], ...]
-    scorers: tuple[Scorer, ...]
 
 
 class _Kept:
@@ -107,7 +90,7 @@ class _Kept:
         "version",
     )
 
-    def __init__(self, prepared: _Prepared) -> None:
+    def __init__(self, prepared: Prepared) -> None:
         self.prepared = prepared
         self.version = 0
         self.size = 0
@@ -158,10 +141,10 @@ class Evaluator:
                 self._kept.move_to_end(signature)
                 self._catch_up(kept, pod)
             return self._choose_kept(kept, pod)
-        except _Rejected as rejected:
+        except Rejected as rejected:
             raise self._rejection(rejected) from None
 
-    def _rejection(self, rejected: _Rejected) -> FitError:
+    def _rejection(self, rejected: Rejected) -> FitError:
         diagnosis = Diagnosis(self.columns.count, pre_filter_message=rejected.status.message)
         diagnosis.unschedulable_plugins |= rejected.plugins
         diagnosis.add_plugin(rejected.status)
@@ -176,8 +159,8 @@ class Evaluator:
         percentage = self.percentage or max(50 - count // 125, MIN_PERCENTAGE_TO_FIND)
         return max(count * percentage // 100, MIN_FEASIBLE_TO_FIND)
 
-    def _prepare(self, pod: PodInfo) -> _Prepared:
-        """Raises: _Rejected, PluginError."""
+    def _prepare(self, pod: PodInfo) -> Prepared:
+        """Raises: Rejected, PluginError."""
         profile, columns = self.profile, self.columns
         state = CycleState()
         skipped: set[str] = set()
@@ -192,7 +175,7 @@ class Evaluator:
                     continue
                 status = Status(status.code, *status.reasons, plugin=name)
                 if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-                    raise _Rejected(status, set())
+                    raise Rejected(status, set())
                 if not status.is_rejected:
                     raise PluginError(f'running PreFilter plugin "{name}": {status.message}')
                 rejection = status
@@ -205,12 +188,12 @@ class Evaluator:
                     text = f"node(s) didn't satisfy plugin {listed}"
                     if len(pinning) > 1:
                         text = f"node(s) didn't satisfy plugin(s) [{listed}] simultaneously"
-                    raise _Rejected(Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, text), pinning)
+                    raise Rejected(Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, text), pinning)
         if rejection is not None:
-            raise _Rejected(rejection, pinning)
+            raise Rejected(rejection, pinning)
         state.skip_filter = frozenset(skipped)
         filters = tuple((name, plugin) for name, plugin in profile.filters.items() if name not in skipped)
-        return _Prepared(state, names, frozenset(pinning), filters, self._prepare_scores(pod, state))
+        return Prepared(state, names, frozenset(pinning), filters, self._prepare_scores(pod, state))
 
     def _prepare_scores(self, pod: PodInfo, state: CycleState) -> tuple[Scorer, ...]:
         skipped: set[str] = set()
@@ -225,27 +208,13 @@ class Evaluator:
 
     # --- evaluating many nodes --------------------------------------------------------------------------------------
 
-    def _fitting(self, prepared: _Prepared, pod: PodInfo, nodes: Nodes) -> BoolArray:
+    def _fitting(self, prepared: Prepared, pod: PodInfo, nodes: Nodes) -> BoolArray:
         mask: BoolArray = self.columns.present[nodes.index].copy()
         for name, plugin in prepared.filters:
-            passed = self._passed(name, plugin, prepared.state, pod, nodes, mask)
-            if passed is not None:
-                mask &= passed
+            passing = passed(name, plugin, prepared.state, pod, nodes, mask)
+            if passing is not None:
+                mask &= passing
         return mask
-
-    def _passed(
-        self, name: str, plugin: Any, state: CycleState, pod: PodInfo, nodes: Nodes, mask: BoolArray
-    ) -> BoolArray | None:
-        many = getattr(plugin, "filter_nodes", None)
-        if many is not None:
-            found: BoolArray | None = many(state, pod, nodes)
-            return found
-        passed = np.zeros(len(nodes), np.bool_)
-        for i, node in enumerate(nodes.infos()):
-            if mask[i] and node is not None:
-                status = plugin.filter(state, pod, node)
-                passed[i] = _ok(name, status)
-        return passed
 
     def _raw_scores(self, scorer: Scorer, state: CycleState, pod: PodInfo, nodes: Nodes) -> IntArray | None:
         many = getattr(scorer.plugin, "score_nodes", None)
@@ -269,7 +238,7 @@ class Evaluator:
             raise PluginError(f"{text}, it should in the range of [0, {MAX_NODE_SCORE}] after normalizing")
         return scores
 
-    def _choose_afresh(self, pod: PodInfo, prepared: _Prepared) -> Choice:
+    def _choose_afresh(self, pod: PodInfo, prepared: Prepared) -> Choice:
         columns = self.columns
         if prepared.node_names is None:
             nodes, searched = columns.all(), columns.count
@@ -280,7 +249,7 @@ class Evaluator:
         mask = self._fitting(prepared, pod, nodes)
         fitting = np.flatnonzero(mask)
         if not len(fitting):
-            raise FitError(self._diagnose(pod, prepared))
+            raise FitError(diagnose(self.columns, pod, prepared))
         if prepared.node_names is None:
             selected, evaluated = self._search(fitting)
         else:
@@ -301,7 +270,7 @@ class Evaluator:
     def _choice(
         self,
         slot: int,
-        prepared: _Prepared,
+        prepared: Prepared,
         score: int,
         evaluated: int,
         feasible: int,
@@ -331,7 +300,7 @@ class Evaluator:
 
     # --- what is kept -----------------------------------------------------------------------------------------------
 
-    def _keep(self, signature: object, prepared: _Prepared, pod: PodInfo) -> _Kept:
+    def _keep(self, signature: object, prepared: Prepared, pod: PodInfo) -> _Kept:
         kept = _Kept(prepared)
         self._fill(kept, pod)
         self._kept[signature] = kept
@@ -395,18 +364,22 @@ class Evaluator:
         if changed is None or kept.size != columns.size:
             self._fill(kept, pod)
             return
-        slots = set(changed)
-        if len(slots) > FEW_NODES:
-            if len(slots) * 2 > kept.size or not self._redo_some(kept, pod, np.array(sorted(slots), np.int64)):
-                self._fill(kept, pod)
-                return
-        elif not all(self._redo_one(kept, pod, slot) for slot in slots):
+        if not self._redo(kept, pod, changed):
             self._fill(kept, pod)
             return
         if kept.raws:
             kept.best = BestScores(self._totals(kept))
         self.reused += 1
         kept.version = version
+
+    def _redo(self, kept: _Kept, pod: PodInfo, changed: list[int]) -> bool:
+        """False where all must be done again, or had better be."""
+        if len(changed) > FEW_NODES:
+            slots = np.unique(np.array(changed, np.int64))
+            if len(slots) > FEW_NODES:
+                return len(slots) * 2 <= kept.size and self._redo_some(kept, pod, slots)
+            changed = slots.tolist()
+        return all(self._redo_one(kept, pod, slot) for slot in set(changed))
 
     def _redo_one(self, kept: _Kept, pod: PodInfo, slot: int) -> bool:
         """False where all must be done again."""
@@ -416,7 +389,7 @@ class Evaluator:
         if node is not None and node.present:
             for name, plugin in kept.prepared.filters:
                 status = plugin.filter(state, pod, node)
-                if status is not None and not _ok(name, status):
+                if status is not None and not ok(name, status):
                     break
             else:
                 score = kept.constant
@@ -478,11 +451,9 @@ class Evaluator:
         position = self._pick(totals)
         return self._choice(int(selected[position]), kept.prepared, int(totals[position]), seen, len(selected), tops)
 
-    # --- why not ----------------------------------------------------------------------------------------------------
-
     def _kept_diagnosis(self, kept: _Kept, pod: PodInfo) -> Diagnosis:
         if kept.diagnosis is None or kept.diagnosis[0] != kept.version:
-            kept.diagnosis = kept.version, self._diagnose(pod, kept.prepared)
+            kept.diagnosis = kept.version, diagnose(self.columns, pod, kept.prepared)
         known = kept.diagnosis[1]
         return Diagnosis(
             known.node_count,
@@ -491,53 +462,6 @@ class Evaluator:
             set(known.unschedulable_plugins),
             set(known.pending_plugins),
         )
-
-    def _diagnose(self, pod: PodInfo, prepared: _Prepared) -> Diagnosis:
-        """For every node, what the first filter that turned it down said."""
-        columns = self.columns
-        diagnosis = Diagnosis(columns.count)
-        if prepared.node_names is None:
-            left = np.flatnonzero(columns.present[: columns.size])
-        else:
-            left = np.array(sorted(columns.slots_of(prepared.node_names)), np.int64)
-            diagnosis.unschedulable_plugins |= prepared.pinned_by
-            absent = columns.count - len(left)
-            if absent:
-                listed = " ".join(sorted(prepared.pinned_by))
-                diagnosis.reasons[f"node(s) didn't satisfy plugin(s) [{listed}]"] = absent
-        for name, plugin in prepared.filters:
-            if not len(left):
-                break
-            nodes = columns.some(left)
-            passed = self._passed(name, plugin, prepared.state, pod, nodes, np.ones(len(left), np.bool_))
-            if passed is None or passed.all():
-                continue
-            rejected = columns.some(left[~passed])
-            self._count(diagnosis, name, plugin, prepared.state, pod, rejected)
-            left = left[passed]
-        return diagnosis
-
-    def _count(
-        self, diagnosis: Diagnosis, name: str, plugin: Any, state: CycleState, pod: PodInfo, rejected: Nodes
-    ) -> None:
-        statuses: list[tuple[Status, int]] = []
-        codes_of = getattr(plugin, "reject_codes", None)
-        if codes_of is not None:
-            codes, meaning = codes_of(state, pod, rejected)
-            values, counts = np.unique(codes, return_counts=True)
-            statuses = [(meaning(code), n) for code, n in zip(values.tolist(), counts.tolist(), strict=True)]
-        elif callable(getattr(plugin, "filter", None)):
-            for node in rejected.infos():
-                status = plugin.filter(state, pod, node)
-                statuses.append((status, 1))
-        else:
-            statuses = [(Status(Code.UNSCHEDULABLE, f"node(s) didn't satisfy plugin(s) [{name}]"), len(rejected))]
-        for status, count in statuses:
-            diagnosis.add_plugin(Status(status.code, plugin=name))
-            if status.code is Code.UNSCHEDULABLE:
-                diagnosis.unschedulable_nodes += count
-            for reason in status.reasons:
-                diagnosis.reasons[reason] = diagnosis.reasons.get(reason, 0) + count
 
     # --- one node ---------------------------------------------------------------------------------------------------
 
@@ -549,7 +473,7 @@ class Evaluator:
         kept = self._kept.get(self.profile.sign(pod))
         try:
             prepared = self._prepare(pod) if kept is None else kept.prepared
-        except _Rejected:
+        except Rejected:
             return False
         if prepared.node_names is not None and node_name not in prepared.node_names:
             return False
@@ -581,7 +505,7 @@ class Evaluator:
         Works everything out again, on the nodes as they are now. Raises: FitError, PluginError."""
         try:
             prepared = self._prepare(pod)
-        except _Rejected as rejected:
+        except Rejected as rejected:
             raise self._rejection(rejected) from None
         columns = self.columns
         nodes = columns.all()
@@ -590,7 +514,7 @@ class Evaluator:
             mask &= nodes.name_mask(prepared.node_names)
         fitting = np.flatnonzero(mask)
         if not len(fitting):
-            raise FitError(self._diagnose(pod, prepared))
+            raise FitError(diagnose(self.columns, pod, prepared))
         some = columns.some(fitting)
         parts = [
             (s, self._normalized(s, self._raw_scores(s, prepared.state, pod, some), prepared.state, pod, len(fitting)))
@@ -607,15 +531,6 @@ class Evaluator:
             scores = tuple((s.plugin.name, int(values[i]), s.weight) for s, values in parts)
             found.append(NodeScore(node.name, int(totals[i]), scores))
         return found
-
-
-def _ok(name: str, status: Status | None) -> bool:
-    """Whether the node passes. Raises: PluginError."""
-    if status is None or status.is_success:
-        return True
-    if not status.is_rejected:
-        raise PluginError(f'running "{name}" filter plugin: {status.message}')
-    return False
 
 
 _NO_POD = PodInfo.__new__(PodInfo)

@@ -1,0 +1,102 @@
+"""The filters of one pod: what PreFilter left to run, how a filter in either form is run, and why no node passed."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minikube_py.scheduler.columns import NodeColumns, Nodes
+from minikube_py.scheduler.framework import BoolArray, Code, CycleState, Diagnosis, PluginError, Status
+from minikube_py.scheduler.objects import PodInfo
+from minikube_py.scheduler.profile import Scorer
+
+
+class Rejected(Exception):
+    """PreFilter turned the pod down."""
+
+    def __init__(self, status: Status, plugins: set[str]) -> None:
+        self.status = status
+        self.plugins = plugins
+
+
+class Prepared(NamedTuple):
+    """What PreFilter and PreScore said: the state, and the plugins still to run."""
+
+    state: CycleState
+    node_names: frozenset[str] | None
+    pinned_by: frozenset[str]
+    filters: tuple[tuple[str, Any], ...]
+    scorers: tuple[Scorer, ...]
+
+
+def ok(name: str, status: Status | None) -> bool:
+    """Whether the node passes. Raises: PluginError."""
+    if status is None or status.is_success:
+        return True
+    if not status.is_rejected:
+        raise PluginError(f'running "{name}" filter plugin: {status.message}')
+    return False
+
+
+def passed(
+    name: str, plugin: Any, state: CycleState, pod: PodInfo, nodes: Nodes, mask: BoolArray
+) -> BoolArray | None:
+    """Which of `nodes` pass, None for all; those outside `mask` need not be looked at. Raises: PluginError."""
+    many = getattr(plugin, "filter_nodes", None)
+    if many is not None:
+        vector: BoolArray | None = many(state, pod, nodes)
+        return vector
+    found = np.zeros(len(nodes), np.bool_)
+    for i, node in enumerate(nodes.infos()):
+        if mask[i] and node is not None:
+            found[i] = ok(name, plugin.filter(state, pod, node))
+    return found
+
+
+def diagnose(columns: NodeColumns, pod: PodInfo, prepared: Prepared) -> Diagnosis:
+    """For every node, what the first filter that turned it down said."""
+    diagnosis = Diagnosis(columns.count)
+    if prepared.node_names is None:
+        left = np.flatnonzero(columns.present[: columns.size])
+    else:
+        left = np.array(sorted(columns.slots_of(prepared.node_names)), np.int64)
+        diagnosis.unschedulable_plugins |= prepared.pinned_by
+        absent = columns.count - len(left)
+        if absent:
+            listed = " ".join(sorted(prepared.pinned_by))
+            diagnosis.reasons[f"node(s) didn't satisfy plugin(s) [{listed}]"] = absent
+    for name, plugin in prepared.filters:
+        if not len(left):
+            break
+        nodes = columns.some(left)
+        passing = passed(name, plugin, prepared.state, pod, nodes, np.ones(len(left), np.bool_))
+        if passing is None or passing.all():
+            continue
+        rejected = columns.some(left[~passing])
+        _count(diagnosis, name, plugin, prepared.state, pod, rejected)
+        left = left[passing]
+    return diagnosis
+
+
+def _count(
+    diagnosis: Diagnosis, name: str, plugin: Any, state: CycleState, pod: PodInfo, rejected: Nodes
+) -> None:
+    statuses: list[tuple[Status, int]] = []
+    codes_of = getattr(plugin, "reject_codes", None)
+    if codes_of is not None:
+        codes, meaning = codes_of(state, pod, rejected)
+        values, counts = np.unique(codes, return_counts=True)
+        statuses = [(meaning(code), n) for code, n in zip(values.tolist(), counts.tolist(), strict=True)]
+    elif callable(getattr(plugin, "filter", None)):
+        for node in rejected.infos():
+            status = plugin.filter(state, pod, node)
+            statuses.append((status, 1))
+    else:
+        statuses = [(Status(Code.UNSCHEDULABLE, f"node(s) didn't satisfy plugin(s) [{name}]"), len(rejected))]
+    for status, count in statuses:
+        diagnosis.add_plugin(Status(status.code, plugin=name))
+        if status.code is Code.UNSCHEDULABLE:
+            diagnosis.unschedulable_nodes += count
+        for reason in status.reasons:
+            diagnosis.reasons[reason] = diagnosis.reasons.get(reason, 0) + count

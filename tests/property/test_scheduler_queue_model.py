@@ -1,0 +1,142 @@
+"""The scheduling queue under any order of operations: no pod is lost, none is twice, and who can run does not sleep."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from minikube_py.scheduler.framework import EVENT_ASSIGNED_POD_DELETE, SUCCESS, ClusterChange, Code, Status
+from minikube_py.scheduler.objects import PodInfo, PodSpec, QueuedPodInfo
+from minikube_py.scheduler.plugins.queueing import PrioritySort
+from minikube_py.scheduler.queue import NEVER, Rules, SchedulingQueue
+
+NAMES = [f"p{i}" for i in range(5)]
+SPECS = [PodSpec((("cpu", i),)) for i in range(2)]
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.sampled_from(NAMES), st.integers(0, 2)),
+        st.tuples(st.just("delete"), st.sampled_from(NAMES), st.just(0)),
+        st.tuples(st.just("pop"), st.just(""), st.just(0)),
+        st.tuples(st.just("reject"), st.just(""), st.integers(0, 3)),
+        st.tuples(st.just("error"), st.just(""), st.integers(0, 3)),
+        st.tuples(st.just("done"), st.just(""), st.integers(0, 3)),
+        st.tuples(st.just("freed"), st.just(""), st.integers(0, 3)),
+        st.tuples(st.just("time"), st.just(""), st.integers(1, 12)),
+    ),
+    max_size=60,
+)
+
+
+class Model:
+    """The queue, and beside it which pods exist and which are in flight. `room`: the specs that fit at the moment."""
+
+    def __init__(self) -> None:
+        self.now_s = 50.0
+        self.room: set[int] = set()
+        self.made = 0
+        self.alive: dict[str, PodInfo] = {}
+        self.flying: list[QueuedPodInfo] = []
+        rules = Rules([], self._fits, frozenset(("Fit",)), self._gate)
+        self.queue = SchedulingQueue(lambda: self.now_s, PrioritySort().sort_key, {"default-scheduler": rules})
+
+    def _fits(self, pod: PodInfo, node: str) -> bool:
+        return SPECS.index(pod.spec) in self.room
+
+    @staticmethod
+    def _gate(pod: PodInfo) -> Status:
+        return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, plugin="Gate") if pod.gates else SUCCESS
+
+    def add(self, name: str, priority: int) -> None:
+        self.made += 1
+        pod = PodInfo("d", name, f"uid-{self.made}", SPECS[self.made % 2])
+        pod.priority = priority
+        pod.gates = ("gate",) if self.made % 7 == 0 else ()
+        self.alive[pod.key] = pod
+        self.queue.add(pod)
+
+    def delete(self, name: str) -> None:
+        self.alive.pop(f"d/{name}", None)
+        self.queue.delete(f"d/{name}")
+
+    def pop(self) -> None:
+        queued = self.queue.pop()
+        if queued is None:
+            assert self.queue.pending()["active"] == 0
+        else:
+            assert self.alive[queued.pod.key] is queued.pod
+            self.flying.append(queued)
+
+    def land(self, i: int, *plugins: str, done: bool = False) -> None:
+        if not self.flying:
+            return
+        queued = self.flying.pop(i % len(self.flying))
+        if done or self.alive.get(queued.pod.key) is not queued.pod:
+            if self.alive.get(queued.pod.key) is queued.pod:
+                del self.alive[queued.pod.key]
+            self.queue.done(queued.pod.uid)
+            return
+        queued.unschedulable_plugins, queued.pending_plugins = set(plugins), set()
+        self.queue.fail(queued)
+
+    def freed(self, specs: int) -> None:
+        self.room = {i for i in range(2) if specs & 1 << i}
+        self.queue.on_change(ClusterChange(EVENT_ASSIGNED_POD_DELETE, None, None, "n"))
+        for queued in self.entries():
+            # An exact answer: whoever sleeps on cannot use the node.
+            if queued.queue == "unschedulable":
+                assert not self._fits(queued.pod, "n")
+        self.room = set()
+
+    def entries(self) -> list[QueuedPodInfo]:
+        found = (self.queue.get(key) for key in self.alive)
+        return [queued for queued in found if queued is not None]
+
+    def check(self) -> None:
+        flying = {queued.pod.uid for queued in self.flying}
+        assert self.queue.in_flight == len(flying)
+        for pod in self.alive.values():
+            # In the queue or in flight; in both only where a pod was made again under its name.
+            assert (pod.key in self.queue) != (pod.uid in flying)
+        pending = self.queue.pending()
+        assert sum(pending.values()) == len(self.queue) == len(self.entries())
+        for name, number in pending.items():
+            assert number == sum(queued.queue == name for queued in self.entries())
+        if pending["backoff"] or pending["unschedulable"]:
+            assert self.queue.next_deadline_s() < NEVER
+
+    def drain(self) -> None:
+        """Time alone brings every pod back that no gate holds."""
+        for _ in range(10):
+            deadline_s = self.queue.next_deadline_s()
+            if deadline_s == NEVER:
+                break
+            self.now_s = max(self.now_s, deadline_s)
+            self.queue.flush()
+        pending = self.queue.pending()
+        assert not pending["backoff"] and not pending["unschedulable"]
+
+
+@settings(max_examples=150, deadline=None)
+@given(STEPS)
+def test_no_pod_is_lost(steps: list[tuple[str, str, int]]) -> None:
+    model = Model()
+    actions: dict[str, Any] = {
+        "add": model.add,
+        "delete": lambda name, _: model.delete(name),
+        "pop": lambda _, __: model.pop(),
+        "reject": lambda _, i: model.land(i, "Fit"),
+        "error": lambda _, i: model.land(i),
+        "done": lambda _, i: model.land(i, done=True),
+        "freed": lambda _, specs: model.freed(specs),
+    }
+    for what, name, number in steps:
+        if what == "time":
+            model.now_s += number
+            model.queue.flush()
+        else:
+            actions[what](name, number)
+        model.check()
+    model.drain()
+    model.check()
