@@ -17,6 +17,8 @@ SPECS = [PodSpec((("cpu", i),)) for i in range(2)]
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("add"), st.sampled_from(NAMES), st.integers(0, 2)),
+        st.tuples(st.just("asleep"), st.sampled_from(NAMES), st.integers(0, 2)),
+        st.tuples(st.just("asleep"), st.sampled_from(NAMES), st.integers(0, 2)),
         st.tuples(st.just("delete"), st.sampled_from(NAMES), st.just(0)),
         st.tuples(st.just("pop"), st.just(""), st.just(0)),
         st.tuples(st.just("reject"), st.just(""), st.integers(0, 3)),
@@ -55,6 +57,12 @@ class Model:
         pod.gates = ("gate",) if self.made % 7 == 0 else ()
         self.alive[pod.key] = pod
         self.queue.add(pod)
+
+    def asleep(self, name: str, priority: int) -> None:
+        """A pod that comes, and whatever is next is tried and fits nowhere."""
+        self.add(name, priority)
+        self.pop()
+        self.land(-1, "Fit")
 
     def delete(self, name: str) -> None:
         self.alive.pop(f"d/{name}", None)
@@ -124,6 +132,7 @@ def test_no_pod_is_lost(steps: list[tuple[str, str, int]]) -> None:
     model = Model()
     actions: dict[str, Any] = {
         "add": model.add,
+        "asleep": model.asleep,
         "delete": lambda name, _: model.delete(name),
         "pop": lambda _, __: model.pop(),
         "reject": lambda _, i: model.land(i, "Fit"),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from scheduler_objects import node, pod, pod_object
 
+from minikube_py.scheduler.cache import Cache
 from minikube_py.scheduler.columns import NodeColumns
 from minikube_py.scheduler.objects import pod_amounts, project_pod
 
@@ -107,6 +108,36 @@ def test_pods_may_precede_their_node_and_outlive_it() -> None:
     columns.put_node(node("m"))
     assert columns.size == 1 and columns.by_name["m"].slot == 0
     assert int(columns.requested_row("cpu")[0]) == 0
+
+
+def test_the_informer_confirms_or_corrects_what_was_assumed() -> None:
+    cache = Cache()
+    for name in ("n1", "n2"):
+        cache.put_node(node(name))
+    assumed = pod("p", cpu="1")
+    cache.assume(assumed, "n1")
+    with pytest.raises(ValueError, match="can't be assumed"):
+        cache.assume(assumed, "n2")
+    assert cache.assumed_node(assumed.uid) == "n1"
+    cache.put_pod(pod("p", cpu="1", nodeName="n1", priority=5))
+    assert (cache.assumed, len(cache), cache.columns.lowest_priority()) == (0, 1, 5)
+    assert not cache.forget(assumed.uid)
+    # Bound elsewhere after all, and resized: what was counted before is taken back.
+    cache.put_pod(pod("p", cpu="3", nodeName="n2"))
+    used = {name: info.requested.get("cpu", 0) for name, info in cache.columns.by_name.items()}
+    assert used == {"n1": 0, "n2": 3000} and cache.columns.requested_row("cpu")[:2].tolist() == [0, 3000]
+    assert cache.remove_pod(assumed.uid) == "n2" and cache.remove_pod(assumed.uid) == ""
+
+
+def test_a_forgotten_pod_leaves_nothing_behind() -> None:
+    cache = Cache()
+    cache.put_node(node("n1"))
+    assumed = pod("p", cpu="1", container={"ports": [{"hostPort": 80}]})
+    cache.assume(assumed, "n1")
+    assert cache.forget(assumed.uid) and not cache.forget(assumed.uid)
+    info = cache.columns.by_name["n1"]
+    assert (info.requested["pods"], info.ports, list(cache.columns.port_users("TCP", 80))) == (0, {}, [])
+    assert info.nonzero_memory_bytes == 0 and len(cache) == cache.assumed == 0
 
 
 def test_columns_grow() -> None:
