@@ -220,6 +220,15 @@ class IndexAgainstBruteForce(RuleBasedStateMachine):
     def write_many(self, ops: list[Any]) -> None:
         self.write(ops)
 
+    @rule(keys=st.lists(st.sampled_from([*NODE_KEYS, *POD_KEYS]), min_size=1, max_size=4, unique=True))
+    def touch(self, keys: list[bytes]) -> None:
+        """Writes that leave the rows as they are."""
+        objects = self.objects[self.state.revision]
+        whole = [key for key in keys if isinstance(objects.get(key), dict)]
+        ops = [Put(key, orjson.dumps({**objects[key], "touched": self.state.revision})) for key in whole]
+        if ops:
+            self.write(ops)
+
     @rule(back=st.integers(0, 3))
     def compact(self, back: int) -> None:
         if self.state.revision - back > self.state.compact_revision:

@@ -1,7 +1,8 @@
 """The state machine against a model that keeps one whole dictionary per revision.
 
-Whatever the order of puts, deletes, txns, leases, compactions, snapshots and replays: every range at every retained
-revision, every watch from every retained start, and every refusal are the model's.
+Whatever the order of puts, deletes, txns (nested ones and reads within them too), leases, compactions, snapshots and
+replays: every answer, every range at every retained revision, every watch from every retained start, and every refusal
+are the model's.
 """
 
 from __future__ import annotations
@@ -21,15 +22,21 @@ from minikube_py.mvcc.types import (
     FROM_KEY,
     Command,
     Compact,
+    CompactResult,
     Compare,
     DeleteRange,
+    DeleteResult,
     Event,
     KeyValue,
     LeaseGrant,
+    LeaseResult,
     LeaseRevoke,
     Put,
+    PutResult,
     RangeRequest,
+    RangeResult,
     Txn,
+    TxnResult,
     WatchBatch,
 )
 from minikube_py.mvcc.watch import WatchHub
@@ -52,8 +59,15 @@ COMPARES = st.one_of(
     ),
     st.builds(Compare, KEYS, st.just("VALUE"), st.sampled_from(["=", "!=", "<", ">"]), VALUES, ENDS),
 )
-OPS = st.lists(st.one_of(PUTS, DELETES), max_size=3).map(tuple)
+REVISIONS = st.sampled_from([0, 0, 0, 0, 1, 3, 6, 12])
+READS = st.tuples(KEYS, ENDS, st.integers(0, 2), REVISIONS, st.booleans(), SELDOM).map(
+    lambda drawn: RangeRequest(*drawn)
+)
+LEAVES = st.lists(st.one_of(PUTS, DELETES, READS), max_size=2).map(tuple)
+NESTED = st.builds(Txn, st.lists(COMPARES, max_size=1).map(tuple), LEAVES, LEAVES)
+OPS = st.lists(st.one_of(PUTS, DELETES, READS, NESTED), max_size=3).map(tuple)
 TXNS = st.builds(Txn, st.lists(COMPARES, max_size=2).map(tuple), OPS, OPS)
+LEASE_TTL_S = 60
 Held = dict[bytes, KeyValue]
 
 
@@ -71,49 +85,64 @@ class Model:
         self.compacted = -1
         self.leases: set[int] = set()
 
-    def apply(self, command: Command) -> None:
-        """Raises as the real one must, having changed nothing."""
+    def apply(self, command: Command) -> Any:
+        """The answer. Raises as the real one must, having changed nothing."""
         if isinstance(command, LeaseGrant):
             if command.id in self.leases:
                 raise LeaseExists
             self.leases.add(command.id)
-        elif isinstance(command, LeaseRevoke):
+            return LeaseResult(self.revision, command.id, LEASE_TTL_S)
+        if isinstance(command, LeaseRevoke):
             if command.id not in self.leases:
                 raise LeaseNotFound
             self.leases.remove(command.id)
             held = self.states[self.revision]
-            self._write([DeleteRange(key) for key in sorted(held) if held[key].lease == command.id])
-        elif isinstance(command, Compact):
+            attached = [DeleteRange(key) for key in sorted(held) if held[key].lease == command.id]
+            self._write(Txn((), tuple(attached)))
+            return LeaseResult(self.revision, command.id, LEASE_TTL_S)
+        if isinstance(command, Compact):
             if command.revision <= self.compacted:
                 raise Compacted(command.revision, self.compacted)
             if command.revision > self.revision:
                 raise FutureRevision(command.revision, self.revision)
             self.compacted = command.revision
-        elif isinstance(command, Txn):
-            self._check_puts((*command.success, *command.failure))
+            return CompactResult(self.revision)
+        assert isinstance(command, Txn | Put | DeleteRange)
+        self._check_puts(command)
+        if isinstance(command, Txn):
             self._check_overlap(command.success)
             self._check_overlap(command.failure)
-            ops = command.success if all(map(self._holds, command.compare)) else command.failure
-            self._write(list(ops))
-        else:
-            assert isinstance(command, Put | DeleteRange)
-            self._write([command])
+        return self._write(command)
 
-    @staticmethod
-    def _check_puts(ops: Any) -> None:
-        for op in ops:
-            if isinstance(op, Put) and op.ignore_value and op.value:
-                raise InvalidRequest("etcdserver: value is provided")
-            if isinstance(op, Put) and op.ignore_lease and op.lease:
-                raise InvalidRequest("etcdserver: lease is provided")
+    def _check_puts(self, op: Any) -> None:
+        if isinstance(op, Txn):
+            for each in (*op.success, *op.failure):
+                self._check_puts(each)
+        if isinstance(op, Put) and op.ignore_value and op.value:
+            raise InvalidRequest("etcdserver: value is provided")
+        if isinstance(op, Put) and op.ignore_lease and op.lease:
+            raise InvalidRequest("etcdserver: lease is provided")
 
-    @staticmethod
-    def _check_overlap(ops: Any) -> None:
-        puts = [op.key for op in ops if isinstance(op, Put)]
+    def _check_overlap(self, ops: Any) -> tuple[set[bytes], list[tuple[bytes, bytes]]]:
+        """What `ops` put and delete. A nested txn's branches exclude each other."""
         deletes = [(op.key, op.range_end) for op in ops if isinstance(op, DeleteRange)]
-        hit = any(key >= start and key < end if end else key == start for key in puts for start, end in deletes)
-        if len(set(puts)) < len(puts) or hit:
-            raise InvalidRequest("etcdserver: duplicate key given in txn request")
+        puts: set[bytes] = set()
+
+        def add(keys: Any) -> None:
+            for key in keys:
+                if key in puts or any(start <= key < end if end else key == start for start, end in deletes):
+                    raise InvalidRequest("etcdserver: duplicate key given in txn request")
+                puts.add(key)
+
+        for op in ops:
+            if isinstance(op, Txn):
+                then_puts, then_deletes = self._check_overlap(op.success)
+                else_puts, else_deletes = self._check_overlap(op.failure)
+                add(then_puts)
+                add(else_puts - then_puts)
+                deletes += then_deletes + else_deletes
+        add(op.key for op in ops if isinstance(op, Put))
+        return puts, deletes
 
     def _holds(self, compare: Compare) -> bool:
         fields = {
@@ -134,31 +163,68 @@ class Model:
                 return False
         return True
 
-    def _write(self, ops: list[Any]) -> None:
+    def _branch(self, txn: Txn) -> tuple[bool, Any]:
+        """Compares look at the state before the command, nested ones too."""
+        succeeded = all(map(self._holds, txn.compare))
+        return succeeded, txn.success if succeeded else txn.failure
+
+    def _taken(self, op: Any) -> list[Any]:
+        if not isinstance(op, Txn):
+            return [op]
+        return [leaf for each in self._branch(op)[1] for leaf in self._taken(each)]
+
+    def _write(self, command: Any) -> Any:
         before = self.states[self.revision]
-        self._check_puts(ops)
-        for op in ops:
+        for op in self._taken(command):
             if isinstance(op, Put):
                 if op.lease and op.lease not in self.leases:
                     raise LeaseNotFound
                 if (op.ignore_value or op.ignore_lease) and op.key not in before:
                     raise InvalidRequest("etcdserver: key not found")
-        held, revision, events = dict(before), self.revision + 1, []
-        for op in ops:
-            if isinstance(op, Put):
-                old = held.get(op.key)
-                value = old.value if old and op.ignore_value else op.value
-                lease = old.lease if old and op.ignore_lease else op.lease
-                created, version = (old.create_revision, old.version + 1) if old else (revision, 1)
-                held[op.key] = KeyValue(op.key, value, created, revision, version, lease)
-                events.append(Event("PUT", held[op.key], old))
-            else:
-                gone = sorted(key for key in held if inside(key, op.key, op.range_end))
-                events += [Event("DELETE", KeyValue(key, b"", 0, revision, 0, 0), held.pop(key)) for key in gone]
+            if isinstance(op, RangeRequest) and op.revision:
+                if op.revision > self.revision:
+                    raise FutureRevision(op.revision, self.revision)
+                if op.revision < self.compacted:
+                    raise Compacted(op.revision, self.compacted)
+        held, events = dict(before), list[Event]()
+        result = self._run(command, held, events)
         if events:
-            self.revision = revision
-            self.states[revision] = held
-            self.events[revision] = events
+            self.revision += 1
+            self.states[self.revision] = held
+            self.events[self.revision] = events
+        return result
+
+    def _run(self, op: Any, held: Held, events: list[Event]) -> Any:
+        """Does `op` to `held`, and answers as of the moment."""
+        revision = self.revision + 1
+        if isinstance(op, Put):
+            old = held.get(op.key)
+            value = old.value if old and op.ignore_value else op.value
+            lease = old.lease if old and op.ignore_lease else op.lease
+            created, version = (old.create_revision, old.version + 1) if old else (revision, 1)
+            held[op.key] = KeyValue(op.key, value, created, revision, version, lease)
+            events.append(Event("PUT", held[op.key], old))
+            return PutResult(revision, old if op.prev_kv else None)
+        if isinstance(op, DeleteRange):
+            gone = [held.pop(key) for key in sorted(held) if inside(key, op.key, op.range_end)]
+            events += [Event("DELETE", KeyValue(kv.key, b"", 0, revision, 0, 0), kv) for kv in gone]
+            now = revision if events else self.revision
+            return DeleteResult(now, len(gone), tuple(gone) if op.prev_kv else ())
+        now = revision if events else self.revision
+        if isinstance(op, RangeRequest):
+            return read(self.states[op.revision] if op.revision else held, op, now)
+        succeeded, ops = self._branch(op)
+        responses = tuple([self._run(each, held, events) for each in ops])
+        return TxnResult(revision if events else self.revision, succeeded, responses)
+
+
+def read(held: Held, request: RangeRequest, now: int) -> RangeResult:
+    wanted = [held[key] for key in sorted(held) if inside(key, request.key, request.range_end)]
+    if request.count_only:
+        return RangeResult([], len(wanted), False, now)
+    shown = wanted[: request.limit] if request.limit else wanted
+    kvs = [kv._replace(value=b"", lease=0) if request.keys_only else kv for kv in shown]
+    return RangeResult(kvs, len(wanted), len(shown) < len(wanted), now)
 
 
 class MvccAgainstModel(RuleBasedStateMachine):
@@ -169,7 +235,7 @@ class MvccAgainstModel(RuleBasedStateMachine):
         self.commands: list[Command] = []
         self.watch()
         for lease in (1, 2):
-            self.both(LeaseGrant(lease, 60))
+            self.both(LeaseGrant(lease, LEASE_TTL_S))
 
     def watch(self) -> None:
         self.hub = WatchHub(self.state)
@@ -181,7 +247,7 @@ class MvccAgainstModel(RuleBasedStateMachine):
         assert unpack(pack(command)) == command
         before = self.state.revision
         try:
-            self.model.apply(command)
+            expected = self.model.apply(command)
         except RequestError as error:
             with pytest.raises(type(error)) as refused:
                 self.state.apply(command)
@@ -189,7 +255,7 @@ class MvccAgainstModel(RuleBasedStateMachine):
             assert self.state.revision == before
             assert self.state.last_events == []
             return
-        self.state.apply(command)
+        assert self.state.apply(command) == expected
         self.commands.append(command)
         assert self.state.revision == self.model.revision
         assert self.state.last_events == (
@@ -207,7 +273,7 @@ class MvccAgainstModel(RuleBasedStateMachine):
 
     @rule(lease=st.integers(1, 3))
     def grant(self, lease: int) -> None:
-        self.both(LeaseGrant(lease, 60))
+        self.both(LeaseGrant(lease, LEASE_TTL_S))
 
     @rule(lease=st.integers(1, 3))
     def revoke(self, lease: int) -> None:
@@ -269,13 +335,9 @@ class MvccAgainstModel(RuleBasedStateMachine):
                 self.state.range(request)
             return
         held = self.model.states[revision]
-        wanted = [held[name] for name in sorted(held) if inside(name, key, end)]
-        got = self.state.range(request)
-        shown = wanted[:limit] if limit else wanted
-        assert got.kvs == [kv._replace(value=b"", lease=0) if keys_only else kv for kv in shown]
-        assert (got.count, got.more, got.revision) == (len(wanted), len(shown) < len(wanted), self.model.revision)
-        counted = self.state.range(request._replace(count_only=True))
-        assert (counted.kvs, counted.count, counted.more) == ([], len(wanted), False)
+        assert self.state.range(request) == read(held, request, self.model.revision)
+        counted = request._replace(count_only=True)
+        assert self.state.range(counted) == read(held, counted, self.model.revision)
         assert self.state.get(key, revision) == held.get(key)
 
     @rule(key=KEYS, end=ENDS, start=st.integers(0, 40), budget=st.integers(1, 4))
