@@ -52,19 +52,6 @@ def normalise(text: str) -> str:
     return "\n".join(lines)
 
 
-def kubectls() -> dict[int, Path]:
-    """Minor version -> binary, from the folder MINIKUBE_PY_KUBECTL or beside the real file behind `kubectl`."""
-    folder = os.environ.get("MINIKUBE_PY_KUBECTL")
-    if not folder:
-        found = next(
-            (Path(p, "kubectl") for p in os.environ.get("PATH", "").split(":") if Path(p, "kubectl").exists()), None
-        )
-        if found is None:
-            return {}
-        folder = str(found.resolve().parent)
-    return {int(path.suffix[1:]): path for path in Path(folder).glob("kubectl.1.*") if path.suffix[1:].isdigit()}
-
-
 def without_status(value: Any) -> Any:
     """A parsed object or list without `status`, which whoever plays the nodes writes in its own way."""
     if isinstance(value, dict):

@@ -1,6 +1,6 @@
 """Records the original's answers to the kubectl session and to the raw requests.
 
-usage: MINIKUBE_PY_ORIGINAL_UP=<script that starts the original> python tests/conformance/record.py [raw] [kubectl]
+usage: MINIKUBE_PY_ORIGINAL_UP=SCRIPT PYTHONPATH=tests/support python tests/conformance/record.py [raw] [kubectl]
 
 The script takes --scheduler --controllers --kubelets, and prints one JSON line with url, token and kubeconfig once
 the servers are ready. Answers are kept as they compare: uids, times, versions and random names replaced.
@@ -8,14 +8,9 @@ the servers are ready. Answers are kept as they compare: uids, times, versions a
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import signal
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,23 +18,10 @@ import kubectl_session
 import raw_cases
 import raw_session
 import scenario
+from needs import kubectls, original
 
 DATA = Path(__file__).parent / "data"
 RAW_FILE, KUBECTL_FILE = DATA / "original_raw.json", DATA / "original_kubectl.json"
-
-
-@contextlib.contextmanager
-def original(*flags: str) -> Iterator[dict[str, Any]]:
-    """Runs the real control plane; yields its url, token and kubeconfig."""
-    process = subprocess.Popen(
-        [os.environ["MINIKUBE_PY_ORIGINAL_UP"], *flags], stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
-    try:
-        assert process.stdout is not None
-        yield json.loads(process.stdout.readline())
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(30)
 
 
 def raw_answers(url: str, token: str) -> dict[str, Any]:
@@ -83,7 +65,7 @@ def main() -> None:
             write(RAW_FILE, raw_answers(server["url"], server["token"]))
     if "kubectl" in what:
         by_minor = {}
-        for minor, kubectl in sorted(kubectl_session.kubectls().items()):
+        for minor, kubectl in sorted(kubectls().items()):
             print(f"kubectl 1.{minor} ...", flush=True)
             with original("--scheduler", "--controllers", "--kubelets") as server:
                 by_minor[minor] = kubectl_answers(kubectl, minor, Path(server["kubeconfig"]))

@@ -1,6 +1,6 @@
 """Asks the original what each selector of `selector_cases` selects, or why it refuses.
 
-    MINIKUBE_PY_ORIGINAL_UP=/path/to/original-up python tests/conformance/record_selectors.py
+    MINIKUBE_PY_ORIGINAL_UP=/path/to/original-up PYTHONPATH=tests/support python tests/conformance/record_selectors.py
 """
 
 from __future__ import annotations
@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-import subprocess
 import sys
 from typing import Any
 from urllib.parse import quote
+
+from needs import original
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
@@ -48,13 +49,8 @@ def main() -> None:
     if "ORIGINAL_URL" in os.environ:
         record(Original(os.environ["ORIGINAL_URL"], os.environ["ORIGINAL_TOKEN"]))
         return
-    with subprocess.Popen([os.environ["MINIKUBE_PY_ORIGINAL_UP"]], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            running = json.loads(process.stdout.readline())
-            record(Original(running["url"], running["token"]))
-        finally:
-            process.terminate()
+    with original() as running:
+        record(Original(running["url"], running["token"]))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Asks the original how it prints the objects of `table_cases`, and writes down objects and cells.
 
-    MINIKUBE_PY_ORIGINAL_UP=/path/to/original-up python tests/conformance/record_tables.py
+    MINIKUBE_PY_ORIGINAL_UP=/path/to/original-up PYTHONPATH=tests/support python tests/conformance/record_tables.py
 """
 
 from __future__ import annotations
@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-import subprocess
 import sys
 import urllib.request
 from typing import Any
+
+from needs import original
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
@@ -74,13 +75,8 @@ def main() -> None:
     if "ORIGINAL_URL" in os.environ:
         record(Original(os.environ["ORIGINAL_URL"], os.environ["ORIGINAL_TOKEN"]))
         return
-    with subprocess.Popen([os.environ["MINIKUBE_PY_ORIGINAL_UP"]], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            running = json.loads(process.stdout.readline())
-            record(Original(running["url"], running["token"]))
-        finally:
-            process.terminate()
+    with original() as running:
+        record(Original(running["url"], running["token"]))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Asks the original for its judgement on every case of `validation_cases` and writes it down.
 
-    MINIKUBE_PY_ORIGINAL_UP=/path/to/original-up python tests/conformance/record_validation.py
+    MINIKUBE_PY_ORIGINAL_UP=/path/to/original-up PYTHONPATH=tests/support python tests/conformance/record_validation.py
 
 Kept are answers: status, and the object as it was stored or the refusal. Large values are cut out of bodies again when
 they are read, by making the cases anew.
@@ -12,11 +12,12 @@ import json
 import os
 import pathlib
 import ssl
-import subprocess
 import sys
 import urllib.error
 import urllib.request
 from typing import Any
+
+from needs import original
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
@@ -112,13 +113,8 @@ def main() -> None:
     if "ORIGINAL_URL" in os.environ:
         record(Original(os.environ["ORIGINAL_URL"], os.environ["ORIGINAL_TOKEN"]))
         return
-    with subprocess.Popen([os.environ["MINIKUBE_PY_ORIGINAL_UP"]], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            running = json.loads(process.stdout.readline())
-            record(Original(running["url"], running["token"]))
-        finally:
-            process.terminate()
+    with original() as running:
+        record(Original(running["url"], running["token"]))
 
 
 if __name__ == "__main__":

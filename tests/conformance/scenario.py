@@ -50,6 +50,7 @@ metadata:
   namespace: shop
   labels: {app: web, tier: front}
 spec:
+  nodeSelector: {disk: ssd}
   containers:
   - name: nginx
     image: nginx:1.27
@@ -63,6 +64,7 @@ apiVersion: v1
 kind: Pod
 metadata: {name: applied, namespace: shop, labels: {app: applied}}
 spec:
+  nodeSelector: {disk: ssd}
   containers:
   - {name: c, image: "busybox:1.36", command: [sleep, "3600"]}
 """
@@ -272,7 +274,7 @@ WORK = [
     S("sort by phase", "-n shop get pods --sort-by=.status.phase -o name"),
     S("chunked", "-n shop get cm --chunk-size=1 -o name"),
     S("all namespaces", "get pods -A"),
-    S("run", "-n shop run ran --image=nginx:1.27 --labels=app=ran"),
+    S("run", "-n shop run ran --image=nginx:1.27 --labels=app=ran --overrides='{\"spec\":{\"nodeSelector\":{\"disk\":\"hdd\"}}}'"),
     S("wait jsonpath", "-n shop wait --for=jsonpath='{.status.phase}'=Running pod/ran --timeout=20s"),
     S("expose pod", "-n shop expose pod ran --port=80 --name=ran"),
     S("get all", "-n shop get all -l app=ran", keep=("pod/", "service/", "NAME")),

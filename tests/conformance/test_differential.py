@@ -7,22 +7,20 @@ stands in differences.py with its reason; a difference listed there that no long
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import differences
-import kubectl_session
 import ours
 import pytest
 import raw_cases
 import record
 import scenario
+from needs import kubectls, require_kubectls
 
 from minikube_py.control_plane.config import COMPONENTS
 
-KUBECTLS = kubectl_session.kubectls()
-MINORS = sorted(KUBECTLS) or [0]
+MINORS = sorted(kubectls()) or [0]
 
 
 def recorded(path: Path) -> dict[str, Any]:
@@ -58,12 +56,9 @@ def test_raw_requests_answer_as_the_original() -> None:
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("minor", MINORS)
 def test_kubectl_prints_the_same(minor: int) -> None:
-    if minor == 0:
-        reason = "no kubectl.1.NN found: set MINIKUBE_PY_KUBECTL to the folder that holds them"
-        assert not os.environ.get("CI"), reason
-        pytest.skip(reason)
+    kubectl = require_kubectls()[minor]
     with ours.serve(COMPONENTS) as server:
-        answers = record.kubectl_answers(KUBECTLS[minor], minor, Path(server["kubeconfig"]))
+        answers = record.kubectl_answers(kubectl, minor, Path(server["kubeconfig"]))
     entries = recorded(record.KUBECTL_FILE)
     expected = {
         name: entry["answer"] for name, known in entries.items() for entry in known if minor in entry["kubectl"]

@@ -8,9 +8,7 @@ from __future__ import annotations
 import base64
 import http.client
 import json
-import os
 import random
-import shutil
 import socket
 import subprocess
 import time
@@ -19,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import etcd_binary
 
 from minikube_py.errors import RequestError
 from minikube_py.mvcc.state import StateMachine
@@ -47,17 +46,6 @@ pytestmark = pytest.mark.original
 KEYS = [b"a", b"b", b"b\0", b"bb", b"c", b"d/1", b"d/2", b"e", b"\xff", b"\xff\xff"]
 ENDS = [b"", b"", b"", b"\0", b"b", b"c", b"d0", b"e", b"\xff\xff\xff"]
 VALUES = [b"", b"x", b"y", b"longer value", b"\0\1\xff"]
-
-
-def etcd_binary() -> str:
-    folder = os.environ.get("ORIGINAL_BIN", "")
-    found = shutil.which("etcd", path=folder) if folder else shutil.which("etcd")
-    if found:
-        return found
-    reason = "no etcd: set ORIGINAL_BIN to the folder of the original's binaries"
-    if os.environ.get("CI"):
-        pytest.fail(reason)
-    pytest.skip(reason)
 
 
 class Etcd:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
-import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import needs
 import pytest
 
 from minikube_py.api.errors import StatusError
@@ -35,18 +34,8 @@ WAIT_S = 20.0
 
 @pytest.fixture(scope="module")
 def kubeconfig() -> Iterator[Path]:
-    script = os.environ.get("MINIKUBE_PY_ORIGINAL_UP")
-    if not script:
-        reason = "no original: set MINIKUBE_PY_ORIGINAL_UP to the script that starts it"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
-    with subprocess.Popen([script, "--scheduler"], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            yield Path(json.loads(process.stdout.readline())["kubeconfig"])
-        finally:
-            process.terminate()
+    with needs.original("--scheduler") as ready:
+        yield Path(ready["kubeconfig"])
 
 
 def node(name: str, cpu: str, memory: str, pods: str = "110", **more: Any) -> dict[str, Any]:

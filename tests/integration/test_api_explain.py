@@ -5,31 +5,24 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from aiohttp import web
+from needs import kubectls, require_kubectls
 
 from minikube_py.api import discovery, openapi
 
 PROTOCOLS = {"SCTP", "TCP", "UDP"}
 
 
-def kubectls() -> list[Path]:
-    folder = os.environ.get("MINIKUBE_PY_KUBECTL")
-    if folder is None:
-        found = shutil.which("kubectl")
-        if found is None:
-            return []
-        folder = str(Path(found).resolve().parent)
-    versioned = sorted(Path(folder).glob("kubectl.1.*"))
-    plain = Path(folder) / "kubectl"
-    return versioned or ([plain] if plain.is_file() else [])
+pytestmark = pytest.mark.kubectl
 
 
-pytestmark = [pytest.mark.kubectl, pytest.mark.skipif(not kubectls(), reason="no kubectl found")]
+@pytest.fixture(params=sorted(kubectls()) or [0], ids=lambda minor: f"kubectl.1.{minor}")
+def kubectl(request: pytest.FixtureRequest) -> Path:
+    return require_kubectls()[request.param]
 
 
 async def answer(request: web.Request) -> web.Response:
@@ -71,7 +64,6 @@ async def run(kubectl: Path, url: str, home: Path, *words: str) -> str:
     return output.decode()
 
 
-@pytest.mark.parametrize("kubectl", kubectls(), ids=lambda path: path.name)
 async def test_kubectl_explains(kubectl: Path, url: str, tmp_path: Path) -> None:
     pods = await run(kubectl, url, tmp_path, "explain", "pods")
     assert re.search(r"KIND: +Pod\nVERSION: +v1\n", pods)
@@ -87,7 +79,6 @@ async def test_kubectl_explains(kubectl: Path, url: str, tmp_path: Path) -> None
     assert "GROUP:      coordination.k8s.io" in lease and "FIELD: renewTime <string>" in lease
 
 
-@pytest.mark.parametrize("kubectl", kubectls(), ids=lambda path: path.name)
 async def test_kubectl_lists_resources(kubectl: Path, url: str, tmp_path: Path) -> None:
     resources = await run(kubectl, url, tmp_path, "api-resources", "-o", "wide")
     pods = next(line for line in resources.splitlines() if line.startswith("pods "))

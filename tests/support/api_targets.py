@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import random
-import subprocess
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
+import needs
 
 from minikube_py.apiserver.auth import ADMIN
 from minikube_py.apiserver.core import ApiServer
@@ -58,19 +55,9 @@ async def served(core: ApiServer, folder: Path, port: int = 0) -> AsyncIterator[
 
 @contextmanager
 def original(*flags: str) -> Iterator[Path]:
-    """The kubeconfig of a running original. Skips where there is none."""
-    script = os.environ.get("MINIKUBE_PY_ORIGINAL_UP")
-    if not script:
-        reason = "no original: set MINIKUBE_PY_ORIGINAL_UP to the script that starts it"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
-    with subprocess.Popen([script, *flags], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            yield Path(json.loads(process.stdout.readline())["kubeconfig"])
-        finally:
-            process.terminate()
+    """The kubeconfig of a running original."""
+    with needs.original(*flags) as ready:
+        yield Path(ready["kubeconfig"])
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from needs import absent
 
 from minikube_py.api.registry import REGISTRY
 from minikube_py.api.schema import SCHEMA, Schema
@@ -41,7 +42,7 @@ def extractor() -> ModuleType:
 def test_the_extractor_makes_the_committed_table() -> None:
     folder = modules()
     if folder is None:
-        pytest.skip("the Go modules k8s.io/api@v0.36.2 and apimachinery@v0.36.2 are not in the module cache")
+        absent("the Go modules k8s.io/api@v0.36.2 and apimachinery@v0.36.2 are not in the module cache")
     made = extractor()
     assert made.render(made.build(folder)) == TABLE.read_text()
 

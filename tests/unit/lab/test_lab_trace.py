@@ -1,9 +1,9 @@
 """The openb trace: what the table holds, what the converter makes, what a bad table is answered with."""
 
-import os
 from pathlib import Path
 
 import pytest
+from needs import published_trace
 
 from minikube_py.lab import trace
 from minikube_py.lab.workload import GPU_MODEL_LABEL, GPU_RESOURCE, trace_nodes
@@ -52,10 +52,7 @@ def test_nodes_keep_their_gpus_and_model(openb: trace.Trace) -> None:
 
 
 def test_converter_makes_the_packaged_tables_again() -> None:
-    data = os.environ.get("MINIKUBE_PY_DATA")
-    if not data:
-        pytest.skip("the published trace is absent: MINIKUBE_PY_DATA is not set")
-    for name, table in trace.convert(Path(data)).items():
+    for name, table in trace.convert(published_trace()).items():
         assert table == (TABLES / name).read_bytes(), f"{name} is not what the converter makes"
 
 
