@@ -122,6 +122,8 @@ class ApiServer:
         except Compacted as error:
             revision = max(error.compact_revision, 1)
             kvs = await self._read_all(revision)
+        # Only now, in one step with the load: a watch opened while this was read would miss what lies between.
+        self.watching.finish_all()
         self.cache.load(kvs, revision)
         # All keys, not only the registry's: so every revision comes by, and the cache knows how far it has got.
         self._watch = self.storage.watch(b"\0", FROM_KEY, revision + 1, self._take)
@@ -140,8 +142,9 @@ class ApiServer:
             low = kvs[-1].key + b"\0"
 
     def _take(self, batch: WatchBatch) -> None:
-        self.cache.apply(batch.events, batch.revision)
-        if batch.error is not None and not self._stopping:
+        if batch.error is None:
+            self.cache.apply(batch.events, batch.revision)
+        elif not self._stopping:
             if not isinstance(batch.error, Compacted):
                 log.warning("the watch on the store ended: %s", batch.error)
             self.ready = False
@@ -152,7 +155,6 @@ class ApiServer:
         while True:
             try:
                 if isinstance(error, Compacted):
-                    self.watching.finish_all()
                     await self._load(0)
                 else:
                     await self.storage.get(_PREFIX)

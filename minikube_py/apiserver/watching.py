@@ -127,7 +127,7 @@ class Watching:
         if options.send_initial_events and options.bookmarks:
             end = group.encoder.bookmark(revision, initial_events_end=True)
         initial = group.initial(entries, self._limits.list_slice, end)
-        self._begin(stream, initial, options, group.encoder)
+        self._begin(stream, initial, options, group)
         return stream
 
     def _from_history(self, selection: Selection, options: ListOptions, form: Form) -> Stream:
@@ -142,15 +142,23 @@ class Watching:
         except StatusError as error:
             stream.close()
             return single_event_stream(self._limits, group.encoder, error_event(error))
-        self._begin(stream, iter([Batch(events)] if events else []), options, group.encoder)
+        self._begin(stream, iter([Batch(events)] if events else []), options, group)
         return stream
 
-    def _begin(self, stream: Stream, initial: Iterator[Batch], options: ListOptions, encoder: Encoder) -> None:
+    def _begin(
+        self, stream: Stream, initial: Iterator[Batch], options: ListOptions, source: Group | _StoreFeed
+    ) -> None:
         timeout_s = self._timeout_s(options)
 
         def at_timeout(ending: Stream) -> None:
             if options.bookmarks and timeout_s > BOOKMARK_BEFORE_END_S:
-                ending.push(Batch([encoder.bookmark(self._cache.revision)]))
+                # A bookmark promises that all before it was sent.
+                revision = self._cache.revision
+                if isinstance(source, Group):
+                    source.flush()
+                else:
+                    revision = source.revision
+                ending.push(Batch([source.encoder.bookmark(revision)]))
             ending.finish()
 
         stream.begin(initial, timeout_s, at_timeout)
@@ -169,7 +177,7 @@ class Watching:
             entries = [entry for kv in result.kvs if selection.matches(entry := Entry(selection.resource, kv))]
         elif not revision:
             revision = await self._store.current_revision()
-        feed = _StoreFeed(self._store_streams, selection, encoder, self._limits, options.bookmarks)
+        feed = _StoreFeed(self._store_streams, selection, encoder, self._limits, options.bookmarks, revision)
         try:
             feed.handle = self._store.storage.watch(
                 selection.prefix, prefix_end(selection.prefix), revision + 1, feed.take, selection.fields.indexed
@@ -181,7 +189,7 @@ class Watching:
         if with_state and options.bookmarks:
             end = encoder.bookmark(revision, initial_events_end=bool(options.send_initial_events))
         initial = Group(selection, encoder, False, 0).initial(entries, self._limits.list_slice, end)
-        self._begin(feed.stream, initial, options, encoder)
+        self._begin(feed.stream, initial, options, feed)
         return feed.stream
 
 
@@ -209,15 +217,22 @@ class NodeColumns:
 class _StoreFeed:
     """One stream on the store's own watch. Each batch ends with a bookmark at the store's revision, where the watcher
     takes bookmarks: ADDED and MODIFIED keep the object's own version, which may be far behind, and a client must be
-    able to go on from where it was."""
+    able to go on from where it was. `revision` is how far the store has told it."""
 
     def __init__(
-        self, registered: set[_StoreFeed], selection: Selection, encoder: Encoder, limits: Limits, bookmarks: bool
+        self,
+        registered: set[_StoreFeed],
+        selection: Selection,
+        encoder: Encoder,
+        limits: Limits,
+        bookmarks: bool,
+        revision: int,
     ) -> None:
         self._registered = registered
         self._selection = selection
-        self._encoder = encoder
+        self.encoder = encoder
         self._bookmarks = bookmarks
+        self.revision = revision
         self.handle: WatchHandle | None = None
         self.stream = Stream(limits, encoder, self._left)
         registered.add(self)
@@ -231,15 +246,17 @@ class _StoreFeed:
         events = [seen for event in batch.events if (seen := self._seen(event)) is not None]
         if events:
             if self._bookmarks:
-                events.append(self._encoder.bookmark(batch.revision))
+                events.append(self.encoder.bookmark(batch.revision))
             self.stream.push(Batch(events))
-        if batch.error is not None:
+        if batch.error is None:
+            self.revision = max(self.revision, batch.revision)
+        else:
             self.stream.push(Batch([error_event(_status_of(batch.error))]))
             self.stream.finish()
 
     def _seen(self, event: Event) -> WatchEvent | None:
         """The store matched what is indexed; the other selectors look at both states of the object."""
-        selection, encode = self._selection, self._encoder.encode
+        selection, encode = self._selection, self.encoder.encode
         kv, previous = event.kv, event.prev_kv
         before = previous is not None and selection.matches(Entry(selection.resource, previous))
         if event.type == "DELETE":

@@ -215,7 +215,8 @@ class WatchHub:
     def _end(self, watcher: Watcher, error: MinikubeError) -> None:
         if not watcher.cancelled:
             watcher.cancel()
-            watcher.sink(WatchBatch((), self.revision, error))
+            seen = self.revision if watcher.synced else min(watcher.next_revision - 1, self.revision)
+            watcher.sink(WatchBatch((), seen, error))
 
 
 def _by_key(events: list[Event]) -> dict[bytes, list[Event]]:

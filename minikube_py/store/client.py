@@ -85,7 +85,8 @@ class StoreClient:
         try:
             return self._connected().watch(argument, sink)
         except Unavailable as error:
-            handle = asyncio.get_running_loop().call_soon(sink, WatchBatch((), self._revision, error))
+            batch = WatchBatch((), max(start_revision - 1, 0), error)
+            handle = asyncio.get_running_loop().call_soon(sink, batch)
             return handle
 
     async def lease_grant(self, ttl_s: int, lease_id: int = 0) -> LeaseResult:

@@ -50,13 +50,14 @@ class Request:
 
 
 class ClientWatch:
-    """`cancel` may be called at any time; nothing is delivered afterwards."""
+    """`cancel` may be called at any time; nothing is delivered afterwards. `revision`: delivered up to there."""
 
-    __slots__ = ("_connection", "events", "id", "sink")
+    __slots__ = ("_connection", "events", "id", "revision", "sink")
 
-    def __init__(self, connection: ClientConnection, id: int, sink: WatchSink) -> None:
+    def __init__(self, connection: ClientConnection, id: int, start_revision: int, sink: WatchSink) -> None:
         self._connection = connection
         self.id = id
+        self.revision = max(start_revision - 1, 0)
         self.sink = sink
         self.events: list[Event] = []
 
@@ -119,11 +120,11 @@ class ClientConnection(asyncio.Protocol):
         self._write_soon(data)
         return request.future
 
-    def watch(self, argument: tuple[object, ...], sink: WatchSink) -> ClientWatch:
+    def watch(self, argument: tuple[bytes, bytes, int, object], sink: WatchSink) -> ClientWatch:
         """Raises: Unavailable once the connection is lost."""
         if self.lost.done():
             raise Unavailable(self.lost.result())
-        watch = ClientWatch(self, self._next_id, sink)
+        watch = ClientWatch(self, self._next_id, argument[2], sink)
         self._next_id += 1
         self._watches[watch.id] = watch
         self._write_soon(frame((watch.id, Op.WATCH, argument)))
@@ -187,10 +188,11 @@ class ClientConnection(asyncio.Protocol):
             if not more:
                 batch, watch.events = watch.events, []
                 self.revision = max(self.revision, revision)
+                watch.revision = revision
                 watch.sink(WatchBatch(batch, revision))
         else:
             del self._watches[watch.id]
-            watch.sink(WatchBatch((), self.revision, decode_error(answer[2])))
+            watch.sink(WatchBatch((), watch.revision, decode_error(answer[2])))
 
     def _fall(self, reason: str) -> None:
         """The connection is gone: everyone who waits is told what is known."""
@@ -209,7 +211,7 @@ class ClientConnection(asyncio.Protocol):
                 request.future.set_exception(Unavailable(reason))
         watches, self._watches = self._watches, {}
         for watch in watches.values():
-            watch.sink(WatchBatch((), self.revision, Unavailable(reason)))
+            watch.sink(WatchBatch((), watch.revision, Unavailable(reason)))
 
     def _write_soon(self, data: bytes) -> None:
         self._out.append(data)

@@ -542,3 +542,19 @@ async def test_a_server_that_stops_answers_first_and_comes_back(tmp_path):
         assert (await client.get(b"/a"))[0].mod_revision == revision
         assert await put(client, b"/b") == revision + 1
         await client.close()
+
+
+async def test_a_cut_watch_says_no_more_than_it_has_shown(tmp_path):
+    """Not how far the store is, nor how far other watches of the connection are: one could go on from there."""
+    async with serving(tmp_path) as server, connected(server) as writer:
+        for _ in range(5):
+            await put(writer, b"/k")
+        seen: list[WatchBatch] = []
+        async with connected(server) as client:
+            client.watch(b"/k", b"", 3, seen.append)
+            client._connection._transport.abort()
+            await until(lambda: seen)
+            assert isinstance(seen[-1].error, Unavailable) and seen[-1].revision <= 2
+        client.watch(b"/k", b"", 3, seen.append)
+        await until(lambda: len(seen) == 2)
+        assert isinstance(seen[-1].error, Unavailable) and seen[-1].revision <= 2

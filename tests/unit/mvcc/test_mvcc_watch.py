@@ -229,3 +229,18 @@ def test_a_bad_where_is_refused_and_a_new_declaration_ends_the_watch() -> None:
     state.apply(node("4"))
     hub.notify()
     assert [type(batch.error) for batch in seen] == [Unavailable]
+
+
+def test_a_watcher_that_is_behind_ends_with_what_it_has_seen() -> None:
+    state = StateMachine()
+    hub = WatchHub(state)
+    for _ in range(5):
+        state.apply(Put(b"k", b"v"))
+    hub.notify()
+    seen: list[WatchBatch] = []
+    hub.add(b"k", b"", 3, seen.append)
+    later: list[WatchBatch] = []
+    hub.add(b"k", b"", 99, later.append)
+    hub.close(Unavailable("stopping"))
+    assert [batch.revision for batch in seen] == [2]
+    assert [batch.revision for batch in later] == [state.revision]

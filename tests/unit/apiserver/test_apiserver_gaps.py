@@ -1,0 +1,120 @@
+"""No change is skipped where a watch is cut, ends or begins anew: on the store's side and on the client's."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from urllib.parse import quote
+
+from api_core import MAPS, PODS, Core, config_map, node, pod
+
+from minikube_py.errors import Compacted, Unavailable
+from minikube_py.store.storage import WatchBatch
+
+FREE = f"/api/v1/nodes?allowWatchBookmarks=true&fieldSelector={quote('free.cpu>=4')}"
+
+
+class Storage:
+    """A store that is asked through this: `gate` holds up reads."""
+
+    def __init__(self, core: Core) -> None:
+        self._inner: Any = core.api.storage
+        self.gate = asyncio.Event()
+        core.api.storage = self  # type: ignore[assignment]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def get(self, key: bytes, revision: int = 0) -> Any:
+        await self.gate.wait()
+        return await self._inner.get(key, revision)
+
+
+async def version(core: Core) -> str:
+    return str((await core.done("GET", MAPS))["metadata"]["resourceVersion"])
+
+
+def on_next_change(core: Core, then: Any) -> None:
+    """Calls `then` when the watch cache has the next change, in the same turn of the loop."""
+    done: list[None] = []
+
+    def sink(batch: WatchBatch) -> None:
+        if batch.events and not done:
+            done.append(None)
+            then()
+
+    core.member.storage.watch(b"\0", b"\0", 0, sink)
+
+
+async def settle(core: Core, ready: bool = True) -> None:
+    async with asyncio.timeout(5):
+        while core.api.ready is not ready:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+async def test_the_bookmark_at_the_end_comes_after_what_happened_in_the_same_turn(core: Core) -> None:
+    query = f"allowWatchBookmarks=true&timeoutSeconds=60&resourceVersion={await version(core)}"
+    events = await core.watch(f"{MAPS}?{query}")
+    timer = events.stream._timer
+    assert timer is not None
+    on_next_change(core, timer._run)
+    await core.done("POST", MAPS, config_map("a"))
+    now = await version(core)
+    seen = [(kind, obj["metadata"]) for kind, obj in await events.rest()]
+    assert [kind for kind, _ in seen] == ["ADDED", "BOOKMARK"]
+    assert (seen[0][1]["name"], seen[1][1]["resourceVersion"]) == ("a", now)
+
+
+async def test_the_bookmark_at_the_end_of_a_watch_on_a_sum_tells_its_own_revision(core: Core) -> None:
+    """The store tells one watch after the other: the cache may know already what this one is still to see."""
+    await core.done("POST", "/api/v1/nodes", node("n1", cpu="8"))
+    before = core.member.storage.revision
+    events = await core.watch(f"{FREE}&timeoutSeconds=60&resourceVersion={before}")
+    timer = events.stream._timer
+    assert timer is not None
+    on_next_change(core, timer._run)
+    await core.done("POST", PODS, pod("p", "n1", cpu="5"))
+    seen = await events.rest()
+    assert [(kind, obj["metadata"]["resourceVersion"]) for kind, obj in seen] == [("BOOKMARK", str(before))]
+
+
+async def test_the_end_of_the_watch_on_the_store_brings_the_cache_no_further(core: Core) -> None:
+    storage = Storage(core)
+    known = core.api.cache.revision
+    assert core.api._watch is not None
+    core.api._watch.cancel()
+    other = core.server()
+    await other.start()
+    core.api, api = other, core.api
+    await core.done("POST", MAPS, config_map("missed"))
+    core.api = api
+    api._take(WatchBatch((), core.member.storage.revision, Unavailable("the connection broke")))
+    assert api.cache.revision == known
+    storage.gate.set()
+    await settle(core)
+    assert [item["metadata"]["name"] for item in (await core.done("GET", MAPS))["items"]] == ["missed"]
+    await other.stop()
+
+
+async def test_a_watch_opened_while_the_cache_begins_anew_is_sent_to_list_again(core: Core) -> None:
+    storage = Storage(core)
+    known = core.api.cache.revision
+    api = core.api
+    assert api._watch is not None
+    api._watch.cancel()
+    other = core.server()
+    await other.start()
+    core.api = other
+    await core.done("POST", MAPS, config_map("missed"))
+    core.api = api
+    api._take(WatchBatch((), 0, Compacted(known + 1, core.member.storage.revision)))
+    await settle(core, False)
+    await asyncio.sleep(0)
+    events = await core.watch(f"{MAPS}?resourceVersion={known}")
+    storage.gate.set()
+    await settle(core)
+    assert await events.rest() == []
+    again = await core.watch(f"{MAPS}?resourceVersion={known}")
+    ((kind, obj),) = await again.take(1)
+    assert (kind, obj["code"]) == ("ERROR", 410)
+    await other.stop()
