@@ -119,6 +119,9 @@ class Bindings:
         except OutcomeUnknown:
             return await self._find_out(pod, node_name)
         except StatusError as error:
+            if error.code == 504:
+                # The API server lost its store in the middle of the write, or gave up waiting for it.
+                return await self._find_out(pod, node_name)
             if error.code == 409 and await self._bound_to(pod) == node_name:
                 # An earlier try of ours got through.
                 return Status(Code.SUCCESS)

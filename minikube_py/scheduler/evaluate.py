@@ -139,7 +139,12 @@ class Evaluator:
                 kept = self._keep(signature, prepared, pod)
             else:
                 self._kept.move_to_end(signature)
-                self._catch_up(kept, pod)
+                try:
+                    self._catch_up(kept, pod)
+                except Exception:
+                    # Half of it may be new and half old: nobody may choose by it again.
+                    del self._kept[signature]
+                    raise
             return self._choose_kept(kept, pod)
         except Rejected as rejected:
             raise self._rejection(rejected) from None

@@ -197,14 +197,19 @@ async def test_a_bind_whose_answer_is_lost_is_looked_up(done: bool) -> None:
         assert len(w.scheduler.cache) == 1 and w.scheduler.cache.assumed == 0
 
 
-async def test_while_the_outcome_is_unknown_the_node_stays_charged() -> None:
+@pytest.mark.parametrize("answer", [OutcomeUnknown("lost"), failure(504, "Timeout", "the outcome is unknown")])
+async def test_while_the_outcome_is_unknown_the_node_stays_charged(answer: Exception | ApiResponse) -> None:
+    """Unknown is also what the API server answers where it lost the store in the middle of the write."""
     async with world("n1", cpu="1") as w:
-        answers: list[Exception] = [OutcomeUnknown("lost")]
+        answers = [answer]
 
         def lose(name: str, node: str) -> ApiResponse | None:
-            if answers:
-                raise answers.pop()
-            return None
+            if not answers:
+                return None
+            lost = answers.pop()
+            if isinstance(lost, Exception):
+                raise lost
+            return lost
 
         w.api.on_bind = lose
         real = w.api.request
@@ -513,6 +518,38 @@ async def test_a_plugin_that_raises_costs_its_pod_a_backoff_and_nobody_else_anyt
         await settle()
         assert w.api.bound == [("q", "n1")]
     assert f"{where} is broken" in caplog.text
+
+
+class Moody:
+    """Looks at single nodes only, so that what was worked out is kept; raises while `moody` names a node."""
+
+    name = "Moody"
+    node_local = True
+    moody = ""
+
+    def __init__(self, args: Any, handle: Any) -> None:
+        pass
+
+    def filter(self, state: Any, pod: Any, node: Any) -> Status | None:
+        if node.name == Moody.moody:
+            raise RuntimeError("not today")
+        return None
+
+
+async def test_a_plugin_that_raised_leaves_nothing_half_worked_out(caplog: pytest.LogCaptureFixture) -> None:
+    config = SchedulerConfig(profiles=profile("Moody").profiles, registry={"Moody": Moody})
+    async with world("n1", cpu="1", config=config) as w:
+        w.api.pod("a", cpu="1")
+        await settle()
+        Moody.moody = "n2"
+        w.api.node("n2", cpu="1")
+        w.api.pod("b", cpu="1")
+        await settle()
+        assert w.api.condition("b")["message"] == "not today"
+        Moody.moody = ""
+        await w.clock.advance(3)
+        assert w.api.bound == [("a", "n1"), ("b", "n2")]
+    assert "not today" in caplog.text
 
 
 async def test_a_gate_that_raises_holds_its_pod_back_and_no_other(caplog: pytest.LogCaptureFixture) -> None:
