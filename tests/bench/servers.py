@@ -64,9 +64,7 @@ def original(*parts: str) -> Iterator[Server]:
     """etcd and kube-apiserver, with `scheduler`, `controllers`, `kubelets` where named."""
     script = os.environ.get("MINIKUBE_PY_ORIGINAL_UP")
     if not script:
-        raise SystemExit(
-            "MINIKUBE_PY_ORIGINAL_UP does not name the script that runs the original: there is no peer to measure beside"
-        )
+        raise SystemExit("MINIKUBE_PY_ORIGINAL_UP names no script that runs the original: no peer to measure beside")
     folder = Path(tempfile.mkdtemp(prefix="beside-original-"))
     with _running([script, *(f"--{part}" for part in parts)], folder / "log") as process:
         assert process.stdout is not None

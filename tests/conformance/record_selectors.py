@@ -7,15 +7,10 @@ from __future__ import annotations
 
 import json
 import os
-import pathlib
-import sys
 from typing import Any
 from urllib.parse import quote
 
 from needs import original
-
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
-
 from record_tables import store
 from record_validation import DATA, Original, collection, without_managers
 from selector_cases import FIELDS, LABELS, PODS

@@ -7,15 +7,10 @@ from __future__ import annotations
 
 import json
 import os
-import pathlib
-import sys
 import urllib.request
 from typing import Any
 
 from needs import original
-
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
-
 from record_validation import DATA, Original, collection, without_managers
 from table_cases import OBJECTS, STATUSES
 

@@ -12,15 +12,11 @@ import json
 import os
 import pathlib
 import ssl
-import sys
 import urllib.error
 import urllib.request
 from typing import Any
 
 from needs import original
-
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
-
 from validation_cases import CREATES, UPDATES, Update
 
 DATA = pathlib.Path(__file__).parent / "data"

@@ -5,16 +5,12 @@ from __future__ import annotations
 
 import random
 import re
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
-
 from api_targets import original, transport_to, until
 
 from minikube_py.api.errors import StatusError

@@ -7,7 +7,6 @@ import contextlib
 import io
 import json
 import ssl
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,6 @@ import aiohttp
 import kubernetes
 import pytest
 import pytest_asyncio
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
-
 from api_core import MAPS, PODS, Core, config_map, names, pod
 
 from minikube_py.apiserver.auth import SCHEDULER

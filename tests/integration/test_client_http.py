@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,9 +12,6 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
-
 from api_targets import our_core, served, until
 
 from minikube_py.api.errors import StatusError

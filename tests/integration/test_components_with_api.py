@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import sys
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +11,6 @@ from typing import Any
 
 import orjson
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
-
 from api_targets import original, transport_to, until
 
 from minikube_py.api.errors import StatusError

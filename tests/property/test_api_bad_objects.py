@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import copy
 import pathlib
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import orjson
 import pytest
+from validation_cases import CREATES, UPDATES
 
 from minikube_py.api import strategy
 from minikube_py.api.decode import decode
@@ -23,9 +23,6 @@ from minikube_py.api.tables import cells
 from minikube_py.api.validation import validate_create, validate_update
 
 CONFORMANCE = pathlib.Path(__file__).parents[1] / "conformance"
-sys.path.insert(0, str(CONFORMANCE))
-
-from validation_cases import CREATES, UPDATES  # noqa: E402
 
 Json = dict[str, Any]
 BY_PLURAL = {resource.plural: resource for resource in REGISTRY.resources}

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from api_core import MERGE, PODS, Core, names, node, pod
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
-
-from api_core import MERGE, PODS, Core, names, node, pod
 
 SELECTORS = (
     "labelSelector=team%3Dred",

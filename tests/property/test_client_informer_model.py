@@ -5,17 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from fake_api import FakeApi
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
-
-from fake_api import FakeApi
 from step_clock import StepClock, settle
 
 from minikube_py.client.informer import Handler, Informer, Selection

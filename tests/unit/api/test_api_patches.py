@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import copy
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from api_cases import PATCHES
 
 from minikube_py.api.errors import StatusError
 from minikube_py.api.patch import apply_patch
@@ -51,11 +51,6 @@ def difference(theirs: Any, ours: Any, path: str = "") -> str:
 def patch_bytes(case: dict[str, Any]) -> bytes:
     if case["patch"] is not None:
         return str(case["patch"]).encode()
-    sys.path.insert(0, str(CONFORMANCE))
-    try:
-        from api_cases import PATCHES
-    finally:
-        sys.path.pop(0)
     return next(str(made["patch"]) for made in PATCHES if made["name"] == case["name"]).encode()
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import pathlib
-import sys
 from typing import Any
 
 import orjson
 import pytest
+from validation_cases import CREATES, UPDATES, Create, Update
 
 from minikube_py.api import strategy
 from minikube_py.api.decode import decode
@@ -19,9 +19,6 @@ from minikube_py.api.validation import validate_create, validate_update
 from minikube_py.api.warnings import warnings_on_create, warnings_on_update
 
 CONFORMANCE = pathlib.Path(__file__).parents[2] / "conformance"
-sys.path.insert(0, str(CONFORMANCE))
-
-from validation_cases import CREATES, UPDATES, Create, Update  # noqa: E402
 
 Json = dict[str, Any]
 RECORDED_CREATES: Json = json.loads((CONFORMANCE / "data" / "validation_create.json").read_text())

@@ -1,11 +1,7 @@
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest_asyncio
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
-
 from api_core import Core
 
 
