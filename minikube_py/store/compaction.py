@@ -22,7 +22,8 @@ class CompactionPolicy:
     def due(self, now_s: float, revision: int, written_bytes: int) -> int:
         """The revision to compact now, 0 for none. To be asked regularly."""
         samples = self._samples
-        if not samples or now_s - samples[-1][0] >= self._retain_s / SAMPLES or self._grew(written_bytes):
+        aged = self._retain_s and samples and now_s - samples[-1][0] >= self._retain_s / SAMPLES
+        if not samples or aged or self._grew(written_bytes):
             samples.append((now_s, revision, written_bytes))
         target = 0
         excess = self._retain_bytes and written_bytes - self._compacted_bytes > self._retain_bytes

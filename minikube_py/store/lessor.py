@@ -20,6 +20,8 @@ class Lessor:
         self._clock = clock
         self._leases: dict[int, tuple[int, float]] = {}
         self._heap: list[tuple[float, int]] = []
+        # Handed out by `expired`: a revoke in the log cannot be taken back.
+        self._ending: set[int] = set()
 
     def __len__(self) -> int:
         return len(self._leases)
@@ -28,6 +30,7 @@ class Lessor:
         """Takes over all (id, ttl_s), each with its full TTL from now."""
         self._leases.clear()
         self._heap.clear()
+        self._ending.clear()
         for lease_id, ttl_s in leases:
             self._set(lease_id, ttl_s)
 
@@ -37,14 +40,15 @@ class Lessor:
 
     def revoked(self, lease_id: int) -> None:
         self._leases.pop(lease_id, None)
+        self._ending.discard(lease_id)
         if len(self._heap) > 2 * len(self._leases) + HEAP_SLACK:
             self._heap = [(deadline_s, lease_id) for lease_id, (_, deadline_s) in self._leases.items()]
             heapq.heapify(self._heap)
 
     def renew(self, lease_id: int) -> int:
-        """The lease lives its full TTL from now; returns it in seconds, 0 if the lease is unknown."""
+        """The lease lives its full TTL from now; returns it in seconds, 0 if the lease is unknown or ending."""
         lease = self._leases.get(lease_id)
-        if lease is None:
+        if lease is None or lease_id in self._ending:
             return 0
         self._leases[lease_id] = (lease[0], self._clock.monotonic_s() + lease[0])
         return lease[0]
@@ -67,10 +71,12 @@ class Lessor:
                 heapq.heappush(self._heap, (lease[1], lease_id))
                 continue
             due.append(lease_id)
+            self._ending.add(lease_id)
             heapq.heappush(self._heap, (now_s + RETRY_S, lease_id))
         return due
 
     def _set(self, lease_id: int, ttl_s: int) -> None:
         deadline_s = self._clock.monotonic_s() + ttl_s
         self._leases[lease_id] = (ttl_s, deadline_s)
+        self._ending.discard(lease_id)
         heapq.heappush(self._heap, (deadline_s, lease_id))

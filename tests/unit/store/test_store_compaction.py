@@ -48,3 +48,10 @@ def test_memory_of_samples_is_bounded():
     for tick in range(100_000):
         policy.due(tick / 10, tick * 100, tick * 10_000)
     assert len(policy._samples) < 200
+
+
+def test_what_is_remembered_stays_bounded_whatever_is_switched_off():
+    for policy in (CompactionPolicy(0, 1_000_000), CompactionPolicy(0, 0), CompactionPolicy(300, 0)):
+        for tick in range(20_000):
+            policy.due(tick / 10, tick, tick)
+        assert len(policy._samples) < 200

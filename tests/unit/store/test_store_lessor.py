@@ -65,13 +65,19 @@ def test_a_revoke_that_was_not_applied_comes_due_again():
     assert lessor.expired() == [1]
 
 
-def test_a_renewal_between_the_end_and_its_revoke_still_counts():
+def test_no_renewal_is_told_done_once_the_revoke_is_on_its_way():
     lessor, clock = make((1, 10))
     clock.now_s += 10
-    assert lessor.expired() == [1]
-    lessor.renew(1)
-    clock.now_s += RETRY_S
+    assert lessor.renew(1) == 10, "the time is over, but nobody has acted on it yet"
     assert lessor.expired() == []
+    clock.now_s += 10
+    assert lessor.expired() == [1]
+    assert lessor.renew(1) == 0
+    clock.now_s += RETRY_S
+    assert lessor.expired() == [1], "the revoke was not taken, and comes due again"
+    lessor.revoked(1)
+    lessor.granted(1, 10)
+    assert lessor.renew(1) == 10, "another lease under the same id"
 
 
 def test_after_a_restart_every_lease_has_its_full_ttl():
