@@ -24,10 +24,12 @@ if TYPE_CHECKING:
 FORMAT: Final = 1
 HEAD, BASE, EVENTS, BOUNDARY, LEASE, FIELDS, END = range(7)
 SLICE_RECORDS: Final = 500
+SCANNED_MAX: Final = 2000
+"""So many versions and events that give no record are passed over at most before a slice ends; it may be empty."""
 
 
 def records(state: StateMachine) -> Iterator[list[Any]]:
-    """Slices of records of `state` as of this call (not of the first `next`)."""
+    """Slices of records of `state` as of this call (not of the first `next`), each little work; some are empty."""
     log = state.log
     # Before the compacted revision nothing counts; its own events can still be watched.
     boundary = state.compact_revision
@@ -48,14 +50,20 @@ def records(state: StateMachine) -> Iterator[list[Any]]:
     )
 
 
-def _base(current: list[KeyValue], later: list[Events], base: int) -> Iterator[list[Any]]:
-    """The versions that stood at `base`: those still standing, and those that the first later event replaced."""
-    for kv in current:
-        if kv.mod_revision <= base:
+def _base(current: list[KeyValue], later: list[Events], base: int) -> Iterator[list[Any] | None]:
+    """The versions that stood at `base`: those still standing, and those that the first later event replaced.
+
+    None now and then, so that a long stretch without any can be left in between."""
+    replaced = (event[2] for event in chain.from_iterable(later))
+    passed = 0
+    for kv in chain(current, replaced):
+        if kv is not None and kv.mod_revision <= base:
             yield [BASE, *kv]
-    for _, _, replaced in chain.from_iterable(later):
-        if replaced is not None and replaced.mod_revision <= base:
-            yield [BASE, *replaced]
+        else:
+            passed += 1
+            if passed == SCANNED_MAX:
+                passed = 0
+                yield None
 
 
 def _slim(event: Event) -> list[Any]:
@@ -64,11 +72,12 @@ def _slim(event: Event) -> list[Any]:
     return [kv.key, kv.value, kv.lease] if kind == "PUT" else [kv.key]
 
 
-def _slices(source: Iterator[list[Any]]) -> Iterator[list[Any]]:
+def _slices(source: Iterator[list[Any] | None]) -> Iterator[list[Any]]:
     batch: list[Any] = []
     for record in source:
-        batch.append(record)
-        if len(batch) == SLICE_RECORDS:
+        if record is not None:
+            batch.append(record)
+        if record is None or len(batch) == SLICE_RECORDS:
             yield batch
             batch = []
     if batch:

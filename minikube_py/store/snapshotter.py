@@ -53,9 +53,10 @@ class Snapshotter:
             slice_end_s = start_s + SLICE_S
             unsynced_bytes = 0
             for records in slices:
-                offset = writer.size_bytes
-                file.write_at(offset, writer.chunk(records))
-                unsynced_bytes += writer.size_bytes - offset
+                if records:
+                    offset = writer.size_bytes
+                    file.write_at(offset, writer.chunk(records))
+                    unsynced_bytes += writer.size_bytes - offset
                 if unsynced_bytes >= SLICE_BYTES:
                     # Little by little: one sync of all at the end would hold up the log's own.
                     await self._sync(file.sync)

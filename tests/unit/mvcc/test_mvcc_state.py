@@ -13,6 +13,7 @@ from minikube_py.fields.builtin import NODES, PODS
 from minikube_py.fields.spec import FieldSet, FieldSpec
 from minikube_py.fields.where import Comparison, Where
 from minikube_py.mvcc.codec import pack
+from minikube_py.mvcc.snapshot import SCANNED_MAX, SLICE_RECORDS
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import (
     Compact,
@@ -242,6 +243,25 @@ def test_a_damaged_snapshot_is_refused(kind: str) -> None:
     assert StateMachine.restore([records]).hash() == state.hash()
     with pytest.raises(Corruption):
         StateMachine.restore([damaged(records, kind)])
+
+
+def test_a_slice_of_a_snapshot_ends_where_there_is_much_to_pass_over() -> None:
+    state = StateMachine()
+    keys = 3 * SCANNED_MAX
+    for i in range(keys):
+        state.apply(Put(b"k%d" % i, b"1"))
+    state.apply(Compact(state.revision))
+    kept = state.hash()
+    for i in range(keys):
+        state.apply(Put(b"k%d" % i, b"2"))
+    slices = list(state.snapshot())
+    assert [len(records) for records in slices[:4]] == [1, 0, 0, SLICE_RECORDS]
+    assert StateMachine.restore(slices).hash(state.compact_revision) == kept
+    for i in range(keys):
+        state.apply(Put(b"k%d" % i, b"3"))
+    slices = list(state.snapshot())
+    assert slices.count([]) >= 2 + keys // SCANNED_MAX - 1 and max(map(len, slices)) == SLICE_RECORDS
+    assert StateMachine.restore(slices).hash() == state.hash()
 
 
 def test_a_snapshot_is_of_its_call_not_of_its_reading() -> None:
