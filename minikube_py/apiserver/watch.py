@@ -362,6 +362,7 @@ class Broadcaster:
         self._by_node: dict[str, dict[Group, None]] = {}
         self._by_namespace: dict[str, dict[Group, None]] = {}
         self._due: list[Change] = []
+        self._groups_due: list[Group] = []
         self.streams = 0
         cache.sink = self._take
 
@@ -373,6 +374,8 @@ class Broadcaster:
         for group in self._candidates(change):
             event = group.event_of(change)
             if event is not None:
+                if not group.pending:
+                    self._groups_due.append(group)
                 group.pending.append(event)
         if not self._due:
             asyncio.get_running_loop().call_soon(self._flush)
@@ -394,7 +397,8 @@ class Broadcaster:
         for change in self._due:
             change.encoded = {}
         self._due = []
-        for group in list(self._groups.values()):
+        due, self._groups_due = self._groups_due, []
+        for group in due:
             group.flush()
 
     # --- streams ----------------------------------------------------------------------------------------------------

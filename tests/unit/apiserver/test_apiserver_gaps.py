@@ -6,8 +6,10 @@ import asyncio
 from typing import Any
 from urllib.parse import quote
 
+import pytest
 from api_core import MAPS, PODS, Core, config_map, node, pod
 
+from minikube_py.apiserver.watch import Group
 from minikube_py.errors import Compacted, Unavailable
 from minikube_py.store.storage import WatchBatch
 
@@ -118,3 +120,14 @@ async def test_a_watch_opened_while_the_cache_begins_anew_is_sent_to_list_again(
     ((kind, obj),) = await again.take(1)
     assert (kind, obj["code"]) == ("ERROR", 410)
     await other.stop()
+
+
+async def test_a_change_costs_nothing_to_those_who_do_not_see_it(core: Core, monkeypatch: pytest.MonkeyPatch) -> None:
+    streams = [await core.watch(f"{MAPS}?fieldSelector=metadata.name%3Dm{i}") for i in range(50)]
+    await asyncio.sleep(0.01)
+    flushed: list[Group] = []
+    real = Group.flush
+    monkeypatch.setattr(Group, "flush", lambda group: (flushed.append(group), real(group))[1])
+    await core.done("POST", MAPS, config_map("m7"))
+    assert await streams[7].named(1) == [("ADDED", "m7")]
+    assert len(flushed) == 1
