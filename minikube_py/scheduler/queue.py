@@ -333,9 +333,10 @@ class SchedulingQueue:
                 self._leave(queued)
                 self._enter_active(queued, BACKOFF_COMPLETE)
                 self._drop_stale(heap)
-        limit_s = self._now_s() - self._max_unschedulable_s
+        now_s, wait_s = self._now_s(), self._max_unschedulable_s
         timeout = ClusterChange(EVENT_UNSCHEDULABLE_TIMEOUT)
-        for queued in list(takewhile(lambda q: q.timestamp_s <= limit_s, self._waiting.values())):
+        # The same sum as in `next_deadline_s`: rounded otherwise, a deadline could come and nothing be due at it.
+        for queued in list(takewhile(lambda q: q.timestamp_s + wait_s <= now_s, self._waiting.values())):
             queued.flushed = True
             self._requeue(queued, self._worth(queued, timeout), timeout.event.label)
 

@@ -58,7 +58,11 @@ def check(index: ColumnIndex, rows: Rows, revision: int, rng: random.Random) -> 
     assert index.matching(where, revision, keys) == [key in rows and key in matches(rows, least_cpu) for key in keys]
 
 
-STEPS = st.lists(st.sampled_from(["one", "one", "few", "many", "empty", "compact", "ask", "ask"]), max_size=30)
+STEPS = st.lists(
+    st.sampled_from(["one", "few", "few", "few", "many", "empty", "compact", "compact", "ask", "ask"]),
+    min_size=10,
+    max_size=30,
+)
 
 
 @settings(max_examples=60, deadline=None)

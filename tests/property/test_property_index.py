@@ -220,12 +220,24 @@ class IndexAgainstBruteForce(RuleBasedStateMachine):
     def write_many(self, ops: list[Any]) -> None:
         self.write(ops)
 
-    @rule(keys=st.lists(st.sampled_from([*NODE_KEYS, *POD_KEYS]), min_size=1, max_size=4, unique=True))
-    def touch(self, keys: list[bytes]) -> None:
-        """Writes that leave the rows as they are."""
+    @rule(
+        keys=st.lists(st.sampled_from([*NODE_KEYS, *POD_KEYS]), min_size=1, max_size=4, unique=True),
+        node=st.sampled_from([None, None, *NODE_NAMES, ""]),
+        phase=st.sampled_from([None, None, "Running", "Failed"]),
+    )
+    def touch(self, keys: list[bytes], node: str | None, phase: str | None) -> None:
+        """Writes that change one thing of an object, or nothing that the index knows of."""
         objects = self.objects[self.state.revision]
-        whole = [key for key in keys if isinstance(objects.get(key), dict)]
-        ops = [Put(key, orjson.dumps({**objects[key], "touched": self.state.revision})) for key in whole]
+        ops = []
+        for key in keys:
+            if not isinstance(objects.get(key), dict) or not isinstance(objects[key]["spec"], dict):
+                continue
+            changed = {**objects[key], "touched": self.state.revision}
+            if key in POD_KEYS and node is not None:
+                changed["spec"] = {**changed["spec"], "nodeName": node}
+            if key in POD_KEYS and phase is not None:
+                changed["status"] = {"phase": phase}
+            ops.append(Put(key, orjson.dumps(changed)))
         if ops:
             self.write(ops)
 

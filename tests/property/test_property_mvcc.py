@@ -66,7 +66,17 @@ READS = st.tuples(KEYS, ENDS, st.integers(0, 2), REVISIONS, st.booleans(), SELDO
 LEAVES = st.lists(st.one_of(PUTS, DELETES, READS), max_size=2).map(tuple)
 NESTED = st.builds(Txn, st.lists(COMPARES, max_size=1).map(tuple), LEAVES, LEAVES)
 OPS = st.lists(st.one_of(PUTS, DELETES, READS, NESTED), max_size=3).map(tuple)
-TXNS = st.builds(Txn, st.lists(COMPARES, max_size=2).map(tuple), OPS, OPS)
+LOOKS_BACK = st.builds(
+    lambda op, compare, version, then, other: Txn(
+        (), (op, Txn((Compare(op.key, "VERSION", compare, version),), then, other))
+    ),
+    st.one_of(PUTS, DELETES),
+    st.sampled_from(["=", ">"]),
+    st.integers(0, 2),
+    LEAVES,
+    LEAVES,
+)
+TXNS = st.one_of(st.builds(Txn, st.lists(COMPARES, max_size=2).map(tuple), OPS, OPS), LOOKS_BACK)
 LEASE_TTL_S = 60
 Held = dict[bytes, KeyValue]
 

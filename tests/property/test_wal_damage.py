@@ -42,6 +42,7 @@ def reload(disk: LossyDisk) -> list[bytes]:
     return [entry.data for entry in files.load().log.entries]
 
 
+sizes = st.sampled_from([1, 30, 30, 400, 900])
 batches_of_entries = st.lists(
     st.lists(st.integers(0, 300).map(lambda size: bytes(i % 251 for i in range(size))), min_size=1, max_size=6),
     min_size=1,
@@ -97,9 +98,15 @@ def test_every_single_byte_of_a_small_log_flipped():
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(batches_of_entries, st.lists(st.binary(min_size=1, max_size=900), min_size=1, max_size=8), st.integers(0, 10**6))
-def test_a_torn_batch_is_cut_and_the_log_goes_on(batches, torn, seed):
+@given(
+    batches_of_entries,
+    st.lists(sizes, min_size=1, max_size=8),
+    st.lists(sizes, min_size=1, max_size=4),
+    st.integers(0, 10**6),
+)
+def test_a_torn_batch_is_cut_and_the_log_goes_on(batches, torn_sizes, later_sizes, seed):
     rng = random.Random(seed)
+    torn = [rng.randbytes(size) for size in torn_sizes]
     disk = LossyDisk()
     files = fresh_log(disk, seed)
     acknowledged = write_history(files, batches)
@@ -112,5 +119,11 @@ def test_a_torn_batch_is_cut_and_the_log_goes_on(batches, torn, seed):
     assert found[len(acknowledged) :] == torn[: len(found) - len(acknowledged)]
     files = LogFiles(disk, rng, SEGMENT_BYTES)
     files.begin(files.load())
+    # Writes as large as the torn ones: they may end where remains of those begin.
+    for data in map(bytes, later_sizes):
+        files.write([Entry(2, len(found) + 1, data)], None)
+        files.sync()
+        found.append(data)
+        assert reload(disk.crash(rng)) == found
     more = write_history(files, [[b"more", b"x" * 700]], len(found) + 1)
     assert reload(disk.crash(rng)) == [*found, *more]
