@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +37,15 @@ asyncio.run(main(sys.argv[1], tuple(filter(None, sys.argv[2].split(",")))))
 
 
 @contextlib.contextmanager
-def serve(components: tuple[str, ...] = ()) -> Iterator[dict[str, Any]]:
-    """Yields url, token and kubeconfig; `components` run beside store and API server."""
+def serve(
+    components: tuple[str, ...] = (), started: Sequence[str] = (sys.executable, "-c", SERVE)
+) -> Iterator[dict[str, Any]]:
+    """Yields url, token and kubeconfig; `components` run beside store and API server. `started`: the process, to which
+    folder and components are added."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "log")
         with log.open("w") as errors:
-            command = [sys.executable, "-c", SERVE, folder + "/data", ",".join(components)]
+            command = [*started, folder + "/data", ",".join(components)]
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
         try:
             assert process.stdout is not None
