@@ -8,6 +8,7 @@ Source: KEP-2340, apiserver `pkg/storage/continue.go`, `pkg/storage/cacher`.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import re
 from collections.abc import Iterable, Iterator
@@ -56,6 +57,8 @@ _INCONSISTENT_CONTINUE: Final = (
 SHOWN_FIELDS: Final = ("free.cpu", "free.memory")
 FIELD_COLUMNS_MAX: Final = 8
 _SAMPLED_NODES: Final = 64
+SPARSE_SHARE: Final = 16
+"""Where fewer than one in so many of the keys between are wanted, each is asked for by itself."""
 
 
 def encode_continue(revision: int, after: bytes, prefix: bytes) -> str:
@@ -313,9 +316,15 @@ class Lister:
             return None
         names = self.shown_fields(selection)
         first, last = kvs[0].key, kvs[-1].key
-        request = RangeRequest(first, last + b"\0", revision=revision, keys_only=True, fields=names)
-        result = await self._store.range(request)
-        by_key = {kv.key: row for kv, row in zip(result.kvs, result.fields or [])}
+        entries = self._cache.of(resource).entries
+        between = entries.bisect_right(last) - entries.bisect_left(first)
+        one = RangeRequest(first, revision=revision, keys_only=True, fields=names)
+        if between > SPARSE_SHARE * len(kvs):
+            requests = [one._replace(key=kv.key) for kv in kvs]
+        else:
+            requests = [one._replace(range_end=last + b"\0")]
+        results = await asyncio.gather(*(self._store.range(request) for request in requests))
+        by_key = {kv.key: row for result in results for kv, row in zip(result.kvs, result.fields or [])}
         values = [_as_text(names, by_key.get(kv.key)) for kv in kvs]
         return FieldValues(names, values)
 

@@ -176,7 +176,10 @@ class ResourceCache:
         return [entries[key] for key in entries.islice(first, stop)], max(end - stop, 0)
 
     def iterate(self, prefix: bytes, after: bytes | None) -> Iterator[Entry]:
-        return iter(self.select(prefix, after))
+        """As `select`, without touching more entries than are taken; to be used up before the next change."""
+        entries = self.entries
+        low = after if after and after > prefix else prefix
+        return (entries[key] for key in entries.irange(low, prefix_end(prefix), (True, False)))
 
     def on_node(self, node: str) -> list[Entry]:
         """The pods bound to `node`, in key order, by an index that is built when first asked."""

@@ -30,6 +30,8 @@ WATCH_TIMEOUT_S = 300.0
 """A watch asks to be ended after [1, 2) times this, so that a silent dead connection cannot last."""
 SHORT_WATCH_S = 1.0
 """A watch that ended sooner without an event counts as a failure, or a server that refuses them would be hammered."""
+SLICE_OBJECTS = 500
+"""Objects of a list whose handlers run in one turn of the loop."""
 
 
 def _ignore(*_: Any) -> None:
@@ -228,7 +230,7 @@ class Informer(Generic[T]):
                 raise
             # The first page's revision was compacted under us; one piece cannot expire.
             items, version = await self._pages(0)
-        self._replace(items)
+        await self._replace(items)
         self.resource_version = version
 
     async def _pages(self, page_size: int) -> tuple[dict[str, T], str]:
@@ -251,14 +253,23 @@ class Informer(Generic[T]):
             if not token:
                 return found, version
 
-    def _replace(self, found: dict[str, T]) -> None:
+    async def _replace(self, found: dict[str, T]) -> None:
+        """In slices: handlers of a hundred thousand objects in one go would hold up all others for seconds."""
         known = self.store.keys()
-        for key in [key for key in known if key not in found]:
+        for number, key in enumerate([key for key in known if key not in found], start=1):
             self._remove(key)
-        for key, item in found.items():
+            if number % SLICE_OBJECTS == 0:
+                await self._end_slice()
+        for number, (key, item) in enumerate(found.items(), start=1):
             self._put(key, item)
+            if number % SLICE_OBJECTS == 0:
+                await self._end_slice()
+        await self._end_slice()
+
+    async def _end_slice(self) -> None:
         for handler in self._handlers:
             handler.on_batch()
+        await asyncio.sleep(0)
 
     async def _watch(self) -> None:
         """One watch, until it ends. Raises: _Expired."""

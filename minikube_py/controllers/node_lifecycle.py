@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from typing import Final
 
 import orjson
@@ -46,6 +46,10 @@ WRITES_AT_ONCE: Final = 16
 WRITE_ATTEMPTS: Final = 5
 SLICE_NODES: Final = 1000
 """Nodes looked at in one turn of the loop."""
+NODES_PER_PERIOD: Final = 20_000
+"""Beyond so many nodes a pass comes more seldom, in proportion: all passes together cost the same."""
+DEAF_S: Final = 1.0
+"""A pass that begins so much too late tells that this process stood still."""
 NODE_EVENTS_PER_PASS: Final = 100
 """Events that nodes came or went: a thousand nodes at once must not drown all other events."""
 
@@ -161,7 +165,23 @@ class NodeLifecycleController:
                 await self.monitor()
             except MinikubeError as error:
                 logger.warning("node monitor: %s", error or type(error).__name__)
-            await self._clock.sleep(self._config.node_monitor_period_s)
+            period_s = self._config.node_monitor_period_s * max(1.0, len(self._nodes.store) / NODES_PER_PERIOD)
+            asleep_s = self._clock.monotonic_s()
+            await self._clock.sleep(period_s)
+            self.forgive(self._clock.monotonic_s() - asleep_s - period_s)
+
+    def forgive(self, late_s: float) -> None:
+        """Whoever stood still heard nobody: that time is not held against the nodes."""
+        if late_s > DEAF_S:
+            logger.warning("node monitor: nothing was heard for %.0f s, by no node's fault", late_s)
+            for health in self._health.values():
+                health.heard_s += late_s
+
+    async def _in_slices(self, nodes: Sequence[NodeView]) -> AsyncIterator[NodeView]:
+        for position, node in enumerate(nodes, start=1):
+            yield node
+            if position % SLICE_NODES == 0:
+                await asyncio.sleep(0)
 
     async def monitor(self) -> None:
         """One pass over all nodes. For a healthy one it costs a few dictionary lookups."""
@@ -171,9 +191,7 @@ class NodeLifecycleController:
         ready: dict[str, str] = {}
         leases, config = self._leases.store, self._config
         nodes = list(self._nodes.store)
-        for position, node in enumerate(nodes):
-            if position % SLICE_NODES == SLICE_NODES - 1:
-                await asyncio.sleep(0)
+        async for node in self._in_slices(nodes):
             lease = leases.get(f"{LEASE_NAMESPACE}/{node.name}")
             age_s = 0.0
             if "Ready" not in node.conditions:
@@ -186,8 +204,10 @@ class NodeLifecycleController:
             ):
                 silent.append(node)
         await self._mark_silent(silent, ready)
-        self._update_zones(nodes, ready)
-        await self._follow_readiness([node for node in nodes if ready[node.name] != "True" or node.taints], ready)
+        await self._update_zones(nodes, ready)
+        await self._follow_readiness(
+            [node async for node in self._in_slices(nodes) if ready[node.name] != "True" or node.taints], ready
+        )
         await self._mark_pods()
 
     def _send_node_events(self) -> None:
@@ -195,9 +215,7 @@ class NodeLifecycleController:
             node, reason, message = self._node_events.popleft()
             self._recorder.event(involved("Node", node), NORMAL, reason, f"Node {node.name} event: {message}")
 
-    async def _mark_silent(self, silent: Iterable[NodeView], ready: dict[str, str]) -> None:
-        limit = asyncio.Semaphore(WRITES_AT_ONCE)
-
+    async def _mark_silent(self, silent: Sequence[NodeView], ready: dict[str, str]) -> None:
         async def one(node: NodeView) -> None:
             conditions = silent_conditions(node, timestamp(self._clock.wall_s()))
             if not conditions:
@@ -205,19 +223,26 @@ class NodeLifecycleController:
             metadata = {"uid": node.uid, "resourceVersion": node.resource_version}
             patch = {"metadata": metadata, "status": {"conditions": conditions}}
             path = path_of(NODES, "", node.name, "status")
-            async with limit:
-                try:
-                    written = await self._patch(path, patch, STRATEGIC_MERGE_PATCH)
-                except MinikubeError as error:
-                    # It moved while we looked (409), or cannot be written now: the next pass looks again.
-                    logger.info("node %s: %s", node.name, error or type(error).__name__)
-                    return
+            try:
+                written = await self._patch(path, patch, STRATEGIC_MERGE_PATCH)
+            except MinikubeError as error:
+                # It moved while we looked (409), or cannot be written now: the next pass looks again.
+                logger.info("node %s: %s", node.name, error or type(error).__name__)
+                return
             if written:
                 if node.ready == "True":
                     self._not_ready_any_more(node)
                 ready[node.name] = "Unknown"
 
-        await asyncio.gather(*(one(node) for node in silent))
+        left = iter(silent)
+
+        async def worker() -> None:
+            for position, node in enumerate(left, start=1):
+                await one(node)
+                if position % SLICE_NODES == 0:
+                    await asyncio.sleep(0)
+
+        await asyncio.gather(*(worker() for _ in range(min(WRITES_AT_ONCE, len(silent)))))
 
     def _not_ready_any_more(self, node: NodeView) -> None:
         message = f"Node {node.name} status is now: NodeNotReady"
@@ -270,10 +295,12 @@ class NodeLifecycleController:
 
     # --- zones ------------------------------------------------------------------------------------------------------
 
-    def _update_zones(self, nodes: Iterable[NodeView], ready: dict[str, str]) -> None:
+    async def _update_zones(self, nodes: Sequence[NodeView], ready: dict[str, str]) -> None:
         counts: dict[str, tuple[int, int]] = {}
-        for node in nodes:
+        present: set[str] = set()
+        async for node in self._in_slices(nodes):
             name = zone_of(node.labels)
+            present.add(name)
             if name not in self._zones:
                 rate = self._config.node_eviction_rate_per_s
                 self._zones[name] = ZoneQueue(rate, at_s=self._clock.monotonic_s())
@@ -281,9 +308,8 @@ class NodeLifecycleController:
                 continue
             up, down = counts.get(name, (0, 0))
             counts[name] = (up + 1, down) if ready[node.name] == "True" else (up, down + 1)
-        for name in [name for name in self._zones if name not in counts and not self._zones[name].waiting]:
-            if not any(zone_of(node.labels) == name for node in nodes):
-                del self._zones[name]
+        for name in [name for name, zone in self._zones.items() if name not in present and not zone.waiting]:
+            del self._zones[name]
         share = self._config.unhealthy_zone_share
         states = {name: zone_state(up, down, share) for name, (up, down) in counts.items()}
         sizes = {name: up + down for name, (up, down) in counts.items()}

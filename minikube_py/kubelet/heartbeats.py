@@ -1,7 +1,8 @@
 """Heartbeats of all nodes from one loop: a tick renews those whose turn it is.
 
 A queue goes round: each tick takes nodes from its front, as many as make one round last one interval, and puts them
-back at its end. So the load is even, and a new node has its turn within one interval. Source: KEP-589.
+back at its end. So the load is even. Nodes that nobody has heard of yet do not wait for a round, which lasts minutes
+where there are very many: they have their first turn within `soon_s`. Source: KEP-589.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ logger = logging.getLogger(__name__)
 
 TICKS_PER_INTERVAL = 40
 TICK_MAX_S = 1.0
+AT_ONCE_MIN = 32
+BATCHES_MAX = 8
+"""Where the server is slow, more heartbeats are due at a tick; they go out in larger batches rather than in more, since
+each batch waits for its answers."""
 
 
 def micro_timestamp(wall_s: float) -> str:
@@ -30,11 +35,18 @@ class Round:
     """Calls `beat(names)` with each node's name once an interval, evenly. `interval_s()` is asked at each tick."""
 
     def __init__(
-        self, clock: Clock, interval_s: Callable[[], float], beat: Callable[[Sequence[str]], Awaitable[None]]
+        self,
+        clock: Clock,
+        interval_s: Callable[[], float],
+        beat: Callable[[Sequence[str]], Awaitable[None]],
+        soon_s: float = 10.0,
     ) -> None:
         self._clock = clock
         self._interval_s = interval_s
         self._beat = beat
+        self._soon_s = soon_s
+        self._soon: deque[str] = deque()
+        self._soon_rate_per_s = self._soon_credit = 0.0
         self._order: deque[str] = deque()
         self._members: set[str] = set()
         self._credit = 0.0
@@ -45,10 +57,10 @@ class Round:
     def __len__(self) -> int:
         return len(self._members)
 
-    def add(self, name: str) -> None:
+    def add(self, name: str, soon: bool = False) -> None:
         if name not in self._members:
             self._members.add(name)
-            self._order.append(name)
+            (self._soon if soon else self._order).append(name)
 
     def discard(self, name: str) -> None:
         """Its place in the queue goes when its turn comes."""
@@ -67,13 +79,28 @@ class Round:
         self._credit += len(self._members) * elapsed_s / self._interval_s()
         count = min(int(self._credit), len(self._members))
         self._credit = min(self._credit - count, float(len(self._members)))
+        first = self._first_turns(elapsed_s)
         names: list[str] = []
         while len(names) < count and self._order:
             name = self._order.popleft()
             if name in self._members:
                 names.append(name)
                 self._order.append(name)
-        return names
+        self._order.extend(first)
+        return first + names
+
+    def _first_turns(self, elapsed_s: float) -> list[str]:
+        soon = self._soon
+        if not soon:
+            self._soon_rate_per_s = self._soon_credit = 0.0
+            return []
+        # At the rate of the longest queue since it was last empty, the last of it is through in time.
+        self._soon_rate_per_s = max(self._soon_rate_per_s, len(soon) / self._soon_s)
+        self._soon_credit += self._soon_rate_per_s * elapsed_s
+        count = min(int(self._soon_credit), len(soon))
+        self._soon_credit -= count
+        names = [soon.popleft() for _ in range(count)]
+        return [name for name in names if name in self._members]
 
     async def _run(self) -> None:
         last_s = self._clock.monotonic_s()
@@ -92,7 +119,8 @@ class Round:
                 logger.warning("heartbeat: %s", error or type(error).__name__)
 
 
-async def in_batches(calls: Sequence[Callable[[], Awaitable[None]]], at_once: int) -> None:
-    """All calls, `at_once` together: they share the store's group commits."""
+async def in_batches(calls: Sequence[Callable[[], Awaitable[None]]]) -> None:
+    """All calls, many together: they share the store's group commits."""
+    at_once = max(AT_ONCE_MIN, -(-len(calls) // BATCHES_MAX))
     for first in range(0, len(calls), at_once):
         await asyncio.gather(*(call() for call in calls[first : first + at_once]))

@@ -7,7 +7,7 @@ import logging
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import orjson
 
@@ -27,7 +27,6 @@ from minikube_py.kubelet.writes import Write, Writer
 
 logger = logging.getLogger(__name__)
 
-HEARTBEATS_AT_ONCE: Final = 32
 REGISTRATIONS_AT_ONCE: Final = 64
 REGISTRATION_ATTEMPTS: Final = 10
 _VERSION: Final = b'"resourceVersion":"'
@@ -60,6 +59,13 @@ class PlayedNode:
     address: str
     block: Block
     lease_version: str = ""
+
+
+class KnownLease(NamedTuple):
+    """A lease that stood before this process began."""
+
+    version: str
+    duration_s: int
 
 
 class Nodes:
@@ -95,7 +101,8 @@ class Nodes:
         )
         self.informer: Informer[NodeView] = Informer(client, NODES, project_node, clock=clock, rng=rng)
         self.informer.add_handler(Handler(on_add=self._seen, on_update=self._changed, on_delete=self._gone))
-        self._leases = Round(clock, self.renew_interval_s, self._renew)
+        self._known_leases: dict[str, KnownLease] = {}
+        self._leases = Round(clock, self.renew_interval_s, self._renew, config.renew_interval_s)
         self._statuses = Round(clock, lambda: config.status_interval_s * self._stretch(), self._beat)
         self.renewals = self.renewal_failures = 0
 
@@ -103,8 +110,11 @@ class Nodes:
 
     async def start(self) -> None:
         """Returns when the configured nodes are registered. Raises: StatusError, RequestError, Unavailable."""
+        self._known_leases = await self._list_leases()
         self.informer.start()
         await self.informer.wait_synced()
+        # Those that are left belong to nodes that are not there, or not ours.
+        self._known_leases = {}
         self._leases.start()
         self._statuses.start()
         await self.register(self._config.nodes)
@@ -185,7 +195,11 @@ class Nodes:
             known.uid = known.uid or node.uid
             return
         self.played[node.name] = node
-        self._leases.add(node.name)
+        lease = self._known_leases.pop(node.name, None)
+        if lease is not None:
+            node.lease_version = lease.version
+        # Whoever watches waits for it no longer than its lease says, and for a node without one not long at all.
+        self._leases.add(node.name, soon=lease is None or lease.duration_s < self.lease_duration_s())
         self._statuses.add(node.name)
         self._on_played(node)
 
@@ -248,7 +262,7 @@ class Nodes:
         duration_s = self.lease_duration_s()
         nodes = [self.played[name] for name in names if name in self.played]
         calls = [lambda node=node: self._renew_one(node, duration_s, renew_time) for node in nodes]
-        await in_batches(calls, HEARTBEATS_AT_ONCE)
+        await in_batches(calls)
 
     async def _renew_one(self, node: PlayedNode, duration_s: int, renew_time: str) -> None:
         """Updates the lease at the version last seen, or makes it. A failure waits for the next turn."""
@@ -276,6 +290,16 @@ class Nodes:
             return await transport.request("PUT", path, None, body)
         return await transport.request("POST", path_of(LEASES, node_status.LEASE_NAMESPACE), None, body)
 
+    async def _list_leases(self) -> dict[str, KnownLease]:
+        """Of all nodes, a page at a time: cheaper than to ask for each. Raises: StatusError, Unavailable."""
+        found: dict[str, KnownLease] = {}
+        async for page in self._client.pages(LEASES, node_status.LEASE_NAMESPACE):
+            for lease in page.items:
+                metadata, duration_s = lease["metadata"], (lease.get("spec") or {}).get("leaseDurationSeconds")
+                if self._is_mine(metadata["name"]):
+                    found[metadata["name"]] = KnownLease(metadata["resourceVersion"], duration_s or 0)
+        return found
+
     async def _lease_version(self, node: PlayedNode) -> str:
         """"" where there is no lease."""
         path = path_of(LEASES, node_status.LEASE_NAMESPACE, node.name)
@@ -293,7 +317,7 @@ class Nodes:
                 logger.debug("status of node %s: %s", name, error)
 
         calls = [lambda name=name: one(name) for name in names if name in self.played]
-        await in_batches(calls, HEARTBEATS_AT_ONCE)
+        await in_batches(calls)
 
     def metrics(self) -> dict[str, float]:
         return {

@@ -228,6 +228,15 @@ async def test_what_is_free_stands_in_wide_tables(core: Core) -> None:
     assert all(c["priority"] == 1 for c in table["columnDefinitions"] if c["name"].startswith("free."))
 
 
+async def test_what_is_free_of_a_few_nodes_among_many(core: Core) -> None:
+    for i in range(60):
+        await core.done("POST", "/api/v1/nodes", node(f"n{i:02}", cpu=str(i + 1)))
+    path = f"/api/v1/nodes?fieldSelector={quote('free.cpu in (1,60)')}"
+    _, table = await core.ask("GET", path, accept=TABLE)
+    at = [column["name"] for column in table["columnDefinitions"]].index("free.cpu")
+    assert [row["cells"][at] for row in table["rows"]] == ["1", "60"]
+
+
 async def test_selectors_that_cannot_be_read(core: Core) -> None:
     for text, message in {
         "free.cpu>=lots": "free.cpu",

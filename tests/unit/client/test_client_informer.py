@@ -1,5 +1,6 @@
 """Informers: what handlers are told, and what survives 410, restarts and broken watches."""
 
+import asyncio
 import random
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ from fake_api import FakeApi
 from step_clock import StepClock, settle
 
 from minikube_py.api.errors import StatusError
+from minikube_py.client import informer
 from minikube_py.client.informer import Handler, Informer, Selection
 from minikube_py.client.rest import CONFIG_MAPS, PODS, RestClient
 from minikube_py.client.transport import WatchEvent
@@ -110,6 +112,20 @@ async def test_pages_are_one_list():
         world.api.make("configmaps", f"a/{number}")
     await world.start()
     assert len(world.informer.store) == 5 and world.informer.stats.lists == 1
+    await world.informer.stop()
+
+
+async def test_the_handlers_of_a_long_list_let_others_run_between(monkeypatch):
+    monkeypatch.setattr(informer, "SLICE_OBJECTS", 10)
+    world = World()
+    for number in range(95):
+        world.api.make("configmaps", f"a/{number}")
+    seen = []
+    world.informer.add_handler(
+        Handler(on_add=lambda _: asyncio.get_running_loop().call_soon(lambda: seen.append(len(world.informer.store))))
+    )
+    await world.start()
+    assert len(world.informer.store) == 95 and len(set(seen)) >= 9
     await world.informer.stop()
 
 

@@ -3,6 +3,8 @@
 from controller_world import World
 from step_clock import settle
 
+from minikube_py.controllers import node_lifecycle
+
 LIFECYCLE, EVICTION = "node-lifecycle-controller", "taint-eviction-controller"
 READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
 
@@ -66,6 +68,32 @@ async def test_a_status_heartbeat_is_a_sign_of_life_too():
             w.api.change("nodes", "n1", status={"conditions": [condition]})
             await live(w, 20)
         assert ready(w, "n1") == "True"
+
+
+async def test_time_in_which_this_process_stood_still_is_not_held_against_nodes():
+    async with World(LIFECYCLE) as w:
+        node(w, "n1")
+        await live(w, 20, "n1")
+        # Stopped and continued: the clock moved, and nobody could be heard.
+        w.clock.now_s += 300
+        await live(w, 45)
+        assert ready(w, "n1") == "True"
+        await live(w, 30)
+        assert ready(w, "n1") == "Unknown"
+
+
+async def test_passes_over_very_many_nodes_come_more_seldom(monkeypatch):
+    monkeypatch.setattr(node_lifecycle, "NODES_PER_PERIOD", 10)
+    monkeypatch.setattr(node_lifecycle, "SLICE_NODES", 7)
+    async with World(LIFECYCLE) as w:
+        names = [f"n{i}" for i in range(40)]
+        for name in names:
+            node(w, name)
+        await live(w, 45, *names[1:])
+        assert {ready(w, name) for name in names} == {"True"}
+        await live(w, 30, *names[1:])
+        assert [name for name in names if ready(w, name) != "True"] == ["n0"]
+        assert taints(w, "n0") == {"unreachable:NoSchedule", "unreachable:NoExecute"}
 
 
 async def test_a_longer_lease_means_longer_patience():

@@ -1,6 +1,7 @@
 """Fake kubelets: nodes registered and adopted, pods through their lives, restarts, faults."""
 
 import random
+from dataclasses import replace
 
 import pytest
 from fake_api import FakeApi
@@ -329,11 +330,45 @@ async def test_a_lease_that_exists_or_was_deleted_or_touched_is_no_obstacle():
 
 async def test_beyond_the_usual_number_heartbeats_are_stretched_and_say_so():
     async with World(tuple(f"n{i}" for i in range(40)), heartbeat_nodes=10) as w:
-        await w.clock.advance(20)
-        assert 15 <= len(w.api.kind("leases")) <= 25
-        await w.clock.advance(21)
-        assert len(w.api.kind("leases")) == 40
+        await w.clock.advance(11)
         assert {lease["spec"]["leaseDurationSeconds"] for lease in w.api.kind("leases").values()} == {160}
+        before = w.kubelet.metrics()["kubelet_lease_renewals_total"]
+        await w.clock.advance(40)
+        assert w.kubelet.metrics()["kubelet_lease_renewals_total"] - before == pytest.approx(40, abs=2)
+
+
+async def test_the_first_lease_does_not_wait_for_a_stretched_round():
+    async with World(tuple(f"n{i}" for i in range(100)), heartbeat_nodes=5) as w:
+        await w.clock.advance(11)
+        assert len(w.api.kind("leases")) == 100
+        await w.kubelet.register([NodeSpec(f"m{i}") for i in range(50)])
+        await w.clock.advance(11)
+        assert len(w.api.kind("leases")) == 150
+
+
+async def test_a_restart_renews_the_leases_it_finds_without_asking_for_each():
+    async with World(tuple(f"n{i}" for i in range(40)), heartbeat_nodes=10) as w:
+        await w.clock.advance(11)
+        await w.kubelet.stop()
+        before = len(w.api.calls)
+        await w.start()
+        await w.clock.advance(41)
+        leases = [(verb, path) for verb, path in w.api.calls[before:] if "/leases" in path]
+        assert {verb for verb, path in leases if not path.endswith("/leases")} == {"PUT"}
+        assert sum(verb == "PUT" for verb, _ in leases) == pytest.approx(40, abs=2)
+        assert w.kubelet.metrics()["kubelet_lease_renewal_failures_total"] == 0
+
+
+async def test_a_restart_with_more_nodes_renews_soon_what_stands_too_short():
+    async with World(tuple(f"n{i}" for i in range(10)), heartbeat_nodes=10) as w:
+        await w.clock.advance(11)
+        await w.kubelet.stop()
+        w.config = replace(w.config, nodes=tuple(NodeSpec(f"n{i}") for i in range(100)))
+        await w.start()
+        await w.clock.advance(15)
+        leases = w.api.kind("leases")
+        assert len(leases) == 100
+        assert {leases[f"kube-node-lease/n{i}"]["spec"]["leaseDurationSeconds"] for i in range(10)} == {400}
 
 
 async def test_status_heartbeats():

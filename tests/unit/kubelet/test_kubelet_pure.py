@@ -1,5 +1,6 @@
 """Addresses, statuses and rounds of heartbeats, without an API."""
 
+import asyncio
 import random
 
 import orjson
@@ -8,7 +9,7 @@ import pytest
 from minikube_py.errors import RequestError
 from minikube_py.kubelet.addresses import AddressPlan, Block
 from minikube_py.kubelet.config import Delay
-from minikube_py.kubelet.heartbeats import Round, micro_timestamp
+from minikube_py.kubelet.heartbeats import Round, in_batches, micro_timestamp
 from minikube_py.kubelet.node_status import lease
 from minikube_py.kubelet.nodes import version_of
 from minikube_py.kubelet.pod_status import Container, PodStatuses, deletion
@@ -102,6 +103,33 @@ def test_a_round_gives_each_node_one_turn_an_interval():
     round_.discard("n3")
     turns = [name for _ in range(80) for name in round_.due(0.25)]
     assert "n3" not in turns and {turns.count(f"n{number}") for number in range(7) if number != 3} == {2}
+
+
+def test_first_turns_come_soon_whatever_the_interval():
+    round_ = Round(None, lambda: 1000.0, None, soon_s=10.0)
+    for number in range(100):
+        round_.add(f"n{number}", soon=True)
+    round_.discard("n7")
+    turns = [round_.due(1.0) for _ in range(10)]
+    assert all(8 <= len(names) <= 12 for names in turns)
+    assert sorted(sum(turns, [])) == sorted(f"n{number}" for number in range(100) if number != 7)
+    later = [name for _ in range(1000) for name in round_.due(1.0)]
+    assert sorted(later) == sorted(f"n{number}" for number in range(100) if number != 7)
+
+
+@pytest.mark.parametrize(("calls", "largest"), [(10, 10), (200, 32), (800, 100)])
+async def test_many_heartbeats_go_in_larger_batches_not_in_more(calls, largest):
+    under_way = most = 0
+
+    async def call():
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0)
+        under_way -= 1
+
+    await in_batches([call] * calls)
+    assert (most, under_way) == (largest, 0)
 
 
 def test_a_round_that_was_held_up_does_not_flood():
