@@ -91,6 +91,9 @@ class FsyncRunner:
                 sync()
             except OSError as raised:
                 error = raised
+            except Exception as raised:
+                # A bug; this thread must not end over it, or writers would wait for ever.
+                error = OSError(f"{type(raised).__name__}: {raised}")
             self._loop.call_soon_threadsafe(self._finish, self._clock.monotonic_s() - start_s, error, done)
 
     def _finish(self, duration_s: float, error: OSError | None, done: Done) -> None:

@@ -333,8 +333,12 @@ class StoreMember:
     def _catch_up(self) -> None:
         """Watchers that start in the past read the log a budget at a time, a turn of the loop each."""
         self._catching_up = False
-        if not self._failed and self.hub.catch_up():
-            self._catch_up_soon()
+        try:
+            if not self._failed and self.hub.catch_up():
+                self._catch_up_soon()
+        except Exception as error:
+            # As in a turn: a watcher that missed something must not go on as if it had not.
+            self._fail(f"cannot go on: {describe(error)}")
 
     def _follow_lease(self, command: Command, result: Result | None) -> None:
         if isinstance(result, LeaseResult):

@@ -109,3 +109,16 @@ def test_the_collector_frees_new_cycles_and_freezes_what_lives():
         collector.stop()
     assert gc.get_threshold() == before
     assert gc.get_freeze_count() == 0
+
+
+async def test_a_bug_in_a_sync_is_told_as_a_failure_from_the_thread_too():
+    runner = FsyncRunner(ManualClock(), "thread")
+    told: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
+
+    def sync() -> None:
+        raise AssertionError("a bug")
+
+    runner.run(sync, told.set_result)
+    async with asyncio.timeout(5):
+        assert "AssertionError: a bug" in str(await told)
+    runner.close()

@@ -277,6 +277,20 @@ async def test_a_sink_that_raises_ends_the_process_rather_than_hang_writers(tmp_
     await member.stop()
 
 
+async def test_a_sink_that_raises_while_it_catches_up_ends_the_process_too(tmp_path):
+    fatal = Fatal()
+    member = await start(tmp_path, clock=ManualClock(), fatal=fatal)
+    revision = (await member.storage.txn((), (Put(b"/k", b"v"),))).revision
+
+    def sink(batch: WatchBatch) -> None:
+        raise KeyError("a bug")
+
+    member.watch(b"/k", b"", revision, sink)
+    await until(lambda: fatal.messages)
+    assert "KeyError: 'a bug' (" in fatal.messages[0]
+    await member.stop()
+
+
 async def test_upkeep_that_breaks_ends_the_process(tmp_path):
     clock, fatal = ManualClock(), Fatal()
     member = await start(tmp_path, clock=clock, fatal=fatal)
