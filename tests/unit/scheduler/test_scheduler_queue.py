@@ -289,3 +289,14 @@ def test_a_pod_made_again_under_its_name_starts_anew() -> None:
 
 def test_wait_status_is_no_rejection() -> None:
     assert not Status(Code.WAIT).is_rejected and Status(Code.PENDING).is_rejected
+
+
+def test_what_is_due_at_a_deadline_is_done_at_it() -> None:
+    """Whatever rounding makes of the times: a deadline that came and changed nothing would come again at once."""
+    for tenths in range(300):
+        bench = Bench()
+        bench.now_s = tenths * 0.1
+        bench.reject("p", "Fit")
+        deadline_s = bench.now_s = bench.queue.next_deadline_s()
+        bench.queue.flush()
+        assert bench.queue.next_deadline_s() > deadline_s
