@@ -6,6 +6,9 @@ GPUs are allocated, by the index inside the store and by listing everything; the
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -25,6 +28,7 @@ from minikube_py.lab.replay import Mark, Replay
 from minikube_py.lab.trace import Trace, load
 from minikube_py.lab.workload import GPU_RESOURCE, trace_nodes
 
+PROGRAM = "minikube-py"
 SHARES = (0.30, 0.60, 0.95)
 QUESTION = Question(
     "at least 4 free CPUs, 16Gi and one whole GPU", {"cpu": "4", "memory": "16Gi", GPU_RESOURCE: "1000"}
@@ -175,10 +179,22 @@ def _picture(environment: Environment, replay: Replay, asked: list[Asked], laten
 
 
 def _tell_next(split: bool) -> None:
+    program = program_name()
     print("\nnext:")
-    print("  minikube-py up --nodes 10     a control plane to point kubectl at; then paste its kubectl line, and ask:")
+    print(f"  {program} up --nodes 10     a control plane to point kubectl at; then paste its kubectl line, and ask:")
     print("  kubectl --kubeconfig ... get nodes --field-selector 'free.cpu>=4,free.memory>=16Gi'")
     if split:
-        print("  minikube-py demo              the same in one process")
+        print(f"  {program} demo              the same in one process")
     else:
-        print("  minikube-py demo --split      the same, each role a process of its own")
+        print(f"  {program} demo --split      the same, each role a process of its own")
+
+
+def program_name() -> str:
+    """How to call this program from here: by its name where the PATH leads to it, by its path otherwise."""
+    called = Path(sys.argv[0])
+    if called.name != PROGRAM:
+        return f"{sys.executable} -m minikube_py"
+    found = shutil.which(PROGRAM)
+    if found is not None and Path(found).resolve() == called.resolve():
+        return PROGRAM
+    return os.path.relpath(called)

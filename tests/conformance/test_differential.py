@@ -36,12 +36,13 @@ def explain(wrong: dict[str, tuple[Any, Any]]) -> str:
     return f"{len(wrong)} answers differ:\n" + "\n".join(parts)
 
 
-def check(answers: dict[str, Any], expected: dict[str, Any], on_purpose: dict[str, str]) -> None:
+def check(answers: dict[str, Any], expected: dict[str, Any], on_purpose: dict[str, str], all_differ: bool = True) -> None:
+    """With `all_differ`, what is listed as different on purpose must be so still."""
     wrong = {name: (expected[name], mine) for name, mine in answers.items() if mine != expected[name]}
     unexpected = {name: pair for name, pair in wrong.items() if name not in on_purpose}
     assert not unexpected, explain(unexpected)
     stale = sorted(name for name in on_purpose if name in answers and name not in wrong)
-    assert not stale, f"listed as different, but alike: {stale}"
+    assert not (all_differ and stale), f"listed as different, but alike: {stale}"
 
 
 @pytest.mark.timeout(300)
@@ -65,4 +66,5 @@ def test_kubectl_prints_the_same(minor: int) -> None:
     }
     steps = {step.name for step in scenario.STEPS if not step.only or minor in step.only}
     assert set(answers) == steps
-    check(answers, expected, differences.KUBECTL)
+    # Some differences show with newer versions only.
+    check(answers, expected, differences.KUBECTL, all_differ=minor == MINORS[-1])
