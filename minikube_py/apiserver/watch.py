@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import orjson
 
@@ -31,6 +31,8 @@ _LINE_STARTS: Final = {
     kind: f'{{"type":"{kind}","object":'.encode() for kind in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR")
 }
 _LINE_END: Final = b"}\n"
+_SENT: Final[dict[Any, bytes]] = {}
+"""In place of the bytes of a change that was sent. Nobody writes into it."""
 _NO_COLUMNS: Final = b'"columnDefinitions":null'
 
 
@@ -395,7 +397,9 @@ class Broadcaster:
 
     def _flush(self) -> None:
         for change in self._due:
-            change.encoded = {}
+            change.encoded = _SENT
+            if change.previous is not None:
+                change.previous.forget()
         self._due = []
         due, self._groups_due = self._groups_due, []
         for group in due:
@@ -474,8 +478,9 @@ class Broadcaster:
             raise expired(f"too old resource version: {revision} ({self.cache.history_from})")
         events: list[WatchEvent] = []
         for change in self.cache.since(revision):
-            event = group.event_of(change)
             change.encoded = {}
+            event = group.event_of(change)
+            change.encoded = _SENT
             if event is not None:
                 events.append(event)
         return events

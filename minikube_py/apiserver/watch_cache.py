@@ -19,6 +19,7 @@ from sortedcontainers import SortedDict
 from minikube_py.api.registry import Resource
 from minikube_py.api.selectors import field_attributes
 from minikube_py.apiserver.limits import Limits
+from minikube_py.client.sharing import shared_labels
 from minikube_py.fields.evaluate import row_of
 from minikube_py.mvcc.types import Event, KeyValue, prefix_end
 
@@ -41,9 +42,15 @@ class Entry:
         self._fields: Mapping[str, str] = _NO_LABELS
         self._row: Mapping[str, int | str] | None = None
 
+    def forget(self) -> None:
+        """Drops what was decoded: history is asked for its bytes, and for its fields hardly ever."""
+        self._labels = None
+        self._fields = _NO_LABELS
+        self._row = None
+
     def _decode(self) -> Any:
         obj = orjson.loads(self.value)
-        self._labels = obj["metadata"].get("labels") or _NO_LABELS
+        self._labels = shared_labels(obj["metadata"].get("labels"))
         self._fields = field_attributes(self.resource, obj)
         return obj
 

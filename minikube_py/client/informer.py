@@ -11,6 +11,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from sys import intern
 from typing import Any, Generic
 
 import orjson
@@ -92,9 +93,10 @@ class _Synced:
 
 
 def key_of(obj: Object) -> str:
+    """`namespace/name`, or `name`; one text for all informers that know the object."""
     metadata = obj["metadata"]
     namespace = metadata.get("namespace")
-    return f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"])
+    return intern(f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"]))
 
 
 class Informer(Generic[T]):

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeVar
+from sys import intern
+from typing import Any, Final, NamedTuple
 
 import orjson
 
 from minikube_py.client.rest import Object
+from minikube_py.client.sharing import Shared, shared_labels
 
 Labels = Mapping[str, str]
-V = TypeVar("V")
 
 FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
 TERMINAL_PHASES: Final = frozenset(("Succeeded", "Failed"))
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
-INTERNED_MAX: Final = 20_000
 
 
 class OwnerRef(NamedTuple):
@@ -41,32 +41,8 @@ class OwnerRef(NamedTuple):
         return document
 
 
-class _Interner:
-    """One copy of equal values; forgets all when full, which costs memory, never truth."""
-
-    def __init__(self) -> None:
-        self._values: dict[Any, Any] = {}
-
-    def __call__(self, key: Any, value: V) -> V:
-        known: V | None = self._values.get(key)
-        if known is not None:
-            return known
-        if len(self._values) >= INTERNED_MAX:
-            self._values.clear()
-        self._values[key] = value
-        return value
-
-
-_intern = _Interner()
-_NO_LABELS: Final[Labels] = {}
-
-
-def _shared_labels(labels: dict[str, str] | None) -> Labels:
-    return _intern(tuple(labels.items()), labels) if labels else _NO_LABELS
-
-
-def _text(value: str) -> str:
-    return _intern(value, value)
+_intern = Shared()
+_text = intern
 
 
 @dataclass(slots=True, eq=False)
@@ -129,10 +105,10 @@ def _meta(metadata: Mapping[str, Any]) -> Meta:
     finalizers = metadata.get("finalizers")
     return (
         _text(metadata.get("namespace", "")),
-        metadata["name"],
-        metadata["uid"],
+        intern(metadata["name"]),
+        intern(metadata["uid"]),
         metadata.get("resourceVersion", ""),
-        _shared_labels(metadata.get("labels")),
+        shared_labels(metadata.get("labels")),
         owner_refs(metadata),
         tuple(finalizers) if finalizers else (),
         metadata.get("deletionTimestamp") or "",

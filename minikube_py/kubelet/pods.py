@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from sys import intern
 from typing import Any, Final
 
 from minikube_py.client.rest import Object
+from minikube_py.client.sharing import Shared
 from minikube_py.client.timers import Timer
 from minikube_py.kubelet.config import RUN_SECONDS
 from minikube_py.kubelet.pod_status import Containers, containers_of
@@ -42,17 +44,11 @@ class PodView:
         return self.phase in TERMINAL
 
 
-_shared_containers: dict[Containers, Containers] = {}
-SHARED_MAX: Final = 10_000
+_containers: Final = Shared()
 
 
-def _share(containers: Containers) -> Containers:
-    shared = _shared_containers.get(containers)
-    if shared is None:
-        if len(_shared_containers) >= SHARED_MAX:
-            _shared_containers.clear()
-        shared = _shared_containers[containers] = containers
-    return shared
+def _shared(containers: Containers) -> Containers:
+    return _containers(containers, containers)
 
 
 def project_pod(obj: Object) -> PodView:
@@ -60,11 +56,11 @@ def project_pod(obj: Object) -> PodView:
     annotations = metadata.get("annotations")
     phase = status.get("phase", "")
     return PodView(
-        metadata["uid"],
-        metadata.get("namespace", ""),
-        metadata["name"],
-        spec.get("nodeName", ""),
-        phase,
+        intern(metadata["uid"]),
+        intern(metadata.get("namespace", "")),
+        intern(metadata["name"]),
+        intern(spec.get("nodeName", "")),
+        intern(phase),
         "deletionTimestamp" in metadata,
         metadata.get("deletionGracePeriodSeconds") or 0,
         status.get("podIP", ""),
@@ -72,7 +68,7 @@ def project_pod(obj: Object) -> PodView:
         bool(spec.get("hostNetwork")),
         spec.get("restartPolicy", "Always") != "Always",
         _run_s(annotations[RUN_SECONDS]) if annotations and RUN_SECONDS in annotations else None,
-        _share(containers_of(spec)) if phase not in TERMINAL else (),
+        _shared(containers_of(spec)) if phase not in TERMINAL else (),
     )
 
 

@@ -7,8 +7,10 @@ Pods made from one template share one `PodSpec`: it is interned by content, so t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from sys import intern
 from typing import Any, NamedTuple
 
+from minikube_py.client.sharing import shared_labels
 from minikube_py.fields.quantity import QuantityError, milli_units, whole_units
 
 CPU = "cpu"
@@ -368,12 +370,14 @@ def pod_spec(spec: Mapping[str, Any]) -> PodSpec:
 def project_pod(obj: Mapping[str, Any]) -> PodInfo:
     """Raises: QuantityError where a request cannot be read (the API server lets none in)."""
     metadata, spec, status = obj["metadata"], obj["spec"], obj.get("status") or {}
-    pod = PodInfo(metadata.get("namespace", ""), metadata["name"], metadata.get("uid", ""), pod_spec(spec))
-    pod.node_name = spec.get("nodeName") or ""
-    pod.scheduler_name = spec.get("schedulerName") or DEFAULT_SCHEDULER_NAME
+    pod = PodInfo(
+        intern(metadata.get("namespace", "")), intern(metadata["name"]), intern(metadata.get("uid", "")), pod_spec(spec)
+    )
+    pod.node_name = intern(spec.get("nodeName") or "")
+    pod.scheduler_name = intern(spec.get("schedulerName") or DEFAULT_SCHEDULER_NAME)
     pod.priority = spec.get("priority") or 0
     pod.preemption_policy = spec.get("preemptionPolicy") or ""
-    pod.labels = metadata.get("labels") or _NO_LABELS
+    pod.labels = shared_labels(metadata.get("labels"))
     gates = spec.get("schedulingGates")
     if gates:
         pod.gates = tuple(gate["name"] for gate in gates)

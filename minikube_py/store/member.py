@@ -74,7 +74,7 @@ class MemberConfig:
     segment_bytes: int = SEGMENT_BYTES
     snapshot_log_bytes: int = 32 << 20
     retain_s: float = 300.0
-    retain_bytes: int = 256 << 20
+    retain_bytes: int = 64 << 20
     fsync: FsyncMode = "auto"
     own_gc: bool = True
 

@@ -1,0 +1,39 @@
+"""One copy of values that many projections hold: thousands of pods have the same labels, and each informer its own view
+of each pod. Names, uids and other texts are shared by `sys.intern`, which forgets what nobody holds any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
+
+V = TypeVar("V")
+SHARED_MAX: Final = 10_000
+_NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class Shared:
+    """Gives the first of equal values; forgets all when full, which costs memory, never truth."""
+
+    def __init__(self, size_max: int = SHARED_MAX) -> None:
+        self._size_max = size_max
+        self._values: dict[Hashable, Any] = {}
+
+    def __call__(self, key: Hashable, value: V) -> V:
+        """`key` must tell values apart that are not equal."""
+        known: V | None = self._values.get(key)
+        if known is not None:
+            return known
+        if len(self._values) >= self._size_max:
+            self._values.clear()
+        self._values[key] = value
+        return value
+
+
+_labels: Final = Shared()
+
+
+def shared_labels(labels: Mapping[str, str] | None) -> Mapping[str, str]:
+    """`labels`, or equal ones that were seen before. The order of members counts, since answers keep it."""
+    return _labels(tuple(labels.items()), labels) if labels else _NO_LABELS
