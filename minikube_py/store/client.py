@@ -140,9 +140,10 @@ class StoreClient:
             await asyncio.gather(self._keeper, return_exceptions=True)
             self._keeper = None
         self._why_not = "the client was closed"
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+            await connection.wait_closed()
 
     def _connected(self) -> ClientConnection:
         if self._connection is None:

@@ -24,6 +24,8 @@ from minikube_py.store.protocol import (
 )
 from minikube_py.store.storage import WatchSink
 
+GOODBYE_TIMEOUT_S = 1.0
+
 
 class Endpoint(NamedTuple):
     """`cluster_id` 0: whichever answers. `tls` None: in the clear."""
@@ -81,6 +83,7 @@ class ClientConnection(asyncio.Protocol):
         self.revision = 0
         self.greeted: asyncio.Future[None] = self._loop.create_future()
         self.lost: asyncio.Future[str] = self._loop.create_future()
+        self._ended = asyncio.Event()
 
     # -- asyncio.Protocol ---------------------------------------------------------------------------------------------
 
@@ -93,6 +96,7 @@ class ClientConnection(asyncio.Protocol):
         self._transport.write(frame((MAGIC, VERSION, end.token, end.cluster_id)))
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._ended.set()
         self._fall(f"the connection to the store was lost{f': {exc}' if exc else ''}")
 
     def data_received(self, data: bytes) -> None:
@@ -138,6 +142,15 @@ class ClientConnection(asyncio.Protocol):
         self._flush()
         self._transport.close()
         self._fall("the client was closed")
+
+    async def wait_closed(self) -> None:
+        """After `close`: until the socket is closed; a peer that does not answer the goodbye is not waited for."""
+        try:
+            async with asyncio.timeout(GOODBYE_TIMEOUT_S):
+                await self._ended.wait()
+        except TimeoutError:
+            self._transport.abort()
+            await self._ended.wait()
 
     # -- answers ------------------------------------------------------------------------------------------------------
 
