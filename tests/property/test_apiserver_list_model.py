@@ -37,8 +37,8 @@ LISTS = st.tuples(
     st.sampled_from(["", *NAMESPACES]),
     st.sampled_from(["", "red", "blue"]),
     st.integers(0, 3),
-    st.integers(0, 5),
-    st.lists(WRITES, max_size=4),
+    st.sampled_from([0, 0, 0, 1, 2, 5]),
+    st.lists(WRITES, min_size=1, max_size=5),
 )
 STEPS = st.lists(st.one_of(WRITES, WRITES, WRITES, LISTS), min_size=5, max_size=30)
 
@@ -94,6 +94,9 @@ class World:
         listed = await self.core.done("GET", ALL)
         self.states[int(listed["metadata"]["resourceVersion"])] = {}
         assert not listed["items"]
+        for namespace in NAMESPACES:
+            for name in "abc":
+                await self.create((namespace, name), "red" if name == "b" else "blue")
 
     async def create(self, key: Key, team: str) -> None:
         self.writes += 1
@@ -212,7 +215,7 @@ async def run(steps: list[Any], folder: Path) -> None:
     await core.stop()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS)
 def test_writes_and_lists_are_those_of_a_dictionary_per_version(steps: list[Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -32,6 +32,7 @@ STEPS = st.lists(
         st.tuples(st.just("watch nodes")),
         st.tuples(st.just("turn")),
     ),
+    min_size=5,
     max_size=25,
 )
 
@@ -87,7 +88,9 @@ async def run(steps: list[tuple[str, ...]], folder: Path) -> None:
     core = await Core(folder).start()
     for name in ("n1", "n2"):
         await core.done("POST", "/api/v1/nodes", node(name, cpu="2"))
-    mirrors = []
+    for name in ("p0", "p1", "p2"):
+        await step(core, "create", name, "red", "100m")
+    mirrors = [await mirror(core, f"{PODS}?{selector}") for selector in SELECTORS]
     history = [await core.done("GET", PODS)]
     for kind, *args in steps:
         if kind == "watch":

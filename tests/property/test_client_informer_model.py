@@ -23,7 +23,7 @@ STEPS = st.one_of(
     st.tuples(st.just("hide"), NAMES),
     st.tuples(st.just("remove"), NAMES),
     st.tuples(st.just("remake"), NAMES),
-    st.tuples(st.just("remake unseen"), NAMES),
+    st.tuples(st.sampled_from(["remake unseen", "remove unseen"]), NAMES),
     st.tuples(st.just("settle"), st.none()),
     st.tuples(st.sampled_from(["drop", "compact", "down", "up", "settle"]), st.none()),
     st.tuples(st.just("advance"), st.floats(0.01, 30)),
@@ -75,13 +75,13 @@ def apply(api: FakeApi, step: str, key: str) -> None:
         api.make("configmaps", key)
     elif step in ("change", "hide") and there:
         api.change("configmaps", key, data={"v": str(api.version), **({"hidden": "1"} if step == "hide" else {})})
-    elif step in ("remove", "remake", "remake unseen") and there:
-        if step == "remake unseen":
+    elif step.startswith(("remove", "remake")) and there:
+        if step.endswith("unseen"):
             api.drop_watches()
         api.remove("configmaps", key)
-        if step != "remove":
+        if step.startswith("remake"):
             api.make("configmaps", key)
-        if step == "remake unseen":
+        if step.endswith("unseen"):
             api.compact()
 
 

@@ -1,0 +1,46 @@
+"""Planted bugs: each is found by an unchanged, general checker, which passes on the code as it is.
+
+`mutants.py` is the table. A checker that cannot tell a bug from its absence proves nothing, so a bug that goes
+unnoticed fails here, and calls for a stronger general test - never for a test of that bug alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from mutants import MUTANTS, Mutant
+from planting import SEEDS, copy_package, plant, run_checker
+
+CHECKERS = sorted({mutant.checker for mutant in MUTANTS})
+
+
+@pytest.mark.parametrize("checker", CHECKERS)
+def test_the_checker_passes_on_the_code_as_it_is(checker: str, tmp_path: Path, record_property) -> None:
+    copy_package(tmp_path)
+    verdict = run_checker(tmp_path, checker, SEEDS[0])
+    record_property("planted", ("- (no bug)", f"{checker} passes", verdict.duration_s))
+    assert verdict.passed, verdict.output
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_planted_bug_is_found(mutant: Mutant, tmp_path: Path, record_property) -> None:
+    copy_package(tmp_path)
+    plant(tmp_path, mutant)
+    duration_s = 0.0
+    for seed in SEEDS:
+        verdict = run_checker(tmp_path, mutant.checker, seed)
+        duration_s += verdict.duration_s
+        if not verdict.passed:
+            break
+    found_by = verdict.failed or "NOT FOUND"
+    record_property("planted", (mutant.name, f"{found_by} (seed {seed})", duration_s))
+    assert verdict.failed, f"{mutant.name} ({mutant.why}) went unnoticed by {mutant.checker}:\n{verdict.output}"
+
+
+def test_the_table_is_sound() -> None:
+    assert max(Counter(mutant.name for mutant in MUTANTS).values()) == 1
+    assert len(MUTANTS) >= 16
+    for mutant in MUTANTS:
+        assert mutant.old != mutant.new and mutant.why, mutant.name
