@@ -9,6 +9,7 @@ Source: apiserver `pkg/storage/cacher` (semantics of resourceVersion, history an
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal
@@ -23,8 +24,11 @@ from minikube_py.client.sharing import shared_labels
 from minikube_py.fields.evaluate import row_of
 from minikube_py.mvcc.types import Event, KeyValue, prefix_end
 
+log = logging.getLogger(__name__)
 REGISTRY_PREFIX = b"/registry/"
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
+_STORED_FORM = b'{"metadata":{'
+"""How every object's value begins. What was put into the store past the API, in another form, is no object here."""
 _NO_LABELS: Mapping[str, str] = {}
 
 
@@ -116,7 +120,7 @@ class ResourceCache:
     def load(self, kvs: Iterable[KeyValue], revision: int) -> None:
         """Begins anew with these objects; `kvs` in key order."""
         resource = self.resource
-        self.entries = SortedDict((kv.key, Entry(resource, kv)) for kv in kvs)
+        self.entries = SortedDict((kv.key, Entry(resource, kv)) for kv in kvs if kv.value.startswith(_STORED_FORM))
         self.history.clear()
         self._history_bytes = 0
         self.history_from = revision
@@ -128,11 +132,13 @@ class ResourceCache:
         key = kv.key
         entries = self.entries
         previous = entries.get(key)
-        if event.type == "PUT":
+        if event.type == "PUT" and kv.value.startswith(_STORED_FORM):
             entry: Entry | None = Entry(self.resource, kv)
             entries[key] = entry
         else:
             entry = None
+            if event.type == "PUT":
+                log.error("the value of %s is no object of ours and is left out", key)
             if previous is None:
                 return
             del entries[key]

@@ -11,6 +11,7 @@ from api_core import MAPS, PODS, Core, config_map, node, pod
 
 from minikube_py.apiserver.watch import Group
 from minikube_py.errors import Compacted, Unavailable
+from minikube_py.mvcc.types import Put
 from minikube_py.store.storage import WatchBatch
 
 FREE = f"/api/v1/nodes?allowWatchBookmarks=true&fieldSelector={quote('free.cpu>=4')}"
@@ -131,3 +132,17 @@ async def test_a_change_costs_nothing_to_those_who_do_not_see_it(core: Core, mon
     await core.done("POST", MAPS, config_map("m7"))
     assert await streams[7].named(1) == [("ADDED", "m7")]
     assert len(flushed) == 1
+
+
+async def test_what_is_put_into_the_store_past_the_api_is_left_out(
+    core: Core, caplog: pytest.LogCaptureFixture
+) -> None:
+    await core.done("POST", MAPS, config_map("x", {"a": "b"}))
+    labelled, all_of_them = await core.watch(f"{MAPS}?labelSelector=a%3Db"), await core.watch(MAPS)
+    for name in (b"x", b"y"):
+        await core.member.storage.txn((), (Put(b"/registry/configmaps/default/" + name, b"\0nonsense"),))
+    await core.done("POST", MAPS, config_map("z", {"a": "b"}))
+    for events in (labelled, all_of_them):
+        assert await events.named(3) == [("ADDED", "x"), ("DELETED", "x"), ("ADDED", "z")]
+    assert [item["metadata"]["name"] for item in (await core.done("GET", MAPS))["items"]] == ["z"]
+    assert "is no object of ours" in caplog.text
