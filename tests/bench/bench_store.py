@@ -202,9 +202,10 @@ async def drive(port: int, in_flight: int, seconds: float) -> dict[str, float]:
 
 
 @contextlib.contextmanager
-def child(*args: str) -> Iterator[subprocess.Popen[str]]:
+def child_of(script: str, *args: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that ends when its stdin does."""
     process = subprocess.Popen(
-        [sys.executable, __file__, *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, script, *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     try:
         yield process
@@ -212,6 +213,10 @@ def child(*args: str) -> Iterator[subprocess.Popen[str]]:
         process.stdin.close()
         process.wait(60)
         process.stdout.close()
+
+
+def child(*args: str) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:
+    return child_of(__file__, *args)
 
 
 def native(folder: Path, fsync: str, in_flight: int, seconds: float) -> dict[str, float]:

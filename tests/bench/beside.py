@@ -1,15 +1,17 @@
 """The original and ours beside each other, by turns, in one run; prints ratios, writes JSON.
 
-usage: python tests/bench/beside.py [--rows creates,lists,watchers,binds,kubelets] [--turns N] [--out FILE]
+usage: python tests/bench/beside.py [--rows creates,lists,watchers,store,binds,query,kubelets]
+                                    [--turns N] [--out FILE]
 
-Needs MINIKUBE_PY_ORIGINAL_UP (a script that runs the original) and h2load. On tmpfs, or without the peer, it exits
-with 1: a ratio to nothing proves nothing. Absolute figures on shared cores are noise; compare within one run.
+Needs MINIKUBE_PY_ORIGINAL_UP (a script that runs the original), ORIGINAL_BIN (etcd and etcdctl) and h2load.
+On tmpfs, or without the peer, it exits with 1: a ratio to nothing proves nothing. Absolute figures on shared cores are noise; compare within one run.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import statistics
 import sys
@@ -21,6 +23,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import bench_query
+import bench_store
 import load
 from servers import Server, original, ours
 
@@ -116,9 +120,31 @@ def kubelets(start: Start) -> dict[str, float]:
         }
 
 
+def store(of: str) -> dict[str, float]:
+    """Puts of 256 bytes in the store's own protocol, each synced before its answer."""
+    result: dict[str, float] = {}
+    for in_flight in (256, 1):
+        with bench_store.fresh_folder() as folder:
+            if of == "ours":
+                run = bench_store.native(folder, "auto", in_flight, STORE_RUN_S)
+            else:
+                run = bench_store.peer_puts(folder, Path(os.environ["ORIGINAL_BIN"], "etcd"), in_flight, STORE_RUN_S)
+        result[f"puts/s, {in_flight} in flight"] = run["puts/s"]
+    return result
+
+
+def query(of: str) -> dict[str, float]:
+    """Which of 100,000 nodes have 64 CPUs and 256Gi free, the first 10; etcd's client ranges, decodes and filters."""
+    return bench_query.query_ours() if of == "ours" else bench_query.query_etcd()
+
+
+STORE_RUN_S = 4.0
 ROWS: dict[str, Callable[[Start], dict[str, float]]] = {
     f.__name__: f for f in (creates, lists, watchers, binds, kubelets)
 }
+STORE_ROWS: dict[str, Callable[[str], dict[str, float]]] = {f.__name__: f for f in (store, query)}
+ALL_ROWS = ("creates", "lists", "watchers", "store", "binds", "query", "kubelets")
+SIDES: dict[str, Start] = {"original": original, "ours": ours}
 LOWER_IS_BETTER = (" s", " ms", "MB", "KB per pod", "CPU ms per create")
 
 
@@ -180,7 +206,7 @@ def show(row: str, sides: dict[str, list[dict[str, float]]]) -> list[dict[str, A
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", default=",".join(ROWS), help="which rows, by name")
+    parser.add_argument("--rows", default=",".join(ALL_ROWS), help="which rows, by name")
     parser.add_argument("--turns", type=int, default=1, help="how often each side runs each row (median is shown)")
     parser.add_argument("--out", default="results/beside.json")
     args = parser.parse_args()
@@ -192,13 +218,20 @@ def main() -> None:
     print("  ".join(f"{key}: {value}" for key, value in asdict(here).items()))
     if here.filesystem == "tmpfs":
         raise SystemExit("the temporary folder is on tmpfs, where fsync costs nothing: set TMPDIR to a disk")
+    unknown = set(args.rows.split(",")) - {*ALL_ROWS}
+    if unknown:
+        raise SystemExit(f"no such rows: {', '.join(sorted(unknown))}; there are {', '.join(ALL_ROWS)}")
+    if not {"store", "query"}.isdisjoint(args.rows.split(",")) and not (
+        Path(os.environ.get("ORIGINAL_BIN", ""), "etcdctl").is_file()
+    ):
+        raise SystemExit("ORIGINAL_BIN names no folder with etcd and etcdctl: there is no peer to measure beside")
     lines: list[dict[str, Any]] = []
     for row in args.rows.split(","):
-        print(f"{row}: {ROWS[row].__doc__}\n  {'':<34} {'original':>12} {'ours':>12}")
+        print(f"{row}: {(ROWS.get(row) or STORE_ROWS[row]).__doc__}\n  {'':<34} {'original':>12} {'ours':>12}")
         sides: dict[str, list[dict[str, float]]] = {"original": [], "ours": []}
         for _ in range(args.turns):
-            sides["original"].append(ROWS[row](original))
-            sides["ours"].append(ROWS[row](ours))
+            for of, runs in sides.items():
+                runs.append(ROWS[row](SIDES[of]) if row in ROWS else STORE_ROWS[row](of))
         lines += show(row, sides)
     out = Path(args.out)
     out.parent.mkdir(parents=True, exist_ok=True)
