@@ -4,7 +4,8 @@ usage: python tests/bench/beside.py [--rows creates,lists,watchers,store,binds,q
                                     [--turns N] [--out FILE]
 
 Needs MINIKUBE_PY_ORIGINAL_UP (a script that runs the original), ORIGINAL_BIN (etcd and etcdctl) and h2load.
-On tmpfs, or without the peer, it exits with 1: a ratio to nothing proves nothing. Absolute figures on shared cores are noise; compare within one run.
+On tmpfs, or without the peer, it exits with 1: a ratio to nothing proves nothing. Absolute figures on shared cores are
+noise; compare within one run.
 """
 
 from __future__ import annotations
