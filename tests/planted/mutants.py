@@ -69,9 +69,9 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "mvcc: compaction drops a surviving version", MVCC, "mvcc/key_index.py",
-        "drop = bisect_right(older, revision, key=_mod_revision) - 1",
-        "drop = bisect_right(older, revision, key=_mod_revision)",
-        "off by one: the version that stands at the compacted revision goes too",
+        "            if kv is not None and kv.mod_revision <= revision:\n                drop = len(older)",
+        "            if kv is not None:\n                drop = len(older)",
+        "all but the present version of a live key dropped, though one stands at the compacted revision",
     ),
     Mutant(
         "mvcc: a refused txn is half applied", MVCC, "mvcc/state.py",
