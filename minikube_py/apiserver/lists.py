@@ -12,6 +12,7 @@ import asyncio
 import base64
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Final, NamedTuple
 
 import orjson
@@ -180,10 +181,10 @@ class Lister:
             else:
                 await self.wait_for(options.revision)
                 limit = 0 if options.revision_text == "0" else limit
-            return self._current(cache, selection, start, limit), selection
+            return await self._current(cache, selection, start, limit), selection
         await self.wait_for(revision)
         if revision >= cache.last_change:
-            page = self._current(cache, selection, start, limit)
+            page = await self._current(cache, selection, start, limit)
             return page._replace(revision=revision), selection
         page = await self._from_store(cache, selection, start, limit, revision, bool(options.continue_token))
         return page, selection
@@ -192,20 +193,26 @@ class Lister:
         if revision or options.revision:
             await self.wait_for(revision or options.revision)
 
-    def _current(self, cache: ResourceCache, selection: Selection, start: bytes | None, limit: int) -> Page:
+    async def _current(self, cache: ResourceCache, selection: Selection, start: bytes | None, limit: int) -> Page:
         revision = self._cache.revision
         if not selection.selective:
             if not limit:
                 return Page(cache.select(selection.prefix, start), revision)
             items, remaining = cache.page(selection.prefix, start, limit)
             return Page(items, revision, items[-1].key if remaining else None, remaining)
-        matches = selection.matches
         found: list[Entry] = []
-        for entry in self.candidates(cache, selection, start):
-            if matches(entry):
-                if limit and len(found) == limit:
-                    return Page(found, revision, found[-1].key)
-                found.append(entry)
+        candidates = iter(self.candidates(cache, selection, start))
+        part, copied = list(islice(candidates, self._limits.list_slice)), False
+        while part:
+            after = _take_matching(found, part, selection, limit + 1 if limit else 0, True)
+            if after is not None:
+                return Page(found[:limit], revision, found[limit - 1].key)
+            if not copied:
+                # The rest as it is now: it changes while others have their turn.
+                candidates, copied = iter(list(candidates)), True
+            part = list(islice(candidates, self._limits.list_slice))
+            if part:
+                await asyncio.sleep(0)
         return Page(found, revision)
 
     @staticmethod

@@ -44,6 +44,10 @@ class Steps:
         mark = f"\x1b[32m{self._mark}\x1b[0m" if self._colour else self._mark
         self.line(f"{mark} {name:<14}{duration_s:5.2f} s   {note}".rstrip())
 
+    def progress(self, text: str) -> None:
+        """How far the next step is."""
+        self.line(f"  {text}")
+
     def line(self, text: str = "") -> None:
         print(text, file=self._stream, flush=True)
 

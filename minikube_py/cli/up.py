@@ -84,13 +84,13 @@ def _make(config: ControlPlaneConfig, split: bool, steps: Steps) -> Role:
         from minikube_py.control_plane.split import SplitControlPlane
         from minikube_py.env import SystemClock
 
-        return SplitControlPlane(config, SystemClock(), steps.done, steps.line)
+        return SplitControlPlane(config, SystemClock(), steps.done, steps.line, steps.progress)
     import random
 
     from minikube_py.control_plane.in_process import ControlPlane
     from minikube_py.env import SystemClock
 
-    return ControlPlane(config, SystemClock(), random.Random(), steps.done)
+    return ControlPlane(config, SystemClock(), random.Random(), steps.done, steps.progress)
 
 
 def _tell(config: ControlPlaneConfig, server: str, steps: Steps) -> None:

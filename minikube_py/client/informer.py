@@ -254,6 +254,8 @@ class Informer(Generic[T]):
             version, token = page.resource_version, page.continue_token
             if not token:
                 return found, version
+            # A server in this process may answer without ever waiting.
+            await asyncio.sleep(0)
 
     async def _replace(self, found: dict[str, T]) -> None:
         """In slices: handlers of a hundred thousand objects in one go would hold up all others for seconds."""

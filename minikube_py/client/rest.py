@@ -5,6 +5,7 @@ Source: kubernetes.io/docs/reference/using-api/api-concepts.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -168,6 +169,8 @@ class RestClient:
             token = page.continue_token
             if not token:
                 return
+            # A server in this process may answer without ever waiting.
+            await asyncio.sleep(0)
 
     async def list(
         self, resource: ResourceRef, namespace: str = "", *, label_selector: str = "", field_selector: str = ""

@@ -21,6 +21,7 @@ from minikube_py.control_plane.config import COMPONENTS, ControlPlaneConfig, Ste
 from minikube_py.control_plane.errors import RoleFailed
 from minikube_py.control_plane.files import Credentials, ensure_credentials, write_admin_kubeconfig
 from minikube_py.control_plane.listen import free_address, publish, start_http, url_of
+from minikube_py.control_plane.progress import Registered, Say
 from minikube_py.control_plane.users import USERS, users_by_token
 from minikube_py.controllers.base import ControllerConfig
 from minikube_py.controllers.manager import ControllerManager
@@ -36,10 +37,18 @@ LAYOUT = "one process: store, API server, scheduler, controllers, kubelet"
 
 
 class ControlPlane:
-    """`step` is told of each part that became ready. `config.seed` is the scheduler's alone: uids drawn from the same
-    seed at a second start on the same folder would name two objects by one uid."""
+    """`step` is told of each part that became ready, `progress` how far one is that takes long. `config.seed` is the
+    scheduler's alone: uids drawn from the same seed at a second start on the same folder would name two objects by one
+    uid."""
 
-    def __init__(self, config: ControlPlaneConfig, clock: Clock, rng: Rng, step: Step = lambda *_: None) -> None:
+    def __init__(
+        self,
+        config: ControlPlaneConfig,
+        clock: Clock,
+        rng: Rng,
+        step: Step = lambda *_: None,
+        progress: Say = lambda _: None,
+    ) -> None:
         self.config = config
         self.layout = LAYOUT
         self.server = ""
@@ -47,7 +56,7 @@ class ControlPlane:
         self.member: StoreMember
         self.core: ApiServer
         self.components: dict[str, Component] = {}
-        self._clock, self._rng, self._step = clock, rng, step
+        self._clock, self._rng, self._step, self._progress = clock, rng, step, progress
         self._running = AsyncExitStack()
 
     @property
@@ -117,7 +126,9 @@ class ControlPlane:
             "controllers": ControllerManager(
                 self.transport(USERS[tokens.CONTROLLERS]), clock, _child(rng), config=controllers
             ),
-            "kubelet": FakeKubelet(self.transport(USERS[tokens.KUBELET]), clock, _child(rng), kubelet),
+            "kubelet": FakeKubelet(
+                self.transport(USERS[tokens.KUBELET]), clock, _child(rng), kubelet, Registered(clock, self._progress)
+            ),
         }
         self.components = {name: made[name] for name in COMPONENTS if name in self.config.components}
         for component in self.components.values():

@@ -13,6 +13,7 @@ from minikube_py.client.transport import ApiTransport
 from minikube_py.control_plane.components import Component, failure_of
 from minikube_py.control_plane.errors import SetupError
 from minikube_py.control_plane.private_files import read_text
+from minikube_py.control_plane.progress import Registered
 from minikube_py.control_plane.role import StackedRole
 from minikube_py.env import SystemClock
 from minikube_py.errors import RequestError
@@ -88,7 +89,9 @@ class KubeletRole(ClientRole):
 
         specs = read_shapes(self._shapes) if self._shapes else numbered_nodes(self._nodes)
         config = KubeletConfig(nodes=tuple(specs), share=parse_share(self._share))
-        kubelet = FakeKubelet(self.connect(), SystemClock(), random.Random(), config)
+        clock = SystemClock()
+        registered = Registered(clock, lambda text: print(text, flush=True))
+        kubelet = FakeKubelet(self.connect(), clock, random.Random(), config, registered)
         await self.run(kubelet)
         return f"{len(specs)} nodes"
 

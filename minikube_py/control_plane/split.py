@@ -18,7 +18,8 @@ from minikube_py.control_plane.files import Credentials, ensure_credentials, wri
 from minikube_py.control_plane.kubeconfig import write_kubeconfig
 from minikube_py.control_plane.listen import free_address
 from minikube_py.control_plane.private_files import make_private_folder, write_private
-from minikube_py.control_plane.supervisor import Child, Say
+from minikube_py.control_plane.progress import Say
+from minikube_py.control_plane.supervisor import Child
 from minikube_py.control_plane.users import users_by_token, write_token_auth_file
 from minikube_py.env import Clock
 from minikube_py.store.data_dir import DataDir
@@ -29,16 +30,22 @@ LAYOUT = "one process per role (store, API server, scheduler, controllers, kubel
 
 
 class SplitControlPlane:
-    """`step` is told of each role that became ready, `say` of each that ended and came back."""
+    """`step` is told of each role that became ready, `progress` how far one is that takes long, `say` of each that
+    ended and came back."""
 
     def __init__(
-        self, config: ControlPlaneConfig, clock: Clock, step: Step = lambda *_: None, say: Say = print
+        self,
+        config: ControlPlaneConfig,
+        clock: Clock,
+        step: Step = lambda *_: None,
+        say: Say = print,
+        progress: Say = lambda _: None,
     ) -> None:
         self.config = config
         self.layout = LAYOUT
         self.server = ""
         self.credentials: Credentials
-        self._clock, self._step, self._say = clock, step, say
+        self._clock, self._step, self._say, self._progress = clock, step, say, progress
         self._held: DataDir | None = None
         self._children: dict[str, Child] = {}
 
@@ -83,7 +90,7 @@ class SplitControlPlane:
         log_file = self.config.roles_folder / f"{name}.log"
         child = Child(name, lambda: self._flags_now(name, flags), log_file, self._clock)
         self._children[name] = child
-        self._step(name, await child.start())
+        self._step(name, await child.start(self._progress))
 
     def _flags_now(self, name: str, flags: Sequence[str]) -> list[str]:
         """The store's port, any free one at its first start, is the same at the next ones."""

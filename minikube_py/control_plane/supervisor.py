@@ -14,15 +14,15 @@ from pathlib import Path
 
 from minikube_py.control_plane.errors import RoleFailed
 from minikube_py.control_plane.process import READY
+from minikube_py.control_plane.progress import Say
 from minikube_py.env import Clock
 
 READY_WITHIN_S = 60.0
+"""Of silence: one that says how far it is has more time."""
 STOP_WITHIN_S = 15.0
 RESTART_FIRST_S = 0.2
 RESTART_MAX_S = 10.0
 STABLE_AFTER_S = 30.0
-
-Say = Callable[[str], None]
 
 
 class Child:
@@ -40,8 +40,9 @@ class Child:
     def pid(self) -> int | None:
         return self._process.pid if self._process else None
 
-    async def start(self) -> str:
-        """Returns where it is reached. Raises: RoleFailed with the last thing it said."""
+    async def start(self, progress: Say = lambda _: None) -> str:
+        """Returns where it is reached; `progress` is told what it says before. Raises: RoleFailed with the last thing
+        it said."""
         with self.log_file.open("ab") as log:
             os.chmod(self.log_file, 0o600)
             log_start = log.tell()
@@ -54,11 +55,12 @@ class Child:
                 start_new_session=True,
             )
         try:
-            self.where = await asyncio.wait_for(self._ready_line(), READY_WITHIN_S)
+            self.where = await self._ready_line(progress)
         except (TimeoutError, EOFError) as error:
             ended = isinstance(error, EOFError)
             await self._end(0.0)
-            what = "ended before it was ready" if ended else f"was not ready within {READY_WITHIN_S:.0f} s"
+            silent = f"was not ready, and said nothing for {READY_WITHIN_S:.0f} s"
+            what = "ended before it was ready" if ended else silent
             raise RoleFailed(f"{self.name} {what}: {self._last_words(log_start)}") from None
         self._reader = asyncio.create_task(self._read_on())
         return self.where
@@ -113,12 +115,15 @@ class Child:
         if process.stdin is not None:
             process.stdin.close()
 
-    async def _ready_line(self) -> str:
+    async def _ready_line(self, progress: Say) -> str:
+        """Raises: TimeoutError, EOFError."""
         assert self._process is not None and self._process.stdout is not None
-        while line := await self._process.stdout.readline():
-            word, _, where = line.decode(errors="replace").strip().partition(" ")
+        while line := await asyncio.wait_for(self._process.stdout.readline(), READY_WITHIN_S):
+            text = line.decode(errors="replace").strip()
+            word, _, where = text.partition(" ")
             if word == READY:
                 return where
+            progress(text)
         raise EOFError
 
     async def _read_on(self) -> None:

@@ -19,7 +19,7 @@ from minikube_py.client.transport import JSON, STRATEGIC_MERGE_PATCH, ApiRespons
 from minikube_py.env import Clock, Rng
 from minikube_py.kubelet import pod_status
 from minikube_py.kubelet.config import KubeletConfig, NodeSpec
-from minikube_py.kubelet.nodes import Nodes, PlayedNode
+from minikube_py.kubelet.nodes import Nodes, PlayedNode, Registered
 from minikube_py.kubelet.pods import PlayedPod, PodView, Stage, project_pod
 from minikube_py.kubelet.writes import Write, Writer
 
@@ -38,7 +38,14 @@ Done = Callable[[ApiResponse], None]
 class FakeKubelet:
     """Without a config, it plays all nodes it finds; `register` makes more."""
 
-    def __init__(self, transport: ApiTransport, clock: Clock, rng: Rng, config: KubeletConfig | None = None) -> None:
+    def __init__(
+        self,
+        transport: ApiTransport,
+        clock: Clock,
+        rng: Rng,
+        config: KubeletConfig | None = None,
+        on_registered: Registered = lambda *_: None,
+    ) -> None:
         self.config = config if config is not None else KubeletConfig()
         self._client = RestClient(transport)
         self._clock = clock
@@ -49,7 +56,7 @@ class FakeKubelet:
         self._played: dict[str, PlayedPod] = {}
         self._to_start: list[tuple[str, PlayedPod]] = []
         self._nodes = Nodes(
-            self._client, clock, rng, self.config, self._writer, self._node_played, self._node_lost
+            self._client, clock, rng, self.config, self._writer, self._node_played, self._node_lost, on_registered
         )
         self._pods: Informer[PodView] | None = None
         self.started = self.stopped = self.finished = 0

@@ -61,6 +61,10 @@ class PlayedNode:
     lease_version: str = ""
 
 
+Registered = Callable[[int, int], None]
+"""Called after each registration: how many nodes are played, and how many are to be."""
+
+
 class KnownLease(NamedTuple):
     """A lease that stood before this process began."""
 
@@ -80,6 +84,7 @@ class Nodes:
         writer: Writer,
         on_played: Callable[[PlayedNode], None],
         on_lost: Callable[[PlayedNode], None],
+        on_registered: Registered,
     ) -> None:
         self._client = client
         self._clock = clock
@@ -88,6 +93,7 @@ class Nodes:
         self._writer = writer
         self._on_played = on_played
         self._on_lost = on_lost
+        self._on_registered = on_registered
         self._low, self._high = config.share.bounds
         self._whole = config.share.count == 1
         self.played: dict[str, PlayedNode] = {}
@@ -154,6 +160,7 @@ class Nodes:
         async def worker() -> None:
             for spec in specs_left:
                 await self._register_one(spec)
+                self._on_registered(len(self.played), len(self._own))
 
         workers = min(REGISTRATIONS_AT_ONCE, len(missing))
         outcomes = await asyncio.gather(*(worker() for _ in range(workers)), return_exceptions=True)

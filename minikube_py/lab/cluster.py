@@ -68,9 +68,13 @@ def require_unused(data_dir: Path | None) -> None:
         raise SetupError(f"{data_dir} holds a control plane already; a measurement needs a folder of its own")
 
 
+def _progress(text: str) -> None:
+    print(f"  {text}", flush=True)
+
+
 @asynccontextmanager
 async def _in_process(config: ControlPlaneConfig, step: Step) -> AsyncIterator[tuple[ApiTransport, str]]:
-    plane = ControlPlane(config, SystemClock(), random.Random(), step)
+    plane = ControlPlane(config, SystemClock(), random.Random(), step, _progress)
     try:
         await plane.start()
         yield plane.transport(), plane.layout
@@ -80,7 +84,7 @@ async def _in_process(config: ControlPlaneConfig, step: Step) -> AsyncIterator[t
 
 @asynccontextmanager
 async def _split(config: ControlPlaneConfig, step: Step, say: Step) -> AsyncIterator[tuple[ApiTransport, str]]:
-    plane = SplitControlPlane(config, SystemClock(), step, lambda text: say("supervisor", text))
+    plane = SplitControlPlane(config, SystemClock(), step, lambda text: say("supervisor", text), _progress)
     try:
         await plane.start()
         transport = HttpTransport(load_kubeconfig(config.kubeconfig_file))

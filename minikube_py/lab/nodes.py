@@ -12,6 +12,7 @@ from minikube_py.client.transport import ApiTransport
 from minikube_py.errors import MinikubeError, Unavailable
 
 READY_WITHIN_S = 300.0
+"""Without one more node that became Ready."""
 PAGE = 500
 
 
@@ -20,13 +21,24 @@ class NodesNotReady(MinikubeError):
 
 
 async def wait_ready(transport: ApiTransport, count: int, within_s: float = READY_WITHIN_S) -> None:
-    """Until `count` nodes are Ready, by list and watch. Raises: NodesNotReady, Unavailable."""
+    """Until `count` nodes are Ready, by list and watch; while more and more are, it waits on.
+
+    Raises: NodesNotReady, Unavailable."""
     ready: set[str] = set()
+    following = asyncio.create_task(_follow(transport, count, ready))
     try:
-        await asyncio.wait_for(_follow(transport, count, ready), within_s)
-    except TimeoutError:
+        before = -1
+        while not following.done() and len(ready) > before:
+            before = len(ready)
+            await asyncio.wait((following,), timeout=within_s)
+    finally:
+        following.cancel()
+        (outcome,) = await asyncio.gather(following, return_exceptions=True)
+    if isinstance(outcome, asyncio.CancelledError):
         text = f"{len(ready):,} of {count:,} nodes became Ready within {within_s:.0f} s"
-        raise NodesNotReady(f"{text}; fewer --nodes may help") from None
+        raise NodesNotReady(f"{text}; fewer --nodes may help")
+    if isinstance(outcome, BaseException):
+        raise outcome
 
 
 async def _follow(transport: ApiTransport, count: int, ready: set[str]) -> None:

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 from api_core import MAPS, MERGE, PARTIAL, PARTIAL_LIST, PODS, TABLE, Core, config_map, names, node, pod
 
+from minikube_py.api.registry import CONFIGMAPS
+from minikube_py.api.selectors import parse_field_selector, parse_label_selector
+from minikube_py.apiserver.limits import Limits
+from minikube_py.apiserver.lists import Page
+from minikube_py.apiserver.watch import Selection
 from minikube_py.mvcc.types import RangeRequest
 
 
@@ -168,6 +175,43 @@ async def test_pods_of_a_node_come_from_an_index_that_follows(core: Core) -> Non
     await core.done("DELETE", f"{PODS}/p1?gracePeriodSeconds=0")
     assert names(await core.done("GET", query)) == ["p3", "p5"]
     assert names(await core.done("GET", "/api/v1/pods?fieldSelector=spec.nodeName%3D")) == ["p4"]
+
+
+def finished(coroutine: Coroutine[Any, Any, Page]) -> Page:
+    """What it returns; it must wait for nothing but its next turn."""
+    while True:
+        try:
+            assert coroutine.send(None) is None
+        except StopIteration as end:
+            page: Page = end.value
+            return page
+
+
+async def test_a_long_selection_is_of_one_moment_though_others_write_meanwhile(tmp_path: Path) -> None:
+    core = await Core(tmp_path, limits=Limits(list_slice=4)).start()
+    try:
+        await fill(core, 40)
+        odd = [f"m{i:02}" for i in range(40) if i % 2]
+        cache = core.api.cache.of(CONFIGMAPS)
+        labels, fields = parse_label_selector("odd=1"), parse_field_selector(CONFIGMAPS, "")
+        selection = Selection(CONFIGMAPS, "default", labels, fields)
+        for limit, expected in ((0, odd), (15, odd[:15])):
+            listing = core.api.lister._current(cache, selection, None, limit)
+            # It gives others their turn after the first slice, and what it has yet to look at changes.
+            listing.send(None)
+            for name, value in ((odd[-1], "0"), (odd[9], "0")):
+                await core.done("PATCH", f"{MAPS}/{name}", {"metadata": {"labels": {"odd": value}}}, MERGE)
+            await core.done("DELETE", f"{MAPS}/{odd[8]}")
+            await core.done("POST", MAPS, config_map("m20a", {"odd": "1"}))
+            page = finished(listing)
+            assert [entry.key.decode().rpartition("/")[2] for entry in page.items] == expected
+            assert (page.after is not None) == bool(limit)
+            await core.done("DELETE", f"{MAPS}/m20a")
+            await core.done("POST", MAPS, config_map(odd[8], {"odd": "1"}))
+            for name in (odd[-1], odd[9]):
+                await core.done("PATCH", f"{MAPS}/{name}", {"metadata": {"labels": {"odd": "1"}}}, MERGE)
+    finally:
+        await core.stop()
 
 
 # --- inequalities ---------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from itertools import chain
 
 import orjson
 import pytest
@@ -112,7 +113,7 @@ def test_first_turns_come_soon_whatever_the_interval():
     round_.discard("n7")
     turns = [round_.due(1.0) for _ in range(10)]
     assert all(8 <= len(names) <= 12 for names in turns)
-    assert sorted(sum(turns, [])) == sorted(f"n{number}" for number in range(100) if number != 7)
+    assert sorted(chain.from_iterable(turns)) == sorted(f"n{number}" for number in range(100) if number != 7)
     later = [name for _ in range(1000) for name in round_.due(1.0)]
     assert sorted(later) == sorted(f"n{number}" for number in range(100) if number != 7)
 

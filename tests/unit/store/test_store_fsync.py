@@ -11,6 +11,7 @@ import weakref
 import pytest
 from manual_clock import ManualClock
 
+from minikube_py.store import collector as collector_module
 from minikube_py.store.collector import Collector
 from minikube_py.store.fsync import SLOW_SYNC_S, SWITCH_INTERVAL_S, FsyncRunner, Histogram
 
@@ -109,6 +110,28 @@ def test_the_collector_frees_new_cycles_and_freezes_what_lives():
         collector.stop()
     assert gc.get_threshold() == before
     assert gc.get_freeze_count() == 0
+
+
+def test_the_collector_walks_everything_only_when_what_is_frozen_has_grown(monkeypatch):
+    monkeypatch.setattr(collector_module, "FREEZES_PER_FULL", 1)
+    collector = Collector()
+    collector.start()
+    try:
+        node = Node()
+        gone = weakref.ref(node)
+        keep = [[] for _ in range(100_000)]
+        collector.step()
+        del node
+        few = [[] for _ in range(60_000)]
+        collector.step()
+        assert gone() is not None, "frozen cycles are not looked for while little has been added"
+        many = [[] for _ in range(gc.get_freeze_count())]
+        collector.step()
+        collector.step()
+        assert gone() is None
+        assert len(keep) + len(few) + len(many) > 0
+    finally:
+        collector.stop()
 
 
 async def test_a_bug_in_a_sync_is_told_as_a_failure_from_the_thread_too():
