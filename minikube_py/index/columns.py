@@ -76,7 +76,7 @@ class ColumnIndex:
         self._sorted_slots: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
         self._rank: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
         self._added: list[bytes] = []
-        self._order_stale = False
+        self._removed: list[bytes] = []
         for key, row in rows:
             if row is not None:
                 slot = self._slot_for(key)
@@ -352,8 +352,8 @@ class ColumnIndex:
             if self._gone_at.get(slot) == gone_revision:
                 del self._gone_at[slot]
                 del self._slots[self._keys[slot]]
+                self._removed.append(self._keys[slot])
                 self._free.append(slot)
-                self._order_stale = True
         del self._gone[:done]
         self._forget_strings()
 
@@ -445,24 +445,34 @@ class ColumnIndex:
         return row
 
     def _sort(self) -> None:
-        """Brings the key order up to date: a few new keys are inserted, many are merged."""
-        if self._order_stale or len(self._added) * 50 > len(self._sorted_keys):
+        """Brings the key order up to date: a few keys are taken out and put in, many are merged."""
+        if (len(self._added) + len(self._removed)) * 50 > len(self._sorted_keys):
             # Timsort merges the sorted run and the added keys in linear time.
             self._sorted_keys = sorted(self._slots)
             slots = self._slots
             self._sorted_slots = np.fromiter((slots[key] for key in self._sorted_keys), np.int64, len(slots))
-        elif self._added:
-            self._added.sort()
-            places = [bisect_left(self._sorted_keys, key) for key in self._added]
-            self._sorted_slots = np.insert(self._sorted_slots, places, [self._slots[key] for key in self._added])
-            for offset, (place, key) in enumerate(zip(places, self._added)):
+        elif self._added or self._removed:
+            self._take_out(self._removed)
+            # A key may have been added, freed and added again since.
+            added = sorted({key for key in self._added if key in self._slots})
+            places = [bisect_left(self._sorted_keys, key) for key in added]
+            self._sorted_slots = np.insert(self._sorted_slots, places, [self._slots[key] for key in added])
+            for offset, (place, key) in enumerate(zip(places, added)):
                 self._sorted_keys.insert(place + offset, key)
         else:
             return
         self._added = []
-        self._order_stale = False
+        self._removed = []
         self._rank = np.full(len(self._keys), -1, dtype=np.int64)
         self._rank[self._sorted_slots] = np.arange(len(self._sorted_slots))
+
+    def _take_out(self, removed: list[bytes]) -> None:
+        order = self._sorted_keys
+        places = {place for key in removed if order[(place := bisect_left(order, key)) : place + 1] == [key]}
+        if places:
+            self._sorted_slots = np.delete(self._sorted_slots, list(places))
+            for place in sorted(places, reverse=True):
+                del order[place]
 
 
 Bound = list[tuple[int | None, str, Any]]
