@@ -384,9 +384,11 @@ def _in_order(
 ) -> list[Json]:
     """Items in the patch's order and the others in the live one, woven: another goes first where it did before."""
     key = merge_key if is_map else ""
+    right = _sorted(items, _places(order, key), key, is_map)
+    if not others:
+        return right
     served = _places(server_order, key)
     left = _sorted(others, served, key, is_map)
-    right = _sorted(items, _places(order, key), key, is_map)
     woven: list[Json] = []
     i = j = 0
     while i < len(left) and j < len(right):

@@ -13,6 +13,8 @@ NOT_AN_IP: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff
 NOT_A_CIDR: Final = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 _LEADING_ZEROS: Final = re.compile(r"(?<![0-9a-fA-F:])0+(?=[0-9])")
 _LIMIT: Final = 64
+_USUAL: Final = re.compile(r"(?:(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])(?:\.(?!$)|$)){4}")
+"""IPv4 as it is nearly always written: good without a further look."""
 
 
 def parse_ip(text: str) -> Address | None:
@@ -41,7 +43,7 @@ def _is_mapped(address: Address) -> bool:
 
 def validate_ip(text: str, path: str, known: tuple[str, ...] = ()) -> list[FieldError]:
     """`known` are values that were stored before and may stay."""
-    if text in known:
+    if text in known or _USUAL.fullmatch(text) is not None:
         return []
     address = parse_ip(text)
     if address is None:
