@@ -136,9 +136,9 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "index: a reused slot is listed twice", INDEX_MANY, "index/columns.py",
-        "            self._free.append(slot)\n                self._order_stale = True",
-        "            self._free.append(slot)",
-        "the key order is not brought up to date when a slot is used again",
+        "                self._removed.append(self._keys[slot])\n",
+        "",
+        "the key order is not told that an object is gone before its slot is used again",
     ),
     # --- watch ------------------------------------------------------------------------------------------------------
     Mutant(
