@@ -44,6 +44,7 @@ FIRST = 10
 NAMESPACE = "query"
 READY = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
 POD_SHARES = (0.1, 0.25, 0.4, 0.5)
+WAYS = 5
 INDEX_ROUNDS, API_ROUNDS, SCAN_ROUNDS = 51, 11, 3
 QUESTIONS = (
     Question("none", {"cpu": "97", "memory": "16Gi"}),
@@ -91,7 +92,7 @@ async def run_query(options: QueryOptions, *, data_dir: Path | None, results: Pa
             for line in environment.lines():
                 print(line, flush=True)
             await _fill(plane.storage, options)
-            asked = [await _ask(plane.storage, plane.transport(), question) for question in QUESTIONS]
+            asked = await _ask_all(plane.storage, plane.transport())
         finally:
             await plane.stop()
     _tell(options, asked)
@@ -142,16 +143,36 @@ def _stored(metadata: dict[str, Any], spec: dict[str, Any], status: dict[str, An
     return orjson.dumps({"metadata": metadata, "spec": spec, "status": status})
 
 
-async def _ask(storage: Storage, transport: ApiTransport, question: Question) -> Asked:
+async def _ask_all(storage: Storage, transport: ApiTransport) -> list[Asked]:
+    with progress("questions asked, each in 5 ways", len(QUESTIONS) * WAYS) as shown:
+        answers = []
+        for number, question in enumerate(QUESTIONS):
+
+            def asked(way: int, before: int = number * WAYS) -> None:
+                shown.update(before + way)
+
+            answers.append(await _ask(storage, transport, question, asked))
+        return answers
+
+
+async def _ask(
+    storage: Storage, transport: ApiTransport, question: Question, asked: Callable[[int], None]
+) -> Asked:
+    """`asked` is told how many of the ways are done."""
     where = Where(tuple(Comparison(f"free.{name}", ">=", (text,)) for name, text in question.at_least.items()))
     everything = RangeRequest(NODES_PREFIX, prefix_end(NODES_PREFIX), where=where)
     first_s, _ = await _timed(INDEX_ROUNDS, lambda: storage.range(everything._replace(limit=FIRST)))
     all_s, found = await _timed(INDEX_ROUNDS, lambda: storage.range(everything))
     names = tuple(sorted(kv.key[len(NODES_PREFIX) :].decode() for kv in found.kvs))
+    asked(1)
     scan_s, scanned = await _timed(SCAN_ROUNDS, lambda: _scan(storage, question))
+    asked(2)
     api_first = await ask_index(transport, question, API_ROUNDS, limit=FIRST)
+    asked(3)
     api_all = await ask_index(transport, question, API_ROUNDS)
+    asked(4)
     listing = await ask_by_listing(transport, question, SCAN_ROUNDS, api_all.revision)
+    asked(WAYS)
     for what, other in (("range and filter", scanned), ("API", api_all.names), ("list and filter", listing.names)):
         if other != names:
             raise QuestionError(f"{question.selector}: the index finds {len(names)} nodes, {what} finds {len(other)}")
