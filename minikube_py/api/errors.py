@@ -284,16 +284,26 @@ def aggregate(messages: Iterable[str]) -> str:
     return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"
 
 
+ERRORS_TOLD_MAX: Final = 1000
+
+
 def invalid(
     resource: NamedResource, name: str, errors: Sequence[FieldError], *, group: str | None = None
 ) -> StatusError:
-    """422 with one cause a field error. `resource.kind` names the object; `group` where its kind's group differs."""
+    """422 with one cause a field error. `resource.kind` names the object; `group` where its kind's group differs.
+
+    Of very many errors the first are told, and how many there are: three megabytes can hold a hundred thousand, whose
+    answer would be thirty times as long. The original tells them all."""
     kind_group = resource.group if group is None else group
     # The original leaves access reviews unnamed.
     kind = "" if resource.kind.endswith("AccessReview") else resource.kind
     message = f"{qualified(kind_group, kind)} {go_quote(name)} is invalid"
+    count = len(errors)
+    errors = errors[:ERRORS_TOLD_MAX]
     if errors:
         message = f"{message}: {aggregate(map(str, errors))}"
+    if count > ERRORS_TOLD_MAX:
+        message = f"{message}: {count} errors in all, of which {ERRORS_TOLD_MAX} are told"
     details = {"name": name, "group": kind_group, "kind": kind, "causes": [e.cause() for e in errors]}
     return StatusError(422, "Invalid", message, details)
 
