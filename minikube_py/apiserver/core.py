@@ -40,6 +40,8 @@ _PREFIX: Final = b"/registry/"
 _LOAD_PAGE: Final = 10_000
 _REPLAYED: Final = 4096
 """Revisions read again at a start, for the history that watches resume from."""
+_LOADS_MAX: Final = 10
+"""How often the state is read again because a compaction overtook the reading."""
 _RETRY_S: Final = 0.2
 _SWEEP_S: Final = 1.0
 
@@ -116,12 +118,7 @@ class ApiServer:
         """Fills the cache with the state some revisions back, and follows the store from there: so watches that were
         open before a restart can go on."""
         _, newest = await self.storage.get(_PREFIX)
-        revision = max(newest - replayed, 1)
-        try:
-            kvs = await self._read_all(revision)
-        except Compacted as error:
-            revision = max(error.compact_revision, 1)
-            kvs = await self._read_all(revision)
+        kvs, revision = await self._read_since(max(newest - replayed, 1))
         # Only now, in one step with the load: a watch opened while this was read would miss what lies between.
         self.watching.finish_all()
         self.cache.load(kvs, revision)
@@ -130,16 +127,29 @@ class ApiServer:
         if not await self.cache.wait_until(newest, self.limits.request_timeout_s):
             raise Unavailable(f"the store has not told what happened up to revision {newest}")
 
+    async def _read_since(self, revision: int) -> tuple[list[KeyValue], int]:
+        """The state at `revision`, or at a later one where that is compacted away, and which it is."""
+        for attempt in range(_LOADS_MAX):
+            try:
+                return await self._read_all(revision), revision
+            except Compacted as error:
+                revision = max(error.compact_revision, 1)
+                if attempt:
+                    # Compactions follow close behind: what is newest stands longest.
+                    _, revision = await self.storage.get(_PREFIX)
+        raise Unavailable(f"the store was compacted {_LOADS_MAX} times while its state was read")
+
     async def _read_all(self, revision: int) -> list[KeyValue]:
         kvs: list[KeyValue] = []
         low = _PREFIX
         while True:
             request = RangeRequest(low, prefix_end(_PREFIX), limit=_LOAD_PAGE, revision=revision)
             result = await self.storage.range(request)
-            kvs += result.kvs
+            kvs += self.cache.readable(result.kvs)
             if not result.more:
                 return kvs
-            low = kvs[-1].key + b"\0"
+            await asyncio.sleep(0)
+            low = result.kvs[-1].key + b"\0"
 
     def _take(self, batch: WatchBatch) -> None:
         if batch.error is None:

@@ -5,6 +5,7 @@ Source: apiserver `pkg/registry/generic/registry/store.go`, `pkg/registry/rest/d
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final, NamedTuple
 
 import orjson
@@ -39,10 +40,20 @@ class Deleter:
         self._store = store
         self._limits = limits
         self._clock = clock
+        self._deleting: set[asyncio.Task[Deleted]] = set()
 
     async def delete(self, resource: Resource, namespace: str, name: str, options: DeleteOptions) -> Deleted:
         """Raises: StatusError 403, 404, 409."""
         check_mortal(resource, name)
+        if not resource.graceful or options.dry_run:
+            return await self._delete(resource, namespace, name, options)
+        # Announced and done are two txns. Whoever asked may leave between them, and nobody else might do the second.
+        task = asyncio.get_running_loop().create_task(self._delete(resource, namespace, name, options))
+        self._deleting.add(task)
+        task.add_done_callback(self._deleting.discard)
+        return await asyncio.shield(task)
+
+    async def _delete(self, resource: Resource, namespace: str, name: str, options: DeleteOptions) -> Deleted:
         kv = await self._store.get(resource.key(namespace, name))
         for _ in range(self._limits.update_attempts_max):
             if kv is None:

@@ -30,6 +30,7 @@ EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 _STORED_FORM = b'{"metadata":{'
 """How every object's value begins. What was put into the store past the API, in another form, is no object here."""
 _NO_LABELS: Mapping[str, str] = {}
+_NO_OBJECT = "the value of %s is no object of ours and is left out"
 
 
 class Entry:
@@ -52,7 +53,8 @@ class Entry:
         self._fields = _NO_LABELS
         self._row = None
 
-    def _decode(self) -> Any:
+    def decode(self) -> Any:
+        """The object; its labels and selectable fields are kept."""
         obj = orjson.loads(self.value)
         self._labels = shared_labels(obj["metadata"].get("labels"))
         self._fields = field_attributes(self.resource, obj)
@@ -61,14 +63,14 @@ class Entry:
     @property
     def labels(self) -> Mapping[str, str]:
         if self._labels is None:
-            self._decode()
+            self.decode()
         return self._labels or _NO_LABELS
 
     @property
     def fields(self) -> Mapping[str, str]:
         """The selectable fields as text; what is empty is absent."""
         if self._labels is None:
-            self._decode()
+            self.decode()
         return self._fields
 
     @property
@@ -76,8 +78,21 @@ class Entry:
         """The declared fields that the object alone decides."""
         if self._row is None:
             declared = self.resource.field_set
-            self._row = row_of(declared, self._decode()) if declared is not None else {}
+            self._row = row_of(declared, self.decode()) if declared is not None else {}
         return self._row
+
+
+def entry_of(resource: Resource, kv: KeyValue) -> Entry | None:
+    """The object in `kv`; None for a value that was put into the store past the API and is none."""
+    entry = Entry(resource, kv)
+    if kv.value.startswith(_STORED_FORM):
+        try:
+            entry.decode()
+            return entry
+        except (ValueError, TypeError, AttributeError, LookupError):
+            pass
+    log.error(_NO_OBJECT, kv.key)
+    return None
 
 
 class Change:
@@ -118,9 +133,9 @@ class ResourceCache:
         self._by_node: dict[str, dict[bytes, Entry]] | None = None
 
     def load(self, kvs: Iterable[KeyValue], revision: int) -> None:
-        """Begins anew with these objects; `kvs` in key order."""
+        """Begins anew with these objects; `kvs` in key order, all readable."""
         resource = self.resource
-        self.entries = SortedDict((kv.key, Entry(resource, kv)) for kv in kvs if kv.value.startswith(_STORED_FORM))
+        self.entries = SortedDict((kv.key, Entry(resource, kv)) for kv in kvs)
         self.history.clear()
         self._history_bytes = 0
         self.history_from = revision
@@ -132,16 +147,13 @@ class ResourceCache:
         key = kv.key
         entries = self.entries
         previous = entries.get(key)
-        if event.type == "PUT" and kv.value.startswith(_STORED_FORM):
-            entry: Entry | None = Entry(self.resource, kv)
+        entry = entry_of(self.resource, kv) if event.type == "PUT" else None
+        if entry is not None:
             entries[key] = entry
-        else:
-            entry = None
-            if event.type == "PUT":
-                log.error("the value of %s is no object of ours and is left out", key)
-            if previous is None:
-                return
+        elif previous is not None:
             del entries[key]
+        else:
+            return
         change = Change(key, kv.mod_revision, entry, previous)
         self.last_change = kv.mod_revision
         self._remember(change)
@@ -234,7 +246,7 @@ class WatchCache:
                 group = self._by_segment.setdefault(parts[0], {})
                 assert isinstance(group, dict), "a group is no core resource's plural"
                 group[parts[1]] = cache
-        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._waiting: dict[asyncio.Future[None], int] = {}
 
     def of(self, resource: Resource) -> ResourceCache:
         return self.caches[resource]
@@ -247,8 +259,15 @@ class WatchCache:
             found = found.get(key[end + 1 : key.find(b"/", end + 1)])
         return found if not isinstance(found, dict) else None
 
+    def readable(self, kvs: Iterable[KeyValue]) -> Iterator[KeyValue]:
+        """Those that hold objects of the registry's resources."""
+        for kv in kvs:
+            cache = self.find(kv.key)
+            if cache is not None and entry_of(cache.resource, kv) is not None:
+                yield kv
+
     def load(self, kvs: Iterable[KeyValue], revision: int) -> None:
-        """Begins anew with all objects of the registry at `revision`."""
+        """Begins anew with all objects of the registry at `revision`, which `readable` gave."""
         sorted_out: dict[ResourceCache, list[KeyValue]] = {cache: [] for cache in self.caches.values()}
         for kv in kvs:
             cache = self.find(kv.key)
@@ -271,26 +290,21 @@ class WatchCache:
         if revision <= self.revision:
             return
         self.revision = revision
-        if self._waiting:
-            still = []
-            for wanted, future in self._waiting:
-                if future.done():
-                    continue
-                if wanted <= revision:
-                    future.set_result(None)
-                else:
-                    still.append((wanted, future))
-            self._waiting = still
+        for future, wanted in self._waiting.items():
+            if wanted <= revision and not future.done():
+                future.set_result(None)
 
     async def wait_until(self, revision: int, timeout_s: float) -> bool:
         """Returns when all up to `revision` is here; False if that takes longer than `timeout_s`."""
         if revision <= self.revision:
             return True
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((revision, future))
+        self._waiting[future] = revision
         try:
             async with asyncio.timeout(timeout_s):
                 await future
         except TimeoutError:
             return self.revision >= revision
+        finally:
+            del self._waiting[future]
         return True

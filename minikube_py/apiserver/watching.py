@@ -32,11 +32,11 @@ from minikube_py.apiserver.watch import (
     error_event,
     single_event_stream,
 )
-from minikube_py.apiserver.watch_cache import Entry, WatchCache
+from minikube_py.apiserver.watch_cache import Entry, WatchCache, entry_of
 from minikube_py.client.transport import WatchEvent
 from minikube_py.env import Clock
 from minikube_py.errors import Compacted, MinikubeError, RequestError
-from minikube_py.mvcc.types import Event, RangeRequest, prefix_end
+from minikube_py.mvcc.types import Event, KeyValue, RangeRequest, prefix_end
 from minikube_py.store.storage import WatchBatch, WatchHandle
 
 BOOKMARK_BEFORE_END_S = 2.0
@@ -256,18 +256,22 @@ class _StoreFeed:
 
     def _seen(self, event: Event) -> WatchEvent | None:
         """The store matched what is indexed; the other selectors look at both states of the object."""
-        selection, encode = self._selection, self.encoder.encode
+        encode = self.encoder.encode
         kv, previous = event.kv, event.prev_kv
-        before = previous is not None and selection.matches(Entry(selection.resource, previous))
+        before = previous is not None and self._matches(previous)
         if event.type == "DELETE":
             if not before or previous is None:
                 return None
             return WatchEvent("DELETED", encode(previous.value, kv.mod_revision))
-        if selection.matches(Entry(selection.resource, kv)):
+        if self._matches(kv):
             return WatchEvent("MODIFIED" if before else "ADDED", encode(kv.value, kv.mod_revision))
         if before and previous is not None:
             return WatchEvent("DELETED", encode(previous.value, kv.mod_revision))
         return None
+
+    def _matches(self, kv: KeyValue) -> bool:
+        entry = entry_of(self._selection.resource, kv)
+        return entry is not None and self._selection.matches(entry)
 
 
 def _status_of(error: MinikubeError) -> StatusError:

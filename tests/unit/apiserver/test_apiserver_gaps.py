@@ -7,11 +7,12 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from api_core import MAPS, PODS, Core, config_map, node, pod
+from api_core import MAPS, MERGE, PODS, Core, config_map, node, pod
 
+from minikube_py.apiserver import core as core_module
 from minikube_py.apiserver.watch import Group
 from minikube_py.errors import Compacted, Unavailable
-from minikube_py.mvcc.types import Put
+from minikube_py.mvcc.types import Put, RangeRequest
 from minikube_py.store.storage import WatchBatch
 
 FREE = f"/api/v1/nodes?allowWatchBookmarks=true&fieldSelector={quote('free.cpu>=4')}"
@@ -146,3 +147,93 @@ async def test_what_is_put_into_the_store_past_the_api_is_left_out(
         assert await events.named(3) == [("ADDED", "x"), ("DELETED", "x"), ("ADDED", "z")]
     assert [item["metadata"]["name"] for item in (await core.done("GET", MAPS))["items"]] == ["z"]
     assert "is no object of ours" in caplog.text
+
+
+BROKEN = {
+    "cut off": b'{"metadata":{"name":"x"',
+    "no text": b'{"metadata":{"name":"\xff"}}',
+    "labels of another kind": b'{"metadata":{"name":"x","labels":5}}',
+    "labels that are no text": b'{"metadata":{"name":"x","labels":{"a":[]}}}',
+    "metadata twice": b'{"metadata":{"name":"x"},"metadata":5}',
+    "a spec of another kind": b'{"metadata":{"name":"x"},"spec":5}',
+}
+
+
+@pytest.mark.parametrize("value", BROKEN.values(), ids=BROKEN.keys())
+async def test_what_only_begins_like_an_object_is_left_out(
+    core: Core, caplog: pytest.LogCaptureFixture, value: bytes
+) -> None:
+    await core.done("POST", PODS, pod("x", labels={"a": "b"}))
+    queries = ("", "?labelSelector=a%3Db", "?fieldSelector=spec.nodeName%3D")
+    watches = [await core.watch(PODS + query) for query in queries]
+    for name in (b"x", b"y"):
+        await core.member.storage.txn((), (Put(b"/registry/pods/default/" + name, value),))
+    await core.done("POST", PODS, pod("z", labels={"a": "b"}))
+    for events in watches:
+        assert await events.named(3) == [("ADDED", "x"), ("DELETED", "x"), ("ADDED", "z")]
+    assert not core.member._failed
+    core.api, first = core.server(), core.api
+    await core.api.start()
+    for query in queries:
+        assert [item["metadata"]["name"] for item in (await core.done("GET", PODS + query))["items"]] == ["z"]
+    await first.stop()
+    assert "is no object of ours" in caplog.text
+
+
+async def test_a_start_goes_on_where_compactions_overtake_its_reading(
+    core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(core_module, "_LOAD_PAGE", 2)
+    for name in ("a", "b", "c"):
+        await core.done("POST", MAPS, config_map(name))
+    storage = core.member.storage
+    real, reads = storage.range, list[int]()
+
+    async def range_once_compacted(request: RangeRequest) -> Any:
+        if len(reads) < 3:
+            await core.done("PATCH", f"{MAPS}/a", {"data": {"n": str(len(reads))}}, MERGE)
+            await storage.compact(storage.revision)
+        reads.append(request.revision)
+        return await real(request)
+
+    monkeypatch.setattr(storage, "range", range_once_compacted)
+    api = core.server()
+    await api.start()
+    assert len(set(reads)) == 4
+    found = api.cache.find(b"/registry/configmaps/default/a")
+    assert found is not None and len(found.entries) == 3
+    await api.stop()
+
+
+@pytest.mark.parametrize("ending", ["timeout", "cancelled"])
+async def test_those_who_waited_in_vain_are_forgotten(core: Core, ending: str) -> None:
+    cache = core.api.cache
+    waits = [asyncio.create_task(cache.wait_until(1 << 40, 0.01 if ending == "timeout" else 60)) for _ in range(5)]
+    await asyncio.sleep(0)
+    assert len(cache._waiting) == 5
+    if ending == "cancelled":
+        for wait in waits:
+            wait.cancel()
+    await asyncio.wait(waits)
+    assert not cache._waiting
+
+
+async def test_a_deletion_that_was_announced_is_done_though_its_client_goes(
+    core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await core.done("POST", PODS, pod("p"))
+    reached, real = asyncio.Event(), core.api.store.delete
+
+    async def delete(*given: Any) -> Any:
+        reached.set()
+        await asyncio.sleep(0.01)
+        return await real(*given)
+
+    monkeypatch.setattr(core.api.store, "delete", delete)
+    events = await core.watch(PODS)
+    asked = asyncio.create_task(core.ask("DELETE", f"{PODS}/p"))
+    await reached.wait()
+    asked.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    assert await events.named(3) == [("ADDED", "p"), ("MODIFIED", "p"), ("DELETED", "p")]
