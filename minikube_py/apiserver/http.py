@@ -7,6 +7,7 @@ write per turn of the loop, and connections with the same events share the bytes
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import ssl
 import time
@@ -18,11 +19,12 @@ from typing import Any, Final
 from aiohttp import http_exceptions, web
 from aiohttp.web_protocol import RequestHandler
 
-from minikube_py.api.errors import StatusError, bad_request, method_not_allowed, request_entity_too_large
+from minikube_py.api.errors import StatusError, bad_request, internal, method_not_allowed, request_entity_too_large
 from minikube_py.apiserver.core import ApiServer, error_response
 from minikube_py.apiserver.messages import NO_HEADERS, NO_QUERY, Request, Response, parse_query
-from minikube_py.apiserver.watch import Batch, Stream
+from minikube_py.apiserver.watch import Batch, Stream, error_event
 
+log = logging.getLogger(__name__)
 _REASONS: Final = {status.value: status.phrase for status in HTTPStatus}
 _UNKNOWN_METHOD: Final = re.compile(r"b['\"][A-Z]{1,32} /")
 """How aiohttp shows a request line whose method it does not know, unlike bytes that are no request at all."""
@@ -200,11 +202,18 @@ class _Connection:
             return _Reply(b"", False)
         chunked = request.version >= (1, 1)
         transport.write(_head(response, keep_alive and chunked, -1 if chunked else None))
-        for piece in response.pieces:
-            if transport.is_closing():
-                return _Reply(b"", False)
-            transport.write(_chunk(piece) if chunked else piece)
-            await request.writer.drain()
+        try:
+            for piece in response.pieces:
+                if transport.is_closing():
+                    return _Reply(b"", False)
+                transport.write(_chunk(piece) if chunked else piece)
+                await request.writer.drain()
+        except Exception as error:
+            if not isinstance(error, ConnectionError):
+                log.exception("a list broke off: %s", request.path)
+            # Its head has said that all is well. Without a last chunk, it is seen not to be whole.
+            transport.abort()
+            return _Reply(b"", False)
         return _Reply(_LAST_CHUNK if chunked else b"", keep_alive and chunked)
 
     async def _stream(self, request: web.BaseRequest, stream: Stream) -> _Reply:
@@ -225,6 +234,14 @@ class _Connection:
                 else:
                     transport.write(b"".join([_wire(batch) if chunked else batch.lines() for batch in batches]))
                 await drain()
+        except ConnectionError:
+            return _Reply(b"", False)
+        except Exception:
+            # The head was sent: what goes wrong now is told as the last event.
+            log.exception("a watch broke off: %s", request.path)
+            last = Batch([error_event(internal("the server met a condition that it does not know"))])
+            if not transport.is_closing():
+                transport.write(_wire(last) if chunked else last.lines())
         finally:
             stream.on_cut = None
             stream.close()

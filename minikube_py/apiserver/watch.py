@@ -283,7 +283,13 @@ class Stream:
         """What is this stream's alone: further columns, and the column definitions with its first event."""
         enrich = self.enrich
         if enrich is not None:
-            batches = [await enrich(batch) for batch in batches]
+            try:
+                batches = [await enrich(batch) for batch in batches]
+            except StatusError as error:
+                batches = [Batch([error_event(error)])]
+                self._initial = None
+                self._queue.clear()
+                self.finish()
         if self._columns_due and batches[0].events and batches[0].events[0].type != "ERROR":
             self._columns_due = False
             first, *rest = batches[0].events

@@ -15,8 +15,10 @@ import aiohttp
 import kubernetes
 import pytest
 import pytest_asyncio
-from api_core import MAPS, PODS, Core, config_map, names, pod
+from api_core import MAPS, PODS, TABLE, Core, config_map, names, node, pod
 
+from minikube_py.api.errors import service_unavailable
+from minikube_py.apiserver import lists
 from minikube_py.apiserver.auth import SCHEDULER
 from minikube_py.apiserver.http import HttpServer
 from minikube_py.apiserver.limits import Limits
@@ -292,3 +294,53 @@ async def test_health_tells_of_a_store_that_is_gone(served: Served) -> None:
     status, text = await served.ask("GET", "/readyz")
     assert status == 500 and "readyz check failed" in text
 
+
+
+@pytest.mark.parametrize("failure", [service_unavailable("the store is not available"), RuntimeError("a bug")], ids=str)
+@pytest.mark.parametrize("initial", [True, False])
+async def test_a_watch_that_fails_says_so_and_ends(
+    served: Served, monkeypatch: pytest.MonkeyPatch, failure: Exception, initial: bool
+) -> None:
+    real = served.core.api.lister.field_texts
+    failing = initial
+
+    async def field_texts(key: bytes, fields: tuple[str, ...]) -> dict[str, str]:
+        if failing:
+            raise failure
+        return await real(key, fields)
+
+    monkeypatch.setattr(served.core.api.lister, "field_texts", field_texts)
+    await served.ask("POST", "/api/v1/nodes", node("n1"))
+    reader, writer = await served.raw()
+    accept = f"Accept: {TABLE}\r\nAuthorization: Bearer admin-token\r\nHost: x\r\n\r\n"
+    writer.write(f"GET /api/v1/nodes?watch=true HTTP/1.1\r\n{accept}".encode())
+    seen = await reader.readuntil(b"\r\n\r\n")
+    if not initial:
+        seen += await reader.readuntil(b"}\n\r\n")
+        failing = True
+        await served.ask("POST", "/api/v1/nodes", node("n2"))
+    async with asyncio.timeout(5):
+        ended = await reader.readuntil(b"0\r\n\r\n")
+    assert b'{"type":"ERROR"' in ended and b"HTTP/1.1" not in ended
+    writer.write(f"GET /version HTTP/1.1\r\n{accept}".encode())
+    assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 200")
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_a_large_list_that_fails_is_broken_off(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has begun as a success cannot become a failure; that it has no end tells that it is not whole."""
+    def pieces(*given: Any) -> Any:
+        yield b'{"items":['
+        raise RuntimeError("a bug")
+
+    object.__setattr__(served.core.api.limits, "list_slice", 1)
+    monkeypatch.setattr(lists, "_pieces", pieces)
+    for name in ("a", "b"):
+        await served.ask("POST", MAPS, config_map(name))
+    reader, writer = await served.raw()
+    writer.write(f"GET {MAPS} HTTP/1.1\r\nAuthorization: Bearer admin-token\r\nHost: x\r\n\r\n".encode())
+    async with asyncio.timeout(5):
+        seen = await reader.read()
+    assert seen.count(b"HTTP/1.1") == 1 and not seen.endswith(b"0\r\n\r\n")
+    writer.close()
