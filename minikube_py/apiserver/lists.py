@@ -246,10 +246,26 @@ class Lister:
             if not selective:
                 remaining = result.count - len(entries) if limit and result.more else None
                 return Page(entries, revision, entries[-1].key if result.more else None, remaining)
-            after = _take_matching(found, entries, selection, limit, result.more)
+            after = await self._take(found, entries, selection, limit, result.more)
             if after is not None or not result.more:
                 return Page(found, revision, after)
             low = entries[-1].key + b"\0"
+            # The rarer the matches turn out, the fewer queries should look for the rest.
+            size *= 2
+
+    async def _take(
+        self, found: list[Entry], entries: list[Entry], selection: Selection, limit: int, more: bool
+    ) -> bytes | None:
+        """As `_take_matching`, in slices between which others have their turn."""
+        step = self._limits.list_slice
+        for first in range(0, len(entries), step):
+            left = more or first + step < len(entries)
+            after = _take_matching(found, entries[first : first + step], selection, limit, left)
+            if after is not None:
+                return after
+            if left:
+                await asyncio.sleep(0)
+        return None
 
     @staticmethod
     def _expired(error: StatusError, low: bytes, prefix: bytes, going_on: bool) -> StatusError:
@@ -274,10 +290,12 @@ class Lister:
                 raise self._expired(error, low, prefix, going_on) from None
             revision = revision or result.revision
             entries = [Entry(resource, kv) for kv in result.kvs]
-            after = _take_matching(found, entries, selection, limit, result.more)
+            after = await self._take(found, entries, selection, limit, result.more)
             if after is not None or not result.more or not entries:
                 return Page(found, revision, after)
             low = entries[-1].key + b"\0"
+            # The rarer the matches turn out, the fewer queries should look for the rest.
+            size *= 2
 
     # --- rendering --------------------------------------------------------------------------------------------------
 

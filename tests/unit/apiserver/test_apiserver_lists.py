@@ -281,6 +281,26 @@ async def test_what_is_free_of_a_few_nodes_among_many(core: Core) -> None:
     assert [row["cells"][at] for row in table["rows"]] == ["1", "60"]
 
 
+@pytest.mark.parametrize("limit", [0, 1, 3, 20])
+async def test_an_index_and_a_selector_in_slices(tmp_path: Path, limit: int) -> None:
+    core = await Core(tmp_path, limits=Limits(list_slice=4)).start()
+    try:
+        for i in range(50):
+            body = node(f"n{i:02}", cpu=str(i + 1))
+            body["metadata"]["labels"] = {"rare": str(i % 9)}
+            await core.done("POST", "/api/v1/nodes", body)
+        path = f"{select('free.cpu>=11')}&labelSelector=rare%3D8" + (f"&limit={limit}" if limit else "")
+        page = await core.done("GET", path)
+        seen = names(page)
+        while token := page["metadata"].get("continue"):
+            assert len(page["items"]) == limit
+            page = await core.done("GET", f"{path}&continue={token}")
+            seen += names(page)
+        assert seen == [f"n{i:02}" for i in range(10, 50) if i % 9 == 8]
+    finally:
+        await core.stop()
+
+
 async def test_selectors_that_cannot_be_read(core: Core) -> None:
     for text, message in {
         "free.cpu>=lots": "free.cpu",
