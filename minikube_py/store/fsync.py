@@ -8,6 +8,7 @@ on the loop while syncs are fast, in the thread, with a shorter switch interval,
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import threading
 from collections.abc import Callable
@@ -60,11 +61,19 @@ class FsyncRunner:
         done(error)
 
     async def wait(self, sync: Callable[[], None]) -> None:
-        """The same, awaited; for files other than the log, beside which it may run. Raises: OSError."""
+        """The same, awaited; for files other than the log, beside which it may run. A cancellation takes effect when
+        the sync has ended: its file may be closed then. Raises: OSError."""
         if not self._threaded:
             sync()
             return
-        await asyncio.get_running_loop().run_in_executor(None, sync)
+        running = asyncio.get_running_loop().run_in_executor(None, sync)
+        try:
+            await asyncio.shield(running)
+        except asyncio.CancelledError:
+            while not running.done():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait((running,))
+            raise
 
     def close(self) -> None:
         if self._thread is not None:

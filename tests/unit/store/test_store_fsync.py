@@ -145,3 +145,25 @@ async def test_a_bug_in_a_sync_is_told_as_a_failure_from_the_thread_too():
     async with asyncio.timeout(5):
         assert "AssertionError: a bug" in str(await told)
     runner.close()
+
+
+async def test_who_is_cancelled_waits_for_a_sync_that_runs():
+    """It would close the file under it."""
+    runner = FsyncRunner(ManualClock(), "thread")
+    began, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def sync() -> None:
+        began.set()
+        go_on.wait(10)
+        ended.set()
+
+    waiting = asyncio.create_task(runner.wait(sync))
+    await asyncio.to_thread(began.wait, 10)
+    for _ in range(2):
+        waiting.cancel()
+        for _ in range(5):
+            await asyncio.sleep(0)
+    running = not waiting.done()
+    go_on.set()
+    await asyncio.wait((waiting,))
+    assert running and ended.is_set() and waiting.cancelled()
