@@ -208,6 +208,7 @@ def always_ended() -> Iterator[list[Up]]:
             each.end()
 
 
+@pytest.mark.timeout(300)
 async def test_nothing_acknowledged_is_lost_in_ten_rounds(tmp_path: Path) -> None:
     flags = ("--nodes", "1", "--data-dir", str(tmp_path / "data"))
     rng, book = random.Random(9), Book()
