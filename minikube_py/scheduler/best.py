@@ -59,7 +59,7 @@ class BestScores:
         before = np.count_nonzero(self.totals[slots] >= 0)
         self.totals[slots] = scores
         self.feasible += int(np.count_nonzero(scores >= 0) - before)
-        for block in np.unique(slots // BLOCK).tolist():
+        for block in sorted(set((slots // BLOCK).tolist())):
             self._look(block)
 
     def best(self) -> int:
