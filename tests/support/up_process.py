@@ -63,7 +63,11 @@ class Up:
 
     def ready(self) -> bool:
         """False where it ended instead; what it had to say stands in `errors`."""
-        return self.until_said("kubectl --kubeconfig")
+        try:
+            return self.until_said("kubectl --kubeconfig")
+        except BaseException:
+            self.process.kill()
+            raise
 
     @property
     def kubeconfig(self) -> Path:
