@@ -114,34 +114,45 @@ class Bindings:
         return status
 
     async def _bind(self, run: ProfileRun, pod: PodInfo, state: CycleState, node_name: str) -> Status:
-        try:
-            return await run.profile.run_bind(state, pod, node_name)
-        except OutcomeUnknown:
-            return await self._find_out(pod, node_name)
-        except StatusError as error:
-            if error.code == 504:
-                # The API server lost its store in the middle of the write, or gave up waiting for it.
-                return await self._find_out(pod, node_name)
-            if error.code == 409 and await self._bound_to(pod) == node_name:
-                # An earlier try of ours got through.
+        """Once an answer was lost, the node stays charged until it is known what came of it: by looking, and by
+        binding again to the same node where nothing came yet. To give up instead would be wrong: the API server may
+        read the lost request after it has answered the look-up, which comes by another connection."""
+        lost = False
+        while True:
+            refusal: StatusError | None = None
+            try:
+                return await run.profile.run_bind(state, pod, node_name)
+            except OutcomeUnknown:
+                lost = True
+            except StatusError as error:
+                # 504: the API server lost its store in the middle of the write, or gave up waiting for it.
+                lost = lost or error.code == 504
+                if error.code == 409:
+                    refusal = error
+                elif not (lost and _may_pass(error)):
+                    raise
+            except MinikubeError:
+                if not lost:
+                    raise
+            found = await self._look_up(pod)
+            if found == node_name:
                 return Status(Code.SUCCESS)
-            raise
+            if refusal is not None:
+                raise refusal
+            if found:
+                return Status(Code.ERROR, f"the answer to the binding was lost, and the pod is bound to {found}")
+            await self._scheduler.clock.sleep(UNKNOWN_RETRY_S)
 
-    async def _find_out(self, pod: PodInfo, node_name: str) -> Status:
-        """The answer to the bind was lost. Until it is known whether it was done, the node stays charged."""
+    async def _look_up(self, pod: PodInfo) -> str:
+        """`_bound_to`, asked until the API server answers. Raises: StatusError."""
         while True:
             try:
-                found = await self._bound_to(pod)
+                return await self._bound_to(pod)
             except StatusError as error:
-                if error.code < 500 and error.code != 429:
-                    return Status(Code.ERROR, str(error))
+                if not _may_pass(error):
+                    raise
             except MinikubeError:
                 pass
-            else:
-                if found == node_name:
-                    return Status(Code.SUCCESS)
-                text = f"the pod is bound to {found}" if found else "the binding was not done"
-                return Status(Code.ERROR, f"the answer to the binding was lost, and {text}")
             await self._scheduler.clock.sleep(UNKNOWN_RETRY_S)
 
     async def _bound_to(self, pod: PodInfo) -> str:
@@ -168,3 +179,8 @@ class Bindings:
         if released and status.is_rejected:
             # Only now: were it told while the pod is in flight, it would wake the pod that was just rejected.
             scheduler.unassumed(pod, node_name, rejected=True)
+
+
+def _may_pass(error: StatusError) -> bool:
+    """Whether the same request may be answered otherwise a little later."""
+    return error.code >= 500 or error.code == 429

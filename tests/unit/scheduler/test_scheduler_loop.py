@@ -595,3 +595,58 @@ async def test_a_node_whose_amounts_cannot_be_read_offers_none(caplog: pytest.Lo
         await settle()
         assert "1 Insufficient cpu" in w.api.condition("p")["message"]
     assert "pod unreadable is left alone" in caplog.text
+
+
+@pytest.mark.parametrize("arrives", ["before the second", "never"])
+async def test_a_bind_that_is_overtaken_by_its_look_up_finds_the_node_charged(arrives: str) -> None:
+    """The answer is lost, and the request itself is read by the API server only later, or never."""
+    async with world("n1", cpu="1") as w:
+        tries: list[str] = []
+
+        def lose(name: str, node: str) -> ApiResponse | None:
+            if name != "p":
+                return None
+            tries.append(node)
+            if len(tries) == 1:
+                raise OutcomeUnknown("the connection broke")
+            if arrives == "before the second":
+                w.api.bind(f"default/{name}", tries[0])
+                return failure(409, "Conflict", "pod p is already assigned to node")
+            return None
+
+        w.api.on_bind = lose
+        w.api.pod("p", cpu="1")
+        await settle()
+        assert tries == ["n1"] and w.api.where("p") == ""
+        assert w.scheduler.cache.is_assumed("uid-default-p")
+        w.api.node("n2", cpu="4")
+        w.api.pod("q", cpu="1")
+        await settle()
+        assert w.api.where("q") == "n2"
+        await w.clock.advance(3)
+        assert tries == ["n1", "n1"] and w.api.bound == [("q", "n2"), ("p", "n1")]
+        assert len(w.scheduler.cache) == 2 and w.scheduler.cache.assumed == 0
+
+
+@pytest.mark.parametrize("second", [Unavailable("down"), failure(503, "ServiceUnavailable", ""), failure(429, "", "")])
+async def test_a_second_bind_that_is_not_answered_tells_nothing_of_the_first(second: Exception | ApiResponse) -> None:
+    async with world("n1", cpu="1") as w:
+        answers = [second, OutcomeUnknown("lost")]
+
+        def lose(name: str, node: str) -> ApiResponse | None:
+            if not answers:
+                return None
+            answer = answers.pop()
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        w.api.on_bind = lose
+        w.api.pod("p", cpu="1")
+        await settle()
+        while answers:
+            assert w.scheduler.cache.is_assumed("uid-default-p")
+            await w.clock.advance(0.5)
+        assert w.scheduler.cache.is_assumed("uid-default-p")
+        await w.clock.advance(3)
+        assert w.api.bound == [("p", "n1")]
