@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Any, Final
 
 from minikube_py.scheduler.framework import (
@@ -40,6 +40,8 @@ BACKOFF_WINDOW_S = 1.0
 """Ends of backoff fall on whole windows, within which pods go by priority."""
 NEVER = float("inf")
 EVENTS_KEPT_MAX = 65_536
+QUESTIONS_MAX = 1024
+"""So many kept events are put to the hints when a pod fails; one that missed more is simply tried again."""
 
 SCHEDULE_ATTEMPT_FAILURE = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE = "BackoffComplete"
@@ -221,13 +223,31 @@ class SchedulingQueue:
         if rejected and start is not None and start < self._events_start:
             strategy = AFTER_BACKOFF
         elif rejected and start is not None:
-            for change in self._events[start - self._events_start :]:
-                strategy = max(strategy, self._worth(queued, change))
-                if strategy == IMMEDIATELY:
-                    break
+            strategy = self._replay(queued, start)
         self._requeue(queued, strategy, SCHEDULE_ATTEMPT_FAILURE)
         self.done(pod.uid)
         return queued.queue
+
+    def _replay(self, queued: QueuedPodInfo, start: int) -> int:
+        """What the events since `start` are worth to a pod that was rejected, all in all."""
+        rules = self._rules.get(queued.pod.scheduler_name)
+        local = rules is not None and queued.unschedulable_plugins | queued.pending_plugins <= rules.local_plugins
+        best = IMMEDIATELY if queued.pending_plugins else AFTER_BACKOFF
+        strategy, questions = SKIP, 0
+        nodes: set[str] = set()
+        for change in islice(self._events, start - self._events_start, None):
+            if local and change.node:
+                # The question is whether the pod fits on the node as it is now: once is enough.
+                if change.node in nodes:
+                    continue
+                nodes.add(change.node)
+            if questions == QUESTIONS_MAX:
+                return max(strategy, AFTER_BACKOFF)
+            questions += 1
+            strategy = max(strategy, self._worth(queued, change))
+            if strategy == best:
+                break
+        return strategy
 
     def activate(self, pods: Iterable[PodInfo]) -> None:
         """Moves waiting pods to the active queue whatever their backoff; those in flight go there if they fail."""

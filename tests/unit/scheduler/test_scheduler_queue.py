@@ -24,7 +24,16 @@ from minikube_py.scheduler.framework import (
 )
 from minikube_py.scheduler.objects import PodInfo, QueuedPodInfo
 from minikube_py.scheduler.plugins.queueing import PrioritySort, SchedulingGates
-from minikube_py.scheduler.queue import ACTIVE, BACKOFF, GATED, NEVER, UNSCHEDULABLE, Rules, SchedulingQueue
+from minikube_py.scheduler.queue import (
+    ACTIVE,
+    BACKOFF,
+    GATED,
+    NEVER,
+    QUESTIONS_MAX,
+    UNSCHEDULABLE,
+    Rules,
+    SchedulingQueue,
+)
 
 GATES = SchedulingGates()
 
@@ -300,3 +309,36 @@ def test_what_is_due_at_a_deadline_is_done_at_it() -> None:
         deadline_s = bench.now_s = bench.queue.next_deadline_s()
         bench.queue.flush()
         assert bench.queue.next_deadline_s() > deadline_s
+
+
+@pytest.mark.parametrize(
+    ("nodes", "asked", "where"), [(3, 3, UNSCHEDULABLE), (QUESTIONS_MAX, QUESTIONS_MAX, UNSCHEDULABLE),
+                                  (5 * QUESTIONS_MAX, QUESTIONS_MAX, BACKOFF)]
+)  # fmt: skip
+def test_a_long_cycle_replays_a_bounded_part(nodes: int, asked: int, where: str) -> None:
+    """Each node is asked about once, as it is now; who missed too much is tried again."""
+    bench = Bench()
+    bench.queue.add(pod("p"))
+    queued = bench.queue.pop()
+    assert queued is not None
+    for i in range(6 * QUESTIONS_MAX):
+        bench.queue.on_change(freed(f"n{i % nodes}"))
+    bench.fail(queued, "Fit")
+    assert len(bench.asked) == asked and queued.queue == where
+
+
+def test_the_replay_ends_where_nothing_could_help_more() -> None:
+    asked: list[str] = []
+
+    def helps(pod: PodInfo, change: ClusterChange) -> QueueingHint:
+        asked.append(change.node)
+        return QueueingHint.QUEUE
+
+    bench = Bench([("Own", EventRegistration(ClusterEvent(ASSIGNED_POD, Action.DELETE), helps))])
+    bench.queue.add(pod("p"))
+    queued = bench.queue.pop()
+    assert queued is not None
+    for i in range(100):
+        bench.queue.on_change(freed(f"n{i}"))
+    bench.fail(queued, "Own")
+    assert asked == ["n0"] and queued.queue == BACKOFF
