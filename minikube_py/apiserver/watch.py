@@ -8,13 +8,14 @@ reads from; it holds a bounded queue of batches, and is cut off alone when it do
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
 import orjson
 
-from minikube_py.api.errors import Json, StatusError, expired, too_many_requests
+from minikube_py.api.errors import Json, StatusError, expired, internal, too_many_requests
 from minikube_py.api.registry import PODS, Resource
 from minikube_py.api.selectors import FieldSelector, LabelSelector
 from minikube_py.api.tables import TablePrinter, columns
@@ -26,6 +27,7 @@ from minikube_py.env import Clock
 from minikube_py.fields.evaluate import where_of
 from minikube_py.fields.where import Predicate
 
+log = logging.getLogger(__name__)
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 _LINE_STARTS: Final = {
     kind: f'{{"type":"{kind}","object":'.encode() for kind in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR")
@@ -56,6 +58,12 @@ class Batch:
 
 def error_event(error: StatusError) -> WatchEvent:
     return WatchEvent("ERROR", status_bytes(error.to_status()))
+
+
+def unshown(key: bytes) -> Batch:
+    """The last events of a watch on a value that cannot be brought into its form; to be called where that raised."""
+    log.exception("the value of %s cannot be shown", key)
+    return Batch([error_event(internal("a changed object cannot be shown in the form that was asked for"))])
 
 
 # --- what a watcher asks for ----------------------------------------------------------------------------------------
@@ -340,6 +348,12 @@ class Group:
         for stream in list(self.streams):
             stream.push(batch)
 
+    def end(self, last: Batch) -> None:
+        self.flush()
+        for stream in list(self.streams):
+            stream.push(last)
+            stream.finish()
+
     def initial(self, entries: list[Entry], slice_size: int, end: WatchEvent | None) -> Iterator[Batch]:
         """The state as ADDED events, encoded as it is pulled; then `end`."""
         encode = self.encoder.encode
@@ -380,7 +394,12 @@ class Broadcaster:
         if not self._groups:
             return
         for group in self._candidates(change):
-            event = group.event_of(change)
+            try:
+                event = group.event_of(change)
+            except Exception:
+                # Raised from here, it would end the store, and with it all others.
+                group.end(unshown(change.key))
+                continue
             if event is not None:
                 if not group.pending:
                     self._groups_due.append(group)

@@ -31,6 +31,7 @@ from minikube_py.apiserver.watch import (
     Stream,
     error_event,
     single_event_stream,
+    unshown,
 )
 from minikube_py.apiserver.watch_cache import Entry, WatchCache, entry_of
 from minikube_py.client.transport import WatchEvent
@@ -243,7 +244,17 @@ class _StoreFeed:
             self.handle.cancel()
 
     def take(self, batch: WatchBatch) -> None:
-        events = [seen for event in batch.events if (seen := self._seen(event)) is not None]
+        events: list[WatchEvent] = []
+        for event in batch.events:
+            try:
+                seen = self._seen(event)
+            except Exception:
+                # As a group's: raised from here, it would end the store.
+                self.stream.push(unshown(event.kv.key))
+                self.stream.finish()
+                return
+            if seen is not None:
+                events.append(seen)
         if events:
             if self._bookmarks:
                 events.append(self.encoder.bookmark(batch.revision))

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from api_core import MAPS, MERGE, PODS, Core, config_map, node, pod
+from api_core import MAPS, MERGE, PODS, TABLE, Core, config_map, node, pod
 
 from minikube_py.apiserver import core as core_module
 from minikube_py.apiserver.watch import Group
@@ -237,3 +237,26 @@ async def test_a_deletion_that_was_announced_is_done_though_its_client_goes(
     with pytest.raises(asyncio.CancelledError):
         await asked
     assert await events.named(3) == [("ADDED", "p"), ("MODIFIED", "p"), ("DELETED", "p")]
+
+
+async def test_a_value_that_a_form_cannot_show_ends_its_watches_and_no_others(core: Core) -> None:
+    """It was put into the store past the API: an object, but not one that could be printed."""
+    tables, all_of_them = await core.watch(PODS, TABLE), await core.watch(PODS)
+    value = b'{"metadata":{"name":"x","creationTimestamp":7},"spec":{"containers":5},"status":{"containerStatuses":7}}'
+    await core.member.storage.txn((), (Put(b"/registry/pods/default/x", value),))
+    ((kind, status),) = await tables.rest()
+    assert (kind, status["code"]) == ("ERROR", 500)
+    assert await all_of_them.named(1) == [("ADDED", "x")]
+    again = await core.watch(PODS, TABLE)
+    await core.done("POST", PODS, pod("z"))
+    assert await all_of_them.named(1) == [("ADDED", "z")]
+    again.close()
+
+
+async def test_a_value_that_a_form_cannot_show_ends_a_watch_on_a_sum(core: Core) -> None:
+    tables, objects = await core.watch(FREE, TABLE), await core.watch(FREE)
+    value = b'{"metadata":{"name":"x"},"status":{"allocatable":{"cpu":"8"},"conditions":5}}'
+    await core.member.storage.txn((), (Put(b"/registry/nodes/x", value),))
+    *_, (kind, status) = await tables.rest()
+    assert (kind, status["code"]) == ("ERROR", 500)
+    assert await objects.named(2) == [("BOOKMARK", ""), ("ADDED", "x")]
