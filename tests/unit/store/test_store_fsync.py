@@ -114,22 +114,25 @@ def test_the_collector_frees_new_cycles_and_freezes_what_lives():
 
 def test_the_collector_walks_everything_only_when_what_is_frozen_has_grown(monkeypatch):
     monkeypatch.setattr(collector_module, "FREEZES_PER_FULL", 1)
+    ballast = [[] for _ in range(1_000_000)]
     collector = Collector()
     collector.start()
     try:
+        frozen = gc.get_freeze_count()
         node = Node()
         gone = weakref.ref(node)
-        keep = [[] for _ in range(100_000)]
+        grown = [[] for _ in range(frozen // 10)]
         collector.step()
         del node
-        few = [[] for _ in range(60_000)]
+        grown += [[] for _ in range(frozen // 10)]
         collector.step()
         assert gone() is not None, "frozen cycles are not looked for while little has been added"
-        many = [[] for _ in range(gc.get_freeze_count())]
+        grown += [[] for _ in range(frozen // 10)]
         collector.step()
+        grown += [[] for _ in range(frozen // 10)]
         collector.step()
         assert gone() is None
-        assert len(keep) + len(few) + len(many) > 0
+        assert len(ballast) + len(grown) > 0
     finally:
         collector.stop()
 
