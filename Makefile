@@ -33,7 +33,7 @@ check: $(BIN)/.installed-dev  ## what to run before each commit: ruff, mypy, imp
 	@$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
 	@$(BIN)/python -m pytest -n $(JOBS) tests/unit
 
-bench: $(BIN)/.installed-dev  ## the originals and ours by turns, in one run (needs MINIKUBE_PY_ORIGINAL_UP, h2load)
+bench: $(BIN)/.installed-dev  ## the originals and ours by turns, in one run (needs MINIKUBE_PY_ORIGINAL_UP, ORIGINAL_BIN, h2load)
 	@PYTHONPATH=tests/conformance $(BIN)/python tests/bench/beside.py
 
 clean:           ## remove what was built

@@ -16,6 +16,9 @@ cluster; their startup's 99th percentile must stay under 5 s (exit code 1 where 
 QUERY = """Ask which nodes have so much free, of many nodes: by the index in the store, by range, decode and filter in
 the store, and both through the API."""
 
+LATENCY_PODS_MAX = 500
+"""What ClusterLoader2 takes at least; it takes one for each node beyond."""
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="command", metavar="density|query", required=True)
@@ -28,8 +31,8 @@ def _configure_density(parser: argparse.ArgumentParser) -> None:
     flags.add_nodes(parser, 5000, "how many fake nodes", low=1)
     count = flags.whole_number(1, 10_000_000)
     parser.add_argument("--pods", type=count, default=30_000, metavar="N", help="how many pods (default: 30,000)")
-    latency_help = "how many single pods in the latency phase (default: 500; ClusterLoader2 takes max(500, nodes))"
-    parser.add_argument("--latency-pods", type=count, default=500, metavar="N", help=latency_help)
+    latency_help = "how many single pods in the latency phase (default: one for each ten pods, at most 500)"
+    parser.add_argument("--latency-pods", type=count, metavar="N", help=latency_help)
     rate_help = "single pods per second (default: 5, as ClusterLoader2)"
     parser.add_argument("--latency-rate", type=flags.seconds, default=5.0, metavar="R", help=rate_help)
     controllers_help = "let ReplicationControllers make the pods (default: the load makes them itself)"
@@ -56,7 +59,7 @@ def _density(arguments: argparse.Namespace) -> int:
     options = DensityOptions(
         nodes=arguments.nodes,
         pods=arguments.pods,
-        latency_pods=arguments.latency_pods,
+        latency_pods=arguments.latency_pods or min(LATENCY_PODS_MAX, max(1, arguments.pods // 10)),
         latency_rate=arguments.latency_rate or 5.0,
         controllers=arguments.controllers,
         in_flight=arguments.in_flight,
