@@ -73,18 +73,43 @@ class Block:
         return offset if 0 < offset < self.size - 1 else None
 
 
+def _kept_blocks(network: ipaddress.IPv4Network, service_cidr: str | None, host_bits: int) -> range:
+    """The numbers of the blocks of `network` that hold addresses of services."""
+    services = _network(service_cidr) if service_cidr else None
+    if services is None or not network.overlaps(services):
+        return range(0)
+    base = int(network.network_address)
+    first = max(0, int(services.network_address) - base) >> host_bits
+    last = min(int(services.broadcast_address) - base, network.num_addresses - 1) >> host_bits
+    return range(first, last + 1)
+
+
+def _free_blocks(network: ipaddress.IPv4Network, service_cidr: str | None, host_bits: int) -> int:
+    return (network.num_addresses >> host_bits) - len(_kept_blocks(network, service_cidr, host_bits))
+
+
 class AddressPlan:
-    """Hands out blocks to nodes. Shares of several processes take every `share_count`-th block, so they never meet."""
+    """Hands out blocks to nodes. Shares of several processes take every `share_count`-th block, so they never meet.
+
+    Blocks that hold addresses of `service_cidr` are given to nobody."""
 
     def __init__(
-        self, pod_cidr: str, node_cidr: str, nodes: int, *, share_index: int = 0, share_count: int = 1
+        self,
+        pod_cidr: str,
+        node_cidr: str,
+        nodes: int,
+        *,
+        share_index: int = 0,
+        share_count: int = 1,
+        service_cidr: str | None = None,
     ) -> None:
         network, hosts = _network(pod_cidr), _network(node_cidr)
         host_bits = USUAL_HOST_BITS
-        while (network.num_addresses >> host_bits) < nodes * share_count and host_bits > FEWEST_HOST_BITS:
+        while _free_blocks(network, service_cidr, host_bits) < nodes * share_count and host_bits > FEWEST_HOST_BITS:
             host_bits -= 1
         self._blocks = network.num_addresses >> host_bits
-        if self._blocks < max(1, nodes * share_count) or hosts.num_addresses < nodes * share_count + 2:
+        free = _free_blocks(network, service_cidr, host_bits)
+        if free < max(1, nodes * share_count) or hosts.num_addresses < nodes * share_count + 2:
             raise RequestError(
                 f"{nodes} nodes in each of {share_count} processes do not fit into {pod_cidr} and {node_cidr}: "
                 f"at least {1 << FEWEST_HOST_BITS} pod addresses and one node address each are needed"
@@ -93,7 +118,7 @@ class AddressPlan:
         self._base = int(network.network_address)
         self._hosts = int(hosts.network_address)
         self._hosts_count = hosts.num_addresses
-        self._taken: set[int] = set()
+        self._taken: set[int] = set(_kept_blocks(network, service_cidr, host_bits))
         self._next = share_index
         self._step = share_count
 

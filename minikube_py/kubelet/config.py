@@ -88,5 +88,7 @@ class KubeletConfig:
     heartbeat_nodes: int = 5000
     writes_at_once: int = 64
     pod_cidr: str = "10.0.0.0/8"
+    service_cidr: str = "10.0.0.0/24"
+    """Where the API server takes the addresses of services from: no pod gets one of these."""
     node_cidr: str = "172.16.0.0/12"
     kubelet_version: str = "v1.36.2"

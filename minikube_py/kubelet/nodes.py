@@ -104,6 +104,7 @@ class Nodes:
             len(self._own),
             share_index=config.share.index,
             share_count=config.share.count,
+            service_cidr=config.service_cidr,
         )
         self.informer: Informer[NodeView] = Informer(client, NODES, project_node, clock=clock, rng=rng)
         self.informer.add_handler(Handler(on_add=self._seen, on_update=self._changed, on_delete=self._gone))

@@ -59,7 +59,7 @@ async def test_nodes_register_ready_with_addresses_and_a_block_each():
         assert first["metadata"]["labels"]["kubernetes.io/hostname"] == "n1"
         assert first["status"]["allocatable"] == first["status"]["capacity"]
         assert first["status"]["nodeInfo"]["kubeletVersion"].startswith("v1.")
-        assert {first["spec"]["podCIDR"], second["spec"]["podCIDR"]} == {"10.0.0.0/24", "10.0.1.0/24"}
+        assert {first["spec"]["podCIDR"], second["spec"]["podCIDR"]} == {"10.0.1.0/24", "10.0.2.0/24"}
         addresses = {a["type"]: a["address"] for a in first["status"]["addresses"]}
         assert addresses["Hostname"] == "n1" and addresses["InternalIP"].startswith("172.16.")
 
@@ -88,7 +88,7 @@ async def test_a_bound_pod_runs_with_an_address_of_its_nodes_block():
         await settle()
         status = w.status()
         assert (status["phase"], status["qosClass"]) == ("Running", "BestEffort")
-        assert status["podIP"] == status["podIPs"][0]["ip"] and status["podIP"].startswith("10.0.0.")
+        assert status["podIP"] == status["podIPs"][0]["ip"] and status["podIP"].startswith("10.0.1.")
         assert status["hostIP"] == status["hostIPs"][0]["ip"] and status["startTime"]
         assert status["podIP"] != w.status("q")["podIP"]
         kinds = {c["type"] for c in status["conditions"] if c["status"] == "True"}
@@ -171,7 +171,7 @@ async def test_a_pod_with_finalizers_is_asked_to_go_once():
 
 
 async def test_addresses_come_back_when_pods_go():
-    async with World(pod_cidr="10.0.0.0/24", nodes=("n1",)) as w:
+    async with World(pod_cidr="10.1.0.0/24", nodes=("n1",)) as w:
         for number in range(254):
             w.pod(f"p{number}")
         await settle()

@@ -23,6 +23,20 @@ def test_blocks_shrink_where_so_many_would_not_fit(nodes, cidr):
     assert plan.new_block().cidr == cidr
 
 
+@pytest.mark.parametrize(
+    ("services", "nodes", "first"),
+    [
+        ("10.0.0.0/24", 10, "10.0.1.0/24"),
+        ("10.0.0.0/20", 10, "10.0.16.0/24"),
+        ("10.0.0.0/24", 65_536, "10.0.1.0/25"),
+        ("192.168.0.0/16", 10, "10.0.0.0/24"),
+    ],
+)
+def test_no_pod_gets_an_address_of_the_services(services, nodes, first):
+    plan = AddressPlan("10.0.0.0/8", "172.16.0.0/12", nodes, service_cidr=services)
+    assert plan.new_block().cidr == first
+
+
 def test_100_000_nodes_fit_and_1_000_000_do_not():
     AddressPlan("10.0.0.0/8", "172.16.0.0/12", 100_000)
     with pytest.raises(RequestError, match="do not fit"):
