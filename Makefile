@@ -34,7 +34,7 @@ check: $(BIN)/.installed-dev  ## what to run before each commit: ruff, mypy, imp
 	@$(BIN)/python -m pytest -n $(JOBS) tests/unit
 
 bench: $(BIN)/.installed-dev  ## the originals and ours by turns, in one run (needs MINIKUBE_PY_ORIGINAL_UP, ORIGINAL_BIN, h2load)
-	@PYTHONPATH=tests/conformance $(BIN)/python tests/bench/beside.py
+	@PYTHONPATH=tests/support $(BIN)/python tests/bench/beside.py
 
 clean:           ## remove what was built
 	rm -rf $(VENV) build dist *.egg-info

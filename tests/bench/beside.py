@@ -1,7 +1,7 @@
 """The original and ours beside each other, by turns, in one run; prints ratios, writes JSON.
 
-usage: python tests/bench/beside.py [--rows creates,lists,watchers,store,binds,query,kubelets]
-                                    [--turns N] [--out FILE]
+usage: PYTHONPATH=tests/support python tests/bench/beside.py [--rows creates,lists,watchers,store,binds,query,kubelets]
+                                                         [--turns N] [--out FILE]
 
 Needs MINIKUBE_PY_ORIGINAL_UP (a script that runs the original), ORIGINAL_BIN (etcd and etcdctl) and h2load.
 On tmpfs, or without the peer, it exits with 1: a ratio to nothing proves nothing. Absolute figures on shared cores are

@@ -1,6 +1,6 @@
 """One row of `beside.py` on ours alone, with the server under the sampler: where its time goes.
 
-usage: python tests/bench/profiled.py ROW [--lines N]
+usage: PYTHONPATH=tests/support python tests/bench/profiled.py ROW [--lines N]
 """
 
 from __future__ import annotations
