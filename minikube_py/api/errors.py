@@ -37,7 +37,7 @@ class GroupResource(NamedTuple):
 
 class StatusError(MinikubeError):
     """An answer other than success. `details` is as in the Status object; `retry_after_s` also goes into the
-    `Retry-After` header."""
+    `Retry-After` header. `warnings` are those of a body that was read before it was refused."""
 
     def __init__(
         self, code: int, reason: str, message: str, details: Json | None = None, retry_after_s: int | None = None
@@ -48,6 +48,7 @@ class StatusError(MinikubeError):
         self.message = message
         self.details = details
         self.retry_after_s = retry_after_s
+        self.warnings: tuple[str, ...] = ()
 
     def to_status(self) -> Json:
         """The `Status` object, its keys in the original's order; what is empty is left out."""

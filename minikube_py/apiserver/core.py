@@ -328,7 +328,7 @@ def error_response(error: StatusError) -> Response:
     headers: dict[str, str] = {}
     if error.retry_after_s:
         headers["Retry-After"] = str(error.retry_after_s)
-    headers |= warning_headers(getattr(error, "warnings", ()))
+    headers |= warning_headers(error.warnings)
     return Response(error.code, status_bytes(error.to_status()), headers=headers)
 
 

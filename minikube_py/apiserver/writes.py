@@ -378,6 +378,5 @@ def check_patch_type(content_type: str) -> None:
 
 def with_warnings(error: StatusError, warnings: list[str]) -> StatusError:
     """A refusal carries the warnings of a body that was read already."""
-    if warnings:
-        error.warnings = tuple(warnings)  # type: ignore[attr-defined]
+    error.warnings = tuple(warnings)
     return error
