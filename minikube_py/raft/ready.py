@@ -3,71 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, NewType
+from typing import Literal, NamedTuple
 
-Term = NewType("Term", int)
-LogIndex = NewType("LogIndex", int)
-NodeId = NewType("NodeId", int)
+from minikube_py.raft.configuration import NodeId
+from minikube_py.raft.message import NOBODY, Entry, HardState, LogIndex, Message, SnapshotMeta
 
-NOBODY = NodeId(0)
-Role = Literal["FOLLOWER", "CANDIDATE", "LEADER"]
-MessageType = Literal["HUP", "VOTE_REPLY", "APPEND_REPLY"]
-
-
-class Entry(NamedTuple):
-    """`data` empty: the entry a leader opens its term with (Raft, 8); it changes nothing."""
-
-    term: Term
-    index: LogIndex  # type: ignore[assignment]  # hides tuple.index
-    data: bytes
-
-
-class HardState(NamedTuple):
-    """What must survive a restart. `vote` NOBODY: none given in this term. `commit` may lag behind."""
-
-    term: Term = Term(0)
-    vote: NodeId = NOBODY
-    commit: LogIndex = LogIndex(0)
-
-
-class Message(NamedTuple):
-    """One step's input or one thing to send. HUP: start an election. VOTE_REPLY: a vote granted or not in `term`.
-    APPEND_REPLY: the sender's log is durable up to `index`."""
-
-    type: MessageType
-    sender: NodeId
-    to: NodeId
-    term: Term = Term(0)
-    index: LogIndex = LogIndex(0)  # type: ignore[assignment]  # hides tuple.index
-    granted: bool = False
+Role = Literal["FOLLOWER", "PRE_CANDIDATE", "CANDIDATE", "LEADER"]
 
 
 class ReadState(NamedTuple):
-    """A read asked for with `context` may be served once `index` is applied."""
+    """A read asked for with `context` may be served once `index` is applied. `index` None: it cannot be served, the
+    leader changed meanwhile; nothing is known, ask again."""
 
-    index: LogIndex  # type: ignore[assignment]  # hides tuple.index
+    index: LogIndex | None  # type: ignore[assignment]  # hides tuple.index
     context: bytes
 
 
 class Ready(NamedTuple):
     """One turn's work.
 
-    1. `hard_state` (None: unchanged) and `entries` must be durable BEFORE `messages` are sent; then say
-       `persisted(term, index)` with the last of them.
-    2. `committed` entries are to be applied, in order; then say `applied(index)`. They are durable here already.
-    3. `read_states` may be answered once their index is applied.
+    1. `messages` may be sent at once, also while the disk is still busy with this turn or an earlier one.
+    2. `snapshot` (one that was stepped, or None) must be durable and in force before anything below.
+    3. `hard_state` (None: unchanged) and `entries` must be durable BEFORE `messages_after` are sent; entries at indexes
+       that were given before replace those and all after them. Then say `persisted(term, index)`, once for each Ready
+       in which `must_sync` holds, in their order.
+    4. `committed` entries are to be applied, in order; then say `applied(index)`. They are durable here already.
+    5. `read_states` may be answered once their index is applied.
     """
 
-    hard_state: HardState | None
-    entries: Sequence[Entry]
-    messages: Sequence[Message]
-    committed: Sequence[Entry]
-    read_states: Sequence[ReadState]
+    hard_state: HardState | None = None
+    entries: Sequence[Entry] = ()
+    messages: Sequence[Message] = ()
+    messages_after: Sequence[Message] = ()
+    committed: Sequence[Entry] = ()
+    read_states: Sequence[ReadState] = ()
+    snapshot: SnapshotMeta | None = None
+
+    @property
+    def must_sync(self) -> bool:
+        return bool(self.hard_state or self.entries or self.snapshot or self.messages_after)
 
 
 class ProposalDropped(Exception):
-    """Not taken: no leader here, or too much waits uncommitted. Nothing changed."""
+    """Not taken: no leader here, or too much waits uncommitted. Nothing changed. `leader`: who may take it."""
+
+    def __init__(self, why: str, leader: NodeId = NOBODY) -> None:
+        super().__init__(why)
+        self.leader = leader
 
 
 class UnknownPeer(Exception):
-    """A message from someone who is not a voter."""
+    """A message from someone who is no member, or one that is addressed to another node."""

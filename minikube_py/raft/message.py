@@ -1,0 +1,93 @@
+"""What Raft speaks in: terms, indexes, entries, messages. Values only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import NamedTuple, NewType
+
+from minikube_py.raft.configuration import Configuration, NodeId
+
+Term = NewType("Term", int)
+LogIndex = NewType("LogIndex", int)
+
+NOBODY = NodeId(0)
+
+
+class EntryKind(IntEnum):
+    """Stands in logs on disk: never change a number. CHANGE: `data` is a packed `ConfChange`."""
+
+    NORMAL = 0
+    CHANGE = 1
+
+
+class Entry(NamedTuple):
+    """`data` empty: the entry a leader opens its term with (Raft, 8); it changes nothing."""
+
+    term: Term
+    index: LogIndex  # type: ignore[assignment]  # hides tuple.index
+    data: bytes
+    kind: int = EntryKind.NORMAL
+
+
+class HardState(NamedTuple):
+    """What must survive a restart. `vote` NOBODY: none given in this term. `commit` may lag behind."""
+
+    term: Term = Term(0)
+    vote: NodeId = NOBODY
+    commit: LogIndex = LogIndex(0)
+
+
+class SnapshotMeta(NamedTuple):
+    """A snapshot of the state after entry `index` of `term`; `configuration` is the one in force there."""
+
+    index: LogIndex  # type: ignore[assignment]  # hides tuple.index
+    term: Term
+    configuration: Configuration
+
+
+class MessageType(IntEnum):
+    """Travels between members: never change a number. HUP never travels: it tells this node to stand for election."""
+
+    HUP = 0
+    PRE_VOTE = 1
+    PRE_VOTE_REPLY = 2
+    VOTE = 3
+    VOTE_REPLY = 4
+    APPEND = 5
+    APPEND_REPLY = 6
+    HEARTBEAT = 7
+    HEARTBEAT_REPLY = 8
+    SNAPSHOT = 9
+    READ_INDEX = 10
+    READ_INDEX_REPLY = 11
+    TRANSFER = 12
+    TIMEOUT_NOW = 13
+
+
+class Message(NamedTuple):
+    """One thing to send, or one step's input. Which fields count depends on `type`:
+
+    - PRE_VOTE, VOTE: `index`, `log_term` of the sender's last entry; `context` b"transfer" where the leader asked for
+      this election. Their replies: `reject`.
+    - APPEND: `index`, `log_term` of the entry before `entries`; `commit`. Its reply: `index` up to which the sender's
+      log is durable and agrees with the leader's; with `reject`, `index` is the one refused, and (`hint`, `log_term`)
+      the place where the logs may still agree (the thesis, 5.3; etcd-io/raft's fast backtracking).
+    - HEARTBEAT: `commit`, `context` (a read's id, or empty). Its reply: the same `context`.
+    - SNAPSHOT: `snapshot`; the data follows by other means, and the receiver steps the message when it has all of it.
+    - READ_INDEX (follower to leader): `context`. Its reply: `context`, `index`; `reject` where the leader cannot say.
+    - TRANSFER (to the leader): make `hint` the leader. TIMEOUT_NOW (from the leader): stand for election at once.
+    """
+
+    type: int
+    sender: NodeId
+    to: NodeId
+    term: Term = Term(0)
+    log_term: Term = Term(0)
+    index: LogIndex = LogIndex(0)  # type: ignore[assignment]  # hides tuple.index
+    commit: LogIndex = LogIndex(0)
+    entries: Sequence[Entry] = ()
+    reject: bool = False
+    hint: int = 0
+    context: bytes = b""
+    snapshot: SnapshotMeta | None = None
