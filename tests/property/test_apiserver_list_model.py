@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 from api_core import MERGE, Core, config_map
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from lossy_disk import LossyDisk
 
 from minikube_py.env import SystemClock
+from minikube_py.sim.disk import SimDisk
 from minikube_py.store.member import MemberConfig, StoreMember
 
 IN_MEMORY = MemberConfig(segment_bytes=256 << 10, fsync="inline", own_gc=False)
@@ -203,7 +203,7 @@ class World:
 
 async def run(steps: list[Any], folder: Path) -> None:
     core = Core(folder)
-    core.member = StoreMember(LossyDisk(), SystemClock(), random.Random(1), IN_MEMORY)
+    core.member = StoreMember(SimDisk(), SystemClock(), random.Random(1), IN_MEMORY)
     await core.start()
     world = World(core)
     await world.begin()

@@ -14,11 +14,11 @@ import dataclasses
 import random
 
 import pytest
-from lossy_disk import LossyDisk
 
 from minikube_py.env import SystemClock
 from minikube_py.errors import Corruption, MinikubeError
 from minikube_py.mvcc.types import DeleteRange, Put, RangeRequest
+from minikube_py.sim.disk import SimDisk
 from minikube_py.store.fsync import FsyncMode
 from minikube_py.store.member import MemberConfig, StoreMember
 
@@ -84,7 +84,7 @@ def mirror_of(key: bytes) -> bytes:
     return b"/m/" + key[3:]
 
 
-async def one_life(disk: LossyDisk, history: History, rng: random.Random, writes: int, fsync: FsyncMode) -> None:
+async def one_life(disk: SimDisk, history: History, rng: random.Random, writes: int, fsync: FsyncMode) -> None:
     """Starts a member, checks what it found, writes until the power goes."""
     config = dataclasses.replace(CONFIG, fsync=fsync)
     member = StoreMember(disk, EagerClock(rng), rng, config, fatal=lambda message: None)
@@ -112,7 +112,7 @@ async def one_life(disk: LossyDisk, history: History, rng: random.Random, writes
 
 async def lives(seed: int, lies: bool = False, count: int = 6, fsync: FsyncMode = "inline") -> None:
     rng = random.Random(seed)
-    disk = LossyDisk()
+    disk = SimDisk()
     history = History()
     for _ in range(count):
         disk.lies_about_sync = lies

@@ -7,16 +7,16 @@ import random
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from lossy_disk import LossyDisk
 
 from minikube_py.errors import Corruption
 from minikube_py.raft.ready import Entry, HardState
+from minikube_py.sim.disk import SimDisk
 from minikube_py.store.log_files import LogFiles
 
 SEGMENT_BYTES = 16 << 10
 
 
-def fresh_log(disk: LossyDisk, seed: int) -> LogFiles:
+def fresh_log(disk: SimDisk, seed: int) -> LogFiles:
     files = LogFiles(disk, random.Random(seed), SEGMENT_BYTES)
     files.begin(files.load())
     return files
@@ -37,7 +37,7 @@ def write_history(files: LogFiles, batches: list[list[bytes]], first_index: int 
     return acknowledged
 
 
-def reload(disk: LossyDisk) -> list[bytes]:
+def reload(disk: SimDisk) -> list[bytes]:
     files = LogFiles(disk, random.Random(0), SEGMENT_BYTES)
     return [entry.data for entry in files.load().log.entries]
 
@@ -53,14 +53,14 @@ batches_of_entries = st.lists(
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(batches_of_entries, st.floats(0, 1), st.integers(0, 7), st.integers(0, 99), st.integers(0, 9))
 def test_a_flipped_bit_loses_nothing_acknowledged_or_refuses(batches, place, bit, seed, file):
-    disk = LossyDisk()
+    disk = SimDisk()
     acknowledged = write_history(fresh_log(disk, seed), batches)
     image = disk.image()
     name = sorted(image)[file % len(image)]
     written = len(bytes(image[name]).rstrip(b"\0"))
     image[name][int(place * (written - 1))] ^= 1 << bit
     try:
-        found = reload(LossyDisk.from_image(image))
+        found = reload(SimDisk.from_image(image))
     except Corruption as refusal:
         assert name in str(refusal) and "offset" in str(refusal)
     else:
@@ -70,17 +70,17 @@ def test_a_flipped_bit_loses_nothing_acknowledged_or_refuses(batches, place, bit
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(batches=batches_of_entries, place=st.floats(0, 1), seed=st.integers(0, 99), file=st.integers(0, 9))
 def test_a_file_cut_anywhere_refuses(batches, place, seed, file):
-    disk = LossyDisk()
+    disk = SimDisk()
     write_history(fresh_log(disk, seed), batches)
     image = disk.image()
     name = sorted(image)[file % len(image)]
     del image[name][int(place * (len(image[name]) - 1)) :]
     with pytest.raises(Corruption):
-        reload(LossyDisk.from_image(image))
+        reload(SimDisk.from_image(image))
 
 
 def test_every_single_byte_of_a_small_log_flipped():
-    disk = LossyDisk()
+    disk = SimDisk()
     acknowledged = write_history(fresh_log(disk, 3), [[b"one", b"two"], [b"three"], [b"four" * 20]])
     [name] = disk.image()
     written = len(bytes(disk.image()[name]).rstrip(b"\0"))
@@ -89,7 +89,7 @@ def test_every_single_byte_of_a_small_log_flipped():
         image = disk.image()
         image[name][offset] ^= 0x10
         try:
-            found = reload(LossyDisk.from_image(image))
+            found = reload(SimDisk.from_image(image))
         except Corruption:
             refused += 1
         else:
@@ -107,7 +107,7 @@ def test_every_single_byte_of_a_small_log_flipped():
 def test_a_torn_batch_is_cut_and_the_log_goes_on(batches, torn_sizes, later_sizes, seed):
     rng = random.Random(seed)
     torn = [rng.randbytes(size) for size in torn_sizes]
-    disk = LossyDisk()
+    disk = SimDisk()
     files = fresh_log(disk, seed)
     acknowledged = write_history(files, batches)
     # Several writes without a sync: any of their sectors may survive.

@@ -1,0 +1,1 @@
+"""The simulator: the store under faults, in virtual time, from a seed."""
