@@ -1,0 +1,142 @@
+"""Who a member is: an id drawn at random and made durable before its first word to anyone.
+
+The file says one thing more: whether this id has ever begun to take part. A member whose log is gone although its id
+took part has forgotten what it promised under that id, so the id must never be used again.
+docs/adr/0006-identity-bootstrap-and-rejoin.md says why.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from zlib import crc32
+
+from minikube_py.env import Disk, Rng
+from minikube_py.errors import Corruption, MinikubeError
+from minikube_py.raft.configuration import NodeId
+from minikube_py.wal.segment import segment_sequence
+from minikube_py.wal.snapshot import PART_SUFFIX, snapshot_index
+
+IDENTITY_NAME = "identity"
+IDENTITY_BYTES_MAX = 256
+ID_BITS = 63
+_FIRST_WORDS = "minikube-py-member 1"
+
+
+class Identity(NamedTuple):
+    """`cluster_id` 0: has not begun: never voted, and never said that it has anything, in any cluster."""
+
+    id: NodeId
+    cluster_id: int = 0
+
+
+class LogLost(MinikubeError):
+    """The folder names a member that took part in a cluster, and holds no log of it."""
+
+    def __init__(self, identity: Identity) -> None:
+        super().__init__(
+            f"the log of member {id_text(identity.id)} is gone, and it took part in cluster "
+            f"{id_text(identity.cluster_id)}: under this id it must not vote again. Restore the folder, or start with "
+            "--rejoin to come back under a new id, with what the others hold"
+        )
+        self.identity = identity
+
+
+def id_text(id: int) -> str:
+    """How ids of members and clusters are written for people."""
+    return f"{id:x}"
+
+
+def has_log(disk: Disk) -> bool:
+    """Whether a member has begun here: then it just goes on, and there is nothing to discover."""
+    return any(segment_sequence(name) is not None or snapshot_index(name) is not None for name in disk.names())
+
+
+def own_identity(disk: Disk, rng: Rng, *, rejoin: bool = False) -> Identity:
+    """For a folder without a log: its identity, durable; drawn where there is none. With `rejoin`, an id whose log is
+    lost is given up for a new one.
+
+    Raises: LogLost; Corruption where the file is damaged; OSError."""
+    identity = load_identity(disk)
+    if identity is not None and identity.cluster_id:
+        if not rejoin:
+            raise LogLost(identity)
+        identity = None
+    if identity is None:
+        identity = Identity(NodeId(rng.getrandbits(ID_BITS) or 1))
+        _save(disk, identity)
+    else:
+        # Whoever wrote it may have been killed before its name was durable.
+        disk.sync_folder()
+    return identity
+
+
+def confirm_identity(disk: Disk, id: NodeId, cluster_id: int) -> Identity:
+    """To be called at each start, with the log open and durable and before anything is sent: writes down that `id` has
+    begun in this cluster. A folder from before there were identities gets one.
+
+    Raises: Corruption where identity and log are not of the same member; OSError."""
+    found = load_identity(disk)
+    wanted = Identity(id, cluster_id)
+    if found == wanted:
+        disk.sync_folder()
+        return wanted
+    if found is not None and (found.id != id or found.cluster_id):
+        raise Corruption(
+            f"{IDENTITY_NAME}: names member {_text(found)}, but the log beside it is of member {_text(wanted)}; files "
+            "of two members are in one folder, or the file was changed. Restore the folder from one backup"
+        )
+    _save(disk, wanted)
+    return wanted
+
+
+def load_identity(disk: Disk) -> Identity | None:
+    """None: there is none. Raises: Corruption."""
+    if IDENTITY_NAME not in disk.names():
+        return None
+    file = disk.open(IDENTITY_NAME)
+    try:
+        return decode_identity(file.read_all())
+    finally:
+        file.close()
+
+
+def encode_identity(identity: Identity) -> bytes:
+    words = f"{_FIRST_WORDS} {id_text(identity.id)} {id_text(identity.cluster_id)}"
+    return f"{words} {crc32(words.encode()):08x}\n".encode()
+
+
+def decode_identity(data: bytes) -> Identity:
+    """Raises: Corruption."""
+    text = data[:IDENTITY_BYTES_MAX].decode("ascii", "replace")
+    words, _, _ = text.rstrip("\n").rpartition(" ")
+    try:
+        identity = Identity(*(int(word, 16) for word in words.removeprefix(_FIRST_WORDS).split()))  # type: ignore[arg-type]
+        sound = identity.id > 0 and encode_identity(identity) == data
+    except (TypeError, ValueError):
+        sound = False
+    if not sound:
+        raise Corruption(
+            f"{IDENTITY_NAME}: damaged: {text[:80]!r} is not what was written. If the log beside it is whole, remove "
+            "this file, and the next start writes it anew; if not, empty the folder and start with --rejoin"
+        )
+    return identity
+
+
+def _save(disk: Disk, identity: Identity) -> None:
+    """In place of what was there, whole or not at all; durable when it returns."""
+    part = IDENTITY_NAME + PART_SUFFIX
+    if part in disk.names():
+        disk.remove(part)
+    file = disk.open(part, create=True)
+    try:
+        file.write_at(0, encode_identity(identity))
+        file.sync()
+    finally:
+        file.close()
+    disk.rename(part, IDENTITY_NAME)
+    disk.sync_folder()
+
+
+def _text(identity: Identity) -> str:
+    cluster = f"of cluster {id_text(identity.cluster_id)}" if identity.cluster_id else "of no cluster yet"
+    return f"{id_text(identity.id)} {cluster}"
