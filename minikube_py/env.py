@@ -45,6 +45,9 @@ class File(Protocol):
 
     def read_all(self) -> bytes: ...
 
+    def read_at(self, offset: int, size_bytes: int) -> bytes:
+        """Fewer bytes only where the file ends."""
+
     def sync(self) -> None: ...
 
     def truncate(self, size_bytes: int) -> None: ...
@@ -89,6 +92,14 @@ class SystemFile:
         while chunk := os.pread(self._fd, chunk_bytes, offset):
             yield chunk
             offset += len(chunk)
+
+    def read_at(self, offset: int, size_bytes: int) -> bytes:
+        chunks: list[bytes] = []
+        while size_bytes and (chunk := os.pread(self._fd, size_bytes, offset)):
+            chunks.append(chunk)
+            offset += len(chunk)
+            size_bytes -= len(chunk)
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     def sync(self) -> None:
         os.fdatasync(self._fd)

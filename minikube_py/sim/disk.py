@@ -110,12 +110,15 @@ class SimFile:
             raise disk.lost()
 
     def read_all(self) -> bytes:
+        return self.read_at(0, len(self._inode.current))
+
+    def read_at(self, offset: int, size_bytes: int) -> bytes:
         disk = self._disk
         if not disk.powered:
             raise disk.lost()
         if self._name in disk.unreadable:
             raise OSError(errno.EIO, "the disk cannot read this file", self._name)
-        return bytes(self._inode.current)
+        return bytes(self._inode.current[offset : offset + size_bytes])
 
     def sync(self) -> None:
         disk = self._disk
