@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from minikube_py.raft.ready import Entry, LogIndex, Term
+from minikube_py.raft.message import Entry, EntryKind, LogIndex, Term
 
 START = LogIndex(0)
 _new = tuple.__new__
 BEFORE_ALL = Term(0)
+NORMAL = int(EntryKind.NORMAL)
 
 
 class LogCompacted(Exception):
@@ -51,7 +52,7 @@ class RaftLog:
         # Once per proposal: NewType and NamedTuple constructors would cost more than all the rest of it.
         entries = self._entries
         index = self.offset + len(entries) + 1
-        entries.append(_new(Entry, (term, index, data)))
+        entries.append(_new(Entry, (term, index, data, NORMAL)))
         return index  # type: ignore[return-value]
 
     def slice(self, after: LogIndex, until: LogIndex) -> Sequence[Entry]:

@@ -9,21 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from minikube_py.env import Rng
 from minikube_py.raft import quorum
+from minikube_py.raft.configuration import Configuration, NodeId
 from minikube_py.raft.log import RaftLog
-from minikube_py.raft.ready import (
-    NOBODY,
-    HardState,
-    LogIndex,
-    Message,
-    NodeId,
-    ProposalDropped,
-    ReadState,
-    Ready,
-    Role,
-    Term,
-    UnknownPeer,
-)
+from minikube_py.raft.message import NOBODY, HardState, LogIndex, Message, MessageType, Term
+from minikube_py.raft.ready import ProposalDropped, ReadState, Ready, Role, UnknownPeer
 
 UNCOMMITTED_BYTES_MAX = 64 << 20
 UNBORN = HardState()
@@ -31,26 +22,25 @@ UNBORN = HardState()
 
 @dataclass(frozen=True, slots=True)
 class RaftConfig:
-    """`voters` are all members that vote, this one included. Proposals above `uncommitted_bytes_max` are dropped."""
+    """Proposals above `uncommitted_bytes_max` are dropped."""
 
     id: NodeId
-    voters: tuple[NodeId, ...]
     election_ticks: int = 10
     uncommitted_bytes_max: int = UNCOMMITTED_BYTES_MAX
-
-    def __post_init__(self) -> None:
-        if self.voters != (self.id,):
-            raise ValueError(f"one voter, this node itself, is supported; got {self.voters} for node {self.id}")
 
 
 class Raft:
     """One member's view. The driver's loop: step, tick, propose; then ready(), and do what `Ready` says."""
 
-    def __init__(self, config: RaftConfig, log: RaftLog, hard_state: HardState = UNBORN) -> None:
+    def __init__(
+        self, config: RaftConfig, log: RaftLog, hard_state: HardState, configuration: Configuration, rng: Rng
+    ) -> None:
         if hard_state.commit > log.last_index:
             raise ValueError(f"commit {hard_state.commit} is beyond the log's last entry {log.last_index}")
         self.config = config
         self.id = config.id
+        self.configuration = configuration
+        self.rng = rng
         self.log = log
         self.role: Role = "FOLLOWER"
         self.term = hard_state.term
@@ -69,16 +59,16 @@ class Raft:
 
     def step(self, message: Message) -> None:
         """Takes one message. Raises: UnknownPeer for one from outside the voters."""
-        if message.sender not in self.config.voters:
-            raise UnknownPeer(f"node {message.sender} is not a voter of {self.config.voters}")
-        if message.type == "HUP":
+        if message.sender not in self.configuration.voters:
+            raise UnknownPeer(f"node {message.sender} is not a voter")
+        if message.type == MessageType.HUP:
             if self.role != "LEADER":
                 self._campaign()
         elif message.term != self.term:
             return
-        elif message.type == "VOTE_REPLY" and self.role == "CANDIDATE":
-            self._count_vote(message.sender, message.granted)
-        elif message.type == "APPEND_REPLY" and self.role == "LEADER":
+        elif message.type == MessageType.VOTE_REPLY and self.role == "CANDIDATE":
+            self._count_vote(message.sender, not message.reject)
+        elif message.type == MessageType.APPEND_REPLY and self.role == "LEADER":
             self._advance(message.sender, message.index)
 
     def tick(self) -> None:
@@ -120,7 +110,7 @@ class Raft:
         log.delivered = log.committed
         messages, self._messages = self._messages, []
         reads, self._read_states = self._read_states, []
-        return Ready(hard_state if changed else None, entries, messages, committed, reads)
+        return Ready(hard_state if changed else None, entries, messages, (), committed, reads)
 
     def hard_state(self) -> HardState:
         """As of now, to be saved beside something that is written anyway."""
@@ -130,14 +120,17 @@ class Raft:
         """All that `ready` handed out before is durable: the hard state of `term`, and entries up to `index`."""
         if self._own_vote_due is not None and self._own_vote_due <= term:
             self._own_vote_due = None
-            self.step(Message("VOTE_REPLY", self.id, self.id, term, granted=True))
+            self.step(Message(MessageType.VOTE_REPLY, self.id, self.id, term))
         self.log.stable = LogIndex(max(self.log.stable, index))
-        self.step(Message("APPEND_REPLY", self.id, self.id, term, self.log.stable))
+        self.step(Message(MessageType.APPEND_REPLY, self.id, self.id, term, index=self.log.stable))
 
     def applied(self, index: LogIndex) -> None:
-        """Entries up to `index` are applied; on one voter nobody needs them any more."""
+        """Entries up to `index` are applied."""
         assert self.log.applied <= index <= self.log.delivered
         self.log.applied = index
+
+    def compact(self, index: LogIndex) -> None:
+        """Forgets the entries up to `index`, which are applied."""
         self.log.compact(index)
 
     def _campaign(self) -> None:
@@ -151,7 +144,7 @@ class Raft:
 
     def _count_vote(self, voter: NodeId, granted: bool) -> None:
         self._votes.setdefault(voter, granted)
-        if quorum.vote_result(self.config.voters, self._votes) == "WON":
+        if quorum.vote_result(self.configuration.voters, self._votes) == "WON":
             self._become_leader()
 
     def _become_leader(self) -> None:
@@ -163,7 +156,7 @@ class Raft:
 
     def _advance(self, voter: NodeId, index: LogIndex) -> None:
         self._match[voter] = LogIndex(max(self._match.get(voter, LogIndex(0)), index))
-        candidate = quorum.committed_index(self.config.voters, self._match)
+        candidate = quorum.committed_index(self.configuration.voters, self._match)
         log = self.log
         if candidate > log.committed and log.term(candidate) == self.term:
             newly = log.slice(log.committed, candidate)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Literal
 
-from minikube_py.raft.ready import LogIndex, NodeId
+from minikube_py.raft.configuration import NodeId
+from minikube_py.raft.message import LogIndex
 
 VoteResult = Literal["WON", "LOST", "PENDING"]
 

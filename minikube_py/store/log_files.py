@@ -13,7 +13,7 @@ import msgpack
 
 from minikube_py.env import Disk, File, Rng
 from minikube_py.errors import Corruption
-from minikube_py.raft.ready import Entry, HardState
+from minikube_py.raft.message import Entry, HardState
 from minikube_py.wal.record import RecordType
 from minikube_py.wal.recovery import Recovered, Tail, check_identity, recover
 from minikube_py.wal.segment import (

@@ -30,9 +30,11 @@ from minikube_py.mvcc.types import (
     Result,
 )
 from minikube_py.mvcc.watch import WatchHub
+from minikube_py.raft.configuration import Configuration, NodeId
 from minikube_py.raft.log import RaftLog
+from minikube_py.raft.message import Entry, HardState, LogIndex, Message, MessageType, Term
 from minikube_py.raft.node import Raft, RaftConfig
-from minikube_py.raft.ready import Entry, HardState, LogIndex, Message, NodeId, ProposalDropped, Term
+from minikube_py.raft.ready import ProposalDropped
 from minikube_py.store.collector import Collector
 from minikube_py.store.compaction import CompactionPolicy
 from minikube_py.store.embedded import EmbeddedStorage
@@ -132,9 +134,10 @@ class StoreMember:
         offset, offset_term = (LogIndex(snapshot.index), Term(snapshot.term)) if snapshot else (LogIndex(0), Term(0))
         entries = [Entry(Term(entry.term), LogIndex(entry.index), entry.data) for entry in log.entries]
         hard_state = HardState(Term(log.state.term), NodeId(log.state.vote), LogIndex(log.state.commit))
-        self.raft = Raft(RaftConfig(own, (own,)), RaftLog(offset, offset_term, entries), hard_state)
+        raft_log = RaftLog(offset, offset_term, entries)
+        self.raft = Raft(RaftConfig(own), raft_log, hard_state, Configuration(frozenset((own,))), self.rng)
         self._snapshotter.begin(head, log.size_bytes)
-        self.raft.step(Message("HUP", own, own))
+        self.raft.step(Message(MessageType.HUP, own, own))
         await self._settle()
         if self._failed:
             raise Unavailable("the store could not write to its disk")
@@ -321,6 +324,7 @@ class StoreMember:
                 outcomes.append((reply, result, refusal))
         self._applied += len(entries)
         self.raft.applied(entries[-1].index)
+        self.raft.compact(entries[-1].index)
         self.hub.notify()
         for reply, result, refusal in outcomes:
             reply(result, refusal)

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from minikube_py.errors import Corruption
-from minikube_py.raft.ready import Entry, HardState
+from minikube_py.raft.message import Entry, HardState
 from minikube_py.sim.disk import SimDisk
 from minikube_py.store.log_files import LogFiles
 
