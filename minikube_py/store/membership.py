@@ -73,7 +73,7 @@ class MemberChange:
 
 
 def encode_member_change(change: MemberChange) -> bytes:
-    members = [_member_to_plain(member) for member in change.members]
+    members = [member_to_plain(member) for member in change.members]
     fields = (change.kind, change.id, change.name, change.peer, change.client, change.learner, change.rejoin, members)
     packed: bytes = msgpack.packb(fields)
     return packed
@@ -91,7 +91,7 @@ def decode_member_change(data: bytes) -> MemberChange:
             _text(client),
             _flag(learner),
             _flag(rejoin),
-            tuple([_member_from_plain(member) for member in members]),
+            tuple([member_from_plain(member) for member in members]),
         )
     except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
         raise InvalidRequest(f"not a change of members: {error}") from None
@@ -244,8 +244,8 @@ class Membership:
     def to_plain(self) -> Any:
         """For msgpack: the members, the expected ones, the removed ids."""
         return (
-            [_member_to_plain(member) for member in self.members],
-            [_member_to_plain(member) for member in self.expected],
+            [member_to_plain(member) for member in self.members],
+            [member_to_plain(member) for member in self.expected],
             list(self.removed),
         )
 
@@ -254,21 +254,22 @@ class Membership:
         """Raises: InvalidRequest."""
         try:
             members, expected, removed = plain
-            known = cls.of(_member_from_plain(member) for member in members)
+            known = cls.of(member_from_plain(member) for member in members)
             return replace(
                 known,
-                expected=tuple([_member_from_plain(member) for member in expected]),
+                expected=tuple([member_from_plain(member) for member in expected]),
                 removed=tuple([_id(node) for node in removed]),
             )
         except (TypeError, ValueError) as error:
             raise InvalidRequest(f"not a membership: {error}") from None
 
 
-def _member_to_plain(member: Member) -> Any:
+def member_to_plain(member: Member) -> Any:
     return (member.id, member.name, member.peer, member.client, member.learner, member.auto_promote)
 
 
-def _member_from_plain(plain: Any) -> Member:
+def member_from_plain(plain: Any) -> Member:
+    """Raises: TypeError, ValueError."""
     node, name, peer, client, learner, auto_promote = plain
     texts = _text(name), _text(peer), _text(client)
     return Member(_id(node, lowest=0), *texts, learner=_flag(learner), auto_promote=_flag(auto_promote))
