@@ -1,0 +1,584 @@
+"""A deterministic asyncio event loop in virtual time, one for each simulated process, all driven by one Scheduler.
+
+Nothing here waits: when nobody has anything to do, time jumps to the next timer or arrival. From one seed follows one
+run, step by step, in any Python process. What asyncio's own loop makes depend on addresses, threads or the machine's
+clock has another ground here:
+
+- tasks and futures hash by number (`sim.tasks`);
+- processes take turns, and within a turn the ready callbacks run, in an order that the seed draws;
+- timers come late by what the seed draws, never early;
+- a turn may cost time, during which its process hears of nothing;
+- an executor runs inline; sockets are those of `sim.network`.
+
+What a real run would only log fails the run: an exception nobody retrieved, a task that was lost while it waited, a
+callback that raised; so do a deadlock and a loop that never comes to rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import gc
+import heapq
+import math
+import sys
+import traceback
+from asyncio import events
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar, cast
+
+from minikube_py.env import Rng
+from minikube_py.sim.tasks import (
+    SimFuture,
+    SimHandle,
+    SimTask,
+    SimTimerHandle,
+    close_coroutine,
+    describe_callback,
+    waits_at,
+)
+
+if TYPE_CHECKING:
+    # Declares the calls that a simulation has no use for, and that AbstractEventLoop refuses.
+    LoopBase = asyncio.BaseEventLoop
+else:
+    LoopBase = asyncio.AbstractEventLoop
+
+T = TypeVar("T")
+NS_PER_S = 1_000_000_000
+STEPS_PER_COLLECTION = 200_000
+WAITERS_SHOWN_MAX = 50
+
+
+class SimFailure(Exception):
+    """The simulated code did what no run may do; the text says what and where."""
+
+
+class Deadlock(SimFailure):
+    """Nothing is ready, no timer runs, and what was waited for has not come."""
+
+
+class Runaway(SimFailure):
+    """A limit on steps was hit; the text names it."""
+
+
+class Killed(BaseException):
+    """Raised inside a killed process wherever it reaches for its disk, its network or its loop. Not an Exception: what
+    catches those must not catch this."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopOptions:
+    """`shuffle`: ready callbacks of a turn run in any order, else in asyncio's. `jitter_s`: timers come late by up to
+    that. `turn_s`: what a turn costs, on average; one in `stall_every` (0: none) costs up to `stall_s`. A run may take
+    `steps_max` callbacks, and `steps_at_once_max` without time passing."""
+
+    shuffle: bool = False
+    jitter_s: float = 0.0
+    turn_s: float = 0.0
+    stall_every: int = 0
+    stall_s: float = 0.0
+    steps_max: int = 100_000_000
+    steps_at_once_max: int = 1_000_000
+
+
+class Sockets(Protocol):
+    """What a loop asks of the simulated network; see `sim.network.Network`."""
+
+    async def serve(self, loop: SimLoop, factory: Callable[[], Any], host: Any, port: int, **options: Any) -> Any: ...
+
+    async def connect(self, loop: SimLoop, factory: Callable[[], Any], host: str, port: int, **options: Any) -> Any: ...
+
+
+def shuffle(items: list[Any], rng: Rng) -> None:
+    """Fisher and Yates; a few times faster than `Random.shuffle`, which draws its indexes bit by bit."""
+    random = rng.random
+    for last in range(len(items) - 1, 0, -1):
+        other = int(random() * (last + 1))
+        items[last], items[other] = items[other], items[last]
+
+
+class Scheduler:
+    """Virtual time in nanoseconds, what is to happen in it, and whose turn it is. `trace` gets a line for each step."""
+
+    def __init__(self, seed: object, options: LoopOptions | None = None) -> None:
+        self.options = options or LoopOptions()
+        self.rng = Rng(f"scheduler {seed}")
+        self.now_ns = 0
+        self.steps = 0
+        self.trace: Callable[[str], None] | None = None
+        self.loops: dict[int, SimLoop] = {}
+        self._events: list[tuple[int, int, Callable[[Any], None], Any]] = []
+        self._runnable: list[SimLoop] = []
+        self._number = 0
+        self._steps_before = 0
+        self._to_reap: list[SimLoop] = []
+        self._failure: SimFailure | None = None
+        self._collect_at = STEPS_PER_COLLECTION
+
+    # -- what is to happen --------------------------------------------------------------------------------------------
+
+    def next_number(self) -> int:
+        self._number += 1
+        return self._number
+
+    def at(self, when_ns: int, call: Callable[[Any], None], argument: Any = None) -> None:
+        """Calls at that time, in the order of calls where times are equal. Not in the past."""
+        self._number += 1
+        heapq.heappush(self._events, (when_ns, self._number, call, argument))
+
+    def after(self, delay_s: float, call: Callable[[Any], None], argument: Any = None) -> None:
+        self.at(self.now_ns + int(delay_s * NS_PER_S), call, argument)
+
+    def runnable(self, loop: SimLoop) -> None:
+        self._runnable.append(loop)
+
+    @property
+    def now_s(self) -> float:
+        return self.now_ns / NS_PER_S
+
+    def log(self, text: str) -> None:
+        if self.trace is not None:
+            self.trace(f"{self.now_ns / NS_PER_S:.9f} {text}")
+
+    # -- the run ------------------------------------------------------------------------------------------------------
+
+    def run(self, until: Callable[[], bool]) -> None:
+        """Goes on until `until` holds; it is asked between turns.
+
+        Raises: SimFailure; Deadlock, Runaway."""
+        if events._get_running_loop() is not None:
+            raise RuntimeError("a simulation cannot run inside a running event loop; call it from plain code")
+        hooks = sys.get_asyncgen_hooks()
+        collecting = gc.isenabled()
+        # Collections would come at other moments in another process, and with them the end of lost tasks.
+        gc.disable()
+        sys.set_asyncgen_hooks(firstiter=None, finalizer=_end_generator)
+        try:
+            while not until():
+                if self._runnable:
+                    self._turn()
+                elif self._events:
+                    self._advance()
+                else:
+                    raise Deadlock(self._describe_waiters())
+                if self._failure is not None:
+                    raise self._failure
+        finally:
+            sys.set_asyncgen_hooks(*hooks)
+            if collecting:
+                gc.enable()
+
+    def finish(self) -> None:
+        """Ends all loops. Raises: SimFailure for what only shows when the garbage goes."""
+        gc.collect()
+        failure = self._failure
+        for loop in list(self.loops.values()):
+            loop.kill()
+        self._reap()
+        self._events.clear()
+        self._runnable.clear()
+        if failure is not None:
+            raise failure
+
+    def fail(self, text: str) -> None:
+        """The run ends after this step; the first failure counts."""
+        if self._failure is None:
+            self._failure = SimFailure(f"at {self.now_s:.6f} s, step {self.steps}: {text}")
+
+    def fingerprint(self) -> str:
+        """Equal for equal runs, and for others hardly ever: all choices come from one generator."""
+        return f"{self.now_ns}.{self.steps}.{self._number}.{self.rng.getrandbits(64):016x}"
+
+    def reap_soon(self, loop: SimLoop) -> None:
+        self._to_reap.append(loop)
+
+    def _advance(self) -> None:
+        queue = self._events
+        when_ns = queue[0][0]
+        if when_ns > self.now_ns:
+            self.now_ns = when_ns
+            self._steps_before = self.steps
+        while queue and queue[0][0] == when_ns:
+            _, _, call, argument = heapq.heappop(queue)
+            call(argument)
+        if self._to_reap:
+            self._reap()
+
+    def _turn(self) -> None:
+        loops, self._runnable = self._runnable, []
+        if len(loops) > 1:
+            shuffle(loops, self.rng)
+        for loop in loops:
+            loop._turn()
+            if self._to_reap:
+                self._reap()
+        options = self.options
+        if self.steps > options.steps_max:
+            raise Runaway(f"over steps_max={options.steps_max} steps")
+        if self.steps - self._steps_before > options.steps_at_once_max:
+            raise Runaway(
+                f"over steps_at_once_max={options.steps_at_once_max} steps at {self.now_s:.6f} s without time passing; "
+                f"last: {', '.join(loop.name for loop in loops)}"
+            )
+        if self.steps >= self._collect_at:
+            self._collect_at = self.steps + STEPS_PER_COLLECTION
+            gc.collect()
+
+    def _reap(self) -> None:
+        while self._to_reap:
+            self._to_reap.pop()._close_tasks()
+
+    def _describe_waiters(self) -> str:
+        lines = [f"nothing is ready and no timer runs at {self.now_s:.6f} s; waiting:"]
+        for loop in self.loops.values():
+            lines.extend(f"  {loop.name}: {task.get_name()} at {waits_at(task)}" for task in loop.tasks())
+        return "\n".join(lines[:WAITERS_SHOWN_MAX])
+
+
+class SimLoop(LoopBase):
+    """One process's loop. Its `time()` starts where the seed says and runs at `rate` times the true one."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        name: str = "main",
+        *,
+        rng: Rng | None = None,
+        host: str = "localhost",
+        sockets: Sockets | None = None,
+        rate: float = 1.0,
+        options: LoopOptions | None = None,
+    ) -> None:
+        self.scheduler = scheduler
+        self.name = name
+        self.host = host
+        self.options = options or scheduler.options
+        self.dead = False
+        self.paused = False
+        self.next_number = scheduler.next_number
+        self._rng = rng or Rng(f"{name} {scheduler.rng.getrandbits(64)}")
+        self._sockets = sockets
+        self._ready: list[SimHandle | SimTimerHandle] = []
+        self._queued = False
+        self._busy_until_ns = 0
+        self._cost_ns = 0
+        self._rate = rate
+        self._base_ns = scheduler.now_ns
+        self._base_s = 1000.0 + int(self._rng.random() * 1_000_000)
+        self._last_words: Callable[[dict[str, Any]], None] | None = None
+        self._id = scheduler.next_number()
+        scheduler.loops[self._id] = self
+
+    def __repr__(self) -> str:
+        return f"<SimLoop {self.name}>"
+
+    # -- time ---------------------------------------------------------------------------------------------------------
+
+    def time(self) -> float:
+        """This process's monotonic clock, in seconds."""
+        return self._base_s + (self.scheduler.now_ns + self._cost_ns - self._base_ns) * self._rate / NS_PER_S
+
+    def set_rate(self, rate: float) -> None:
+        """From now on this clock runs at `rate` times the true one. Timers that are set keep their local time."""
+        now_ns = self.scheduler.now_ns + self._cost_ns
+        self._base_s, self._base_ns, self._rate = self.time(), now_ns, rate
+
+    def charge(self, duration_s: float) -> None:
+        """The present turn takes so much longer: this process's time moves on at once, its next turn comes later."""
+        self._cost_ns += int(duration_s * NS_PER_S)
+
+    def _true_ns(self, when_s: float) -> int:
+        """The first moment at which `time()` is not before `when_s`."""
+        if not math.isfinite(when_s):
+            raise ValueError(f"a timer at {when_s} never comes")
+        base_s, base_ns, rate = self._base_s, self._base_ns, self._rate
+        when_ns = base_ns + int((when_s - base_s) / rate * NS_PER_S)
+        while base_s + (when_ns - base_ns) * rate / NS_PER_S < when_s:
+            when_ns += 1
+        return max(when_ns, self.scheduler.now_ns)
+
+    # -- calls --------------------------------------------------------------------------------------------------------
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        handle = SimHandle(callback, args, self, context)
+        if not self.dead:
+            self._ready.append(handle)
+            if not self._queued:
+                self._queue()
+        return handle
+
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        handle = SimTimerHandle(when, callback, args, self, context)
+        if not self.dead:
+            when_ns = self._true_ns(when)
+            if self.options.jitter_s:
+                when_ns += int(self._rng.random() * self.options.jitter_s * NS_PER_S)
+            self.scheduler.at(when_ns, self._due, handle)
+        return handle
+
+    def _due(self, handle: SimTimerHandle) -> None:
+        if self.dead or handle._cancelled:
+            return
+        # The clock may have been slowed since.
+        when_ns = self._true_ns(handle._when)
+        if when_ns > self.scheduler.now_ns:
+            self.scheduler.at(when_ns, self._due, handle)
+            return
+        self._ready.append(handle)
+        if not self._queued:
+            self._queue()
+
+    def _queue(self) -> None:
+        """Has a turn when it is not busy or stopped."""
+        if self.paused:
+            return
+        self._queued = True
+        if self._busy_until_ns > self.scheduler.now_ns:
+            self.scheduler.at(self._busy_until_ns, _wake, self)
+        else:
+            self.scheduler.runnable(self)
+
+    def _turn(self) -> None:
+        self._queued = False
+        if self.dead or self.paused:
+            return
+        scheduler = self.scheduler
+        ready, self._ready = self._ready, []
+        if self.options.shuffle and len(ready) > 1:
+            shuffle(ready, self._rng)
+        events._set_running_loop(self)
+        try:
+            for place, handle in enumerate(ready):
+                if handle._cancelled:
+                    continue
+                scheduler.steps += 1
+                if scheduler.trace is not None:
+                    scheduler.log(f"{self.name} {describe_callback(handle._callback)}")
+                self._run(handle)
+                if self.dead:
+                    return
+                if self.paused:
+                    self._ready = [*ready[place + 1 :], *self._ready]
+                    break
+        finally:
+            events._set_running_loop(None)
+        options = self.options
+        if options.turn_s:
+            self._cost_ns += int(options.turn_s * NS_PER_S * (0.5 + self._rng.random()))
+            if options.stall_every and self._rng.random() * options.stall_every < 1:
+                self._cost_ns += int(options.stall_s * NS_PER_S * self._rng.random())
+        if self._cost_ns:
+            self._busy_until_ns = scheduler.now_ns + self._cost_ns
+            self._cost_ns = 0
+        if self._ready and not self._queued:
+            self._queue()
+
+    def _run(self, handle: asyncio.Handle) -> None:
+        try:
+            handle._context.run(handle._callback, *handle._args)  # type: ignore[attr-defined]
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            if not self.dead:
+                self.call_exception_handler({"message": "a callback raised", "exception": error})
+
+    # -- tasks and futures --------------------------------------------------------------------------------------------
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return SimFuture(loop=self)
+
+    def create_task(  # type: ignore[override]
+        self,
+        coro: Coroutine[Any, Any, T],
+        *,
+        name: str | None = None,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Task[T]:
+        if self.dead:
+            coro.close()
+            raise Killed(f"{self.name} is dead")
+        return SimTask(coro, self, name, context)
+
+    def tasks(self) -> list[asyncio.Task[Any]]:
+        """Those that are not done, in order of creation."""
+        return sorted(asyncio.all_tasks(self), key=hash)
+
+    def get_task_factory(self) -> None:
+        return None
+
+    def set_task_factory(self, factory: Any) -> NoReturn:
+        raise NotImplementedError("the simulated loop makes its own tasks, whose order does not depend on addresses")
+
+    def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
+        """Inline, before it returns: under simulation there are no threads."""
+        future: asyncio.Future[T] = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    # -- ends ---------------------------------------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        """SIGSTOP: nothing of this process runs; what comes in for it waits."""
+        self.paused = True
+
+    def resume(self) -> None:
+        self.paused = False
+        if not self._queued and not self.dead:
+            self._queue()
+
+    def kill(self) -> None:
+        """SIGKILL: from here on nothing of this process runs but what the interpreter needs to clear away its frames,
+        and that reaches nothing."""
+        if self.dead:
+            return
+        self.dead = True
+        self._ready.clear()
+        self.scheduler.loops.pop(self._id, None)
+        self.scheduler.reap_soon(self)
+
+    def _close_tasks(self) -> None:
+        running = events._get_running_loop()
+        events._set_running_loop(self)
+        try:
+            for task in self.tasks():
+                close_coroutine(task)
+        finally:
+            events._set_running_loop(running)
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if self.dead:
+            return
+        if self._last_words is not None:
+            self._last_words(context)
+            return
+        error = context.get("exception")
+        lines = [f"{self.name}: {context.get('message', 'an error nobody handled')}"]
+        task = context.get("task") or context.get("future")
+        if isinstance(task, asyncio.Task):
+            lines[0] += f" ({task.get_name()} at {waits_at(task)})"
+        if error is not None:
+            lines.extend(line.rstrip("\n") for line in traceback.format_exception(error))
+        self.scheduler.fail("\n".join(lines))
+
+    default_exception_handler = call_exception_handler
+
+    def get_exception_handler(self) -> Callable[[Any, dict[str, Any]], object] | None:
+        return None
+
+    def set_exception_handler(self, handler: Any) -> None:
+        """asyncio's handlers take (loop, context)."""
+        self._last_words = None if handler is None else lambda context: handler(self, context)
+
+    def get_debug(self) -> bool:
+        return False
+
+    def set_debug(self, enabled: bool) -> None:
+        pass
+
+    def is_running(self) -> bool:
+        return events._get_running_loop() is self
+
+    def is_closed(self) -> bool:
+        return self.dead
+
+    def close(self) -> None:
+        self.kill()
+
+    async def shutdown_asyncgens(self) -> None:
+        """Generators that were left behind end when they are cleared away."""
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """There is none."""
+
+    # -- network ------------------------------------------------------------------------------------------------------
+
+    async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:  # type: ignore[override]
+        return await self._network().serve(self, protocol_factory, host, port or 0, **options)
+
+    async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:  # type: ignore[override]
+        return await self._network().connect(self, protocol_factory, host, port, **options)
+
+    def _network(self) -> Sockets:
+        if self._sockets is None:
+            raise NotImplementedError("this simulated loop has no network; give it one (sim.network.Network)")
+        return self._sockets
+
+
+def _wake(loop: SimLoop) -> None:
+    loop.scheduler.runnable(loop)
+
+
+def _end_generator(generator: AsyncGenerator[Any, Any]) -> None:
+    """An async generator nobody holds any more is closed on the loop that dropped it, as asyncio does."""
+    loop = events._get_running_loop()
+    if isinstance(loop, SimLoop) and not loop.dead:
+        loop.create_task(_close_generator(generator))
+
+
+async def _close_generator(generator: AsyncGenerator[Any, Any]) -> None:
+    await generator.aclose()
+
+
+def run(
+    main: Callable[[], Coroutine[Any, Any, T]],
+    seed: object = 0,
+    options: LoopOptions | None = None,
+    trace: Callable[[str], None] | None = None,
+) -> T:
+    """What `asyncio.run(main())` returns or raises, in virtual time; what is left running is cancelled then.
+
+    Raises: SimFailure."""
+    scheduler = Scheduler(seed, options)
+    scheduler.trace = trace
+    loop = SimLoop(scheduler)
+    return run_on(loop, main)
+
+
+def run_on(loop: SimLoop, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """As `run`, on a loop that is there already."""
+    outcome: list[asyncio.Task[T]] = []
+
+    async def whole() -> None:
+        task = loop.create_task(main(), name="main")
+        await asyncio.wait((task,))
+        outcome.append(task)
+        await cancel_all(loop, but=cast(asyncio.Task[Any], asyncio.current_task()))
+
+    root: list[asyncio.Task[None]] = []
+    loop.call_soon(lambda: root.append(loop.create_task(whole(), name="root")))
+    try:
+        loop.scheduler.run(lambda: bool(root) and root[0].done())
+        root[0].result()
+        # Marks what it raised as seen.
+        if not outcome[0].cancelled():
+            outcome[0].exception()
+    finally:
+        loop.scheduler.finish()
+    return outcome[0].result()
+
+
+async def cancel_all(loop: SimLoop, but: asyncio.Task[Any]) -> None:
+    """As asyncio.run does at its end. What a cancelled task raises instead fails the run."""
+    tasks = [task for task in loop.tasks() if task is not but]
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    for task in tasks:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            loop.call_exception_handler({"message": "raised while it ended", "exception": error, "task": task})

@@ -1,0 +1,140 @@
+"""Handles, futures and tasks whose identity is a number in order of creation, never an address.
+
+`asyncio.wait` and TaskGroup keep tasks in sets; hashed by address, a set is walked in another order in every process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+if TYPE_CHECKING:
+    from minikube_py.sim.loop import SimLoop
+
+T = TypeVar("T")
+CLOSES_MAX = 100
+
+
+class SimHandle(asyncio.Handle):
+    """As asyncio's, without what its debug mode needs."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: SimLoop,
+        context: contextvars.Context | None,
+    ) -> None:
+        self._callback: Callable[..., object] | None = callback
+        self._args = args
+        self._loop = loop
+        self._context = contextvars.copy_context() if context is None else context
+        self._cancelled = False
+        self._source_traceback = None
+        self._repr = None
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        # What it held is free, and nobody calls it.
+        self._callback = None
+        self._args = ()
+
+
+class SimTimerHandle(asyncio.TimerHandle):
+    __slots__ = ()
+
+    def __init__(
+        self,
+        when_s: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: SimLoop,
+        context: contextvars.Context | None,
+    ) -> None:
+        self._when = when_s
+        self._scheduled = False
+        self._callback: Callable[..., object] | None = callback
+        self._args = args
+        self._loop = loop
+        self._context = contextvars.copy_context() if context is None else context
+        self._cancelled = False
+        self._source_traceback = None
+        self._repr = None
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        # What it held is free, and nobody calls it.
+        self._callback = None
+        self._args = ()
+
+
+class SimFuture(asyncio.Future[T]):
+    """Most futures are in no set: they get their number when first hashed."""
+
+    __slots__ = ("_number",)
+    _number: int
+
+    def __hash__(self) -> int:
+        try:
+            return self._number
+        except AttributeError:
+            self._number = cast("SimLoop", self.get_loop()).next_number()
+            return self._number
+
+
+class SimTask(asyncio.Task[T]):
+    __slots__ = ("_number",)
+
+    def __init__(
+        self,
+        coro: Coroutine[Any, Any, T],
+        loop: SimLoop,
+        name: str | None,
+        context: contextvars.Context | None,
+    ) -> None:
+        # First of all: the base class puts the task into a set.
+        self._number = loop.next_number()
+        super().__init__(coro, loop=loop, name=name or f"task-{self._number}", context=context)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+def close_coroutine(task: asyncio.Task[Any]) -> None:
+    """Ends a task's coroutine without its loop. What it still tries to do is its process's last, vain breath."""
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    coro: Any = task.get_coro()
+    for _ in range(CLOSES_MAX):
+        try:
+            coro.close()
+            return
+        except BaseException:
+            # A `finally` that awaited, or reached for what is gone. It is closed again until nothing is left to run.
+            continue
+
+
+def waits_at(task: asyncio.Task[Any]) -> str:
+    """Where a task's coroutine stands: function, file and line of its innermost frame."""
+    coro: Any = task.get_coro()
+    place = getattr(coro, "__qualname__", "?")
+    while coro is not None:
+        frame = getattr(coro, "cr_frame", None) or getattr(coro, "gi_frame", None)
+        if frame is None:
+            break
+        code = frame.f_code
+        place = f"{code.co_qualname} ({code.co_filename.rpartition('/')[2]}:{frame.f_lineno})"
+        coro = getattr(coro, "cr_await", None) or getattr(coro, "gi_yieldfrom", None)
+    return place
+
+
+def describe_callback(callback: Any) -> str:
+    """A callback without addresses: the same words in every process."""
+    owner = getattr(callback, "__self__", None)
+    if isinstance(owner, asyncio.Task):
+        return f"{owner.get_name()} {waits_at(owner)}"
+    inner = getattr(callback, "func", callback)
+    return getattr(inner, "__qualname__", type(inner).__name__)
