@@ -23,6 +23,26 @@ class OutcomeUnknown(MinikubeError):
     """The answer was lost after the request was sent: it may or may not have been done."""
 
 
+class NotLeader(Unavailable):
+    """This member does not lead. `leader_id` 0: it knows of no leader. `address`: where clients reach it, or ""."""
+
+    def __init__(self, leader_id: int = 0, address: str = "") -> None:
+        where = f" at {address}" if address else ""
+        known = f"member {leader_id:x}{where} leads" if leader_id else "it knows of no leader"
+        super().__init__(f"this member does not lead; {known}")
+        self.leader_id = leader_id
+        self.address = address
+
+
+class SessionExpired(OutcomeUnknown):
+    """The session named by the request is not open any more, or has forgotten the request: it was not executed now,
+    and never will be; whether it was before, nobody can tell."""
+
+
+class FieldsRedeclared(Unavailable):
+    """The fields a watch asked about were declared anew: what it has shown does not lead to what holds now."""
+
+
 class Corruption(MinikubeError):
     """Stored bytes are not what was written. The process must stop over going on."""
 

@@ -18,6 +18,7 @@ from minikube_py.fields.spec import FieldSet, FieldSpec, Kind, SumSpec
 from minikube_py.fields.where import Comparison, Where
 from minikube_py.mvcc.txn import MAX_TXN_OPS, TOO_MANY_OPS
 from minikube_py.mvcc.types import (
+    CloseSession,
     Command,
     Compact,
     CompactResult,
@@ -26,17 +27,21 @@ from minikube_py.mvcc.types import (
     DeleteRange,
     DeleteResult,
     Event,
+    InSession,
     KeyValue,
     LeaseCheckpoint,
     LeaseGrant,
     LeaseResult,
     LeaseRevoke,
+    OpenSession,
     Put,
     PutResult,
     QueryStats,
     RangeRequest,
     RangeResult,
     Result,
+    SessionCommand,
+    SessionResult,
     Txn,
     TxnResult,
     WatchBatch,
@@ -49,8 +54,8 @@ Plain = Any
 """What msgpack packs: None, ints, floats, str, bytes, lists and dicts."""
 
 # Never change a number: they stand in logs on disk.
-PUT, DELETE, TXN, GRANT, REVOKE, CHECKPOINT, COMPACT, DECLARE, RANGE = range(1, 10)
-PUT_RESULT, DELETE_RESULT, TXN_RESULT, LEASE_RESULT, COMPACT_RESULT, RANGE_RESULT = range(20, 26)
+PUT, DELETE, TXN, GRANT, REVOKE, CHECKPOINT, COMPACT, DECLARE, RANGE, OPEN, IN_SESSION, CLOSE = range(1, 13)
+PUT_RESULT, DELETE_RESULT, TXN_RESULT, LEASE_RESULT, COMPACT_RESULT, RANGE_RESULT, SESSION_RESULT = range(20, 27)
 EVENT, BATCH, ERROR = range(30, 33)
 
 _TAGS: Final[dict[type, int]] = {
@@ -60,10 +65,13 @@ _TAGS: Final[dict[type, int]] = {
     LeaseRevoke: REVOKE,
     LeaseCheckpoint: CHECKPOINT,
     Compact: COMPACT,
+    OpenSession: OPEN,
+    CloseSession: CLOSE,
     PutResult: PUT_RESULT,
     DeleteResult: DELETE_RESULT,
     LeaseResult: LEASE_RESULT,
     CompactResult: COMPACT_RESULT,
+    SessionResult: SESSION_RESULT,
     Event: EVENT,
 }
 _new = tuple.__new__
@@ -97,6 +105,7 @@ def unpack(data: bytes) -> Command:
 
 
 COMMANDS: Final = get_args(Command)
+SESSION_COMMANDS: Final = get_args(SessionCommand)
 
 
 def to_plain(message: Message) -> Plain:
@@ -107,6 +116,9 @@ def to_plain(message: Message) -> Plain:
     if type(message) is Txn:
         success = [to_plain(op) for op in message.success]
         return (TXN, message.compare, success, [to_plain(op) for op in message.failure])
+    if type(message) is InSession:
+        session, sequence, acknowledged, command = message
+        return (IN_SESSION, session, sequence, acknowledged, to_plain(command))
     if type(message) is RangeRequest:
         where = message.where
         return (RANGE, *message._replace(where=None if where is None else where_to_plain(where)))  # type: ignore[arg-type]
@@ -178,6 +190,16 @@ def _txn(plain: Plain, depth: int) -> Txn:
     return Txn(tuple([_compare(each) for each in compare]), _ops(success, depth + 1), _ops(failure, depth + 1))
 
 
+def _in_session(plain: Plain, depth: int) -> InSession:
+    _, session, sequence, acknowledged, command = plain
+    if (type(session), type(sequence), type(acknowledged)) != (int, int, int):
+        raise TypeError
+    inner = _READERS[command[0]](command, depth)
+    if not isinstance(inner, SESSION_COMMANDS):
+        raise InvalidRequest(f"{type(inner).__name__} cannot be sent in a session")
+    return _new(InSession, (session, sequence, acknowledged, inner))
+
+
 _OPS: Final = frozenset({PUT, DELETE, RANGE, TXN})
 
 
@@ -241,13 +263,15 @@ def _batch(plain: Plain, _: int) -> WatchBatch:
 
 
 def _error_to_plain(error: MinikubeError) -> Plain:
-    details: list[int] = []
+    details: list[int | str] = []
     if isinstance(error, errors.Compacted):
         details = [error.requested, error.compact_revision]
     elif isinstance(error, errors.FutureRevision):
         details = [error.requested, error.current]
     elif isinstance(error, errors.RequestTooLarge):
         details = [error.size_bytes, error.limit_bytes]
+    elif isinstance(error, errors.NotLeader):
+        details = [error.leader_id, error.address]
     name = next(base.__name__ for base in type(error).__mro__ if base in _ERRORS)
     return (ERROR, name, str(error), details)
 
@@ -259,10 +283,12 @@ _PLAIN_ERRORS: Final[tuple[type[MinikubeError], ...]] = (
     errors.OutcomeUnknown,
     errors.Corruption,
     errors.InvalidRequest,
+    errors.SessionExpired,
+    errors.FieldsRedeclared,
 )
 _BARE_ERRORS: Final[tuple[type[MinikubeError], ...]] = (errors.LeaseNotFound, errors.LeaseExists)
 _DETAILED_ERRORS: Final = (errors.Compacted, errors.FutureRevision, errors.RequestTooLarge)
-_ERRORS: Final = (*_PLAIN_ERRORS, *_BARE_ERRORS, *_DETAILED_ERRORS)
+_ERRORS: Final = (*_PLAIN_ERRORS, *_BARE_ERRORS, *_DETAILED_ERRORS, errors.NotLeader)
 
 
 def _error(plain: Plain, _: int) -> MinikubeError:
@@ -270,6 +296,8 @@ def _error(plain: Plain, _: int) -> MinikubeError:
     for kind in _DETAILED_ERRORS:
         if kind.__name__ == name:
             return kind(_int(details[0]), _int(details[1]))
+    if name == errors.NotLeader.__name__:
+        return errors.NotLeader(_int(details[0]), _text(details[1]))
     for bare in _BARE_ERRORS:
         if bare.__name__ == name:
             return bare()
@@ -353,12 +381,16 @@ _READERS: Final[dict[int, Callable[[Plain, int], Any]]] = {
     COMPACT: _typed(Compact, (int,), 1),
     DECLARE: lambda plain, _: DeclareFields(field_set_from_plain(plain[1])),
     RANGE: _range,
+    OPEN: _typed(OpenSession, (int,), 1),
+    IN_SESSION: _in_session,
+    CLOSE: _typed(CloseSession, (int,), 1),
     PUT_RESULT: _put_result,
     DELETE_RESULT: _delete_result,
     TXN_RESULT: _txn_result,
     LEASE_RESULT: _typed(LeaseResult, (int, int, int), 3),
     COMPACT_RESULT: _typed(CompactResult, (int,), 1),
     RANGE_RESULT: _range_result,
+    SESSION_RESULT: _typed(SessionResult, (int, int), 2),
     EVENT: lambda plain, _: event_from_plain(plain[1:]),
     BATCH: _batch,
     ERROR: _error,

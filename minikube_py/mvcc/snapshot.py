@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from minikube_py.fields.spec import FieldSet
     from minikube_py.mvcc.state import StateMachine
 
-FORMAT: Final = 1
-HEAD, BASE, EVENTS, BOUNDARY, LEASE, FIELDS, END = range(7)
+FORMAT: Final = 2
+"""Format 1 had no sessions."""
+# Never change a number: they stand in files on disk.
+HEAD, BASE, EVENTS, BOUNDARY, LEASE, FIELDS, END, SESSION = range(8)
 SLICE_RECORDS: Final = 500
 SCANNED_MAX: Final = 2000
 """So many versions and events that give no record are passed over at most before a slice ends; it may be empty."""
@@ -34,14 +36,16 @@ def records(state: StateMachine) -> Iterator[list[Any]]:
     # Before the compacted revision nothing counts; its own events can still be watched.
     boundary = state.compact_revision
     base = max(boundary, 1)
-    head = [HEAD, FORMAT, state.revision, boundary]
+    head = [HEAD, FORMAT, state.revision, boundary, state.sessions.count]
     leases = [[LEASE, lease.id, lease.ttl_s, lease.remaining_s] for lease in state.lessor.by_id.values()]
     fields = [[FIELDS, field_set_to_plain(field_set)] for field_set in state.tables.field_sets()]
     later = log.between(base, log.last)
+    sessions = ([SESSION, *record] for record in state.sessions.records())
     at_boundary: Events = log.at(boundary) if log.first <= boundary <= log.last else ()
     return _slices(
         chain(
             [head, *sorted(leases), *fields],
+            sessions,
             _base(list(state.index.current.values()), later, base),
             [[BOUNDARY, boundary, list(at_boundary)]] if at_boundary else [],
             ([EVENTS, events[0].kv.mod_revision, [_slim(event) for event in events]] for events in later),
@@ -94,9 +98,10 @@ def load(state: StateMachine, slices: Iterable[list[Any]]) -> None:
 
 def _load(state: StateMachine, source: Iterator[list[Any]]) -> None:
     head: list[Any] = next(source, [END, 0, 0, 0])
-    tag, version, revision, boundary = head
-    if tag != HEAD or version != FORMAT:
-        raise Corruption(f"the first record is not a head of format {FORMAT}")
+    tag, version, revision, boundary, *count = head
+    if tag != HEAD or version not in (1, FORMAT):
+        raise Corruption(f"the first record is not a head of format {FORMAT} or before")
+    state.sessions.count = count[0] if count else 0
     versions: list[KeyValue] = []
     events: list[Events] = []
     field_sets: list[FieldSet] = []
@@ -119,6 +124,8 @@ def _load(state: StateMachine, source: Iterator[list[Any]]) -> None:
             field_sets.append(field_set_from_plain(record[1]))
         elif tag == BOUNDARY:
             events.append(tuple([event_from_plain(event) for event in record[2]]))
+        elif tag == SESSION:
+            state.sessions.load(record[1:])
         elif tag == END:
             complete = True
         else:

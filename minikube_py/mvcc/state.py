@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any, Final, cast
 
-from minikube_py.errors import Compacted, FutureRevision, InvalidRequest
+import msgpack
+
+from minikube_py.errors import Compacted, FutureRevision, InvalidRequest, RequestError
 from minikube_py.fields.evaluate import check_field_set
 from minikube_py.fields.spec import FieldSet
 from minikube_py.fields.where import Where
@@ -21,11 +23,13 @@ from minikube_py.mvcc.event_log import EventLog
 from minikube_py.mvcc.key_index import KeyIndex
 from minikube_py.mvcc.lease import Leases
 from minikube_py.mvcc.reads import Reads
+from minikube_py.mvcc.sessions import Sessions
 from minikube_py.mvcc.snapshot import load, records
 from minikube_py.mvcc.tables import RowChanged, Tables, changes_of, decode
 from minikube_py.mvcc.transitions import where_events
 from minikube_py.mvcc.txn import KEY_NOT_FOUND, Path, check, path, taken
 from minikube_py.mvcc.types import (
+    CloseSession,
     Command,
     Compact,
     CompactResult,
@@ -33,17 +37,20 @@ from minikube_py.mvcc.types import (
     DeleteRange,
     DeleteResult,
     Event,
+    InSession,
     KeyValue,
     LeaseCheckpoint,
     LeaseGrant,
     LeaseResult,
     LeaseRevoke,
     Op,
+    OpenSession,
     Put,
     PutResult,
     RangeRequest,
     RangeResult,
     Result,
+    SessionResult,
     Txn,
     TxnResult,
     prefix_end,
@@ -60,17 +67,20 @@ _new = tuple.__new__
 class StateMachine:
     """`revision` is the last one; reads answer from `compact_revision` (-1: never compacted) to it.
 
-    `last_events` and `last_row_changes` are those of the last apply."""
+    `last_events` and `last_row_changes` are those of the last apply; `last_lease` is the lease that it granted, or
+    with a TTL of 0 revoked: whoever keeps time for leases follows it, for a command sent twice is executed once."""
 
     def __init__(self) -> None:
         self.revision = FIRST_REVISION
         self.compact_revision = -1
         self.last_events: list[Event] = []
         self.last_row_changes: list[RowChanged] = []
+        self.last_lease: LeaseResult | None = None
         self.index = KeyIndex()
         self.log = EventLog(FIRST_REVISION + 1)
         self.lessor = Leases()
         self.tables = Tables()
+        self.sessions = Sessions()
         self.before_compact: list[Callable[[], None]] = []
         """Called before a compaction takes effect: the last moment to read what it will free."""
         self._reads = Reads(self)
@@ -85,17 +95,27 @@ class StateMachine:
             Compact: self._apply_compact,
             DeclareFields: self._apply_declare,
         }
+        self._handlers: dict[type, Callable[[Any], Result]] = {
+            **self._apply,
+            InSession: self._apply_in_session,
+            OpenSession: self._apply_open,
+            CloseSession: self._apply_close,
+        }
 
     # -- commands --------------------------------------------------------------------------------------------------
 
     def apply(self, command: Command) -> Result:
-        """Raises: RequestError (its subclasses) where etcd refuses; then nothing has changed."""
+        """Raises: RequestError (its subclasses) where etcd refuses; then nothing has changed. SessionExpired where
+        the command was sent in a session that has ended; then it was not executed now."""
         self.last_events = []
         self.last_row_changes = []
-        handler = self._apply.get(type(command))
+        self.last_lease = None
+        kind = type(command)
+        handler = self._handlers.get(kind)
         if handler is None:
-            raise InvalidRequest(f"unknown command {type(command).__name__}")
+            raise InvalidRequest(f"unknown command {kind.__name__}")
         result = handler(command)
+        self.sessions.counted()
         if self._untrimmed <= self.compact_revision:
             self.trim(TRIM_PER_APPLY)
         return result
@@ -130,7 +150,8 @@ class StateMachine:
 
     def _apply_grant(self, grant: LeaseGrant) -> LeaseResult:
         lease = self.lessor.grant(grant.id, grant.ttl_s)
-        return LeaseResult(self.revision, lease.id, lease.ttl_s)
+        self.last_lease = LeaseResult(self.revision, lease.id, lease.ttl_s)
+        return self.last_lease
 
     def _apply_revoke(self, revoke: LeaseRevoke) -> LeaseResult:
         lease = self.lessor.get(revoke.id)
@@ -138,6 +159,7 @@ class StateMachine:
         events = [Event("DELETE", *self.index.delete(key, revision)) for key in sorted(lease.keys)]
         del self.lessor.by_id[lease.id]
         self._commit(events)
+        self.last_lease = LeaseResult(self.revision, lease.id, 0)
         return LeaseResult(self.revision, lease.id, lease.ttl_s)
 
     def _apply_checkpoint(self, checkpoint: LeaseCheckpoint) -> LeaseResult:
@@ -164,6 +186,31 @@ class StateMachine:
             check_field_set(field_set)
             self.tables.add(self._build(field_set))
         return CompactResult(self.revision)
+
+    # -- sessions --------------------------------------------------------------------------------------------------
+
+    def _apply_open(self, opening: OpenSession) -> SessionResult:
+        return SessionResult(self.revision, self.sessions.open(opening.client).id)
+
+    def _apply_close(self, closing: CloseSession) -> SessionResult:
+        self.sessions.close(closing.session)
+        return SessionResult(self.revision, closing.session)
+
+    def _apply_in_session(self, request: InSession) -> Result:
+        command = request.command
+        handler = self._apply.get(type(command))
+        if handler is None:
+            raise InvalidRequest(f"{type(command).__name__} cannot be sent in a session")
+        session = self.sessions.admit(request)
+        if session is None:
+            return self.sessions.kept(request)
+        try:
+            result = handler(command)
+        except RequestError as error:
+            self.sessions.keep_refusal(session, request.sequence, error)
+            raise
+        self.sessions.keep(session, request.sequence, result)
+        return result
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
@@ -198,8 +245,8 @@ class StateMachine:
 
     def _put(self, put: Put, revision: int, events: list[Event]) -> PutResult:
         key, value, lease, prev_kv, ignore_value, ignore_lease = put
-        if ignore_value or ignore_lease:
-            standing = self.index.current[key]
+        # A key that the txn itself has deleted (the original misses this overlap, and panics) has nothing to keep.
+        if (ignore_value or ignore_lease) and (standing := self.index.current.get(key)) is not None:
             value = standing.value if ignore_value else value
             lease = standing.lease if ignore_lease else lease
         kv, previous = self.index.put(key, value, revision, lease)
@@ -282,8 +329,9 @@ class StateMachine:
         return self.index.size_bytes + self.log.size_bytes + self.tables.size_bytes()
 
     def hash(self, revision: int = 0) -> int:
-        """A 64-bit digest of the key-values and of all rows as they stood at `revision` (0: now): equal on members
-        that agree, whatever was compacted or restored. Raises: Compacted, FutureRevision."""
+        """A 64-bit digest of the key-values and of all rows as they stood at `revision`: equal on members that agree,
+        whatever was compacted or restored. 0: as they stand now, and of the open sessions, which have no past; equal
+        on members that have applied the same entries. Raises: Compacted, FutureRevision."""
         at = revision if revision > 0 else self.revision
         self._check_range(RangeRequest(b"\0", revision=at))
         digest = hashlib.blake2b(digest_size=8)
@@ -292,6 +340,9 @@ class StateMachine:
         for name in sorted(self.tables.by_name):
             index = self.tables.by_name[name].index
             digest.update(f"{name} {index.hash(min(at, index.revision))}".encode())
+        if not revision and self.sessions.by_id:
+            for record in ([self.sessions.count], *self.sessions.records()):
+                digest.update(msgpack.packb(record))
         return int.from_bytes(digest.digest(), "big")
 
     # -- the past --------------------------------------------------------------------------------------------------

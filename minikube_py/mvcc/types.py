@@ -155,7 +155,32 @@ class DeclareFields(NamedTuple):
     field_set: FieldSet
 
 
-Command = Put | DeleteRange | Txn | LeaseGrant | LeaseRevoke | LeaseCheckpoint | Compact | DeclareFields
+class OpenSession(NamedTuple):
+    """`client`: a number the client drew. While it has a session open, opening one again gives that same one."""
+
+    client: int
+
+
+class InSession(NamedTuple):
+    """`command`, once: sent again under the same sequence number (from 1 on) it gets the reply it got before.
+
+    `session`: the id that opening it gave. `acknowledged`: the lowest sequence whose answer the client still waits
+    for (this one's at most); replies below are forgotten, and what comes below is never executed."""
+
+    session: int
+    sequence: int
+    acknowledged: int
+    command: SessionCommand
+
+
+class CloseSession(NamedTuple):
+    """Idempotent: also for a session that has ended."""
+
+    session: int
+
+
+SessionCommand = Put | DeleteRange | Txn | LeaseGrant | LeaseRevoke | LeaseCheckpoint | Compact | DeclareFields
+Command = SessionCommand | OpenSession | InSession | CloseSession
 
 
 class PutResult(NamedTuple):
@@ -187,4 +212,11 @@ class CompactResult(NamedTuple):
     revision: int
 
 
-Result = PutResult | DeleteResult | TxnResult | LeaseResult | CompactResult
+class SessionResult(NamedTuple):
+    """`id` is what commands of the session name."""
+
+    revision: int
+    id: int
+
+
+Result = PutResult | DeleteResult | TxnResult | LeaseResult | CompactResult | SessionResult

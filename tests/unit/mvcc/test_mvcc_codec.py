@@ -15,6 +15,7 @@ from minikube_py.fields.where import Comparison, Where
 from minikube_py.mvcc.codec import Message, pack, unpack, unpack_any
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import (
+    CloseSession,
     Compact,
     CompactResult,
     Compare,
@@ -22,16 +23,19 @@ from minikube_py.mvcc.types import (
     DeleteRange,
     DeleteResult,
     Event,
+    InSession,
     KeyValue,
     LeaseCheckpoint,
     LeaseGrant,
     LeaseResult,
     LeaseRevoke,
+    OpenSession,
     Put,
     PutResult,
     QueryStats,
     RangeRequest,
     RangeResult,
+    SessionResult,
     Txn,
     TxnResult,
     WatchBatch,
@@ -48,6 +52,11 @@ MESSAGES: list[Message] = [
     Compact(9),
     DeclareFields(NODES),
     DeclareFields(PODS),
+    OpenSession(7),
+    InSession(3, 2, 1, Put(b"k", b"v", 3, True, False, True)),
+    InSession(3, 2, 1, Txn((Compare(b"k", "MOD", "=", 0),), (Put(b"k", b""),))),
+    CloseSession(3),
+    SessionResult(4, 3),
     RangeRequest(
         b"k", b"l", 5, where=WHERE, order="ANY", fields=("free.cpu",), sort_target="MOD", sort_order="DESCEND"
     ),
@@ -89,6 +98,10 @@ def test_round_trips(message: Message) -> None:
         errors.Unavailable("text"),
         errors.OutcomeUnknown("text"),
         errors.RequestTooLarge(5, 3),
+        errors.NotLeader(),
+        errors.NotLeader(7, "store-1:2379"),
+        errors.SessionExpired("text"),
+        errors.FieldsRedeclared("text"),
     ],
     ids=lambda error: type(error).__name__,
 )

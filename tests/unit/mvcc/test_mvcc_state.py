@@ -280,3 +280,14 @@ def test_a_snapshot_is_of_its_call_not_of_its_reading() -> None:
 def test_commands_are_small_on_disk() -> None:
     create = Txn((Compare(b"key", "MOD", "=", 0),), (Put(b"key", b"v" * 100),), (RangeRequest(b"key"),))
     assert len(pack(create)) < 200
+
+
+def test_what_a_txn_has_deleted_has_nothing_left_to_keep() -> None:
+    """A delete to the end of all keys and a put of one of them in a nested txn: an overlap that etcd does not see."""
+    state = StateMachine()
+    state.apply(LeaseGrant(1, 60))
+    state.apply(Put(b"a", b"v", 1))
+    again = Txn((), (Put(b"a", b"", ignore_lease=True),))
+    assert state.apply(Txn((), (DeleteRange(b"a", b"\0"), again))).succeeded
+    kv = state.get(b"a")
+    assert kv is not None and (kv.value, kv.lease, kv.version) == (b"", 0, 1)
