@@ -88,6 +88,12 @@ def _free_blocks(network: ipaddress.IPv4Network, service_cidr: str | None, host_
     return (network.num_addresses >> host_bits) - len(_kept_blocks(network, service_cidr, host_bits))
 
 
+def shares_that_fit(pod_cidr: str, node_cidr: str, nodes: int, service_cidr: str | None, most: int) -> int:
+    """How many processes of `nodes` nodes each find room for their blocks and addresses; at most `most`."""
+    blocks = _free_blocks(_network(pod_cidr), service_cidr, FEWEST_HOST_BITS)
+    return min(most, min(blocks, _network(node_cidr).num_addresses - 2) // max(1, nodes))
+
+
 class AddressPlan:
     """Hands out blocks to nodes. Shares of several processes take every `share_count`-th block, so they never meet.
 
@@ -123,11 +129,13 @@ class AddressPlan:
         self._step = share_count
 
     def block_of(self, cidr: str) -> Block:
-        """The block that a node has already. Raises: RequestError."""
+        """The block that a node has already: it is given to nobody else. Raises: RequestError."""
         network = _network(cidr)
         base = int(network.network_address)
-        if 0 <= base - self._base < self._blocks << self._host_bits:
-            self._taken.add((base - self._base) >> self._host_bits)
+        first = (base - self._base) >> self._host_bits
+        last = (int(network.broadcast_address) - self._base) >> self._host_bits
+        # It may be from a time of fewer nodes, when blocks were larger.
+        self._taken.update(range(max(0, first), min(self._blocks, last + 1)))
         return Block(base, 32 - network.prefixlen)
 
     def new_block(self) -> Block:

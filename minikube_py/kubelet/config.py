@@ -13,6 +13,8 @@ RUN_SECONDS: Final = "minikube-py.io/run-seconds"
 """Annotation of a pod: it succeeds this long after its start."""
 
 HASH_END: Final = 1 << 32
+SLOTS_MAX: Final = 64
+"""So many processes may each play nodes of their own: few enough that usual ones get usual blocks of addresses."""
 
 DEFAULT_CAPACITY: Final[Mapping[str, str]] = {"cpu": "32", "memory": "256Gi", "ephemeral-storage": "1Ti", "pods": "110"}
 
@@ -72,12 +74,16 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class KubeletConfig:
-    """`manage_all_nodes`: play nodes that others made, too. Beyond `heartbeat_nodes`, the periods are stretched in
-    proportion, so that heartbeats cost the same whatever the number of nodes."""
+    """`manage_all_nodes`: play nodes that others made, too; with a slot, never those of others. Beyond
+    `heartbeat_nodes`, the periods are stretched in proportion, so that heartbeats cost the same whatever the number of
+    nodes."""
 
     nodes: tuple[NodeSpec, ...] = ()
     manage_all_nodes: bool = True
     share: Share = field(default_factory=Share)
+    slot: int | None = None
+    """The number of this process among those that each play `slot_nodes` nodes of their own; see `slots`."""
+    slot_nodes: int = 0
     start_delay: Delay = field(default_factory=Delay)
     stop_delay: Delay = field(default_factory=Delay)
     complete_after: Delay | None = None

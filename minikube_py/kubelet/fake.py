@@ -7,6 +7,7 @@ stop delay is over; those that are to finish finish. One watch for all pods, one
 from __future__ import annotations
 
 import logging
+import zlib
 from collections.abc import Callable, Iterable
 from datetime import datetime
 
@@ -17,6 +18,7 @@ from minikube_py.client.rest import PODS, RestClient, path_of, status_error
 from minikube_py.client.timers import Timers
 from minikube_py.client.transport import JSON, STRATEGIC_MERGE_PATCH, ApiResponse, ApiTransport
 from minikube_py.env import Clock, Rng
+from minikube_py.fields.where import MAX_VALUES
 from minikube_py.kubelet import pod_status
 from minikube_py.kubelet.config import KubeletConfig, NodeSpec
 from minikube_py.kubelet.nodes import Nodes, PlayedNode, Registered
@@ -116,10 +118,9 @@ class FakeKubelet:
 
     async def _field_selector(self) -> str:
         """Bound pods: this process's share of them where the server can tell, else all."""
-        if self.config.share.count == 1:
+        share = self._share_selector()
+        if share == BOUND:
             return BOUND
-        low, high = self.config.share.bounds
-        share = f"hash.spec.nodeName>={low},hash.spec.nodeName<{high}"
         try:
             await self._client.list_page(PODS, field_selector=share, limit=1)
         except StatusError as error:
@@ -128,6 +129,17 @@ class FakeKubelet:
             logger.warning("the server cannot select pods by a node's hash: this process watches all of them")
             return BOUND
         return share
+
+    def _share_selector(self) -> str:
+        if self.config.slot is not None:
+            hashes = sorted({zlib.crc32(spec.name.encode()) for spec in self.config.nodes})
+            if not 0 < len(hashes) <= MAX_VALUES:
+                return BOUND
+            return f"hash.spec.nodeName in ({','.join(map(str, hashes))})"
+        if self.config.share.count == 1:
+            return BOUND
+        low, high = self.config.share.bounds
+        return f"hash.spec.nodeName>={low},hash.spec.nodeName<{high}"
 
     # --- what the informer sees -------------------------------------------------------------------------------------
 

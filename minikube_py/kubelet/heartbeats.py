@@ -11,7 +11,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime
 
 from minikube_py.env import Clock
 from minikube_py.errors import MinikubeError
@@ -24,11 +23,6 @@ AT_ONCE_MIN = 32
 BATCHES_MAX = 8
 """Where the server is slow, more heartbeats are due at a tick; they go out in larger batches rather than in more, since
 each batch waits for its answers."""
-
-
-def micro_timestamp(wall_s: float) -> str:
-    """metav1.MicroTime."""
-    return datetime.fromtimestamp(wall_s, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 class Round:

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import orjson
 
 from minikube_py.api.errors import StatusError
+from minikube_py.api.meta import micro_timestamp
 from minikube_py.client.backoff import Backoff
 from minikube_py.client.events import timestamp
 from minikube_py.client.informer import Handler, Informer
@@ -20,9 +21,9 @@ from minikube_py.client.transport import STRATEGIC_MERGE_PATCH, ApiResponse
 from minikube_py.env import Clock, Rng
 from minikube_py.errors import MinikubeError, OutcomeUnknown, RequestError, Unavailable
 from minikube_py.kubelet import node_status
-from minikube_py.kubelet.addresses import AddressPlan, Block
-from minikube_py.kubelet.config import KubeletConfig, NodeSpec
-from minikube_py.kubelet.heartbeats import Round, in_batches, micro_timestamp
+from minikube_py.kubelet.addresses import AddressPlan, Block, shares_that_fit
+from minikube_py.kubelet.config import SLOTS_MAX, KubeletConfig, NodeSpec
+from minikube_py.kubelet.heartbeats import Round, in_batches
 from minikube_py.kubelet.writes import Write, Writer
 
 logger = logging.getLogger(__name__)
@@ -96,16 +97,10 @@ class Nodes:
         self._on_registered = on_registered
         self._low, self._high = config.share.bounds
         self._whole = config.share.count == 1
+        self._of_slot = None if config.slot is None else frozenset(spec.name for spec in config.nodes)
         self.played: dict[str, PlayedNode] = {}
         self._own: set[str] = {spec.name for spec in config.nodes if self._is_mine(spec.name)}
-        self._addresses = AddressPlan(
-            config.pod_cidr,
-            config.node_cidr,
-            len(self._own),
-            share_index=config.share.index,
-            share_count=config.share.count,
-            service_cidr=config.service_cidr,
-        )
+        self._addresses = address_plan(config, len(self._own))
         self.informer: Informer[NodeView] = Informer(client, NODES, project_node, clock=clock, rng=rng)
         self.informer.add_handler(Handler(on_add=self._seen, on_update=self._changed, on_delete=self._gone))
         self._known_leases: dict[str, KnownLease] = {}
@@ -132,10 +127,15 @@ class Nodes:
         await self.informer.stop()
 
     def _is_mine(self, name: str) -> bool:
+        if self._of_slot is not None:
+            return name in self._of_slot
         return self._whole or self._low <= zlib.crc32(name.encode()) < self._high
 
     def _stretch(self) -> float:
-        return max(1.0, len(self.played) * self._config.share.count / self._config.heartbeat_nodes)
+        # How many processes have a slot is not known; how many nodes there are is.
+        share = self._config.share
+        nodes = len(self.played) * share.count if self._of_slot is None else len(self.informer.store)
+        return max(1.0, nodes / self._config.heartbeat_nodes)
 
     def renew_interval_s(self) -> float:
         return self._config.renew_interval_s * self._stretch()
@@ -214,7 +214,10 @@ class Nodes:
     # --- what the informer sees -------------------------------------------------------------------------------------
 
     def _seen(self, view: NodeView) -> None:
-        if not self._is_mine(view.name) or not (self._config.manage_all_nodes or view.name in self._own):
+        if not self._is_mine(view.name):
+            self._keep_off(view)
+            return
+        if not (self._config.manage_all_nodes or view.name in self._own):
             return
         played = self.played.get(view.name)
         if played is not None:
@@ -232,6 +235,14 @@ class Nodes:
                 self._give_cidr(played)
         if not view.ready:
             self._revive(view, played)
+
+    def _keep_off(self, view: NodeView) -> None:
+        """Where nodes may have come by their blocks under another division, those of others are not given out."""
+        if self._of_slot is not None and view.pod_cidr:
+            try:
+                self._addresses.block_of(view.pod_cidr)
+            except RequestError as error:
+                logger.debug("node %s: %s", view.name, error)
 
     def _changed(self, old: NodeView, new: NodeView) -> None:
         played = self.played.get(new.name)
@@ -334,6 +345,28 @@ class Nodes:
             "kubelet_lease_renewal_failures_total": self.renewal_failures,
             "kubelet_heartbeat_late_seconds": self._leases.late_s,
         }
+
+
+def address_plan(config: KubeletConfig, nodes: int) -> AddressPlan:
+    """The blocks of this process. Raises: RequestError where its nodes find no room."""
+    index, count = config.share.index, config.share.count
+    if config.slot is not None:
+        # All slots of so many nodes must come to the same count, though none knows how many are in use.
+        nodes, index = config.slot_nodes, config.slot
+        count = shares_that_fit(config.pod_cidr, config.node_cidr, nodes, config.service_cidr, SLOTS_MAX)
+        if index >= count:
+            raise RequestError(
+                f"slot {index} of {nodes} nodes each finds no room in {config.pod_cidr} and {config.node_cidr}: "
+                f"{count} such processes do; start fewer, or each with fewer nodes"
+            )
+    return AddressPlan(
+        config.pod_cidr,
+        config.node_cidr,
+        nodes,
+        share_index=index,
+        share_count=count,
+        service_cidr=config.service_cidr,
+    )
 
 
 def version_of(body: bytes) -> str:

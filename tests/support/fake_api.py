@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import re
+import zlib
 from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -362,8 +363,15 @@ def _discovery(path: str) -> Json:
 def _selected(obj: Json, namespace: str, params: Mapping[str, str]) -> bool:
     if namespace and obj["metadata"].get("namespace") != namespace:
         return False
-    for requirement in filter(None, params.get("fieldSelector", "").split(",")):
-        path, negate, value = re.match(r"^([^!=]+)(!?)==?(.*)$", requirement).groups()
+    fields = params.get("fieldSelector", "")
+    if of_nodes := re.fullmatch(r"hash\.spec\.nodeName in \(([0-9,]+)\)", fields):
+        node = obj["spec"].get("nodeName", "")
+        return bool(node) and str(zlib.crc32(node.encode())) in of_nodes[1].split(",")
+    for requirement in filter(None, fields.split(",")):
+        term = re.match(r"^([^!=<>() ]+)(!?)==?(.*)$", requirement)
+        if term is None:
+            raise StatusError(400, "BadRequest", f"invalid selector: '{requirement}'")
+        path, negate, value = term.groups()
         found: Any = obj
         for part in path.split("."):
             found = (found or {}).get(part)

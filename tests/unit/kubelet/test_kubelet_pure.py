@@ -10,7 +10,7 @@ import pytest
 from minikube_py.errors import RequestError
 from minikube_py.kubelet.addresses import AddressPlan, Block
 from minikube_py.kubelet.config import Delay
-from minikube_py.kubelet.heartbeats import Round, in_batches, micro_timestamp
+from minikube_py.kubelet.heartbeats import Round, in_batches
 from minikube_py.kubelet.node_status import lease
 from minikube_py.kubelet.nodes import version_of
 from minikube_py.kubelet.pod_status import Container, PodStatuses, deletion
@@ -152,10 +152,6 @@ def test_a_round_that_was_held_up_does_not_flood():
     for number in range(5):
         round_.add(f"n{number}")
     assert len(round_.due(1000.0)) == 5
-
-
-def test_micro_timestamps():
-    assert micro_timestamp(1_700_000_000.25) == "2023-11-14T22:13:20.250000Z"
 
 
 def test_delays_stay_within_their_bounds():

@@ -1,0 +1,219 @@
+"""Leader election by a coordination.k8s.io/v1 Lease: of several candidates one acts, and another when it is gone.
+
+As client-go does it, with one thing stricter: who leads may act until a moment it knows beforehand (`may_act`), counted
+from when its last renewal was SENT. A leader that was paused past it finds that out before its next write (`fencing`),
+whoever leads by then; client-go's tries to renew for another deadline first.
+
+What is guaranteed: no write is begun by a candidate after another could have taken the lease, as long as monotonic
+clocks run at about the same rate (15 s : 12 s by default) and nobody deletes or edits the lease by hand. What is not: a
+write begun in time may arrive late, held up on its way. For those the API's own conditions stand guard: a pod that is
+bound is not bound again (409), an update carries the version it was made from, a deletion the uid.
+
+Source: client-go `tools/leaderelection/leaderelection.go`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from minikube_py.api.errors import StatusError
+from minikube_py.api.meta import micro_timestamp
+from minikube_py.client.events import NORMAL, EventRecorder, Involved
+from minikube_py.client.lease_lock import JITTER_FACTOR, Candidate, LeaseLock, LeaseRecord, Timing
+from minikube_py.client.rest import LEASES, RestClient
+from minikube_py.env import Clock, Rng
+from minikube_py.errors import MinikubeError, OutcomeUnknown, Unavailable
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+NAMESPACE: Final = "kube-system"
+EVENT_REASON: Final = "LeaderElection"
+
+NewLeader = Callable[[str], None]
+"""Told of each leader that was not the one before; "" where the lease was released."""
+
+
+def new_identity(rng: Rng) -> str:
+    """A name no other process has: `HOST_<random>`, as the original's `hostname_uuid`."""
+    return f"{socket.gethostname()}_{rng.getrandbits(64):016x}"
+
+
+class LeadershipLost(MinikubeError):
+    """The lease could not be renewed in time, or is another's."""
+
+
+class LeaderElector:
+    """`acquire`, then `hold` until it is lost, then start anew; or `release`. One candidate for one lease."""
+
+    def __init__(
+        self,
+        client: RestClient,
+        clock: Clock,
+        rng: Rng,
+        name: str,
+        identity: str,
+        *,
+        namespace: str = NAMESPACE,
+        timing: Timing | None = None,
+        recorder: EventRecorder | None = None,
+        on_new_leader: NewLeader = lambda _: None,
+    ) -> None:
+        self.lock = LeaseLock(client, namespace, name)
+        self.candidate = Candidate(identity, timing or Timing())
+        self._clock, self._rng = clock, rng
+        self._recorder = recorder
+        self._on_new_leader = on_new_leader
+        self._reported = ""
+        self._last_error = ""
+        self.transitions = self.failed_attempts = 0
+
+    @property
+    def leader(self) -> str:
+        """Who holds the lease as last seen; "" where nobody does or it was not seen yet."""
+        return self.candidate.seen.holder
+
+    def may_act(self) -> bool:
+        """False from the moment another candidate may have taken over, whether or not this one has noticed."""
+        return self.candidate.may_act(self._clock.monotonic_s())
+
+    async def acquire(self) -> None:
+        """Returns when this candidate leads; tries every 2 to 4.4 s by default."""
+        while not await self.attempt():
+            stretch = 1.0 + self._rng.random() * JITTER_FACTOR
+            await self._clock.sleep(self.candidate.timing.retry_period_s * stretch)
+
+    async def hold(self) -> None:
+        """Renews the lease; returns never. Raises: LeadershipLost, at the latest when `may_act` has become False."""
+        candidate = self.candidate
+        try:
+            while self.may_act():
+                await run_until(self._clock, candidate.acts_until_s, self._renew())
+        except (TimeoutError, LeadershipLost):
+            pass
+        self._event("stopped leading")
+        raise LeadershipLost(self._why_lost())
+
+    async def release(self) -> None:
+        """Gives the lease up, if it is held; a failure is left to run out. All that it guarded must have ended."""
+        candidate = self.candidate
+        if not self.may_act():
+            return
+        record = candidate.give_up(micro_timestamp(self._clock.wall_s()))
+        try:
+            await self._within(candidate.timing.request_s, self.lock.write(record))
+        except MinikubeError as error:
+            logger.info("lease %s is not released: %s", self.lock, error)
+            return
+        candidate.saw(record, self._clock.monotonic_s())
+        self._report()
+
+    async def attempt(self) -> bool:
+        """One try to take the lease or to renew it. False where it is another's, or the API did not do it."""
+        try:
+            done = await self._within(self.candidate.timing.request_s, self._try())
+        except (StatusError, Unavailable, OutcomeUnknown) as error:
+            # Whether a lost write was done shows at the next try, which reads the lease first.
+            # To come second is nothing to complain of; what else goes wrong is told once.
+            lost_race = isinstance(error, StatusError) and error.code == 409
+            if not lost_race and str(error) != self._last_error:
+                logger.warning("lease %s: %s", self.lock, error)
+            self._last_error = str(error)
+            done = False
+        else:
+            self._last_error = ""
+        self.failed_attempts += not done
+        self._report()
+        return done
+
+    def saw(self, record: LeaseRecord) -> bool:
+        """Told what the lease says by somebody who read it; whether it changed."""
+        return self.candidate.saw(record, self._clock.monotonic_s())
+
+    def metrics(self) -> dict[str, float]:
+        """As the original's `leader_election_master_status`."""
+        label = f'{{name="{self.lock.name}"}}'
+        return {
+            f"leader_election_master_status{label}": float(self.may_act()),
+            f"leader_election_transitions_total{label}": self.transitions,
+            f"leader_election_failed_attempts_total{label}": self.failed_attempts,
+        }
+
+    async def _renew(self) -> None:
+        """Raises: LeadershipLost where the lease is another's."""
+        await self._clock.sleep(self.candidate.timing.retry_period_s)
+        if not await self.attempt() and self.leader not in ("", self.candidate.identity):
+            raise LeadershipLost
+
+    async def _try(self) -> bool:
+        candidate, clock = self.candidate, self._clock
+        if candidate.holds and candidate.is_valid(clock.monotonic_s()) and self.lock.lease is not None:
+            # Nobody else writes a lease that is held: most renewals need not read it first.
+            try:
+                await self._write(candidate.claim(micro_timestamp(clock.wall_s())))
+                return True
+            except (StatusError, OutcomeUnknown, Unavailable) as error:
+                logger.debug("lease %s is read anew: %s", self.lock, error)
+        found = await self.lock.get()
+        if found is not None:
+            self.saw(found)
+            if not candidate.may_take(clock.monotonic_s()):
+                return False
+        await self._write(candidate.claim(micro_timestamp(clock.wall_s()), exists=found is not None))
+        return True
+
+    async def _write(self, record: LeaseRecord) -> None:
+        sent_s = self._clock.monotonic_s()
+        await self.lock.write(record)
+        self.candidate.wrote(record, sent_s, self._clock.monotonic_s())
+
+    def _report(self) -> None:
+        leader = self.leader
+        if leader == self._reported:
+            return
+        self._reported = leader
+        self.transitions += 1
+        logger.info("lease %s: %s leads", self.lock, leader or "nobody")
+        if leader == self.candidate.identity:
+            self._event("became leader")
+        self._on_new_leader(leader)
+
+    def _event(self, what: str) -> None:
+        if self._recorder is not None:
+            lock = self.lock
+            involved = Involved("Lease", lock.namespace, lock.name, lock.uid, LEASES.api_version)
+            self._recorder.event(involved, NORMAL, EVENT_REASON, f"{self.candidate.identity} {what}")
+
+    def _why_lost(self) -> str:
+        if self.leader not in ("", self.candidate.identity):
+            return f"the lease {self.lock} was taken by {self.leader}"
+        why = f": {self._last_error}" if self._last_error else ""
+        return f"the lease {self.lock} could not be renewed for {self.candidate.timing.acts_s:g} s{why}"
+
+    async def _within(self, duration_s: float, work: Awaitable[T]) -> T:
+        """Raises: OutcomeUnknown where it takes longer; what `work` raises."""
+        try:
+            return await run_until(self._clock, self._clock.monotonic_s() + duration_s, work)
+        except TimeoutError:
+            raise OutcomeUnknown(f"no answer within {duration_s:g} s") from None
+
+
+async def run_until(clock: Clock, deadline_s: float, work: Awaitable[T]) -> T:
+    """What `work` returns. Raises: TimeoutError where `clock` reached `deadline_s` first, and `work` is cancelled;
+    what `work` raises."""
+    task = asyncio.ensure_future(work)
+    alarm = asyncio.ensure_future(clock.sleep(max(0.0, deadline_s - clock.monotonic_s())))
+    try:
+        await asyncio.wait((task, alarm), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise TimeoutError
+        return task.result()
+    finally:
+        for each in (task, alarm):
+            each.cancel()
+        await asyncio.gather(task, alarm, return_exceptions=True)

@@ -1,0 +1,81 @@
+"""A component that works only while a lease is held: standing by, leading, and ending at once when it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from minikube_py.client.fencing import FencedTransport
+from minikube_py.client.leader_election import LeaderElector
+from minikube_py.client.transport import ApiTransport
+from minikube_py.control_plane.components import Component, failure_of
+from minikube_py.control_plane.progress import Say
+
+
+class Leading:
+    """`make(transport)` makes the component anew when the lease is acquired; its writes go through a fence.
+
+    When the lease is lost the component is stopped and `failure` says so: the process that holds this ends then, as the
+    original's does, and is started again by whoever watches over it."""
+
+    def __init__(
+        self,
+        elector: LeaderElector,
+        transport: ApiTransport,
+        make: Callable[[ApiTransport], Component],
+        say: Say = lambda _: None,
+    ) -> None:
+        self.elector = elector
+        self.component: Component | None = None
+        self._transport = FencedTransport(transport, elector.may_act, str(elector.lock))
+        self._make, self._say = make, say
+        self._task: asyncio.Task[None] | None = None
+        self._started = asyncio.Event()
+
+    async def start(self, held: bool = False) -> str:
+        """Returns when the component works, or when it is known to stand by for another; `held`: the elector holds the
+        lease already. Raises: what the component's start raises, LeadershipLost."""
+        leads = held or await self.elector.attempt()
+        self._task = asyncio.create_task(self._run(leads))
+        if not leads:
+            leader = self.elector.leader
+            return f"standing by: {leader} leads" if leader else "standing by"
+        started = asyncio.create_task(self._started.wait())
+        await asyncio.wait((self._task, started), return_when=asyncio.FIRST_COMPLETED)
+        started.cancel()
+        if self._task.done():
+            self._task.result()
+        return "synced"
+
+    async def stop(self) -> None:
+        """Ends the work, then gives the lease up, so that another need not wait for it to run out."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self.elector.release()
+
+    def failure(self) -> BaseException | None:
+        if self._task is not None and self._task.done() and not self._task.cancelled():
+            return self._task.exception()
+        return None if self.component is None else failure_of(self.component)
+
+    async def _run(self, leads: bool) -> None:
+        if not leads:
+            await self.elector.acquire()
+            self._say(f"leads: {self.elector.candidate.identity} took the lease {self.elector.lock}")
+        component = self._make(self._transport)
+        holding = asyncio.create_task(self.elector.hold())
+        starting = asyncio.create_task(component.start())
+        try:
+            # The lists of a large cluster take longer than a renewal.
+            await asyncio.wait((holding, starting), return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                starting.result()
+                self.component = component
+                self._started.set()
+            await holding
+        finally:
+            for task in (holding, starting):
+                task.cancel()
+            await asyncio.gather(holding, starting, return_exceptions=True)
+            await component.stop()
