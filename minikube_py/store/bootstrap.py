@@ -1,0 +1,238 @@
+"""What a member whose folder holds no log does: form a cluster with the others, enter one that is there, or wait.
+
+Pure: the answers of the others go in, a decision comes out; `store.discovery` asks and does. The rule that lets no
+second cluster come to be: a member forms one only when it and all the others have told each other, by the ids that are
+on their disks, exactly the same members. docs/adr/0006-identity-bootstrap-and-rejoin.md proves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+from minikube_py.errors import InvalidRequest, MinikubeError
+from minikube_py.raft.configuration import NodeId
+from minikube_py.raft.message import NOBODY
+from minikube_py.store.identity import id_text
+from minikube_py.store.membership import (
+    ID_MAX,
+    MEMBERS_MAX,
+    TEXT_MAX,
+    ChangeKind,
+    Member,
+    MemberChange,
+    Membership,
+    encode_member_change,
+    member_from_plain,
+    member_to_plain,
+)
+
+Initial = tuple[tuple[str, str], ...]
+"""(name, peer address) of the members that form a cluster, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """What this member was started with. `me.peer` is what `initial` says under its name."""
+
+    me: Member
+    initial: Initial
+    rejoin: bool = False
+
+    def __post_init__(self) -> None:
+        names = dict(self.initial)
+        if self.me.name not in names:
+            known = ", ".join(names)
+            raise MinikubeError(f"--name {self.me.name} is none of those in --initial-cluster: {known}")
+        if names[self.me.name] != self.me.peer:
+            raise MinikubeError(
+                f"--initial-cluster says that {self.me.name} is at {names[self.me.name]}, and it is told to be at "
+                f"{self.me.peer}: give one address in both"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a member says when asked who it is.
+
+    With a log: `cluster_id`, `membership`, the `leader` it knows of and how far it has `applied`. Without one
+    (`cluster_id` 0): `initial` as it was started with, and `seen`, those of it whose ids it knows, itself included."""
+
+    member: Member
+    cluster_id: int = 0
+    membership: Membership = field(default_factory=Membership)
+    leader: NodeId = NOBODY
+    applied: int = 0
+    initial: Initial = ()
+    seen: tuple[Member, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Begin with the entry that all of `members` begin with."""
+
+    cluster_id: int
+    members: tuple[Member, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Enter:
+    """Begin with nothing, as a member that is known there already; the leader sends the rest."""
+
+    cluster_id: int
+    membership: Membership
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Ask `leader` to propose `change`, then ask who is who again."""
+
+    cluster_id: int
+    leader: Member
+    change: MemberChange
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    why: str
+
+
+Decision = Form | Enter | Join | Wait | Refuse
+
+
+def parse_initial_cluster(text: str) -> Initial:
+    """`name=host:port,...`. Raises: MinikubeError."""
+    found: dict[str, str] = {}
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, address = item.partition("=")
+        host, _, port = address.rpartition(":")
+        if not (equals and name and host and port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+            raise MinikubeError(f"--initial-cluster: {item!r} is not name=host:port")
+        if name in found:
+            raise MinikubeError(f"--initial-cluster: {name} is there twice")
+        if len(name) > TEXT_MAX or len(address) > TEXT_MAX:
+            raise MinikubeError(f"--initial-cluster: names and addresses have at most {TEXT_MAX} characters")
+        found[name] = address
+    if not 0 < len(found) <= MEMBERS_MAX:
+        raise MinikubeError(f"--initial-cluster names {len(found)} members; give 1 to {MEMBERS_MAX}")
+    return tuple(sorted(found.items()))
+
+
+def cluster_id_of(members: Iterable[Member]) -> int:
+    """The id of the cluster that these begin: two that begin with different first entries have different ids."""
+    ordered = tuple(sorted(members, key=lambda member: member.id))
+    first = encode_member_change(MemberChange(ChangeKind.BOOTSTRAP, members=ordered))
+    return int.from_bytes(sha256(first).digest()[:8], "big") & ID_MAX or 1
+
+
+def decide(intent: Intent, answers: Mapping[str, Answer]) -> Decision:
+    """`answers` by the address that was asked, each the last one to have come from there."""
+    begun = [answer for answer in answers.values() if answer.cluster_id]
+    return _with_those_begun(intent, begun) if begun else _with_all_new(intent, answers)
+
+
+def _with_all_new(intent: Intent, answers: Mapping[str, Answer]) -> Decision:
+    others = [(name, address) for name, address in intent.initial if name != intent.me.name]
+    missing = [f"{name} ({address})" for name, address in others if address not in answers]
+    if missing:
+        return Wait(f"waiting for {', '.join(missing)} to answer")
+    for name, address in others:
+        answer = answers[address]
+        if answer.member.name != name:
+            return Wait(f"{address} is {answer.member.name}, not {name}: one --initial-cluster is wrong")
+        if answer.initial != intent.initial:
+            theirs = ",".join("=".join(item) for item in answer.initial)
+            return Wait(f"{name} was started with another --initial-cluster, {theirs}: they must be alike")
+    view = view_of(intent, answers)
+    if len({member.id for member in view}) != len(view):
+        return Refuse("two members have the same id: one's folder was copied from the other; empty one of them")
+    behind = [name for name, address in others if answers[address].seen != view]
+    if behind:
+        return Wait(f"waiting for {', '.join(behind)} to have heard from all")
+    return Form(cluster_id_of(view), view)
+
+
+def view_of(intent: Intent, answers: Mapping[str, Answer]) -> tuple[Member, ...]:
+    """Who of the initial members is known, this one included, by id; nobody where a cluster is known to be there."""
+    if any(answer.cluster_id for answer in answers.values()):
+        return ()
+    asked = [address for name, address in intent.initial if name != intent.me.name and address in answers]
+    members = [intent.me, *(answers[address].member for address in asked)]
+    return tuple(sorted(members, key=lambda member: member.id))
+
+
+def _with_those_begun(intent: Intent, begun: list[Answer]) -> Decision:
+    me = intent.me
+    clusters = {answer.cluster_id: answer for answer in begun}
+    if len(clusters) > 1:
+        who = [f"{answer.member.name} is of cluster {id_text(id)}" for id, answer in sorted(clusters.items())]
+        return Refuse(f"{' and '.join(who)}: --initial-cluster must name the members of one cluster")
+    [cluster_id] = clusters
+    if any(me.id in answer.membership.removed for answer in begun):
+        return Refuse(
+            f"member {id_text(me.id)} ({me.name}) was removed from cluster {id_text(cluster_id)}: empty its folder, "
+            "and it may come back under a new id"
+        )
+    knowing = [answer for answer in begun if answer.membership.get(me.id) is not None]
+    if knowing:
+        latest = max(knowing, key=lambda answer: answer.applied).membership
+        if cluster_id_of(latest.members) == cluster_id:
+            return Form(cluster_id, latest.members)
+        return Enter(cluster_id, latest)
+    best = max(begun, key=lambda answer: (answer.applied, answer.leader == answer.member.id))
+    change = MemberChange(
+        ChangeKind.JOIN, id=me.id, name=me.name, peer=me.peer, client=me.client, rejoin=intent.rejoin
+    )
+    try:
+        best.membership.apply(change)
+    except InvalidRequest as error:
+        why = f"cluster {id_text(cluster_id)}: {error}"
+        # One that lags behind may not know yet; only the leader's word is the last.
+        return Refuse(why) if best.leader == best.member.id else Wait(f"{why}; waiting for what its leader says")
+    leader = best.membership.get(best.leader)
+    if leader is None:
+        return Wait(f"cluster {id_text(cluster_id)} has no leader now to let {me.name} join; waiting for one")
+    return Join(cluster_id, leader, change)
+
+
+def answer_to_plain(answer: Answer) -> Any:
+    return (
+        member_to_plain(answer.member),
+        answer.cluster_id,
+        answer.membership.to_plain(),
+        answer.leader,
+        answer.applied,
+        answer.initial,
+        [member_to_plain(member) for member in answer.seen],
+    )
+
+
+def answer_from_plain(plain: Any) -> Answer:
+    """Raises: InvalidRequest where it is no answer."""
+    try:
+        member, cluster_id, membership, leader, applied, initial, seen = plain
+        if not all(type(number) is int and 0 <= number <= ID_MAX for number in (cluster_id, leader, applied)):
+            raise TypeError("its numbers are none")
+        if len(initial) > MEMBERS_MAX or len(seen) > MEMBERS_MAX:
+            raise ValueError(f"more than {MEMBERS_MAX} members")
+        pairs = tuple((name, address) for name, address in initial)
+        if not all(type(text) is str and len(text) <= TEXT_MAX for pair in pairs for text in pair):
+            raise TypeError("its initial cluster is none")
+        return Answer(
+            member_from_plain(member),
+            cluster_id,
+            Membership.from_plain(membership),
+            NodeId(leader),
+            applied,
+            pairs,
+            tuple([member_from_plain(each) for each in seen]),
+        )
+    except (TypeError, ValueError) as error:
+        raise InvalidRequest(f"not an answer to who one is: {error}") from None

@@ -1,0 +1,111 @@
+"""Asks the others until `store.bootstrap` has decided, and says what it waits for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from minikube_py.env import Clock, Rng
+from minikube_py.errors import InvalidRequest, MinikubeError
+from minikube_py.store.bootstrap import Answer, Enter, Form, Intent, Join, Refuse, Wait, decide, view_of
+from minikube_py.store.identity import id_text
+from minikube_py.store.membership import MemberChange
+
+Say = Callable[[str], None]
+ROUND_S_MIN, ROUND_S_MAX = 0.1, 1.0
+
+
+class BootstrapRefused(MinikubeError):
+    """This member is not wanted as it was started; says what to do."""
+
+
+class Asker(Protocol):
+    """One question to the peer port at `address`, each over a connection of its own."""
+
+    async def who(self, address: str) -> Answer:
+        """Raises: MinikubeError: nobody answers there, or not to us."""
+
+    async def join(self, address: str, cluster_id: int, change: MemberChange) -> None:
+        """Returns when the change is applied there.
+
+        Raises: InvalidRequest: the leader does not want it; other MinikubeErrors: it may or may not be done."""
+
+
+class Discovery:
+    """`who` is what this member answers meanwhile, `run` what it does."""
+
+    def __init__(self, intent: Intent, asker: Asker, clock: Clock, rng: Rng, say: Say) -> None:
+        self._intent = intent
+        self._asker = asker
+        self._clock, self._rng, self._say = clock, rng, say
+        self._answers: dict[str, Answer] = {}
+        self._failures: dict[str, str] = {}
+        self._knows_cluster = False
+        self._said = ""
+
+    def who(self) -> Answer:
+        # Who knows of a cluster may be about to enter it: nobody is to count on it for forming another.
+        seen = () if self._knows_cluster else view_of(self._intent, self._answers)
+        return Answer(self._intent.me, initial=self._intent.initial, seen=seen)
+
+    async def run(self) -> Form | Enter:
+        """From the decision on, `who` stays what it was, until another answers in its place.
+
+        Raises: BootstrapRefused."""
+        pause_s = ROUND_S_MIN
+        while True:
+            await self._ask_all()
+            decision = decide(self._intent, self._answers)
+            if isinstance(decision, Form | Enter):
+                return decision
+            if isinstance(decision, Refuse):
+                raise BootstrapRefused(decision.why)
+            if isinstance(decision, Wait):
+                self._tell(decision.why)
+            elif await self._join(decision):
+                continue
+            await self._clock.sleep(pause_s * self._rng.uniform(0.5, 1.0))
+            pause_s = min(ROUND_S_MAX, pause_s * 1.5)
+
+    async def _ask_all(self) -> None:
+        """Each is asked once, and the next round begins when all have answered or failed: so what is known of one
+        never goes back in time, which the rule of forming rests on."""
+        await asyncio.gather(*[self._ask(address) for address in self._addresses()])
+
+    def _addresses(self) -> list[str]:
+        known = [address for _, address in self._intent.initial]
+        for answer in self._answers.values():
+            known += [member.peer for member in answer.membership.members]
+        return [address for address in dict.fromkeys(known) if address and address != self._intent.me.peer]
+
+    async def _ask(self, address: str) -> None:
+        try:
+            answer = await self._asker.who(address)
+        except MinikubeError as error:
+            self._answers.pop(address, None)
+            self._failures[address] = str(error)
+            return
+        self._failures.pop(address, None)
+        self._answers[address] = answer
+        self._knows_cluster = self._knows_cluster or bool(answer.cluster_id)
+
+    async def _join(self, decision: Join) -> bool:
+        """True: it is done."""
+        me, leader = self._intent.me, decision.leader
+        cluster = id_text(decision.cluster_id)
+        self._tell(f"asking {leader.name} ({leader.peer}), which leads, to let {me.name} join cluster {cluster}")
+        try:
+            await self._asker.join(leader.peer, decision.cluster_id, decision.change)
+        except InvalidRequest as error:
+            raise BootstrapRefused(f"cluster {cluster}: {error}") from None
+        except MinikubeError as error:
+            self._failures[leader.peer] = str(error)
+            return False
+        return True
+
+    def _tell(self, why: str) -> None:
+        text = "; ".join([why, *self._failures.values()])
+        if text != self._said:
+            self._said = text
+            self._say(text)
