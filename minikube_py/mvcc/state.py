@@ -388,9 +388,7 @@ class StateMachine:
         load(state, slices)
         return state
 
-    def load(
-        self, revision: int, compact_revision: int, versions: Iterable[KeyValue], field_sets: Iterable[FieldSet]
-    ) -> None:
+    def load(self, revision: int, compact_revision: int, versions: Iterable[KeyValue]) -> None:
         """For the module snapshot: takes over once the log has been replayed into `index` and `log`."""
         self.revision = revision
         self.compact_revision = compact_revision
@@ -398,8 +396,10 @@ class StateMachine:
         for kv in versions:
             if kv.lease:
                 self.lessor.by_id[kv.lease].keys.add(kv.key)
-        for field_set in field_sets:
-            self.tables.add(self._build(field_set))
+
+    def load_fields(self, field_set: FieldSet) -> None:
+        """For the module snapshot, after `load`: a declaration of its own time."""
+        self.tables.add(self._build(field_set))
 
 
 def select(events: Iterable[Event], key: bytes, range_end: bytes) -> list[Event]:
