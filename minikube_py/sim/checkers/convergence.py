@@ -1,0 +1,125 @@
+"""What the members hold, against each other and against what clients were told.
+
+While a run goes on: at most one leader a term, and one log, as far as it is committed (Raft, 5.2 to 5.4). After it:
+equal states at equal revisions, on every member, and nothing that was acknowledged is missing from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from minikube_py.mvcc.types import KeyValue
+from minikube_py.sim.checkers.model import ANY_KEY
+from minikube_py.sim.checkers.transactions import Checked
+from minikube_py.sim.checkers.verdict import OK, Verdict, violation
+
+
+class Agreement:
+    """Told by whoever watches the members of one cluster, step by step; `problem` is the first thing that was wrong."""
+
+    def __init__(self) -> None:
+        self.problem = ""
+        self.leaders: dict[int, int] = {}
+        """Who led each term."""
+        self._entries: dict[int, tuple[int, int, int]] = {}
+        self._commits: dict[int, int] = {}
+        self._terms: dict[int, int] = {}
+
+    def leads(self, member: int, term: int) -> None:
+        other = self.leaders.setdefault(term, member)
+        if other != member:
+            self._fail(f"election safety: members {other:x} and {member:x} both lead term {term}")
+
+    def committed(self, member: int, index: int, term: int, digest: int) -> None:
+        """`member` holds an entry of `term` and content `digest` as committed at `index`."""
+        known = self._entries.setdefault(index, (term, digest, member))
+        if known[:2] != (term, digest):
+            self._fail(
+                f"state machine safety: entry {index} was committed with term {known[0]} on member {known[2]:x}, with "
+                f"term {term} on {member:x}"
+                + ("" if known[0] != term else ", and other content")
+            )
+
+    def stands_at(self, member: int, term: int, commit: int) -> None:
+        """Where a running member is. A restart may forget how far it had committed: tell it with `restarted`."""
+        if term < self._terms.get(member, 0):
+            self._fail(f"member {member:x} went back from term {self._terms[member]} to {term}")
+        if commit < self._commits.get(member, 0):
+            self._fail(f"member {member:x} went back from commit {self._commits[member]} to {commit}")
+        self._terms[member], self._commits[member] = term, commit
+
+    def restarted(self, member: int) -> None:
+        self._commits.pop(member, None)
+
+    @property
+    def last_index(self) -> int:
+        return max(self._entries, default=0)
+
+    def verdict(self) -> Verdict:
+        return violation(self.problem) if self.problem else OK
+
+    def _fail(self, text: str) -> None:
+        self.problem = self.problem or text
+
+
+@dataclass(frozen=True, slots=True)
+class MemberView:
+    """What one member holds after a run. `hashes[r]`: its own digest of its state at revision r, for every revision it
+    still answers at. `kvs`: all of its current key-values. `leases`: (id, TTL in seconds), in order."""
+
+    member: int
+    applied: int
+    revision: int
+    compact_revision: int
+    hashes: Mapping[int, int]
+    kvs: Sequence[KeyValue] = ()
+    leases: Sequence[tuple[int, int]] = ()
+    sessions: Sequence[object] = field(default=())
+
+
+def check_members(views: Iterable[MemberView]) -> Verdict:
+    """Members that have applied the same are the same, and all have applied all."""
+    known = list(views)
+    if not known:
+        return violation("there are no members")
+    first, *others = known
+    for other in others:
+        for name in ("applied", "revision", "compact_revision", "leases", "sessions"):
+            ours, theirs = getattr(first, name), getattr(other, name)
+            if ours != theirs:
+                return violation(
+                    f"{name} differs: {_short(ours)} on member {first.member:x}, {_short(theirs)} on {other.member:x}"
+                )
+        for revision in sorted(first.hashes.keys() & other.hashes.keys()):
+            if first.hashes[revision] != other.hashes[revision]:
+                return violation(f"the hash of revision {revision} differs on {first.member:x} and {other.member:x}")
+        if list(first.kvs) != list(other.kvs):
+            differing = sorted(set(first.kvs) ^ set(other.kvs))[:2]
+            return violation(f"key-values differ on {first.member:x} and {other.member:x}: {differing}")
+    return OK
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 200 else text[:200] + "..."
+
+
+def check_durability(checked: Checked, views: Iterable[MemberView]) -> Verdict:
+    """Each member holds what the acknowledged writes, in their order, come to. `checked` must be ok and have seen the
+    last revision."""
+    model = checked.model
+    for view in views:
+        if view.revision < model.revision:
+            lost = checked.writers.get(view.revision + 1)
+            where = f"member {view.member:x} ends at revision {view.revision}"
+            return violation(f"{where}, though {model.revision} was seen; lost:\n  {lost}")
+        if view.revision > model.revision:
+            return violation(
+                f"member {view.member:x} ends at revision {view.revision}, nobody has seen one after {model.revision}"
+            )
+        want = model.standing(*ANY_KEY, view.revision)
+        if list(view.kvs) != want:
+            extra, missing = sorted(set(view.kvs) - set(want))[:1], sorted(set(want) - set(view.kvs))[:1]
+            return violation(f"member {view.member:x} holds {extra} where the writes come to {missing}")
+    return OK

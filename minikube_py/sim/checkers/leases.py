@@ -1,0 +1,133 @@
+"""Leases: never ended early, and ended in the end.
+
+Each acknowledged renewal promises the keys a full TTL from a moment after its call, measured by clocks that may run at
+a rate of their own. A lease that nobody renews any more ends within its TTL and a bound, once nothing fails any more.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from minikube_py.errors import LeaseNotFound
+from minikube_py.mvcc.types import LeaseGrant, LeaseResult, LeaseRevoke, Put, RangeResult, Txn
+from minikube_py.sim.checkers.transactions import NOBODY, Checked
+from minikube_py.sim.checkers.verdict import OK, Verdict, violation
+from minikube_py.sim.history import History, KeepAlive, Operation
+
+NEVER_US = 1 << 62
+
+
+class Bounds(NamedTuple):
+    """`fast`, `slow`: how many seconds the quickest and the slowest clock count in a second, at most and at least.
+    `settled_us`: from then on nothing failed. `grace_us`: how long an end may take beyond its TTL from then on."""
+
+    fast: float = 1.0
+    slow: float = 1.0
+    settled_us: int = NEVER_US
+    grace_us: int = 0
+
+
+class _Lease:
+    def __init__(self) -> None:
+        self.renewals: list[tuple[int, int, Operation]] = []
+        """(call, TTL in seconds, operation) of the acknowledged ones."""
+        self.last_touch_us = 0
+        """When it may last have been granted or renewed, also by a request of unknown outcome."""
+        self.ttl_s = 0
+        self.granted_us = NEVER_US
+        self.revoke_call_us = NEVER_US
+        self.ends: list[tuple[int, int, str]] = []
+        """(when it was seen that there is no such lease, call of the request that was told so, in words)"""
+
+    def end_seen(self) -> tuple[int, str]:
+        """The earliest sign that it had ended; what was called before it was known to be there is none."""
+        signs = [(seen_us, how) for seen_us, call_us, how in self.ends if call_us > self.granted_us]
+        return min(signs, default=(NEVER_US, ""))
+
+
+def check(history: History, checked: Checked, bounds: Bounds) -> Verdict:
+    """`checked`: what `transactions.check` made of the same history; it must be ok."""
+    leases = _gather(history)
+    for revision, operation in checked.writers.items():
+        request = operation.request
+        if operation.client == NOBODY and isinstance(request, LeaseRevoke) and request.id in leases:
+            gone = f"its keys were gone by revision {revision}"
+            leases[request.id].ends.append((checked.seen_us[revision], NEVER_US + 1, gone))
+    for number, lease in leases.items():
+        problem = _early(number, lease, bounds)
+        if problem:
+            return violation(problem)
+    return _outlived(history, leases, bounds)
+
+
+def _gather(history: History) -> dict[int, _Lease]:
+    leases: dict[int, _Lease] = {}
+    for operation in history.operations:
+        request, result = operation.request, operation.result
+        until_us = NEVER_US if operation.return_us is None else operation.return_us
+        if isinstance(request, LeaseGrant | KeepAlive) and operation.status != "refused":
+            lease = leases.setdefault(request.id, _Lease())
+            lease.last_touch_us = max(lease.last_touch_us, until_us)
+            if isinstance(request, LeaseGrant):
+                lease.ttl_s = max(lease.ttl_s, request.ttl_s)
+            if isinstance(result, LeaseResult):
+                lease.ttl_s = max(lease.ttl_s, result.ttl_s)
+                if result.ttl_s > 0:
+                    lease.renewals.append((operation.call_us, result.ttl_s, operation))
+                else:
+                    lease.ends.append((until_us, operation.call_us, f"{operation}"))
+                if isinstance(request, LeaseGrant):
+                    lease.granted_us = min(lease.granted_us, until_us)
+        elif isinstance(request, LeaseRevoke) and operation.status != "refused":
+            lease = leases.setdefault(request.id, _Lease())
+            lease.revoke_call_us = min(lease.revoke_call_us, operation.call_us)
+        if isinstance(operation.error, LeaseNotFound) and operation.status == "refused":
+            named = _leases_of(request)
+            if len(named) == 1:
+                sign = (until_us, operation.call_us, f"{operation}")
+                leases.setdefault(named.pop(), _Lease()).ends.append(sign)
+    return leases
+
+
+def _leases_of(request: object) -> set[int]:
+    if isinstance(request, Put):
+        return {request.lease} - {0}
+    if isinstance(request, LeaseRevoke | KeepAlive):
+        return {request.id}
+    if isinstance(request, Txn):
+        return {lease for op in (*request.success, *request.failure) for lease in _leases_of(op)}
+    return set()
+
+
+def _early(number: int, lease: _Lease, bounds: Bounds) -> str:
+    end_us, how = lease.end_seen()
+    if lease.revoke_call_us <= end_us:
+        return ""
+    for call_us, ttl_s, operation in lease.renewals:
+        # One called after the end was seen should have been told that there is no such lease.
+        due_us = call_us + ttl_s * 1e6 / bounds.fast
+        if end_us < due_us:
+            return (
+                f"lease {number} had ended by {end_us / 1e6:.6f} ({how}); it was promised to live until "
+                f"{due_us / 1e6:.6f} at least:\n  {operation}"
+            )
+    return ""
+
+
+def _outlived(history: History, leases: dict[int, _Lease], bounds: Bounds) -> Verdict:
+    for operation in history.operations:
+        if not isinstance(operation.result, RangeResult) or operation.serializable:
+            continue
+        if getattr(operation.request, "revision", 0):
+            continue
+        for kv in operation.result.kvs:
+            lease = leases.get(kv.lease)
+            if lease is None or lease.last_touch_us == NEVER_US:
+                continue
+            from_us = max(lease.last_touch_us, bounds.settled_us)
+            due_us = from_us + lease.ttl_s * 1e6 / bounds.slow + bounds.grace_us
+            if operation.call_us > due_us:
+                return violation(
+                    f"lease {kv.lease} should have ended by {due_us / 1e6:.6f}; {kv.key!r} still had it:\n  {operation}"
+                )
+    return OK

@@ -1,0 +1,216 @@
+"""Rows of objects by looking at every one of them: what any index must answer like.
+
+Written from what the declarations promise (`fields/spec.py`, the table in `fields/extract.py`), not from how they are
+read there: quantities as exact fractions, sums added up anew for each question.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from fractions import Fraction
+from functools import lru_cache
+from math import ceil
+from typing import Any, Final
+
+from minikube_py.fields.spec import FieldSet, FieldSpec, SumSpec
+from minikube_py.fields.where import Comparison, Where
+from minikube_py.mvcc.types import KeyValue
+
+Row = dict[str, int | str]
+Amounts = dict[str, Fraction]
+
+_SUFFIXES: Final = {
+    "n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000), "": Fraction(1),
+    **{letter: Fraction(1000**power) for power, letter in enumerate("kMGTPE", 1)},
+    **{letter + "i": Fraction(1024**power) for power, letter in enumerate("KMGTPE", 1)},
+}  # fmt: skip
+_QUANTITY: Final = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:[eE]([+-]?\d{1,2})|([numkKMGTPE]i?)?)")
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}")
+_INT64: Final = (1 << 63) - 1
+_PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
+
+
+class Unsupported(Exception):
+    """A declaration or an object beyond what this module can judge."""
+
+
+def amount(text: object) -> Fraction | None:
+    """A quantity's exact value, None where it is none."""
+    if isinstance(text, bool) or not isinstance(text, str | int | float):
+        return None
+    match = _QUANTITY.fullmatch(str(text))
+    if match is None or (match[3] or "") not in _SUFFIXES:
+        return None
+    scale = Fraction(10) ** int(match[2]) if match[2] else _SUFFIXES[match[3] or ""]
+    return Fraction(match[1]) * scale
+
+
+def units(resource: str, value: Fraction) -> int:
+    """Milli-units of cpu, whole units of anything else, rounded up, as int64."""
+    whole = ceil(value * 1000) if resource == "cpu" else ceil(value)
+    return max(-_INT64, min(_INT64, whole))
+
+
+def at_path(obj: Any, path: str) -> Any:
+    """The value at a dotted path, None where there is none. Raises: Unsupported for escapes and indexes."""
+    if not _PLAIN_PATH.fullmatch(path):
+        raise Unsupported(f"path {path}")
+    for part in path.split("."):
+        obj = obj.get(part) if isinstance(obj, dict) else None
+    return obj
+
+
+@lru_cache(maxsize=4096)
+def _decoded(value: bytes) -> Any:
+    try:
+        return json.loads(value)
+    except ValueError:
+        return None
+
+
+def resources(listed: object) -> Amounts:
+    if not isinstance(listed, dict):
+        return {}
+    read = {name: amount(value) for name, value in listed.items()}
+    return {name: value for name, value in read.items() if value is not None}
+
+
+def pod_amounts(pod: object) -> Amounts:
+    """What a pod that is not finished asks of its node; `pods` counts 1. Raises: Unsupported for sidecars and
+    pod-level requests."""
+    if not isinstance(pod, dict) or at_path(pod, "status.phase") in ("Succeeded", "Failed"):
+        return {}
+    spec = pod.get("spec")
+    if not isinstance(spec, dict):
+        return {"pods": Fraction(1)}
+    if "resources" in spec or any("restartPolicy" in each for each in spec.get("initContainers", ())):
+        raise Unsupported("sidecars and pod-level requests")
+    running, starting = ([_requests(each) for each in spec.get(key, ())] for key in ("containers", "initContainers"))
+    asked = [*running, *starting, resources(spec.get("overhead"))]
+    total: Amounts = {}
+    for name in {name for each in asked for name in each}:
+        while_running = sum((each.get(name, Fraction(0)) for each in running), Fraction(0))
+        total[name] = max([while_running, *(each[name] for each in starting if name in each)])
+        total[name] += asked[-1].get(name, Fraction(0))
+    total["pods"] = total.get("pods", Fraction(0)) + 1
+    return total
+
+
+def _requests(container: object) -> Amounts:
+    return resources(at_path(container, "resources.requests"))
+
+
+def _units_of(obj: Any, extractor: str, args: Mapping[str, str]) -> dict[str, int]:
+    """A resource family's members in units, each rounded up by itself."""
+    if extractor == "pod_requests@1":
+        read = pod_amounts(obj)
+    elif extractor == "resources@1":
+        read = resources(at_path(obj, args["path"]))
+    else:
+        raise Unsupported(f"extractor {extractor} in a sum or with minus")
+    return {name: units(name, value) for name, value in read.items()}
+
+
+class Rows:
+    """The rows of one FieldSet over all that a store holds at one revision."""
+
+    def __init__(self, field_set: FieldSet, kvs: Iterable[KeyValue]) -> None:
+        self._field_set = field_set
+        self._objects: dict[bytes, Any] = {}
+        self._totals: dict[str, dict[bytes, dict[str, int]]] = {spec.name: {} for spec in field_set.sums}
+        sources = tuple(spec.source_prefix for spec in field_set.sums)
+        for kv in kvs:
+            if kv.key.startswith(field_set.prefix):
+                self._objects[kv.key] = _decoded(kv.value)
+            if kv.key.startswith(sources):
+                for spec in field_set.sums:
+                    if kv.key.startswith(spec.source_prefix):
+                        self._add(spec, _decoded(kv.value))
+
+    def _add(self, spec: SumSpec, referrer: Any) -> None:
+        name = at_path(referrer, spec.reference)
+        if not isinstance(name, str) or not name:
+            return
+        target = self._totals[spec.name].setdefault(self._field_set.prefix + name.encode(), {})
+        members = _units_of(referrer, spec.extractor, spec.args)
+        only = None if spec.name.endswith("*") else spec.args.get("resource", "")
+        for resource, count in members.items():
+            if only is None or resource == only:
+                target[resource] = target.get(resource, 0) + count
+
+    def holding(self, where: Where) -> set[bytes]:
+        """The keys of the objects for which `where` holds."""
+        return {key for key in self._objects if all(self._holds(key, each) for each in where.comparisons)}
+
+    def value(self, key: bytes, name: str) -> int | str | None:
+        """The field `name` of the object at `key`, None where it is missing."""
+        spec = self._field_set.find(name)
+        obj = self._objects.get(key)
+        if spec is None or obj is None:
+            return None
+        if spec.extractor == "path@1":
+            text = at_path(obj, spec.args["path"])
+            return read_as(spec, name, spec.args.get("default") if text is None else text)
+        if spec.extractor == "hash32@1":
+            text = at_path(obj, spec.args["path"])
+            return zlib.crc32(text.encode()) if isinstance(text, str) and text else None
+        resource = resource_of(spec, name)
+        if spec.extractor == "sum@1":
+            if resource not in resources(at_path(obj, spec.args["over"])):
+                return None
+            return self._total(spec.args["sum"], key, resource)
+        own = _units_of(obj, spec.extractor, spec.args).get(resource)
+        if own is None or spec.minus is None:
+            return own
+        return max(-_INT64, min(_INT64, own - self._total(spec.minus, key, resource)))
+
+    def _total(self, sum_name: str, key: bytes, resource: str) -> int:
+        return self._totals[sum_name].get(key, {}).get(resource, 0)
+
+    def _holds(self, key: bytes, comparison: Comparison) -> bool:
+        """A missing field satisfies only `!=`."""
+        value = self.value(key, comparison.field)
+        spec = self._field_set.find(comparison.field)
+        if spec is None:
+            raise Unsupported(f"field {comparison.field}")
+        if value is None:
+            return comparison.op == "!="
+        bounds = [read_as(spec, comparison.field, text) for text in comparison.values]
+        if comparison.op == "exists":
+            return True
+        if comparison.op == "in":
+            return value in bounds
+        return _COMPARED[comparison.op](value, bounds[0])
+
+
+_COMPARED: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "=": lambda value, bound: value == bound,
+    "!=": lambda value, bound: value != bound,
+    "<": lambda value, bound: value < bound,
+    "<=": lambda value, bound: value <= bound,
+    ">": lambda value, bound: value > bound,
+    ">=": lambda value, bound: value >= bound,
+}
+
+
+def resource_of(spec: FieldSpec, name: str) -> str:
+    return name[len(spec.name) - 1 :] if spec.name.endswith("*") else spec.args.get("resource", "")
+
+
+def read_as(spec: FieldSpec, name: str, value: Any) -> int | str | None:
+    """A decoded JSON value, or the text of a comparison, as the kind of the field `name`."""
+    if value is None:
+        return None
+    if spec.kind == "string":
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        return str(value) if isinstance(value, int | str) else None
+    if spec.kind == "quantity":
+        read = amount(value)
+        return None if read is None else units(resource_of(spec, name), read)
+    if isinstance(value, str):
+        return int(value) if _INTEGER.fullmatch(value) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

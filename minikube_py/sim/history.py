@@ -1,0 +1,205 @@
+"""What clients asked and were told, as plain records: all that the checkers know of a run.
+
+Whoever runs clients writes these: the simulators, and tests on real processes. Times are microseconds of one clock; in
+a simulation no two events share one. Requests and results are the store's own words (`mvcc.types`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import IO, Any, Literal, NamedTuple
+
+from minikube_py import errors
+from minikube_py.errors import MinikubeError
+from minikube_py.fields import spec
+from minikube_py.fields import where as wheres
+from minikube_py.fields.where import Where
+from minikube_py.mvcc import types
+from minikube_py.mvcc.types import Command, RangeRequest, RangeResult, Result, WatchBatch
+
+
+class KeepAlive(NamedTuple):
+    """A lease is to live its full TTL from now. Its answer is a LeaseResult of revision 0; TTL 0: the lease is gone."""
+
+    id: int
+
+
+Request = Command | RangeRequest | KeepAlive
+Status = Literal["done", "refused", "unknown"]
+
+
+class Operation(NamedTuple):
+    """One request from call to end. done: `result` came. refused: `error` says why; nothing changed. unknown: it may
+    have been done, or may be later; then `return_us` is None. `serializable`: a read of what one member has applied."""
+
+    client: int
+    call_us: int
+    return_us: int | None
+    request: Request
+    status: Status
+    result: Result | RangeResult | None = None
+    error: MinikubeError | None = None
+    serializable: bool = False
+    member: int = 0
+
+    def __str__(self) -> str:
+        """In one line, for a person."""
+        until = "?" if self.return_us is None else f"{self.return_us / 1e6:.6f}"
+        outcome = self.result if self.status == "done" else self.error if self.status == "refused" else "unknown"
+        return f"client {self.client} [{self.call_us / 1e6:.6f}, {until}] {shown(self.request)} -> {shown(outcome)}"
+
+
+def shown(value: Any) -> str:
+    """A record in one line, without the fields that hold their defaults."""
+    if isinstance(value, Exception):
+        return f"{type(value).__name__}: {value}"
+    if is_dataclass(value) and not isinstance(value, Where):
+        pairs = [(each.name, getattr(value, each.name)) for each in fields(value)]
+        defaults = {each.name: each.default for each in fields(value)}
+    elif hasattr(value, "_fields"):
+        pairs, defaults = list(zip(value._fields, value)), value._field_defaults
+    elif isinstance(value, list | tuple):
+        return f"[{', '.join(map(shown, value))}]"
+    else:
+        return str(value) if isinstance(value, str | Where) else repr(value)
+    told = [f"{name}={shown(item)}" for name, item in pairs if name not in defaults or item != defaults[name]]
+    return f"{type(value).__name__}({', '.join(told)})"
+
+
+class Delivery(NamedTuple):
+    at_us: int
+    batch: WatchBatch
+
+
+@dataclass(slots=True)
+class WatchPart:
+    """One stream of a watch: from where it was asked for, through which member, and what came."""
+
+    start_revision: int
+    opened_us: int
+    member: int = 0
+    deliveries: list[Delivery] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Watch:
+    """One client's watch. `parts`: a stream that broke is followed by another, from where the client had got to.
+    `live`: it was still being served when the history ended."""
+
+    client: int
+    key: bytes
+    range_end: bytes = b""
+    where: Where | None = None
+    parts: list[WatchPart] = field(default_factory=list)
+    live: bool = False
+
+    def __str__(self) -> str:
+        where = f" where {self.where}" if self.where else ""
+        return f"client {self.client}'s watch on [{self.key!r}, {self.range_end!r}){where}"
+
+
+@dataclass(slots=True)
+class History:
+    """In order of return; operations without one come where their client gave up."""
+
+    operations: list[Operation] = field(default_factory=list)
+    watches: list[Watch] = field(default_factory=list)
+
+
+def write_lines(history: History, file: IO[str]) -> None:
+    """One JSON object a line."""
+    for record in (*history.operations, *history.watches):
+        file.write(json.dumps(to_json(record), separators=(",", ":")) + "\n")
+
+
+def read_lines(lines: Iterable[str]) -> History:
+    """The inverse of `write_lines`. Raises: ValueError for a line that is no record."""
+    history = History()
+    for line in lines:
+        record = from_json(json.loads(line))
+        if isinstance(record, Operation):
+            history.operations.append(record)
+        elif isinstance(record, Watch):
+            history.watches.append(record)
+        else:
+            raise ValueError(f"neither an operation nor a watch: {line[:80]}")
+    return history
+
+
+def _record_types(*modules: Any) -> Iterator[type]:
+    for module in modules:
+        for value in vars(module).values():
+            if isinstance(value, type) and (is_dataclass(value) or hasattr(value, "_fields")):
+                yield value
+
+
+_RECORDS = {kind.__name__: kind for kind in _record_types(types, spec, wheres)}
+_RECORDS |= {kind.__name__: kind for kind in (KeepAlive, Operation, Delivery, WatchPart, Watch)}
+_ERRORS: dict[str, type[MinikubeError]] = {
+    name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, MinikubeError)
+}
+
+
+def to_json(value: Any) -> Any:
+    """Records as {"is": name, field: value, ...} without the fields that hold their defaults; bytes as {"b": text}."""
+    if value is None or (isinstance(value, int | float | str) and not hasattr(value, "_fields")):
+        return value
+    if isinstance(value, bytes):
+        return {"b": value.decode("utf-8", "surrogateescape")}
+    if isinstance(value, MinikubeError):
+        name = next(base.__name__ for base in type(value).__mro__ if base.__name__ in _ERRORS)
+        return {"raised": name, "text": str(value), **{key: item for key, item in vars(value).items() if _plain(item)}}
+    if hasattr(value, "_fields"):
+        defaults = getattr(value, "_field_defaults", {})
+        pairs = zip(value._fields, value)
+        return _named(value, {name: item for name, item in pairs if name not in defaults or item != defaults[name]})
+    if is_dataclass(value):
+        return _named(value, {each.name: getattr(value, each.name) for each in fields(value)})
+    if isinstance(value, dict):
+        return {"map": [[to_json(key), to_json(item)] for key, item in value.items()]}
+    return [to_json(item) for item in value]
+
+
+def _plain(value: object) -> bool:
+    return isinstance(value, int | str)
+
+
+def _named(value: Any, items: dict[str, Any]) -> dict[str, Any]:
+    return {"is": type(value).__name__, **{name: to_json(item) for name, item in items.items()}}
+
+
+_LISTS = {("RangeResult", "kvs"), ("RangeResult", "fields"), ("WatchPart", "deliveries"), ("Watch", "parts")}
+
+
+def from_json(value: Any) -> Any:
+    """Raises: ValueError for a record of an unknown kind."""
+    if isinstance(value, list):
+        return tuple(map(from_json, value))
+    if not isinstance(value, dict):
+        return value
+    if "b" in value:
+        return value["b"].encode("utf-8", "surrogateescape")
+    if "map" in value:
+        return {from_json(key): from_json(item) for key, item in value["map"]}
+    if "raised" in value:
+        return _error(value)
+    kind = _RECORDS.get(value.get("is", ""))
+    if kind is None:
+        raise ValueError(f"no record is called {value.get('is')!r}")
+    given = {name: from_json(item) for name, item in value.items() if name != "is"}
+    for name in given:
+        if (kind.__name__, name) in _LISTS and given[name] is not None:
+            given[name] = list(given[name])
+    return kind(**given)
+
+
+def _error(value: dict[str, Any]) -> MinikubeError:
+    kind = _ERRORS.get(value["raised"], MinikubeError)
+    error = kind.__new__(kind)
+    Exception.__init__(error, value["text"])
+    for name, item in value.items():
+        if name not in ("raised", "text"):
+            setattr(error, name, item)
+    return error

@@ -1,0 +1,132 @@
+"""What members hold: agreement while they run, equality and durability afterwards."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from correct_history import Recorder
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from minikube_py.mvcc.types import KeyValue, Put, PutResult, RangeRequest, RangeResult
+from minikube_py.sim.checkers import transactions
+from minikube_py.sim.checkers.convergence import Agreement, MemberView, check_durability, check_members
+from minikube_py.sim.checkers.model import ANY_KEY
+from minikube_py.sim.history import History, Operation
+
+KV = KeyValue(b"a", b"1", 2, 2, 1, 0)
+VIEW = MemberView(1, 9, 3, -1, {1: 10, 2: 20, 3: 30}, (KV,), ((7, 5),), ((1, 4),))
+
+
+def test_members_that_are_alike_pass():
+    assert check_members([VIEW, dataclasses.replace(VIEW, member=2, hashes={2: 20, 3: 30})]).ok
+    assert not check_members([]).ok
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        ({"applied": 8}, "applied differs"),
+        ({"revision": 4}, "revision differs"),
+        ({"compact_revision": 2}, "compact_revision differs"),
+        ({"hashes": {2: 21, 3: 30}}, "hash of revision 2"),
+        ({"kvs": (KV._replace(value=b"x"),)}, "key-values differ"),
+        ({"leases": ()}, "leases differs"),
+        ({"sessions": ((1, 5),)}, "sessions differs"),
+    ],
+)
+def test_members_that_are_not_are_found(change, said):
+    found = check_members([VIEW, dataclasses.replace(VIEW, member=2, **change)])
+    assert found.outcome == "violation" and said in found.text
+
+
+def put(revision, key, value):
+    return Operation(1, revision * 10, revision * 10 + 5, Put(key, value), "done", PutResult(revision))
+
+
+def test_a_lost_write_is_found():
+    history = History([put(2, b"a", b"1"), put(3, b"b", b"1")])
+    checked = transactions.check(history)
+    kvs = tuple(checked.model.standing(*ANY_KEY, 3))
+    whole = MemberView(1, 4, 3, -1, {}, kvs)
+    assert check_durability(checked, [whole]).ok
+    lost = check_durability(checked, [whole, dataclasses.replace(whole, member=2, revision=2, kvs=kvs[:1])])
+    assert "ends at revision 2" in lost.text and "value=b'1'" in lost.text
+    assert "nobody has seen" in check_durability(checked, [dataclasses.replace(whole, revision=4)]).text
+    assert check_durability(checked, [dataclasses.replace(whole, kvs=kvs[1:])]).outcome == "violation"
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 1 << 32))
+def test_what_a_right_store_holds_passes(seed):
+    recorder = Recorder(seed)
+    checked = transactions.check(recorder.run())
+    state = recorder.state
+    held = tuple(state.range(RangeRequest(b"\0", b"\0")).kvs)
+    view = MemberView(1, 0, state.revision, state.compact_revision, {}, held)
+    assert check_durability(checked, [view]).ok
+    if held:
+        found = check_durability(checked, [dataclasses.replace(view, kvs=held[1:])])
+        assert found.outcome == "violation"
+
+
+def test_agreement_passes_what_is_right():
+    run = Agreement()
+    run.leads(1, 1)
+    run.leads(1, 1)
+    run.leads(2, 2)
+    for member in (1, 2):
+        run.committed(member, 1, 1, 77)
+        run.stands_at(member, 2, 1)
+    run.restarted(1)
+    run.stands_at(1, 2, 0)
+    assert run.verdict().ok and run.last_index == 1 and run.leaders == {1: 1, 2: 2}
+
+
+def two_leaders(run):
+    run.leads(1, 4)
+    run.leads(2, 4)
+
+
+def other_content(run):
+    run.committed(1, 5, 2, 77)
+    run.committed(2, 5, 2, 78)
+
+
+def other_term(run):
+    run.committed(1, 5, 2, 77)
+    run.committed(2, 5, 3, 77)
+
+
+def term_back(run):
+    run.stands_at(1, 4, 0)
+    run.restarted(1)
+    run.stands_at(1, 3, 0)
+
+
+def commit_back(run):
+    run.stands_at(1, 4, 7)
+    run.stands_at(1, 4, 6)
+
+
+@pytest.mark.parametrize(
+    "break_it, said",
+    [
+        (two_leaders, "both lead term 4"),
+        (other_content, "other content"),
+        (other_term, "entry 5 was committed with term 2"),
+        (term_back, "from term 4 to 3"),
+        (commit_back, "from commit 7 to 6"),
+    ],
+)
+def test_agreement_finds_what_is_wrong(break_it, said):
+    run = Agreement()
+    break_it(run)
+    run.leads(9, 99)
+    assert run.verdict().outcome == "violation" and said in run.verdict().text
+
+
+def test_a_read_alone_shows_what_was_lost():
+    read = Operation(2, 90, 95, RangeRequest(b"a"), "done", RangeResult([], 0, False, 2))
+    assert not transactions.check(History([put(2, b"a", b"1"), read])).verdict.ok

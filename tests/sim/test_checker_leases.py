@@ -1,0 +1,123 @@
+"""The lease checker: what ended early, what did not end."""
+
+from __future__ import annotations
+
+import pytest
+from correct_history import Recorder
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from minikube_py.errors import LeaseNotFound
+from minikube_py.mvcc.types import (
+    KeyValue,
+    LeaseGrant,
+    LeaseResult,
+    LeaseRevoke,
+    Put,
+    PutResult,
+    RangeRequest,
+    RangeResult,
+)
+from minikube_py.sim.checkers import leases, transactions
+from minikube_py.sim.checkers.leases import Bounds
+from minikube_py.sim.history import History, KeepAlive, Operation
+
+S = 1_000_000
+LEASE, TTL_S = 7, 5
+
+
+def done(call_s, request, result):
+    return Operation(1, round(call_s * S), round((call_s + 0.1) * S), request, "done", result)
+
+
+def grant(call_s):
+    return done(call_s, LeaseGrant(LEASE, TTL_S), LeaseResult(1, LEASE, TTL_S))
+
+
+def attach(call_s):
+    return done(call_s, Put(b"a", b"1", LEASE), PutResult(2))
+
+
+def renew(call_s, ttl_s=TTL_S):
+    return done(call_s, KeepAlive(LEASE), LeaseResult(0, LEASE, ttl_s))
+
+
+def there(call_s):
+    return done(call_s, RangeRequest(b"a"), RangeResult([KeyValue(b"a", b"1", 2, 2, 1, LEASE)], 1, False, 2))
+
+
+def gone(call_s):
+    return done(call_s, RangeRequest(b"a"), RangeResult([], 0, False, 3))
+
+
+def unknown(call_s, request):
+    return Operation(2, round(call_s * S), None, request, "unknown")
+
+
+def not_found(call_s):
+    return renew(call_s)._replace(status="refused", result=None, error=LeaseNotFound())
+
+
+GOOD = {
+    "gone after its TTL": [grant(0), attach(1), gone(5)],
+    "there until it is gone": [grant(0), attach(1), there(4.8), gone(6)],
+    "renewed, and gone a TTL later": [grant(0), attach(1), renew(3), there(7.5), gone(8.1)],
+    "revoked at once": [grant(0), attach(1), done(2, LeaseRevoke(LEASE), LeaseResult(3, LEASE, TTL_S)), gone(3)],
+    "perhaps revoked": [grant(0), attach(1), unknown(2, LeaseRevoke(LEASE)), gone(3)],
+    "a renewal that may not have been": [grant(0), attach(1), unknown(4, KeepAlive(LEASE)), gone(5)],
+    "renewing what is gone": [grant(0), attach(1), gone(5), renew(6, 0)],
+    "not there before it was granted": [not_found(0), grant(1), attach(2), there(3)],
+}
+BAD = {
+    "gone before its TTL": ([grant(0), attach(1), gone(4)], "promised to live until 5.0"),
+    "gone though renewed": ([grant(0), attach(1), renew(3), gone(6)], "promised to live until 8.0"),
+    "no such lease, too early": ([grant(0), renew(2, 0)], "promised to live until 5.0"),
+    "refused, too early": ([grant(0), attach(1), not_found(3)], "promised to live until 5.0"),
+    "renewed after its end": ([grant(0), attach(1), gone(6), renew(7)], "promised to live"),
+}
+
+
+SOUND = Bounds(settled_us=0, grace_us=S)
+
+
+def verdict(operations, bounds=SOUND):
+    history = History(operations)
+    checked = transactions.check(history)
+    assert checked.verdict.ok, checked.verdict.text
+    return leases.check(history, checked, bounds)
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_good_lease_passes(name):
+    found = verdict(GOOD[name])
+    assert found.ok, found.text
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_lease_that_ended_early_is_found(name):
+    operations, said = BAD[name]
+    found = verdict(operations)
+    assert found.outcome == "violation" and said in found.text, found
+
+
+def test_clocks_may_run_fast_by_what_is_allowed():
+    early = [grant(0), attach(1), gone(4)]
+    assert verdict(early, Bounds(fast=1.3)).ok
+    assert not verdict(early, Bounds(fast=1.1)).ok
+
+
+def test_a_lease_that_does_not_end_is_found():
+    late = [grant(0), attach(1), there(6.5)]
+    assert "should have ended by 6.1" in verdict(late).text
+    assert verdict(late, Bounds(settled_us=1 * S, grace_us=S)).ok, "faults may hold it up"
+    assert verdict(late, Bounds(slow=0.8, settled_us=0, grace_us=S)).ok, "so may a slow clock"
+    assert verdict([*late[:2], unknown(3, KeepAlive(LEASE)), late[2]]).ok, "it may have been renewed at any time"
+    assert not verdict([grant(0), attach(1), renew(1.5), there(8)]).ok
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 1 << 32))
+def test_what_a_right_store_did_passes(seed):
+    history = Recorder(seed).run()
+    found = leases.check(history, transactions.check(history), Bounds(settled_us=0, grace_us=1000))
+    assert found.ok, found.text
