@@ -1,4 +1,5 @@
-"""Run the controllers against an API server. When they have synced it prints `ready`."""
+"""Run the controllers against an API server. When they have synced, or stand by for others that lead, it prints
+`ready`."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from minikube_py.cli import flags
 
 def configure(parser: argparse.ArgumentParser) -> None:
     flags.add_kubeconfig(parser)
+    flags.add_leader_election(parser, "kube-controller-manager")
     flags.add_parent(parser)
 
 
@@ -16,4 +18,5 @@ def run(arguments: argparse.Namespace) -> int:
     from minikube_py.control_plane.process import run_role
     from minikube_py.control_plane.role_clients import ControllersRole
 
-    return run_role("controllers", lambda: ControllersRole(arguments.kubeconfig), arguments.with_parent)
+    election = flags.election(arguments)
+    return run_role("controllers", lambda: ControllersRole(arguments.kubeconfig, election), arguments.with_parent)

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from minikube_py.control_plane.role_clients import Election
 
 NODES_MAX = 100_000
 
@@ -34,6 +39,25 @@ def seconds(text: str) -> float:
     return value
 
 
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def duration_s(text: str) -> float:
+    """A duration as the originals' flags take it: `15s`, `1m30s`, `500ms`; in seconds."""
+    parts = _DURATION.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration; write 15s, 1m30s or 500ms")
+    return sum(float(number) * _UNITS_S[unit] for number, unit in parts)
+
+
+def switch(text: str) -> bool:
+    """`true` or `false`, as in `--leader-elect=false`."""
+    if text.lower() not in ("true", "false"):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
+    return text.lower() == "true"
+
+
 def add_nodes(parser: argparse.ArgumentParser, default: int, what: str, low: int = 0) -> None:
     kind = whole_number(low, NODES_MAX)
     parser.add_argument("--nodes", type=kind, default=default, metavar="N", help=f"{what} (default: {default:,})")
@@ -54,6 +78,57 @@ def add_run(parser: argparse.ArgumentParser, split: bool = True) -> None:
 def add_kubeconfig(parser: argparse.ArgumentParser) -> None:
     help_text = "how to reach the API server: a file that names an https server, its authority and a token"
     parser.add_argument("--kubeconfig", type=Path, required=True, metavar="F", help=help_text)
+
+
+def add_leader_election(parser: argparse.ArgumentParser, lease: str) -> None:
+    """The original's flags; `lease` is the name of the Lease unless another is given."""
+    group = parser.add_argument_group(
+        "leader election", "Of several such processes one works and the others stand by. The original's flags."
+    )
+    elect_help = "stand for election before any work (default: true; --leader-elect=false to work at once)"
+    group.add_argument(
+        "--leader-elect", type=switch, nargs="?", const=True, default=True, metavar="true|false", help=elect_help
+    )
+    add_lease_timing(group, "leader-elect")
+    name_help = f"the Lease that is contended for (default: {lease})"
+    group.add_argument("--leader-elect-resource-name", default=lease, metavar="NAME", help=name_help)
+    namespace_help = "its namespace (default: kube-system)"
+    group.add_argument("--leader-elect-resource-namespace", default="kube-system", metavar="NS", help=namespace_help)
+    lock_help = "the kind of lock; only leases (default: leases)"
+    group.add_argument("--leader-elect-resource-lock", choices=["leases"], default="leases", help=lock_help)
+    identity_help = (
+        "who this process is; a process of the same name takes the lease over at once, so give one only where no two "
+        "can ever run under it (default: host name and a random number)"
+    )
+    group.add_argument("--leader-elect-identity", metavar="NAME", help=identity_help)
+
+
+def add_lease_timing(group: argparse._ArgumentGroup, prefix: str) -> None:
+    lease_help = "how long the others wait, since they last saw it renewed, before they take it (default: 15s)"
+    group.add_argument(f"--{prefix}-lease-duration", type=duration_s, default=15.0, metavar="T", help=lease_help)
+    deadline_help = "how long its holder tries to renew before it gives up and ends (default: 10s)"
+    group.add_argument(f"--{prefix}-renew-deadline", type=duration_s, default=10.0, metavar="T", help=deadline_help)
+    retry_help = "the time between two tries (default: 2s)"
+    group.add_argument(f"--{prefix}-retry-period", type=duration_s, default=2.0, metavar="T", help=retry_help)
+
+
+def election(arguments: argparse.Namespace) -> Election | None:
+    """What the flags of `add_leader_election` say; None where there is to be none. Raises: RequestError."""
+    from minikube_py.client.lease_lock import Timing
+    from minikube_py.control_plane.role_clients import Election
+
+    if not arguments.leader_elect:
+        return None
+    return Election(
+        arguments.leader_elect_resource_namespace,
+        arguments.leader_elect_resource_name,
+        arguments.leader_elect_identity,
+        Timing(
+            arguments.leader_elect_lease_duration,
+            arguments.leader_elect_renew_deadline,
+            arguments.leader_elect_retry_period,
+        ),
+    )
 
 
 def add_parent(parser: argparse.ArgumentParser) -> None:

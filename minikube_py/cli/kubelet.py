@@ -1,4 +1,7 @@
-"""Run the fake kubelet: one process that registers many nodes and plays their pods. Prints `ready` when they stand."""
+"""Run the fake kubelet: one process that registers many nodes and plays their pods. Prints `ready` when they stand.
+
+Several may run at once. With --claim-share each plays nodes of its own, however many there are: the first node-0 to
+node-499 (with --nodes 500), the second node-500 to node-999; one that comes after another died plays its nodes on."""
 
 from __future__ import annotations
 
@@ -10,20 +13,38 @@ from minikube_py.cli import flags
 
 def configure(parser: argparse.ArgumentParser) -> None:
     flags.add_kubeconfig(parser)
-    flags.add_nodes(parser, 1, "how many nodes of the default shape")
+    flags.add_nodes(parser, 1, "how many nodes of the default shape; with --claim-share, how many each process plays")
     shapes_help = "a JSON list of nodes to register instead: {name, capacity: {resource: quantity}, labels}"
     parser.add_argument("--shapes", type=Path, metavar="F", help=shapes_help)
     share_help = "play only this share of the nodes, by their names, as one of several such processes (default: 0/1)"
     parser.add_argument("--share", default="0/1", metavar="INDEX/COUNT", help=share_help)
+    group = parser.add_argument_group(
+        "claimed shares", "Processes that find their own share, by a Lease for each: no two play the same nodes."
+    )
+    claim_help = "play the next nodes that no other process holds: slot k is node-(k x N) to node-(k x N + N - 1)"
+    group.add_argument("--claim-share", action="store_true", help=claim_help)
+    name_help = "the slots' Leases are kube-system/PREFIX0, PREFIX1, ... (default: minikube-py-kubelet-)"
+    group.add_argument("--claim-prefix", default="minikube-py-kubelet-", metavar="PREFIX", help=name_help)
+    flags.add_lease_timing(group, "claim")
+    identity_help = (
+        "who this process is; a process of the same name takes its slot over at once, so give one only where no two "
+        "can ever run under it (default: host name and a random number)"
+    )
+    group.add_argument("--claim-identity", metavar="NAME", help=identity_help)
     flags.add_parent(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from minikube_py.client.lease_lock import Timing
     from minikube_py.control_plane.process import run_role
-    from minikube_py.control_plane.role_clients import KubeletRole
+    from minikube_py.control_plane.role_clients import Claim, KubeletRole
 
+    claim = None
+    if arguments.claim_share:
+        timing = Timing(arguments.claim_lease_duration, arguments.claim_renew_deadline, arguments.claim_retry_period)
+        claim = Claim(arguments.claim_prefix, arguments.claim_identity, timing)
     return run_role(
         "kubelet",
-        lambda: KubeletRole(arguments.kubeconfig, arguments.nodes, arguments.shapes, arguments.share),
+        lambda: KubeletRole(arguments.kubeconfig, arguments.nodes, arguments.shapes, arguments.share, claim),
         arguments.with_parent,
     )

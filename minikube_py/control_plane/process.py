@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 from minikube_py.control_plane.errors import RoleFailed
+from minikube_py.errors import MinikubeError
 
 T = TypeVar("T")
 
@@ -98,7 +99,8 @@ class Stopping:
                 await asyncio.wait_for(self.asked.wait(), LOOK_EVERY_S)
             except TimeoutError:
                 if (failure := role.failure()) is not None:
-                    raise RoleFailed(f"a part of it ended by itself: {failure!r}") from failure
+                    what = str(failure) if isinstance(failure, MinikubeError) else repr(failure)
+                    raise RoleFailed(f"a part of it ended by itself: {what}") from failure
 
     def ask(self, reason: str) -> None:
         if not self.asked.is_set():

@@ -4,14 +4,22 @@ kubeconfig."""
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from minikube_py.client.events import EventRecorder
 from minikube_py.client.http_transport import HttpTransport
 from minikube_py.client.kubeconfig import load_kubeconfig
+from minikube_py.client.leader_election import LeaderElector, new_identity
+from minikube_py.client.lease_lock import Timing
+from minikube_py.client.rest import RestClient
 from minikube_py.client.transport import ApiTransport
 from minikube_py.control_plane.components import Component, failure_of
 from minikube_py.control_plane.errors import SetupError
+from minikube_py.control_plane.leading import Leading
 from minikube_py.control_plane.private_files import read_text
 from minikube_py.control_plane.progress import Registered
 from minikube_py.control_plane.role import StackedRole
@@ -20,19 +28,66 @@ from minikube_py.errors import RequestError
 from minikube_py.kubelet.config import NodeSpec, Share
 
 
+@dataclass(frozen=True, slots=True)
+class Election:
+    """Which Lease is contended for. `identity` None: one that nobody else has."""
+
+    namespace: str
+    name: str
+    identity: str | None
+    timing: Timing
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """How a kubelet process finds its share of the nodes: by the first Lease `prefix<k>` that it gets."""
+
+    prefix: str
+    identity: str | None
+    timing: Timing
+
+
 class ClientRole(StackedRole):
     def __init__(self, kubeconfig: Path, name: str) -> None:
         super().__init__()
         self._kubeconfig, self._name = kubeconfig, name
-        self._component: Component | None = None
+        self._working: Leading | Component | None = None
 
     def failure(self) -> BaseException | None:
-        return None if self._component is None else failure_of(self._component)
+        working = self._working
+        if working is None:
+            return None
+        return working.failure() if isinstance(working, Leading) else failure_of(working)
 
-    async def run(self, component: Component) -> None:
-        self.running.push_async_callback(component.stop)
-        await component.start()
-        self._component = component
+    async def run(self, election: Election | None, make: Callable[[ApiTransport], Component]) -> str:
+        """Runs what `make` makes, at once or when the election is won. Returns whether it works or stands by."""
+        transport, clock, rng = self.connect(), SystemClock(), random.Random()
+        if election is None:
+            component = make(transport)
+            self.running.push_async_callback(component.stop)
+            await component.start()
+            self._working = component
+            return "synced"
+        client = RestClient(transport)
+        recorder = EventRecorder(client, clock, rng, election.name)
+        self.running.push_async_callback(recorder.stop)
+        recorder.start()
+        elector = LeaderElector(
+            client,
+            clock,
+            rng,
+            election.name,
+            election.identity or new_identity(rng),
+            namespace=election.namespace,
+            timing=election.timing,
+            recorder=recorder,
+        )
+        return await self.lead(Leading(elector, transport, make, say))
+
+    async def lead(self, leading: Leading, held: bool = False) -> str:
+        self.running.push_async_callback(leading.stop)
+        self._working = leading
+        return await leading.start(held)
 
     def connect(self) -> ApiTransport:
         """Raises: BadKubeconfig."""
@@ -41,12 +96,17 @@ class ClientRole(StackedRole):
         return transport
 
 
+def say(text: str) -> None:
+    """On standard output, which goes to the role's log."""
+    print(text, flush=True)
+
+
 class SchedulerRole(ClientRole):
     """`config`: a KubeSchedulerConfiguration; `seed`: of the generator that breaks ties."""
 
-    def __init__(self, kubeconfig: Path, config: Path | None, seed: int | None) -> None:
+    def __init__(self, kubeconfig: Path, config: Path | None, seed: int | None, election: Election | None) -> None:
         super().__init__(kubeconfig, "scheduler")
-        self._config, self._seed = config, seed
+        self._config, self._seed, self._election = config, seed, election
 
     async def start(self) -> str:
         """Raises: BadKubeconfig, SetupError, ConfigError, StatusError, Unavailable."""
@@ -54,14 +114,16 @@ class SchedulerRole(ClientRole):
         from minikube_py.scheduler.scheduler import Scheduler
 
         config = parse(_document(self._config)) if self._config else SchedulerConfig()
-        scheduler = Scheduler(self.connect(), SystemClock(), random.Random(self._seed), config)
-        await self.run(scheduler)
-        return "synced"
+        return await self.run(
+            self._election,
+            lambda transport: Scheduler(transport, SystemClock(), random.Random(self._seed), config),
+        )
 
 
 class ControllersRole(ClientRole):
-    def __init__(self, kubeconfig: Path) -> None:
+    def __init__(self, kubeconfig: Path, election: Election | None) -> None:
         super().__init__(kubeconfig, "controllers")
+        self._election = election
 
     async def start(self) -> str:
         """Raises: BadKubeconfig, StatusError, Unavailable."""
@@ -70,30 +132,54 @@ class ControllersRole(ClientRole):
 
         authority = load_kubeconfig(self._kubeconfig).ca_pem or b""
         config = ControllerConfig(root_ca_pem=authority.decode("ascii"))
-        manager = ControllerManager(self.connect(), SystemClock(), random.Random(), config=config)
-        await self.run(manager)
-        return "synced"
+        return await self.run(
+            self._election,
+            lambda transport: ControllerManager(transport, SystemClock(), random.Random(), config=config),
+        )
 
 
 class KubeletRole(ClientRole):
-    """`shapes`: a JSON list of NodeSpec; without it `nodes` of the default shape. `share` is `index/count`."""
+    """`shapes`: a JSON list of NodeSpec; without it `nodes` of the default shape. `share` is `index/count`; with a
+    `claim`, `nodes` of them are played: those of the slot that is claimed."""
 
-    def __init__(self, kubeconfig: Path, nodes: int, shapes: Path | None, share: str) -> None:
+    def __init__(self, kubeconfig: Path, nodes: int, shapes: Path | None, share: str, claim: Claim | None) -> None:
         super().__init__(kubeconfig, "kubelet")
-        self._nodes, self._shapes, self._share = nodes, shapes, share
+        self._nodes, self._shapes, self._share, self._claim = nodes, shapes, share, claim
 
     async def start(self) -> str:
         """Raises: BadKubeconfig, SetupError, StatusError, Unavailable."""
         from minikube_py.kubelet.config import KubeletConfig, numbered_nodes
         from minikube_py.kubelet.fake import FakeKubelet
 
-        specs = read_shapes(self._shapes) if self._shapes else numbered_nodes(self._nodes)
-        config = KubeletConfig(nodes=tuple(specs), share=parse_share(self._share))
         clock = SystemClock()
-        registered = Registered(clock, lambda text: print(text, flush=True))
-        kubelet = FakeKubelet(self.connect(), clock, random.Random(), config, registered)
-        await self.run(kubelet)
-        return f"{len(specs)} nodes"
+        registered = Registered(clock, say)
+        share = parse_share(self._share)
+        shapes = read_shapes(self._shapes) if self._shapes else None
+
+        def make(config: KubeletConfig, transport: ApiTransport) -> FakeKubelet:
+            return FakeKubelet(transport, clock, random.Random(), config, registered)
+
+        if self._claim is None:
+            specs = shapes if shapes is not None else numbered_nodes(self._nodes)
+            await self.run(None, partial(make, KubeletConfig(nodes=tuple(specs), share=share)))
+            return f"{len(specs)} nodes"
+        if share.count > 1:
+            raise SetupError("--share and --claim-share exclude each other: a claimed share is not named")
+        transport = self.connect()
+        slot, elector = await self._claimed(self._claim, transport, clock)
+        first = slot * self._nodes
+        specs = shapes[first : first + self._nodes] if shapes is not None else numbered_nodes(self._nodes, first=first)
+        config = KubeletConfig(nodes=tuple(specs), slot=slot, slot_nodes=self._nodes)
+        await self.lead(Leading(elector, transport, partial(make, config), say), held=True)
+        return f"{len(specs)} nodes of slot {slot}" + (f", from {specs[0].name}" if specs else "")
+
+    async def _claimed(self, claim: Claim, transport: ApiTransport, clock: SystemClock) -> tuple[int, LeaderElector]:
+        from minikube_py.kubelet.slots import Slots
+
+        rng = random.Random()
+        identity = claim.identity or new_identity(rng)
+        slots = Slots(RestClient(transport), clock, rng, identity, prefix=claim.prefix, timing=claim.timing, say=say)
+        return await slots.claim()
 
 
 def parse_share(text: str) -> Share:

@@ -26,6 +26,7 @@ from minikube_py.store.data_dir import DataDir
 
 STORE, APISERVER = "store", "apiserver"
 CLIENTS = (tokens.SCHEDULER, tokens.CONTROLLERS, tokens.KUBELET)
+LED = (tokens.SCHEDULER, tokens.CONTROLLERS)
 LAYOUT = "one process per role (store, API server, scheduler, controllers, kubelet), over TLS"
 
 
@@ -123,6 +124,9 @@ class SplitControlPlane:
 
     def _client_flags(self, role: str) -> list[str]:
         flags = ["--kubeconfig", str(self._kubeconfig(role))]
+        if role in LED:
+            # The supervisor starts the next one only when the one before has ended: it need not wait for its lease.
+            flags += ["--leader-elect-identity", f"up-{role}"]
         if role == tokens.SCHEDULER and self.config.seed is not None:
             flags += ["--seed", str(self.config.seed)]
         if role == tokens.KUBELET:
