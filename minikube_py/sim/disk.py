@@ -17,7 +17,7 @@ TORN_SHARE = 0.1
 UNBOUNDED_BYTES = 1 << 40
 
 Lost = Callable[[str], BaseException]
-"""What to raise where a disk is used that is not there any more; told which disk that was."""
+"""What to raise where the power is off or goes with this operation; told which of both."""
 
 
 class Inode:
@@ -124,6 +124,8 @@ class SimFile:
         disk = self._disk
         if disk.step():
             raise disk.lost()
+        if disk.horizon is None and disk.synced_inline is not None:
+            disk.synced_inline()
         if disk.sync_fails():
             self._inode.drop_pending(disk.fault_rng)
             raise OSError(errno.EIO, "the disk could not sync", self._name)
@@ -161,6 +163,7 @@ class SimDisk:
         self._steps_left: int | None = None
         self._syncs_before_error: int | None = None
         self._lost: Lost | None = None
+        self.synced_inline: Callable[[], None] | None = None
         self.fault_rng = fault_rng or Rng(0)
         self.sequence = 0
         self.syncs = 0
@@ -180,9 +183,7 @@ class SimDisk:
                 raise FileExistsError(errno.EEXIST, "there is a file of this name", name)
             self._names[name] = Inode()
             self._pending_names.append((name, None, self._names[name]))
-        elif name not in self._names:
-            raise FileNotFoundError(errno.ENOENT, "there is no file of this name", name)
-        return SimFile(self, name, self._names[name])
+        return SimFile(self, name, self._find(name))
 
     def names(self) -> list[str]:
         return sorted(self._names)
@@ -190,12 +191,14 @@ class SimDisk:
     def rename(self, old: str, new: str) -> None:
         if self.step():
             raise self.lost()
-        self._names[new] = self._names.pop(old)
+        self._names[new] = self._find(old)
+        del self._names[old]
         self._pending_names.append((new, old, self._names[new]))
 
     def remove(self, name: str) -> None:
         if self.step():
             raise self.lost()
+        self._find(name)
         del self._names[name]
         self._pending_names.append((name, None, None))
 
@@ -209,6 +212,12 @@ class SimDisk:
 
     def free_bytes(self) -> int:
         return UNBOUNDED_BYTES if self.capacity_bytes is None else max(0, self.capacity_bytes - self.used_bytes())
+
+    def _find(self, name: str) -> Inode:
+        inode = self._names.get(name)
+        if inode is None:
+            raise FileNotFoundError(errno.ENOENT, "there is no file of this name", name)
+        return inode
 
     # -- what a file asks of its disk ---------------------------------------------------------------------------------
 
@@ -257,10 +266,14 @@ class SimDisk:
         """So many syncs succeed, then one fails, and what it covered may be lost though later ones succeed."""
         self._syncs_before_error = syncs
 
-    def lose(self, lost: Lost) -> None:
-        """Whoever still holds this disk or a file of it gets `lost` raised from here on."""
-        self.powered = False
+    def used_by(self, lost: Lost, synced_inline: Callable[[], None]) -> None:
+        """Who is told when the power goes, and when a caller itself waited for a sync."""
         self._lost = lost
+        self.synced_inline = synced_inline
+
+    def lose(self) -> None:
+        """Whoever still holds this disk or a file of it has lost it."""
+        self.powered = False
 
     def sync_as_of(self, horizon: int, sync: Callable[[], None]) -> None:
         """Runs `sync` as if it had begun when `sequence` was `horizon`: later writes are not covered."""

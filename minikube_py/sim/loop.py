@@ -352,13 +352,14 @@ class SimLoop(LoopBase):
             self.scheduler.runnable(self)
 
     def _turn(self) -> None:
-        self._queued = False
         if self.dead or self.paused:
+            self._queued = False
             return
-        scheduler = self.scheduler
+        # `_queued` stays up meanwhile: what becomes ready in this turn waits for the end of it.
         ready, self._ready = self._ready, []
         if self.options.shuffle and len(ready) > 1:
             shuffle(ready, self._rng)
+        scheduler = self.scheduler
         events._set_running_loop(self)
         try:
             for place, handle in enumerate(ready):
@@ -375,16 +376,21 @@ class SimLoop(LoopBase):
                     break
         finally:
             events._set_running_loop(None)
+        self._queued = False
+        self._pay()
+        if self._ready:
+            self._queue()
+
+    def _pay(self) -> None:
+        """The turn took its time; the next one comes after it."""
         options = self.options
         if options.turn_s:
             self._cost_ns += int(options.turn_s * NS_PER_S * (0.5 + self._rng.random()))
             if options.stall_every and self._rng.random() * options.stall_every < 1:
                 self._cost_ns += int(options.stall_s * NS_PER_S * self._rng.random())
         if self._cost_ns:
-            self._busy_until_ns = scheduler.now_ns + self._cost_ns
+            self._busy_until_ns = self.scheduler.now_ns + self._cost_ns
             self._cost_ns = 0
-        if self._ready and not self._queued:
-            self._queue()
 
     def _run(self, handle: asyncio.Handle) -> None:
         try:

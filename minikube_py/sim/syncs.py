@@ -1,0 +1,88 @@
+"""Syncs that take virtual time: what a thread does for a real member, without one.
+
+A sync covers what was written when it began. It counts as done when its time is over; a crash before that keeps of it
+what the seed decides, as of all that is not synced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from minikube_py.env import Rng
+from minikube_py.sim.disk import SimDisk
+from minikube_py.sim.loop import SimLoop
+from minikube_py.store.fsync import Done, Histogram
+
+
+@dataclass(frozen=True, slots=True)
+class SyncTimes:
+    """A sync takes `sync_s` plus an exponential share of mean `jitter_s`; one in `stall_every` (0: none) up to
+    `stall_s` more."""
+
+    sync_s: float = 0.0002
+    jitter_s: float = 0.0001
+    stall_every: int = 0
+    stall_s: float = 0.0
+
+    def draw_s(self, rng: Rng) -> float:
+        duration_s = self.sync_s - self.jitter_s * math.log(1.0 - rng.random())
+        if self.stall_every and rng.random() * self.stall_every < 1:
+            duration_s += rng.random() * self.stall_s
+        return duration_s
+
+
+class SimSyncs:
+    """The `SyncRunner` of a simulated process. `times` is asked for at each sync: a disk may become slow."""
+
+    def __init__(self, loop: SimLoop, disk: SimDisk, rng: Rng, times: Callable[[], SyncTimes]) -> None:
+        self._loop = loop
+        self._disk = disk
+        self._rng = rng
+        self._times = times
+        self.histogram = Histogram((0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0))
+
+    @property
+    def inline(self) -> bool:
+        return False
+
+    def run(self, sync: Callable[[], None], done: Done) -> None:
+        """Calls `sync`, then `done`, once it has taken its time."""
+        duration_s = self._times().draw_s(self._rng)
+        self.histogram.observe(duration_s)
+        self._loop.call_later(duration_s, self._end, self._disk.sequence, sync, done)
+
+    async def wait(self, sync: Callable[[], None]) -> None:
+        """The same, awaited; it ends with the sync also where it is cancelled. Raises: OSError."""
+        ended: asyncio.Future[None] = self._loop.create_future()
+        horizon = self._disk.sequence
+        self._loop.call_later(self._times().draw_s(self._rng), _set, ended)
+        try:
+            await asyncio.shield(ended)
+        except asyncio.CancelledError:
+            while not ended.done():
+                try:
+                    await asyncio.wait((ended,))
+                except asyncio.CancelledError:
+                    continue
+            self._disk.sync_as_of(horizon, sync)
+            raise
+        self._disk.sync_as_of(horizon, sync)
+
+    def close(self) -> None:
+        """Nothing runs beside the loop."""
+
+    def _end(self, horizon: int, sync: Callable[[], None], done: Done) -> None:
+        error: OSError | None = None
+        try:
+            self._disk.sync_as_of(horizon, sync)
+        except OSError as raised:
+            error = raised
+        done(error)
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
