@@ -42,15 +42,20 @@ class SimSyncs:
         self._disk = disk
         self._rng = rng
         self._times = times
+        self._amid: Callable[[], None] | None = None
         self.histogram = Histogram((0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0))
 
     @property
     def inline(self) -> bool:
         return False
 
+    def in_the_next(self, call: Callable[[], None]) -> None:
+        """Calls it once, while the next sync is under way."""
+        self._amid = call
+
     def run(self, sync: Callable[[], None], done: Done) -> None:
         """Calls `sync`, then `done`, once it has taken its time."""
-        duration_s = self._times().draw_s(self._rng)
+        duration_s = self._duration_s()
         self.histogram.observe(duration_s)
         self._loop.call_later(duration_s, self._end, self._disk.sequence, sync, done)
 
@@ -58,7 +63,7 @@ class SimSyncs:
         """The same, awaited; it ends with the sync also where it is cancelled. Raises: OSError."""
         ended: asyncio.Future[None] = self._loop.create_future()
         horizon = self._disk.sequence
-        self._loop.call_later(self._times().draw_s(self._rng), _set, ended)
+        self._loop.call_later(self._duration_s(), _set, ended)
         try:
             await asyncio.shield(ended)
         except asyncio.CancelledError:
@@ -74,6 +79,14 @@ class SimSyncs:
     def close(self) -> None:
         """Nothing runs beside the loop."""
 
+    def _duration_s(self) -> float:
+        duration_s = self._times().draw_s(self._rng)
+        if self._amid is not None:
+            amid, self._amid = self._amid, None
+            # By true time and from outside: the process is not to come to its own next step first.
+            self._loop.scheduler.after(duration_s * self._rng.random(), _call, amid)
+        return duration_s
+
     def _end(self, horizon: int, sync: Callable[[], None], done: Done) -> None:
         error: OSError | None = None
         try:
@@ -81,6 +94,10 @@ class SimSyncs:
         except OSError as raised:
             error = raised
         done(error)
+
+
+def _call(call: Callable[[], None]) -> None:
+    call()
 
 
 def _set(future: asyncio.Future[None]) -> None:
