@@ -19,6 +19,24 @@ class Configuration(NamedTuple):
     learners_next: frozenset[NodeId] = frozenset()
     auto_leave: bool = False
 
+    @property
+    def joint(self) -> bool:
+        return bool(self.outgoing)
+
+    def votes(self, node: NodeId) -> bool:
+        return node in self.voters or node in self.outgoing
+
+    def contains(self, node: NodeId) -> bool:
+        return node in self.voters or node in self.outgoing or node in self.learners
+
+    def members(self) -> list[NodeId]:
+        """All that receive the log, by id."""
+        return sorted(self.voters | self.outgoing | self.learners)
+
+    def electors(self) -> list[NodeId]:
+        """All that are asked for votes, by id."""
+        return sorted(self.voters | self.outgoing)
+
 
 class ChangeType(IntEnum):
     """Stands in logs on disk: never change a number."""
@@ -40,3 +58,75 @@ class ConfChange(NamedTuple):
     changes: tuple[Change, ...] = ()
     leave_joint: bool = False
     context: bytes = b""
+
+
+class ChangeRefused(Exception):
+    """This change cannot be made to this configuration. Nothing changed."""
+
+
+def changed(configuration: Configuration, change: ConfChange) -> Configuration:
+    """The configuration after `change`. One change is made at once; several enter a joint configuration, which the
+    leader leaves by itself; to a configuration of nobody all are made at once, for there is nobody to agree.
+
+    Source: the thesis, 4.1 (one at a time) and 4.3 (joint). Raises: ChangeRefused."""
+    if change.leave_joint:
+        if change.changes:
+            raise ChangeRefused("to leave the joint configuration is an entry of its own, without changes")
+        return _left(configuration)
+    if not change.changes:
+        return configuration
+    if configuration.joint:
+        raise ChangeRefused("the configuration is joint; it must be left before the next change")
+    after = configuration
+    joint = len(change.changes) > 1 and bool(configuration.voters)
+    if joint:
+        after = after._replace(outgoing=configuration.voters, auto_leave=True)
+    for one in change.changes:
+        after = _made(after, one)
+    if not after.voters:
+        raise ChangeRefused("no voter would be left")
+    return checked(after)
+
+
+def checked(configuration: Configuration) -> Configuration:
+    """The same, if its sets agree with each other. Raises: ChangeRefused."""
+    voters, outgoing, learners, learners_next, auto_leave = configuration
+    if not configuration.joint and (learners_next or auto_leave):
+        raise ChangeRefused("only a joint configuration has learners to come, or leaves by itself")
+    if twice := learners & (voters | outgoing):
+        raise ChangeRefused(f"voters and learners at once: {sorted(twice)}")
+    if lost := learners_next - outgoing:
+        raise ChangeRefused(f"learners to come that do not vote now: {sorted(lost)}")
+    if both := learners_next & voters:
+        raise ChangeRefused(f"voters and learners to come at once: {sorted(both)}")
+    if outgoing and not voters:
+        raise ChangeRefused("a joint configuration without voters")
+    return configuration
+
+
+def _made(before: Configuration, change: Change) -> Configuration:
+    voters, outgoing, learners, learners_next, auto_leave = before
+    type, node = change
+    if node <= 0:
+        raise ChangeRefused(f"a member's id is above 0, not {node}")
+    if type == ChangeType.ADD_LEARNER and (node in learners or node in learners_next):
+        return before
+    one = frozenset((node,))
+    voters, learners, learners_next = voters - one, learners - one, learners_next - one
+    if type == ChangeType.ADD_VOTER:
+        voters |= one
+    elif type == ChangeType.ADD_LEARNER:
+        # Who votes in the outgoing half keeps doing so until it is left: nobody is voter and learner at once.
+        if node in outgoing:
+            learners_next |= one
+        else:
+            learners |= one
+    elif type != ChangeType.REMOVE:
+        raise ChangeRefused(f"change type {type} is unknown")
+    return Configuration(voters, outgoing, learners, learners_next, auto_leave)
+
+
+def _left(joint: Configuration) -> Configuration:
+    if not joint.joint:
+        raise ChangeRefused("the configuration is not joint; there is nothing to leave")
+    return Configuration(joint.voters, learners=joint.learners | joint.learners_next)

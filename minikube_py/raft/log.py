@@ -2,28 +2,61 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 
 from minikube_py.raft.message import Entry, EntryKind, LogIndex, Term
+from minikube_py.raft.ready import SafetyViolated
 
 START = LogIndex(0)
-_new = tuple.__new__
 BEFORE_ALL = Term(0)
 NORMAL = int(EntryKind.NORMAL)
+CHANGE = int(EntryKind.CHANGE)
+ENTRY_BYTES = 16
+"""Counted for each entry beside its data, so that empty ones are bounded too."""
+PIECE_ENTRIES = 1024
+_new = tuple.__new__
+_term_of = itemgetter(0)
 
 
 class LogCompacted(Exception):
     """The entry was dropped after a snapshot."""
 
 
+class Write:
+    """What one Ready handed out: the hard state of `term`, and the log up to `last`. `index` is how far that still
+    stands: entries that were replaced meanwhile are not what will be durable there."""
+
+    __slots__ = ("index", "last", "term")
+
+    def __init__(self, term: Term, last: LogIndex) -> None:
+        self.term = term
+        self.index = self.last = last
+
+
 class RaftLog:
     """Entries (offset, last]; `offset` and `offset_term` are those of the last one dropped.
 
-    offset <= applied <= delivered <= committed, and committed <= stable on one voter. `handed` is how far entries were
-    given out for writing, `stable` how far they are known to be durable, `delivered` how far given out to be applied.
+    offset <= applied <= delivered <= committed, and delivered <= stable. `handed` is how far entries were given out for
+    writing, `stable` how far they are known to be durable, `delivered` how far given out to be applied; `in_flight`
+    are the writes that were handed out and are not durable yet, oldest first; `changes` the indexes above `applied` of
+    the entries that change the configuration.
     """
 
-    __slots__ = ("_entries", "applied", "committed", "delivered", "handed", "offset", "offset_term", "stable")
+    __slots__ = (
+        "_entries",
+        "applied",
+        "changes",
+        "committed",
+        "delivered",
+        "handed",
+        "in_flight",
+        "offset",
+        "offset_term",
+        "stable",
+    )
 
     def __init__(self, offset: LogIndex = START, offset_term: Term = BEFORE_ALL, entries: Iterable[Entry] = ()) -> None:
         self.offset = offset
@@ -31,10 +64,12 @@ class RaftLog:
         self._entries = list(entries)
         self.applied = self.delivered = self.committed = offset
         self.handed = self.stable = self.last_index
+        self.in_flight: deque[Write] = deque()
+        self.changes = [entry.index for entry in self._entries if entry.kind == CHANGE]
 
     @property
     def last_index(self) -> LogIndex:
-        return LogIndex(self.offset + len(self._entries))
+        return self.offset + len(self._entries)  # type: ignore[return-value]
 
     @property
     def last_term(self) -> Term:
@@ -48,6 +83,24 @@ class RaftLog:
             raise LogCompacted(f"entry {index} was compacted; the log begins after {self.offset}")
         return self._entries[index - self.offset - 1].term
 
+    def matches(self, index: LogIndex, term: Term) -> bool:
+        """Whether entry `index` is here (or was the last one dropped) and of that term."""
+        return self.offset <= index <= self.last_index and self.term(index) == term
+
+    def agreement(self, index: LogIndex, term: Term) -> tuple[LogIndex, Term]:
+        """The last place not above `index` whose term is not above `term`: all entries between were written by
+        leaders that the other log has not heard of. Returns it and its term; (index, 0) where the log does not reach.
+
+        Source: etcd-io/raft's findConflictByTerm; the thesis, 5.3 of the paper's last paragraphs."""
+        index = min(index, self.last_index)
+        if index < self.offset:
+            return index, BEFORE_ALL
+        place = bisect_right(self._entries, term, 0, index - self.offset, key=_term_of)
+        found = LogIndex(self.offset + place)
+        if place == 0 and self.offset_term > term:
+            return LogIndex(max(self.offset - 1, 0)), BEFORE_ALL
+        return found, self.term(found)
+
     def append(self, term: Term, data: bytes) -> LogIndex:
         # Once per proposal: NewType and NamedTuple constructors would cost more than all the rest of it.
         entries = self._entries
@@ -55,11 +108,78 @@ class RaftLog:
         entries.append(_new(Entry, (term, index, data, NORMAL)))
         return index  # type: ignore[return-value]
 
+    def append_change(self, term: Term, data: bytes) -> LogIndex:
+        index = LogIndex(self.last_index + 1)
+        self._entries.append(Entry(term, index, data, CHANGE))
+        self.changes.append(index)
+        return index
+
+    def accept(self, entries: Sequence[Entry]) -> None:
+        """Takes a leader's entries, whose predecessor is known to agree: what is here already stays, what contradicts
+        goes with all after it. Raises: SafetyViolated."""
+        if not entries:
+            return
+        last = self.last_index
+        skip = 0
+        if entries[0].index <= last:
+            for entry in entries:
+                if entry.index > last:
+                    break
+                # Below the offset all is applied, hence the same.
+                if entry.index > self.offset and self.term(entry.index) != entry.term:
+                    self._truncate(entry.index)
+                    break
+                skip += 1
+            entries = entries[skip:]
+        self._entries.extend(entries)
+        self.changes.extend([entry.index for entry in entries if entry.kind == CHANGE])
+
+    def hand_out(self) -> Sequence[Entry]:
+        """The entries that were not given out for writing yet."""
+        entries = self._entries[self.handed - self.offset :]
+        self.handed = self.last_index
+        return entries
+
+    def deliver(self, bytes_max: int) -> Sequence[Entry]:
+        """The next entries to apply, committed and durable here, up to so many bytes and at least one."""
+        until = min(self.committed, self.stable)
+        if until <= self.delivered:
+            return []
+        entries = self.cut(self.delivered, until, bytes_max)[0]
+        self.delivered = entries[-1].index
+        return entries
+
+    def cut(self, after: LogIndex, until: LogIndex, bytes_max: int) -> tuple[Sequence[Entry], int]:
+        """Entries (after, until] up to so many bytes, at least one of them; and their size. Raises: LogCompacted."""
+        if after >= until:
+            return [], 0
+        taken: Sequence[Entry] = []
+        size = 0
+        while after < until:
+            piece = self.slice(after, min(until, LogIndex(after + PIECE_ENTRIES)))
+            sizes = [len(entry[2]) for entry in piece]
+            piece_size = sum(sizes) + ENTRY_BYTES * len(sizes)
+            if size + piece_size > bytes_max:
+                count = 0
+                while count < len(sizes) and (size + sizes[count] + ENTRY_BYTES <= bytes_max or not (taken or count)):
+                    size += sizes[count] + ENTRY_BYTES
+                    count += 1
+                return [*taken, *piece[:count]], size
+            size += piece_size
+            taken = [*taken, *piece] if taken else piece
+            after = LogIndex(after + len(piece))
+        return taken, size
+
     def slice(self, after: LogIndex, until: LogIndex) -> Sequence[Entry]:
         """Entries (after, until]. Raises: LogCompacted."""
         if after < self.offset:
             raise LogCompacted(f"entry {after + 1} was compacted; the log begins after {self.offset}")
         return self._entries[after - self.offset : until - self.offset]
+
+    def persisted(self, write: Write) -> None:
+        """The oldest write in flight is durable."""
+        if write.index > self.stable:
+            self.stable = write.index
 
     def compact(self, index: LogIndex) -> None:
         """Drops entries up to `index`, which must be applied."""
@@ -69,3 +189,25 @@ class RaftLog:
         self.offset_term = self.term(index)
         del self._entries[: index - self.offset]
         self.offset = index
+
+    def restore(self, index: LogIndex, term: Term) -> None:
+        """Begins anew after a snapshot that is newer than all that is committed here."""
+        self._entries.clear()
+        self.changes.clear()
+        self.offset = self.applied = self.delivered = self.committed = self.handed = self.stable = index
+        self.offset_term = term
+        for write in self.in_flight:
+            write.index = START
+
+    def _truncate(self, first: LogIndex) -> None:
+        if first <= self.committed:
+            raise SafetyViolated(f"entry {first} is committed here, and a leader has another in its place")
+        before = LogIndex(first - 1)
+        del self._entries[before - self.offset :]
+        self.handed = min(self.handed, before)
+        self.stable = min(self.stable, before)
+        while self.changes and self.changes[-1] >= first:
+            self.changes.pop()
+        # What is on its way to the disk says nothing of what will be written in its place.
+        for write in self.in_flight:
+            write.index = min(write.index, before)

@@ -1,171 +1,437 @@
-"""Raft (Ongaro and Ousterhout, 2014), by the contract of etcd-io/raft: no IO, no clock, no threads.
+"""Raft (Ongaro and Ousterhout, 2014; Ongaro's thesis), by the contract of etcd-io/raft: no IO, no clock, no threads.
 
-This node runs with one voter, itself: an election of one at start, and commit when its own disk has an entry. It goes
-the way of any cluster: a vote counts once it is durable, progress is kept per voter, the quorum decides. What travels
-between members is a `Message`; those a voter sends to itself are due when `persisted` says so.
+The heart: terms and roles change only here. What a role does stands in `elections`, `leadership`, `replication`,
+`reads` and `following`; they report, and this module draws the consequence.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 from minikube_py.env import Rng
-from minikube_py.raft import quorum
-from minikube_py.raft.configuration import Configuration, NodeId
-from minikube_py.raft.log import RaftLog
-from minikube_py.raft.message import NOBODY, HardState, LogIndex, Message, MessageType, Term
-from minikube_py.raft.ready import ProposalDropped, ReadState, Ready, Role, UnknownPeer
+from minikube_py.raft.codec import decode_change, encode_change
+from minikube_py.raft.configuration import ConfChange, Configuration, NodeId, changed
+from minikube_py.raft.elections import Elections
+from minikube_py.raft.following import Following
+from minikube_py.raft.leadership import Leadership
+from minikube_py.raft.log import RaftLog, Write
+from minikube_py.raft.message import NOBODY, Entry, HardState, LogIndex, Message, MessageType, SnapshotMeta, Term
+from minikube_py.raft.reads import ForwardedReads, Read
+from minikube_py.raft.ready import ProposalDropped, Ready, SafetyViolated, UnknownPeer
+from minikube_py.raft.state import TRANSFER, RaftConfig, State
+from minikube_py.raft.status import PeerStatus, Status
 
-UNCOMMITTED_BYTES_MAX = 64 << 20
-UNBORN = HardState()
+__all__ = ["Raft", "RaftConfig"]
+
+_new = tuple.__new__
+FROM_LEADER = frozenset((MessageType.APPEND, MessageType.HEARTBEAT, MessageType.SNAPSHOT))
+FROM_MEMBERS = frozenset(
+    (MessageType.APPEND_REPLY, MessageType.HEARTBEAT_REPLY, MessageType.READ_INDEX, MessageType.TRANSFER)
+)
+"""Only a member has a reason to say these. The rest may come from one this member has not heard of yet: its own
+configuration may be old (the thesis, 4.1)."""
 
 
-@dataclass(frozen=True, slots=True)
-class RaftConfig:
-    """Proposals above `uncommitted_bytes_max` are dropped."""
+class Raft(State):
+    """One member's view. The driver's loop: step, tick, propose; then ready(), and do what `Ready` says.
 
-    id: NodeId
-    election_ticks: int = 10
-    uncommitted_bytes_max: int = UNCOMMITTED_BYTES_MAX
+    `log`, `hard_state` and `configuration` are what was durable; `configuration` is the one in force at the log's
+    offset. Read `term`, `role`, `leader`, `configuration` and `log` at will; only this class changes them."""
 
-
-class Raft:
-    """One member's view. The driver's loop: step, tick, propose; then ready(), and do what `Ready` says."""
+    __slots__ = ("_elections", "_following", "_forwarded", "_handlers", "_leading", "_saved")
 
     def __init__(
         self, config: RaftConfig, log: RaftLog, hard_state: HardState, configuration: Configuration, rng: Rng
     ) -> None:
         if hard_state.commit > log.last_index:
             raise ValueError(f"commit {hard_state.commit} is beyond the log's last entry {log.last_index}")
-        self.config = config
-        self.id = config.id
-        self.configuration = configuration
-        self.rng = rng
-        self.log = log
-        self.role: Role = "FOLLOWER"
-        self.term = hard_state.term
-        self.vote = hard_state.vote
-        self.leader: NodeId = NOBODY
-        log.committed = LogIndex(max(log.committed, hard_state.commit))
-        self._saved = hard_state
-        self._ticks_elapsed = 0
-        self._votes: dict[NodeId, bool] = {}
-        self._match: dict[NodeId, LogIndex] = {}
-        self._messages: list[Message] = []
-        self._own_vote_due: Term | None = None
-        self._reads_waiting: list[bytes] = []
-        self._read_states: list[ReadState] = []
-        self._uncommitted_bytes = 0
+        super().__init__(config, log, hard_state, configuration, rng)
+        log.committed = max(log.committed, hard_state.commit)
+        self._saved = (hard_state.term, hard_state.vote)
+        self._elections = Elections(self)
+        self._following = Following(self)
+        self._forwarded = ForwardedReads(rng.getrandbits(64).to_bytes(8, "big"))
+        self._leading: Leadership | None = None
+        self._handlers: dict[int, Callable[[Message], None]] = {
+            MessageType.PRE_VOTE: self._vote_asked,
+            MessageType.PRE_VOTE_REPLY: self._vote_answered,
+            MessageType.VOTE: self._vote_asked,
+            MessageType.VOTE_REPLY: self._vote_answered,
+            MessageType.APPEND: self._following.append,
+            MessageType.APPEND_REPLY: self._append_answered,
+            MessageType.HEARTBEAT: self._following.heartbeat,
+            MessageType.HEARTBEAT_REPLY: self._heartbeat_answered,
+            MessageType.SNAPSHOT: self._following.snapshot,
+            MessageType.READ_INDEX: self._read_asked,
+            MessageType.READ_INDEX_REPLY: self._read_answered,
+            MessageType.TRANSFER: self._transfer_asked,
+            MessageType.TIMEOUT_NOW: self._called,
+        }
+
+    # What happens
 
     def step(self, message: Message) -> None:
-        """Takes one message. Raises: UnknownPeer for one from outside the voters."""
-        if message.sender not in self.configuration.voters:
-            raise UnknownPeer(f"node {message.sender} is not a voter")
-        if message.type == MessageType.HUP:
-            if self.role != "LEADER":
-                self._campaign()
-        elif message.term != self.term:
+        """Takes one message. Raises: UnknownPeer, SafetyViolated."""
+        type = message.type
+        if type == MessageType.HUP:
+            if self._leading is None:
+                self._stand(transfer=False)
             return
-        elif message.type == MessageType.VOTE_REPLY and self.role == "CANDIDATE":
-            self._count_vote(message.sender, not message.reject)
-        elif message.type == MessageType.APPEND_REPLY and self.role == "LEADER":
-            self._advance(message.sender, message.index)
+        if message.to != self.id or message.sender == self.id:
+            raise UnknownPeer(f"a message from node {message.sender} to node {message.to} came to node {self.id}")
+        if type in FROM_MEMBERS and not self.configuration.contains(message.sender):
+            raise UnknownPeer(f"node {message.sender} is not a member")
+        if message.term != self.term and not self._compare_terms(message):
+            return
+        if type in FROM_LEADER:
+            self._follow(message.sender)
+        self._handlers[type](message)
 
     def tick(self) -> None:
-        """One unit of time: who hears of no leader for `election_ticks` stands for election."""
-        if self.role == "LEADER":
+        """One unit of time passes."""
+        leading = self._leading
+        if leading is not None:
+            if not leading.tick():
+                self._become_follower(self.term, NOBODY)
             return
-        self._ticks_elapsed += 1
-        if self._ticks_elapsed >= self.config.election_ticks:
-            self._campaign()
+        self.read_states += self._forwarded.tick()
+        if self._elections.tick():
+            # Where it may not stand yet the clock is left alone: it stands as soon as it may.
+            self._stand(transfer=False)
+        elif self._elections.asks_again():
+            self._elections.ask()
 
     def propose(self, data: bytes) -> LogIndex:
         """The index the entry will have if it commits. Raises: ProposalDropped."""
-        if self.role != "LEADER":
-            raise ProposalDropped("no leader here yet")
-        if self._uncommitted_bytes + len(data) > self.config.uncommitted_bytes_max and self._uncommitted_bytes:
-            raise ProposalDropped(f"over {self.config.uncommitted_bytes_max} bytes wait to be committed")
-        self._uncommitted_bytes += len(data)
+        leading = self._leading
+        if leading is None or leading.transferee:
+            raise self._not_now()
+        size_bytes = leading.uncommitted_bytes + len(data)
+        if size_bytes > self.config.uncommitted_bytes_max and leading.uncommitted_bytes:
+            raise ProposalDropped(f"over {self.config.uncommitted_bytes_max} bytes wait to be committed", self.id)
+        leading.uncommitted_bytes = size_bytes
         return self.log.append(self.term, data)
 
+    def propose_change(self, change: ConfChange) -> LogIndex:
+        """The index of an entry that changes the configuration once it is applied. Raises: ProposalDropped;
+        ChangeRefused if the change makes no sense."""
+        leading = self._leading
+        if leading is None or leading.transferee:
+            raise self._not_now()
+        if leading.change_index > self.log.applied:
+            raise ProposalDropped("the change before is not applied yet; there is one at a time", self.id)
+        changed(self.configuration, change)
+        return self._append_change(leading, change)
+
     def read_index(self, context: bytes) -> None:
-        """Asks for a ReadState: how far to apply before a read that began now is linearizable (Raft, 8).
+        """Asks for a ReadState: how far to apply before a read that begins now is linearizable (Raft, 8). A follower
+        asks the leader. Raises: ProposalDropped without a leader, or if too many wait."""
+        if self._leading is not None:
+            self._leading.read(Read(self.id, context))
+        elif self.leader == NOBODY:
+            raise self.no_leader()
+        elif len(self._forwarded) >= self.config.reads_max:
+            raise ProposalDropped(f"over {self.config.reads_max} reads wait already", self.leader)
+        else:
+            self._forwarded.add(context)
 
-        It comes once this leader has committed an entry of its own term. Raises: ProposalDropped without a leader."""
-        if self.role != "LEADER":
-            raise ProposalDropped("no leader here yet")
-        self._reads_waiting.append(context)
-        self._release_reads()
+    def transfer(self, to: NodeId) -> None:
+        """Asks the leader to give its office to `to`, a voter. It is given up after an election timeout.
 
-    def ready(self) -> Ready:
-        """What is to be done since the last call; see `Ready` for the order. Never the same thing twice."""
-        log = self.log
-        hard_state = HardState(self.term, self.vote, log.committed)
-        changed = hard_state[:2] != self._saved[:2]
-        entries = log.slice(log.handed, log.last_index)
-        log.handed = log.last_index
-        # Commit alone is not worth a write: it rides on the next one. A restart that knows less of it commits again.
-        self._saved = hard_state if changed else self._saved
-        committed = log.slice(log.delivered, log.committed)
-        log.delivered = log.committed
-        messages, self._messages = self._messages, []
-        reads, self._read_states = self._read_states, []
-        return Ready(hard_state if changed else None, entries, messages, (), committed, reads)
+        Raises: ProposalDropped."""
+        if to not in self.configuration.voters:
+            raise ProposalDropped(f"node {to} is not a voter, and cannot lead", self.leader)
+        if self._leading is not None:
+            self._leading.transfer(to)
+        elif self.leader == NOBODY:
+            raise self.no_leader()
+        else:
+            self.send(MessageType.TRANSFER, self.leader, hint=to)
+
+    def report(self, to: NodeId, reachable: bool, snapshot: bool | None = None) -> None:
+        """`reachable` False: what was sent to `to` may be lost. `snapshot`: the one it was sent arrived, or did not."""
+        if self._leading is not None:
+            self._leading.replication.report(to, reachable, snapshot)
+
+    # What is to be done
+
+    def ready(self, can_write: bool = True) -> Ready:
+        """What is to be done since the last call; see `Ready` for the order. Never the same thing twice.
+
+        `can_write` False: a sync is under way; only what needs no writing is handed out."""
+        log, following = self.log, self._following
+        hard_state: HardState | None = None
+        entries: Sequence[Entry] = []
+        snapshot: SnapshotMeta | None = None
+        unsaved = self._saved[0] != self.term or self._saved[1] != self.vote
+        if can_write:
+            if unsaved:
+                # Commit alone is not worth a write: it rides on the next one. A restart that knows less commits again.
+                hard_state = self.hard_state()
+                self._saved = (self.term, self.vote)
+            if log.handed < log.last_index:
+                entries = log.hand_out()
+            snapshot, following.restored = following.restored, None
+            writes = hard_state is not None or bool(entries) or snapshot is not None
+            owed = writes or bool(log.in_flight)
+        else:
+            writes = False
+            owed = bool(unsaved or log.in_flight or log.handed < log.last_index or following.restored)
+        if self._leading is not None:
+            self._leading.work()
+        elif self.leader:
+            self._ask_leader()
+        after: list[Message] = []
+        if can_write or not owed:
+            following.acknowledge()
+            if self.messages_after:
+                after, self.messages_after = self.messages_after, []
+                if not owed:
+                    self.messages += after
+                    after = []
+        if writes or after:
+            log.in_flight.append(Write(self.term, log.handed))
+        messages, self.messages = self.messages, []
+        reads, self.read_states = self.read_states, []
+        committed = log.deliver(self.config.committed_bytes_max)
+        return _new(Ready, (hard_state, entries, messages, after, committed, reads, snapshot))
 
     def hard_state(self) -> HardState:
-        """As of now, to be saved beside something that is written anyway."""
-        return HardState(self.term, self.vote, self.log.committed)
+        """As of now, to be saved beside something that is written anyway. It never speaks of entries that are not
+        durable: a write that is torn must not leave a commit beyond the log."""
+        return HardState(self.term, self.vote, min(self.log.committed, self.log.stable))
 
     def persisted(self, term: Term, index: LogIndex) -> None:
-        """All that `ready` handed out before is durable: the hard state of `term`, and entries up to `index`."""
-        if self._own_vote_due is not None and self._own_vote_due <= term:
-            self._own_vote_due = None
-            self.step(Message(MessageType.VOTE_REPLY, self.id, self.id, term))
-        self.log.stable = LogIndex(max(self.log.stable, index))
-        self.step(Message(MessageType.APPEND_REPLY, self.id, self.id, term, index=self.log.stable))
+        """The oldest Ready that had to be synced is durable: its hard state of `term`, its entries up to `index`.
+
+        Raises: ValueError if there is no such Ready."""
+        log = self.log
+        if not log.in_flight:
+            raise ValueError(f"term {term} and entry {index} are said to be durable, and nothing was handed out")
+        write = log.in_flight[0]
+        if write.term != term or index > write.last:
+            raise ValueError(
+                f"term {term} and entry {index} are said to be durable; what was handed out first is term "
+                f"{write.term} and entry {write.last}"
+            )
+        log.in_flight.popleft()
+        log.persisted(write)
+        if self._leading is not None:
+            self._leading.commit()
+        elif self.role == "CANDIDATE" and term == self.term:
+            # Only now is the own vote one that cannot be given again.
+            self._count_vote(self.id, True)
 
     def applied(self, index: LogIndex) -> None:
-        """Entries up to `index` are applied."""
-        assert self.log.applied <= index <= self.log.delivered
-        self.log.applied = index
+        """Entries up to `index` are applied; changes of the configuration among them are in force from now on."""
+        log = self.log
+        if index > log.delivered:
+            raise ValueError(f"entry {index} is said to be applied, and {log.delivered} was the last one given out")
+        if index <= log.applied:
+            return
+        log.applied = index
+        while log.changes and log.changes[0] <= index:
+            self._configure(log.changes.pop(0))
+        leading = self._leading
+        if leading is not None and self.configuration.auto_leave and leading.change_index <= index:
+            self._append_change(leading, ConfChange(leave_joint=True))
 
     def compact(self, index: LogIndex) -> None:
-        """Forgets the entries up to `index`, which are applied."""
+        """Forgets the entries up to `index`, which are applied. Who needs them still is sent the latest snapshot."""
+        if index > self.log.applied:
+            raise ValueError(f"entry {index} is not applied yet, only up to {self.log.applied}; it cannot be forgotten")
         self.log.compact(index)
 
-    def _campaign(self) -> None:
-        self._ticks_elapsed = 0
+    def snapshot_taken(self, meta: SnapshotMeta) -> None:
+        """There is a durable snapshot that peers can be sent."""
+        if self.latest_snapshot is None or meta.index > self.latest_snapshot.index:
+            self.latest_snapshot = meta
+            if self._leading is not None:
+                self._leading.replication.snapshot_wanted = False
+
+    @property
+    def snapshot_wanted(self) -> bool:
+        """Whether a peer waits for a newer snapshot than the latest: one that the log reaches back to, and whose
+        configuration the peer is in."""
+        return self._leading is not None and self._leading.replication.snapshot_wanted
+
+    def status(self) -> Status:
+        """For people and tests."""
+        log, leading = self.log, self._leading
+        peers = leading.replication.peers.items() if leading is not None else ()
+        return Status(
+            self.id, self.term, self.vote, self.role, self.leader, log.committed, log.applied, log.last_index,
+            self.configuration, leading.transferee if leading is not None else NOBODY,
+            tuple(
+                PeerStatus(
+                    node, progress.match, progress.next, progress.state.value, progress.active,
+                    node in self.configuration.learners, len(progress.inflights), progress.snapshot_index,
+                )
+                for node, progress in peers
+            ),
+        )
+
+    # Terms and roles
+
+    def _compare_terms(self, message: Message) -> bool:
+        """A message of another term than this member's. True: it is to be handled, in what is now the term."""
+        type, term = message.type, message.term
+        if term > self.term:
+            asked = type in (MessageType.PRE_VOTE, MessageType.VOTE)
+            if asked and message.context != TRANSFER and self._elections.in_lease():
+                return False
+            if type == MessageType.PRE_VOTE:
+                return True
+            if type == MessageType.PRE_VOTE_REPLY and not message.reject:
+                # For the term that this member asked about, and is not in.
+                return term == self.term + 1
+            self._become_follower(term, message.sender if type in FROM_LEADER else NOBODY)
+            return True
+        if type in FROM_LEADER:
+            # A leader left behind. It must learn of the term, or a member that got ahead of all the others while it was
+            # cut off could never rejoin: it heeds no older leader, and they would grant it no vote.
+            self.send(MessageType.APPEND_REPLY, message.sender, reject=True)
+        elif type == MessageType.PRE_VOTE:
+            self.send(MessageType.PRE_VOTE_REPLY, message.sender, reject=True)
+        elif type == MessageType.VOTE:
+            self.send(MessageType.VOTE_REPLY, message.sender, reject=True)
+        return False
+
+    def _follow(self, leader: NodeId) -> None:
+        """A message of this term from one who leads it. Raises: SafetyViolated."""
+        if self.leader == leader and self._leading is None:
+            self._elections.elapsed = 0
+        elif self.leader == NOBODY:
+            self._become_follower(self.term, leader)
+        else:
+            raise SafetyViolated(f"nodes {self.leader} and {leader} both lead term {self.term}")
+
+    def _become_follower(self, term: Term, leader: NodeId) -> None:
+        if term != self.term:
+            self.term = term
+            self.vote = NOBODY
+            self._following.agreed = None
+        self._end_office()
+        self.role = "FOLLOWER"
+        self.leader = leader
+        self._elections.reset()
+
+    def _end_office(self) -> None:
+        """What was asked of, or by means of, the leader so far will have no answer."""
+        if self._leading is not None:
+            self.read_states += self._leading.ended()
+            self._leading = None
+        self.read_states += self._forwarded.give_up()
+
+    def _stand(self, *, transfer: bool) -> None:
+        """Stands for election, first by asking whether that would be any use (the thesis, 9.6), if it may at all."""
+        if not self._elections.may_stand() or self._following.restored is not None:
+            return
+        self._end_office()
+        self.leader = NOBODY
+        if self.config.pre_vote and not transfer:
+            self.role = "PRE_CANDIDATE"
+            self._elections.begin(transfer=False)
+            self._count_vote(self.id, True)
+        else:
+            self._become_candidate(transfer=transfer)
+
+    def _become_candidate(self, *, transfer: bool) -> None:
         self.role = "CANDIDATE"
         self.leader = NOBODY
         self.term = Term(self.term + 1)
         self.vote = self.id
-        self._votes = {}
-        self._own_vote_due = self.term
-
-    def _count_vote(self, voter: NodeId, granted: bool) -> None:
-        self._votes.setdefault(voter, granted)
-        if quorum.vote_result(self.configuration.voters, self._votes) == "WON":
-            self._become_leader()
+        self._following.agreed = None
+        self._elections.begin(transfer=transfer)
 
     def _become_leader(self) -> None:
         self.role = "LEADER"
         self.leader = self.id
-        self._match = {self.id: self.log.stable}
+        self._elections.reset()
+        self._leading = Leadership(self)
         # Entries of former terms commit only beneath one of this term (Raft, 5.4.2).
         self.log.append(self.term, b"")
 
-    def _advance(self, voter: NodeId, index: LogIndex) -> None:
-        self._match[voter] = LogIndex(max(self._match.get(voter, LogIndex(0)), index))
-        candidate = quorum.committed_index(self.configuration.voters, self._match)
-        log = self.log
-        if candidate > log.committed and log.term(candidate) == self.term:
-            newly = log.slice(log.committed, candidate)
-            self._uncommitted_bytes -= sum(len(entry.data) for entry in newly if entry.term == self.term)
-            log.committed = candidate
-            self._release_reads()
+    def _count_vote(self, voter: NodeId, granted: bool) -> None:
+        result = self._elections.count(voter, granted)
+        if result == "LOST":
+            self._become_follower(self.term, NOBODY)
+        elif result == "WON" and self.role == "PRE_CANDIDATE":
+            self._become_candidate(transfer=False)
+        elif result == "WON":
+            self._become_leader()
 
-    def _release_reads(self) -> None:
-        log = self.log
-        if self._reads_waiting and log.term(log.committed) == self.term:
-            self._read_states.extend(ReadState(log.committed, context) for context in self._reads_waiting)
-            self._reads_waiting = []
+    def _configure(self, index: LogIndex) -> None:
+        """The change at `index` is applied. Raises: SafetyViolated."""
+        change = decode_change(self.log.slice(LogIndex(index - 1), index)[0].data)
+        self.configuration = changed(self.configuration, change)
+        votes = self.configuration.votes(self.id)
+        if self._leading is not None:
+            self._leading.configured()
+            if not votes:
+                # It led up to the commit of its own removal, and not beyond (the thesis, 4.2.2).
+                self._leading.replication.tell_commit()
+                self._become_follower(self.term, NOBODY)
+        elif not votes and self.role != "FOLLOWER":
+            self._become_follower(self.term, NOBODY)
+
+    def _append_change(self, leading: Leadership, change: ConfChange) -> LogIndex:
+        data = encode_change(change)
+        leading.uncommitted_bytes += len(data)
+        leading.change_index = self.log.append_change(self.term, data)
+        return leading.change_index
+
+    def _not_now(self) -> ProposalDropped:
+        if self._leading is None:
+            return self.no_leader()
+        return ProposalDropped(f"leadership is being given to node {self._leading.transferee}; try again")
+
+    # Messages of this term
+
+    def _vote_asked(self, message: Message) -> None:
+        if self._elections.answer(message):
+            if self.role != "FOLLOWER":
+                self._become_follower(self.term, NOBODY)
+            self.vote = message.sender
+            self._elections.elapsed = 0
+
+    def _vote_answered(self, message: Message) -> None:
+        awaited = "CANDIDATE" if message.type == MessageType.VOTE_REPLY else "PRE_CANDIDATE"
+        if self.role == awaited:
+            self._count_vote(message.sender, not message.reject)
+
+    def _append_answered(self, message: Message) -> None:
+        if self._leading is not None:
+            self._leading.replied(message)
+
+    def _heartbeat_answered(self, message: Message) -> None:
+        if self._leading is not None:
+            self._leading.heartbeat_answered(message)
+
+    def _ask_leader(self) -> None:
+        """Asks the leader on behalf of all reads that came since the last time."""
+        question = self._forwarded.ask(self.config.election_ticks)
+        if question is not None:
+            self.send(MessageType.READ_INDEX, self.leader, context=question)
+
+    def _read_asked(self, message: Message) -> None:
+        try:
+            if self._leading is None:
+                raise self.no_leader()
+            self._leading.read(Read(message.sender, message.context))
+        except ProposalDropped:
+            self.send(MessageType.READ_INDEX_REPLY, message.sender, context=message.context, reject=True)
+
+    def _read_answered(self, message: Message) -> None:
+        if message.sender == self.leader:
+            index = None if message.reject else message.index
+            self.read_states += self._forwarded.answered(message.context, index)
+
+    def _transfer_asked(self, message: Message) -> None:
+        target = NodeId(message.hint)
+        if self._leading is not None and target in self.configuration.voters:
+            self._leading.transfer(target)
+
+    def _called(self, message: Message) -> None:
+        if self.role == "FOLLOWER":
+            self._stand(transfer=True)

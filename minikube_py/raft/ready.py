@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from minikube_py.errors import Corruption
 from minikube_py.raft.configuration import NodeId
 from minikube_py.raft.message import NOBODY, Entry, HardState, LogIndex, Message, SnapshotMeta
 
@@ -54,3 +55,8 @@ class ProposalDropped(Exception):
 
 class UnknownPeer(Exception):
     """A message from someone who is no member, or one that is addressed to another node."""
+
+
+class SafetyViolated(Corruption):
+    """What a peer says contradicts what is settled here: a log was lost, a vote forgotten, or two members have one id.
+    Whoever gets this must stop."""

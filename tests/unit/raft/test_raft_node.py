@@ -18,9 +18,9 @@ ME = 7
 UNBORN = HardState()
 
 
-def make(entries=(), hard_state=UNBORN, **config) -> Raft:
+def make(entries=(), hard_state=UNBORN, seed=1, **config) -> Raft:
     alone = Configuration(frozenset((ME,)))
-    return Raft(RaftConfig(ME, **config), RaftLog(entries=entries), hard_state, alone, Random(1))
+    return Raft(RaftConfig(ME, **config), RaftLog(entries=entries), hard_state, alone, Random(seed))
 
 
 def elect(raft: Raft) -> None:
@@ -49,16 +49,25 @@ def test_a_vote_counts_only_once_it_is_durable():
 def test_an_acknowledgement_of_an_older_term_elects_nobody():
     raft = make(hard_state=HardState(4, ME, 0))
     raft.step(Message(MessageType.HUP, ME, ME))
-    raft.persisted(4, 0)
-    assert raft.role == "CANDIDATE" and raft.term == 5
+    raft.ready()
+    raft.tick()
+    raft.step(Message(MessageType.HUP, ME, ME))
+    raft.ready()
+    raft.persisted(5, 0)
+    assert raft.role == "CANDIDATE" and raft.term == 6
+    raft.persisted(6, 0)
+    assert raft.role == "LEADER" and raft.term == 6
 
 
-def test_election_starts_after_the_timeout_and_in_a_new_term():
-    raft = make(hard_state=HardState(3, ME, 0), election_ticks=3)
-    raft.tick()
-    raft.tick()
-    assert raft.role == "FOLLOWER" and raft.ready().hard_state is None
-    raft.tick()
+@pytest.mark.parametrize("seed", range(5))
+def test_election_starts_after_one_to_two_timeouts_and_in_a_new_term(seed):
+    raft = make(hard_state=HardState(3, ME, 0), election_ticks=3, seed=seed)
+    waited = 0
+    while raft.role == "FOLLOWER":
+        assert raft.ready().hard_state is None
+        raft.tick()
+        waited += 1
+    assert 3 <= waited < 6
     assert raft.role == "CANDIDATE" and raft.ready().hard_state == HardState(4, ME, 0)
 
 
@@ -173,12 +182,13 @@ def test_a_stranger_is_refused():
         make().step(Message(MessageType.APPEND_REPLY, 99, ME, 1, index=1))
 
 
-def test_messages_of_other_terms_change_nothing():
+def test_nobody_else_speaks_for_this_node():
     raft = make()
     elect(raft)
     raft.propose(b"a")
     raft.ready()
-    raft.step(Message(MessageType.APPEND_REPLY, ME, ME, 0, index=2))
+    with pytest.raises(UnknownPeer, match="from node 7 to node 7"):
+        raft.step(Message(MessageType.APPEND_REPLY, ME, ME, 1, index=2))
     assert raft.log.committed == 1
 
 

@@ -1,0 +1,99 @@
+"""Standing for election and voting (Raft, 5.2, 5.4.1; the thesis, 9.6 PreVote, 4.2.3 the lease of votes)."""
+
+from __future__ import annotations
+
+from minikube_py.raft import quorum
+from minikube_py.raft.configuration import NodeId
+from minikube_py.raft.message import NOBODY, Message, MessageType, Term
+from minikube_py.raft.quorum import VoteResult
+from minikube_py.raft.state import TRANSFER, State
+
+
+class Elections:
+    """One member's election clock, the votes it got as a candidate, and whom it would vote for."""
+
+    __slots__ = ("_lease_until", "_state", "_transfer", "elapsed", "timeout", "votes")
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._transfer = False
+        self.votes: dict[NodeId, bool] = {}
+        # Leases survive the restart of who granted them: it cannot know what it promised, so it waits it out.
+        self._lease_until = state.config.election_ticks if state.config.lease_reads else 0
+        self.reset()
+
+    def reset(self) -> None:
+        """The clock begins anew, with a timeout of its own so that members seldom stand at the same time."""
+        election_ticks = self._state.config.election_ticks
+        self.elapsed = 0
+        self.timeout = election_ticks + self._state.rng.randrange(election_ticks)
+        self.votes = {}
+
+    def tick(self) -> bool:
+        """One unit of time without a leader; True when the time to stand for election has come."""
+        self.elapsed += 1
+        if self._lease_until:
+            self._lease_until -= 1
+        return self.elapsed >= self.timeout
+
+    def may_stand(self) -> bool:
+        """Voters only; and not while a committed change of the configuration is not applied yet: who is to vote is not
+        known here before that."""
+        state, log = self._state, self._state.log
+        return state.configuration.votes(state.id) and not (log.changes and log.changes[0] <= log.committed)
+
+    def begin(self, *, transfer: bool) -> None:
+        """This member has just become (pre-)candidate."""
+        self.reset()
+        self._transfer = transfer
+        self.ask()
+
+    def ask(self) -> None:
+        """Asks for the votes that are still out. A pre-vote may be asked for again: it promises nothing."""
+        state = self._state
+        log = state.log
+        pre = state.role == "PRE_CANDIDATE"
+        for node in state.configuration.electors():
+            if node != state.id and node not in self.votes:
+                state.send(
+                    MessageType.PRE_VOTE if pre else MessageType.VOTE,
+                    node,
+                    term=Term(state.term + 1) if pre else state.term,
+                    index=log.last_index,
+                    log_term=log.last_term,
+                    context=TRANSFER if self._transfer else b"",
+                )
+
+    def asks_again(self) -> bool:
+        """Whether it is time to repeat the pre-vote. A voter that heard of the leader a tick later than this member
+        keeps silent at first, and to wait for the next timeout would double the time without a leader."""
+        return self._state.role == "PRE_CANDIDATE" and self.elapsed % self._state.config.heartbeat_ticks == 0
+
+    def count(self, voter: NodeId, granted: bool) -> VoteResult:
+        """A voter's first answer counts."""
+        self.votes.setdefault(voter, granted)
+        return quorum.vote_result(self._state.configuration, self.votes)
+
+    def in_lease(self) -> bool:
+        """Whether a leader was heard of so recently that no vote may be given (the thesis, 4.2.3)."""
+        state = self._state
+        if self._lease_until:
+            return True
+        return state.config.check_quorum and state.leader != NOBODY and self.elapsed < state.config.election_ticks
+
+    def answer(self, message: Message) -> bool:
+        """Grants or refuses a PRE_VOTE or VOTE, and says so. True: the vote is given, and must be noted."""
+        state, log = self._state, self._state.log
+        pre = message.type == MessageType.PRE_VOTE
+        free = state.vote == NOBODY and state.leader == NOBODY
+        may = state.vote == message.sender or free or (pre and message.term > state.term)
+        up_to_date = (message.log_term, message.index) >= (log.last_term, log.last_index)
+        granted = may and up_to_date
+        # A granted pre-vote is for the term to come; a refusal carries this member's own.
+        state.send(
+            MessageType.PRE_VOTE_REPLY if pre else MessageType.VOTE_REPLY,
+            message.sender,
+            term=message.term if granted else state.term,
+            reject=not granted,
+        )
+        return granted and not pre

@@ -1,0 +1,72 @@
+"""The follower's side of replication: entries, heartbeats and snapshots from the leader (Raft, 5.3, 7)."""
+
+from __future__ import annotations
+
+from minikube_py.raft.message import NOBODY, LogIndex, Message, MessageType, SnapshotMeta
+from minikube_py.raft.ready import SafetyViolated
+from minikube_py.raft.state import State
+
+
+class Following:
+    """`agreed`: up to where this log is known to be the leader's, and the leader has not been told yet. One reply tells
+    it for all that arrived since, once it is durable. `restored`: a snapshot that was taken over and is not handed out.
+    """
+
+    __slots__ = ("_state", "agreed", "restored")
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self.agreed: LogIndex | None = None
+        self.restored: SnapshotMeta | None = None
+
+    def append(self, message: Message) -> None:
+        """Raises: SafetyViolated."""
+        state, log = self._state, self._state.log
+        if message.index < log.committed:
+            self._agree(log.committed)
+        elif log.matches(message.index, message.log_term):
+            log.accept(message.entries)
+            last = LogIndex(message.index + len(message.entries))
+            log.committed = max(log.committed, min(message.commit, last))
+            self._agree(last)
+        else:
+            place, term = log.agreement(message.index, message.log_term)
+            state.send(
+                MessageType.APPEND_REPLY, message.sender, index=message.index, reject=True, hint=place, log_term=term
+            )
+
+    def heartbeat(self, message: Message) -> None:
+        """Raises: SafetyViolated."""
+        state, log = self._state, self._state.log
+        if message.commit > log.last_index:
+            raise SafetyViolated(
+                f"leader {message.sender} says that this log agrees up to {message.commit}, and it ends at "
+                f"{log.last_index}: what was acknowledged is lost"
+            )
+        log.committed = max(log.committed, message.commit)
+        state.send(MessageType.HEARTBEAT_REPLY, message.sender, context=message.context)
+
+    def snapshot(self, message: Message) -> None:
+        """Takes a snapshot over if it is newer than what is committed here, and this member is in its configuration."""
+        state, log, meta = self._state, self._state.log, message.snapshot
+        if meta is None or meta.index <= log.committed or not meta.configuration.contains(state.id):
+            self._agree(log.committed)
+        elif log.matches(meta.index, meta.term):
+            # All of it is here already; to begin anew would only lose what follows.
+            log.committed = meta.index
+            self._agree(log.committed)
+        else:
+            log.restore(meta.index, meta.term)
+            self.restored = state.latest_snapshot = meta
+            state.configuration = meta.configuration
+            self.agreed = meta.index
+
+    def acknowledge(self) -> None:
+        """Leaves the reply that is due, to be sent when all that was handed out before is durable."""
+        if self.agreed is not None:
+            if self._state.leader != NOBODY:
+                self._state.send(MessageType.APPEND_REPLY, self._state.leader, index=self.agreed)
+            self.agreed = None
+
+    def _agree(self, index: LogIndex) -> None:
+        self.agreed = index if self.agreed is None else max(self.agreed, index)

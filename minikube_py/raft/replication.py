@@ -1,0 +1,200 @@
+"""The leader's side of replication: what each peer has, what it is sent next, and what is thereby committed
+(Raft, 5.3, 5.4.2; the thesis, 10.2 for pipelining)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from minikube_py.raft import quorum
+from minikube_py.raft.configuration import NodeId
+from minikube_py.raft.message import Entry, LogIndex, Message, MessageType
+from minikube_py.raft.progress import Inflights, Progress, ProgressState
+from minikube_py.raft.ready import SafetyViolated
+from minikube_py.raft.state import State
+
+Cuts = dict[LogIndex, tuple[Sequence[Entry], int]]
+
+
+class Replication:
+    """`peers`: all that receive the log but this member, by id. `alone`: this member is the only voter.
+    `snapshot_wanted`: a peer can be helped by a newer snapshot only."""
+
+    __slots__ = ("_state", "alone", "peers", "snapshot_wanted")
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self.peers: dict[NodeId, Progress] = {}
+        self.alone = False
+        self.snapshot_wanted = False
+        self.configure(active=False)
+
+    def configure(self, *, active: bool = True) -> None:
+        """Takes the configuration in force: those who are new, those who are gone. `active`: the new ones count as
+        heard of, so that a quorum with them is not missed before they had time to answer."""
+        state = self._state
+        before = self.peers
+        self.peers = {}
+        self.alone = state.configuration.voters == {state.id} and not state.configuration.joint
+        for node in state.configuration.members():
+            if node != state.id:
+                self.peers[node] = before.get(node) or self._unknown(active)
+        for node, progress in before.items():
+            if node not in self.peers:
+                # The last it hears: that it was removed.
+                self._poke(node, progress)
+
+    def replicate(self) -> None:
+        """Sends to each peer what it lacks of the entries that were handed out for writing, as far as it may be sent
+        more; or, with no entries about to follow, how far all is committed."""
+        log = self._state.log
+        commit_alone = log.handed == log.last_index
+        # Most peers are at the same place, and get the same list.
+        cuts: Cuts = {}
+        for node, progress in self.peers.items():
+            while not progress.paused and self._send_next(node, progress, cuts, commit_alone):
+                pass
+
+    def tell_commit(self) -> None:
+        """Tells all who follow closely what is committed, before this leader falls silent."""
+        for node, progress in self.peers.items():
+            self._poke(node, progress)
+
+    def replied(self, message: Message) -> bool:
+        """Takes an APPEND_REPLY; True if more may be committed by it. Raises: SafetyViolated."""
+        log = self._state.log
+        progress = self.peers[message.sender]
+        progress.active = True
+        if message.reject:
+            may_agree = LogIndex(message.hint)
+            if message.log_term:
+                may_agree = log.agreement(may_agree, message.log_term)[0]
+            progress.refused(message.index, may_agree)
+            return False
+        if message.index > log.last_index:
+            raise SafetyViolated(
+                f"node {message.sender} acknowledges entry {message.index}; the leader's log ends at {log.last_index}"
+            )
+        advanced = progress.acknowledged(message.index)
+        state = progress.state
+        if (state is ProgressState.PROBE and message.index == progress.match) or (
+            state is ProgressState.SNAPSHOT and advanced and progress.match >= log.offset
+        ):
+            progress.replicate()
+        return advanced
+
+    def heartbeat(self, context: bytes, *, tick: bool) -> None:
+        """`tick`: by the clock, and not for a read only: who makes no progress until it answers is sent something."""
+        state = self._state
+        committed = state.log.committed
+        for node, progress in self.peers.items():
+            state.send(MessageType.HEARTBEAT, node, commit=min(progress.match, committed), context=context)
+            if tick:
+                progress.quiet = True
+                if progress.state is ProgressState.SNAPSHOT:
+                    progress.snapshot_ticks += state.config.heartbeat_ticks
+                    if progress.snapshot_ticks >= state.config.snapshot_ticks:
+                        progress.snapshot_ended(False)
+
+    def heartbeat_answered(self, node: NodeId) -> None:
+        """A peer lives. If it has not got on since the last heartbeat, what it was sent may be lost: it is sent
+        something that it must answer."""
+        progress = self.peers[node]
+        progress.active = True
+        if not progress.quiet:
+            return
+        progress.quiet = False
+        if progress.state is ProgressState.PROBE:
+            progress.waiting = False
+        elif progress.match < self._state.log.handed:
+            self._poke(node, progress)
+
+    def report(self, node: NodeId, reachable: bool, snapshot: bool | None) -> None:
+        """What the driver learned of a peer by other means."""
+        progress = self.peers.get(node)
+        if progress is None:
+            return
+        if progress.state is ProgressState.SNAPSHOT:
+            if snapshot is not None or not reachable:
+                progress.snapshot_ended(bool(snapshot))
+            else:
+                progress.snapshot_ticks = 0
+        elif not reachable and progress.state is ProgressState.REPLICATE:
+            progress.probe()
+
+    def quorum_active(self) -> bool:
+        """Whether a majority was heard of since this was asked last."""
+        heard = [self._state.id]
+        for node, progress in self.peers.items():
+            if progress.active:
+                heard.append(node)
+            progress.active = False
+        return quorum.has_majority(self._state.configuration, heard)
+
+    def agreed(self) -> LogIndex:
+        """Up to where a majority has the log durably; this leader counts for what its own disk has."""
+        state = self._state
+        if self.alone:
+            return state.log.stable
+        match = {node: progress.match for node, progress in self.peers.items()}
+        match[state.id] = state.log.stable
+        return quorum.committed_index(state.configuration, match)
+
+    def _unknown(self, active: bool) -> Progress:
+        config = self._state.config
+        inflights = Inflights(config.inflight_messages_max, config.inflight_bytes_max)
+        return Progress(LogIndex(self._state.log.last_index + 1), inflights, active)
+
+    def _send_next(self, node: NodeId, progress: Progress, cuts: Cuts, commit_alone: bool) -> bool:
+        """One message to a peer that may be sent one. False: there is nothing to send."""
+        log = self._state.log
+        before = LogIndex(progress.next - 1)
+        if before < log.offset:
+            return self._send_snapshot(node, progress)
+        if before < log.handed:
+            cut = cuts.get(before)
+            if cut is None:
+                cut = cuts[before] = log.cut(before, log.handed, self._state.config.append_bytes_max)
+            entries, size_bytes = cut
+            self._append(node, progress, before, entries)
+            progress.sent(entries[-1].index, size_bytes)
+            return True
+        if before > log.handed:
+            return False
+        if progress.state is ProgressState.PROBE:
+            if progress.match == before:
+                return False
+            progress.waiting = True
+        elif not commit_alone or min(log.committed, before) <= progress.commit_sent:
+            return False
+        self._append(node, progress, before, ())
+        return True
+
+    def _poke(self, node: NodeId, progress: Progress) -> None:
+        """An append without entries, also to a peer that may be sent no more of them."""
+        if progress.state is ProgressState.REPLICATE:
+            if progress.next > self._state.log.offset:
+                self._append(node, progress, LogIndex(progress.next - 1), ())
+            else:
+                progress.probe()
+
+    def _append(self, node: NodeId, progress: Progress, before: LogIndex, entries: Sequence[Entry]) -> None:
+        state = self._state
+        log = state.log
+        last = LogIndex(before + len(entries))
+        progress.commit_sent = max(progress.commit_sent, min(log.committed, last))
+        state.messages.append(Message(
+            MessageType.APPEND, state.id, node, state.term, log.term(before), before, log.committed, entries
+        ))
+
+    def _send_snapshot(self, node: NodeId, progress: Progress) -> bool:
+        state = self._state
+        meta = state.latest_snapshot
+        if not progress.active:
+            # Nobody there, as far as is known: a snapshot is too dear to be sent into the void.
+            return False
+        if meta is None or meta.index < state.log.offset or not meta.configuration.contains(node):
+            self.snapshot_wanted = True
+            return False
+        progress.send_snapshot(meta.index)
+        state.send(MessageType.SNAPSHOT, node, snapshot=meta)
+        return True

@@ -1,0 +1,122 @@
+"""What all parts of one member's Raft see of it, and where they leave what is to be sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from minikube_py.env import Rng
+from minikube_py.raft.configuration import Configuration, NodeId
+from minikube_py.raft.log import BEFORE_ALL, START, RaftLog
+from minikube_py.raft.message import NOBODY, HardState, LogIndex, Message, MessageType, SnapshotMeta, Term
+from minikube_py.raft.ready import ProposalDropped, ReadState, Role
+
+TRANSFER = b"transfer"
+"""The context of a vote that the leader itself asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class RaftConfig:
+    """The knobs of one member; they must be the same on all.
+
+    An election starts after `election_ticks` to twice as many without a leader. `lease_reads`: a leader that a majority
+    heard within the last half election timeout answers reads without asking again, which relies on all members' ticks
+    lasting about the same. One APPEND carries up to `append_bytes_max`; unacknowledged ones are bounded per peer in
+    number and bytes. Proposals beyond `uncommitted_bytes_max` are dropped, reads beyond `reads_max` too. One Ready
+    hands out up to `committed_bytes_max` to apply. A snapshot under way of which nothing is heard for `snapshot_ticks`
+    is given up.
+    """
+
+    id: NodeId
+    election_ticks: int = 10
+    heartbeat_ticks: int = 1
+    pre_vote: bool = True
+    check_quorum: bool = True
+    lease_reads: bool = False
+    append_bytes_max: int = 1 << 20
+    inflight_messages_max: int = 64
+    inflight_bytes_max: int = 16 << 20
+    uncommitted_bytes_max: int = 64 << 20
+    committed_bytes_max: int = 64 << 20
+    reads_max: int = 100_000
+    snapshot_ticks: int = 1200
+
+    def __post_init__(self) -> None:
+        if self.id <= 0:
+            raise ValueError(f"a member's id is above 0, not {self.id}")
+        for name in self.__slots__:
+            if name not in ("id", "pre_vote", "check_quorum", "lease_reads") and getattr(self, name) < 1:
+                raise ValueError(f"{name} is at least 1, not {getattr(self, name)}")
+        if self.election_ticks > 1 and self.heartbeat_ticks >= self.election_ticks:
+            raise ValueError(
+                f"heartbeat_ticks must be below election_ticks: {self.heartbeat_ticks} >= {self.election_ticks}"
+            )
+        if self.lease_reads and not self.check_quorum:
+            raise ValueError("lease_reads needs check_quorum: without it a leader that is cut off goes on answering")
+
+
+class State:
+    """Owned by one `Raft`: term, vote, role and leader change only there.
+
+    `latest_snapshot`: what a peer that needs compacted entries is sent. `messages` may be sent at once,
+    `messages_after` once all is durable that was to be when they were made.
+    """
+
+    __slots__ = (
+        "config",
+        "configuration",
+        "id",
+        "latest_snapshot",
+        "leader",
+        "log",
+        "messages",
+        "messages_after",
+        "read_states",
+        "rng",
+        "role",
+        "term",
+        "vote",
+    )
+
+    def __init__(
+        self, config: RaftConfig, log: RaftLog, hard_state: HardState, configuration: Configuration, rng: Rng
+    ) -> None:
+        self.config = config
+        self.id = config.id
+        self.log = log
+        self.rng = rng
+        self.configuration = configuration
+        self.role: Role = "FOLLOWER"
+        self.term: Term = hard_state.term
+        self.vote: NodeId = hard_state.vote
+        self.leader: NodeId = NOBODY
+        self.latest_snapshot: SnapshotMeta | None = None
+        self.messages: list[Message] = []
+        self.messages_after: list[Message] = []
+        self.read_states: list[ReadState] = []
+
+    def send(
+        self,
+        type: MessageType,
+        to: NodeId,
+        *,
+        term: Term | None = None,
+        index: LogIndex = START,
+        log_term: Term = BEFORE_ALL,
+        commit: LogIndex = START,
+        reject: bool = False,
+        hint: int = 0,
+        context: bytes = b"",
+        snapshot: SnapshotMeta | None = None,
+    ) -> None:
+        """Leaves a message without entries where it belongs: what promises something waits until that is durable."""
+        term = self.term if term is None else term
+        message = Message(
+            type, self.id, to, term, log_term, index, commit, (), reject, hint, context, snapshot
+        )
+        after = type in (MessageType.VOTE, MessageType.VOTE_REPLY, MessageType.APPEND_REPLY)
+        (self.messages_after if after else self.messages).append(message)
+
+    def no_leader(self) -> ProposalDropped:
+        if self.leader == NOBODY:
+            return ProposalDropped("there is no leader at the moment; try again")
+        return ProposalDropped(f"node {self.leader} leads, not this one", self.leader)

@@ -1,0 +1,38 @@
+"""What one member says of itself, for people and for tests."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from minikube_py.raft.configuration import Configuration, NodeId
+from minikube_py.raft.message import LogIndex, Term
+from minikube_py.raft.ready import Role
+
+
+class PeerStatus(NamedTuple):
+    """The leader's view of a peer. `state`: "probe", "replicate" or "snapshot"; `active`: heard of lately."""
+
+    id: NodeId
+    match: LogIndex
+    next: LogIndex
+    state: str
+    active: bool
+    learner: bool
+    inflight_messages: int
+    snapshot_index: LogIndex
+
+
+class Status(NamedTuple):
+    """`peers` is empty but on the leader. `transferee` 0: leadership is not being given away."""
+
+    id: NodeId
+    term: Term
+    vote: NodeId
+    role: Role
+    leader: NodeId
+    commit: LogIndex
+    applied: LogIndex
+    last_index: LogIndex
+    configuration: Configuration
+    transferee: NodeId
+    peers: tuple[PeerStatus, ...]
