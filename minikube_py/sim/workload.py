@@ -1,0 +1,213 @@
+"""What clients ask in a simulated run: all kinds of requests, on few keys, so that they meet.
+
+    /r/*                  registers: put, get, compare-and-swap by value, create, delete; single keys only
+    /m/*                  several keys in one txn, guarded by revisions; ranges, pages, reads of the past
+    /l/*                  keys with leases
+    /registry/nodes, pods objects with declared fields: `where` on what is free, which pods and their ends change
+
+Values are unique, so that what a read returns tells which write it saw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from minikube_py.env import Rng
+from minikube_py.fields.builtin import NODES
+from minikube_py.fields.where import Comparison, Where
+from minikube_py.mvcc.types import (
+    Compact,
+    Compare,
+    DeleteRange,
+    LeaseGrant,
+    LeaseRevoke,
+    Op,
+    Put,
+    RangeRequest,
+    Txn,
+)
+from minikube_py.sim.history import KeepAlive, Request
+
+REGISTERS: Final = 4
+TOGETHER: Final = 8
+LEASED: Final = 5
+NODE_NAMES: Final = tuple(f"n{number}" for number in range(6))
+PODS: Final = 16
+TTLS_S: Final = (2, 3)
+POD_PREFIX: Final = b"/registry/pods/"
+NODE_RANGE: Final = (NODES.prefix, b"/registry/nodes0")
+ALL: Final = b"\0"
+WHERES: Final = (
+    Where((Comparison("free.cpu", ">=", ("2",)),)),
+    Where((Comparison("free.cpu", "<", ("1500m",)), Comparison("spec.unschedulable", "=", ("false",)))),
+    Where((Comparison("requested.cpu", ">", ("0",)), Comparison("free.memory", ">=", ("1Gi",)))),
+    Where((Comparison("metadata.name", "in", ("n1", "n3", "n4")), Comparison("free.cpu", "!=", ("4",)))),
+)
+
+
+@dataclass(slots=True)
+class Memory:
+    """What one client knows: the last state it saw of each key (revision 0: none), and its leases."""
+
+    mods: dict[bytes, int] = field(default_factory=dict)
+    values: dict[bytes, bytes] = field(default_factory=dict)
+    leases: list[int] = field(default_factory=list)
+    revision: int = 1
+    compacted: int = 0
+
+
+class Workload:
+    """Draws the requests of one client. `client` makes its values and lease ids its own."""
+
+    def __init__(self, rng: Rng, client: int) -> None:
+        self._rng = rng
+        self._client = client
+        self._drawn = 0
+        self.memory = Memory()
+
+    def draw(self) -> tuple[Request, bool]:
+        """The next request, and whether it is to be a serializable read."""
+        request = self._rng.choices(_MAKERS, _SHARES)[0](self)
+        serializable = isinstance(request, RangeRequest) and self._rng.random() < 0.15
+        return request, serializable
+
+    def _value(self) -> bytes:
+        self._drawn += 1
+        return b"%d.%d" % (self._client, self._drawn)
+
+    # -- registers -----------------------------------------------------------------------------------------------------
+
+    def _register(self) -> Request:
+        rng, memory = self._rng, self.memory
+        key = b"/r/%d" % rng.randrange(REGISTERS)
+        kind = rng.random()
+        if kind < 0.45:
+            return RangeRequest(key)
+        if kind < 0.65:
+            return Put(key, self._value())
+        if kind < 0.73:
+            return DeleteRange(key)
+        known = memory.values.get(key)
+        if kind < 0.93 and known is not None:
+            return Txn((Compare(key, "VALUE", "=", known),), (Put(key, self._value()),), (RangeRequest(key),))
+        return Txn((Compare(key, "VERSION", "=", 0),), (Put(key, self._value()),), (RangeRequest(key),))
+
+    # -- several keys --------------------------------------------------------------------------------------------------
+
+    def _together_key(self) -> bytes:
+        return b"/m/%d" % self._rng.randrange(TOGETHER)
+
+    def _txn(self) -> Request:
+        rng = self._rng
+        keys = list(dict.fromkeys(self._together_key() for _ in range(rng.randint(1, 3))))
+        guard = keys[0]
+        success: list[Op] = [Put(key, self._value(), prev_kv=rng.random() < 0.2) for key in keys]
+        if rng.random() < 0.25:
+            gone = self._together_key()
+            success = [op for op in success if op.key != gone]  # type: ignore[union-attr]
+            success.append(DeleteRange(gone, prev_kv=True))
+        if rng.random() < 0.3:
+            success.append(RangeRequest(b"/m/", b"/m0", limit=rng.choice((0, 2))))
+        if rng.random() < 0.15:
+            inner = Compare(self._together_key(), "VERSION", ">", 1)
+            success.append(Txn((inner,), (Put(b"/m/nested", self._value()),), (RangeRequest(b"/m/nested"),)))
+        compare = Compare(guard, "MOD", "=", self.memory.mods.get(guard, 0))
+        return Txn((compare,), tuple(success), (RangeRequest(guard),))
+
+    def _plain_write(self) -> Request:
+        rng = self._rng
+        if rng.random() < 0.2:
+            first = rng.randrange(TOGETHER)
+            return DeleteRange(b"/m/%d" % first, b"/m/%d" % (first + rng.randint(1, 2)), prev_kv=rng.random() < 0.5)
+        return Put(self._together_key(), self._value(), prev_kv=rng.random() < 0.3)
+
+    def _range(self) -> Request:
+        rng, memory = self._rng, self.memory
+        key, end = rng.choice(((b"/m/", b"/m0"), (b"/", b"0"), (ALL, ALL), (b"/r/", b"/r0"), (POD_PREFIX, ALL)))
+        past = 0
+        if rng.random() < 0.3:
+            past = rng.randint(max(1, memory.compacted - 2), memory.revision + rng.choice((0, 0, 1)))
+        return RangeRequest(
+            key, end, rng.choice((0, 0, 1, 3)), past, keys_only=rng.random() < 0.1, count_only=rng.random() < 0.1
+        )
+
+    # -- objects -------------------------------------------------------------------------------------------------------
+
+    def _node(self) -> Request:
+        rng = self._rng
+        name = rng.choice(NODE_NAMES)
+        key = NODES.prefix + name.encode()
+        if rng.random() < 0.1:
+            return DeleteRange(key)
+        schedulable = ',"spec":{"unschedulable":true}' if rng.random() < 0.2 else ""
+        memory = rng.choice(("1Gi", "2Gi", "512Mi"))
+        cpu = rng.choice(("1", "2", "4", "1500m"))
+        allocatable = f'{{"cpu":"{cpu}","memory":"{memory}"}}'
+        text = f'{{"metadata":{{"name":"{name}"}}{schedulable},"status":{{"allocatable":{allocatable}}}}}'
+        return Put(key, text.encode())
+
+    def _pod(self) -> Request:
+        """Made, bound to another node, finished, deleted: each changes what is free on one node or two."""
+        rng = self._rng
+        key = POD_PREFIX + b"p%d" % rng.randrange(PODS)
+        if rng.random() < 0.15:
+            return DeleteRange(key)
+        phase = rng.choice(("Pending", "Running", "Running", "Succeeded", "Failed"))
+        node = f'"nodeName":"{rng.choice(NODE_NAMES)}",' if rng.random() < 0.85 else ""
+        requests = f'{{"cpu":"{rng.choice((100, 500, 700))}m","memory":"{rng.choice((128, 300))}Mi"}}'
+        containers = f'[{{"resources":{{"requests":{requests}}}}}]'
+        uid = self._value().decode()
+        text = (
+            f'{{"metadata":{{"uid":"{uid}"}},"spec":{{{node}"containers":{containers}}},"status":{{"phase":"{phase}"}}}}'
+        )
+        guard = Compare(key, "MOD", "=", self.memory.mods.get(key, 0))
+        return Txn((guard,), (Put(key, text.encode()),), (RangeRequest(key),))
+
+    def _where(self) -> Request:
+        rng, memory = self._rng, self.memory
+        past = rng.randint(max(1, memory.compacted), memory.revision) if rng.random() < 0.4 else 0
+        where = rng.choice(WHERES)
+        if rng.random() < 0.15:
+            return RangeRequest(*NODE_RANGE, 2, past, where=where, order="ANY")
+        fields = ("free.cpu", "requested.memory") if rng.random() < 0.5 else ()
+        return RangeRequest(*NODE_RANGE, rng.choice((0, 0, 2)), past, where=where, fields=fields)
+
+    # -- leases, compaction --------------------------------------------------------------------------------------------
+
+    def _lease(self) -> Request:
+        rng, leases = self._rng, self.memory.leases
+        if not leases or (len(leases) < 3 and rng.random() < 0.3):
+            self._drawn += 1
+            leases.append(self._client * 1000 + self._drawn)
+            return LeaseGrant(leases[-1], rng.choice(TTLS_S))
+        lease = rng.choice(leases)
+        kind = rng.random()
+        if kind < 0.5:
+            return Put(b"/l/%d" % rng.randrange(LEASED), self._value(), lease)
+        if kind < 0.85:
+            return KeepAlive(lease)
+        if kind < 0.92:
+            return RangeRequest(b"/l/", b"/l0")
+        if rng.random() < 0.5:
+            leases.remove(lease)
+        return LeaseRevoke(lease)
+
+    def _compact(self) -> Request:
+        memory = self.memory
+        return Compact(max(1, memory.revision - self._rng.choice((0, 5, 20, 60))))
+
+
+_MAKERS: Final[tuple[Callable[[Workload], Request], ...]] = (
+    Workload._register,
+    Workload._txn,
+    Workload._plain_write,
+    Workload._range,
+    Workload._node,
+    Workload._pod,
+    Workload._where,
+    Workload._lease,
+    Workload._compact,
+)
+_SHARES: Final = (30, 14, 8, 12, 5, 10, 7, 12, 2)
