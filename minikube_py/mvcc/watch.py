@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from minikube_py.errors import Compacted, InvalidRequest, MinikubeError, Unavailable
+from minikube_py.errors import Compacted, FieldsRedeclared, InvalidRequest, MinikubeError
 from minikube_py.fields.where import Where
 from minikube_py.index.table import Table
 from minikube_py.mvcc.state import StateMachine, select
@@ -20,6 +20,7 @@ from minikube_py.mvcc.types import FROM_KEY, Event, WatchBatch
 Sink = Callable[[WatchBatch], None]
 CATCH_UP_BUDGET: Final = 5000
 """Events that one call of `catch_up` looks at, unless told otherwise."""
+REDECLARED: Final = "the watched fields have been declared anew; watch again"
 
 Group = tuple[bytes, bytes, Where | None]
 
@@ -132,7 +133,7 @@ class WatchHub:
         for watcher in list(members):
             assert watcher.table is not None
             if self._state.tables.by_name.get(watcher.table.field_set.name) is not watcher.table:
-                self._end(watcher, Unavailable("the watched fields have been declared anew; watch again"))
+                self._end(watcher, FieldsRedeclared(REDECLARED))
 
     def _send(self, members: dict[Watcher, None], events: list[Event], after: int, until: int) -> None:
         batch = WatchBatch(events, until)
@@ -206,6 +207,32 @@ class WatchHub:
                 each.sink(WatchBatch((), self.revision))
                 sent = True
         return sent
+
+    def replace(self, state: StateMachine) -> None:
+        """From here on the hub speaks of `state`, the same store at a later revision, whose steps from here to there
+        nobody has seen. All watches catch up from its log, each from where it was; one that needs what this log does
+        not hold any more ends with Compacted."""
+        self.notify()
+        assert state.revision >= self.revision, "a state that is older than what was handed out"
+        for watcher in [each for members in self._synced.values() for each in members]:
+            watcher.synced = False
+            watcher.next_revision = max(watcher.next_revision, self.revision + 1)
+            self._behind[watcher] = None
+        self._synced = {}
+        self._state.before_compact.remove(self.notify)
+        self._state = state
+        state.before_compact.append(self.notify)
+        self.revision = state.revision
+        for watcher in list(self._behind):
+            if watcher.table is not None:
+                table = state.tables.by_name.get(watcher.table.field_set.name)
+                if table is None or table.field_set != watcher.table.field_set:
+                    self._end(watcher, FieldsRedeclared(REDECLARED))
+                    continue
+                watcher.table = table
+            if watcher.next_revision > self.revision:
+                del self._behind[watcher]
+                self._join(watcher)
 
     def close(self, error: MinikubeError) -> None:
         """Ends all watches with `error`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from minikube_py.errors import MinikubeError
 from minikube_py.fields.spec import FieldSet
@@ -35,16 +35,21 @@ if TYPE_CHECKING:
 
 
 class EmbeddedStorage:
-    """Reads are local and still linearizable: on one voter, applied is all that was ever acknowledged."""
+    """Reads are linearizable: at once on one voter, where applied is all that was ever acknowledged; with other members
+    once a majority has confirmed who leads."""
 
     def __init__(self, member: StoreMember) -> None:
         self._member = member
 
     async def get(self, key: bytes, revision: int = 0) -> tuple[KeyValue | None, int]:
+        if not self._member.readable:
+            await self._confirmed()
         result = self._member.state.range(RangeRequest(key, revision=revision))
         return (result.kvs[0] if result.kvs else None), result.revision
 
     async def range(self, request: RangeRequest) -> RangeResult:
+        if not self._member.readable:
+            await self._confirmed()
         return self._member.read(request)
 
     async def txn(self, compare: Sequence[Compare], success: Sequence[Op], failure: Sequence[Op] = ()) -> TxnResult:
@@ -60,7 +65,9 @@ class EmbeddedStorage:
         return cast(LeaseResult, await self._propose(LeaseGrant(lease_id or self._member.new_lease_id(), ttl_s)))
 
     async def lease_keep_alive(self, lease_id: int) -> int:
-        return self._member.lessor.renew(lease_id)
+        future: asyncio.Future[int] = self._member.loop.create_future()
+        self._member.keep_alive(lease_id, partial(_settle, future))
+        return await future
 
     async def lease_revoke(self, lease_id: int) -> None:
         await self._propose(LeaseRevoke(lease_id))
@@ -86,11 +93,16 @@ class EmbeddedStorage:
         self._member.propose(command, pack(command), partial(_settle, future))
         return future
 
+    async def _confirmed(self) -> None:
+        future: asyncio.Future[None] = self._member.loop.create_future()
+        self._member.when_readable(partial(_settle, future, None))
+        await future
 
-def _settle(future: asyncio.Future[Result], result: Result | None, error: MinikubeError | None) -> None:
+
+def _settle(future: asyncio.Future[Any], result: object, error: MinikubeError | None) -> None:
     if future.done():
         return
     if error is not None:
         future.set_exception(error)
     else:
-        future.set_result(cast(Result, result))
+        future.set_result(result)

@@ -40,6 +40,11 @@ class FsyncRunner:
         self._loop: asyncio.AbstractEventLoop | None = None
         self.histogram = Histogram((0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0))
 
+    def use(self, mode: FsyncMode) -> None:
+        """From the next sync on."""
+        self._mode = mode
+        self._threaded = mode == "thread" or (mode == "auto" and self._average_s > SLOW_SYNC_S)
+
     @property
     def inline(self) -> bool:
         """True where `run` calls `done` before it returns."""

@@ -1,4 +1,7 @@
-"""When leases end. The leader alone decides, by its own monotonic clock; the end itself is a replicated revoke."""
+"""When leases end. The leader alone decides, by its own monotonic clock; the end itself is a replicated revoke.
+
+A member that does not lead keeps no deadlines: it hears of no renewals.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +36,10 @@ class Lessor:
         self._ending.clear()
         for lease_id, ttl_s in leases:
             self._set(lease_id, ttl_s)
+
+    def clear(self) -> None:
+        """Another leads."""
+        self.restart(())
 
     def granted(self, lease_id: int, ttl_s: int) -> None:
         """A grant was applied; `ttl_s` is what was granted."""

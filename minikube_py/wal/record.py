@@ -27,9 +27,15 @@ PAYLOAD_BYTES_MAX = 64 << 20
 
 
 class RecordType(IntEnum):
+    """Stands in files on disk: never change a number.
+
+    ENTRIES: (term, first index, [data...]), and a kind behind them where it is not 0. HARD_STATE: (term, vote, commit).
+    JOINED: this log began without an entry, as that of a member which waits for a snapshot from the others."""
+
     SEGMENT = 1
     ENTRIES = 2
     HARD_STATE = 3
+    JOINED = 4
     SNAPSHOT_HEAD = 16
     SNAPSHOT_CHUNK = 17
     SNAPSHOT_END = 18
@@ -68,6 +74,12 @@ def decode_record(data: bytes, offset: int, seed: int) -> Record | None:
     if _checksum(tag, length, synced, payload, seed, offset) != checksum:
         return None
     return Record(tag[3], offset, start + length, synced, payload)
+
+
+def payload_bytes(header: bytes) -> int:
+    """What a header says of its payload's length, sound or not; 0 where it is no length."""
+    length: int = HEADER.unpack_from(header)[1]
+    return length if length <= PAYLOAD_BYTES_MAX else 0
 
 
 def find_records(data: bytes, start: int, seed: int) -> Iterator[Record]:

@@ -28,6 +28,7 @@ class LogEntry(NamedTuple):
     term: int
     index: int  # type: ignore[assignment]  # hides tuple.index
     data: bytes
+    kind: int = 0
 
 
 class SavedState(NamedTuple):
@@ -49,7 +50,8 @@ class Tail(NamedTuple):
 class Recovered(NamedTuple):
     """`entries` are those after the snapshot, without gaps. `tail` None: there is no log yet. `obsolete`: segments
     that hold nothing after the snapshot and were left behind by an unfinished removal. `segments`: the heads of the
-    others, in order."""
+    others, in order. `void`: the snapshot is another member's and newer than this log, whose end it never saw; the log
+    has to begin anew after it. `joined`: the log began as that of a member which waits for a snapshot."""
 
     entries: list[LogEntry]
     state: SavedState
@@ -57,6 +59,8 @@ class Recovered(NamedTuple):
     segments: list[SegmentHead]
     obsolete: list[str]
     torn_bytes: int
+    void: bool = False
+    joined: bool = False
 
     @property
     def size_bytes(self) -> int:
@@ -66,16 +70,21 @@ class Recovered(NamedTuple):
         return sum(head.size_bytes for head in self.segments[:-1]) + self.tail.end
 
 
-def recover(names: Sequence[str], read: Callable[[str], bytes], snapshot_index: int, snapshot_term: int) -> Recovered:
-    """Reads all that the log adds to a snapshot that ends with `snapshot_index` (0: none).
+def recover(
+    names: Sequence[str],
+    read: Callable[[str], bytes],
+    snapshot_index: int,
+    snapshot_term: int,
+    snapshot_member: int | None = None,
+) -> Recovered:
+    """Reads all that the log adds to a snapshot that ends with `snapshot_index` (0: none). `snapshot_member`: who took
+    it; None where it was this member for sure.
 
     Raises: Corruption."""
     chain, obsolete = _newest_run(names)
-    state = SavedState(term=snapshot_term, commit=snapshot_index)
-    entries: list[LogEntry] = []
+    replay = _Replay(snapshot_index, snapshot_term)
     heads: list[SegmentHead] = []
     tail: Tail | None = None
-    reached = 0
     sequences = list(chain)
     contents = {sequence: read(segment_name(sequence)) for sequence in sequences}
     for position, sequence in enumerate(sequences):
@@ -86,9 +95,10 @@ def recover(names: Sequence[str], read: Callable[[str], bytes], snapshot_index: 
         last = position == len(sequences) - 1
         following = None if last else decode_head(segment_name(sequence + 1), contents[sequence + 1])
         heads.append(head)
+        replay.segment(head)
         end = HEAD_BYTES
         for record in read_segment(name, data, head, following):
-            state, reached = _replay(name, record, entries, state, snapshot_index, reached)
+            replay.record(name, record)
             end = record.end
         if last:
             tail = Tail(head, end, max(end, len(data.rstrip(b"\0"))))
@@ -98,17 +108,37 @@ def recover(names: Sequence[str], read: Callable[[str], bytes], snapshot_index: 
                 f"a snapshot ends with entry {snapshot_index}, but there is no log; "
                 "restore the data directory from a backup"
             )
-        return Recovered([], state, None, [], obsolete, 0)
-    if max(reached, heads[-1].first_index - 1) < snapshot_index:
-        name = segment_name(tail.head.sequence)
-        raise damage(name, tail.end, f"the log ends before entry {snapshot_index}, the snapshot's last")
-    if state.commit > snapshot_index + len(entries):
+        return Recovered([], replay.state, None, [], obsolete, 0)
+    void = _check_end(replay, tail, heads, snapshot_member not in (None, tail.head.member_id))
+    state = replay.state
+    if state.term < snapshot_term:
+        state = SavedState(snapshot_term, 0, state.commit)
+    entries = [] if void else replay.entries
+    return Recovered(entries, state, tail, heads, obsolete, tail.dirty_end - tail.end, void, replay.joined)
+
+
+def _check_end(replay: _Replay, tail: Tail, heads: list[SegmentHead], foreign: bool) -> bool:
+    """True where the log is void beside a snapshot that came from another member.
+
+    Such a snapshot is in force as soon as it has its name, and only then does a segment begin behind it; the power may
+    have gone in between."""
+    name, index = segment_name(tail.head.sequence), replay.snapshot_index
+    if max(replay.reached, heads[-1].first_index - 1) < index:
+        if foreign:
+            return True
+        raise damage(name, tail.end, f"the log ends before entry {index}, the snapshot's last")
+    if replay.term_there not in (None, replay.snapshot_term):
+        if foreign:
+            return True
         raise damage(
-            segment_name(tail.head.sequence),
-            tail.end,
-            f"entries up to {state.commit} were committed, only those up to {snapshot_index + len(entries)} are there",
+            name, tail.end, f"entry {index} is of term {replay.term_there}, in the snapshot of {replay.snapshot_term}"
         )
-    return Recovered(entries, state, tail, heads, obsolete, tail.dirty_end - tail.end)
+    last = index + len(replay.entries)
+    if replay.state.commit > last:
+        raise damage(
+            name, tail.end, f"entries up to {replay.state.commit} were committed, only those up to {last} are there"
+        )
+    return False
 
 
 def read_segment(name: str, data: bytes, head: SegmentHead, following: SegmentHead | None) -> Iterator[Record]:
@@ -154,41 +184,67 @@ def _check_head(name: str, head: SegmentHead, sequence: int, before: list[Segmen
         )
 
 
-def _replay(
-    name: str, record: Record, entries: list[LogEntry], state: SavedState, snapshot_index: int, reached: int
-) -> tuple[SavedState, int]:
-    """The saved state and the last entry's index after this record."""
-    payload = unpack_payload(name, record.offset, record.payload)
-    if record.type == RecordType.ENTRIES:
-        term, first, datas = payload
-        _take_entries(name, record.offset, entries, term, first, datas, snapshot_index)
-        return state._replace(term=max(state.term, term)), first + len(datas) - 1
-    if record.type == RecordType.HARD_STATE:
-        term, vote, commit = payload
-        return SavedState(term, vote, max(commit, snapshot_index)), reached
-    raise damage(name, record.offset, f"unknown record type {record.type}")
+class _Replay:
+    """What the records say so far. `reached` is the last entry's index, `term_there` the term that the log has for the
+    snapshot's last entry (None: it does not have it)."""
+
+    def __init__(self, snapshot_index: int, snapshot_term: int) -> None:
+        self.snapshot_index = snapshot_index
+        self.snapshot_term = snapshot_term
+        self.state = SavedState(term=snapshot_term, commit=snapshot_index)
+        self.entries: list[LogEntry] = []
+        self.reached = 0
+        self.term_there: int | None = None
+        self.joined = False
+
+    def segment(self, head: SegmentHead) -> None:
+        """Entries from a segment's first index on were void when it began: it may follow an installed snapshot. Then
+        what the log had for the snapshot's last entry does not count either."""
+        self._truncate(head.first_index)
+        if head.first_index == self.snapshot_index + 1:
+            self.term_there = None
+
+    def record(self, name: str, record: Record) -> None:
+        payload = unpack_payload(name, record.offset, record.payload)
+        if record.type == RecordType.ENTRIES:
+            term, first, datas = payload[:3]
+            self._take(name, record.offset, term, first, datas, payload[3] if len(payload) > 3 else 0)
+        elif record.type == RecordType.HARD_STATE:
+            term, vote, commit = payload
+            self.state = SavedState(term, vote, max(commit, self.snapshot_index))
+        elif record.type == RecordType.JOINED:
+            self.joined = True
+        else:
+            raise damage(name, record.offset, f"unknown record type {record.type}")
+
+    def _take(self, name: str, offset: int, term: int, first: int, datas: list[bytes], kind: int) -> None:
+        """Appends a run of entries; one at an index that is there already replaces it and all after it (Raft, 5.3)."""
+        snapshot_index = self.snapshot_index
+        expected = snapshot_index + len(self.entries) + 1
+        if first > expected:
+            raise damage(name, offset, f"entry {first} follows {expected - 1}")
+        self._truncate(first)
+        self.reached = first + len(datas) - 1
+        if first <= snapshot_index:
+            if self.reached >= snapshot_index:
+                self.term_there = term
+            datas = datas[snapshot_index + 1 - first :]
+            first = snapshot_index + 1
+        self.entries.extend(LogEntry(term, first + i, data, kind) for i, data in enumerate(datas))
+        if term > self.state.term:
+            # Logs from before a segment began with the hard state: whom it voted for then is not known any more.
+            self.state = SavedState(term, 0, self.state.commit)
+
+    def _truncate(self, first: int) -> None:
+        del self.entries[max(0, first - self.snapshot_index - 1) :]
+        if first <= self.snapshot_index:
+            self.term_there = None
 
 
-def _take_entries(
-    name: str, offset: int, entries: list[LogEntry], term: int, first: int, datas: list[bytes], snapshot_index: int
-) -> None:
-    """Appends a run of entries; one at an index that is there already replaces it and all after it (Raft, 5.3)."""
-    expected = snapshot_index + len(entries) + 1
-    if first > expected:
-        raise damage(name, offset, f"entry {first} follows {expected - 1}")
-    if first < expected:
-        skip = max(0, snapshot_index + 1 - first)
-        datas = datas[skip:]
-        first += skip
-        if datas:
-            del entries[first - snapshot_index - 1 :]
-    entries.extend(LogEntry(term, first + i, data) for i, data in enumerate(datas))
-
-
-def check_identity(head: SegmentHead, cluster_id: int, member_id: int) -> None:
-    """Raises: Corruption where the log is another member's than its snapshot."""
-    if (head.cluster_id, head.member_id) != (cluster_id, member_id):
+def check_identity(head: SegmentHead, cluster_id: int) -> None:
+    """Raises: Corruption where the log is of another cluster than its snapshot."""
+    if head.cluster_id != cluster_id:
         raise Corruption(
-            f"{segment_name(head.sequence)}: belongs to cluster {head.cluster_id:x}, member {head.member_id:x}; "
-            f"the snapshot to cluster {cluster_id:x}, member {member_id:x}. The data directory mixes two stores' files"
+            f"{segment_name(head.sequence)}: belongs to cluster {head.cluster_id:x}; the snapshot to cluster "
+            f"{cluster_id:x}. The data directory mixes two stores' files"
         )

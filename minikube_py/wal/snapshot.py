@@ -8,25 +8,39 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import msgpack
 
-from minikube_py.wal.record import PAYLOAD_BYTES_MAX, RecordType, decode_record, encode_record
+from minikube_py.wal.record import (
+    HEADER_BYTES,
+    PAYLOAD_BYTES_MAX,
+    Record,
+    RecordType,
+    decode_record,
+    encode_record,
+    payload_bytes,
+)
 from minikube_py.wal.segment import FORMAT_VERSION, damage, unknown_format, unpack_payload
 
 PART_SUFFIX = ".part"
+WINDOW_BYTES = 1 << 20
 _NAME = re.compile(r"snapshot-(\d{20})\.snap")
 
 
 class SnapshotHead(NamedTuple):
-    """The state after entry `index` of `term` was applied."""
+    """The state after entry `index` of `term` was applied, as member `member_id` had it.
+
+    `configuration` and `members`, plain values, are Raft's and the store's own in force there; None in files from
+    before a store could have several members."""
 
     cluster_id: int
     member_id: int
     index: int  # type: ignore[assignment]  # hides tuple.index
     term: int
+    configuration: Any = None
+    members: Any = None
 
 
 def snapshot_name(index: int) -> str:
@@ -43,6 +57,7 @@ class SnapshotWriter:
     """Makes the file's bytes piece by piece, in order: head, chunks, end."""
 
     def __init__(self, head: SnapshotHead) -> None:
+        self.head = head
         self._hash = hashlib.sha256()
         self._chunks = 0
         self.size_bytes = 0
@@ -62,6 +77,10 @@ class SnapshotWriter:
     def end(self) -> bytes:
         return self._encode(RecordType.SNAPSHOT_END, msgpack.packb((self._chunks, self._hash.digest())))
 
+    def sha256(self) -> bytes:
+        """Of all bytes so far."""
+        return self._hash.digest()
+
     def _encode(self, type: int, payload: bytes) -> bytes:
         data = encode_record(type, payload, seed=0, offset=self.size_bytes, synced=0)
         self._hash.update(data)
@@ -73,27 +92,72 @@ def read_snapshot(name: str, data: bytes) -> tuple[SnapshotHead, Iterator[list[A
     """The head, and the chunks as they were given to the writer; all is checked before the first one is handed out.
 
     Raises: Corruption."""
-    first = decode_record(data, 0, 0)
-    if first is None or first.type != RecordType.SNAPSHOT_HEAD:
-        raise damage(name, 0, "the snapshot's head is not readable")
-    version, *fields = unpack_payload(name, 0, first.payload)
-    if version != FORMAT_VERSION:
-        raise unknown_format(name, version)
-    offset = first.end
-    offsets: list[int] = []
-    while (record := decode_record(data, offset, 0)) is not None and record.type == RecordType.SNAPSHOT_CHUNK:
-        offsets.append(offset)
-        offset = record.end
-    if record is None or record.type != RecordType.SNAPSHOT_END:
-        raise damage(name, offset, "a chunk is broken or the end is missing")
-    chunks, digest = unpack_payload(name, offset, record.payload)
-    if chunks != len(offsets) or hashlib.sha256(memoryview(data)[:offset]).digest() != digest:
-        raise damage(name, offset, "the hash of the whole does not match")
-    return SnapshotHead(*fields), _chunks(name, data, offsets)
+    reader = SnapshotReader(name, lambda offset, size_bytes: data[offset : offset + size_bytes])
+    reader.check()
+    return reader.head, reader.chunks()
 
 
-def _chunks(name: str, data: bytes, offsets: list[int]) -> Iterator[list[Any]]:
-    for offset in offsets:
-        record = decode_record(data, offset, 0)
-        assert record is not None, "checked by read_snapshot"
-        yield unpack_payload(name, offset, record.payload)
+class SnapshotReader:
+    """Reads a snapshot from first to last, a window of its bytes at a time, and checks it on the way.
+
+    What `chunks` gave may be used only when it has come to its end: the hash of the whole is checked there, and only
+    then there is `sha256`, that of the file. `read(offset, size_bytes)` gives fewer bytes only at the end.
+
+    Raises: Corruption, here where the head does not read, later where anything else does not."""
+
+    def __init__(self, name: str, read: Callable[[int, int], bytes]) -> None:
+        self._name = name
+        self._read = read
+        self._window = b""
+        self._window_start = 0
+        self.sha256 = b""
+        first = self._record(0)
+        if first is None or first.type != RecordType.SNAPSHOT_HEAD:
+            raise damage(name, 0, "the snapshot's head is not readable")
+        version, *fields = unpack_payload(name, 0, first.payload)
+        if version != FORMAT_VERSION:
+            raise unknown_format(name, version)
+        self.head = SnapshotHead(*fields)
+        self._start = first.end
+
+    def check(self) -> None:
+        """Reads all of it, and gives nothing."""
+        for _ in self._payloads():
+            pass
+
+    def chunks(self) -> Iterator[list[Any]]:
+        for offset, payload in self._payloads():
+            yield unpack_payload(self._name, offset, payload)
+
+    def _payloads(self) -> Iterator[tuple[int, bytes]]:
+        digest = hashlib.sha256(self._bytes(0, self._start))
+        offset, count = self._start, 0
+        while (record := self._record(offset)) is not None and record.type == RecordType.SNAPSHOT_CHUNK:
+            digest.update(self._bytes(offset, offset + record.end))
+            yield offset, record.payload
+            offset += record.end
+            count += 1
+        if record is None or record.type != RecordType.SNAPSHOT_END:
+            raise damage(self._name, offset, "a chunk is broken or the end is missing")
+        chunks, found = unpack_payload(self._name, offset, record.payload)
+        if chunks != count or digest.digest() != found:
+            raise damage(self._name, offset, "the hash of the whole does not match")
+        end = offset + record.end
+        if self._read(end, 1):
+            raise damage(self._name, end, "something follows the end")
+        digest.update(self._bytes(offset, end))
+        self.sha256 = digest.digest()
+
+    def _record(self, offset: int) -> Record | None:
+        """The sound record at `offset`; its own `offset` and `end` count from there."""
+        header = self._bytes(offset, offset + HEADER_BYTES)
+        if len(header) < HEADER_BYTES:
+            return None
+        size_bytes = HEADER_BYTES + payload_bytes(header)
+        return decode_record(self._bytes(offset, offset + size_bytes), 0, offset)
+
+    def _bytes(self, start: int, stop: int) -> bytes:
+        if start < self._window_start or stop > self._window_start + len(self._window):
+            self._window = self._read(start, max(stop - start, WINDOW_BYTES))
+            self._window_start = start
+        return self._window[start - self._window_start : stop - self._window_start]

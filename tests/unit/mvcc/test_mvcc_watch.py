@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from minikube_py.errors import Compacted, InvalidRequest, Unavailable
+from minikube_py.errors import Compacted, FieldsRedeclared, InvalidRequest, Unavailable
 from minikube_py.fields.builtin import NODES, PODS
 from minikube_py.fields.spec import FieldSet
 from minikube_py.fields.where import Comparison, Where
@@ -228,7 +228,7 @@ def test_a_bad_where_is_refused_and_a_new_declaration_ends_the_watch() -> None:
     state.apply(DeclareFields(FieldSet("nodes", NODES.prefix, NODES.fields[:1], NODES.sums)))
     state.apply(node("4"))
     hub.notify()
-    assert [type(batch.error) for batch in seen] == [Unavailable]
+    assert [type(batch.error) for batch in seen] == [FieldsRedeclared]
 
 
 def test_a_watcher_that_is_behind_ends_with_what_it_has_seen() -> None:

@@ -1,0 +1,85 @@
+"""Linearizable reads share questions to Raft: all that begin within one turn are one read to it.
+
+A question is named by a context that is never used twice, in this life of the member or another, so that a late answer
+to an earlier attempt confirms nothing (etcd#20418). One without an answer is asked again; time is counted in ticks.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from minikube_py.errors import MinikubeError
+from minikube_py.raft.message import LogIndex
+from minikube_py.raft.ready import ReadState
+
+ReadDone = Callable[[MinikubeError | None], None]
+"""Told that the state may be read now, or why not. Called once; must not raise."""
+
+
+class _Waiting(NamedTuple):
+    since_tick: int
+    done: ReadDone
+
+
+class ReadRounds:
+    """Reads that wait to be asked for, for the answer, or for the state to reach that answer's index."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._number = 0
+        self._size = 0
+        self._new: list[_Waiting] = []
+        self._asked: dict[bytes, list[_Waiting]] = {}
+        self._confirmed: deque[tuple[LogIndex, list[_Waiting]]] = deque()
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def pending(self) -> bool:
+        """Some have not been asked for."""
+        return bool(self._new)
+
+    def add(self, done: ReadDone, tick: int) -> None:
+        self._size += 1
+        self._new.append(_Waiting(tick, done))
+
+    def ask(self) -> bytes:
+        """One question for all that wait; its context."""
+        self._number += 1
+        context = b"%016x%x" % (self._seed, self._number)
+        self._asked[context], self._new = self._new, []
+        return context
+
+    def answered(self, answer: ReadState) -> None:
+        """Without an index the reads wait to be asked for anew."""
+        waiting = self._asked.pop(answer.context, [])
+        if answer.index is None:
+            self._new = waiting + self._new
+        elif waiting:
+            self._confirmed.append((answer.index, waiting))
+
+    def ready(self, applied: LogIndex) -> list[ReadDone]:
+        """Those whose index has been reached."""
+        found: list[ReadDone] = []
+        while self._confirmed and self._confirmed[0][0] <= applied:
+            found += [done for _, done in self._confirmed.popleft()[1]]
+        self._size -= len(found)
+        return found
+
+    def expired(self, tick: int, wait_ticks: int) -> list[ReadDone]:
+        """Those that have waited longer than `wait_ticks` without anyone to ask."""
+        late = [waiting.done for waiting in self._new if tick - waiting.since_tick > wait_ticks]
+        if late:
+            self._new = [waiting for waiting in self._new if tick - waiting.since_tick <= wait_ticks]
+            self._size -= len(late)
+        return late
+
+    def take_all(self) -> list[ReadDone]:
+        """All that wait, however far; they are the caller's now."""
+        groups = [*(waiting for _, waiting in self._confirmed), *self._asked.values(), self._new]
+        self._confirmed.clear()
+        self._asked, self._new, self._size = {}, [], 0
+        return [waiting.done for group in groups for waiting in group]

@@ -1,0 +1,654 @@
+"""The core of a member: Raft, the log on disk, the state machine and what waits for it. Synchronous; it never waits.
+
+Whoever drives it owns time, threads and links: `tick` and `receive` as things arrive, `propose` and `read` as asked;
+then `turn` until it gives None. All that came in before a turn becomes one write and one sync, at most one sync is in
+flight, and what arrives meanwhile is the next batch. Only what is committed is applied; then watchers are told, then
+writers, then readers.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from minikube_py.env import Rng
+from minikube_py.errors import (
+    InvalidRequest,
+    MinikubeError,
+    NotLeader,
+    OutcomeUnknown,
+    RequestError,
+    RequestTooLarge,
+    SessionExpired,
+    Unavailable,
+)
+from minikube_py.mvcc.codec import unpack
+from minikube_py.mvcc.state import StateMachine
+from minikube_py.mvcc.types import Command, LeaseResult, Result
+from minikube_py.mvcc.watch import WatchHub
+from minikube_py.raft.codec import decode_change, encode_change
+from minikube_py.raft.configuration import ChangeRefused, ConfChange, Configuration, NodeId
+from minikube_py.raft.log import RaftLog
+from minikube_py.raft.message import Entry, EntryKind, HardState, LogIndex, Message, MessageType, SnapshotMeta, Term
+from minikube_py.raft.node import Raft, RaftConfig
+from minikube_py.raft.ready import ProposalDropped, ReadState, Ready, SafetyViolated, UnknownPeer
+from minikube_py.store.identity import confirm_identity, own_identity
+from minikube_py.store.log_files import Loaded, LogFiles, Origin, SnapshotFile
+from minikube_py.store.membership import (
+    ChangeKind,
+    Member,
+    MemberChange,
+    Membership,
+    decode_member_change,
+    encode_member_change,
+)
+from minikube_py.store.read_rounds import ReadDone, ReadRounds
+from minikube_py.store.snapshot_transfer import (
+    IncomingSnapshot,
+    SnapshotOffer,
+    SnapshotSource,
+    Steps,
+    head_of,
+    meta_of,
+)
+from minikube_py.wal.segment import SegmentHead
+from minikube_py.wal.snapshot import SnapshotWriter
+
+Reply = Callable[[Result | None, MinikubeError | None], None]
+"""Told how a proposal ended: its result (None for a change of members), or why there is none. Called once; must not
+raise."""
+
+REQUEST_BYTES_MAX: Final = 3 << 19
+"""1.5 MiB, etcd's default (`--max-request-bytes`)."""
+CHANGE: Final = int(EntryKind.CHANGE)
+SNAPSHOT_SYNC_BYTES: Final = 1 << 20
+
+
+class Failed(MinikubeError):
+    """The replica cannot go on; what it has promised stands on its disk, and nothing more may be promised."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bootstrap:
+    """How an empty folder begins: as one of the first `members` of a cluster, or, with none, as one that has been let
+    in and waits for a snapshot from the others."""
+
+    cluster_id: int
+    member_id: NodeId
+    members: tuple[Member, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaConfig:
+    """`tail_*_max`: how much of the log is kept in memory behind a snapshot, so that a slow follower needs none.
+    `snapshot_log_bytes`: log written since the last snapshot before the next is due (or as much as that one was large,
+    `log_bytes_max` at most, whichever is more). A read is refused after `read_ticks` without a leader."""
+
+    request_bytes_max: int = REQUEST_BYTES_MAX
+    tail_entries_max: int = 20_000
+    tail_bytes_max: int = 16 << 20
+    snapshot_log_bytes: int = 32 << 20
+    log_bytes_max: int = 256 << 20
+    election_ticks: int = 10
+    heartbeat_ticks: int = 2
+    lease_reads: bool = False
+    committed_bytes_max: int = 4 << 20
+    read_ticks: int = 100
+
+
+class Turn(NamedTuple):
+    """What is to be done outside: `messages` to be sent at once, and a `sync` to be run, wherever; when it has ended,
+    `synced` is to be called. Either may be missing. `entries`: how many the sync makes durable."""
+
+    messages: Sequence[Message] = ()
+    sync: Callable[[], None] | None = None
+    entries: int = 0
+
+
+class Replica:
+    """One member without time, threads and links. `open`, then the loop above.
+
+    `lease_listener` is told of each lease that an applied command granted, or, with a TTL of 0, revoked."""
+
+    def __init__(self, files: LogFiles, rng: Rng, config: ReplicaConfig | None = None) -> None:
+        self.config = config or ReplicaConfig()
+        self.files = files
+        self.rng = rng
+        self.state: StateMachine
+        self.hub: WatchHub
+        self.raft: Raft
+        self.membership = Membership()
+        self.cluster_id = 0
+        self.member_id = NodeId(0)
+        self.lease_listener: Callable[[LeaseResult], None] | None = None
+        self.applied_entries = 0
+        self.leading = Term(0)
+        """The term that this member leads, 0 while it does not."""
+        self.failure = ""
+        self._violation = ""
+        self._delivered = LogIndex(0)
+        self._waiting: deque[tuple[LogIndex, Term, Any, Reply]] = deque()
+        self._lost_lead = False
+        self._configuration = Configuration(frozenset())
+        self._sole_voter = self._alone = False
+        self._opened = Term(0)
+        self._to_stand = False
+        self._reads = ReadRounds(rng.getrandbits(64))
+        self._ticks = 0
+        self._committed: Sequence[Entry] = ()
+        self._syncing = False
+        self._persisting = (Term(0), LogIndex(0))
+        self._after: Sequence[Message] = ()
+        self._incoming: IncomingSnapshot | None = None
+        self._snapshot_written = 0
+        self._snapshot_size_bytes = 0
+        self._snapshotting = False
+
+    # -- start --------------------------------------------------------------------------------------------------------
+
+    def open(self, bootstrap: Bootstrap | None = None) -> None:
+        """Recovers; an empty folder begins as `bootstrap` says, without one as a cluster of its own. A sole voter
+        leads at once, after the turns that make it durable.
+
+        Raises: Corruption; LogLost; OSError."""
+        loaded = self.files.load()
+        origin = self._origin(loaded, bootstrap)
+        head = self.files.begin(loaded, origin)
+        self.cluster_id, self.member_id = head.cluster_id, NodeId(head.member_id)
+        confirm_identity(self.files.disk, self.member_id, self.cluster_id)
+        entries = [
+            Entry(Term(entry.term), LogIndex(entry.index), entry.data, entry.kind) for entry in loaded.log.entries
+        ]
+        saved = loaded.log.state
+        hard_state = HardState(Term(saved.term), NodeId(saved.vote), LogIndex(saved.commit))
+        if origin is not None and origin.first is not None:
+            entries = [origin.first]
+            hard_state = HardState(origin.first.term, commit=origin.first.index)
+        base = self._base(loaded, head, entries, joined=origin.joined if origin else loaded.log.joined)
+        log = RaftLog(base.index, base.term, [entry for entry in entries if entry.index > base.index])
+        self.state = StateMachine.restore(loaded.chunks) if loaded.snapshot else StateMachine()
+        self.hub = WatchHub(self.state)
+        config = RaftConfig(
+            self.member_id,
+            election_ticks=self.config.election_ticks,
+            heartbeat_ticks=self.config.heartbeat_ticks,
+            lease_reads=self.config.lease_reads,
+            committed_bytes_max=self.config.committed_bytes_max,
+        )
+        self.raft = Raft(config, log, hard_state, base.configuration, self.rng)
+        if loaded.snapshot is not None:
+            self.raft.snapshot_taken(base)
+            self._snapshot_size_bytes = loaded.snapshot.size_bytes
+        self._snapshot_written = self.files.written_bytes - loaded.log.size_bytes
+        self._configured()
+        self._delivered = base.index
+        self._to_stand = self._sole_voter
+
+    def _origin(self, loaded: Loaded, bootstrap: Bootstrap | None) -> Origin | None:
+        """None where the log has begun already."""
+        if loaded.log.tail is not None:
+            return None
+        if bootstrap is None:
+            identity = own_identity(self.files.disk, self.rng)
+            return Origin(self.rng.getrandbits(63) or 1, identity.id)
+        if not bootstrap.members:
+            return Origin(bootstrap.cluster_id, bootstrap.member_id, joined=True)
+        members = Membership.of(bootstrap.members).members
+        change = MemberChange(ChangeKind.BOOTSTRAP, members=members)
+        data = encode_change(ConfChange(context=encode_member_change(change)))
+        first = Entry(Term(1), LogIndex(1), data, CHANGE)
+        return Origin(bootstrap.cluster_id, bootstrap.member_id, first)
+
+    def _base(self, loaded: Loaded, head: SegmentHead, entries: Sequence[Entry], *, joined: bool) -> SnapshotMeta:
+        """Where Raft's log begins, and who the members are there. The first entry of a cluster counts as a snapshot:
+        it is in nobody's log, so that whoever joins gets a snapshot, which tells it who they are."""
+        if loaded.snapshot is not None:
+            found = loaded.snapshot.head
+            if found.members is None:
+                self.membership = Membership.of((Member(self.member_id, ""),))
+            else:
+                self.membership = Membership.from_plain(found.members)
+            return meta_of(found)
+        nothing = Configuration(frozenset())
+        if joined:
+            return SnapshotMeta(LogIndex(0), Term(0), nothing)
+        if entries and entries[0].kind == CHANGE and entries[0].index == 1:
+            change = decode_member_change(decode_change(entries[0].data).context)
+            self.membership = Membership().apply(change)
+            return SnapshotMeta(entries[0].index, entries[0].term, self.membership.configuration())
+        self.membership = Membership.of((Member(self.member_id, ""),))
+        return SnapshotMeta(LogIndex(0), Term(0), self.membership.configuration())
+
+    # -- input --------------------------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """One unit of time."""
+        self._ticks += 1
+        self.raft.tick()
+        self._watch_role()
+        if len(self._reads):
+            for done in self._reads.expired(self._ticks, self.config.read_ticks):
+                done(Unavailable("there is no leader that could confirm the read; try again"))
+
+    def receive(self, message: Message) -> None:
+        """What another member sent. A SNAPSHOT counts only once its bytes are here, complete."""
+        if self.failure:
+            return
+        if message.type == MessageType.SNAPSHOT:
+            incoming = self._incoming
+            if incoming is None or not incoming.complete or incoming.offer.meta != message.snapshot:
+                return
+        try:
+            self.raft.step(message)
+        except UnknownPeer:
+            return
+        except SafetyViolated as error:
+            self._violation = str(error)
+        self._watch_role()
+
+    def propose(self, command: Command, data: bytes, reply: Reply) -> None:
+        """Sends `command`, packed as `data`, into the log; `reply` is told once it is applied, or may never be.
+
+        Raises: RequestTooLarge, NotLeader, Unavailable: nothing was done, and `reply` will not be called."""
+        if len(data) > self.config.request_bytes_max:
+            raise RequestTooLarge(len(data), self.config.request_bytes_max)
+        if self._lost_lead or self.failure:
+            raise self._not_taken("")
+        raft = self.raft
+        try:
+            index = raft.propose(data)
+        except ProposalDropped as dropped:
+            raise self._not_taken(str(dropped)) from None
+        self._waiting.append((index, raft.term, command, reply))
+
+    def propose_change(self, change: MemberChange, reply: Reply) -> None:
+        """The same for a change of members; done when it is applied here.
+
+        Raises: InvalidRequest where it does not fit the members; NotLeader, Unavailable."""
+        if self._lost_lead or self.failure or not self.leading:
+            raise self._not_taken("")
+        conf_change = self.membership.conf_change(change)
+        try:
+            index = self.raft.propose_change(conf_change)
+        except ProposalDropped as dropped:
+            raise self._not_taken(str(dropped)) from None
+        except ChangeRefused as refused:
+            raise InvalidRequest(str(refused)) from None
+        self._waiting.append((index, self.raft.term, change, reply))
+
+    def read(self, done: ReadDone, *, linearizable: bool = True) -> None:
+        """Tells `done` when the state holds all that was acknowledged before this call; at once where that is so
+        already, or where the caller takes what is here."""
+        if self.failure:
+            done(Unavailable(f"the store failed: {self.failure}"))
+        elif not linearizable or self.reads_are_local():
+            done(None)
+        else:
+            self._reads.add(done, self._ticks)
+
+    def transfer(self, to: NodeId) -> None:
+        """Begins to hand over leadership, or asks the leader to; whether it came to that shows in who leads.
+
+        Raises: Unavailable."""
+        try:
+            self.raft.transfer(to)
+        except ProposalDropped as dropped:
+            raise Unavailable(str(dropped)) from None
+
+    def report(self, to: NodeId, reachable: bool, snapshot: bool | None = None) -> None:
+        self.raft.report(to, reachable, snapshot)
+
+    def fail(self, why: str) -> None:
+        """Nothing is promised from here on; all that wait are told what can be told."""
+        self.failure = self.failure or why
+        self.stop(Unavailable(f"the store failed: {self.failure}"))
+
+    def stop(self, error: MinikubeError) -> None:
+        """Ends reads and watches with `error`, and proposals as unknown; the files stay open."""
+        self._give_up_waiting(OutcomeUnknown(str(error)))
+        for done in self._reads.take_all():
+            done(error)
+        self.hub.close(error)
+
+    # -- turns --------------------------------------------------------------------------------------------------------
+
+    def turn(self) -> Turn | None:
+        """What is to be done outside now; to be called again until it gives None: nothing is, for now.
+
+        Raises: Failed: this member must end. Those who wait are told by `fail`."""
+        if self.failure:
+            return None
+        try:
+            return self._work()
+        except Failed as error:
+            self.failure = str(error)
+            raise
+        except OSError as error:
+            self.failure = f"cannot write the log: {error}"
+        except Exception as error:
+            # A bug, here or in a watcher's sink. Writers that wait for ever would be worse than an end.
+            self.failure = f"cannot go on: {describe(error)}"
+        raise Failed(self.failure)
+
+    def synced(self) -> Sequence[Message]:
+        """The turn's sync has ended well. Returns what had to wait for it. Raises: Failed."""
+        self._syncing = False
+        after, self._after = self._after, ()
+        try:
+            self._persisted(after)
+        except OSError as error:
+            self.failure = f"cannot write the log: {error}"
+            raise Failed(self.failure) from None
+        return after
+
+    def _persisted(self, after: Sequence[Message]) -> None:
+        self.raft.persisted(*self._persisting)
+        self._watch_role()
+        if after:
+            self._witness()
+
+    def _work(self) -> Turn | None:
+        if self._violation:
+            raise Failed(f"this member and another contradict each other: {self._violation}")
+        while True:
+            if self._committed:
+                committed, self._committed = self._committed, ()
+                self._apply(committed)
+            if self._lost_lead:
+                self._give_up_waiting(OutcomeUnknown("leadership changed before the entry was known to be committed"))
+                self._lost_lead = False
+            if len(self._reads):
+                self._serve_reads()
+            if self._to_stand:
+                self._stand()
+            if self._syncing and self._alone:
+                # Until the disk is ready nothing can be.
+                return None
+            ready = self.raft.ready(not self._syncing)
+            turn = self._take(ready)
+            if turn is not None:
+                return turn
+            if not self._committed and not ready.read_states:
+                return None
+
+    def _stand(self) -> None:
+        """A sole voter need not wait for its clock; but it must have applied who the voters are."""
+        self.raft.step(Message(MessageType.HUP, self.member_id, self.member_id))
+        self._to_stand = self._sole_voter and self.raft.role == "FOLLOWER"
+
+    def _take(self, ready: Ready) -> Turn | None:
+        """Writes what is new; what is committed is applied before the next `Ready`, when messages are out and the sync
+        has begun."""
+        hard_state, entries, messages, after, committed, read_states, snapshot = ready
+        for read_state in read_states:
+            self._reads.answered(read_state)
+        if snapshot is not None:
+            self._install(snapshot, hard_state)
+        if committed:
+            self._committed = committed
+            self._delivered = committed[-1].index
+        if entries or hard_state:
+            self.files.write(entries, hard_state)
+            self._syncing = True
+            self._persisting = (self.raft.term, entries[-1].index if entries else LogIndex(0))
+            self._after = after
+            return Turn(messages, self.files.begin_sync(), len(entries))
+        if snapshot is not None or after:
+            # All of it is durable already.
+            self._persisting = (self.raft.term, snapshot.index if snapshot else LogIndex(0))
+            self._persisted(after)
+            return Turn([*messages, *after])
+        if committed and not self._syncing:
+            # Before anyone is told; what is being synced is a witness too.
+            self._witness()
+        return Turn(messages) if messages else None
+
+    def _witness(self) -> None:
+        self.files.witness(self._delivered)
+
+    def _serve_reads(self) -> None:
+        reads, raft = self._reads, self.raft
+        if reads.pending and raft.leader:
+            context = reads.ask()
+            try:
+                raft.read_index(context)
+            except ProposalDropped:
+                reads.answered(ReadState(None, context))
+        for done in reads.ready(raft.log.applied):
+            done(None)
+
+    def _give_up_waiting(self, error: MinikubeError) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        for _, _, _, reply in waiting:
+            reply(None, error)
+
+    # -- applying -----------------------------------------------------------------------------------------------------
+
+    def _apply(self, entries: Sequence[Entry]) -> None:
+        waiting = self._waiting
+        state = self.state
+        apply = state.apply
+        outcomes: list[tuple[Reply, Result | None, MinikubeError | None]] = []
+        for entry in entries:
+            term, index, data, kind = entry
+            reply: Reply | None = None
+            if waiting and waiting[0][0] == index and waiting[0][1] == term:
+                _, _, command, reply = waiting.popleft()
+            elif not data:
+                continue
+            elif not kind:
+                command = unpack(data)
+            if kind:
+                self._apply_change(entry)
+                if reply is not None:
+                    outcomes.append((reply, None, None))
+                continue
+            result: Result | None = None
+            refusal: MinikubeError | None = None
+            try:
+                result = apply(command)
+            except (RequestError, SessionExpired) as error:
+                refusal = error
+            except Exception as error:
+                raise Failed(f"cannot apply entry {index}: {describe(error)}") from error
+            if state.last_lease is not None and self.lease_listener is not None:
+                self.lease_listener(state.last_lease)
+            if reply is not None:
+                outcomes.append((reply, result, refusal))
+        self.applied_entries += len(entries)
+        self._applied(entries[-1])
+        self.hub.notify()
+        for reply, result, refusal in outcomes:
+            reply(result, refusal)
+
+    def _apply_change(self, entry: Entry) -> None:
+        """The record of members changes here, Raft's configuration in `raft.applied`: both before anything else."""
+        context = decode_change(entry.data).context
+        if not context:
+            return
+        try:
+            self.membership = self.membership.apply(decode_member_change(context))
+        except RequestError as error:
+            raise Failed(f"cannot apply entry {entry.index}, a change of members: {error}") from None
+
+    def _applied(self, last: Entry) -> None:
+        raft = self.raft
+        raft.applied(last.index)
+        if self._opened != self.leading and last.term == self.leading:
+            self._opened = self.leading
+        if raft.configuration is not self._configuration:
+            self._configured()
+        if self._alone:
+            # Nobody needs them any more.
+            raft.compact(last.index)
+        elif not raft.log.offset:
+            # The first entry of a log that a sole member began: whoever joins must get a snapshot instead.
+            raft.compact(LogIndex(1))
+
+    # -- snapshots ----------------------------------------------------------------------------------------------------
+
+    @property
+    def snapshot_due(self) -> bool:
+        """Enough log was written since the last one, or another member cannot be helped without a new one."""
+        if self._snapshotting or not self.raft.log.applied:
+            return False
+        written = self.files.written_bytes - self._snapshot_written
+        config = self.config
+        due_bytes = max(config.snapshot_log_bytes, min(self._snapshot_size_bytes, config.log_bytes_max))
+        if self._alone:
+            due_bytes = max(config.snapshot_log_bytes, self._snapshot_size_bytes)
+        return written >= due_bytes or self.raft.snapshot_wanted
+
+    def take_snapshot(self) -> Steps:
+        """Writes the state as of now, and forgets the log that it replaces. Raises: OSError."""
+        self._snapshotting = True
+        try:
+            yield from self._snapshot()
+        finally:
+            self._snapshotting = False
+
+    def _snapshot(self) -> Steps:
+        raft, files = self.raft, self.files
+        self._snapshot_written = files.written_bytes
+        index = raft.log.applied
+        meta = SnapshotMeta(index, raft.log.term(index), raft.configuration)
+        head = head_of(self.cluster_id, self.member_id, meta, self.membership.to_plain())
+        writer = SnapshotWriter(head)
+        slices = self.state.snapshot()
+        if files.snapshot is not None and files.snapshot.head.index >= index:
+            return
+        file = files.write_snapshot(index)
+        try:
+            file.write_at(0, writer.head_bytes)
+            unsynced_bytes = 0
+            for records in slices:
+                if records:
+                    offset = writer.size_bytes
+                    file.write_at(offset, writer.chunk(records))
+                    unsynced_bytes += writer.size_bytes - offset
+                if unsynced_bytes >= SNAPSHOT_SYNC_BYTES:
+                    # Little by little: one sync of all at the end would hold up the log's own.
+                    yield file.sync
+                    unsynced_bytes = 0
+                yield None
+            offset = writer.size_bytes
+            file.write_at(offset, writer.end())
+            yield file.sync
+        finally:
+            file.close()
+        made = SnapshotFile(head, writer.size_bytes, writer.sha256())
+        for _ in files.finish_snapshot(made):
+            yield None
+        if files.snapshot is made:
+            self._snapshot_size_bytes = made.size_bytes
+            raft.snapshot_taken(meta)
+            self._forget_log(meta.index)
+
+    def _forget_log(self, snapshot_index: LogIndex) -> None:
+        """All before the snapshot but a tail, for followers that are a little behind it."""
+        log, config = self.raft.log, self.config
+        first = max(log.offset, LogIndex(snapshot_index - config.tail_entries_max))
+        size_bytes = 0
+        keep_from = snapshot_index
+        for entry in reversed(log.slice(first, snapshot_index) if first < snapshot_index else ()):
+            size_bytes += len(entry.data) + 64
+            if size_bytes > config.tail_bytes_max:
+                break
+            keep_from = LogIndex(entry.index - 1)
+        self.raft.compact(keep_from)
+
+    def snapshot_source(self) -> SnapshotSource | None:
+        """The newest snapshot, to be sent to another member; None where there is none yet."""
+        return None if self.files.snapshot is None else SnapshotSource(self.files)
+
+    def incoming_snapshot(self, offer: SnapshotOffer) -> IncomingSnapshot:
+        """Where the bytes of an offered snapshot go: what is here of it already, or anew, in place of any other.
+
+        Raises: TransferRefused; OSError."""
+        incoming = self._incoming
+        if incoming is not None and not incoming.closed:
+            if incoming.offer == offer:
+                return incoming
+            incoming.close()
+        self._incoming = IncomingSnapshot(self.files, offer, self.cluster_id)
+        return self._incoming
+
+    def _install(self, meta: SnapshotMeta, hard_state: HardState | None) -> None:
+        incoming, self._incoming = self._incoming, None
+        if incoming is None or incoming.offer.meta != meta:
+            raise Failed(f"Raft took over a snapshot of entry {meta.index} that is not here")
+        file, self.state = incoming.result()
+        members = Membership.from_plain(file.head.members)
+        self._delivered = meta.index
+        self.files.install_snapshot(file, hard_state)
+        self.membership = members
+        self._snapshot_size_bytes = file.size_bytes
+        self._snapshot_written = self.files.written_bytes
+        self._configured()
+        self.hub.replace(self.state)
+
+    # -- what is known ------------------------------------------------------------------------------------------------
+
+    @property
+    def waiting(self) -> int:
+        """Proposals whose end is not known yet."""
+        return len(self._waiting)
+
+    @property
+    def waiting_reads(self) -> int:
+        return len(self._reads)
+
+    @property
+    def syncing(self) -> bool:
+        return self._syncing
+
+    @property
+    def alone(self) -> bool:
+        """This member is the only one that takes part."""
+        return self._alone
+
+    @property
+    def removed(self) -> bool:
+        """This member has been removed for ever, as far as it knows."""
+        return self.member_id in self.membership.removed
+
+    def reads_are_local(self) -> bool:
+        """A sole voter that leads and has applied an entry of its term has applied all that was ever acknowledged."""
+        return self._sole_voter and bool(self.leading) and self._opened == self.leading
+
+    def leader(self) -> Member | None:
+        """Who leads, as far as this member knows."""
+        return self.membership.get(self.raft.leader) if self.raft.leader else None
+
+    def _not_taken(self, why: str) -> Unavailable:
+        if self.failure:
+            return Unavailable(f"the store has failed: {self.failure}")
+        if self.leading and not self._lost_lead:
+            return Unavailable(why)
+        if self.leading:
+            return NotLeader()
+        leader = self.leader()
+        return NotLeader(leader.id, leader.client) if leader else NotLeader(self.raft.leader)
+
+    def _configured(self) -> None:
+        self._configuration = self.raft.configuration
+        voters, outgoing, learners = self._configuration[:3]
+        self._sole_voter = voters == {self.member_id} and not outgoing
+        self._alone = self._sole_voter and not learners
+
+    def _watch_role(self) -> None:
+        raft = self.raft
+        leading = raft.term if raft.role == "LEADER" else Term(0)
+        if leading != self.leading:
+            self._lost_lead = self._lost_lead or bool(self._waiting)
+            self.leading = leading
+
+
+def describe(error: BaseException) -> str:
+    """What went wrong and where, in one line."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {error}{place}"
