@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from minikube_py.env import Rng
 from minikube_py.sim.disk import SimDisk
 from minikube_py.sim.loop import SimLoop
-from minikube_py.store.fsync import Done, Histogram
+from minikube_py.store.fsync import Done, FsyncMode, Histogram
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,9 @@ class SimSyncs:
         self._times = times
         self._amid: Callable[[], None] | None = None
         self.histogram = Histogram((0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0))
+
+    def use(self, mode: FsyncMode) -> None:
+        """All are as if in a thread."""
 
     @property
     def inline(self) -> bool:

@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Literal
+from typing import Literal, Protocol
 
 from minikube_py.env import Clock
 
@@ -24,6 +24,23 @@ AVERAGE_WEIGHT = 0.1
 SWITCH_INTERVAL_S = 0.0005
 
 Done = Callable[[OSError | None], None]
+
+
+class SyncRunner(Protocol):
+    """Whoever runs a member's syncs. See `FsyncRunner`; the simulator has one whose syncs take virtual time."""
+
+    histogram: Histogram
+
+    def use(self, mode: FsyncMode) -> None: ...
+
+    @property
+    def inline(self) -> bool: ...
+
+    def run(self, sync: Callable[[], None], done: Done) -> None: ...
+
+    async def wait(self, sync: Callable[[], None]) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class FsyncRunner:

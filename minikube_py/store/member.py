@@ -29,7 +29,7 @@ from minikube_py.raft.node import Raft
 from minikube_py.store.collector import Collector
 from minikube_py.store.compaction import CompactionPolicy
 from minikube_py.store.embedded import EmbeddedStorage
-from minikube_py.store.fsync import FsyncMode, FsyncRunner, Histogram
+from minikube_py.store.fsync import FsyncMode, FsyncRunner, Histogram, SyncRunner
 from minikube_py.store.lessor import Lessor
 from minikube_py.store.links import PeerLinks
 from minikube_py.store.log_files import LogFiles
@@ -111,7 +111,7 @@ class StoreMember:
     """One member. `start` recovers and begins to serve; `storage` is its Storage within this process.
 
     `fatal` is told why the member cannot go on and, unless `removed` is given, that it was removed; it should end the
-    process. After either, everything is refused."""
+    process. After either, everything is refused. `syncs` runs the syncs in place of `config.fsync`."""
 
     def __init__(
         self,
@@ -121,6 +121,7 @@ class StoreMember:
         config: MemberConfig | None = None,
         fatal: Fatal = exit_now,
         removed: Fatal | None = None,
+        syncs: SyncRunner | None = None,
     ) -> None:
         config = config or MemberConfig()
         self.config = config
@@ -132,7 +133,7 @@ class StoreMember:
         self._removed = removed or fatal
         self._failed = False
         self._stopping = False
-        self._fsync = FsyncRunner(clock, config.fsync)
+        self._fsync: SyncRunner = syncs or FsyncRunner(clock, config.fsync)
         self._links: PeerLinks = NoLinks()
         self._turn_due = False
         self._in_turn = False
