@@ -66,6 +66,7 @@ class RaftLog:
         self.handed = self.stable = self.last_index
         self.in_flight: deque[Write] = deque()
         self.changes = [entry.index for entry in self._entries if entry.kind == CHANGE]
+        self._settle_changes()
 
     @property
     def last_index(self) -> LogIndex:
@@ -133,6 +134,7 @@ class RaftLog:
             entries = entries[skip:]
         self._entries.extend(entries)
         self.changes.extend([entry.index for entry in entries if entry.kind == CHANGE])
+        self._settle_changes()
 
     def hand_out(self) -> Sequence[Entry]:
         """The entries that were not given out for writing yet."""
@@ -198,6 +200,21 @@ class RaftLog:
         self.offset_term = term
         for write in self.in_flight:
             write.index = START
+
+    def _settle_changes(self) -> None:
+        """A change is proposed once the one before it is applied, so all in the log but the last are committed. Nothing
+        else may say so: commit is not durable by itself, and who went by a configuration two changes old after a
+        restart could be elected by a majority that shares nobody with that of the newest one (the thesis, 4.1)."""
+        if len(self.changes) > 1:
+            self.committed = max(self.committed, self.changes[-2])
+
+    def _settle_changes(self) -> None:
+        """A leader appends a change only when it has applied the one before, so that all but the last are committed.
+
+        Majorities overlap from one configuration to the next only (the thesis, 4.1): a member that restarts and has
+        forgotten how far all was committed must not stand for election by a configuration two changes old."""
+        if len(self.changes) > 1:
+            self.committed = max(self.committed, self.changes[-2])
 
     def _truncate(self, first: LogIndex) -> None:
         if first <= self.committed:
