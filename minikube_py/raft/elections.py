@@ -49,7 +49,7 @@ class Elections:
         self.ask()
 
     def ask(self) -> None:
-        """Asks for the votes that are still out. A pre-vote may be asked for again: it promises nothing."""
+        """Asks for the votes that are still out."""
         state = self._state
         log = state.log
         pre = state.role == "PRE_CANDIDATE"
@@ -63,11 +63,6 @@ class Elections:
                     log_term=log.last_term,
                     context=TRANSFER if self._transfer else b"",
                 )
-
-    def asks_again(self) -> bool:
-        """Whether it is time to repeat the pre-vote. A voter that heard of the leader a tick later than this member
-        keeps silent at first, and to wait for the next timeout would double the time without a leader."""
-        return self._state.role == "PRE_CANDIDATE" and self.elapsed % self._state.config.heartbeat_ticks == 0
 
     def count(self, voter: NodeId, granted: bool) -> VoteResult:
         """A voter's first answer counts."""

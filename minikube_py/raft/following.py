@@ -29,8 +29,13 @@ class Following:
             last = LogIndex(message.index + len(message.entries))
             log.committed = max(log.committed, min(message.commit, last))
             self._agree(last)
+        elif message.index == log.committed:
+            raise SafetyViolated(
+                f"entry {message.index} is committed here, and leader {message.sender} has one of term "
+                f"{message.log_term} in its place"
+            )
         else:
-            place, term = log.agreement(message.index, message.log_term)
+            place, term = log.agreement(LogIndex(message.index - 1), message.log_term)
             state.send(
                 MessageType.APPEND_REPLY, message.sender, index=message.index, reject=True, hint=place, log_term=term
             )

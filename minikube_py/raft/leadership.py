@@ -48,7 +48,7 @@ class Leadership:
         self.uncommitted_bytes = 0
         self._now = self._check_ticks = self._heartbeat_ticks = self._transfer_ticks = 0
         self._called = False
-        self._heard_tick: int | None = None
+        self._heard_tick = 0
         self._heartbeats: deque[tuple[int, int]] = deque()
 
     def tick(self) -> bool:
@@ -148,7 +148,8 @@ class Leadership:
         self.replication.heartbeat(context, tick=True)
 
     def _leased(self) -> bool:
-        """Whether a majority heard from this leader so recently that it will vote for nobody else yet.
+        """Whether a majority heard from this leader so recently that it will vote for nobody else yet. Asked once it is
+        opened: what a majority acknowledged by then was sent after this leadership began, at tick 0.
 
         Half an election timeout, for ticks are not equally long everywhere; and never once a peer was called to stand,
         for votes asked for in that way heed no lease."""
@@ -158,7 +159,7 @@ class Leadership:
         confirmed = self.reads.confirmed(self._state.configuration)
         while self._heartbeats and self._heartbeats[0][0] <= confirmed:
             self._heard_tick = self._heartbeats.popleft()[1]
-        return self._heard_tick is not None and self._now - self._heard_tick < config.election_ticks // 2
+        return self._now - self._heard_tick < config.election_ticks // 2
 
     def _call_transferee(self) -> None:
         """Tells the transferee to stand once it has the whole log."""

@@ -98,7 +98,9 @@ class Raft(State):
         if self._elections.tick():
             # Where it may not stand yet the clock is left alone: it stands as soon as it may.
             self._stand(transfer=False)
-        elif self._elections.asks_again():
+        elif self.role == "PRE_CANDIDATE":
+            # A voter that heard of the leader a little later than this member keeps silent at first, and to wait for
+            # the next timeout would double the time without a leader. Nothing is promised: it may be asked again.
             self._elections.ask()
 
     def propose(self, data: bytes) -> LogIndex:
@@ -120,6 +122,8 @@ class Raft(State):
             raise self._not_now()
         if leading.change_index > self.log.applied:
             raise ProposalDropped("the change before is not applied yet; there is one at a time", self.id)
+        if self.configuration.joint and not change.leave_joint:
+            raise ProposalDropped("the change before is not complete: its joint configuration must be left", self.id)
         changed(self.configuration, change)
         return self._append_change(leading, change)
 
@@ -312,9 +316,11 @@ class Raft(State):
             self.vote = NOBODY
             self._following.agreed = None
         self._end_office()
+        if self.role != "FOLLOWER" or leader != NOBODY:
+            # Otherwise the clock runs on: a candidate that gets no vote here must not keep this member from standing.
+            self._elections.reset()
         self.role = "FOLLOWER"
         self.leader = leader
-        self._elections.reset()
 
     def _end_office(self) -> None:
         """What was asked of, or by means of, the leader so far will have no answer."""
@@ -384,7 +390,7 @@ class Raft(State):
     def _not_now(self) -> ProposalDropped:
         if self._leading is None:
             return self.no_leader()
-        return ProposalDropped(f"leadership is being given to node {self._leading.transferee}; try again")
+        return ProposalDropped(f"leadership is being given to node {self._leading.transferee}; the transfer must end first")
 
     # Messages of this term
 
@@ -393,7 +399,7 @@ class Raft(State):
             if self.role != "FOLLOWER":
                 self._become_follower(self.term, NOBODY)
             self.vote = message.sender
-            self._elections.elapsed = 0
+            self._elections.reset()
 
     def _vote_answered(self, message: Message) -> None:
         awaited = "CANDIDATE" if message.type == MessageType.VOTE_REPLY else "PRE_CANDIDATE"

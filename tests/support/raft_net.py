@@ -15,7 +15,9 @@
     net.leader()                               the leader of the highest term, or None
     net.mail                                   what is under way; edit it at will
 
-After each step it asserts what must hold always: at most one leader a term, and all members apply the same entries.
+The first members begin with a snapshot at entry 1 of term 1, so that who joins needs one too; where a leader wants a
+newer snapshot for that, it is taken. After each step it asserts what must hold always: at most one leader a term, and
+all members apply the same entries.
 SNAPSHOT messages carry their data by magic; one that is lost is reported to its sender, as a driver would.
 """
 
@@ -34,6 +36,7 @@ from minikube_py.raft.node import Raft, RaftConfig
 from minikube_py.raft.ready import ReadState, Ready, UnknownPeer
 
 SETTLE_STEPS_MAX = 10_000
+KEPT = 1 << 30
 UNBORN = HardState()
 
 
@@ -116,6 +119,9 @@ class Node:
             self.net.check_applied(self)
             self.raft.applied(ready.committed[-1].index)
         self.read_states.extend(ready.read_states)
+        if self.raft.snapshot_wanted and not self.disk.written and self.raft.log.applied > self.disk.first_index - 1:
+            self.net.snapshot(self.id, keep=KEPT)
+            return True
         synced = bool(self.disk.written) and not self.disk.held
         while self.disk.written and not self.disk.held:
             self.sync()
@@ -148,8 +154,11 @@ class Net:
         self.canon: dict[int, Entry] = {}
         configuration = Configuration(frozenset(map(NodeId, voters)), learners=frozenset(map(NodeId, learners)))
         self.nodes: dict[int, Node] = {}
-        for node in sorted({*configuration.voters, *configuration.learners}):
-            self.nodes[node] = Node(self, node, Disk(configuration))
+        first = Entry(Term(1), LogIndex(1), b"")
+        meta = SnapshotMeta(first.index, first.term, configuration)
+        self.states[first.index] = (first,)
+        for node in configuration.members():
+            self.nodes[node] = Node(self, node, Disk(configuration, HardState(Term(1)), meta, (first,)))
         for node in sorted(joining):
             self.add(node)
 
@@ -257,7 +266,7 @@ class Net:
         disk.entries = [entry for entry in disk.entries if entry.index > index]
         disk.snapshot, disk.snapshot_state = meta, tuple(one.state)
         one.raft.snapshot_taken(meta)
-        one.raft.compact(LogIndex(max(index - keep, one.raft.log.offset)))
+        one.raft.compact(max(index - keep, one.raft.log.offset))
         return meta
 
     # What is seen
