@@ -11,7 +11,7 @@ from minikube_py.cli import flags
 def configure(parser: argparse.ArgumentParser) -> None:
     flags.add_kubeconfig(parser)
     flags.add_leader_election(parser, "kube-controller-manager")
-    flags.add_parent(parser)
+    flags.add_process(parser, "controllers")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -19,4 +19,8 @@ def run(arguments: argparse.Namespace) -> int:
     from minikube_py.control_plane.role_clients import ControllersRole
 
     election = flags.election(arguments)
-    return run_role("controllers", lambda: ControllersRole(arguments.kubeconfig, election), arguments.with_parent)
+    return run_role(
+        "controllers",
+        lambda: ControllersRole(arguments.kubeconfig, election),
+        flags.process(arguments, "controllers"),
+    )

@@ -8,7 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from minikube_py.control_plane.secret_files import SERVER, SERVER_KEY
+
 if TYPE_CHECKING:
+    from minikube_py.control_plane.process import ProcessOptions
     from minikube_py.control_plane.role_clients import Election
 
 NODES_MAX = 100_000
@@ -131,12 +134,68 @@ def election(arguments: argparse.Namespace) -> Election | None:
     )
 
 
-def add_parent(parser: argparse.ArgumentParser) -> None:
-    help_text = "end when standard input ends, so as not to outlive whoever started this"
-    parser.add_argument("--with-parent", action="store_true", help=help_text)
+HEALTH_PORTS = {"store": 10251, "apiserver": 10252, "scheduler": 10259, "controllers": 10257, "kubelet": 10248}
+"""Where a role answers `minikube-py health ROLE`; the originals' ports where they have such."""
 
 
-def add_tls(parser: argparse.ArgumentParser) -> None:
-    """The original's names for a server's own certificate."""
-    parser.add_argument("--tls-cert-file", type=Path, required=True, metavar="F", help="the server's certificate, PEM")
-    parser.add_argument("--tls-private-key-file", type=Path, required=True, metavar="F", help="its private key, PEM")
+def add_process(parser: argparse.ArgumentParser, role: str) -> None:
+    """What every role as a process has."""
+    health_help = (
+        f"answer `minikube-py health {role}` there (plain HTTP, GET /healthz), or `none` "
+        f"(default: 127.0.0.1:{HEALTH_PORTS[role]} if it is free; none with --with-parent)"
+    )
+    parser.add_argument("--healthz", metavar="HOST:PORT", help=health_help)
+    parent_help = "end when standard input ends, so as not to outlive whoever started this"
+    parser.add_argument("--with-parent", action="store_true", help=parent_help)
+
+
+def process(arguments: argparse.Namespace, role: str) -> ProcessOptions:
+    """What the flags of `add_process` say."""
+    from minikube_py.control_plane.process import ProcessOptions
+
+    asked = arguments.healthz is not None
+    own = None if arguments.with_parent else f"127.0.0.1:{HEALTH_PORTS[role]}"
+    address = arguments.healthz if asked else own
+    return ProcessOptions(arguments.with_parent, None if address == "none" else address, asked)
+
+
+class Secrets:
+    """Files that a role needs: each by a flag of its own, or all by `--secrets-dir`, under their usual names."""
+
+    def __init__(self, parser: argparse.ArgumentParser, folder: str) -> None:
+        self._group = parser.add_argument_group("secrets", "Files that `minikube-py init-secrets` makes.")
+        folder_help = f"find all of these in this folder, the `{folder}` of init-secrets"
+        self._group.add_argument("--secrets-dir", type=Path, metavar="D", help=folder_help)
+        self._names: dict[str, str] = {}
+        self._parser = parser
+        parser.set_defaults(secrets=self)
+
+    def file(self, flag: str, name: str, help_text: str) -> None:
+        self._group.add_argument(flag, type=Path, metavar="F", help=f"{help_text} (D/{name})")
+        self._names[flag] = name
+
+    def tls(self) -> None:
+        """The original's names for a server's own certificate."""
+        self.file("--tls-cert-file", SERVER, "the server's certificate, PEM")
+        self.file("--tls-private-key-file", SERVER_KEY, "its private key, PEM")
+
+    def find(self, arguments: argparse.Namespace, needed: Callable[[str], bool]) -> None:
+        missing = []
+        for flag, name in self._names.items():
+            key = flag.lstrip("-").replace("-", "_")
+            if getattr(arguments, key) is None and needed(flag):
+                if arguments.secrets_dir is None:
+                    missing.append(flag)
+                else:
+                    setattr(arguments, key, arguments.secrets_dir / name)
+        if missing:
+            self._parser.error(f"needs --secrets-dir, or {', '.join(missing)}")
+
+
+def add_secrets(parser: argparse.ArgumentParser, folder: str) -> Secrets:
+    return Secrets(parser, folder)
+
+
+def find_secrets(arguments: argparse.Namespace, needed: Callable[[str], bool] = lambda _: True) -> None:
+    """Sets what was not named by a flag of its own. Ends with wrong usage where it is not to be found."""
+    arguments.secrets.find(arguments, needed)

@@ -31,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "can ever run under it (default: host name and a random number)"
     )
     group.add_argument("--claim-identity", metavar="NAME", help=identity_help)
-    flags.add_parent(parser)
+    flags.add_process(parser, "kubelet")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -46,5 +46,5 @@ def run(arguments: argparse.Namespace) -> int:
     return run_role(
         "kubelet",
         lambda: KubeletRole(arguments.kubeconfig, arguments.nodes, arguments.shapes, arguments.share, claim),
-        arguments.with_parent,
+        flags.process(arguments, "kubelet"),
     )

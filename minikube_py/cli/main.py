@@ -19,16 +19,19 @@ PROGRAM = "minikube-py"
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
 COMMANDS = {
-    "up": "start a control plane in one process (or, with --split, in several) until Ctrl-C",
+    "up": "start a control plane in one process (or, with --split or --members 3, in several) until Ctrl-C",
     "demo": "replay a production trace on 1,213 fake nodes and ask range queries while it fills",
     "bench": "measure: density (pods on nodes), query (inequalities over many nodes)",
     "replay": "replay a trace and write down how long each pod took",
     "trace": "convert the published trace to the compact table used here",
-    "store": "run one store member",
-    "apiserver": "run the API server on a store",
-    "scheduler": "run the scheduler",
+    "store": "run one store member; look at a running store and change it: status, member, snapshot, ...",
+    "apiserver": "run an API server on a store",
+    "scheduler": "run a scheduler",
     "controllers": "run the controllers",
-    "kubelet": "run the fake kubelet that plays many nodes",
+    "kubelet": "run a fake kubelet that plays many nodes",
+    "kubeconfig": "print the kubeconfig of a control plane that runs",
+    "init-secrets": "make the certificates, tokens and kubeconfigs that roles in several containers need",
+    "health": "ask a role on this host whether it is well; for healthchecks",
     "version": "print the version",
 }
 
@@ -67,7 +70,17 @@ def _run(arguments: Sequence[str]) -> int:
     if not arguments or arguments[0] not in COMMANDS:
         return _without_command(arguments)
     name = arguments[0]
-    module = import_module(f"minikube_py.cli.{name}")
+    module = import_module(f"minikube_py.cli.{name.replace('-', '_')}")
+    rest = arguments[1:]
+    # A command with subcommands is one of its own as well: `store` runs a member.
+    subcommands: dict[str, str] = getattr(module, "SUBCOMMANDS", {})
+    if rest and not rest[0].startswith("-") and subcommands:
+        if rest[0] not in subcommands:
+            known = ", ".join(subcommands)
+            print(f"{PROGRAM} {name}: no command {rest[0]!r}; there are: {known}", file=sys.stderr)
+            return USAGE
+        module = import_module(f"minikube_py.cli.{name}_{rest[0].replace('-', '_')}")
+        name, rest = f"{name} {rest[0]}", rest[1:]
     parser = Parser(
         prog=f"{PROGRAM} {name}",
         description=module.__doc__,
@@ -75,7 +88,7 @@ def _run(arguments: Sequence[str]) -> int:
         allow_abbrev=False,
     )
     module.configure(parser)
-    result: int = module.run(parser.parse_args(arguments[1:]))
+    result: int = module.run(parser.parse_args(rest))
     return result
 
 
@@ -100,7 +113,7 @@ def _without_command(arguments: Sequence[str]) -> int:
 def _overview() -> str:
     lines = [f"usage: {PROGRAM} COMMAND [flags]", "", "A whole Kubernetes control plane in pure Python.", ""]
     lines.append("commands:")
-    lines += [f"  {name:<12} {text}" for name, text in COMMANDS.items()]
+    lines += [f"  {name:<13} {text}" for name, text in COMMANDS.items()]
     return "\n".join([*lines, "", f"{PROGRAM} COMMAND --help tells its flags."])
 
 

@@ -16,7 +16,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     seed_help = "break ties the same way at each start (default: by chance)"
     parser.add_argument("--seed", type=flags.whole_number(0, 2**63 - 1), metavar="S", help=seed_help)
     flags.add_leader_election(parser, "kube-scheduler")
-    flags.add_parent(parser)
+    flags.add_process(parser, "scheduler")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -27,5 +27,5 @@ def run(arguments: argparse.Namespace) -> int:
     return run_role(
         "scheduler",
         lambda: SchedulerRole(arguments.kubeconfig, arguments.config, arguments.seed, election),
-        arguments.with_parent,
+        flags.process(arguments, "scheduler"),
     )

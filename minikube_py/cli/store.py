@@ -8,6 +8,7 @@ import argparse
 from pathlib import Path
 
 from minikube_py.cli import flags
+from minikube_py.control_plane.secret_files import TOKEN
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -15,9 +16,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data-dir", type=Path, required=True, metavar="D", help=data_help)
     listen_help = "host and port to serve on, port 0 for any free one (default: 127.0.0.1:2390)"
     parser.add_argument("--listen", default="127.0.0.1:2390", metavar="HOST:PORT", help=listen_help)
-    parser.add_argument("--token-file", type=Path, required=True, metavar="F", help="the token its clients must show")
-    flags.add_tls(parser)
-    flags.add_parent(parser)
+    secrets = flags.add_secrets(parser, "store")
+    secrets.file("--token-file", TOKEN, "the token its clients must show")
+    secrets.tls()
+    flags.add_process(parser, "store")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -25,9 +27,10 @@ def run(arguments: argparse.Namespace) -> int:
     from minikube_py.control_plane.role import TlsFiles
     from minikube_py.control_plane.role_store import StoreRole
 
+    flags.find_secrets(arguments)
     tls = TlsFiles(arguments.tls_cert_file, arguments.tls_private_key_file)
     return run_role(
         "store",
         lambda: StoreRole(arguments.data_dir, arguments.listen, arguments.token_file, tls),
-        arguments.with_parent,
+        flags.process(arguments, "store"),
     )

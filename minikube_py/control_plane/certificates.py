@@ -1,4 +1,5 @@
-"""A certificate authority of one's own and the server certificate that the roles share, kept in the data folder.
+"""A certificate authority of one's own, the server certificate that the roles share, and those of store members among
+each other.
 
 EC keys on P-256. Made at the first start, used again at the next, renewed before they run out. When only the server
 certificate is near its end the authority stays, so that kubeconfigs handed out before go on working.
@@ -47,6 +48,74 @@ class Certificates:
         return client_context(self.authority_pem)
 
 
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """Signs certificates of servers and peers."""
+
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+    @classmethod
+    def read(cls, certificate_file: Path, key_file: Path) -> Authority:
+        """Raises: OSError, ValueError where the files are not a certificate and its key."""
+        certificate = x509.load_pem_x509_certificate(certificate_file.read_bytes())
+        key = _load_key(key_file)
+        if certificate.public_key() != key.public_key():
+            raise ValueError(f"{key_file} is not the key of {certificate_file}")
+        return cls(certificate, key)
+
+    @property
+    def pem(self) -> bytes:
+        return _pem(self.certificate)
+
+    def lasts(self, now: datetime) -> bool:
+        """Whether it need not be renewed yet."""
+        return _lasts(self.certificate, now)
+
+    def ensure_leaf(
+        self,
+        certificate_file: Path,
+        key_file: Path,
+        names: Iterable[str],
+        *,
+        common_name: str = "minikube_py",
+        client: bool = False,
+        now: datetime | None = None,
+    ) -> bool:
+        """A certificate for `names` (host names or addresses) and its key, made where those in the files are not good
+        any more; whether they were made. `client`: one that a client may show as well, as store members do to each
+        other. Raises: SetupError where the files cannot be written."""
+        now = now or datetime.now(UTC)
+        wanted = _general_names(names)
+        if _leaf_is_good(certificate_file, key_file, self.certificate, wanted, client, now):
+            return False
+        key = ec.generate_private_key(ec.SECP256R1())
+        certificate = self._sign(key, common_name, wanted, client, now)
+        write_private(key_file, _key_pem(key))
+        write_private(certificate_file, _pem(certificate))
+        return True
+
+    def _sign(
+        self,
+        key: ec.EllipticCurvePrivateKey,
+        common_name: str,
+        names: list[x509.GeneralName],
+        client: bool,
+        now: datetime,
+    ) -> x509.Certificate:
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+        issuer_id = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
+        return (
+            _builder(name, self.certificate.subject, key.public_key(), now, SERVER_LIFE)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_key_usage(signs_certificates=False), critical=True)
+            .add_extension(x509.ExtendedKeyUsage(_usages(client)), critical=False)
+            .add_extension(x509.SubjectAlternativeName(names), critical=False)
+            .add_extension(issuer_id, critical=False)
+            .sign(self.key, hashes.SHA256())
+        )
+
+
 def ensure_certificates(folder: Path, names: Iterable[str] = (), now: datetime | None = None) -> Certificates:
     """The certificates in `folder`, made or renewed where needed.
 
@@ -55,22 +124,19 @@ def ensure_certificates(folder: Path, names: Iterable[str] = (), now: datetime |
     """
     now = now or datetime.now(UTC)
     make_private_folder(folder)
-    wanted = _general_names([*ALWAYS_NAMED, socket.gethostname(), *names])
-    authority, authority_key = _ensure_authority(folder, now)
+    authority = ensure_authority(folder / "ca.crt", folder / "ca.key", now)
     server_file, key_file = folder / "server.crt", folder / "server.key"
-    if not _server_is_good(server_file, key_file, authority, wanted, now):
-        server, server_key = _make_server(authority, authority_key, wanted, now)
-        write_private(key_file, _key_pem(server_key))
-        write_private(server_file, _pem(server))
-    return Certificates(folder / "ca.crt", server_file, key_file, _pem(authority))
+    authority.ensure_leaf(server_file, key_file, [*ALWAYS_NAMED, socket.gethostname(), *names], now=now)
+    return Certificates(folder / "ca.crt", server_file, key_file, authority.pem)
 
 
-def _ensure_authority(folder: Path, now: datetime) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+def ensure_authority(certificate_file: Path, key_file: Path, now: datetime | None = None) -> Authority:
+    """The authority in the files, made where they hold none that lasts. Raises: SetupError."""
+    now = now or datetime.now(UTC)
     try:
-        certificate = x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes())
-        key = _load_key(folder / "ca.key")
-        if certificate.public_key() == key.public_key() and _lasts(certificate, now):
-            return certificate, key
+        authority = Authority.read(certificate_file, key_file)
+        if authority.lasts(now):
+            return authority
     except (OSError, ValueError):
         pass
     key = ec.generate_private_key(ec.SECP256R1())
@@ -82,40 +148,34 @@ def _ensure_authority(folder: Path, now: datetime) -> tuple[x509.Certificate, ec
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
-    write_private(folder / "ca.key", _key_pem(key))
-    write_private(folder / "ca.crt", _pem(certificate))
-    return certificate, key
+    write_private(key_file, _key_pem(key))
+    write_private(certificate_file, _pem(certificate))
+    return Authority(certificate, key)
 
 
-def _make_server(
-    authority: x509.Certificate, authority_key: ec.EllipticCurvePrivateKey, names: list[x509.GeneralName], now: datetime
-) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "minikube_py")])
-    issuer_id = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
-    certificate = (
-        _builder(name, authority.subject, key.public_key(), now, SERVER_LIFE)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_key_usage(signs_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .add_extension(issuer_id, critical=False)
-        .sign(authority_key, hashes.SHA256())
-    )
-    return certificate, key
-
-
-def _server_is_good(
-    server_file: Path, key_file: Path, authority: x509.Certificate, names: list[x509.GeneralName], now: datetime
+def _leaf_is_good(
+    certificate_file: Path,
+    key_file: Path,
+    authority: x509.Certificate,
+    wanted: list[x509.GeneralName],
+    client: bool,
+    now: datetime,
 ) -> bool:
     try:
-        certificate = x509.load_pem_x509_certificate(server_file.read_bytes())
+        certificate = x509.load_pem_x509_certificate(certificate_file.read_bytes())
         key = _load_key(key_file)
         certificate.verify_directly_issued_by(authority)
         named = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        usages = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     except (OSError, ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
         return False
-    return certificate.public_key() == key.public_key() and set(names) <= set(named) and _lasts(certificate, now)
+    fits = set(wanted) <= set(named) and set(_usages(client)) <= set(usages)
+    return fits and certificate.public_key() == key.public_key() and _lasts(certificate, now)
+
+
+def _usages(client: bool) -> list[x509.ObjectIdentifier]:
+    server = [ExtendedKeyUsageOID.SERVER_AUTH]
+    return [*server, ExtendedKeyUsageOID.CLIENT_AUTH] if client else server
 
 
 def _builder(

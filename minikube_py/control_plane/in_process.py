@@ -85,6 +85,9 @@ class ControlPlane:
     def failure(self) -> BaseException | None:
         return next(filter(None, map(failure_of, self.components.values())), None)
 
+    def unwell(self) -> str:
+        return ""
+
     def metrics(self) -> dict[str, float]:
         """Of the components; the API server's own, and the store's, are on its /metrics."""
         return {name: value for part in self.components.values() for name, value in part.metrics().items()}

@@ -33,8 +33,11 @@ class Access:
 def write_kubeconfig(path: Path, access: Access, user: str = "admin") -> None:
     """Raises: SetupError where the file exists and is not ours, or cannot be written."""
     check_writable(path)
-    if _leads_to(path, access):
-        return
+    if not _leads_to(path, access):
+        write_private(path, kubeconfig_text(access, user).encode())
+
+
+def kubeconfig_text(access: Access, user: str = "admin") -> str:
     config = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -53,7 +56,15 @@ def write_kubeconfig(path: Path, access: Access, user: str = "admin") -> None:
         "preferences": {},
     }
     # JSON is YAML, and what a stranger opens is readable without importing a YAML writer at every start.
-    write_private(path, f"{MARKER}\n{json.dumps(config, indent=2)}\n".encode())
+    return f"{MARKER}\n{json.dumps(config, indent=2)}\n"
+
+
+def read_access(path: Path) -> Access:
+    """What a file of ours says. Raises: BadKubeconfig, SetupError."""
+    found = load_kubeconfig(path)
+    if found.ca_pem is None or found.token is None:
+        raise SetupError(f"{path} names no authority and token: it was not written by minikube_py")
+    return Access(found.server, found.ca_pem, found.token)
 
 
 def check_writable(path: Path) -> None:

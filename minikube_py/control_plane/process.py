@@ -11,9 +11,12 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from minikube_py.control_plane.errors import RoleFailed
+from minikube_py.control_plane.errors import RoleFailed, SetupError
+from minikube_py.control_plane.healthz import Healthz
+from minikube_py.control_plane.listen import parse_address
 from minikube_py.errors import MinikubeError
 
 T = TypeVar("T")
@@ -33,28 +36,67 @@ class Role(Protocol):
     def failure(self) -> BaseException | None:
         """What ended a part of it by itself, so that it must be started anew; None while all is well."""
 
+    def unwell(self) -> str:
+        """Why it cannot do its work just now, though it goes on by itself; "" while it can."""
 
-def run_role(name: str, make: Callable[[], Role], with_parent: bool = False) -> int:
+
+@dataclass(frozen=True, slots=True)
+class ProcessOptions:
+    """`healthz`: `host:port` where the process tells how it is; None: nowhere. Where it was not asked for by name, one
+    that is taken is done without."""
+
+    with_parent: bool = False
+    healthz: str | None = None
+    healthz_asked_for: bool = False
+
+
+def run_role(name: str, make: Callable[[], Role], options: ProcessOptions) -> int:
     """Runs the role that `make` makes inside the event loop, until SIGINT, SIGTERM or the end of its parent.
 
-    Raises: what the role's start raises; RoleFailed where a part of it ended by itself later.
+    Raises: what the role's start raises; RoleFailed where a part of it ended by itself later; SetupError.
     """
-    return asyncio.run(_run(name, make, with_parent))
+    return asyncio.run(_run(name, make, options))
 
 
-async def _run(name: str, make: Callable[[], Role], with_parent: bool) -> int:
+async def _run(name: str, make: Callable[[], Role], options: ProcessOptions) -> int:
+    started = False
+
+    def state() -> str:
+        if not started:
+            return "it is starting"
+        failure = role.failure()
+        return role.unwell() if failure is None else f"a part of it ended by itself: {failure}"
+
     async with Stopping(name) as stopping:
-        if with_parent:
+        if options.with_parent:
             stopping.when_input_ends()
         role = make()
+        health = await _healthz(name, options, state)
         try:
             where = await stopping.unless_asked(role.start())
             if where is not None:
+                started = True
                 print(f"{READY} {where}", flush=True)
                 await stopping.wait(role)
         finally:
             await role.stop()
+            if health is not None:
+                await health.stop()
     return 0
+
+
+async def _healthz(name: str, options: ProcessOptions, state: Callable[[], str]) -> Healthz | None:
+    if options.healthz is None:
+        return None
+    health = Healthz(*parse_address(options.healthz, "--healthz"), state)
+    try:
+        await health.start()
+    except SetupError as error:
+        if options.healthz_asked_for:
+            raise
+        print(f"minikube-py {name}: `minikube-py health {name}` will not do: {error}", file=sys.stderr, flush=True)
+        return None
+    return health
 
 
 class Stopping:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from minikube_py.control_plane.errors import SetupError
 from minikube_py.control_plane.private_files import read_text
-from minikube_py.control_plane.tls import client_context, server_context
+from minikube_py.control_plane.tls import server_context
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +29,6 @@ class TlsFiles:
             raise SetupError(f"{self.certificate} and {self.key} are no certificate and its key: {error}") from error
 
 
-def trusting(authority_file: Path) -> ssl.SSLContext:
-    """For a client that trusts this authority alone. Raises: SetupError."""
-    try:
-        return client_context(read_text(authority_file, "certificate authority").encode())
-    except ssl.SSLError as error:
-        raise SetupError(f"{authority_file} is no certificate: {error}") from error
-
-
 class StackedRole:
     """What `start` began is put on `running`, and taken off it in reverse order."""
 
@@ -48,3 +40,6 @@ class StackedRole:
 
     def failure(self) -> BaseException | None:
         return None
+
+    def unwell(self) -> str:
+        return ""

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.http import HttpServer
-from minikube_py.control_plane.listen import free_address, parse_address, publish, start_http, url_of
-from minikube_py.control_plane.role import StackedRole, TlsFiles, trusting
-from minikube_py.control_plane.tokens import read_token
+from minikube_py.control_plane.listen import free_address, publish, start_http, url_of
+from minikube_py.control_plane.role import StackedRole, TlsFiles
+from minikube_py.control_plane.store_access import access_by_files
 from minikube_py.control_plane.users import read_token_auth_file
 from minikube_py.env import SystemClock
 from minikube_py.store.client import StoreClient
@@ -18,29 +18,29 @@ from minikube_py.store.client_connection import Endpoint
 
 
 @dataclass(frozen=True, slots=True)
-class StoreAccess:
-    """`address` is `host:port`."""
+class StoreFiles:
+    """`addresses`: `host:port` of the members, with commas between."""
 
-    address: str
+    addresses: str
     token_file: Path
     authority_file: Path
 
-    def endpoint(self) -> Endpoint:
+    def endpoints(self) -> list[Endpoint]:
         """Raises: SetupError."""
-        host, port = parse_address(self.address, "--store")
-        return Endpoint(host, port, read_token(self.token_file), trusting(self.authority_file))
+        return access_by_files(self.addresses, self.token_file, self.authority_file, "--store").endpoints()
 
 
 class ApiServerRole(StackedRole):
-    def __init__(self, store: StoreAccess, host: str, port: int, users_file: Path, tls: TlsFiles) -> None:
+    def __init__(self, store: StoreFiles, host: str, port: int, users_file: Path, tls: TlsFiles) -> None:
         super().__init__()
         self._store, self._host, self._port, self._users_file, self._tls = store, host, port, users_file, tls
+        self._core: ApiServer | None = None
 
     async def start(self) -> str:
         """Raises: SetupError, Unavailable where the store does not answer."""
         users, context = read_token_auth_file(self._users_file), self._tls.context()
         clock = SystemClock()
-        storage = StoreClient(self._store.endpoint(), clock, random.Random())
+        storage = StoreClient(self._store.endpoints()[0], clock, random.Random())
         host, port = free_address(self._host, self._port, "--secure-port")
         await storage.start()
         self.running.push_async_callback(storage.close)
@@ -50,6 +50,11 @@ class ApiServerRole(StackedRole):
         self.running.push_async_callback(http.stop)
         self.running.push_async_callback(core.stop)
         await core.start()
+        self._core = core
         await start_http(http, host, port, "--secure-port")
         await publish(core, host, port)
         return url_of(host, port)
+
+    def unwell(self) -> str:
+        """Why requests would be refused."""
+        return "" if self._core is None or self._core.ready else "its watch caches are not in step with the store"

@@ -84,6 +84,9 @@ class SplitControlPlane:
         """None: a child that ends is started again."""
         return None
 
+    def unwell(self) -> str:
+        return ""
+
     def pids(self) -> dict[str, int | None]:
         return {name: child.pid for name, child in self._children.items()}
 

@@ -1,4 +1,4 @@
-"""TLS contexts of servers and clients. Apart from the making of certificates, which few processes need."""
+"""TLS contexts of servers, clients and peers. Apart from the making of certificates, which few processes need."""
 
 from __future__ import annotations
 
@@ -19,5 +19,26 @@ def client_context(authority_pem: bytes) -> ssl.SSLContext:
     """Trusts this authority and nothing else. Raises: ssl.SSLError where it is no certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_verify_locations(cadata=authority_pem.decode("ascii", "replace"))
+    return context
+
+
+def peer_server_context(certificate: Path, key: Path, authority_pem: bytes) -> ssl.SSLContext:
+    """Takes only who shows a certificate of this authority. Raises: OSError, ssl.SSLError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.verify_mode = ssl.CERT_REQUIRED
+    # Nobody resumes: a link lasts as long as both its ends.
+    context.num_tickets = 0
+    return _of_peers(context, certificate, key, authority_pem)
+
+
+def peer_client_context(certificate: Path, key: Path, authority_pem: bytes) -> ssl.SSLContext:
+    """Shows a certificate, and checks the other side's authority and name. Raises: OSError, ssl.SSLError."""
+    return _of_peers(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), certificate, key, authority_pem)
+
+
+def _of_peers(context: ssl.SSLContext, certificate: Path, key: Path, authority_pem: bytes) -> ssl.SSLContext:
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.load_cert_chain(certificate, key)
     context.load_verify_locations(cadata=authority_pem.decode("ascii", "replace"))
     return context

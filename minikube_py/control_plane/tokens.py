@@ -9,8 +9,9 @@ from pathlib import Path
 from minikube_py.control_plane.errors import SetupError
 from minikube_py.control_plane.private_files import make_private_folder, read_text, write_private
 
-ADMIN, SCHEDULER, CONTROLLERS, KUBELET, STORE = "admin", "scheduler", "controllers", "kubelet", "store"
-ROLES = (ADMIN, SCHEDULER, CONTROLLERS, KUBELET, STORE)
+ADMIN, SCHEDULER, CONTROLLERS, KUBELET, STORE, PEER = "admin", "scheduler", "controllers", "kubelet", "store", "peer"
+ROLES = (ADMIN, SCHEDULER, CONTROLLERS, KUBELET, STORE, PEER)
+"""STORE: what clients show to a store. PEER: what its members show to each other."""
 TOKEN_BYTES = 32
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{16,512}")
 
@@ -20,11 +21,15 @@ def ensure_tokens(folder: Path) -> dict[str, str]:
     make_private_folder(folder)
     tokens = {}
     for role in ROLES:
-        path = folder / role
-        if not path.exists():
-            write_private(path, f"{secrets.token_urlsafe(TOKEN_BYTES)}\n".encode())
-        tokens[role] = read_token(path)
+        tokens[role] = ensure_token(folder / role)
     return tokens
+
+
+def ensure_token(path: Path) -> str:
+    """The token in a file, made where there is no such file. Raises: SetupError."""
+    if not path.exists():
+        write_private(path, f"{secrets.token_urlsafe(TOKEN_BYTES)}\n".encode())
+    return read_token(path)
 
 
 def read_token(path: Path) -> str:

@@ -26,16 +26,20 @@ USERS: Mapping[str, User] = {
 
 
 def users_by_token(tokens: Mapping[str, str]) -> dict[str, User]:
-    """What the API server is told: every token but the store's own, which it shows rather than accepts."""
+    """What the API server is told: every token but those of the store, which open no API."""
     return {tokens[role]: user for role, user in USERS.items()}
 
 
 def write_token_auth_file(path: Path, users: Mapping[str, User]) -> None:
+    write_private(path, token_auth_text(users).encode())
+
+
+def token_auth_text(users: Mapping[str, User]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for token, user in users.items():
         writer.writerow([token, user.name, user.uid or user.name, ",".join(user.groups)])
-    write_private(path, text.getvalue().encode())
+    return text.getvalue()
 
 
 def read_token_auth_file(path: Path) -> dict[str, User]:

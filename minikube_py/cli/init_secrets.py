@@ -1,0 +1,39 @@
+"""Make the secrets of a control plane whose roles run apart, as in containers: an authority, certificates, tokens and
+kubeconfigs, in a folder for each role, readable by their owner alone.
+
+  authority/     what signs; no role needs it
+  store/         of the members: authority.pem server.pem server.key peer.pem peer.key token peer-token
+  apiserver/     authority.pem server.pem server.key users.csv store-token
+  scheduler/ controllers/ kubelet/     a kubeconfig each
+  admin/         kubeconfig, and store-token and authority.pem for `minikube-py store status`
+
+Again on the same folder it keeps what fits: certificates are made anew for other names or 30 days before their end."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--dir", type=Path, required=True, metavar="D", help="where the folders are made")
+    stores_help = "host names of the store members, with commas between; localhost is always among them"
+    parser.add_argument("--stores", default="", metavar="HOSTS", help=stores_help)
+    hosts_help = "host names and addresses of the API servers, with commas between; localhost is always among them"
+    parser.add_argument("--hosts", default="", metavar="HOSTS", help=hosts_help)
+    server_help = "the API server as the other roles reach it, for their kubeconfigs (default: https://127.0.0.1:6443)"
+    parser.add_argument("--server", default="https://127.0.0.1:6443", metavar="URL", help=server_help)
+    outside_help = "the API server as users reach it, for the administrator's (default: https://127.0.0.1:6443)"
+    parser.add_argument("--admin-server", default="https://127.0.0.1:6443", metavar="URL", help=outside_help)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from minikube_py.control_plane.secrets import Deployment, ensure_secrets, parse_hosts
+
+    stores, hosts = parse_hosts(arguments.stores, "--stores"), parse_hosts(arguments.hosts, "--hosts")
+    folder = arguments.dir.absolute()
+    made = ensure_secrets(Deployment(folder, stores, hosts, arguments.server, arguments.admin_server))
+    for name in made:
+        print(f"made {folder / name}")
+    print(f"secrets in {folder}: {f'{len(made)} made' if made else 'all there'}")
+    return 0

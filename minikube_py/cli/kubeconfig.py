@@ -1,0 +1,38 @@
+"""Print the administrator's kubeconfig of a control plane: of the one that runs here, or by the secrets of one.
+
+  minikube-py kubeconfig > kubeconfig                  of the `minikube-py up` that runs
+  minikube-py kubeconfig --secrets-dir D/admin         of what `minikube-py init-secrets --dir D` made"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    data_help = "the data folder of an `up` (default: that of the one that runs)"
+    parser.add_argument("--data-dir", type=Path, metavar="D", help=data_help)
+    secrets_help = "the folder `admin` of those that `minikube-py init-secrets` made, instead"
+    parser.add_argument("--secrets-dir", type=Path, metavar="D", help=secrets_help)
+    server_help = "with --secrets-dir: the API server's URL as users of the file see it (default: as made)"
+    parser.add_argument("--server", metavar="URL", help=server_help)
+    output_help = "write it here, for its owner alone; never over a file of another tool (default: standard output)"
+    parser.add_argument("--output", type=Path, metavar="F", help=output_help)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from minikube_py.control_plane.kubeconfig import kubeconfig_text, read_access, write_kubeconfig
+    from minikube_py.control_plane.running import the_one
+
+    if arguments.secrets_dir is not None:
+        from minikube_py.control_plane.secrets import admin_access
+
+        access = admin_access(arguments.secrets_dir, arguments.server)
+    else:
+        access = read_access((arguments.data_dir or the_one()) / "kubeconfig")
+    if arguments.output is None:
+        sys.stdout.write(kubeconfig_text(access))
+    else:
+        write_kubeconfig(arguments.output.absolute(), access)
+    return 0

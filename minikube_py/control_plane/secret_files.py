@@ -1,0 +1,18 @@
+"""What stands where in a role's own folder of secrets (`--secrets-dir`). `secrets` makes them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+AUTHORITY: Final = "authority.pem"
+AUTHORITY_KEY: Final = "authority.key"
+SERVER: Final = "server.pem"
+SERVER_KEY: Final = "server.key"
+PEER: Final = "peer.pem"
+PEER_KEY: Final = "peer.key"
+TOKEN: Final = "token"
+"""In the store's folder: what its clients show. They have it as STORE_TOKEN."""
+PEER_TOKEN: Final = "peer-token"
+STORE_TOKEN: Final = "store-token"
+USERS_FILE: Final = "users.csv"
+KUBECONFIG: Final = "kubeconfig"
