@@ -1,0 +1,76 @@
+"""Questions to another member's peer port: who are you, and may I join. Before there are links, and without one."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import Any
+
+from minikube_py.errors import OutcomeUnknown, Unavailable
+from minikube_py.store.bootstrap import Answer
+from minikube_py.store.membership import MemberChange, encode_member_change
+from minikube_py.store.peer_connection import AskingConnection, PeerLimits, connect
+from minikube_py.store.peer_protocol import (
+    Ask,
+    PeerProtocolError,
+    Reply,
+    failed_error,
+    hello_frame,
+    refused,
+    who_answer,
+)
+
+
+class PeerAsker:
+    """Implements `discovery.Asker` over the network."""
+
+    def __init__(self, token: str, tls: ssl.SSLContext | None = None, limits: PeerLimits | None = None) -> None:
+        self._token = token
+        self._tls = tls
+        self._limits = limits or PeerLimits()
+
+    async def who(self, address: str) -> Answer:
+        """Raises: Unavailable; Refused."""
+        kind, arguments = await self._ask(address, hello_frame(self._token, Ask.WHO), self._limits.ask_s)
+        if kind != Reply.WHO:
+            raise Unavailable(f"{address}: answered with something else than who it is")
+        try:
+            return who_answer(arguments)
+        except PeerProtocolError as error:
+            raise Unavailable(f"{address}: {error}") from None
+
+    async def join(self, address: str, cluster_id: int, change: MemberChange) -> None:
+        """Raises: Unavailable, OutcomeUnknown; Refused; what the member there says against it."""
+        question = hello_frame(self._token, Ask.JOIN, cluster_id, encode_member_change(change))
+        kind, arguments = await self._ask(address, question, self._limits.join_s)
+        if kind == Reply.JOINED:
+            return
+        if kind == Reply.NOT_LEADER and len(arguments) == 2:
+            leader, where = arguments
+            raise Unavailable(f"{address}: does not lead; {f'{where} does' if leader else 'it knows of no leader'}")
+        try:
+            error = failed_error(arguments) if kind == Reply.FAILED else None
+        except PeerProtocolError:
+            error = None
+        raise error or OutcomeUnknown(f"{address}: answered with something else than how it went")
+
+    async def _ask(self, address: str, question: bytes, timeout_s: float) -> tuple[Any, tuple[Any, ...]]:
+        connection = AskingConnection(question, self._limits, asyncio.get_running_loop())
+        try:
+            async with asyncio.timeout(timeout_s):
+                await connect(connection, address, self._tls)
+                answer = await connection.answer
+        except TimeoutError:
+            raise Unavailable(f"{address}: no answer within {timeout_s:g} s") from None
+        except OSError as error:
+            raise Unavailable(f"{address}: {error.strerror or error}") from None
+        finally:
+            connection.abort("answered")
+        if answer is None:
+            raise Unavailable(f"{address}: {connection.lost.result()}")
+        kind, *arguments = answer
+        if kind == Reply.REFUSED:
+            refusal = refused(arguments)
+            refusal.args = (f"{address}: {refusal}",)
+            raise refusal
+        return kind, tuple(arguments)

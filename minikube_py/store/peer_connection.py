@@ -1,0 +1,378 @@
+"""A connection between two members, at either end, and one that only asks a question."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+from minikube_py.errors import Unavailable
+from minikube_py.raft.configuration import NodeId
+from minikube_py.store.peer_protocol import (
+    FRAME_BYTES_MAX,
+    PeerProtocolError,
+    PeerReader,
+    Refusal,
+    Refused,
+    Reply,
+    Say,
+    frame,
+    refusal_frame,
+    refused,
+)
+
+SHUTDOWN_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class PeerLimits:
+    """What is bounded between members, per peer where it says bytes.
+
+    `queue_bytes_max`: messages that wait while a peer takes none; `urgent_bytes_max`: those besides that are no APPEND
+    and go first then. Beyond it they are dropped. `write_buffer_bytes`: handed to the transport, and not taken by the
+    kernel. `turn_bytes_max`: written in one turn of the loop.
+    Each side gives a sign of life every `beat_s`; who hears nothing for `silent_beats_max` of its own beats takes the
+    link for dead. A new connection has `connect_s` to come about and `hello_s` to say who it is.
+    A snapshot goes in chunks, `snapshot_window_bytes` of them unacknowledged, so that no message waits behind more than
+    that; one of which nothing is heard for `snapshot_patience_s` is given up."""
+
+    queue_bytes_max: int = 16 << 20
+    urgent_bytes_max: int = 1 << 20
+    write_buffer_bytes: int = 256 << 10
+    turn_bytes_max: int = 1 << 20
+    beat_s: float = 0.5
+    silent_beats_max: int = 4
+    connect_s: float = 2.0
+    hello_s: float = 5.0
+    ask_s: float = 3.0
+    join_s: float = 20.0
+    retry_s_min: float = 0.05
+    retry_s_max: float = 1.0
+    connections_max: int = 128
+    snapshot_chunk_bytes: int = 64 << 10
+    snapshot_window_bytes: int = 256 << 10
+    snapshot_bytes_per_s: int = 64 << 20
+    snapshot_patience_s: float = 60.0
+
+
+class PeerConnection(asyncio.Protocol):
+    """Frames in, bytes out, and a watch over whether the other side still lives.
+
+    `paused`: the other side takes no more for now. `lost` gets the reason when the connection ends."""
+
+    def __init__(self, limits: PeerLimits, loop: asyncio.AbstractEventLoop) -> None:
+        self.limits = limits
+        self.loop = loop
+        self.reader = PeerReader()
+        self.paused = False
+        self.lost: asyncio.Future[str] = loop.create_future()
+        self.received_bytes = 0
+        self._transport: asyncio.Transport | None = None
+        self._silent_beats = 0
+        self._silent_beats_max = limits.silent_beats_max
+        self._timer: asyncio.TimerHandle | None = None
+        self._why = ""
+
+    # -- asyncio.Protocol ---------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=self.limits.write_buffer_bytes)
+        self._timer = self.loop.call_later(self.limits.beat_s, self._beat)
+        self.made()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self.lost.done():
+            self.lost.set_result(self._why or (str(exc) if exc else "the other side closed the connection"))
+        self.gone()
+
+    def data_received(self, data: bytes) -> None:
+        self._silent_beats = 0
+        self.received_bytes += len(data)
+        if self.ending:
+            return
+        try:
+            for each in self.reader.feed(data):
+                self.take(each)
+                if self.ending:
+                    return
+        except PeerProtocolError as error:
+            self.garbled(error)
+
+    def pause_writing(self) -> None:
+        self.paused = True
+
+    def resume_writing(self) -> None:
+        self.paused = False
+        self.resumed()
+
+    # -- what a kind of connection fills in ---------------------------------------------------------------------------
+
+    def made(self) -> None: ...
+
+    def take(self, received: tuple[Any, ...]) -> None:
+        """Raises: PeerProtocolError."""
+        raise NotImplementedError
+
+    def garbled(self, error: PeerProtocolError) -> None:
+        self.abort(f"what came was not understood: {error}")
+
+    def resumed(self) -> None: ...
+
+    def beat(self) -> None: ...
+
+    def gone(self) -> None: ...
+
+    # -- for its owner ------------------------------------------------------------------------------------------------
+
+    @property
+    def ending(self) -> bool:
+        return self._transport is None or self._transport.is_closing()
+
+    def write(self, data: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def close(self, why: str) -> None:
+        """What was written is still sent, for a moment."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        self._why = why
+        transport = self._transport
+        transport.close()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.loop.call_later(SHUTDOWN_S, transport.abort)
+
+    def abort(self, why: str) -> None:
+        if self._transport is not None:
+            self._why = self._why or why
+            self._transport.abort()
+
+    def be_patient(self, duration_s: float) -> None:
+        """The other side has asked something, and says nothing until it is answered."""
+        self._silent_beats_max = int(duration_s / self.limits.beat_s) + self.limits.silent_beats_max
+
+    def _beat(self) -> None:
+        # Beats are counted, not seconds: after a stop of this very process nobody else is to blame.
+        self._silent_beats += 1
+        if self._silent_beats > self._silent_beats_max:
+            silent_s = self._silent_beats_max * self.limits.beat_s
+            self.abort(f"no sign of life for {silent_s:g} s")
+            return
+        self.beat()
+        self._timer = self.loop.call_later(self.limits.beat_s, self._beat)
+
+
+# -- who connects -----------------------------------------------------------------------------------------------------
+
+
+class LinkOwner(Protocol):
+    """What an `OutgoingLink` tells of."""
+
+    def ponged(self, number: int) -> None: ...
+
+    def snapshot_wanted(self, offset: int) -> None: ...
+
+    def snapshot_done(self, taken: bool, text: str) -> None: ...
+
+    def refused(self, refusal: Refused) -> None: ...
+
+    def may_write(self) -> None: ...
+
+    def ping(self) -> bytes:
+        """The frame of the next PING."""
+
+
+class OutgoingLink(PeerConnection):
+    """The sending end of a link. `greeted` gets None once the other side has said that it is the one we mean, or why
+    it is not."""
+
+    def __init__(
+        self,
+        owner: LinkOwner,
+        hello: bytes,
+        cluster_id: int,
+        to: NodeId,
+        limits: PeerLimits,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        super().__init__(limits, loop)
+        self._owner = owner
+        self._hello = hello
+        self._expected = (cluster_id, to)
+        self.greeted: asyncio.Future[Refused | None] = loop.create_future()
+
+    def made(self) -> None:
+        self.write(self._hello)
+
+    def take(self, received: tuple[Any, ...]) -> None:
+        kind, *arguments = received
+        if kind == Reply.REFUSED:
+            self._refuse(refused(arguments))
+        elif not self.greeted.done():
+            if kind != Reply.WELCOME or len(arguments) != 2:
+                raise PeerProtocolError("a hello was not answered by a welcome")
+            if tuple(arguments) != self._expected:
+                raise PeerProtocolError("another member than the one addressed answered")
+            self.greeted.set_result(None)
+        elif kind == Reply.ALIVE:
+            pass
+        elif kind == Reply.PONG and _ints(arguments, 1):
+            self._owner.ponged(arguments[0])
+        elif kind == Reply.WANT and _ints(arguments, 1):
+            self._owner.snapshot_wanted(arguments[0])
+        elif kind == Reply.DONE and len(arguments) == 2:
+            self._owner.snapshot_done(arguments[0] is True, str(arguments[1]))
+        else:
+            raise PeerProtocolError(f"a reply of kind {kind!r} is not known here")
+
+    def garbled(self, error: PeerProtocolError) -> None:
+        self._refuse(Refused(Refusal.GARBLED, f"what came was not understood: {error}"))
+
+    def resumed(self) -> None:
+        if self._welcome:
+            self._owner.may_write()
+
+    def beat(self) -> None:
+        if self._welcome and not self.paused:
+            self.write(self._owner.ping())
+
+    def gone(self) -> None:
+        if not self.greeted.done():
+            self.greeted.set_result(Refused(Refusal.GARBLED, self.lost.result()))
+
+    @property
+    def _welcome(self) -> bool:
+        return self.greeted.done() and self.greeted.result() is None
+
+    def _refuse(self, why: Refused) -> None:
+        if not self.greeted.done():
+            self.greeted.set_result(why)
+        else:
+            self._owner.refused(why)
+        self.abort(str(why))
+
+
+class AskingConnection(PeerConnection):
+    """One question, and its answer as it came, or why there is none."""
+
+    def __init__(self, question: bytes, limits: PeerLimits, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(limits, loop)
+        self.reader.limit_bytes = FRAME_BYTES_MAX
+        self._question = question
+        self.answer: asyncio.Future[tuple[Any, ...] | None] = loop.create_future()
+
+    def made(self) -> None:
+        self.write(self._question)
+
+    def take(self, received: tuple[Any, ...]) -> None:
+        if received[0] == Reply.ALIVE:
+            return
+        if not self.answer.done():
+            self.answer.set_result(received)
+        self.close("answered")
+
+    def gone(self) -> None:
+        if not self.answer.done():
+            self.answer.set_result(None)
+
+
+# -- who accepts ------------------------------------------------------------------------------------------------------
+
+
+class Port(Protocol):
+    """What an `IncomingConnection` asks of the side that accepts."""
+
+    def opened(self, connection: IncomingConnection) -> None: ...
+
+    def closed(self, connection: IncomingConnection) -> None: ...
+
+    def greeted(self, connection: IncomingConnection, hello: tuple[Any, ...]) -> None:
+        """The first frame. Raises: PeerProtocolError."""
+
+    def said(self, connection: IncomingConnection, received: tuple[Any, ...]) -> None:
+        """A frame of a link. Raises: PeerProtocolError."""
+
+
+class IncomingConnection(PeerConnection):
+    """`sender`: who the other side is, once it has a link."""
+
+    def __init__(self, port: Port, limits: PeerLimits, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(limits, loop)
+        self._port = port
+        self._greeted = False
+        self._hello_timer: asyncio.TimerHandle | None = None
+        self.sender: NodeId | None = None
+        self.snapshot_offset: Callable[[], int] | None = None
+        """While a snapshot comes over this connection: how far it is."""
+
+    def made(self) -> None:
+        self._hello_timer = self.loop.call_later(self.limits.hello_s, self.abort, "no hello")
+        self._port.opened(self)
+
+    def take(self, received: tuple[Any, ...]) -> None:
+        if self._greeted:
+            self._port.said(self, received)
+            return
+        self._greeted = True
+        if self._hello_timer is not None:
+            self._hello_timer.cancel()
+        self._port.greeted(self, received)
+
+    def garbled(self, error: PeerProtocolError) -> None:
+        self.refuse(Refusal.GARBLED, str(error))
+
+    def welcome(self, sender: NodeId, cluster_id: int, own: NodeId) -> None:
+        self.sender = sender
+        self.reader.limit_bytes = FRAME_BYTES_MAX
+        self.write(frame((Reply.WELCOME, cluster_id, own)))
+
+    def reply(self, data: bytes) -> None:
+        """A sign that may be left out: who does not read it has too many of them already."""
+        if not self.paused:
+            self.write(data)
+
+    def refuse(self, refusal: Refusal, text: str) -> None:
+        self.write(refusal_frame(refusal, text))
+        self.close(text)
+
+    def beat(self) -> None:
+        if self.snapshot_offset is not None:
+            self.reply(frame((Reply.WANT, self.snapshot_offset())))
+        elif self._greeted:
+            self.reply(ALIVE)
+
+    def gone(self) -> None:
+        if self._hello_timer is not None:
+            self._hello_timer.cancel()
+        self._port.closed(self)
+
+
+ALIVE = frame((Reply.ALIVE,))
+
+
+def ping_frame(number: int) -> bytes:
+    return frame((Say.PING, number))
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Raises: Unavailable where it is not `host:port`."""
+    host, _, port = address.rpartition(":")
+    if not host or not (port.isascii() and port.isdigit()):
+        raise Unavailable(f"{address!r} is not host:port")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+async def connect(connection: PeerConnection, address: str, tls: ssl.SSLContext | None) -> None:
+    """Raises: OSError, Unavailable; on any error the caller aborts the connection."""
+    host, port = split_address(address)
+    await connection.loop.create_connection(lambda: connection, host, port, ssl=tls)
+
+
+def _ints(values: list[Any], count: int) -> bool:
+    return len(values) == count and all(type(value) is int and value >= 0 for value in values)

@@ -1,0 +1,410 @@
+"""One member's links to all others, over mutual TLS: implements `links.PeerLinks` on a port of its own.
+
+Before a member takes part (`begin`) the port only says who it is. Afterwards it lets in who is a member of the same
+cluster, by both sides' ids; `peer_admission` holds the rules. docs/adr/0006-identity-bootstrap-and-rejoin.md says why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import ssl
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from minikube_py.env import Clock, Rng
+from minikube_py.errors import InvalidRequest, MinikubeError, NotLeader
+from minikube_py.raft.configuration import NodeId
+from minikube_py.raft.message import Message
+from minikube_py.store.bootstrap import Answer
+from minikube_py.store.identity import id_text
+from minikube_py.store.links import PeerDriver
+from minikube_py.store.membership import MEMBERS_MAX, ChangeKind, Member, MemberChange, decode_member_change
+from minikube_py.store.peer_admission import Admission
+from minikube_py.store.peer_connection import IncomingConnection, PeerLimits
+from minikube_py.store.peer_protocol import (
+    PEER_MAGIC,
+    PEER_VERSION,
+    Ask,
+    EntryPacker,
+    LinkHello,
+    PeerProtocolError,
+    Refusal,
+    Refused,
+    Reply,
+    Say,
+    failed_frame,
+    frame,
+    hello_frame,
+    link_hello,
+    read_message,
+    read_offer,
+    who_frame,
+)
+from minikube_py.store.peer_sender import PeerSender
+from minikube_py.store.peer_snapshots import RunSync, SnapshotReceiver
+from minikube_py.store.snapshot_transfer import SnapshotOffer, SnapshotSource
+
+Who = Callable[[], Answer]
+Joined = Callable[[MinikubeError | None], None]
+JoinRequest = Callable[[MemberChange, Joined], None]
+"""Proposes the change, and says how it ended. Raises: MinikubeError, NotLeader among them; then nothing was done."""
+
+
+async def _sync_inline(sync: Callable[[], None]) -> None:
+    sync()
+
+
+class Peers:
+    """`own`: this member, as the others are to reach it. `say` is told, once for each reason, why a peer cannot be
+    reached. `run_sync` runs a sync of an arriving snapshot's file, where it holds up nobody."""
+
+    def __init__(
+        self,
+        own: Member,
+        token: str,
+        clock: Clock,
+        rng: Rng,
+        *,
+        tls_server: ssl.SSLContext | None = None,
+        tls_client: ssl.SSLContext | None = None,
+        limits: PeerLimits | None = None,
+        say: Callable[[str], None] = print,
+        run_sync: RunSync = _sync_inline,
+    ) -> None:
+        self.own = own
+        self.token = token
+        self.clock, self.rng = clock, rng
+        self.tls_server, self.tls_client = tls_server, tls_client
+        self.limits = limits or PeerLimits()
+        self.say = say
+        self.cluster_id = 0
+        self.loop: asyncio.AbstractEventLoop
+        self.packer = EntryPacker()
+        self._run_sync = run_sync
+        self._server: asyncio.Server | None = None
+        self._who: Who = lambda: Answer(own)
+        self._join: JoinRequest | None = None
+        self._driver: PeerDriver | None = None
+        self._members: dict[NodeId, Member] = {}
+        self._removed: frozenset[NodeId] = frozenset()
+        self._senders: dict[NodeId, PeerSender] = {}
+        self._connections: dict[IncomingConnection, None] = {}
+        self._links: dict[NodeId, IncomingConnection] = {}
+        self._lagging: dict[IncomingConnection, int] = {}
+        self._receiver: SnapshotReceiver | None = None
+        self._receiving: asyncio.Task[None] | None = None
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._reports: dict[tuple[NodeId, bool, bool | None], None] = {}
+        self._expelled = False
+        self._stopped = False
+        self.received: dict[NodeId, list[int]] = {}
+        self.refusals = 0
+
+    # -- beginning and end --------------------------------------------------------------------------------------------
+
+    async def listen(self, host: str, port: int) -> None:
+        """Raises: MinikubeError where the address cannot be had."""
+        self.loop = asyncio.get_running_loop()
+        timeout_s = self.limits.hello_s if self.tls_server is not None else None
+        try:
+            self._server = await self.loop.create_server(
+                lambda: IncomingConnection(self, self.limits, self.loop),
+                host,
+                port,
+                ssl=self.tls_server,
+                ssl_handshake_timeout=timeout_s,
+            )
+        except OSError as error:
+            raise MinikubeError(f"cannot listen to peers on {host}:{port}: {error.strerror or error}") from None
+
+    @property
+    def address(self) -> tuple[str, int]:
+        assert self._server is not None, "not listening"
+        host, port = self._server.sockets[0].getsockname()[:2]
+        return host, port
+
+    def answer_with(self, who: Who) -> None:
+        """What to say to who asks who this is, while it does not take part yet."""
+        self._who = who
+
+    def begin(
+        self, driver: PeerDriver, cluster_id: int, who: Who, join: JoinRequest, members: Sequence[Member] = ()
+    ) -> None:
+        """Takes part from here on. `members`: those known before the log says anything, for one that enters."""
+        assert self._driver is None, "begun already"
+        self._driver, self.cluster_id, self._who, self._join = driver, cluster_id, who, join
+        if not self._members:
+            self.update(members, ())
+        else:
+            self.update(tuple(self._members.values()), tuple(self._removed))
+
+    async def stop(self) -> None:
+        """Ends all links; what waits in them is dropped."""
+        self._stopped = True
+        if self._server is not None:
+            self._server.close()
+        senders, self._senders = self._senders, {}
+        await asyncio.gather(*[sender.stop() for sender in senders.values()])
+        tasks = list(self._leaving)
+        if self._receiving is not None:
+            self._receiving.cancel()
+            tasks.append(self._receiving)
+        if tasks:
+            await asyncio.wait(tasks)
+        for connection in list(self._connections):
+            connection.abort("this member stops")
+        lost = [connection.lost for connection in self._connections]
+        if lost:
+            await asyncio.wait(lost)
+        if self._server is not None:
+            await self._server.wait_closed()
+
+    # -- links.PeerLinks ----------------------------------------------------------------------------------------------
+
+    def send(self, messages: Sequence[Message]) -> None:
+        senders = self._senders
+        touched: dict[NodeId, PeerSender] = {}
+        for message in messages:
+            sender = senders.get(message.to)
+            if sender is not None:
+                sender.send(message)
+                touched[message.to] = sender
+        for sender in touched.values():
+            sender.flush()
+
+    def update(self, members: Sequence[Member], removed: Sequence[NodeId]) -> None:
+        self._removed = frozenset(removed)
+        if members or not self._members:
+            self._members = {member.id: member for member in members}
+        if self._driver is None or self._stopped:
+            return
+        applied = self._who().applied
+        wanted = {id: member for id, member in self._members.items() if id != self.own.id and member.peer}
+        for id, sender in list(self._senders.items()):
+            known = wanted.get(id)
+            stays = known.peer == sender.member.peer if known else id not in self._removed and (
+                sender.lagging_until > applied or not self._is_member
+            )
+            if not stays:
+                self._leave(id)
+            elif known:
+                sender.member, sender.lagging_until = known, 0
+        for id, member in wanted.items():
+            if id not in self._senders:
+                self._senders[id] = PeerSender(self, member)
+        admission = self._admission()
+        for id, connection in list(self._links.items()):
+            refusal = admission.refuses_member(id, self._lagging.get(connection, 0))
+            if refusal is not None:
+                self._refuse(connection, refusal)
+
+    # -- what the senders ask -----------------------------------------------------------------------------------------
+
+    def hello_to(self, id: NodeId) -> bytes:
+        applied = self._who().applied if self._is_member else 0
+        hello = LinkHello(self.cluster_id, self.own.id, id, self.own.peer, applied)
+        return hello_frame(self.token, Ask.LINK, *hello)
+
+    def report(self, id: NodeId, reachable: bool, snapshot: bool | None = None) -> None:
+        """Told to the driver soon, and not within its own call to `send`."""
+        if not self._reports:
+            self.loop.call_soon(self._report_now)
+        key = (id, reachable, snapshot)
+        self._reports.pop(key, None)
+        self._reports[key] = None
+
+    def _report_now(self) -> None:
+        reports, self._reports = self._reports, {}
+        if self._driver is not None and not self._stopped:
+            for id, reachable, snapshot in reports:
+                self._driver.report(id, reachable, snapshot)
+
+    def snapshot_source(self) -> SnapshotSource | None:
+        assert self._driver is not None
+        return self._driver.snapshot_source()
+
+    def expelled(self, reason: str) -> None:
+        if not self._expelled and self._driver is not None:
+            self._expelled = True
+            self._driver.expelled(reason)
+
+    def task_ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.loop.call_exception_handler({"message": "a peer's link failed", "exception": error, "task": task})
+
+    # -- what comes in (peer_connection.Port) -------------------------------------------------------------------------
+
+    def opened(self, connection: IncomingConnection) -> None:
+        self._connections[connection] = None
+        if len(self._connections) > self.limits.connections_max:
+            connection.refuse(Refusal.FULL, f"this member has its limit of {self.limits.connections_max} connections")
+
+    def closed(self, connection: IncomingConnection) -> None:
+        self._connections.pop(connection, None)
+        self._lagging.pop(connection, None)
+        sender = connection.sender
+        if sender is None:
+            return
+        self._count(sender)[1] += connection.received_bytes
+        if self._links.get(sender) is connection:
+            del self._links[sender]
+        receiver = self._receiver
+        if receiver is not None:
+            receiver.detach(connection)
+            if not receiver.attached and not receiver.restoring and self._receiving is not None:
+                # What came is the driver's to keep; a new offer of the same goes on there.
+                self._receiving.cancel()
+                self._receiver = None
+
+    def greeted(self, connection: IncomingConnection, hello: tuple[Any, ...]) -> None:
+        if len(hello) < 4 or hello[0] != PEER_MAGIC:
+            raise PeerProtocolError("this port is for the store's own members; this is not their hello")
+        _, version, token, ask, *arguments = hello
+        if version != PEER_VERSION:
+            text = f"protocol version {version!r:.20} is not spoken here, only {PEER_VERSION}"
+            self._refuse(connection, Refused(Refusal.VERSION, text))
+        elif type(token) is not str or not hmac.compare_digest(token.encode(), self.token.encode()):
+            self._refuse(connection, Refused(Refusal.TOKEN, "the token is wrong"))
+        elif ask == Ask.WHO:
+            connection.write(who_frame(self._who()))
+            connection.close("answered")
+        elif ask == Ask.JOIN:
+            self._join_asked(connection, arguments)
+        elif ask == Ask.LINK:
+            self._link_asked(connection, link_hello(arguments))
+        else:
+            raise PeerProtocolError(f"a hello that asks for {ask!r:.20} is not known here")
+
+    def said(self, connection: IncomingConnection, received: tuple[Any, ...]) -> None:
+        kind, *arguments = received
+        sender, driver = connection.sender, self._driver
+        if sender is None or driver is None:
+            raise PeerProtocolError("only a link carries more than a hello")
+        if kind == Say.MESSAGE:
+            self._count(sender)[0] += 1
+            driver.receive(read_message(arguments, sender, self.own.id))
+        elif kind == Say.PING and len(arguments) == 1 and type(arguments[0]) is int:
+            connection.reply(frame((Reply.PONG, arguments[0])))
+        elif kind == Say.OFFER:
+            self._offered(connection, *read_offer(arguments, sender, self.own.id))
+        elif kind == Say.CHUNK:
+            if self._receiver is not None:
+                self._receiver.chunk(connection, arguments)
+        else:
+            raise PeerProtocolError(f"something of kind {kind!r:.20} is not known here")
+
+    def _link_asked(self, connection: IncomingConnection, hello: LinkHello) -> None:
+        refusal = self._admission().refuses(hello)
+        if refusal is not None:
+            self._refuse(connection, refusal)
+            return
+        before = self._links.get(hello.sender)
+        self._links[hello.sender] = connection
+        connection.welcome(hello.sender, self.cluster_id, self.own.id)
+        if before is not None:
+            before.abort("the peer made a new link")
+        if hello.sender not in self._members:
+            self._lagging[connection] = hello.applied
+            if hello.sender not in self._senders and hello.address and len(self._senders) < 2 * MEMBERS_MAX:
+                # To answer it at all: it may be a candidate that needs this very vote.
+                member = Member(hello.sender, id_text(hello.sender), hello.address)
+                self._senders[hello.sender] = PeerSender(self, member, hello.applied)
+
+    def _join_asked(self, connection: IncomingConnection, arguments: list[Any]) -> None:
+        if [type(each) for each in arguments] != [int, bytes]:
+            raise PeerProtocolError("a request to join is a cluster and a change")
+        cluster_id, packed = arguments
+        if self._join is None:
+            self._refuse(connection, Refused(Refusal.EARLY, f"{self.own.name} does not take part yet"))
+            return
+        if cluster_id != self.cluster_id:
+            self._refuse(connection, self._admission().of_another_cluster(cluster_id))
+            return
+        connection.be_patient(self.limits.join_s)
+
+        def joined(error: MinikubeError | None) -> None:
+            if isinstance(error, NotLeader):
+                leader = self._members.get(NodeId(error.leader_id))
+                connection.write(frame((Reply.NOT_LEADER, error.leader_id, leader.peer if leader else "")))
+            elif error is not None:
+                connection.write(failed_frame(error))
+            else:
+                connection.write(frame((Reply.JOINED,)))
+            connection.close("answered")
+
+        try:
+            change = decode_member_change(packed)
+            if change.kind != ChangeKind.JOIN:
+                raise InvalidRequest("over the peer port one may join, and no more")
+            self._join(change, joined)
+        except MinikubeError as error:
+            joined(error)
+
+    def _offered(self, connection: IncomingConnection, message: Message, offer: SnapshotOffer) -> None:
+        receiver, running = self._receiver, self._receiving
+        if receiver is not None and running is not None and not running.done():
+            if receiver.message.term > message.term:
+                connection.write(frame((Reply.DONE, False, "a newer leader sends one")))
+                return
+            if receiver.offer == offer:
+                receiver.attach(connection, message)
+                return
+        assert self._driver is not None
+        self._receiver = SnapshotReceiver(message, offer, self._driver, self._run_sync)
+        self._receiver.attach(connection, message)
+        self._receiving = self.loop.create_task(self._receiver.run(running), name="snapshot")
+        self._receiving.add_done_callback(self.task_ended)
+
+    # -- within -------------------------------------------------------------------------------------------------------
+
+    @property
+    def _is_member(self) -> bool:
+        return self.own.id in self._members
+
+    def _refuse(self, connection: IncomingConnection, refused: Refused) -> None:
+        self.refusals += 1
+        connection.refuse(refused.refusal, str(refused))
+
+    def _admission(self) -> Admission:
+        begun = self._driver is not None
+        return Admission(
+            self.own.id,
+            self.own.name,
+            self.cluster_id if begun else 0,
+            self._members,
+            self._removed,
+            self._who().applied,
+        )
+
+    def _leave(self, id: NodeId) -> None:
+        self.received.pop(id, None)
+        task = self.loop.create_task(self._senders.pop(id).stop())
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+        task.add_done_callback(self.task_ended)
+
+    def metrics(self) -> dict[str, float]:
+        """Counters and gauges by Prometheus name, one sample for each peer."""
+        prefix = "minikube_py_store_peer_"
+        out: dict[str, float] = {prefix + "refusals_total": self.refusals}
+        for id, sender in self._senders.items():
+            label = f'{{peer="{sender.member.name}"}}'
+            received_messages, received_bytes = self._count(id)
+            link = self._links.get(id)
+            out |= {
+                f"{prefix}connected{label}": float(sender.linked),
+                f"{prefix}connects_total{label}": sender.connects,
+                f"{prefix}sent_messages_total{label}": sender.sent_messages,
+                f"{prefix}sent_bytes_total{label}": sender.sent_bytes,
+                f"{prefix}dropped_messages_total{label}": sender.dropped,
+                f"{prefix}queue_bytes{label}": sender.waiting_bytes,
+                f"{prefix}snapshot_bytes_total{label}": sender.snapshot_bytes,
+                f"{prefix}round_trip_seconds{label}": sender.round_trip_s,
+                f"{prefix}received_messages_total{label}": received_messages,
+                f"{prefix}received_bytes_total{label}": received_bytes + (link.received_bytes if link else 0),
+            }
+        return out
+
+    def _count(self, id: NodeId) -> list[int]:
+        return self.received.setdefault(id, [0, 0])
