@@ -131,6 +131,7 @@ class Replica:
         self._violation = ""
         self._delivered = LogIndex(0)
         self._waiting: deque[tuple[LogIndex, Term, Any, Reply]] = deque()
+        self._owed: list[tuple[Reply, Result | None, MinikubeError | None]] = []
         self._lost_lead = False
         self._configuration = Configuration(frozenset())
         self._sole_voter = self._alone = False
@@ -422,7 +423,8 @@ class Replica:
 
     def _give_up_waiting(self, error: MinikubeError) -> None:
         waiting, self._waiting = self._waiting, deque()
-        for _, _, _, reply in waiting:
+        owed, self._owed = self._owed, []
+        for reply in [*(reply for reply, _, _ in reversed(owed)), *(reply for _, _, _, reply in waiting)]:
             reply(None, error)
 
     # -- applying -----------------------------------------------------------------------------------------------------
@@ -460,8 +462,12 @@ class Replica:
                 outcomes.append((reply, result, refusal))
         self.applied_entries += len(entries)
         self._applied(entries[-1])
+        # Popped one by one: if a watcher or a reply raises, `fail` tells the others.
+        outcomes.reverse()
+        self._owed = outcomes
         self.hub.notify()
-        for reply, result, refusal in outcomes:
+        while outcomes:
+            reply, result, refusal = outcomes.pop()
             reply(result, refusal)
 
     def _apply_change(self, entry: Entry) -> None:

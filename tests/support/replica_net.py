@@ -1,5 +1,5 @@
-"""Replicas wired by hand, for tests: nothing moves unless it is told to. Disks are the simulator's, links lose what they
-are told to lose; a message goes through its packed form, as over a wire."""
+"""Replicas wired by hand, for tests: nothing moves unless it is told to. Disks are the simulator's, links lose what
+they are told to lose; a message goes through its packed form, as over a wire."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Node:
         """The process dies; with `power`, what was not synced is lost as the seed decides."""
         disk = self.disk
         self.disk = disk.crash(self.net.rng) if power else disk.killed()
-        disk.lose(lambda why: OSError(why))
+        disk.lose()
         self.replica = self.sync = None
 
 
@@ -133,7 +133,7 @@ class ReplicaNet:
 
     def settle(self) -> None:
         """Until nothing moves any more."""
-        while any([node.work() for node in self.nodes.values()]) or self.queue:
+        while sum(node.work() for node in self.nodes.values()) or self.queue:
             while self.queue:
                 self.deliver(self.queue.popleft())
 
@@ -178,6 +178,9 @@ class ReplicaNet:
                 if node.replica is not None and not node.failed:
                     node.replica.tick()
             self.settle()
+            for id, node in self.nodes.items():
+                if node.replica is not None and not node.failed and node.replica.snapshot_due:
+                    self.snapshot(id)
 
     def until(self, condition: Callable[[], bool], ticks: int = 200) -> None:
         for _ in range(ticks):
