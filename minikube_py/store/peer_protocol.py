@@ -12,7 +12,7 @@ An APPEND's entries are packed once for all that get the same ones.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
@@ -129,16 +129,15 @@ class PeerReader:
         self._have_bytes = 0
         self._need_bytes = LENGTH.size
 
-    def feed(self, data: bytes) -> list[Any]:
-        """The frames that are whole now, as tuples. Raises: PeerProtocolError."""
+    def feed(self, data: bytes) -> Iterator[tuple[Any, ...]]:
+        """The frames that are whole now; each is unpacked when it is its turn. Raises: PeerProtocolError."""
         if self._pieces:
             self._pieces.append(data)
             self._have_bytes += len(data)
             if self._have_bytes < self._need_bytes:
-                return []
+                return
             data = b"".join(self._pieces)
             self._pieces.clear()
-        frames: list[Any] = []
         offset, size = 0, len(data)
         while offset + 4 <= size:
             (length,) = LENGTH.unpack_from(data, offset)
@@ -147,14 +146,13 @@ class PeerReader:
             end = offset + 4 + length
             if end > size:
                 break
-            frames.append(_unpack(data[offset + 4 : end]))
+            yield _unpack(data[offset + 4 : end])
             offset = end
         if offset < size:
             rest = data[offset:] if offset else data
             self._pieces.append(rest)
             self._have_bytes = len(rest)
             self._need_bytes = 4 if len(rest) < 4 else 4 + LENGTH.unpack_from(rest)[0]
-        return frames
 
 
 def _unpack(body: bytes) -> tuple[Any, ...]:

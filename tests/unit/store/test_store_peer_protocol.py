@@ -226,7 +226,7 @@ def test_a_frame_over_the_limit_is_refused_before_it_comes(step):
 @pytest.mark.parametrize("body", [b"", b"\xc1", b"\x92\x01", b"\x01\x02", b"\x90", b"\x80", b"\x01", b"\xa1x"])
 def test_a_frame_that_is_no_array_with_something_in_it(body):
     with pytest.raises(PeerProtocolError):
-        PeerReader().feed(len(body).to_bytes(4, "little") + body)
+        list(PeerReader().feed(len(body).to_bytes(4, "little") + body))
 
 
 def test_a_large_frame_in_small_pieces_is_put_together_once():
