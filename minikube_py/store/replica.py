@@ -418,7 +418,8 @@ class Replica:
                 raft.read_index(context)
             except ProposalDropped:
                 reads.answered(ReadState(None, context))
-        for done in reads.ready(raft.log.applied):
+        # A snapshot counts as applied for Raft before it is in force here.
+        for done in reads.ready(min(raft.log.applied, self._delivered)):
             done(None)
 
     def _give_up_waiting(self, error: MinikubeError) -> None:

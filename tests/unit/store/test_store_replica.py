@@ -298,6 +298,23 @@ def test_a_follower_that_lacks_what_is_forgotten_gets_the_snapshot():
     net.assert_alike()
 
 
+def test_a_read_waits_until_the_snapshot_it_needs_is_in_force():
+    net = ReplicaNet()
+    behind = fall_behind(net)
+    net.heal()
+    held = []
+    net.drop = lambda message: message.type == MessageType.SNAPSHOT and not held.append(message)
+    seen = []
+    newest = net.contents(net.leader().member_id)
+    net[behind].read(lambda error: seen.append((error, net.contents(behind))))
+    net.tick(5)
+    assert not seen, "its index is known, and beyond what is applied here"
+    net.drop = lambda message: False
+    net.deliver(held[0])
+    net.settle()
+    assert seen == [(None, newest)]
+
+
 def test_a_follower_that_is_a_little_behind_gets_entries():
     net = ReplicaNet(config=dataclasses.replace(SMALL, tail_entries_max=100))
     leader = net.leader()
