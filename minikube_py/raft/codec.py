@@ -122,6 +122,8 @@ def _runs(entries: Sequence[Entry]) -> list[tuple[int, int, list[bytes]]]:
 
 
 def _entries(runs: Any, before: int, log_term: int, term_max: int) -> Sequence[Entry]:
+    if runs.__class__ is list and not runs:
+        return ()
     entries: list[Entry] = []
     index = before
     floor = log_term

@@ -61,6 +61,8 @@ class Elections:
                     term=Term(state.term + 1) if pre else state.term,
                     index=log.last_index,
                     log_term=log.last_term,
+                    commit=log.committed,
+                    hint=log.term(log.committed),
                     context=TRANSFER if self._transfer else b"",
                 )
 
@@ -69,12 +71,13 @@ class Elections:
         self.votes.setdefault(voter, granted)
         return quorum.vote_result(self._state.configuration, self.votes)
 
-    def in_lease(self) -> bool:
-        """Whether a leader was heard of so recently that no vote may be given (the thesis, 4.2.3)."""
+    def in_lease(self, *, pre: bool) -> bool:
+        """Whether a leader was heard of lately, so that no vote is given (the thesis, 4.2.3), nor promised (9.6)."""
         state = self._state
         if self._lease_until:
             return True
-        return state.config.check_quorum and state.leader != NOBODY and self.elapsed < state.config.election_ticks
+        heard = state.leader != NOBODY and self.elapsed < state.config.election_ticks
+        return heard and (pre or state.config.check_quorum)
 
     def answer(self, message: Message) -> bool:
         """Grants or refuses a PRE_VOTE or VOTE, and says so. True: the vote is given, and must be noted."""
@@ -90,5 +93,26 @@ class Elections:
             message.sender,
             term=message.term if granted else state.term,
             reject=not granted,
+            commit=log.committed,
+            hint=log.term(log.committed),
         )
         return granted and not pre
+
+    def refuse(self, message: Message) -> None:
+        """To one that asks in a term that is over."""
+        log = self._state.log
+        type = MessageType.PRE_VOTE_REPLY if message.type == MessageType.PRE_VOTE else MessageType.VOTE_REPLY
+        self._state.send(type, message.sender, reject=True, commit=log.committed, hint=log.term(log.committed))
+
+    def learn_commit(self, message: Message) -> bool:
+        """Candidates and voters tell each other what they know to be committed; True if this member knew less, and has
+        that entry.
+
+        A leader that a change makes a learner, or removes, may be the only one to know that the change is committed.
+        It leads no more then, and its log may be too long for it to vote for those who still need its vote. (As in
+        raft-rs; etcd-io/raft can be stuck here.)"""
+        log = self._state.log
+        if message.commit <= log.committed or not log.matches(message.commit, Term(message.hint)):
+            return False
+        log.committed = message.commit
+        return True

@@ -9,15 +9,14 @@ from minikube_py.raft.state import State
 
 class Following:
     """`agreed`: up to where this log is known to be the leader's, and the leader has not been told yet. One reply tells
-    it for all that arrived since, once it is durable. `restored`: a snapshot that was taken over and is not handed out.
-    """
+    it for all that arrived since, once it is durable. `offered`: a snapshot that is taken over at the next write."""
 
-    __slots__ = ("_state", "agreed", "restored")
+    __slots__ = ("_state", "agreed", "offered")
 
     def __init__(self, state: State) -> None:
         self._state = state
         self.agreed: LogIndex | None = None
-        self.restored: SnapshotMeta | None = None
+        self.offered: SnapshotMeta | None = None
 
     def append(self, message: Message) -> None:
         """Raises: SafetyViolated."""
@@ -61,10 +60,23 @@ class Following:
             log.committed = meta.index
             self._agree(log.committed)
         else:
-            log.restore(meta.index, meta.term)
-            self.restored = state.latest_snapshot = meta
-            state.configuration = meta.configuration
-            self.agreed = meta.index
+            self.offered = meta
+
+    def take_over(self) -> SnapshotMeta | None:
+        """The snapshot that the driver is to put in force now; the log begins anew after it. Not sooner: until then
+        what is applied, and the configuration, are those of the state that the driver has."""
+        state, log, meta = self._state, self._state.log, self.offered
+        self.offered = None
+        if meta is None:
+            return None
+        if meta.index <= log.committed:
+            self._agree(log.committed)
+            return None
+        log.restore(meta.index, meta.term)
+        state.latest_snapshot = meta
+        state.configuration = meta.configuration
+        self.agreed = meta.index
+        return meta
 
     def acknowledge(self) -> None:
         """Leaves the reply that is due, to be sent when all that was handed out before is durable."""

@@ -42,8 +42,8 @@ class Leadership:
         self.replication = Replication(state)
         self.reads = LeaderReads(state.id)
         self.transferee: NodeId = NOBODY
-        # A former leader may have proposed one: only when all of its entries are applied is that known.
-        self.change_index = state.log.last_index
+        # A former leader may have proposed one: that is known when the entry that opens this term is applied.
+        self.change_index = LogIndex(state.log.last_index + 1)
         self.opened = False
         self.uncommitted_bytes = 0
         self._now = self._check_ticks = self._heartbeat_ticks = self._transfer_ticks = 0

@@ -208,14 +208,6 @@ class RaftLog:
         if len(self.changes) > 1:
             self.committed = max(self.committed, self.changes[-2])
 
-    def _settle_changes(self) -> None:
-        """A leader appends a change only when it has applied the one before, so that all but the last are committed.
-
-        Majorities overlap from one configuration to the next only (the thesis, 4.1): a member that restarts and has
-        forgotten how far all was committed must not stand for election by a configuration two changes old."""
-        if len(self.changes) > 1:
-            self.committed = max(self.committed, self.changes[-2])
-
     def _truncate(self, first: LogIndex) -> None:
         if first <= self.committed:
             raise SafetyViolated(f"entry {first} is committed here, and a leader has another in its place")

@@ -69,7 +69,7 @@ class Message(NamedTuple):
     """One thing to send, or one step's input. Which fields count depends on `type`:
 
     - PRE_VOTE, VOTE: `index`, `log_term` of the sender's last entry; `context` b"transfer" where the leader asked for
-      this election. Their replies: `reject`.
+      this election. Their replies: `reject`. Both ways `commit` and, as `hint`, the term of the entry there.
     - APPEND: `index`, `log_term` of the entry before `entries`; `commit`. Its reply: `index` up to which the sender's
       log is durable and agrees with the leader's; with `reject`, `index` is the one refused, and (`hint`, `log_term`)
       the place where the logs may still agree (the thesis, 5.3; etcd-io/raft's fast backtracking).

@@ -169,18 +169,19 @@ class Raft(State):
         snapshot: SnapshotMeta | None = None
         unsaved = self._saved[0] != self.term or self._saved[1] != self.vote
         if can_write:
+            if following.offered is not None:
+                snapshot = following.take_over()
             if unsaved:
                 # Commit alone is not worth a write: it rides on the next one. A restart that knows less commits again.
                 hard_state = self.hard_state()
                 self._saved = (self.term, self.vote)
             if log.handed < log.last_index:
                 entries = log.hand_out()
-            snapshot, following.restored = following.restored, None
             writes = hard_state is not None or bool(entries) or snapshot is not None
             owed = writes or bool(log.in_flight)
         else:
             writes = False
-            owed = bool(unsaved or log.in_flight or log.handed < log.last_index or following.restored)
+            owed = bool(unsaved or log.in_flight or log.handed < log.last_index or following.offered)
         if self._leading is not None:
             self._leading.work()
         elif self.leader:
@@ -281,10 +282,10 @@ class Raft(State):
         """A message of another term than this member's. True: it is to be handled, in what is now the term."""
         type, term = message.type, message.term
         if term > self.term:
-            asked = type in (MessageType.PRE_VOTE, MessageType.VOTE)
-            if asked and message.context != TRANSFER and self._elections.in_lease():
+            pre = type == MessageType.PRE_VOTE
+            if (pre or type == MessageType.VOTE) and message.context != TRANSFER and self._elections.in_lease(pre=pre):
                 return False
-            if type == MessageType.PRE_VOTE:
+            if pre:
                 return True
             if type == MessageType.PRE_VOTE_REPLY and not message.reject:
                 # For the term that this member asked about, and is not in.
@@ -295,10 +296,8 @@ class Raft(State):
             # A leader left behind. It must learn of the term, or a member that got ahead of all the others while it was
             # cut off could never rejoin: it heeds no older leader, and they would grant it no vote.
             self.send(MessageType.APPEND_REPLY, message.sender, reject=True)
-        elif type == MessageType.PRE_VOTE:
-            self.send(MessageType.PRE_VOTE_REPLY, message.sender, reject=True)
-        elif type == MessageType.VOTE:
-            self.send(MessageType.VOTE_REPLY, message.sender, reject=True)
+        elif type in (MessageType.PRE_VOTE, MessageType.VOTE):
+            self._elections.refuse(message)
         return False
 
     def _follow(self, leader: NodeId) -> None:
@@ -331,7 +330,7 @@ class Raft(State):
 
     def _stand(self, *, transfer: bool) -> None:
         """Stands for election, first by asking whether that would be any use (the thesis, 9.6), if it may at all."""
-        if not self._elections.may_stand() or self._following.restored is not None:
+        if not self._elections.may_stand() or self._following.offered is not None:
             return
         self._end_office()
         self.leader = NOBODY
@@ -390,11 +389,13 @@ class Raft(State):
     def _not_now(self) -> ProposalDropped:
         if self._leading is None:
             return self.no_leader()
-        return ProposalDropped(f"leadership is being given to node {self._leading.transferee}; the transfer must end first")
+        to = self._leading.transferee
+        return ProposalDropped(f"leadership is being given to node {to}; the transfer must end first")
 
     # Messages of this term
 
     def _vote_asked(self, message: Message) -> None:
+        self._learn_commit(message)
         if self._elections.answer(message):
             if self.role != "FOLLOWER":
                 self._become_follower(self.term, NOBODY)
@@ -402,9 +403,17 @@ class Raft(State):
             self._elections.reset()
 
     def _vote_answered(self, message: Message) -> None:
+        self._learn_commit(message)
         awaited = "CANDIDATE" if message.type == MessageType.VOTE_REPLY else "PRE_CANDIDATE"
         if self.role == awaited:
             self._count_vote(message.sender, not message.reject)
+
+    def _learn_commit(self, message: Message) -> None:
+        if self._leading is not None or not self._elections.learn_commit(message):
+            return
+        if self.role != "FOLLOWER" and not self._elections.may_stand():
+            # It was to win by a configuration that is no longer the one in force.
+            self._become_follower(self.term, NOBODY)
 
     def _append_answered(self, message: Message) -> None:
         if self._leading is not None:

@@ -18,7 +18,7 @@
 The first members begin with a snapshot at entry 1 of term 1, so that who joins needs one too; where a leader wants a
 newer snapshot for that, it is taken. After each step it asserts what must hold always: at most one leader a term, and
 all members apply the same entries.
-SNAPSHOT messages carry their data by magic; one that is lost is reported to its sender, as a driver would.
+SNAPSHOT messages carry their data by magic; whether one arrived is reported to its sender, as a driver would.
 """
 
 from __future__ import annotations
@@ -289,14 +289,18 @@ class Net:
         receiver = self.nodes.get(message.to)
         lost = (message.sender, message.to) in self.severed or self.drop(message)
         if lost or receiver is None or not receiver.up:
-            sender = self.nodes.get(message.sender)
-            if message.type == MessageType.SNAPSHOT and sender is not None and sender.up:
-                sender.raft.report(message.to, True, snapshot=False)
+            self.report_snapshot(message, arrived=False)
             return
         try:
             receiver.raft.step(message)
         except UnknownPeer:
             pass  # as a driver does: who was removed may go on talking for a while
+        self.report_snapshot(message, arrived=True)
+
+    def report_snapshot(self, message: Message, *, arrived: bool) -> None:
+        sender = self.nodes.get(message.sender)
+        if message.type == MessageType.SNAPSHOT and sender is not None and sender.up:
+            sender.raft.report(message.to, True, snapshot=arrived)
 
     def check_leaders(self) -> None:
         for node in self.up:
