@@ -304,10 +304,11 @@ def test_a_read_waits_until_the_snapshot_it_needs_is_in_force():
     net.heal()
     held = []
     net.drop = lambda message: message.type == MessageType.SNAPSHOT and not held.append(message)
-    seen = []
+    net.until(lambda: bool(held))
     newest = net.contents(net.leader().member_id)
+    seen = []
     net[behind].read(lambda error: seen.append((error, net.contents(behind))))
-    net.tick(5)
+    net.settle()
     assert not seen, "its index is known, and beyond what is applied here"
     net.drop = lambda message: False
     net.deliver(held[0])
