@@ -418,8 +418,7 @@ class Replica:
                 raft.read_index(context)
             except ProposalDropped:
                 reads.answered(ReadState(None, context))
-        # A snapshot counts as applied for Raft before it is in force here.
-        for done in reads.ready(min(raft.log.applied, self._delivered)):
+        for done in reads.ready(raft.log.applied):
             done(None)
 
     def _give_up_waiting(self, error: MinikubeError) -> None:
