@@ -1,0 +1,335 @@
+"""A cluster of three to five Raft members under all that may go wrong, with Raft's laws checked after every step.
+
+Messages are lost, doubled, delayed and reordered, links cut, disks slow; a crash loses what was not synced, or keeps a
+first part of it. In the end all is healed: then there must be a leader, a new entry on all members, and equal states.
+
+An ordinary run takes about 15 s and draws the same examples each time. For long runs:
+
+    RAFT_MACHINE_EXAMPLES=3000 RAFT_MACHINE_STEPS=120 pytest tests/property/test_raft_machine.py --hypothesis-seed=7
+
+(any of the two; the examples then depend on the seed, and the time limit of a test is off).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+from hypothesis import HealthCheck, event, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from raft_world import NOTHING, Member, World
+
+from minikube_py.raft.codec import encode_change
+from minikube_py.raft.configuration import Change, ChangeRefused, ChangeType, ConfChange, Configuration
+from minikube_py.raft.message import Entry, EntryKind, HardState
+from minikube_py.raft.ready import ProposalDropped
+
+LONG = "RAFT_MACHINE_EXAMPLES" in os.environ or "RAFT_MACHINE_STEPS" in os.environ
+EXAMPLES = int(os.environ.get("RAFT_MACHINE_EXAMPLES", 120))
+STEPS = int(os.environ.get("RAFT_MACHINE_STEPS", 60))
+PLANTED = settings.get_current_profile_name() == "planted"
+
+MEMBERS = 5
+ELECTION_TICKS = 5
+ROUNDS_TO_CONVERGE = 60 * ELECTION_TICKS
+
+MEMBER = st.integers(1, MEMBERS)
+WHO = st.integers(0, MEMBERS)
+"""0: whoever leads."""
+PLACE = st.integers(0, 40)
+COUNT = st.integers(1, 3)
+CHANGES = st.lists(st.builds(Change, st.sampled_from(ChangeType), MEMBER), min_size=1, max_size=3).map(tuple)
+
+TOTALS: Counter[str] = Counter()
+"""Over all examples of this process; printed after a long run."""
+
+
+def bootstrap(world: World, voters: frozenset[int], by_entry: bool, knobs: dict) -> None:
+    """All voters begin alike: with a snapshot at entry 1, or with a committed entry that names them. The others have
+    nothing and are in no configuration."""
+    adds = ConfChange(tuple(Change(ChangeType.ADD_VOTER, id) for id in sorted(voters)))
+    first = Entry(1, 1, encode_change(adds), EntryKind.CHANGE)
+    for id in range(1, MEMBERS + 1):
+        if id not in voters:
+            world.add(id, NOTHING, **knobs)
+        elif by_entry:
+            world.add(id, NOTHING, entries=[first], hard_state=HardState(1, 0, 1), **knobs)
+        else:
+            world.add(id, Configuration(voters), index=1, term=1, **knobs)
+        world.work(id)
+
+
+class RaftMachine(RuleBasedStateMachine):
+    @initialize(
+        size=st.sampled_from((3, 3, 4, 5, 2, 1)),
+        seed=st.integers(0, 9999),
+        by_entry=st.booleans(),
+        pre_vote=st.booleans(),
+        check_quorum=st.booleans(),
+        small=st.booleans(),
+        leads=st.integers(0, 3),
+    )
+    def start(
+        self, size: int, seed: int, by_entry: bool, pre_vote: bool, check_quorum: bool, small: bool, leads: int
+    ) -> None:
+        limits = {"append_bytes_max": 40, "inflight_messages_max": 2, "committed_bytes_max": 60} if small else {}
+        knobs = {"election_ticks": ELECTION_TICKS, "pre_vote": pre_vote, "check_quorum": check_quorum, **limits}
+        self.world = World(seed=seed)
+        self.proposed = self.asked = 0
+        bootstrap(self.world, frozenset(range(1, size + 1)), by_entry, knobs)
+        if 0 < leads <= size:
+            self.world.elect(leads)
+
+    # Time and messages. `acts`: whoever was asked does at once what follows; else it waits for its turn.
+
+    @rule(id=MEMBER, count=st.integers(1, 2 * ELECTION_TICKS), acts=st.booleans())
+    def tick(self, id: int, count: int, acts: bool) -> None:
+        """The most: it stands for election."""
+        if self.up(id):
+            if count == 2 * ELECTION_TICKS:
+                self.world.campaign(id)
+            else:
+                self.world.tick(id, count)
+            self.act(id, acts)
+
+    @rule(count=COUNT, acts=st.booleans())
+    def tick_all(self, count: int, acts: bool) -> None:
+        for member in self.world.up():
+            self.world.tick(member.id, count)
+            self.act(member.id, acts)
+
+    @rule(places=st.lists(PLACE, min_size=1, max_size=8), acts=st.booleans(), keep=st.integers(0, 7))
+    def deliver(self, places: list[int], acts: bool, keep: int) -> None:
+        """Some messages arrive, in any order; one may stay under way and arrive again."""
+        for number, place in enumerate(places):
+            if self.world.links:
+                to = self.world.deliver(place % len(self.world.links), keep=number == keep).to
+                self.act(to, acts)
+
+    @rule(places=st.lists(PLACE, min_size=4, max_size=12))
+    def deliver_many(self, places: list[int]) -> None:
+        self.deliver(places, acts=True, keep=len(places))
+
+    @precondition(lambda self: self.world.links)
+    @rule(place=PLACE, count=COUNT)
+    def drop(self, place: int, count: int) -> None:
+        for _ in range(min(count, len(self.world.links))):
+            self.world.drop(place % len(self.world.links))
+
+    @rule(count=st.integers(1, 12))
+    def flow(self, count: int) -> None:
+        """All work; what is under way arrives, oldest first."""
+        for _ in range(count):
+            for member in self.world.up():
+                self.world.work(member.id)
+            for _ in range(len(self.world.links)):
+                self.world.deliver()
+
+    @rule(rounds=st.integers(1, 6), healed=st.booleans())
+    def live(self, rounds: int, healed: bool) -> None:
+        """All goes well for a while, as far as the links allow it."""
+        if healed:
+            self.world.heal()
+            self.restart()
+        for _ in range(rounds):
+            for member in self.world.up():
+                self.world.tick(member.id)
+            self.world.settle()
+        self.world.give_wanted_snapshots()
+
+    @rule(rounds=st.integers(2, 2 * ELECTION_TICKS))
+    def live_longer(self, rounds: int) -> None:
+        self.live(rounds, healed=False)
+
+    @rule(count=COUNT)
+    def flow_with_slow_disks(self, count: int) -> None:
+        """Messages go to and fro, and nothing is synced meanwhile."""
+        for _ in range(count):
+            for member in self.world.up():
+                self.world.turn(member.id, can_write=not member.disk.pending)
+            for _ in range(len(self.world.links)):
+                self.world.deliver()
+
+    # Disks
+
+    @rule(id=MEMBER, steps=st.lists(st.sampled_from(("turn", "turn", "no-write", "sync")), min_size=1, max_size=6))
+    def drive(self, id: int, steps: list[str]) -> None:
+        """One member's driver goes some steps; several writes may be under way at once."""
+        if self.up(id):
+            for step in steps:
+                if step == "sync":
+                    if self.world.members[id].disk.pending:
+                        self.world.sync(id)
+                else:
+                    self.world.turn(id, can_write=step == "turn")
+
+    @precondition(lambda self: len(self.world.up()) > MEMBERS - 2)
+    @rule(id=WHO, kept=st.integers(0, 6), stays=st.booleans())
+    def crash(self, id: int, kept: int, stays: bool) -> None:
+        if (member := self.who(id)) is not None:
+            self.world.crash(member.id, kept)
+            if not stays:
+                self.world.restart(member.id)
+
+    @precondition(lambda self: len(self.world.up()) < MEMBERS)
+    @rule()
+    def restart(self) -> None:
+        for member in self.world.members.values():
+            if member.raft is None:
+                self.world.restart(member.id)
+
+    @rule(id=WHO, back=st.sampled_from((0, 0, 1, 3)), tail=st.sampled_from((0, 0, 1, 4)))
+    def compact(self, id: int, back: int, tail: int) -> None:
+        """A snapshot of what is applied or a little less; `tail` entries stay for those who are slow."""
+        if (member := self.who(id)) is not None:
+            log = member.up.log
+            index = max(member.applied - back, log.offset, member.disk.snapshot.meta.index)
+            if index:
+                self.world.take_snapshot(member.id, index, compact=max(index - tail, log.offset))
+
+    # Links
+
+    @rule(side=st.integers(0, 2**MEMBERS - 1))
+    def partition(self, side: int) -> None:
+        """Two sides; the links that are cut are cut anew."""
+        ids = range(1, MEMBERS + 1)
+        self.world.partition([id for id in ids if side >> id - 1 & 1], [id for id in ids if not side >> id - 1 & 1])
+
+    @rule(id=WHO, to=MEMBER, noticed=st.booleans())
+    def cut_one_way(self, id: int, to: int, noticed: bool) -> None:
+        if (member := self.who(id)) is not None and member.id != to:
+            self.world.cut_off(member.id, to)
+            if noticed:
+                self.world.call(member.id, lambda raft: raft.report(to, False))
+
+    @precondition(lambda self: self.world.cut)
+    @rule()
+    def heal(self) -> None:
+        self.world.heal()
+
+    # What is asked
+
+    @rule(id=WHO, count=st.sampled_from((1, 2, 8)), size=st.integers(0, 30), acts=st.booleans())
+    def propose(self, id: int, count: int, size: int, acts: bool) -> None:
+        if (member := self.who(id)) is not None:
+            for _ in range(count):
+                self.proposed += 1
+                self.world.propose(member.id, b"%d " % self.proposed + b"x" * size)
+            self.act(member.id, acts)
+
+    @rule(id=WHO, changes=CHANGES, acts=st.booleans())
+    def change(self, id: int, changes: tuple[Change, ...], acts: bool) -> None:
+        self.ask(id, lambda world, id: world.call(id, lambda raft: raft.propose_change(ConfChange(changes))), acts)
+
+    @rule(id=WHO, acts=st.booleans())
+    def read_index(self, id: int, acts: bool) -> None:
+        self.asked += 1
+        self.ask(id, lambda world, id: world.read_index(id, b"read%d" % self.asked), acts)
+
+    @rule(id=WHO, to=MEMBER, acts=st.booleans())
+    def transfer(self, id: int, to: int, acts: bool) -> None:
+        self.ask(id, lambda world, id: world.call(id, lambda raft: raft.transfer(to)), acts)
+
+    def ask(self, id: int, what: Callable[[World, int], object], acts: bool) -> None:
+        if (member := self.who(id)) is not None:
+            with suppress(ProposalDropped, ChangeRefused):
+                what(self.world, member.id)
+            self.world.laws.observe(member)
+            self.act(member.id, acts)
+
+    def act(self, id: int, acts: bool) -> None:
+        if acts and self.up(id):
+            self.world.work(id)
+
+    # The end
+
+    def teardown(self) -> None:
+        if not hasattr(self, "world") or sys.exc_info()[0] is not None:
+            return  # it has failed already, and that is what is to be told
+        converge(self.world)
+        for name, count in self.world.laws.counts.items():
+            TOTALS[name] += count
+            event(f"{name}: {min(count, 5)}{'+' if count > 5 else ''}")
+        TOTALS["examples"] += 1
+        TOTALS["committed"] += self.world.laws.commit
+
+    def up(self, id: int) -> bool:
+        return self.world.members[id].raft is not None
+
+    def who(self, id: int) -> Member | None:
+        """Who is meant, if it is up; 0 is whoever leads, or else anybody."""
+        if id:
+            return self.world.members[id] if self.up(id) else None
+        return self.world.leader() or next(iter(self.world.up()), None)
+
+
+def converge(world: World) -> None:
+    """Heals all. Raises: AssertionError where no leader is there, or a member lags, after a bounded time."""
+    world.heal()
+    for member in world.members.values():
+        if member.raft is None:
+            world.restart(member.id)
+    marked: tuple[int, int] | None = None
+    why = "nothing happened"
+    for number in range(ROUNDS_TO_CONVERGE):
+        for member in world.up():
+            world.tick(member.id)
+        world.settle()
+        leader = world.leader()
+        if leader is None:
+            why = "no leader"
+            continue
+        world.give_wanted_snapshots()
+        if marked is None or marked[0] != leader.up.term or number % (4 * ELECTION_TICKS) == 0:
+            index = world.propose(leader.id, b"marker %d" % number)
+            marked = None if index is None else (leader.up.term, index)
+            world.settle()
+        why = not_converged(world, leader, marked[1] if marked else None)
+        if not why:
+            return
+    states = [(m.id, m.up.role, m.up.term, m.up.log.committed, m.applied, m.up.configuration) for m in world.up()]
+    raise AssertionError(f"not converged after {ROUNDS_TO_CONVERGE} rounds: {why}; {states}")
+
+
+def not_converged(world: World, leader: Member, index: int | None) -> str:
+    """Why not, or nothing."""
+    if index is None:
+        return "no entry was taken"
+    configuration = leader.up.configuration
+    if configuration.joint:
+        return "the configuration is still joint"
+    for id in configuration.members():
+        member = world.members[id]
+        if member.applied < index or member.applied != leader.applied:
+            return f"node {id} has applied {member.applied} of {index}"
+        if member.state != leader.state or member.up.configuration != configuration:
+            return f"node {id} is in another state"
+        if member.up.leader != leader.id:
+            return f"node {id} follows {member.up.leader}"
+    return ""
+
+
+TestRaft = RaftMachine.TestCase
+TestRaft.settings = settings(
+    max_examples=EXAMPLES,
+    stateful_step_count=STEPS,
+    deadline=None,
+    derandomize=not (LONG or PLANTED),
+    suppress_health_check=list(HealthCheck),
+)
+if LONG:
+    TestRaft = pytest.mark.timeout(0)(TestRaft)
+
+
+def test_what_the_examples_contained() -> None:
+    """The machine reaches what it is meant to reach; else its laws were checked on idle clusters."""
+    if not TOTALS:
+        pytest.skip("no examples were run in this process")
+    print(dict(TOTALS))
+    for name in ("elections", "changes", "restarts", "snapshots", "reads", "committed"):
+        assert TOTALS[name] >= TOTALS["examples"] / 4, (name, TOTALS)
