@@ -9,7 +9,7 @@ import heapq
 from collections.abc import Callable
 from typing import Any
 
-Act = Callable[..., None]
+Act = Callable[..., object]
 Told = Callable[[str], None]
 
 

@@ -79,8 +79,11 @@ def test_agreement_passes_what_is_right():
     for member in (1, 2):
         run.committed(member, 1, 1, 77)
         run.stands_at(member, 2, 1)
+    run.promised(1, 1)
+    run.voted(1, 2, 2)
+    run.voted(1, 2, 2)
     run.restarted(1)
-    run.stands_at(1, 2, 0)
+    run.stands_at(1, 1, 0)
     assert run.verdict().ok and run.last_index == 1 and run.leaders == {1: 1, 2: 2}
 
 
@@ -101,8 +104,19 @@ def other_term(run):
 
 def term_back(run):
     run.stands_at(1, 4, 0)
+    run.stands_at(1, 3, 0)
+
+
+def promise_forgotten(run):
+    run.promised(1, 4)
     run.restarted(1)
     run.stands_at(1, 3, 0)
+
+
+def two_votes(run):
+    run.voted(1, 4, 2)
+    run.restarted(1)
+    run.voted(1, 4, 3)
 
 
 def commit_back(run):
@@ -117,6 +131,8 @@ def commit_back(run):
         (other_content, "other content"),
         (other_term, "entry 5 was committed with term 2"),
         (term_back, "from term 4 to 3"),
+        (promise_forgotten, "from term 4 to 3"),
+        (two_votes, "voted twice in term 4"),
         (commit_back, "from commit 7 to 6"),
     ],
 )

@@ -25,6 +25,8 @@ class Agreement:
         self._entries: dict[int, tuple[int, int, int]] = {}
         self._commits: dict[int, int] = {}
         self._terms: dict[int, int] = {}
+        self._promised: dict[int, int] = {}
+        self._votes: dict[tuple[int, int], int] = {}
 
     def leads(self, member: int, term: int) -> None:
         other = self.leaders.setdefault(term, member)
@@ -41,16 +43,27 @@ class Agreement:
                 + ("" if known[0] != term else ", and other content")
             )
 
+    def promised(self, member: int, term: int) -> None:
+        """`member` said something that holds for ever: that it is in `term`, and not in an earlier one."""
+        self._promised[member] = max(term, self._promised.get(member, 0))
+
+    def voted(self, member: int, term: int, candidate: int) -> None:
+        other = self._votes.setdefault((member, term), candidate)
+        if other != candidate:
+            self._fail(f"member {member:x} voted twice in term {term}: for {other:x} and for {candidate:x}")
+
     def stands_at(self, member: int, term: int, commit: int) -> None:
-        """Where a running member is. A restart may forget how far it had committed: tell it with `restarted`."""
-        if term < self._terms.get(member, 0):
-            self._fail(f"member {member:x} went back from term {self._terms[member]} to {term}")
+        """Where a running member is. A restart may forget what was not promised: tell it with `restarted`."""
+        known = max(self._terms.get(member, 0), self._promised.get(member, 0))
+        if term < known:
+            self._fail(f"member {member:x} went back from term {known} to {term}")
         if commit < self._commits.get(member, 0):
             self._fail(f"member {member:x} went back from commit {self._commits[member]} to {commit}")
         self._terms[member], self._commits[member] = term, commit
 
     def restarted(self, member: int) -> None:
         self._commits.pop(member, None)
+        self._terms.pop(member, None)
 
     @property
     def last_index(self) -> int:
