@@ -286,9 +286,9 @@ class LogFiles:
         self.disk.sync_folder()
 
     def _cut(self, tail: Tail) -> None:
-        if tail.dirty_end > tail.end:
-            self._file.write_at(tail.end, bytes(tail.dirty_end - tail.end))
-        # Also where nothing was torn: what was read may have been in the page cache only.
+        """Also where nothing was torn: what was read may have been in the page cache only, and after a failed sync no
+        other one brings it to the disk unless it is written again."""
+        self._file.write_at(tail.sure_end, tail.unsure + bytes(tail.dirty_end - tail.end))
         self._file.sync()
 
     def _append(self, type: RecordType, payload: bytes) -> None:

@@ -40,11 +40,16 @@ class SavedState(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """The segment to go on with. Bytes [end, dirty_end) are remains of a torn write: zero and sync them first."""
+    """The segment to go on with. Bytes [end, dirty_end) are remains of a torn write: zero and sync them first.
+
+    `unsure`: the records from `sure_end` on, up to `end`. They were read, but nothing says that they are durable: after
+    a failed sync they may be in the page cache alone, which calls them clean. Write them again before that sync."""
 
     head: SegmentHead
     end: int
     dirty_end: int
+    sure_end: int
+    unsure: bytes
 
 
 class Recovered(NamedTuple):
@@ -96,12 +101,12 @@ def recover(
         following = None if last else decode_head(segment_name(sequence + 1), contents[sequence + 1])
         heads.append(head)
         replay.segment(head)
-        end = HEAD_BYTES
+        end = sure_end = HEAD_BYTES
         for record in read_segment(name, data, head, following):
             replay.record(name, record)
-            end = record.end
+            end, sure_end = record.end, record.synced
         if last:
-            tail = Tail(head, end, max(end, len(data.rstrip(b"\0"))))
+            tail = Tail(head, end, max(end, len(data.rstrip(b"\0"))), sure_end, data[sure_end:end])
     if tail is None:
         if snapshot_index:
             raise Corruption(
