@@ -108,8 +108,9 @@ def test_recovery_of_entries_and_state():
     found = load({segment_name(1): data})
     assert found.entries == [LogEntry(1, 1, b"a"), LogEntry(1, 2, b"b"), LogEntry(2, 3, b"c")]
     assert found.state == SavedState(2, 7, 2)
-    # Nothing was synced between the records: none of them says that those before it are durable.
-    assert found.tail == (HEAD, writer.end, writer.end, HEAD_BYTES, data[HEAD_BYTES : writer.end])
+    _, before_last = segment(HEAD, entries(1, b"a", b"b"), (RecordType.HARD_STATE, (2, 7, 2)))
+    # Each record says that those before it are durable; of the last one nobody says so.
+    assert found.tail == (HEAD, writer.end, writer.end, before_last.end, data[before_last.end : writer.end])
     assert found.torn_bytes == 0
 
 
