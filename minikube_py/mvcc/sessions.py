@@ -63,7 +63,6 @@ class Sessions:
         self.by_id: dict[int, Session] = {}
         self.count = 0
         self.kept_bytes = 0
-        self._by_client: dict[int, Session] = {}
 
     def counted(self) -> None:
         """One more command was applied."""
@@ -72,14 +71,8 @@ class Sessions:
             self._sweep()
 
     def open(self, client: int) -> Session:
-        """The open session of `client`, or a new one."""
-        session = self._by_client.get(client)
-        if session is not None:
-            self._use(session)
-            return session
-        # What is counted grows with each opening, so no two get the same.
-        session = Session(self.count + 1, client, self.count)
-        self.by_id[session.id] = self._by_client[client] = session
+        """A new session. What is counted grows with each opening, so no two ever have the same id."""
+        session = self.by_id[self.count + 1] = Session(self.count + 1, client, self.count)
         while len(self.by_id) > SESSIONS_MAX:
             self._end(next(iter(self.by_id.values())))
         return session
@@ -158,7 +151,6 @@ class Sessions:
 
     def _end(self, session: Session) -> None:
         del self.by_id[session.id]
-        del self._by_client[session.client]
         self.kept_bytes -= sum(map(held_bytes, session.replies.values()))
 
     def _sweep(self) -> None:
@@ -184,7 +176,7 @@ class Sessions:
         id, client, used, acknowledged, replies = record
         session = Session(id, client, used, acknowledged)
         session.replies = {sequence: _reply_from_plain(plain) for sequence, plain in replies}
-        self.by_id[id] = self._by_client[client] = session
+        self.by_id[id] = session
         self.kept_bytes += sum(map(held_bytes, session.replies.values()))
 
 

@@ -156,7 +156,8 @@ class DeclareFields(NamedTuple):
 
 
 class OpenSession(NamedTuple):
-    """`client`: a number the client drew. While it has a session open, opening one again gives that same one."""
+    """Every opening gives another session, so one whose answer was lost may be repeated: what it made ends unused.
+    `client`: how the client calls itself, for people; nothing goes by it."""
 
     client: int
 

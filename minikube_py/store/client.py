@@ -1,23 +1,23 @@
-"""Storage over the native protocol: one connection, many requests in flight.
+"""Storage over the native protocol: follows the leader, pipelines, and tries again what can be tried again.
 
-A request that was not sent yet when the connection fell is Unavailable; a write that was sent and not answered is
-OutcomeUnknown, and is never sent again. Watches end with Unavailable, so that their owner lists or resumes; the
-connection itself comes back on its own.
+Every write goes in a session (see `client_session`), reads and renewals may be repeated as they are, and watches go on
+behind what they have shown (see `client_watch`). So losing a connection or a leader costs time, up to
+`request_timeout_s` a request. Then it ends as Unavailable if it cannot have been done, as OutcomeUnknown otherwise.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, Final, cast
 
 from minikube_py.env import Clock, Rng
-from minikube_py.errors import MinikubeError, Unavailable
+from minikube_py.errors import MinikubeError, NotLeader, OutcomeUnknown, RequestTooLarge, SessionExpired, Unavailable
 from minikube_py.fields.spec import FieldSet
 from minikube_py.fields.where import Where
 from minikube_py.mvcc.codec import from_plain, pack, where_to_plain
 from minikube_py.mvcc.types import (
-    Command,
     Compact,
     CompactResult,
     Compare,
@@ -29,46 +29,128 @@ from minikube_py.mvcc.types import (
     RangeRequest,
     RangeResult,
     Result,
+    SessionCommand,
     Txn,
     TxnResult,
-    WatchBatch,
 )
 from minikube_py.mvcc.types import Op as TxnOp
-from minikube_py.store.client_connection import ClientConnection, Endpoint, connect
-from minikube_py.store.protocol import Op, decode_range
+from minikube_py.raft.configuration import NodeId
+from minikube_py.store.client_connection import Call, ClientConnection, Endpoint
+from minikube_py.store.client_route import Route
+from minikube_py.store.client_session import Opening, SessionWrites, Write, session_of
+from minikube_py.store.client_watch import Watches
+from minikube_py.store.membership import MemberChange, encode_member_change
+from minikube_py.store.protocol import SERIALIZABLE, Op, WatchRequest, decode_range
 from minikube_py.store.query_metrics import QueryMetrics
 from minikube_py.store.storage import WatchHandle, WatchSink
 
-CONNECT_TIMEOUT_S = 10.0
-RETRY_S_MIN, RETRY_S_MAX = 0.05, 2.0
+REQUEST_TIMEOUT_S: Final = 10.0
+LONG_TIMEOUT_S: Final = 120.0
+"""For what works through all there is, as declaring fields does."""
+PENDING_MAX: Final = 50_000
+"""Requests that wait for their answer; one more is refused."""
+SWEEP_S: Final = 0.1
+RETRY_S: Final = 0.05
+SILENT_S: Final = 1.0
+"""A member that owes answers and says nothing for so long makes the client ask the others who leads."""
+DEAD_S: Final = 10.0
+"""One that owes answers for so long is given up."""
+PING_S: Final = 2.0
+"""A connection over which nothing came for so long is asked for a sign of life."""
 
 
 class StoreClient:
-    """`await start()` connects, and raises if that fails; afterwards the connection is made anew whenever it falls."""
+    """`await start()` connects, and raises if no member can be reached; afterwards connections are made anew whenever
+    they fall. With `fail_fast` nothing waits for a connection or a leader: it is refused at once."""
 
-    def __init__(self, endpoint: Endpoint, clock: Clock, rng: Rng) -> None:
-        self._endpoint = endpoint
+    def __init__(
+        self,
+        endpoints: Endpoint | Sequence[Endpoint],
+        clock: Clock,
+        rng: Rng,
+        *,
+        request_timeout_s: float = REQUEST_TIMEOUT_S,
+        fail_fast: bool = False,
+    ) -> None:
+        given = [endpoints] if isinstance(endpoints, Endpoint) else list(endpoints)
         self._clock = clock
         self._rng = rng
+        self._timeout_s = request_timeout_s
+        self._fail_fast = fail_fast
+        self._route = Route(given, clock, rng, self._moved)
         self._connection: ClientConnection | None = None
-        self._keeper: asyncio.Task[None] | None = None
+        self._session = SessionWrites(rng, self._submit_opening)
+        self._watches = Watches(self._again_later)
+        self._pending: dict[Call, None] = {}
+        self._waiting: list[Call] = []
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._retry: asyncio.Task[None] | None = None
+        self._pinger: asyncio.Task[None] | None = None
         self._why_not = "not started"
         self._queries = QueryMetrics()
         self._revision = 0
         self._connects = 0
+        self._stale_reads = 0
+
+    # -- life ---------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Raises: Unavailable; MinikubeError where the store refuses (token, cluster, version)."""
-        self._took(await connect(self._endpoint, CONNECT_TIMEOUT_S))
-        self._keeper = asyncio.get_running_loop().create_task(self._keep_connected())
+        self._why_not = ""
+        try:
+            await self._route.start()
+        except MinikubeError as error:
+            self._why_not = str(error)
+            raise
+        self._pinger = asyncio.get_running_loop().create_task(self._ping_forever())
+
+    async def close(self) -> None:
+        """Ends the session; what is not answered by then ends as Unavailable or unknown."""
+        for task in (self._pinger, self._retry):
+            if task is not None:
+                task.cancel()
+        await self._route.stop()
+        self._why_not = "the client was closed"
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            ending = self._session.closing()
+            if ending is not None and connection.leads:
+                connection.send(Call(Op.COMMAND, ending, asyncio.get_running_loop().create_future()))
+            connection.close()
+        self._watches.close(Unavailable(self._why_not))
+        self._session.close(self._why_not)
+        for call in list(self._pending):
+            self._settle(call, Unavailable(self._why_not))
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
+        if connection is not None:
+            await connection.wait_closed()
+
+    # -- Storage ------------------------------------------------------------------------------------------------------
 
     async def get(self, key: bytes, revision: int = 0) -> tuple[KeyValue | None, int]:
         result = await self.range(RangeRequest(key, revision=revision))
         return (result.kvs[0] if result.kvs else None), result.revision
 
-    async def range(self, request: RangeRequest) -> RangeResult:
-        parts, answer = await self._connected().request(Op.RANGE, pack(request), writes=False)
-        result = decode_range(parts, answer)
+    async def range(self, request: RangeRequest, *, serializable: bool = False) -> RangeResult:
+        """Linearizable. `serializable`: what the member at hand has, without asking the others; it may be old, but
+        never older than what this client has seen."""
+        data = pack(request)
+        until_s = self._clock.monotonic_s() + self._timeout_s
+        flags = SERIALIZABLE if serializable else 0
+        while True:
+            seen = self._revision
+            parts, answer = await self._call(Op.RANGE, data, flags)
+            result = decode_range(parts, answer)
+            if result.revision >= seen:
+                break
+            self._stale_reads += 1
+            if not flags and self._clock.monotonic_s() >= until_s:
+                raise Unavailable(f"the store answers at revision {result.revision}, but {seen} was seen before")
+            if not flags:
+                await self._clock.sleep(RETRY_S)
+            flags = 0
         self._saw(result.revision)
         self._queries.observe(result)
         return result
@@ -81,19 +163,20 @@ class StoreClient:
     def watch(
         self, key: bytes, range_end: bytes, start_revision: int, sink: WatchSink, where: Where | None = None
     ) -> WatchHandle:
-        argument = (key, range_end, start_revision, None if where is None else where_to_plain(where))
-        try:
-            return self._connected().watch(argument, sink)
-        except Unavailable as error:
-            batch = WatchBatch((), max(start_revision - 1, 0), error)
-            handle = asyncio.get_running_loop().call_soon(sink, batch)
-            return handle
+        """See `Storage.watch`. It goes on by itself when a connection is lost, at whichever member is reached."""
+        plain = None if where is None else where_to_plain(where)
+        request = WatchRequest(key, range_end, start_revision, plain, self._revision)
+        if self._why_not or (self._connection is None and self._fail_fast):
+            watch = self._watches.add(request, sink, None)
+            asyncio.get_running_loop().call_soon(watch.end, self._no_connection())
+            return watch
+        return self._watches.add(request, sink, self._connection)
 
     async def lease_grant(self, ttl_s: int, lease_id: int = 0) -> LeaseResult:
         return cast(LeaseResult, await self.command(LeaseGrant(lease_id, ttl_s)))
 
     async def lease_keep_alive(self, lease_id: int) -> int:
-        _, ttl_s = await self._connected().request(Op.KEEP_ALIVE, lease_id, writes=True)
+        _, ttl_s = await self._call(Op.KEEP_ALIVE, lease_id)
         return int(ttl_s)
 
     async def lease_revoke(self, lease_id: int) -> None:
@@ -103,75 +186,288 @@ class StoreClient:
         return cast(CompactResult, await self.command(Compact(revision)))
 
     async def declare(self, field_set: FieldSet) -> None:
-        await self.command(DeclareFields(field_set))
+        await self.command(DeclareFields(field_set), max(self._timeout_s, LONG_TIMEOUT_S))
 
-    async def command(self, command: Command) -> Result:
-        """Sends any command through the log. Raises: RequestError, Unavailable, OutcomeUnknown."""
-        _, answer = await self._connected().request(Op.COMMAND, pack(command), writes=True)
-        result = cast(Result, from_plain(answer))
+    async def command(self, command: SessionCommand, timeout_s: float = 0) -> Result:
+        """Sends any command through the log, once. Raises: RequestError, Unavailable, OutcomeUnknown."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        write = Write(command, future)
+        self._admit(write, timeout_s or self._timeout_s)
+        self._session.add(write, self._leading())
+        result = cast(Result, from_plain(await future))
         self._saw(result.revision)
         return result
 
-    async def server_metrics(self) -> dict[str, float]:
-        """The store's own counters and gauges."""
-        _, answer = await self._connected().request(Op.METRICS, None, writes=False)
-        return cast(dict[str, float], answer)
-
     @property
     def revision(self) -> int:
-        return max(self._revision, self._connection.revision if self._connection else 0)
+        """The last one this client has seen, in whatever answer."""
+        return self._revision
 
     @property
     def cluster_id(self) -> int:
-        return self._endpoint.cluster_id
+        return self._route.cluster_id
 
     def metrics(self) -> dict[str, float]:
         prefix = "minikube_py_store_client_"
         return {
             prefix + "connected": float(self._connection is not None),
+            prefix + "leader_connected": float(self._leading() is not None),
             prefix + "connects_total": self._connects,
-            prefix + "revision": self.revision,
+            prefix + "revision": self._revision,
+            prefix + "requests_pending": len(self._pending),
+            prefix + "writes_resent_total": self._session.resent,
+            prefix + "sessions_renewed_total": self._session.renewed,
+            prefix + "watches": len(self._watches),
+            prefix + "watches_resumed_total": self._watches.resumed,
+            prefix + "stale_reads_total": self._stale_reads,
             **self._queries.samples(prefix),
         }
 
-    async def close(self) -> None:
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.gather(self._keeper, return_exceptions=True)
-            self._keeper = None
-        self._why_not = "the client was closed"
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
-            await connection.wait_closed()
+    # -- the store's own affairs --------------------------------------------------------------------------------------
 
-    def _connected(self) -> ClientConnection:
-        if self._connection is None:
-            raise Unavailable(f"no connection to the store: {self._why_not}")
-        return self._connection
+    async def server_metrics(self) -> dict[str, float]:
+        """The counters and gauges of the member at hand."""
+        _, answer = await self._call(Op.METRICS, None)
+        return cast(dict[str, float], answer)
 
-    def _took(self, connection: ClientConnection) -> None:
-        self._connection = connection
-        self._connects += 1
-        self._saw(connection.revision)
-        # A store that was wiped and begun anew is another cluster: its revisions mean nothing to those who saw these.
-        self._endpoint = self._endpoint._replace(cluster_id=connection.cluster_id)
+    async def status(self) -> dict[str, Any]:
+        """That of the member at hand; `ask` asks a given one."""
+        _, answer = await self._call(Op.STATUS, None)
+        return cast(dict[str, Any], answer)
+
+    async def members(self) -> dict[str, Any]:
+        """The members, and those that are expected."""
+        _, answer = await self._call(Op.MEMBERS, None)
+        return cast(dict[str, Any], answer)
+
+    async def change_members(self, change: MemberChange) -> None:
+        """Returns when it is done. Never sent twice. Raises: InvalidRequest, Unavailable, OutcomeUnknown."""
+        await self._call(Op.MEMBER_CHANGE, encode_member_change(change))
+
+    async def transfer(self, to: NodeId) -> None:
+        """Returns when member `to` leads. Raises: Unavailable, OutcomeUnknown."""
+        await self._call(Op.TRANSFER, to)
+
+    # -- requests -----------------------------------------------------------------------------------------------------
+
+    def _call(self, op: Op, argument: object, flags: int = 0) -> asyncio.Future[Any]:
+        call = Call(op, argument, asyncio.get_running_loop().create_future(), flags)
+        self._admit(call, self._timeout_s)
+        self._dispatch(call)
+        return call.future
+
+    def _admit(self, call: Call, timeout_s: float) -> None:
+        """Raises: Unavailable for one too many, or for any where nothing is to wait."""
+        if self._why_not or (self._fail_fast and (self._leading() if call.for_leader else self._connection) is None):
+            raise self._no_connection()
+        if len(self._pending) >= PENDING_MAX:
+            raise Unavailable(f"{PENDING_MAX} requests to the store wait for their answers, which is the limit")
+        call.since_s = self._clock.monotonic_s()
+        call.deadline_s = call.since_s + timeout_s
+        self._await(call)
+
+    def _await(self, call: Call) -> None:
+        self._pending[call] = None
+        if self._sweeper is None:
+            self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
+
+    def _dispatch(self, call: Call) -> None:
+        connection = self._leading() if call.for_leader else self._connection
+        if connection is None:
+            self._waiting.append(call)
+            return
+        try:
+            connection.send(call)
+        except RequestTooLarge as error:
+            self._settle(call, error)
+
+    def _submit_opening(self, opening: Opening) -> None:
+        """It waits as long as it takes: those who wait for the session have deadlines of their own."""
+        opening.since_s, opening.deadline_s = self._clock.monotonic_s(), math.inf
+        self._await(opening)
+        self._dispatch(opening)
+
+    def _leading(self) -> ClientConnection | None:
+        connection = self._connection
+        return connection if connection is not None and connection.leads else None
+
+    def _no_connection(self) -> Unavailable:
+        if self._why_not:
+            return Unavailable(f"no connection to the store: {self._why_not}")
+        return Unavailable(f"no connection to the leader of the store: {self._route.reasons()}")
 
     def _saw(self, revision: int) -> None:
         if revision > self._revision:
             self._revision = revision
 
-    async def _keep_connected(self) -> None:
-        while True:
-            assert self._connection is not None
-            self._why_not = await asyncio.shield(self._connection.lost)
-            self._saw(self._connection.revision)
+    # -- what connections tell ----------------------------------------------------------------------------------------
+
+    def answered(self, call: Call, value: Any) -> None:
+        self._pending.pop(call, None)
+        future = call.future
+        if type(call) is Write:
+            if not future.done():
+                future.set_result(value)
+            self._session.ended(call)
+        elif type(call) is Opening:
+            self._session.opened(session_of(value), self._leading())
+        elif not future.done():
+            future.set_result((call.parts, value))
+
+    def refused(self, call: Call, error: MinikubeError, connection: ClientConnection) -> None:
+        """Some refusals are for good; others mean: not here, or not now."""
+        again = isinstance(error, NotLeader) or (
+            isinstance(error, Unavailable) and not self._fail_fast and not call.writes
+        )
+        call.refusal = error
+        if type(call) is Write:
+            if isinstance(error, SessionExpired):
+                self._session.expired(call, error)
+                self._flush()
+            elif again or isinstance(error, OutcomeUnknown):
+                self._session.undelivered(call, may_be_done=isinstance(error, OutcomeUnknown))
+                self._again_later()
+            else:
+                self._settle(call, error)
+        elif again or (isinstance(error, OutcomeUnknown) and not call.writes):
+            self._waiting.append(call)
+            self._again_later()
+        else:
+            self._settle(call, error)
+        if isinstance(error, NotLeader):
+            self._route.news()
+
+    def leader_told(self, connection: ClientConnection) -> None:
+        self._route.learn(connection)
+        if connection is not self._connection:
+            return
+        if connection.leads:
+            self._flush()
+        else:
+            self._route.news()
+
+    def fell(self, connection: ClientConnection, calls: list[Call], reason: str) -> None:
+        if connection is self._connection:
             self._connection = None
-            delay_s = RETRY_S_MIN
-            while self._connection is None:
-                try:
-                    self._took(await connect(self._endpoint, CONNECT_TIMEOUT_S))
-                except MinikubeError as error:
-                    self._why_not = str(error)
-                    await self._clock.sleep(delay_s * self._rng.uniform(0.5, 1.0))
-                    delay_s = min(RETRY_S_MAX, delay_s * 2)
+        self._take_back(calls, reason, self._fail_fast)
+        self._route.news()
+
+    def _moved(self, connection: ClientConnection, old: ClientConnection | None) -> None:
+        """Takes everything to the new connection. An earlier one may have been told of it: its answers are not heard
+        any more, so that a write must not count on having arrived."""
+        self._connects += 1
+        self._connection = connection
+        connection.owner = self
+        self._saw(connection.welcome.revision)
+        if old is not None:
+            old.owner = None
+            self._take_back(old.take_over(), "another member leads now")
+        if connection.why_lost:
+            self.fell(connection, [], connection.why_lost)
+            return
+        self._watches.begin(connection, anew=True)
+        self._flush()
+
+    def _take_back(self, calls: list[Call], reason: str, fail: bool = False) -> None:
+        for call in calls:
+            if type(call) is Write:
+                if fail and not call.sent and not call.doubtful:
+                    self._settle(call, Unavailable(reason))
+                self._session.undelivered(call, may_be_done=call.sent)
+            elif call.writes and call.sent:
+                self._settle(call, OutcomeUnknown(f"{reason}; it may or may not have been done"))
+            elif (fail and type(call) is not Opening) or call.op == Op.PING:
+                self._settle(call, Unavailable(reason))
+            else:
+                self._waiting.append(call)
+
+    def _flush(self) -> None:
+        """Sends what waits, if there is a connection to send it over."""
+        connection = self._connection
+        if connection is None:
+            return
+        self._watches.begin(connection, anew=False)
+        waiting, self._waiting = self._waiting, []
+        for call in waiting:
+            if call.future.done():
+                self._pending.pop(call, None)
+            else:
+                self._dispatch(call)
+        if connection.leads:
+            self._session.flush(connection)
+
+    def _again_later(self) -> None:
+        if self._retry is None and not self._why_not:
+            self._retry = asyncio.get_running_loop().create_task(self._flush_later())
+
+    async def _flush_later(self) -> None:
+        await self._clock.sleep(RETRY_S * self._rng.uniform(0.5, 1.5))
+        self._retry = None
+        self._flush()
+
+    # -- ends ---------------------------------------------------------------------------------------------------------
+
+    def _settle(self, call: Call, error: MinikubeError) -> None:
+        self._pending.pop(call, None)
+        if not call.future.done():
+            call.future.set_exception(error)
+        if type(call) is Write:
+            self._session.ended(call)
+        elif type(call) is Opening:
+            _retrieved(call.future)
+            self._session.not_opened(error)
+
+    def _sweep(self) -> None:
+        """Ends what has waited too long, and doubts a member that owes answers and is silent."""
+        self._sweeper = None
+        now_s = self._clock.monotonic_s()
+        for call in list(self._pending):
+            if call.future.done():
+                self._pending.pop(call, None)
+                if type(call) is Write:
+                    self._session.ended(call)
+            elif call.deadline_s <= now_s:
+                self._settle(call, self._too_late(call))
+        if not self._pending:
+            return
+        self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
+        connection = self._connection
+        if connection is not None and connection.waiting:
+            oldest_s = next(iter(self._pending)).since_s
+            silent_s = now_s - max(connection.heard_s, oldest_s)
+            if silent_s > DEAD_S:
+                connection.abort(f"it has said nothing for {DEAD_S:g} s")
+            elif silent_s > SILENT_S:
+                self._route.suspect()
+
+    def _too_late(self, call: Call) -> MinikubeError:
+        after = f"within {call.deadline_s - call.since_s:g} s"
+        if type(call) is Write:
+            if call.maybe_done:
+                return OutcomeUnknown(f"the store gave no answer {after}; the write may or may not have been done")
+        elif call.sent and call.writes:
+            return OutcomeUnknown(f"the store gave no answer {after}; it may or may not have been done")
+        elif call.sent:
+            return Unavailable(f"the store gave no answer {after}")
+        what = "leader" if call.for_leader else "member"
+        last = f"; the last answer was: {call.refusal}" if call.refusal is not None else ""
+        return Unavailable(f"no {what} of the store was reached {after}: {self._route.reasons()}{last}")
+
+    async def _ping_forever(self) -> None:
+        """A connection that is only listened to may have died long ago."""
+        while True:
+            await self._clock.sleep(PING_S)
+            connection = self._connection
+            if connection is not None and self._clock.monotonic_s() - connection.heard_s >= PING_S:
+                ping = Call(Op.PING, None, asyncio.get_running_loop().create_future())
+                ping.future.add_done_callback(_retrieved)
+                ping.since_s = self._clock.monotonic_s()
+                ping.deadline_s = ping.since_s + DEAD_S
+                self._await(ping)
+                connection.send(ping)
+
+
+def _retrieved(future: asyncio.Future[Any]) -> None:
+    """Nobody else asks how it ended."""
+    if not future.cancelled():
+        future.exception()

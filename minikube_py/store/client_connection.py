@@ -1,28 +1,36 @@
-"""The client's end of one connection: requests by id, answers put together from their parts."""
+"""The client's end of one connection: requests by id, answers put together from their parts.
+
+A connection knows nothing of sessions, leaders or trying again: it tells its owner how each request that went over it
+ended there, and when it has fallen.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 import ssl
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, cast
 
-from minikube_py.errors import MinikubeError, OutcomeUnknown, RequestTooLarge, Unavailable
-from minikube_py.mvcc.types import Event, WatchBatch
+from minikube_py.env import Clock
+from minikube_py.errors import MinikubeError, RequestTooLarge, Unavailable
 from minikube_py.store.limits import FRAME_BYTES_MAX
 from minikube_py.store.protocol import (
     MAGIC,
     VERSION,
     Answer,
     FrameReader,
+    Leadership,
     Op,
     ProtocolError,
+    WatchRequest,
+    Welcome,
     decode_error,
-    decode_events,
     frame,
+    leadership_from_plain,
     unpack_frame,
+    welcome_from_plain,
 )
-from minikube_py.store.storage import WatchSink
 
 GOODBYE_TIMEOUT_S = 1.0
 
@@ -36,63 +44,107 @@ class Endpoint(NamedTuple):
     tls: ssl.SSLContext | None = None
     cluster_id: int = 0
 
+    @property
+    def address(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
-class Request:
-    """One request in flight. `writes`: what is sent and not answered may have been done. `sent`: handed to the
-    transport. `parts` are those of a range's answer that came so far."""
 
-    __slots__ = ("fragments", "future", "parts", "sent", "writes")
+class Call:
+    """One request, from its asking until `future` is settled; it may go over several connections one after the other.
 
-    def __init__(self, future: asyncio.Future[Any], writes: bool) -> None:
+    `sent`: handed to the transport of the present one, so that it may have been done. `parts` are those of a range's
+    answer that came so far; `on_part` takes them instead. `refusal`: why it was to be tried again, the last time."""
+
+    __slots__ = (
+        "argument", "deadline_s", "flags", "fragments", "future", "on_part", "op", "parts", "refusal", "sent",
+        "since_s",
+    )  # fmt: skip
+
+    def __init__(self, op: Op, argument: object, future: asyncio.Future[Any], flags: int = 0) -> None:
+        self.op = op
+        self.argument = argument
+        self.flags = flags
         self.future = future
-        self.writes = writes
+        self.since_s = self.deadline_s = 0.0
         self.sent = False
         self.parts: list[tuple[Any, Any]] = []
         self.fragments: list[bytes] = []
+        self.on_part: Callable[[Any], None] | None = None
+        self.refusal: MinikubeError | None = None
+
+    @property
+    def writes(self) -> bool:
+        """What is sent and not answered may have been done, and may not be asked again for that alone."""
+        return self.op in (Op.MEMBER_CHANGE, Op.TRANSFER)
+
+    @property
+    def for_leader(self) -> bool:
+        """Only the leader answers."""
+        return self.op in (Op.COMMAND, Op.KEEP_ALIVE, Op.MEMBER_CHANGE, Op.TRANSFER)
 
 
-class ClientWatch:
-    """`cancel` may be called at any time; nothing is delivered afterwards. `revision`: delivered up to there."""
+class Watching(Protocol):
+    """What takes the frames of a watch."""
 
-    __slots__ = ("_connection", "events", "id", "revision", "sink")
+    def take(self, connection: ClientConnection, kind: int, answer: Any) -> None: ...
 
-    def __init__(self, connection: ClientConnection, id: int, start_revision: int, sink: WatchSink) -> None:
-        self._connection = connection
-        self.id = id
-        self.revision = max(start_revision - 1, 0)
-        self.sink = sink
-        self.events: list[Event] = []
 
-    def cancel(self) -> None:
-        self._connection.cancel_watch(self.id)
+class Owner(Protocol):
+    """Whom a connection tells what became of what was sent over it; must not raise."""
+
+    def answered(self, call: Call, value: Any) -> None: ...
+
+    def refused(self, call: Call, error: MinikubeError, connection: ClientConnection) -> None: ...
+
+    def leader_told(self, connection: ClientConnection) -> None: ...
+
+    def fell(self, connection: ClientConnection, calls: list[Call], reason: str) -> None:
+        """`calls` were not answered; whoever watched is not told."""
 
 
 class ClientConnection(asyncio.Protocol):
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
+    """`heard_s`: when the server last said anything. `why_lost` is empty while it is up."""
+
+    def __init__(self, endpoint: Endpoint, clock: Clock) -> None:
+        self.endpoint = endpoint
+        self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._reader = FrameReader()
-        self._transport: asyncio.Transport
+        self._transport: asyncio.Transport | None = None
         self._next_id = 1
-        self._requests: dict[int, Request] = {}
-        self._unsent: list[Request] = []
-        self._watches: dict[int, ClientWatch] = {}
+        self._calls: dict[int, Call] = {}
+        self._unsent: list[Call] = []
+        self._watches: dict[int, Watching] = {}
         self._out: list[bytes] = []
         self._flush_due = False
-        self.cluster_id = 0
-        self.revision = 0
+        self.owner: Owner | None = None
+        self.welcome = Welcome(0, 0, 0, Leadership())
+        self.leadership = Leadership()
         self.greeted: asyncio.Future[None] = self._loop.create_future()
-        self.lost: asyncio.Future[str] = self._loop.create_future()
+        self.why_lost = ""
+        self.heard_s = clock.monotonic_s()
         self._ended = asyncio.Event()
+
+    @property
+    def leads(self) -> bool:
+        """The member at the other end is the leader, as far as it knows."""
+        return self.leadership.leader_id == self.welcome.member_id != 0
+
+    @property
+    def waiting(self) -> int:
+        return len(self._calls)
 
     # -- asyncio.Protocol ---------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        if self.why_lost:
+            self._transport.abort()
+            return
         connection = self._transport.get_extra_info("socket")
         if connection is not None:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        end = self._endpoint
+        end = self.endpoint
         self._transport.write(frame((MAGIC, VERSION, end.token, end.cluster_id)))
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -100,51 +152,68 @@ class ClientConnection(asyncio.Protocol):
         self._fall(f"the connection to the store was lost{f': {exc}' if exc else ''}")
 
     def data_received(self, data: bytes) -> None:
+        self.heard_s = self._clock.monotonic_s()
         try:
             for answer in self._reader.feed(data):
                 self._take(answer)
-        except (ProtocolError, TypeError, ValueError) as error:
-            self._fall(f"the store's answer was not understood: {error}")
-            self._transport.abort()
+        except (ProtocolError, TypeError, ValueError, IndexError) as error:
+            self.abort(f"the store's answer was not understood: {error}")
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
-    def request(self, op: Op, argument: object, *, writes: bool) -> asyncio.Future[Any]:
-        """Raises: Unavailable once the connection is lost, RequestTooLarge for what no frame holds."""
-        if self.lost.done():
-            raise Unavailable(self.lost.result())
+    def send(self, call: Call) -> None:
+        """Raises: RequestTooLarge for what no frame holds."""
         request_id = self._next_id
-        data = frame((request_id, op, argument))
+        if call.flags:
+            data = frame((request_id, call.op, call.argument, call.flags))
+        else:
+            data = frame((request_id, call.op, call.argument))
         if len(data) > FRAME_BYTES_MAX:
             raise RequestTooLarge(len(data), FRAME_BYTES_MAX)
         self._next_id += 1
-        request = Request(self._loop.create_future(), writes)
-        self._requests[request_id] = request
-        self._unsent.append(request)
+        call.sent = False
+        if call.parts:
+            call.parts = []
+        if call.fragments:
+            call.fragments = []
+        self._calls[request_id] = call
+        self._unsent.append(call)
         self._write_soon(data)
-        return request.future
 
-    def watch(self, argument: tuple[bytes, bytes, int, object], sink: WatchSink) -> ClientWatch:
-        """Raises: Unavailable once the connection is lost."""
-        if self.lost.done():
-            raise Unavailable(self.lost.result())
-        watch = ClientWatch(self, self._next_id, argument[2], sink)
+    def watch(self, request: WatchRequest, watching: Watching) -> int:
+        """The id to cancel it by."""
+        watch_id = self._next_id
         self._next_id += 1
-        self._watches[watch.id] = watch
-        self._write_soon(frame((watch.id, Op.WATCH, argument)))
-        return watch
+        self._watches[watch_id] = watching
+        self._write_soon(frame((watch_id, Op.WATCH, request)))
+        return watch_id
 
     def cancel_watch(self, watch_id: int) -> None:
-        if self._watches.pop(watch_id, None) is not None and not self.lost.done():
+        if self._watches.pop(watch_id, None) is not None and not self.why_lost:
             self._write_soon(frame((watch_id, Op.CANCEL, watch_id)))
+
+    def take_over(self) -> list[Call]:
+        """All that is not answered; it is the caller's now, and so are the watches, which say no more here."""
+        calls, self._calls = self._calls, {}
+        self._watches = {}
+        return list(calls.values())
 
     def close(self) -> None:
         self._flush()
-        self._transport.close()
+        if self._transport is not None:
+            self._transport.close()
         self._fall("the client was closed")
+
+    def abort(self, reason: str) -> None:
+        """Ends it at once: what it would still say is not waited for."""
+        self._fall(reason)
+        if self._transport is not None:
+            self._transport.abort()
 
     async def wait_closed(self) -> None:
         """After `close`: until the socket is closed; a peer that does not answer the goodbye is not waited for."""
+        if self._transport is None:
+            return
         try:
             async with asyncio.timeout(GOODBYE_TIMEOUT_S):
                 await self._ended.wait()
@@ -159,72 +228,63 @@ class ClientConnection(asyncio.Protocol):
             self._greeting(answer)
             return
         answer_id, kind = answer[0], answer[1]
-        request = self._requests.get(answer_id)
-        if request is not None:
-            self._take_answer(answer_id, request, kind, answer)
+        call = self._calls.get(answer_id)
+        if call is not None:
+            self._take_answer(answer_id, call, kind, answer)
             return
-        watch = self._watches.get(answer_id)
-        if watch is not None:
-            self._take_watch(watch, kind, answer)
+        watching = self._watches.get(answer_id)
+        if watching is not None:
+            if kind == Answer.END:
+                del self._watches[answer_id]
+            watching.take(self, kind, answer)
         elif answer_id == 0:
-            raise ProtocolError(str(decode_error(answer[1])))
+            if kind != Answer.LEADER:
+                raise ProtocolError(str(decode_error(answer[1])))
+            self.leadership = leadership_from_plain(answer[2:])
+            if self.owner is not None:
+                self.owner.leader_told(self)
 
     def _greeting(self, answer: Any) -> None:
         if answer[0] == 0:
             self.greeted.set_exception(decode_error(answer[1]))
             return
-        _, self.cluster_id, self.revision = answer
+        self.welcome = welcome_from_plain(answer)
+        self.leadership = self.welcome.leadership
         self.greeted.set_result(None)
 
-    def _take_answer(self, answer_id: int, request: Request, kind: int, answer: Any) -> None:
+    def _take_answer(self, answer_id: int, call: Call, kind: int, answer: Any) -> None:
         if kind == Answer.PART:
-            request.parts.append((answer[2], answer[3]))
+            if call.on_part is not None:
+                call.on_part(answer[2])
+            else:
+                call.parts.append((answer[2], answer[3]))
             return
         if kind == Answer.FRAGMENT:
-            request.fragments.append(answer[2])
+            call.fragments.append(answer[2])
             if answer[3]:
-                whole = unpack_frame(b"".join(request.fragments))
-                self._take_answer(answer_id, request, whole[1], whole)
+                whole = unpack_frame(b"".join(call.fragments))
+                self._take_answer(answer_id, call, whole[1], whole)
             return
-        del self._requests[answer_id]
-        if request.future.done():
+        del self._calls[answer_id]
+        owner = self.owner
+        if owner is None:
             return
         if kind == Answer.OK:
-            request.future.set_result((request.parts, answer[2]))
+            owner.answered(call, answer[2])
         else:
-            request.future.set_exception(decode_error(answer[2]))
-
-    def _take_watch(self, watch: ClientWatch, kind: int, answer: Any) -> None:
-        if kind == Answer.EVENTS:
-            _, _, revision, events, more = answer
-            watch.events.extend(decode_events(events))
-            if not more:
-                batch, watch.events = watch.events, []
-                self.revision = max(self.revision, revision)
-                watch.revision = revision
-                watch.sink(WatchBatch(batch, revision))
-        else:
-            del self._watches[watch.id]
-            watch.sink(WatchBatch((), watch.revision, decode_error(answer[2])))
+            owner.refused(call, decode_error(answer[2]), self)
 
     def _fall(self, reason: str) -> None:
-        """The connection is gone: everyone who waits is told what is known."""
-        if self.lost.done():
+        if self.why_lost:
             return
-        self.lost.set_result(reason)
+        self.why_lost = reason
         if not self.greeted.done():
             self.greeted.set_exception(Unavailable(reason))
-        requests, self._requests = self._requests, {}
-        for request in requests.values():
-            if request.future.done():
-                continue
-            if request.sent and request.writes:
-                request.future.set_exception(OutcomeUnknown(f"{reason}; the write may or may not have been done"))
-            else:
-                request.future.set_exception(Unavailable(reason))
-        watches, self._watches = self._watches, {}
-        for watch in watches.values():
-            watch.sink(WatchBatch((), watch.revision, Unavailable(reason)))
+            # Whoever has stopped waiting for it need not be told.
+            self.greeted.exception()
+        calls = self.take_over()
+        if self.owner is not None:
+            self.owner.fell(self, calls, reason)
 
     def _write_soon(self, data: bytes) -> None:
         self._out.append(data)
@@ -234,31 +294,35 @@ class ClientConnection(asyncio.Protocol):
 
     def _flush(self) -> None:
         self._flush_due = False
-        if self._transport.is_closing() or not self._out:
+        if self._transport is None or self._transport.is_closing() or not self._out:
             return
         out, self._out = self._out, []
-        for request in self._unsent:
-            request.sent = True
+        for call in self._unsent:
+            call.sent = True
         self._unsent.clear()
         self._transport.write(b"".join(out))
 
 
-async def connect(endpoint: Endpoint, timeout_s: float) -> ClientConnection:
+async def connect(endpoint: Endpoint, clock: Clock, timeout_s: float) -> ClientConnection:
     """A connection that was greeted. Raises: Unavailable; MinikubeError where the store does not want us."""
     loop = asyncio.get_running_loop()
+    made: list[ClientConnection] = []
+
+    def make() -> ClientConnection:
+        made.append(ClientConnection(endpoint, clock))
+        return made[0]
+
     try:
         async with asyncio.timeout(timeout_s):
-            _, connection = await loop.create_connection(
-                lambda: ClientConnection(endpoint), endpoint.host, endpoint.port, ssl=endpoint.tls
-            )
-            try:
-                await connection.greeted
-            except BaseException:
-                connection.close()
-                raise
-    except MinikubeError:
-        raise
+            await loop.create_connection(make, endpoint.host, endpoint.port, ssl=endpoint.tls)
+            await made[0].greeted
     except (OSError, TimeoutError) as error:
         text = f"no answer within {timeout_s:g} s" if isinstance(error, TimeoutError) else str(error)
-        raise Unavailable(f"the store at {endpoint.host}:{endpoint.port} cannot be reached: {text}") from None
-    return connection
+        if made:
+            made[0].abort(text)
+        raise Unavailable(f"the store at {endpoint.address} cannot be reached: {text}") from None
+    except BaseException:
+        if made:
+            made[0].abort("it was not wanted any more")
+        raise
+    return made[0]

@@ -4,27 +4,33 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from minikube_py.errors import InvalidRequest, MinikubeError, Unavailable
+from minikube_py.errors import InvalidRequest, MinikubeError, NotLeader, OutcomeUnknown, Unavailable
+from minikube_py.fields.where import Where
 from minikube_py.mvcc.codec import pack, to_plain, unpack, unpack_any, where_from_plain
-from minikube_py.mvcc.types import LeaseGrant, RangeRequest, Result
+from minikube_py.mvcc.types import Command, InSession, LeaseGrant, RangeRequest, Result
+from minikube_py.raft.configuration import NodeId
 from minikube_py.store.limits import FRAME_BYTES_MAX, HELLO_BYTES_MAX, PART_BYTES
+from minikube_py.store.membership import decode_member_change
 from minikube_py.store.protocol import (
-    VERSION,
+    SERIALIZABLE,
     Answer,
     FrameReader,
     Op,
     ProtocolError,
+    WatchRequest,
     encode_error,
     event_bytes,
     event_frames,
     fragments,
     frame,
     range_frames,
+    welcome_to_plain,
 )
+from minikube_py.store.snapshot_transfer import SnapshotSource
 from minikube_py.store.storage import WatchBatch, WatchHandle
 
 if TYPE_CHECKING:
@@ -141,31 +147,52 @@ class Connection(asyncio.Protocol):
         if not self._greeted:
             self._greet(request)
             return
-        try:
-            request_id, op, argument = request
-        except (TypeError, ValueError):
-            raise ProtocolError("a request is not [id, op, argument]") from None
-        if type(request_id) is not int:
-            raise ProtocolError("a request's id is not an integer")
+        if type(request) is not tuple or not 3 <= len(request) <= 4:
+            raise ProtocolError("a request is not [id, op, argument] or [id, op, argument, flags]")
+        request_id, op, argument, *flags = request
+        if type(request_id) is not int or request_id < 1:
+            raise ProtocolError("a request's id is not a positive integer")
         try:
             if op == Op.COMMAND:
                 self._command(request_id, argument)
             elif op == Op.RANGE:
-                self._range(request_id, argument)
+                self._range(request_id, argument, bool(flags and flags[0] & SERIALIZABLE))
             elif op == Op.WATCH:
-                self._watch(request_id, *argument)
+                self._watch(request_id, WatchRequest.of(argument))
             elif op == Op.CANCEL:
                 self._cancel(argument)
+            elif op == Op.PING:
+                self._send((request_id, Answer.OK, self._member.state.revision))
             elif op == Op.KEEP_ALIVE:
-                self._send((request_id, Answer.OK, self._member.lessor.renew(argument)))
-            elif op == Op.METRICS:
-                self._send((request_id, Answer.OK, {**self._member.metrics(), **self._server.metrics()}))
+                self._keep_alive(request_id, argument)
             else:
-                raise ProtocolError(f"unknown op {op!r}")
+                self._ask_member(request_id, op, argument)
         except MinikubeError as error:
             self._send((request_id, Answer.ERROR, encode_error(error)))
         except (TypeError, ValueError, KeyError, IndexError) as error:
             self._send((request_id, Answer.ERROR, encode_error(InvalidRequest(f"malformed request: {error}"))))
+
+    def _ask_member(self, request_id: int, op: int, argument: Any) -> None:
+        """What people ask, seldom."""
+        member = self._member
+        if op == Op.METRICS:
+            self._send((request_id, Answer.OK, {**member.metrics(), **self._server.metrics()}))
+        elif op == Op.STATUS:
+            self._send((request_id, Answer.OK, member.status()))
+        elif op == Op.MEMBERS:
+            status = member.status()
+            self._send((request_id, Answer.OK, {key: status[key] for key in ("members", "expected")}))
+        elif op == Op.HASH:
+            digest = member.hash(_integer(argument))
+            self._send((request_id, Answer.OK, (digest, argument or member.state.revision)))
+        elif op == Op.SNAPSHOT:
+            self._snapshot(request_id)
+        elif op == Op.MEMBER_CHANGE:
+            self._work(request_id, member.change_members(decode_member_change(argument)))
+        elif op == Op.TRANSFER:
+            self._work(request_id, member.transfer(NodeId(_integer(argument))))
+        else:
+            raise ProtocolError(f"unknown op {op!r}")
 
     def _greet(self, hello: Any) -> None:
         refusal = self._server.welcome(hello)
@@ -175,21 +202,86 @@ class Connection(asyncio.Protocol):
         self._greeted = True
         self._reader.limit_bytes = FRAME_BYTES_MAX
         self._stop_timer()
-        self._send((VERSION, self._member.cluster_id, self._member.state.revision))
+        self._send(welcome_to_plain(self._server.greeting()))
 
-    def _range(self, request_id: int, data: bytes) -> None:
+    def _range(self, request_id: int, data: bytes, serializable: bool) -> None:
         request = unpack_any(data)
         if not isinstance(request, RangeRequest):
             raise InvalidRequest(f"{type(request).__name__} is no range request")
-        self._stream(range_frames(request_id, self._member.read(request)))
+        member = self._member
+        if member.readable or serializable:
+            self._stream(range_frames(request_id, member.read(request)))
+            return
+        self.in_flight += 1
+        member.when_readable(partial(self._read, request_id, request))
+
+    def _read(self, request_id: int, request: RangeRequest, error: MinikubeError | None) -> None:
+        self.in_flight -= 1
+        try:
+            if error is not None:
+                raise error
+            self._stream(range_frames(request_id, self._member.read(request)))
+        except MinikubeError as refusal:
+            self._send((request_id, Answer.ERROR, encode_error(refusal)))
+        self._go_on()
 
     def _command(self, request_id: int, data: bytes) -> None:
         command = unpack(data)
-        if type(command) is LeaseGrant and command.id == 0:
-            command = command._replace(id=self._member.new_lease_id())
-            data = pack(command)
+        inner = command.command if type(command) is InSession else command
+        if type(inner) is LeaseGrant and inner.id == 0:
+            command, data = self._with_lease_id(command, inner)
         self._member.propose(command, data, partial(self._answer, request_id))
         self.in_flight += 1
+
+    def _with_lease_id(self, command: Command, grant: LeaseGrant) -> tuple[Command, bytes]:
+        grant = grant._replace(id=self._member.new_lease_id())
+        command = command._replace(command=grant) if type(command) is InSession else grant
+        return command, pack(command)
+
+    def _keep_alive(self, request_id: int, lease_id: Any) -> None:
+        self.in_flight += 1
+        try:
+            self._member.keep_alive(_integer(lease_id), partial(self._renewed, request_id))
+        except BaseException:
+            self.in_flight -= 1
+            raise
+
+    def _renewed(self, request_id: int, ttl_s: int, error: MinikubeError | None) -> None:
+        self.in_flight -= 1
+        if error is not None:
+            self._send((request_id, Answer.ERROR, encode_error(error)))
+        else:
+            self._send((request_id, Answer.OK, ttl_s))
+        self._go_on()
+
+    def _work(self, request_id: int, work: Coroutine[Any, Any, None]) -> None:
+        self.in_flight += 1
+        task = self._loop.create_task(self._worked(request_id, work))
+        self._server.work.add(task)
+        task.add_done_callback(self._server.work.discard)
+
+    async def _worked(self, request_id: int, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except MinikubeError as error:
+            self._send((request_id, Answer.ERROR, encode_error(error)))
+        except asyncio.CancelledError:
+            stopping = OutcomeUnknown("the store is stopping; whether it came to the change is not known")
+            self._send((request_id, Answer.ERROR, encode_error(stopping)))
+        else:
+            self._send((request_id, Answer.OK, None))
+        finally:
+            self.in_flight -= 1
+        self._go_on()
+
+    def _snapshot(self, request_id: int) -> None:
+        try:
+            source = self._member.snapshot_source()
+        except OSError as error:
+            raise Unavailable(f"the snapshot cannot be read: {error}") from None
+        if source is None:
+            raise Unavailable("this member has taken no snapshot yet; try again later")
+        self._stream(_snapshot_frames(request_id, source))
 
     def _answer(self, request_id: int, result: Result | None, error: MinikubeError | None) -> None:
         self.in_flight -= 1
@@ -203,9 +295,22 @@ class Connection(asyncio.Protocol):
             else:
                 self._out.append(answer)
                 self._flush_soon()
+        if self._backlog:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Takes up what waits, if enough was answered."""
         if self._backlog and self.in_flight <= self._limits.in_flight_max // 2:
             backlog, self._backlog = self._backlog, deque()
             self._take(backlog)
+        if self._ending:
+            self._finish_when_answered()
+
+    def tell(self, told: bytes) -> None:
+        """Something nobody asked for, as a frame."""
+        if self._greeted and not self._ending:
+            self._out.append(told)
+            self._flush_soon()
 
     # -- answers ------------------------------------------------------------------------------------------------------
 
@@ -265,21 +370,46 @@ class Connection(asyncio.Protocol):
 
     # -- watches ------------------------------------------------------------------------------------------------------
 
-    def _watch(self, request_id: int, key: bytes, range_end: bytes, start_revision: int, where: Any) -> None:
-        if (type(key), type(range_end), type(start_revision)) != (bytes, bytes, int):
-            raise InvalidRequest("a watch is (key, range_end, start_revision, where)")
+    def _watch(self, request_id: int, request: WatchRequest) -> None:
         if len(self.watches) >= self._limits.watches_max:
             raise Unavailable(f"a connection may hold {self._limits.watches_max} watches, no more")
         if request_id in self.watches:
             raise InvalidRequest(f"a watch {request_id} is there already")
-        watch = ServedWatch()
-        self.watches[request_id] = watch
-        sink = partial(self._deliver, request_id, watch)
+        watch = self.watches[request_id] = ServedWatch()
         try:
-            handle = self._member.watch(key, range_end, start_revision, sink, where and where_from_plain(where))
-        except MinikubeError:
-            del self.watches[request_id]
+            if request.where is None:
+                self._begin_watch(request_id, watch, request, None)
+                return
+            where = where_from_plain(request.where)
+            # Another member may have confirmed the declaration of the fields before it came here.
+            self._member.when_readable(partial(self._begin_where, request_id, watch, request, where))
+        except BaseException:
+            self.watches.pop(request_id, None)
             raise
+
+    def _begin_where(
+        self, request_id: int, watch: ServedWatch, request: WatchRequest, where: Where, error: MinikubeError | None
+    ) -> None:
+        if self.watches.get(request_id) is not watch:
+            return
+        try:
+            if error is not None:
+                raise NotLeader()
+            self._begin_watch(request_id, watch, request, where)
+        except MinikubeError as refusal:
+            self.watches.pop(request_id, None)
+            self._send((request_id, Answer.END, encode_error(refusal)))
+
+    def _begin_watch(self, request_id: int, watch: ServedWatch, request: WatchRequest, where: Where | None) -> None:
+        key, range_end, start_revision, _, after = request
+        sink = partial(self._deliver, request_id, watch)
+        if not start_revision:
+            after = max(after, self._member.state.revision)
+            start_revision = after + 1
+        handle = self._member.watch(key, range_end, start_revision, sink, where)
+        if not request.start_revision:
+            watch.pending.appendleft(WatchBatch((), after))
+            self._pump_watch(request_id, watch)
         if self.watches.get(request_id) is watch:
             watch.handle = handle
         else:
@@ -380,6 +510,32 @@ class Connection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _integer(value: Any) -> int:
+    if type(value) is not int:
+        raise InvalidRequest(f"a {type(value).__name__} where a number belongs")
+    return value
+
+
+def _snapshot_frames(request_id: int, source: SnapshotSource) -> Iterator[bytes]:
+    """The bytes of a snapshot's file as they are on disk; its own end holds the hash of all before it."""
+    try:
+        offset, offer = 0, source.offer
+        while offset < offer.size_bytes:
+            data = source.read(offset)
+            if not data:
+                short = Unavailable(f"the snapshot ends at {offset} of its {offer.size_bytes} bytes")
+                yield frame((request_id, Answer.ERROR, encode_error(short)))
+                return
+            yield frame((request_id, Answer.PART, data, None))
+            offset += len(data)
+        yield frame((request_id, Answer.OK, (offer.size_bytes, offer.sha256, offer.meta.index, offer.meta.term)))
+    except OSError as error:
+        failed = Unavailable(f"the snapshot cannot be read: {error}")
+        yield frame((request_id, Answer.ERROR, encode_error(failed)))
+    finally:
+        source.close()
 
 
 def _chain(first: bytes, following: bytes | None, rest: Iterator[bytes]) -> Iterator[bytes]:

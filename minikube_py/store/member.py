@@ -150,7 +150,10 @@ class StoreMember:
         self._progressed = 0
         self._catching_up = False
         self._leading = Term(0)
+        self._leader = NodeId(0)
         self._membership = Membership()
+        self.leader_listeners: list[Callable[[], None]] = []
+        """Told when another leads, as far as this member knows, or when the members are others; must not raise."""
         self._queries = QueryMetrics()
         self.storage = EmbeddedStorage(self)
 
@@ -512,7 +515,11 @@ class StoreMember:
         except Failed as error:
             self._fail(str(error))
         self._in_turn = False
-        if replica.leading != self._leading or replica.membership is not self._membership:
+        if (
+            replica.leading != self._leading
+            or replica.membership is not self._membership
+            or replica.raft.leader != self._leader
+        ):
             self._changed()
         if not replica.syncing:
             self._idle.set()
@@ -549,6 +556,9 @@ class StoreMember:
                 self._fsync.use("auto" if replica.alone else "thread")
             self._links.update(self._membership.members, self._membership.removed)
             self._catch_up_soon()
+        self._leader = replica.raft.leader
+        for listener in self.leader_listeners:
+            listener()
         if replica.removed:
             self._end(f"member {self.member_id:x} was removed from the cluster", self._removed)
 

@@ -2,9 +2,10 @@
 
     length 4 (little endian, of what follows) | msgpack array
 
-A client's first frame is the hello: [MAGIC, version, token, cluster id or 0]; the server answers [version, cluster id,
-revision], or [0, error] and closes. A client waits for that answer. Then it sends [id, Op, argument]; the server
-answers by id, in any order: [id, Answer, ...]. A watch's events keep the id of its request until its END.
+A client's first frame is the hello: [MAGIC, version, token, cluster id or 0]; the server answers with its `Welcome`, or
+[0, error] and closes. A client waits for that answer. Then it sends [id, Op, argument] or [id, Op, argument, flags];
+the server answers by id, in any order: [id, Answer, ...]. A watch's events keep the id of its request until its END.
+Ids are positive: what the server says under 0 nobody asked for, [0, Answer.LEADER, ...] or its last word [0, error].
 """
 
 from __future__ import annotations
@@ -12,23 +13,34 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgpack
 
-from minikube_py.errors import MinikubeError
+from minikube_py.errors import InvalidRequest, MinikubeError
 from minikube_py.mvcc.codec import event_from_plain, from_plain, to_plain
 from minikube_py.mvcc.types import Event, KeyValue, QueryStats, RangeResult
 from minikube_py.store.limits import FRAME_BYTES_MAX, PART_BYTES
 
 MAGIC = "minikube-py-store"
-VERSION = 1
+VERSION = 2
 LENGTH = struct.Struct("<I")
 
 
 class Op(IntEnum):
-    """COMMAND: a packed command for the log. RANGE: a packed request. WATCH: (key, range_end, start_revision, packed
-    where or None). CANCEL: the id of a watch. KEEP_ALIVE: a lease's id. METRICS: nothing."""
+    """Any member answers, but for what only the leader may: those refuse with NotLeader.
+
+    - COMMAND (leader): a packed command for the log.
+    - RANGE: a packed request.
+    - WATCH: (key, range_end, start_revision, plain where or None, after). Start 0 is from now on, where now is not
+      before revision `after`; it is answered at once by EVENTS without events, at the revision before the first.
+    - CANCEL: the id of a watch.
+    - KEEP_ALIVE (leader): a lease's id. Answered by its TTL in seconds, 0 if unknown.
+    - METRICS, STATUS, PING, MEMBERS: nothing. Answered by numbers by name, the member's status, its revision, and
+      {"members": [...], "expected": [...]}.
+    - MEMBER_CHANGE (leader): an encoded MemberChange. TRANSFER: the id of the member that is to lead.
+    - HASH: a revision, 0 for the present one. Answered by (hash, revision).
+    - SNAPSHOT: nothing. PARTs of the newest snapshot's file, then (size, sha256, index, term)."""
 
     COMMAND = 1
     RANGE = 2
@@ -36,12 +48,24 @@ class Op(IntEnum):
     CANCEL = 4
     KEEP_ALIVE = 5
     METRICS = 6
+    STATUS = 7
+    MEMBERS = 8
+    MEMBER_CHANGE = 9
+    TRANSFER = 10
+    HASH = 11
+    SNAPSHOT = 12
+    PING = 13
+
+
+SERIALIZABLE = 1
+"""The flag of a RANGE that takes what the member has, without asking the others; it may be old."""
 
 
 class Answer(IntEnum):
-    """OK: result. ERROR: error. PART: key-values and fields of a range, the rest follows. EVENTS: revision, events,
-    and whether more of the same batch follow. END: the error that ended the watch. FRAGMENT: a piece of a frame too
-    large to be sent whole, and whether it is the last."""
+    """OK: result. ERROR: error. PART: key-values and fields of a range, or bytes of a snapshot; the rest follows.
+    EVENTS: revision, events, and whether more of the same batch follow. END: the error that ended the watch.
+    FRAGMENT: a piece of a frame too large to be sent whole, and whether it is the last. LEADER: as in `Welcome`, from
+    the leader's id on, whenever that changes."""
 
     OK = 0
     ERROR = 1
@@ -49,6 +73,75 @@ class Answer(IntEnum):
     EVENTS = 3
     END = 4
     FRAGMENT = 5
+    LEADER = 6
+
+
+class Leadership(NamedTuple):
+    """Who leads as far as a member knows, in which term, and the members' (id, client address) pairs. `leader_id` 0:
+    nobody; addresses may be empty where they are not known."""
+
+    leader_id: int = 0
+    leader_address: str = ""
+    term: int = 0
+    members: tuple[tuple[int, str], ...] = ()
+
+
+class Welcome(NamedTuple):
+    cluster_id: int
+    revision: int
+    member_id: int
+    leadership: Leadership
+
+
+class WatchRequest(NamedTuple):
+    """What a WATCH asks for; see `Op`."""
+
+    key: bytes
+    range_end: bytes
+    start_revision: int
+    where: Any = None
+    after: int = 0
+
+    @classmethod
+    def of(cls, plain: Sequence[Any]) -> WatchRequest:
+        """Raises: InvalidRequest."""
+        try:
+            request = cls(*plain)
+        except TypeError:
+            raise InvalidRequest("a watch is (key, range_end, start_revision, where, after)") from None
+        key, range_end, start_revision, _, after = request
+        if (type(key), type(range_end), type(start_revision), type(after)) != (bytes, bytes, int, int):
+            raise InvalidRequest("a watch is (key, range_end, start_revision, where, after)")
+        return request
+
+
+def welcome_to_plain(welcome: Welcome) -> object:
+    return (VERSION, *welcome[:3], *welcome.leadership)
+
+
+def welcome_from_plain(plain: Sequence[Any]) -> Welcome:
+    """Raises: ProtocolError."""
+    try:
+        version, cluster_id, revision, member_id, *leadership = plain
+        if {type(version), type(cluster_id), type(revision), type(member_id)} != {int}:
+            raise TypeError("not numbers")
+        return Welcome(cluster_id, revision, member_id, leadership_from_plain(leadership))
+    except (TypeError, ValueError) as error:
+        raise ProtocolError(f"a welcome does not read: {error}") from None
+
+
+def leadership_from_plain(plain: Sequence[Any]) -> Leadership:
+    """Raises: ProtocolError."""
+    try:
+        leader_id, address, term, members = plain
+        found = tuple([(member_id, client) for member_id, client in members])
+        if (type(leader_id), type(address), type(term)) != (int, str, int):
+            raise TypeError("wrong types")
+        if any((type(member_id), type(client)) != (int, str) for member_id, client in found):
+            raise TypeError("members are not (id, address)")
+        return Leadership(leader_id, address, term, found)
+    except (TypeError, ValueError) as error:
+        raise ProtocolError(f"who leads does not read: {error}") from None
 
 
 class ProtocolError(Exception):
@@ -102,7 +195,10 @@ def encode_error(error: MinikubeError) -> object:
 
 def decode_error(value: Any) -> MinikubeError:
     """Raises: ProtocolError where it is no error."""
-    error = from_plain(value)
+    try:
+        error = from_plain(value)
+    except InvalidRequest as malformed:
+        raise ProtocolError(f"an error does not read: {malformed}") from None
     if not isinstance(error, MinikubeError):
         raise ProtocolError("an error was announced, and something else came")
     return error

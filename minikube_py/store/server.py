@@ -1,4 +1,7 @@
-"""The native protocol's server: one member's Storage over TCP or TLS."""
+"""The native protocol's server: one member's part of the store over TCP or TLS.
+
+It tells its clients who leads, when they come and whenever that changes, so that they go there by themselves.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from minikube_py.errors import MinikubeError
 from minikube_py.store.connection import Connection
 from minikube_py.store.limits import ServerLimits
-from minikube_py.store.protocol import MAGIC, VERSION
+from minikube_py.store.protocol import MAGIC, VERSION, Answer, Leadership, Welcome, frame
 
 if TYPE_CHECKING:
     from minikube_py.store.member import StoreMember
@@ -36,6 +39,8 @@ class StoreServer:
         self._server: asyncio.Server | None = None
         self.connections: set[Connection] = set()
         self.watches_cut_off = 0
+        self.work: set[asyncio.Task[None]] = set()
+        """What takes more than one turn of the loop for a connection."""
 
     async def start(self) -> None:
         """Raises: MinikubeError where the address cannot be had."""
@@ -46,12 +51,16 @@ class StoreServer:
             )
         except OSError as error:
             raise MinikubeError(f"cannot serve the store on {self._host}:{self._port}: {error.strerror}") from None
+        self.member.leader_listeners.append(self._tell_leader)
 
     async def stop(self) -> None:
         """Takes no more connections and ends those there are, after what they wait for was answered."""
         if self._server is None:
             return
         self._server.close()
+        self.member.leader_listeners.remove(self._tell_leader)
+        for task in list(self.work):
+            task.cancel()
         for connection in list(self.connections):
             connection.finish()
         while self.connections:
@@ -77,6 +86,23 @@ class StoreServer:
         if cluster_id not in (0, self.member.cluster_id):
             return MinikubeError(f"this is cluster {self.member.cluster_id}, not {cluster_id!r}")
         return None
+
+    def greeting(self) -> Welcome:
+        member = self.member
+        return Welcome(member.cluster_id, member.state.revision, member.member_id, self.leadership())
+
+    def leadership(self) -> Leadership:
+        member = self.member
+        leader = member.leader()
+        members = tuple([(each.id, each.client) for each in member.membership.members])
+        if leader is None:
+            return Leadership(0, "", member.raft.term, members)
+        return Leadership(leader.id, leader.client, member.raft.term, members)
+
+    def _tell_leader(self) -> None:
+        told = frame((0, Answer.LEADER, *self.leadership()))
+        for connection in list(self.connections):
+            connection.tell(told)
 
     def metrics(self) -> dict[str, float]:
         prefix = "minikube_py_store_server_"

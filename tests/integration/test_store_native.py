@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import random
 import ssl
 from collections.abc import AsyncIterator
@@ -19,18 +20,20 @@ from minikube_py.errors import (
     LeaseExists,
     LeaseNotFound,
     MinikubeError,
-    OutcomeUnknown,
     RequestTooLarge,
     Unavailable,
 )
 from minikube_py.fields.builtin import NODES
 from minikube_py.fields.where import Comparison, Where
+from minikube_py.mvcc import sessions
 from minikube_py.mvcc.codec import pack
 from minikube_py.mvcc.types import Compare, DeleteRange, Put, RangeRequest, Txn, WatchBatch, prefix_end
+from minikube_py.raft.configuration import NodeId
 from minikube_py.store.client import StoreClient
 from minikube_py.store.client_connection import Endpoint
 from minikube_py.store.limits import FRAME_BYTES_MAX, ServerLimits
 from minikube_py.store.member import MemberConfig, StoreMember
+from minikube_py.store.membership import ChangeKind, MemberChange
 from minikube_py.store.protocol import LENGTH, MAGIC, VERSION, Answer, FrameReader, Op, decode_error, frame
 from minikube_py.store.server import StoreServer
 
@@ -349,9 +352,10 @@ async def raw(server: StoreServer, hello: bool = True):
 NONSENSE = [
     ("oversized frame", LENGTH.pack(FRAME_BYTES_MAX + 1), f"limit of {FRAME_BYTES_MAX}"),
     ("no msgpack", LENGTH.pack(3) + b"\xc1\xc1\xc1", "does not unpack"),
-    ("not a request", frame("hello"), "not [id, op, argument]"),
-    ("a number", frame(7), "not [id, op, argument]"),
-    ("id of another type", frame(("1", Op.METRICS, None)), "not an integer"),
+    ("not a request", frame("hello"), "not [id, op, argument] or"),
+    ("a number", frame(7), "not [id, op, argument] or"),
+    ("id of another type", frame(("1", Op.METRICS, None)), "not a positive integer"),
+    ("an id that only the server uses", frame((0, Op.METRICS, None)), "not a positive integer"),
     ("unknown op", frame((1, 99, None)), "unknown op 99"),
 ]
 
@@ -459,6 +463,7 @@ async def test_a_slow_watcher_is_cut_off_alone(tmp_path):
         async with raw(server) as slow:
             slow.writer.write(frame((9, Op.WATCH, (b"/w/", b"/w0", 0, None))))
             slow.writer.write(frame((2, Op.METRICS, None)))
+            assert (await slow.next())[:2] == (9, Answer.EVENTS)
             assert (await slow.next())[:2] == (2, Answer.OK)
             writes = 0
             while server.watches_cut_off == 0:
@@ -489,54 +494,81 @@ async def test_who_takes_nothing_for_long_is_closed(tmp_path):
         assert await put(other, b"/fine")
 
 
-async def test_a_lost_connection_comes_back_and_nothing_is_sent_twice(tmp_path):
+def in_flight(client: StoreClient) -> bool:
+    """Something was handed to the transport and is not answered yet."""
+    connection = client._connection
+    return connection is not None and any(call.sent for call in connection._calls.values())
+
+
+async def test_a_lost_connection_comes_back_and_nothing_is_done_twice(tmp_path):
     async with serving(tmp_path) as server, connected(server) as client:
         await put(client, b"/count", b"0")
         seen: list[WatchBatch] = []
         client.watch(b"/count", b"", 0, seen.append)
         await client.get(b"/count")
-        sent = asyncio.ensure_future(put(client, b"/count", b"1"))
-        connection = client._connection
-        await until(lambda: any(request.sent for request in connection._requests.values()), 0)
-        connection._transport.abort()
-        with pytest.raises(OutcomeUnknown, match="may or may not"):
-            await sent
-        assert isinstance(seen[-1].error, Unavailable)
-        await until(lambda: client._connection is not None)
+        create = client.txn((Compare(b"/new", "CREATE", "=", 0),), (Put(b"/new", b""), Put(b"/count", b"1")))
+        sent = asyncio.ensure_future(create)
+        await until(lambda: in_flight(client), 0)
+        client._connection._transport.abort()
+        # Had it been done before and then again, it would have been refused the second time.
+        assert (await sent).succeeded
         kv, _ = await client.get(b"/count")
-        assert (kv.value, kv.version) in ((b"0", 1), (b"1", 2))
+        assert (kv.value, kv.version) == (b"1", 2)
+        await until(lambda: any(batch.events for batch in seen))
+        assert [event.kv.version for batch in seen for event in batch.events] == [2]
         assert client.metrics()["minikube_py_store_client_connects_total"] == 2
+        assert client.metrics()["minikube_py_store_client_writes_resent_total"] == 1
 
 
-async def test_what_was_not_sent_is_merely_unavailable(tmp_path):
+async def test_what_was_not_sent_is_sent_when_the_connection_is_back(tmp_path):
     async with serving(tmp_path) as server, connected(server) as client:
         write = asyncio.ensure_future(put(client, b"/a"))
         client._connection._transport.abort()
-        with pytest.raises(Unavailable):
-            await write
-        await until(lambda: client._connection is not None)
-        assert (await client.get(b"/a"))[0] is None
+        assert await write == 2
 
 
-async def test_reads_that_lost_their_answer_changed_nothing(tmp_path):
+async def test_reads_that_lost_their_answer_are_asked_again(tmp_path):
     async with serving(tmp_path) as server, connected(server) as client:
         read = asyncio.ensure_future(client.get(b"/a"))
-        connection = client._connection
-        await until(lambda: any(request.sent for request in connection._requests.values()), 0)
-        connection._transport.abort()
-        with pytest.raises(Unavailable):
-            await read
+        await until(lambda: in_flight(client), 0)
+        client._connection._transport.abort()
+        assert await read == (None, 1)
+
+
+async def test_who_will_not_wait_is_refused_at_once(tmp_path):
+    async with serving(tmp_path) as server:
+        client = StoreClient(Endpoint(*server.address, TOKEN), SystemClock(), random.Random(), fail_fast=True)
+        await client.start()
+        await put(client, b"/a")
+        unsent = asyncio.ensure_future(put(client, b"/b"))
+        await asyncio.sleep(0)
+        client._connection.abort("cut by the test")
+        with pytest.raises(Unavailable, match="cut by the test"):
+            await unsent
+        with pytest.raises(Unavailable, match="no connection to the leader of the store"):
+            await put(client, b"/b")
+        with pytest.raises(Unavailable, match="no connection"):
+            await client.get(b"/a")
+        refused: list[WatchBatch] = []
+        client.watch(b"/a", b"", 0, refused.append)
+        await until(lambda: client._connection is not None)
+        assert isinstance(refused[0].error, Unavailable)
+        assert (await client.get(b"/b"))[0] is None
+        await client.close()
 
 
 async def test_a_server_that_stops_answers_first_and_comes_back(tmp_path):
     async with serving(tmp_path) as server:
         port = server.address[1]
-        client = StoreClient(Endpoint("127.0.0.1", port, TOKEN), SystemClock(), random.Random())
+        endpoint = Endpoint("127.0.0.1", port, TOKEN)
+        client = StoreClient(endpoint, SystemClock(), random.Random(), request_timeout_s=0.5)
         await client.start()
         revision = await put(client, b"/a")
     await until(lambda: client._connection is None)
-    with pytest.raises(Unavailable):
+    with pytest.raises(Unavailable, match=rf"no leader of the store was reached within 0\.5 s: 127\.0\.0\.1:{port}: "):
         await put(client, b"/b")
+    with pytest.raises(Unavailable, match="no member of the store was reached within"):
+        await client.get(b"/a")
     async with serving(tmp_path, port=port):
         await until(lambda: client._connection is not None)
         assert (await client.get(b"/a"))[0].mod_revision == revision
@@ -544,17 +576,83 @@ async def test_a_server_that_stops_answers_first_and_comes_back(tmp_path):
         await client.close()
 
 
-async def test_a_cut_watch_says_no_more_than_it_has_shown(tmp_path):
-    """Not how far the store is, nor how far other watches of the connection are: one could go on from there."""
-    async with serving(tmp_path) as server, connected(server) as writer:
+async def test_a_watch_goes_on_behind_what_it_has_shown(tmp_path):
+    async with serving(tmp_path) as server, connected(server) as writer, connected(server) as client:
         for _ in range(5):
             await put(writer, b"/k")
         seen: list[WatchBatch] = []
-        async with connected(server) as client:
-            client.watch(b"/k", b"", 3, seen.append)
-            client._connection._transport.abort()
-            await until(lambda: seen)
-            assert isinstance(seen[-1].error, Unavailable) and seen[-1].revision <= 2
         client.watch(b"/k", b"", 3, seen.append)
-        await until(lambda: len(seen) == 2)
-        assert isinstance(seen[-1].error, Unavailable) and seen[-1].revision <= 2
+        for _ in range(5):
+            client._connection._transport.abort()
+            await put(writer, b"/k")
+            await until(lambda: client._connection is not None)
+            await put(writer, b"/k")
+        events = lambda: [event.kv.mod_revision for batch in seen for event in batch.events]  # noqa: E731
+        await until(lambda: len(events()) == 14)
+        assert events() == list(range(3, 17))
+        assert all(batch.error is None for batch in seen)
+        assert client.metrics()["minikube_py_store_client_watches_resumed_total"] == 5
+
+
+async def test_a_write_from_before_a_long_pause_finds_another_session(tmp_path, monkeypatch):
+    """The store has forgotten an unused session: nothing was on its way in it, so nothing is in doubt."""
+    monkeypatch.setattr(sessions, "SESSIONS_MAX", 1)
+    async with serving(tmp_path) as server, connected(server) as client, connected(server) as other:
+        await put(client, b"/a")
+        await put(other, b"/b")
+        revisions = await asyncio.gather(*(put(client, b"/c/%d" % i) for i in range(50)))
+        assert sorted(revisions) == list(range(4, 54))
+        assert client.metrics()["minikube_py_store_client_sessions_renewed_total"] == 1
+
+
+async def test_two_clients_with_generators_of_one_seed_do_not_share_a_session(tmp_path):
+    async with serving(tmp_path) as server, connected(server) as one, connected(server) as other:
+        assert [await put(one, b"/a"), await put(other, b"/b")] == [2, 3]
+        assert (await one.get(b"/b"))[0] is not None
+
+
+async def test_a_client_that_leaves_ends_its_session(tmp_path):
+    async with serving(tmp_path) as server:
+        async with connected(server) as client:
+            await put(client, b"/a")
+            assert len(server.member.state.sessions.by_id) == 1
+        await until(lambda: not server.member.state.sessions.by_id)
+
+
+async def test_what_people_ask(tmp_path):
+    async with serving(tmp_path) as server, connected(server) as client:
+        revision = await put(client, b"/a")
+        status = await client.status()
+        assert (status["role"], status["revision"], status["leader"]) == ("LEADER", revision, server.member.member_id)
+        [member] = (await client.members())["members"]
+        assert member["id"] == server.member.member_id
+        async with raw(server) as asking:
+            asking.writer.write(frame((1, Op.HASH, revision)))
+            assert await asking.next() == (1, Answer.OK, (server.member.hash(revision), revision))
+            asking.writer.write(frame((2, Op.HASH, revision + 1)))
+            assert isinstance(decode_error((await asking.next())[2]), FutureRevision)
+            asking.writer.write(frame((3, Op.PING, None)))
+            assert await asking.next() == (3, Answer.OK, revision)
+            asking.writer.write(frame((4, Op.SNAPSHOT, None)))
+            assert "no snapshot yet" in str(decode_error((await asking.next())[2]))
+        with pytest.raises(InvalidRequest):
+            await client.change_members(MemberChange(ChangeKind.PROMOTE, NodeId(12345)))
+
+
+async def test_a_snapshot_arrives_as_it_is_on_disk(tmp_path):
+    async with serving(tmp_path) as server, connected(server) as client:
+        for i in range(20):
+            await put(client, b"/%d" % i, random.Random(i).randbytes(100_000))
+        for sync in server.member.replica.take_snapshot():
+            if sync is not None:
+                sync()
+        [file] = tmp_path.glob("*.snap")
+        async with raw(server) as asking:
+            asking.writer.write(frame((1, Op.SNAPSHOT, None)))
+            data = b""
+            while (answer := await asking.next())[1] == Answer.PART:
+                data += answer[2]
+        size_bytes, digest, index, term = answer[2]
+        assert data == file.read_bytes() and size_bytes == len(data) > 2_000_000
+        assert digest == hashlib.sha256(data).digest()
+        assert (index, term) == (server.member.raft.log.applied, server.member.raft.term)

@@ -1,0 +1,257 @@
+"""Which member a client speaks to: the leader where one can be found and reached, otherwise any.
+
+Members say who leads in their welcome, and whenever that changes. A leader is looked for where it is said to be, then
+at all addresses that were given or that members have told of, one soon after the other and side by side, so that one
+that is silent holds nobody up. Until another connection stands the present one is kept: reads and watches go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from minikube_py.env import Clock, Rng
+from minikube_py.errors import MinikubeError, Unavailable
+from minikube_py.store.client_connection import ClientConnection, Endpoint, connect
+
+CONNECT_TIMEOUT_S: Final = 10.0
+STAGGER_S: Final = 0.3
+"""One address has so long to answer before the next one is tried beside it."""
+RETRY_S_MIN: Final = 0.05
+RETRY_S_MAX: Final = 1.0
+ENDPOINTS_MAX: Final = 64
+"""Addresses that are kept, given and told of."""
+
+
+class Route:
+    """Keeps one connection. `moved(new, old)` is called when there is another; `old` may be None, or be up still."""
+
+    def __init__(
+        self,
+        endpoints: Sequence[Endpoint],
+        clock: Clock,
+        rng: Rng,
+        moved: Callable[[ClientConnection, ClientConnection | None], None],
+    ) -> None:
+        if not 0 < len(endpoints) <= ENDPOINTS_MAX:
+            raise ValueError(f"a client wants 1 to {ENDPOINTS_MAX} endpoints, not {len(endpoints)}")
+        self._given = {endpoint.address: endpoint for endpoint in endpoints}
+        self._told: dict[str, Endpoint] = {}
+        self._clock = clock
+        self._rng = rng
+        self._moved = moved
+        self._at: dict[int, str] = {}
+        self._term = 0
+        self._wake = asyncio.Event()
+        self._suspected = False
+        self._keeper: asyncio.Task[None] | None = None
+        self.connection: ClientConnection | None = None
+        self.cluster_id = endpoints[0].cluster_id
+        self.why: dict[str, str] = {}
+        """By address: why it was of no use when it was last tried."""
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Returns when a member has been reached. Raises: Unavailable; MinikubeError where a store refuses us."""
+        failures: list[MinikubeError] = []
+        found = await self._search(None, failures)
+        if found is None:
+            refusals = [error for error in failures if not isinstance(error, Unavailable)]
+            if refusals or len(failures) == 1:
+                raise (refusals or failures)[0]
+            raise Unavailable(f"no member of the store can be reached: {self.reasons()}")
+        self._take(found)
+        self._keeper = asyncio.get_running_loop().create_task(self._keep())
+
+    async def stop(self) -> None:
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
+            self._keeper = None
+
+    def news(self) -> None:
+        """The connection fell, or someone else leads: look again, now."""
+        self._wake.set()
+
+    def suspect(self) -> None:
+        """The member at the other end is silent: ask the others whether it still leads."""
+        self._suspected = True
+        self._wake.set()
+
+    def reasons(self) -> str:
+        """What is known of each address, for people."""
+        known = [f"{address}: {why}" for address, why in self.why.items()]
+        return "; ".join(known) or "no address was tried yet"
+
+    # -- keeping ------------------------------------------------------------------------------------------------------
+
+    async def _keep(self) -> None:
+        delay_s = RETRY_S_MIN
+        while True:
+            self._wake.clear()
+            present = self._present()
+            if present is not None and self._leads(present) and not self._suspected:
+                delay_s = RETRY_S_MIN
+                await self._wake.wait()
+                continue
+            self._suspected = False
+            found = await self._search(present, [])
+            if found is not None:
+                self._take(found)
+                if self._leads(found):
+                    continue
+            # On the way to a leader; whoever has one will say so.
+            await self._news_within(delay_s * self._rng.uniform(0.5, 1.0))
+            delay_s = min(RETRY_S_MAX, delay_s * 2)
+
+    def _present(self) -> ClientConnection | None:
+        if self.connection is not None and self.connection.why_lost:
+            self.why[self.connection.endpoint.address] = self.connection.why_lost
+            self.connection = None
+        return self.connection
+
+    def _take(self, found: ClientConnection) -> None:
+        old, self.connection = self._present(), found
+        welcome = found.welcome
+        # A store that was wiped and begun anew is another cluster: its revisions mean nothing to those who saw these.
+        self.cluster_id = welcome.cluster_id
+        self._moved(found, old)
+        if old is not None:
+            old.close()
+
+    def _leads(self, connection: ClientConnection) -> bool:
+        """It says so, and nobody has told of a later leader."""
+        return connection.leads and connection.leadership.term >= self._term
+
+    async def _news_within(self, delay_s: float) -> None:
+        try:
+            async with asyncio.timeout(delay_s):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
+    # -- looking for the leader ---------------------------------------------------------------------------------------
+
+    def learn(self, connection: ClientConnection) -> None:
+        """What a member says of who leads and of the members' addresses, and where it is itself."""
+        first, leadership = connection.endpoint, connection.leadership
+        if leadership.leader_id:
+            self._term = max(self._term, leadership.term)
+        told: dict[str, Endpoint] = {}
+        for _, address in leadership.members:
+            host, _, port = address.rpartition(":")
+            if host and port.isdigit() and address not in self._given and len(told) < ENDPOINTS_MAX:
+                told[address] = first._replace(host=host.strip("[]"), port=int(port))
+        if told:
+            self._told = told
+        if connection.welcome.member_id:
+            self._at[connection.welcome.member_id] = first.address
+        if len(self._at) > ENDPOINTS_MAX:
+            self._at = {connection.welcome.member_id: first.address}
+
+    def _candidates(self, present: ClientConnection | None) -> list[Endpoint]:
+        """Every address, the likeliest first; not that of the present connection."""
+        known = {**self._given, **self._told}
+        others = list(known)
+        self._rng.shuffle(others)
+        likely = self._hints(present) if present is not None else []
+        ordered = dict.fromkeys([*likely, *others])
+        here = present.endpoint.address if present is not None else ""
+        return [
+            known[address]._replace(cluster_id=self.cluster_id)
+            for address in ordered
+            if address in known and address != here
+        ]
+
+    def _hints(self, connection: ClientConnection) -> list[str]:
+        """Where the leader is that a member speaks of: where it was met before, or where it says it is."""
+        leadership = connection.leadership
+        if not leadership.leader_id or connection.leads:
+            return []
+        found = [self._at.get(leadership.leader_id, ""), leadership.leader_address]
+        return [address for address in found if address]
+
+    async def _search(
+        self, present: ClientConnection | None, failures: list[MinikubeError]
+    ) -> ClientConnection | None:
+        """A better connection than `present`: one to the leader, or to any member where `present` is None. None: there
+        is none now."""
+        waiting = self._candidates(present)
+        running: dict[str, asyncio.Task[None]] = {}
+        results: asyncio.Queue[tuple[str, ClientConnection | MinikubeError]] = asyncio.Queue()
+        # A member to make do with, and the leader.
+        second: ClientConnection | None = None
+        best: ClientConnection | None = None
+        try:
+            while waiting or running:
+                if waiting:
+                    endpoint = waiting.pop(0)
+                    running[endpoint.address] = asyncio.get_running_loop().create_task(self._try(endpoint, results))
+                patient = not waiting and present is None and second is None
+                got = await _next(results, None if patient else STAGGER_S)
+                if got is None:
+                    if not waiting:
+                        # Those that have not answered by now are not waited for: there is one that serves.
+                        break
+                    continue
+                address, answer = got
+                running.pop(address, None)
+                if isinstance(answer, ClientConnection) and answer.why_lost:
+                    answer = Unavailable(answer.why_lost)
+                if not isinstance(answer, ClientConnection):
+                    self.why[address] = str(answer)
+                    failures.append(answer)
+                    continue
+                self.learn(answer)
+                if self._leads(answer):
+                    self.why.pop(address, None)
+                    best = answer
+                    break
+                self.why[address] = _follows(answer)
+                hints = self._hints(answer)
+                waiting.sort(key=lambda endpoint: endpoint.address not in hints)
+                if second is None and present is None:
+                    second = answer
+                else:
+                    answer.close()
+            return best or second
+        finally:
+            for task in running.values():
+                task.cancel()
+            unused = [second] if best is not None and second is not None else []
+            while not results.empty():
+                _, late = results.get_nowait()
+                if isinstance(late, ClientConnection):
+                    unused.append(late)
+            for connection in unused:
+                connection.close()
+
+    async def _try(
+        self, endpoint: Endpoint, results: asyncio.Queue[tuple[str, ClientConnection | MinikubeError]]
+    ) -> None:
+        try:
+            results.put_nowait((endpoint.address, await connect(endpoint, self._clock, CONNECT_TIMEOUT_S)))
+        except MinikubeError as error:
+            results.put_nowait((endpoint.address, error))
+
+
+async def _next(
+    results: asyncio.Queue[tuple[str, ClientConnection | MinikubeError]], timeout_s: float | None
+) -> tuple[str, ClientConnection | MinikubeError] | None:
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await results.get()
+    except TimeoutError:
+        return None
+
+
+def _follows(connection: ClientConnection) -> str:
+    leadership = connection.leadership
+    if not leadership.leader_id:
+        return "it knows of no leader"
+    if connection.leads:
+        return "it led, but another member has told of a later leader"
+    where = f" at {leadership.leader_address}" if leadership.leader_address else ""
+    return f"it follows member {leadership.leader_id:x}{where}"
