@@ -15,14 +15,10 @@ from minikube_py.env import Rng
 from minikube_py.errors import Compacted, MinikubeError, NotLeader, OutcomeUnknown, RequestError, Unavailable
 from minikube_py.fields.where import Where
 from minikube_py.mvcc.types import (
-    Compact,
     InSession,
-    LeaseResult,
     OpenSession,
     RangeRequest,
-    RangeResult,
     SessionResult,
-    TxnResult,
     WatchBatch,
 )
 from minikube_py.sim.history import Delivery, History, KeepAlive, Operation, Request, Watch, WatchPart
@@ -279,32 +275,8 @@ class SimClient:
         if self.steps.told is not None:
             self.steps.tell(str(operation))
         if status == "done":
-            self._learn(call.request, result)
+            self.workload.memory.learn(call.request, result)
         self._soon(self.rng.randint(*self.options.think_us))
-
-    def _learn(self, request: Any, result: Any) -> None:
-        """What this client saw shapes what it asks next."""
-        memory = self.workload.memory
-        if isinstance(request, Compact):
-            memory.compacted = max(memory.compacted, request.revision)
-        if isinstance(result, LeaseResult):
-            if isinstance(request, KeepAlive) and not result.ttl_s and request.id in memory.leases:
-                memory.leases.remove(request.id)
-            return
-        memory.revision = max(memory.revision, result.revision)
-        if isinstance(result, TxnResult):
-            ops = request.success if result.succeeded else request.failure
-            for op, response in zip(ops, result.responses):
-                self._learn(op, response)
-        elif isinstance(result, RangeResult) and not request.revision and not request.keys_only:
-            found = {kv.key: kv for kv in result.kvs}
-            if not request.range_end and request.key not in found:
-                memory.mods.pop(request.key, None)
-                memory.values.pop(request.key, None)
-            for key, kv in found.items():
-                memory.mods[key], memory.values[key] = kv.mod_revision, kv.value
-        elif hasattr(request, "value"):
-            memory.mods[request.key], memory.values[request.key] = result.revision, request.value
 
 
 class WatchClient:

@@ -69,7 +69,7 @@ class Cluster:
             Place(number, steps, Rng(rng.getrandbits(64)), self, initial) for number in range(members + spare)
         ]
         self._place_of: dict[int, int] = {}
-        self._held: dict[tuple[int, int], list[tuple[Act, tuple[Any, ...]]]] = {}
+        self._held: dict[tuple[int, int], list[tuple[Act, tuple[Any, ...], Act | None]]] = {}
         self._requests: dict[int, dict[int, tuple[int, Answer]]] = {place.number: {} for place in self.all}
         self._streams: dict[int, dict[int, ServedWatch]] = {place.number: {} for place in self.all}
         self._number = 0
@@ -101,22 +101,25 @@ class Cluster:
 
     # -- links ---------------------------------------------------------------------------------------------------------
 
-    def carry(self, sender: int, receiver: int, act: Act, *arguments: Any, once: bool = True) -> bool:
-        """Lets `act` happen at `receiver` when what says so arrives. False: it never does."""
+    def carry(
+        self, sender: int, receiver: int, act: Act, *arguments: Any, once: bool = True, lost: Act | None = None
+    ) -> None:
+        """Lets `act` happen at `receiver` when what says so arrives; `lost` is called where it never will."""
         arrivals = self.links.arrivals(self.steps.now_us, sender, receiver)
+        if not arrivals and lost is not None:
+            lost()
         for at_us in arrivals[:1] if once else arrivals:
             if at_us == HELD:
-                self._held.setdefault((sender, receiver), []).append((act, arguments))
+                self._held.setdefault((sender, receiver), []).append((act, arguments, lost))
             else:
                 self.steps.at(at_us, act, *arguments)
-        return bool(arrivals)
 
     def release(self, sender: int, receiver: int) -> None:
         """What waited in a clogged link comes."""
         if self.links.link(sender, receiver).clogs:
             return
-        for act, arguments in self._held.pop((sender, receiver), ()):
-            self.carry(sender, receiver, act, *arguments)
+        for act, arguments, lost in self._held.pop((sender, receiver), ()):
+            self.carry(sender, receiver, act, *arguments, lost=lost)
 
     def release_all(self) -> None:
         for sender, receiver in list(self._held):
@@ -325,8 +328,7 @@ class Cluster:
 
     def watch(self, client: int, place: int, watch: Watch, start_revision: int, sink: WatchSink) -> ServedWatch:
         stream = ServedWatch(self, self.home_of(client), self.all[place], watch, start_revision, sink)
-        if not self.carry(stream.home, place, stream.open):
-            stream.lose(SILENCE_US)
+        self.carry(stream.home, place, stream.open, lost=stream.fall_silent)
         return stream
 
     def add_stream(self, stream: ServedWatch) -> Callable[[], None]:
@@ -387,12 +389,14 @@ class ServedWatch:
         if self._lost:
             return
         self._on_its_way.append(batch)
-        if not self._cluster.carry(self.place.number, self.home, self._arrive):
-            self.lose(SILENCE_US)
+        self._cluster.carry(self.place.number, self.home, self._arrive, lost=self.fall_silent)
 
     def _arrive(self) -> None:
         if self._sink is not None and not self._lost:
             self._sink(self._on_its_way.popleft())
+
+    def fall_silent(self) -> None:
+        self.lose(SILENCE_US)
 
     def lose(self, after_us: int) -> None:
         """Nothing comes any more; the client finds out after a while."""

@@ -14,7 +14,6 @@ from minikube_py.env import Rng
 from minikube_py.errors import RequestError
 from minikube_py.fields.builtin import NODES
 from minikube_py.mvcc.types import DeclareFields, RangeRequest
-from minikube_py.sim.checkers import convergence, leases, linearizability, transactions, watches
 from minikube_py.sim.checkers.convergence import MemberView
 from minikube_py.sim.checkers.leases import Bounds
 from minikube_py.sim.checkers.verdict import Verdict, violation
@@ -22,6 +21,7 @@ from minikube_py.sim.clients import ClientOptions, SimClient, WatchClient
 from minikube_py.sim.cluster import Cluster
 from minikube_py.sim.faults import DRIFT_MAX, Fault, Plan, drawn_plan, schedule
 from minikube_py.sim.history import History, Operation
+from minikube_py.sim.judge import judge
 from minikube_py.sim.place import Place
 from minikube_py.sim.steps import Steps, Told
 from minikube_py.sim.tending import Tending
@@ -120,12 +120,15 @@ class Run:
         problem = self._live()
         for client in self.clients:
             client.give_up()
-        verdicts = outcome.verdicts
-        if self.cluster.problem or problem:
-            verdicts["run"] = violation(self.cluster.problem or problem)
-        if not problem:
+        views: list[MemberView] = []
+        bounds = Bounds(DRIFT_MAX * 1.01)
+        if problem:
+            outcome.verdicts["run"] = violation(problem)
+        else:
             self._audit()
-        self._judge(verdicts, converged=not verdicts)
+            views = self._views()
+            bounds = Bounds(DRIFT_MAX * 1.01, 1 / DRIFT_MAX, self._healed_us + 2 * S, 2 * S)
+        outcome.verdicts |= judge(self.history, views, self.cluster.agreement, bounds)
         self._count(outcome.counts)
         return outcome
 
@@ -273,30 +276,14 @@ class Run:
             tuple(map(repr, state.sessions.records())),
         )
 
-    def _judge(self, verdicts: dict[str, Verdict], *, converged: bool) -> None:
-        history = self.history
-        checked = transactions.check(history)
-        verdicts["transactions"] = checked.verdict
-        verdicts["registers"] = linearizability.check(history.operations)
-        verdicts["log"] = self.cluster.agreement.verdict()
-        if not converged:
-            for watch in history.watches:
-                watch.live = False
-        if checked.verdict.ok:
-            verdicts["watches"] = watches.check(history, checked)
-            bounds = Bounds(DRIFT_MAX * 1.01, 1 / DRIFT_MAX, self._healed_us + 2 * S, 2 * S)
-            verdicts["leases"] = leases.check(history, checked, bounds if converged else Bounds(DRIFT_MAX * 1.01))
-        if converged:
-            places = self._members()
-            assert places[0].replica is not None
-            state = places[0].replica.state
-            oldest = max(state.compact_revision, 1)
-            rng = Rng(f"hashes {self.options.seed}")
-            revisions = [0, state.revision, *(rng.randint(oldest, state.revision) for _ in range(3))]
-            views = [self._view(place, revisions) for place in places]
-            verdicts["members"] = convergence.check_members(views)
-            if checked.verdict.ok:
-                verdicts["durability"] = convergence.check_durability(checked, views)
+    def _views(self) -> list[MemberView]:
+        places = self._members()
+        assert places[0].replica is not None
+        state = places[0].replica.state
+        oldest = max(state.compact_revision, 1)
+        rng = Rng(f"hashes {self.options.seed}")
+        revisions = [0, state.revision, *(rng.randint(oldest, state.revision) for _ in range(3))]
+        return [self._view(place, revisions) for place in places]
 
     def _count(self, counts: Counter[str]) -> None:
         cluster, tending = self.cluster, self.tending

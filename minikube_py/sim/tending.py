@@ -386,7 +386,8 @@ class Tending:
             self.steps.after(self.rng.randint(*RESTART_US), self._start, place)
 
     def _start(self, place: Place) -> None:
-        if place.number in self.wanted and not self._down[place.number] and not place.running:
+        untold = any(number == place.number for number, _ in self.cluster.refusals)
+        if place.number in self.wanted and not self._down[place.number] and not place.running and not untold:
             place.start()
 
     def _tend(self) -> None:

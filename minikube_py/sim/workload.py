@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from minikube_py.env import Rng
 from minikube_py.fields.builtin import NODES
@@ -22,11 +22,14 @@ from minikube_py.mvcc.types import (
     Compare,
     DeleteRange,
     LeaseGrant,
+    LeaseResult,
     LeaseRevoke,
     Op,
     Put,
     RangeRequest,
+    RangeResult,
     Txn,
+    TxnResult,
 )
 from minikube_py.sim.history import KeepAlive, Request
 
@@ -56,6 +59,31 @@ class Memory:
     leases: list[int] = field(default_factory=list)
     revision: int = 1
     compacted: int = 0
+
+    def learn(self, request: Any, result: Any) -> None:
+        """Takes in the answer to a request that was done."""
+        if isinstance(request, Compact):
+            self.compacted = max(self.compacted, request.revision)
+        if isinstance(result, LeaseResult):
+            if isinstance(request, KeepAlive) and not result.ttl_s and request.id in self.leases:
+                self.leases.remove(request.id)
+            return
+        self.revision = max(self.revision, result.revision)
+        if isinstance(result, TxnResult):
+            ops = request.success if result.succeeded else request.failure
+            for op, response in zip(ops, result.responses):
+                self.learn(op, response)
+        elif isinstance(result, RangeResult) and not request.revision and not request.keys_only:
+            self._read(request, result)
+        elif isinstance(request, Put):
+            self.mods[request.key], self.values[request.key] = result.revision, request.value
+
+    def _read(self, request: RangeRequest, result: RangeResult) -> None:
+        if not request.range_end and not result.kvs:
+            self.mods.pop(request.key, None)
+            self.values.pop(request.key, None)
+        for kv in result.kvs:
+            self.mods[kv.key], self.values[kv.key] = kv.mod_revision, kv.value
 
 
 class Workload:
