@@ -8,11 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from minikube_py.control_plane.secret_files import SERVER, SERVER_KEY
+from minikube_py.control_plane.secret_files import AUTHORITY, SERVER, SERVER_KEY, STORE_TOKEN
 
 if TYPE_CHECKING:
     from minikube_py.control_plane.process import ProcessOptions
     from minikube_py.control_plane.role_clients import Election
+    from minikube_py.control_plane.store_admin import StoreAdmin
 
 NODES_MAX = 100_000
 
@@ -157,6 +158,42 @@ def process(arguments: argparse.Namespace, role: str) -> ProcessOptions:
     own = None if arguments.with_parent else f"127.0.0.1:{HEALTH_PORTS[role]}"
     address = arguments.healthz if asked else own
     return ProcessOptions(arguments.with_parent, None if address == "none" else address, asked)
+
+
+def add_store_access(parser: argparse.ArgumentParser) -> None:
+    """How a command reaches a store that runs."""
+    group = parser.add_argument_group(
+        "which store", "By default that of the `minikube-py up` that runs, or the one that $MINIKUBE_PY_STORE names."
+    )
+    group.add_argument("--data-dir", type=Path, metavar="D", help="that of the `up` with this data folder")
+    endpoints_help = "that of the members at these addresses; needs --secrets-dir, or token and authority"
+    group.add_argument("--endpoints", metavar="HOST:PORT,...", help=endpoints_help)
+    secrets_help = f"the folder `admin` of init-secrets: {STORE_TOKEN} and {AUTHORITY}"
+    group.add_argument("--secrets-dir", type=Path, metavar="D", help=secrets_help)
+    group.add_argument("--token-file", type=Path, metavar="F", help="the token to show to the store")
+    group.add_argument("--ca-file", type=Path, metavar="F", help="the authority that signed its certificates, PEM")
+    timeout_help = "wait so long for each member (default: 5s)"
+    group.add_argument("--timeout", type=duration_s, default=5.0, metavar="T", help=timeout_help)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(parser=parser)
+
+
+def store_admin(arguments: argparse.Namespace) -> StoreAdmin:
+    """Who reaches the store that the flags of `add_store_access` name. Raises: SetupError."""
+    from minikube_py.control_plane.store_access import access_by_files, find_access
+    from minikube_py.control_plane.store_admin import StoreAdmin
+
+    secrets = arguments.secrets_dir
+    if arguments.endpoints is None:
+        if secrets or arguments.token_file or arguments.ca_file:
+            arguments.parser.error("--secrets-dir, --token-file and --ca-file go with --endpoints")
+        return StoreAdmin(find_access(arguments.data_dir), arguments.timeout)
+    token_file = arguments.token_file or (secrets and secrets / STORE_TOKEN)
+    authority_file = arguments.ca_file or (secrets and secrets / AUTHORITY)
+    if not token_file or not authority_file:
+        arguments.parser.error("--endpoints needs --secrets-dir, or --token-file and --ca-file")
+    access = access_by_files(arguments.endpoints, token_file, authority_file, "--endpoints")
+    return StoreAdmin(access, arguments.timeout)
 
 
 class Secrets:

@@ -1,6 +1,7 @@
 """`minikube-py`: finds the command and imports only what that one needs, so that `up` is ready within a second.
 
-Exit codes: 0 done, 1 failed (one line on stderr: what, where, what to do), 2 wrong usage, 130 interrupted.
+Exit codes: 0 done, 1 failed (one line on stderr: what, where, what to do), 2 wrong usage, 130 interrupted; of a store
+member, 3: it was removed from its cluster, 4: its data is damaged.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from importlib import import_module
 from typing import NoReturn
 
 from minikube_py import __version__
-from minikube_py.errors import MinikubeError
+from minikube_py.errors import Corruption, MinikubeError
 
 PROGRAM = "minikube-py"
-FAILED, USAGE, INTERRUPTED = 1, 2, 130
+FAILED, USAGE, DISMISSED, DAMAGED, INTERRUPTED = 1, 2, 3, 4, 130
 
 COMMANDS = {
     "up": "start a control plane in one process (or, with --split or --members 3, in several) until Ctrl-C",
@@ -53,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.code if isinstance(error.code, int) else FAILED
     except MinikubeError as error:
         print(f"{PROGRAM} {arguments[0]}: {one_line(error)}", file=sys.stderr)
-        return FAILED
+        return _code_of(error)
     except BrokenPipeError:
         # Who read our output went away; Python would complain once more when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -90,6 +91,15 @@ def _run(arguments: Sequence[str]) -> int:
     module.configure(parser)
     result: int = module.run(parser.parse_args(rest))
     return result
+
+
+def _code_of(error: MinikubeError) -> int:
+    """What a supervisor must tell apart: starting these again as they are would end the same way."""
+    from minikube_py.control_plane.errors import Dismissed
+
+    if isinstance(error, Dismissed):
+        return DISMISSED
+    return DAMAGED if isinstance(error, Corruption) else FAILED
 
 
 def one_line(error: BaseException) -> str:

@@ -1,36 +1,119 @@
-"""Run one store member, reached by the native protocol over TLS with a token. `minikube-py up --split` runs one so.
+"""Run one store member, reached by the native protocol over TLS with a token. When it serves it prints
+`ready HOST:PORT`.
 
-When it serves it prints `ready HOST:PORT`."""
+Alone it needs no more than its folder and its secrets. Several form a cluster: each is started with its --name and the
+same --initial-cluster, and waits until it has met the others; it does no harm at later starts. Members talk to each
+other on a port of their own, over mutual TLS. --advertise HOST tells where they and the clients find this one."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from minikube_py.cli import flags
-from minikube_py.control_plane.secret_files import TOKEN
+from minikube_py.control_plane.secret_files import AUTHORITY, PEER, PEER_KEY, PEER_TOKEN, TOKEN
+
+if TYPE_CHECKING:
+    from minikube_py.control_plane.role_store import StoreOptions
+
+SUBCOMMANDS = {
+    "run": "run one member: the same as without a command",
+    "status": "how the members are: role, term, commit, applied, lag, size, snapshot age",
+    "member": "add, promote, remove",
+    "transfer-leader": "let another member lead",
+    "snapshot": "save, restore, verify",
+    "hash": "whether all members hold the same",
+}
+CLIENT_PORT, PEER_PORT = 2390, 2391
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    lines = [f"  {name:<16} {text}" for name, text in SUBCOMMANDS.items()]
+    more = f"{parser.prog} COMMAND --help tells more."
+    parser.epilog = "\n".join(["commands:", *lines, "", more])
     data_help = "its folder; held by one process at a time"
     parser.add_argument("--data-dir", type=Path, required=True, metavar="D", help=data_help)
-    listen_help = "host and port to serve on, port 0 for any free one (default: 127.0.0.1:2390)"
-    parser.add_argument("--listen", default="127.0.0.1:2390", metavar="HOST:PORT", help=listen_help)
+    parser.add_argument("--name", default="store-1", metavar="NAME", help="its name (default: store-1)")
+    listen_help = f"where it serves, port 0 for any free one (default: 127.0.0.1:{CLIENT_PORT}; see --advertise)"
+    parser.add_argument("--listen", metavar="HOST:PORT", help=listen_help)
+    _configure_peers(parser.add_argument_group("with other members"))
     secrets = flags.add_secrets(parser, "store")
     secrets.file("--token-file", TOKEN, "the token its clients must show")
     secrets.tls()
+    secrets.file("--peer-token-file", PEER_TOKEN, "the token that members show to each other")
+    secrets.file("--peer-cert-file", PEER, "its certificate towards other members, for server and client, PEM")
+    secrets.file("--peer-key-file", PEER_KEY, "its private key, PEM")
+    secrets.file("--peer-ca-file", AUTHORITY, "the authority that signed the members' certificates, PEM")
     flags.add_process(parser, "store")
+
+
+def _configure_peers(group: argparse._ArgumentGroup) -> None:
+    initial_help = (
+        "all members that begin the cluster, this one among them, and where they listen to each other; or, to join one "
+        "that is there and expects this one, some of its members and this one"
+    )
+    group.add_argument("--initial-cluster", default="", metavar="NAME=HOST:PORT,...", help=initial_help)
+    advertise_help = (
+        f"others reach this one at this host: clients at port {CLIENT_PORT}, members at {PEER_PORT}, or those of "
+        "--listen and --listen-peers; it listens on all addresses then, unless told otherwise"
+    )
+    group.add_argument("--advertise", metavar="HOST", help=advertise_help)
+    peers_help = f"where it listens to the other members (default: 127.0.0.1:{PEER_PORT}; see --advertise)"
+    group.add_argument("--listen-peers", metavar="HOST:PORT", help=peers_help)
+    client_help = "where clients reach it, if that is somewhere else"
+    group.add_argument("--advertise-client", metavar="HOST:PORT", help=client_help)
+    peer_help = "where the other members reach it, if that is somewhere else; as in --initial-cluster"
+    group.add_argument("--advertise-peer", metavar="HOST:PORT", help=peer_help)
+    rejoin_help = (
+        "where the folder is empty and the cluster knows a member of this name, take its place under a new id, with "
+        "what the others hold: its disk was lost"
+    )
+    group.add_argument("--rejoin", action="store_true", help=rejoin_help)
 
 
 def run(arguments: argparse.Namespace) -> int:
     from minikube_py.control_plane.process import run_role
-    from minikube_py.control_plane.role import TlsFiles
     from minikube_py.control_plane.role_store import StoreRole
 
-    flags.find_secrets(arguments)
+    options = options_of(arguments)
+    return run_role("store", lambda: StoreRole(options), flags.process(arguments, "store"))
+
+
+def options_of(arguments: argparse.Namespace) -> StoreOptions:
+    """Raises: SetupError."""
+    from minikube_py.control_plane.role import TlsFiles
+    from minikube_py.control_plane.role_store import PeerOptions, StoreOptions
+
+    with_peers = bool(arguments.initial_cluster or arguments.advertise or arguments.listen_peers)
+    flags.find_secrets(arguments, lambda flag: with_peers or not flag.startswith("--peer-"))
+    anywhere = "0.0.0.0" if arguments.advertise else "127.0.0.1"
+    listen = arguments.listen or f"{anywhere}:{CLIENT_PORT}"
+    client = arguments.advertise_client or _reached(arguments.advertise, listen, "--listen")
+    peers = None
+    if with_peers:
+        named = dict(item.strip().split("=", 1) for item in arguments.initial_cluster.split(",") if "=" in item)
+        own = arguments.advertise_peer or named.get(arguments.name, "")
+        port = own.rpartition(":")[2] if own else PEER_PORT
+        listen_peers = arguments.listen_peers or f"{anywhere}:{port}"
+        peers = PeerOptions(
+            listen_peers,
+            own or _reached(arguments.advertise, listen_peers, "--listen-peers"),
+            arguments.initial_cluster,
+            arguments.rejoin,
+            arguments.peer_token_file,
+            TlsFiles(arguments.peer_cert_file, arguments.peer_key_file),
+            arguments.peer_ca_file,
+        )
     tls = TlsFiles(arguments.tls_cert_file, arguments.tls_private_key_file)
-    return run_role(
-        "store",
-        lambda: StoreRole(arguments.data_dir, arguments.listen, arguments.token_file, tls),
-        flags.process(arguments, "store"),
-    )
+    return StoreOptions(arguments.data_dir, listen, arguments.token_file, tls, arguments.name, client, peers)
+
+
+def _reached(host: str | None, listen: str, flag: str) -> str:
+    """The address that others are told: `host`, or what is listened on where that is one host's own address."""
+    from minikube_py.control_plane.listen import parse_address
+
+    own, port = parse_address(listen, flag)
+    if host is None and own in ("0.0.0.0", "::"):
+        return ""
+    return f"{host or own}:{port}" if port else ""

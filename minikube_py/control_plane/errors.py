@@ -11,3 +11,7 @@ class SetupError(MinikubeError):
 
 class RoleFailed(MinikubeError):
     """A role ended or did not become ready."""
+
+
+class Dismissed(MinikubeError):
+    """This store member was removed from its cluster: it is not to be started again as it is."""

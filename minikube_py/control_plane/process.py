@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from minikube_py.control_plane.errors import RoleFailed, SetupError
+from minikube_py.control_plane.errors import Dismissed, RoleFailed, SetupError
 from minikube_py.control_plane.healthz import Healthz
 from minikube_py.control_plane.listen import parse_address
 from minikube_py.errors import MinikubeError
@@ -141,6 +141,8 @@ class Stopping:
                 await asyncio.wait_for(self.asked.wait(), LOOK_EVERY_S)
             except TimeoutError:
                 if (failure := role.failure()) is not None:
+                    if isinstance(failure, Dismissed):
+                        raise failure from None
                     what = str(failure) if isinstance(failure, MinikubeError) else repr(failure)
                     raise RoleFailed(f"a part of it ended by itself: {what}") from failure
 

@@ -40,7 +40,7 @@ class ApiServerRole(StackedRole):
         """Raises: SetupError, Unavailable where the store does not answer."""
         users, context = read_token_auth_file(self._users_file), self._tls.context()
         clock = SystemClock()
-        storage = StoreClient(self._store.endpoints()[0], clock, random.Random())
+        storage = StoreClient(self._store.endpoints(), clock, random.Random())
         host, port = free_address(self._host, self._port, "--secure-port")
         await storage.start()
         self.running.push_async_callback(storage.close)

@@ -1,37 +1,165 @@
-"""`minikube-py store`: a store member and its server in a process of their own."""
+"""`minikube-py store`: a store member, its links and its server in a process of their own."""
 
 from __future__ import annotations
 
+import asyncio
 import random
+import ssl
+from dataclasses import dataclass
 from pathlib import Path
 
+from minikube_py.control_plane.errors import Dismissed, SetupError
+from minikube_py.control_plane.linked_member import LinkedMember, PeerPort
 from minikube_py.control_plane.listen import parse_address
+from minikube_py.control_plane.private_files import read_text
 from minikube_py.control_plane.role import StackedRole, TlsFiles
+from minikube_py.control_plane.store_access import StoreAccess
+from minikube_py.control_plane.tls import peer_client_context, peer_server_context
 from minikube_py.control_plane.tokens import read_token
 from minikube_py.env import SystemClock
+from minikube_py.errors import MinikubeError
+from minikube_py.store.bootstrap import parse_initial_cluster
 from minikube_py.store.data_dir import DataDir
-from minikube_py.store.member import StoreMember
+from minikube_py.store.member import exit_now
+from minikube_py.store.membership import ChangeKind, MemberChange
 from minikube_py.store.server import StoreServer
+
+ANNOUNCE_RETRY_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class PeerOptions:
+    """`listen`, `address`: `host:port` to listen on and to be reached at by the other members. `initial`: as of
+    `--initial-cluster`; empty where the folder holds a member already."""
+
+    listen: str
+    address: str
+    initial: str
+    rejoin: bool
+    token_file: Path
+    tls: TlsFiles
+    authority_file: Path
+
+    def port(self) -> PeerPort:
+        """Raises: SetupError, MinikubeError."""
+        host, number = parse_address(self.listen, "--listen-peers")
+        authority = read_text(self.authority_file, "certificate authority of peers").encode()
+        for path, what in ((self.tls.certificate, "peer certificate"), (self.tls.key, "peer's private key")):
+            read_text(path, what)
+        try:
+            server = peer_server_context(self.tls.certificate, self.tls.key, authority)
+            client = peer_client_context(self.tls.certificate, self.tls.key, authority)
+        except ssl.SSLError as error:
+            raise SetupError(f"{self.tls.certificate}, {self.tls.key}, {self.authority_file}: {error}") from error
+        initial = parse_initial_cluster(self.initial) if self.initial else ()
+        token = read_token(self.token_file)
+        return PeerPort(host, number, token, initial, self.rejoin, server, client)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """`listen`: `host:port`, port 0 for any free one. `client`: where clients reach it, "" where that is nobody else's
+    business. `peers` None: a member alone."""
+
+    data_dir: Path
+    listen: str
+    token_file: Path
+    tls: TlsFiles
+    name: str
+    client: str = ""
+    peers: PeerOptions | None = None
 
 
 class StoreRole(StackedRole):
-    """A store member and its server. `listen_on` is `host:port`, port 0 for any free one."""
-
-    def __init__(self, data_dir: Path, listen_on: str, token_file: Path, tls: TlsFiles) -> None:
+    def __init__(self, options: StoreOptions) -> None:
         super().__init__()
-        self._data_dir, self._listen_on, self._token_file, self._tls = data_dir, listen_on, token_file, tls
+        self._options = options
+        self._linked: LinkedMember
+        self._started = False
+        self._ended: MinikubeError | None = None
 
     async def start(self) -> str:
-        """Raises: SetupError, DataDirBusy, Corruption; MinikubeError where the address cannot be had."""
-        host, port = parse_address(self._listen_on, "--listen")
-        token, context = read_token(self._token_file), self._tls.context()
-        held = DataDir(self._data_dir)
+        """Raises: SetupError, DataDirBusy, Corruption, LogLost, BootstrapRefused; MinikubeError where an address cannot
+        be had."""
+        options = self._options
+        host, port = parse_address(options.listen, "--listen")
+        token, context = read_token(options.token_file), options.tls.context()
+        peers = options.peers.port() if options.peers else None
+        held = DataDir(options.data_dir)
         self.running.callback(held.close)
-        member = StoreMember(held.disk(), SystemClock(), random.Random())
-        await member.start()
-        self.running.push_async_callback(member.stop)
+        self._linked = LinkedMember(
+            held.disk(),
+            SystemClock(),
+            random.Random(),
+            peers,
+            name=options.name,
+            peer=options.peers.address if options.peers else "",
+            client=options.client,
+            fatal=exit_now,
+            removed=self._removed,
+            say=say,
+        )
+        member = self._linked.member
         server = StoreServer(member, token, host, port, context)
-        await server.start()
+        # The member first: it hands leadership over, and its server tells the clients where to go.
         self.running.push_async_callback(server.stop)
+        self.running.push_async_callback(self._linked.stop)
+        await self._linked.start()
+        await server.start()
+        announcing = asyncio.create_task(self._announce(token))
+        self.running.push_async_callback(_cancel, announcing)
+        self._started = True
         host, port = server.address
         return f"{host}:{port}"
+
+    def failure(self) -> BaseException | None:
+        return self._ended
+
+    def unwell(self) -> str:
+        return "" if self._linked.member.leader() is not None else "no leader is known: no majority is in touch"
+
+    def _removed(self, reason: str) -> None:
+        self._ended = Dismissed(reason)
+
+    async def _announce(self, token: str) -> None:
+        """Where the members' record has this one under another name or address than it is started with, corrects it."""
+        options, member = self._options, self._linked.member
+        while True:
+            known = member.membership.get(member.member_id)
+            wanted = (options.name, self._linked.own.peer, options.client)
+            if known is not None:
+                has = (known.name, known.peer, known.client)
+                if all(want in ("", have) for want, have in zip(wanted, has)):
+                    return
+                name, peer, client = wanted
+                change = MemberChange(ChangeKind.UPDATE, member.member_id, name, peer, client)
+                try:
+                    await self._propose(change, token)
+                except MinikubeError as error:
+                    say(f"cannot tell the others where this member is: {error}")
+            await asyncio.sleep(ANNOUNCE_RETRY_S)
+
+    async def _propose(self, change: MemberChange, token: str) -> None:
+        """Raises: MinikubeError."""
+        from minikube_py.control_plane.store_admin import StoreAdmin
+
+        member, peers = self._linked.member, self._options.peers
+        if member.replica.leading or peers is None:
+            await member.change_members(change)
+            return
+        leader = member.leader()
+        if leader is None or not leader.client:
+            raise SetupError("no leader is known yet")
+        authority = read_text(peers.authority_file, "certificate authority").encode()
+        address = parse_address(leader.client, "the leader's address")
+        await StoreAdmin(StoreAccess((address,), token, authority)).change(change)
+
+
+def say(text: str) -> None:
+    """On standard output, which goes to the role's log."""
+    print(text, flush=True)
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

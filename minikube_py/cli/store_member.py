@@ -1,0 +1,78 @@
+"""Who belongs to a store. One change at a time, made by its leader.
+
+  minikube-py store member add store-4 --peer HOST:PORT [--learner]    announce it; then start it under that name
+  minikube-py store member promote store-4                             a learner that has caught up votes from now on
+  minikube-py store member remove store-4                              for good: it may come back under a new id only"""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from minikube_py.cli import flags
+from minikube_py.errors import RequestError
+
+ADD = """Announce a member: whoever then starts under that name, with an empty folder and --initial-cluster naming this
+store's members and itself, is let in. It receives the log first, and votes once it has caught up; a learner not before
+it is promoted."""
+PROMOTE = "Let a learner vote. Refused while it lags behind: it would count for the quorum and could not help it."
+REMOVE = """Take a member out, or the announcement of one. What runs under that id ends by itself, and cannot come back
+but with an empty folder, under a new id."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(dest="command", metavar="add|promote|remove", required=True)
+    add = commands.add_parser("add", help="announce a member", description=ADD, allow_abbrev=False)
+    add.add_argument("name", metavar="NAME", help="its name")
+    peer_help = "where the other members will reach it (default: as it says itself when it starts)"
+    add.add_argument("--peer", default="", metavar="HOST:PORT", help=peer_help)
+    client_help = "where clients will reach it (default: as it says itself when it starts)"
+    add.add_argument("--client", default="", metavar="HOST:PORT", help=client_help)
+    add.add_argument("--learner", action="store_true", help="it is not to vote until it is promoted")
+    promote = commands.add_parser("promote", help="let a learner vote", description=PROMOTE, allow_abbrev=False)
+    promote.add_argument("name", metavar="NAME", help="its name, or its id in hexadecimal")
+    remove = commands.add_parser("remove", help="take a member out", description=REMOVE, allow_abbrev=False)
+    remove.add_argument("name", metavar="NAME", help="its name, or its id in hexadecimal")
+    for command in (add, promote, remove):
+        flags.add_store_access(command)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from minikube_py.cli.running import run_interruptible
+
+    told = run_interruptible(_change(arguments))
+    print(json.dumps(told, indent=2) if arguments.json else told["done"])
+    return 0
+
+
+async def _change(arguments: argparse.Namespace) -> dict[str, object]:
+    """Raises: RequestError, Unavailable, OutcomeUnknown."""
+    from minikube_py.control_plane.listen import parse_address
+    from minikube_py.raft.configuration import NodeId
+    from minikube_py.store.membership import ChangeKind, MemberChange
+
+    admin, name = flags.store_admin(arguments), arguments.name
+    if arguments.command == "add":
+        for flag, address in (("--peer", arguments.peer), ("--client", arguments.client)):
+            if address:
+                parse_address(address, flag)
+        change = MemberChange(
+            ChangeKind.EXPECT, name=name, peer=arguments.peer, client=arguments.client, learner=arguments.learner
+        )
+        await admin.change(change)
+        kind = "learner" if arguments.learner else "member"
+        return {"done": f"{kind} {name} is expected: start it under that name", "name": name}
+    if arguments.command == "remove" and name in await admin.expected():
+        await admin.change(MemberChange(ChangeKind.REMOVE, name=name))
+        return {"done": f"{name} is not expected any more", "name": name}
+    member = await admin.find(name)
+    found = NodeId(member["id"])
+    if arguments.command == "promote":
+        if not member["learner"]:
+            raise RequestError(f"member {member['name']} votes already")
+        await admin.change(MemberChange(ChangeKind.PROMOTE, id=found))
+        done = f"member {member['name']} ({found:x}) votes"
+    else:
+        await admin.change(MemberChange(ChangeKind.REMOVE, id=found))
+        done = f"member {member['name']} ({found:x}) is removed"
+    return {"done": done, "name": member["name"], "id": f"{found:x}"}

@@ -1,0 +1,104 @@
+"""How the members of a store are: who leads, how far each has come, how large it is, how old its snapshot is.
+
+LAG is how many entries of the log a member has yet to apply of what is known to be committed. Exit code 1 where a
+member did not answer or none leads."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from minikube_py.cli import flags
+from minikube_py.cli.table import age_text, size_text, table
+
+if TYPE_CHECKING:
+    from minikube_py.control_plane.store_admin import MemberReport
+
+HEADS = ("MEMBER", "ID", "ROLE", "TERM", "COMMIT", "APPLIED", "LAG", "DB SIZE", "SNAPSHOT AGE", "ADDRESS")
+NUMBERS = frozenset(HEADS[3:9])
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    flags.add_store_access(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from minikube_py.cli.running import run_interruptible
+    from minikube_py.control_plane.store_admin import leader_of
+
+    reports = run_interruptible(flags.store_admin(arguments).status())
+    if arguments.json:
+        print(json.dumps(as_json(reports, leader_of(reports)), indent=2))
+    else:
+        print(as_table(reports))
+        for report in reports:
+            if report.error and not report.expected:
+                print(f"{report.name or report.address}: {report.error}", file=sys.stderr)
+    well = leader_of(reports) is not None and all(report.status or report.expected for report in reports)
+    return 0 if well else 1
+
+
+def as_table(reports: list[MemberReport]) -> str:
+    commit = max((report.status["commit"] for report in reports if report.status), default=0)
+    return table(HEADS, [_row(report, commit) for report in reports], NUMBERS)
+
+
+def _row(report: MemberReport, commit: int) -> tuple[str, ...]:
+    name, id = report.name or "-", f"{report.id:x}" if report.id else "-"
+    status = report.status
+    if status is None:
+        role = "expected" if report.expected else "no answer"
+        return (name, id, role, *["-"] * 6, report.address or "-")
+    return (
+        name,
+        id,
+        role_of(status),
+        str(status["term"]),
+        f"{status['commit']:,}",
+        f"{status['applied']:,}",
+        f"{max(0, commit - status['applied']):,}",
+        size_text(status["size_bytes"]),
+        "-" if not status["snapshot_index"] else age_text(status["snapshot_age_s"]),
+        report.address,
+    )
+
+
+def role_of(status: dict[str, Any]) -> str:
+    """`learner` is what people call a follower that does not vote."""
+    role: str = status["role"].lower()
+    return "learner" if status["member"]["learner"] and role == "follower" else role
+
+
+def as_json(reports: list[MemberReport], leader: int | None) -> dict[str, Any]:
+    """Ids are texts in hexadecimal, as everywhere else people see them."""
+    commit = max((report.status["commit"] for report in reports if report.status), default=0)
+    members = []
+    for report in reports:
+        entry: dict[str, Any] = {"name": report.name, "id": f"{report.id:x}", "address": report.address}
+        if report.status is None:
+            entry |= {"role": "expected" if report.expected else "no answer", "error": report.error}
+        else:
+            status = report.status
+            entry |= {"role": role_of(status), "lag": max(0, commit - status["applied"])}
+            entry |= {key: status[key] for key in _KEPT}
+            entry |= {"cluster": f"{status['cluster']:x}", "leader": f"{status['leader']:x}"}
+            entry |= {"learner": status["member"]["learner"], "version": status["version"]}
+            entry["peers"] = [{**peer, "id": f"{peer['id']:x}"} for peer in status["peers"]]
+        members.append(entry)
+    return {"leader": None if leader is None else f"{leader:x}", "members": members}
+
+
+_KEPT = (
+    "term",
+    "commit",
+    "applied",
+    "last_index",
+    "revision",
+    "compact_revision",
+    "size_bytes",
+    "snapshot_index",
+    "snapshot_size_bytes",
+    "snapshot_age_s",
+)

@@ -1,0 +1,168 @@
+"""A store member with its links: who it is, how it comes into its cluster, and the port its peers reach it by.
+
+The same parts in the same order wherever a member runs: `minikube-py store` on sockets and disks, the simulator on its
+own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from minikube_py.env import Clock, Disk, Rng
+from minikube_py.errors import MinikubeError
+from minikube_py.raft.configuration import NodeId
+from minikube_py.store.bootstrap import Answer, Form, Initial, Intent
+from minikube_py.store.discovery import Discovery
+from minikube_py.store.fsync import FsyncRunner, SyncRunner
+from minikube_py.store.identity import has_log, load_identity, own_identity
+from minikube_py.store.log_files import LogFiles
+from minikube_py.store.member import MemberConfig, StoreMember
+from minikube_py.store.membership import Member, MemberChange
+from minikube_py.store.peer_asking import PeerAsker
+from minikube_py.store.peer_connection import PeerLimits
+from minikube_py.store.peers import Joined, Peers
+from minikube_py.store.replica import Bootstrap
+
+Told = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class PeerPort:
+    """How the other members are met. `initial`: those that begin the cluster, this one among them; with a log in the
+    folder it does not count any more. `rejoin`: come back under a new id where the disk was lost."""
+
+    host: str
+    port: int
+    token: str
+    initial: Initial = ()
+    rejoin: bool = False
+    tls_server: ssl.SSLContext | None = None
+    tls_client: ssl.SSLContext | None = None
+    limits: PeerLimits = field(default_factory=PeerLimits)
+
+
+class LinkedMember:
+    """`name`, `peer`, `client`: how this member is to be known. Without a `port` it is alone.
+
+    `fatal` and `removed` are told why it ends, and should end the process; `say` what it waits for."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        clock: Clock,
+        rng: Rng,
+        port: PeerPort | None,
+        *,
+        name: str,
+        peer: str = "",
+        client: str = "",
+        fatal: Told,
+        removed: Told,
+        say: Told,
+        config: MemberConfig | None = None,
+        syncs: SyncRunner | None = None,
+    ) -> None:
+        config = config or MemberConfig()
+        self._disk, self._clock, self._rng, self._port = disk, clock, rng, port
+        self._name, self._peer, self._client = name, peer, client
+        self._say = say
+        self._syncs: SyncRunner = syncs or FsyncRunner(clock, config.fsync)
+        self.member = StoreMember(disk, clock, rng, config, fatal, removed, self._syncs)
+        self.peers: Peers | None = None
+        self.own = Member(NodeId(0), name, peer, client)
+        self._begun = False
+        self._changes: dict[asyncio.Task[None], None] = {}
+
+    async def start(self) -> None:
+        """Returns when it takes part. Where it has to form a cluster or to be let into one, that is when the others say
+        so. Raises: Corruption, LogLost, BootstrapRefused, MinikubeError; OSError."""
+        port = self._port
+        if port is None:
+            await self.member.start()
+            self._begun = True
+            self._check_alone()
+            return
+        begun = has_log(self._disk)
+        id = self._begun_as() if begun else own_identity(self._disk, self._rng, rejoin=port.rejoin).id
+        self.own = Member(id, self._name, self._peer, self._client)
+        peers = self.peers = Peers(
+            self.own,
+            port.token,
+            self._clock,
+            self._rng,
+            tls_server=port.tls_server,
+            tls_client=port.tls_client,
+            limits=port.limits,
+            say=self._say,
+            run_sync=self._syncs.wait,
+        )
+        await peers.listen(port.host, port.port)
+        bootstrap: Bootstrap | None = None
+        members: tuple[Member, ...] = ()
+        if not begun:
+            bootstrap, members = await self._meet(port, peers)
+        await self.member.start(bootstrap, peers)
+        self._begun = True
+        peers.begin(self.member, self.member.cluster_id, self._who, self._join, members)
+
+    async def stop(self) -> None:
+        """Hands leadership over where it can, and ends. What was begun by `start` is ended, however far it came."""
+        for task in self._changes:
+            task.cancel()
+        try:
+            if self._begun:
+                await self.member.stop()
+            else:
+                self._syncs.close()
+        finally:
+            if self.peers is not None:
+                await self.peers.stop()
+
+    async def _meet(self, port: PeerPort, peers: Peers) -> tuple[Bootstrap, tuple[Member, ...]]:
+        """Raises: BootstrapRefused."""
+        asker = PeerAsker(port.token, port.tls_client, port.limits)
+        intent = Intent(self.own, port.initial, port.rejoin)
+        discovery = Discovery(intent, asker, self._clock, self._rng, self._say)
+        peers.answer_with(discovery.who)
+        decision = await discovery.run()
+        if isinstance(decision, Form):
+            return Bootstrap(decision.cluster_id, self.own.id, decision.members), ()
+        return Bootstrap(decision.cluster_id, self.own.id), decision.membership.members
+
+    def _begun_as(self) -> NodeId:
+        identity = load_identity(self._disk)
+        if identity is not None:
+            return identity.id
+        # A folder from before there were identities, or one whose file was removed: the log knows.
+        loaded = LogFiles(self._disk, self._rng).load()
+        assert loaded.log.tail is not None, "there is a log"
+        return NodeId(loaded.log.tail.head.member_id)
+
+    def _check_alone(self) -> None:
+        members = self.member.membership.members
+        if len(members) > 1:
+            others = ", ".join(f"{each.name} ({each.peer})" for each in members if each.id != self.member.member_id)
+            raise MinikubeError(
+                f"this member is one of {len(members)}, the others are {others}: start it with --listen-peers or "
+                "--advertise, so that they can reach it"
+            )
+
+    def _who(self) -> Answer:
+        raft = self.member.raft
+        return Answer(self.own, self.member.cluster_id, self.member.membership, raft.leader, raft.log.applied)
+
+    def _join(self, change: MemberChange, joined: Joined) -> None:
+        task = asyncio.get_running_loop().create_task(self._change(change, joined))
+        self._changes[task] = None
+        task.add_done_callback(self._changes.pop)
+
+    async def _change(self, change: MemberChange, joined: Joined) -> None:
+        try:
+            await self.member.change_members(change)
+        except MinikubeError as error:
+            joined(error)
+        else:
+            joined(None)

@@ -1,0 +1,342 @@
+"""What people ask a running store, and ask of it: its members one by one, their hashes, who leads, who belongs.
+
+Each member is asked on a connection of its own, so that one that is down does not hide how the others are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from minikube_py.control_plane.errors import SetupError
+from minikube_py.control_plane.listen import parse_address
+from minikube_py.control_plane.store_access import StoreAccess
+from minikube_py.env import SystemClock
+from minikube_py.errors import (
+    Compacted,
+    Corruption,
+    FutureRevision,
+    MinikubeError,
+    NotLeader,
+    OutcomeUnknown,
+    RequestError,
+    Unavailable,
+)
+from minikube_py.store.client_connection import Call, ClientConnection, Endpoint, connect
+from minikube_py.store.membership import MemberChange, encode_member_change
+from minikube_py.store.protocol import Op
+
+HASH_ATTEMPTS = 5
+LEADER_ATTEMPTS = 20
+LEADER_PAUSE_S = 0.25
+ACTION_S = 15.0
+"""How long a change of members or leader may take; one without a quorum never ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberReport:
+    """What was learned of one member. `status` None: it did not answer, and `error` says why. `name`, `id`, `expected`:
+    as the others know it; "" and 0 where none does."""
+
+    address: str
+    name: str = ""
+    id: int = 0
+    status: dict[str, Any] | None = None
+    error: str = ""
+    learner: bool = False
+    expected: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MemberHash:
+    """`hash` None: it has none at that revision, and `error` says why."""
+
+    address: str
+    name: str
+    revision: int
+    hash: int | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedSnapshot:
+    """The state after entry `index` of `term`, by the word of the member it came from."""
+
+    address: str
+    name: str
+    size_bytes: int
+    sha256: bytes
+    index: int
+    term: int
+
+
+class Asking:
+    """Questions over one connection, one after the other."""
+
+    def __init__(self, connection: ClientConnection) -> None:
+        self._connection = connection
+        connection.owner = self
+
+    async def ask(self, op: Op, argument: object, on_part: Callable[[bytes], None] | None = None) -> Any:
+        """Raises: what the member answers; Unavailable, OutcomeUnknown where the connection falls."""
+        call = Call(op, argument, asyncio.get_running_loop().create_future())
+        call.on_part = on_part
+        if self._connection.why_lost:
+            raise Unavailable(self._connection.why_lost)
+        self._connection.send(call)
+        return await call.future
+
+    # -- client_connection.Owner ------------------------------------------------------------------------------------
+
+    def answered(self, call: Call, value: Any) -> None:
+        if not call.future.done():
+            call.future.set_result(value)
+
+    def refused(self, call: Call, error: MinikubeError, connection: ClientConnection) -> None:
+        if not call.future.done():
+            call.future.set_exception(error)
+
+    def leader_told(self, connection: ClientConnection) -> None:
+        return
+
+    def fell(self, connection: ClientConnection, calls: list[Call], reason: str) -> None:
+        for call in calls:
+            if not call.future.done():
+                unknown = call.writes and call.sent
+                call.future.set_exception(OutcomeUnknown(reason) if unknown else Unavailable(reason))
+
+
+class PartialFile:
+    """A file that gets its name only by `keep`; before, and after a failure, there is nothing under it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._part = path.with_name(f".{path.name}.part")
+        self._hash = hashlib.sha256()
+        self.size_bytes = 0
+
+    def __enter__(self) -> PartialFile:
+        try:
+            self._fd = os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise SetupError(f"cannot write {self._path}: {error.strerror}; name another file") from error
+        return self
+
+    def write(self, data: bytes) -> None:
+        self._hash.update(data)
+        self.size_bytes += len(data)
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._fd, view) :]
+
+    def sha256(self) -> bytes:
+        return self._hash.digest()
+
+    def keep(self) -> None:
+        """Durable, under its name."""
+        os.fsync(self._fd)
+        os.replace(self._part, self._path)
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
+        self._part.unlink(missing_ok=True)
+
+
+class StoreAdmin:
+    """`timeout_s` bounds each question to each member."""
+
+    def __init__(self, access: StoreAccess, timeout_s: float = 5.0) -> None:
+        self._clock = SystemClock()
+        self._access = access
+        self._timeout_s = timeout_s
+        self._tls = access.context()
+
+    async def status(self) -> list[MemberReport]:
+        """Of all members that are known by the access or by any member, by name; those last that never answered."""
+        asked = await asyncio.gather(*(self._report(self._text(address)) for address in self._access.addresses))
+        reports = {report.address: report for report in asked}
+        known = _known(asked)
+        more = [each["client"] for each in known.values() if each["client"] and each["client"] not in reports]
+        for report in await asyncio.gather(*(self._report(address) for address in more)):
+            reports[report.address] = report
+        return _named(list(reports.values()), known)
+
+    async def hashes(self, revision: int = 0) -> list[MemberHash]:
+        """Of each member at one revision, by default the latest that all that answer have. Raises: Unavailable where
+        none answers, RequestError where they do not all have that revision."""
+        for attempt in range(HASH_ATTEMPTS):
+            reports = [report for report in await self.status() if not report.expected]
+            there = [report for report in reports if report.status is not None]
+            if not there:
+                raise Unavailable("; ".join(f"{report.address}: {report.error}" for report in reports))
+            at = revision or min(report.status["revision"] for report in there if report.status)
+            hashes = await asyncio.gather(*(self._hash(report, at) for report in reports))
+            gone = [each for each in hashes if each.error and each.hash is None and each.revision]
+            if revision or not gone or attempt == HASH_ATTEMPTS - 1:
+                return list(hashes)
+        raise AssertionError("the last attempt returns")
+
+    async def find(self, name_or_id: str) -> dict[str, Any]:
+        """The member of that name, or of that id in hexadecimal. Raises: RequestError, Unavailable."""
+        reports = await self.status()
+        known = list(_known(reports).values())
+        if not known:
+            raise Unavailable("; ".join(f"{report.address}: {report.error}" for report in reports))
+        found = [each for each in known if name_or_id in (each["name"], f"{each['id']:x}")]
+        if len(found) != 1:
+            names = ", ".join(f"{each['name'] or '(no name)'} ({each['id']:x})" for each in known)
+            raise RequestError(f"there is no member {name_or_id!r}; there are: {names}")
+        return found[0]
+
+    async def expected(self) -> list[str]:
+        """The names of members that were announced and have not started yet."""
+        return [report.name for report in await self.status() if report.expected]
+
+    async def heir(self) -> dict[str, Any]:
+        """The voter other than the leader that has most of the log. Raises: Unavailable, RequestError."""
+        reports = await self.status()
+        leader, known = leader_of(reports), _known(reports)
+        others = [
+            report for report in reports if report.status and report.id != leader and not known[report.id]["learner"]
+        ]
+        if not others:
+            raise RequestError("no other voter answers; name one, or see `minikube-py store status`")
+        return known[max(others, key=lambda report: report.status["last_index"] if report.status else 0).id]
+
+    async def change(self, change: MemberChange) -> None:
+        """Done by the leader, whichever member is asked first.
+
+        Raises: RequestError where it does not fit, Unavailable, OutcomeUnknown."""
+        await self._of_leader(Op.MEMBER_CHANGE, encode_member_change(change))
+
+    async def transfer(self, to: int) -> None:
+        """Returns when member `to` leads. Raises: Unavailable, RequestError."""
+        await self._of_leader(Op.TRANSFER, to)
+
+    async def leader(self) -> dict[str, Any]:
+        """Raises: Unavailable where no member that answers knows of one."""
+        reports = await self.status()
+        leader = leader_of(reports)
+        if leader is None:
+            raise Unavailable("no member that answers knows of a leader; see `minikube-py store status`")
+        known = _known(reports).get(leader)
+        if known is None:
+            raise Unavailable(f"member {leader:x} leads, and nobody says where it is reached")
+        return known
+
+    async def save_snapshot(self, path: Path) -> SavedSnapshot:
+        """Writes a snapshot to `path`, of the leader or, where no leader is known, of any member that answers.
+
+        Raises: Unavailable, RequestError; SetupError where the file cannot be written; Corruption where what came is
+        not whole."""
+        reports = await self.status()
+        there = [report for report in reports if report.status is not None]
+        if not there:
+            raise Unavailable("; ".join(f"{report.address}: {report.error}" for report in reports))
+        leader = leader_of(reports)
+        report = next((each for each in there if each.id == leader), there[0])
+        with PartialFile(path) as file:
+            async with self.connected(report.address) as asking:
+                size_bytes, sha256, index, term = await asking.ask(Op.SNAPSHOT, None, file.write)
+            if (size_bytes, sha256) != (file.size_bytes, file.sha256()):
+                raise Corruption(f"{report.address}: {file.size_bytes:,} of {size_bytes:,} bytes came, or others")
+            file.keep()
+        return SavedSnapshot(report.address, report.name, size_bytes, sha256, index, term)
+
+    @asynccontextmanager
+    async def connected(self, address: str) -> AsyncIterator[Asking]:
+        """Raises: Unavailable; MinikubeError where the store does not want us."""
+        host, port = parse_address(address, "--endpoints")
+        endpoint = Endpoint(host, port, self._access.token, self._tls)
+        connection = await connect(endpoint, self._clock, self._timeout_s)
+        try:
+            yield Asking(connection)
+        finally:
+            connection.close()
+            await connection.wait_closed()
+
+    async def ask(self, address: str, op: Op, argument: object) -> Any:
+        """The answer of one member. Raises: what it answers; Unavailable."""
+        async with self.connected(address) as asking:
+            try:
+                async with asyncio.timeout(self._timeout_s):
+                    return await asking.ask(op, argument)
+            except TimeoutError:
+                raise Unavailable(f"no answer within {self._timeout_s:g} s") from None
+
+    async def _of_leader(self, op: Op, argument: object) -> None:
+        """Asks the leader, and asks for it anew while there is none or it has just changed: nothing was done then."""
+        for attempt in range(LEADER_ATTEMPTS):
+            try:
+                leader = await self.leader()
+                async with self.connected(leader["client"]) as asking, asyncio.timeout(ACTION_S):
+                    await asking.ask(op, argument)
+                return
+            except TimeoutError:
+                raise OutcomeUnknown(f"no answer within {ACTION_S:g} s; it may yet be done: see the status") from None
+            except NotLeader:
+                if attempt == LEADER_ATTEMPTS - 1:
+                    raise
+                await asyncio.sleep(LEADER_PAUSE_S)
+
+    async def _report(self, address: str) -> MemberReport:
+        try:
+            status = await self.ask(address, Op.STATUS, None)
+        except MinikubeError as error:
+            return MemberReport(address, error=str(error))
+        own = status["member"]
+        return MemberReport(address, own["name"], own["id"], status, learner=own["learner"])
+
+    async def _hash(self, report: MemberReport, revision: int) -> MemberHash:
+        if report.status is None:
+            return MemberHash(report.address, report.name, 0, error=report.error)
+        try:
+            digest, at = await self.ask(report.address, Op.HASH, revision)
+            return MemberHash(report.address, report.name, at, digest)
+        except (Compacted, FutureRevision, Unavailable) as error:
+            return MemberHash(report.address, report.name, revision, error=str(error))
+
+    @staticmethod
+    def _text(address: tuple[str, int]) -> str:
+        host, port = address
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def leader_of(reports: list[MemberReport]) -> int | None:
+    """The leader's id, by the word of the member that has seen the latest term; None where nobody knows."""
+    said = [(each.status["term"], each.status["leader"]) for each in reports if each.status and each.status["leader"]]
+    return max(said)[1] if said else None
+
+
+def _known(reports: list[MemberReport]) -> dict[int, dict[str, Any]]:
+    """The members by id, by the word of the one that has applied most."""
+    there = [report.status for report in reports if report.status is not None]
+    if not there:
+        return {}
+    latest = max(there, key=lambda status: status["applied"])
+    return {each["id"]: each for each in latest["members"]}
+
+
+def _named(reports: list[MemberReport], known: dict[int, dict[str, Any]]) -> list[MemberReport]:
+    """Each member once, with the name the others know it by; then those that are expected."""
+    by_id: dict[int, MemberReport] = {report.id: report for report in reports if report.status is not None}
+    silent = {report.address: report for report in reports if report.status is None}
+    named = list(by_id.values())
+    for id, each in known.items():
+        if id not in by_id:
+            report = silent.pop(each["client"], None)
+            error = report.error if report else "where it is reached is not known"
+            named.append(MemberReport(each["client"], each["name"], id, None, error, each["learner"]))
+    there = [report.status for report in reports if report.status is not None]
+    expected = max(there, key=lambda status: status["applied"])["expected"] if there else []
+    waited_for = [
+        MemberReport(each["client"], each["name"], error="not started yet", learner=each["learner"], expected=True)
+        for each in expected
+    ]
+    return [*sorted(named, key=lambda report: (report.name, report.id)), *waited_for, *silent.values()]

@@ -1,0 +1,143 @@
+"""Snapshot files apart from any running store: checked to the last byte, and made into the folder of a new member."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from minikube_py.control_plane.errors import SetupError
+from minikube_py.env import Rng
+from minikube_py.errors import Corruption
+from minikube_py.mvcc.state import StateMachine
+from minikube_py.raft.configuration import NodeId
+from minikube_py.raft.message import HardState, LogIndex, SnapshotMeta, Term
+from minikube_py.store.data_dir import DataDir
+from minikube_py.store.identity import has_log, load_identity
+from minikube_py.store.log_files import LogFiles, Origin, SnapshotFile
+from minikube_py.store.membership import NO_ID, Member, Membership
+from minikube_py.store.snapshot_transfer import head_of
+from minikube_py.wal.snapshot import SnapshotHead, SnapshotReader, SnapshotWriter
+
+ID_BITS = 63
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotReport:
+    """What a whole snapshot holds. `hash`: that of `minikube-py store hash` at `revision`."""
+
+    head: SnapshotHead
+    membership: Membership
+    size_bytes: int
+    sha256: bytes
+    revision: int
+    compact_revision: int
+    keys: int
+    leases: int
+    hash: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewMember:
+    """Who a restored store begins as: the first member of a new cluster, and those that may join it later."""
+
+    name: str = ""
+    peer: str = ""
+    client: str = ""
+    expected: tuple[Member, ...] = ()
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[SnapshotReader]:
+    """Raises: SetupError where the file cannot be read, Corruption where it is no snapshot."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise SetupError(f"cannot read the snapshot {path}: {error.strerror}; name a file that exists") from error
+    try:
+        yield SnapshotReader(path.name, lambda offset, size_bytes: os.pread(fd, size_bytes, offset))
+    except IsADirectoryError:
+        raise SetupError(f"{path} is a folder; name a snapshot file") from None
+    except Corruption as error:
+        # What a member that starts would be told beside it does not concern a copy.
+        what = str(error).partition(". Acknowledged")[0]
+        raise Corruption(f"{what}; this file cannot be used, name another snapshot") from error
+    finally:
+        os.close(fd)
+
+
+def verify(path: Path) -> SnapshotReport:
+    """Reads all of it, and builds from it what a member would. Raises: SetupError, Corruption."""
+    with opened(path) as reader:
+        state = StateMachine.restore(reader.chunks())
+        head = reader.head
+        return SnapshotReport(
+            head,
+            _membership(head),
+            path.stat().st_size,
+            reader.sha256,
+            state.revision,
+            state.compact_revision,
+            len(state.index.current),
+            len(state.lessor.by_id),
+            state.hash(state.revision),
+        )
+
+
+def restore(path: Path, folder: Path, new: NewMember, rng: Rng) -> tuple[int, int]:
+    """Makes `folder`, which must hold no member, that of a member of a new cluster which begins with what the snapshot
+    holds. Returns the ids of cluster and member: both new, for those who know the old ones must not take this for them.
+
+    Raises: SetupError, Corruption; DataDirBusy; OSError."""
+    verify(path)
+    held = DataDir(folder)
+    try:
+        disk = held.disk()
+        if has_log(disk) or load_identity(disk) is not None:
+            raise SetupError(f"{folder} holds a store member already; name an empty folder, or remove that one's data")
+        cluster_id, member_id = (rng.getrandbits(ID_BITS) or 1 for _ in range(2))
+        files = LogFiles(disk, rng)
+        # As a member that joins: what it begins with is the snapshot, and nothing counts before it is installed.
+        files.begin(files.load(), Origin(cluster_id, member_id, joined=True))
+        try:
+            _install(path, files, cluster_id, member_id, new)
+        finally:
+            files.close()
+        return cluster_id, member_id
+    finally:
+        held.close()
+
+
+def _install(path: Path, files: LogFiles, cluster_id: int, member_id: int, new: NewMember) -> None:
+    own = Member(NodeId(member_id), new.name, new.peer, new.client)
+    membership = Membership(members=(own,), expected=new.expected)
+    with opened(path) as reader:
+        index, term = LogIndex(reader.head.index), Term(reader.head.term)
+        meta = SnapshotMeta(index, term, membership.configuration())
+        writer = SnapshotWriter(head_of(cluster_id, member_id, meta, membership.to_plain()))
+        file = files.write_incoming()
+        try:
+            file.write_at(0, writer.head_bytes)
+            for records in reader.chunks():
+                file.write_at(writer.size_bytes, writer.chunk(records))
+            file.write_at(writer.size_bytes, writer.end())
+            file.sync()
+        finally:
+            file.close()
+    files.install_snapshot(SnapshotFile(writer.head, writer.size_bytes, writer.sha256()), HardState(term, commit=index))
+
+
+def _membership(head: SnapshotHead) -> Membership:
+    if head.members is None:
+        return Membership.of((Member(NodeId(head.member_id), ""),))
+    try:
+        return Membership.from_plain(head.members)
+    except ValueError as error:
+        raise Corruption(f"the snapshot's members do not read: {error}") from error
+
+
+def expected_members(initial: tuple[tuple[str, str], ...], name: str) -> tuple[Member, ...]:
+    """Those of an `--initial-cluster` that may join the restored member later."""
+    return tuple(Member(NO_ID, other, peer) for other, peer in sorted(initial) if other != name)
