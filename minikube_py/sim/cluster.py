@@ -152,6 +152,8 @@ class Cluster:
             agreement.voted(message.sender, message.term, message.to)
 
     def _deliver(self, sender: Place, receiver: Place, message: Message) -> None:
+        if self.steps.told is not None:
+            self.steps.tell(f"{sender.name} -> {receiver.name} {in_brief(message)}")
         if receiver.running:
             receiver.do(receiver.life, receiver.receive, message)
         else:
@@ -337,6 +339,22 @@ class Cluster:
         number, streams = self._number, self._streams[stream.place.number]
         streams[number] = stream
         return lambda: _forget(streams, number)
+
+
+def in_brief(message: Message) -> str:
+    """A message as one reads it in a trace."""
+    words = [MessageType(message.type).name, f"term {message.term}"]
+    if message.index or message.log_term:
+        words.append(f"at {message.index} of term {message.log_term}")
+    if message.entries:
+        words.append(f"{len(message.entries)} entries")
+    if message.commit:
+        words.append(f"commit {message.commit}")
+    if message.reject:
+        words.append(f"refused, hint {message.hint}")
+    if message.snapshot is not None:
+        words.append(f"snapshot {message.snapshot.index}")
+    return " ".join(words)
 
 
 class ServedWatch:

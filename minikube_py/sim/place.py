@@ -316,6 +316,7 @@ class Place:
         replica = self.replica
         assert replica is not None
         self.disk.sync_as_of(horizon, sync)
+        self.steps.tell(f"{self.name} has synced")
         after = replica.synced()
         if after:
             self.around.send(self, after)

@@ -1,0 +1,147 @@
+"""One simulated history again, step by step: the same to the byte each time.
+
+  python -m minikube_py.sim.replay 4711                 what happened, and the verdicts
+  python -m minikube_py.sim.replay 4711 --until 3.5     no further than to that second
+  python -m minikube_py.sim.replay 4711 --shrink        with as few faults and requests as still go wrong"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TextIO
+
+from minikube_py.sim.history import write_lines
+from minikube_py.sim.run import Outcome, Run, RunOptions, drawn_faults, drawn_options
+
+OPERATIONS_MIN = 8
+
+
+def main(arguments: Sequence[str] | None = None, out: TextIO | None = None) -> int:
+    """Exit code 1 where the history was not as it should be."""
+    out = out or sys.stdout
+    parsed = _parser().parse_args(arguments)
+    options = drawn_options(parsed.seed)
+    if parsed.operations is not None:
+        options = replace(options, operations=parsed.operations)
+    if parsed.without:
+        options = replace(options, without=frozenset(parsed.without))
+    if parsed.shrink:
+        return _shrink(options, out)
+    return _replay(options, out, parsed.until, parsed.history)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m minikube_py.sim.replay",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("seed", type=int)
+    parser.add_argument("--until", type=float, metavar="S", help="tell nothing after this second of virtual time")
+    parser.add_argument("--operations", type=int, metavar="N", help="requests before all heals (default: 220)")
+    parser.add_argument("--without", type=_numbers, metavar="N,N", help="faults of the schedule to leave out")
+    parser.add_argument("--shrink", action="store_true", help="look for a smaller history that goes wrong likewise")
+    parser.add_argument("--history", type=Path, metavar="FILE", help="write what clients saw to it, as JSON lines")
+    return parser
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in text.split(",") if number]
+
+
+def _replay(options: RunOptions, out: TextIO, until_s: float | None, history: Path | None) -> int:
+    plan = options.plan
+    sessions = options.clients - min(options.clients, options.without_sessions)
+    print(
+        f"seed {options.seed}: {plan.members} members, {options.clients} clients ({sessions} with sessions, "
+        f"{options.client.depth} requests at once), {options.operations} requests",
+        file=out,
+    )
+    for number, fault in enumerate(drawn_faults(replace(options, without=frozenset()))):
+        left_out = "  (left out)" if number in options.without else ""
+        print(f"  fault {number:2d} at {fault.at_us / 1e6:9.6f}: {fault}{left_out}", file=out)
+
+    def told(line: str) -> None:
+        if until_s is None or float(line[:11]) <= until_s:
+            print(line, file=out)
+
+    run = Run(options, told)
+    outcome = run.go()
+    print(file=out)
+    for name, verdict in outcome.verdicts.items():
+        print(f"{name:14s} {verdict.outcome}{': ' if verdict.text else ''}{verdict.text}", file=out)
+    counted = ", ".join(f"{count} {name}" for name, count in outcome.counts.items() if count and "fault " not in name)
+    print(f"\n{counted}", file=out)
+    if history is not None:
+        with history.open("w", encoding="utf-8") as file:
+            write_lines(run.history, file)
+    return 1 if outcome.violations else 0
+
+
+# -- shrinking ---------------------------------------------------------------------------------------------------------
+
+
+def _shrink(options: RunOptions, out: TextIO) -> int:
+    first = Run(options).go()
+    if not first.violations:
+        print(f"seed {options.seed} goes wrong nowhere: there is nothing to shrink", file=out)
+        return 0
+    kinds = set(first.violations)
+
+    def still_wrong(outcome: Outcome) -> bool:
+        return bool(kinds & outcome.violations.keys())
+
+    smallest = shrunk(options, lambda each: still_wrong(Run(each).go()), lambda text: print(text, file=out, flush=True))
+    left = len(drawn_faults(smallest))
+    print(f"\n{left} faults and {smallest.operations} requests still go wrong:\n  {command(smallest)}", file=out)
+    for name, text in Run(smallest).go().violations.items():
+        print(f"{name}: {text}", file=out)
+    return 1
+
+
+def command(options: RunOptions) -> str:
+    """What replays a history with these options."""
+    drawn = drawn_options(options.seed)
+    words = [f"python -m minikube_py.sim.replay {options.seed}"]
+    if options.operations != drawn.operations:
+        words.append(f"--operations {options.operations}")
+    if options.without:
+        words.append(f"--without {','.join(map(str, sorted(options.without)))}")
+    return " ".join(words)
+
+
+def shrunk(
+    options: RunOptions, wrong: Callable[[RunOptions], bool], tell: Callable[[str], None] = lambda text: None
+) -> RunOptions:
+    """Fewer faults first, in halves, then one by one; then fewer requests; until nothing can go any more."""
+    progress = True
+    while progress:
+        progress = False
+        for candidate in _smaller(options):
+            if wrong(candidate):
+                options, progress = candidate, True
+                tell(f"{len(drawn_faults(options)):3d} faults, {options.operations:4d} requests")
+                break
+    return options
+
+
+def _smaller(options: RunOptions) -> Iterator[RunOptions]:
+    total = len(drawn_faults(replace(options, without=frozenset())))
+    present = [number for number in range(total) if number not in options.without]
+    size = len(present) // 2
+    while size:
+        for start in range(0, len(present), size):
+            yield replace(options, without=options.without | frozenset(present[start : start + size]))
+        size //= 2
+    for share in (0.3, 0.6, 0.9):
+        operations = int(options.operations * share)
+        if operations >= OPERATIONS_MIN:
+            yield replace(options, operations=operations)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

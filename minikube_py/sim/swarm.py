@@ -1,0 +1,224 @@
+"""Many simulated histories on all cores: what they contained, and which of them went wrong.
+
+  python -m minikube_py.sim.swarm --seeds 1000
+  python -m minikube_py.sim.swarm --seeds 10000 --from 5000 --jobs 4 --json swarm.json"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import multiprocessing
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TextIO
+
+from minikube_py.sim.run import drawn_options, run_seed
+
+BLOCK: Final = 8
+"""Seeds that a worker takes at once."""
+BAR_WIDTH: Final = 30
+REPLAY: Final = "python -m minikube_py.sim.replay"
+
+
+class Done(NamedTuple):
+    """One history, as it comes from a worker. `crashed`: the simulator itself raised this."""
+
+    seed: int
+    violations: dict[str, str]
+    undecided: dict[str, str]
+    counts: Counter[str]
+    crashed: str = ""
+
+
+def run_block(seeds: Sequence[int]) -> list[Done]:
+    return [_run(seed) for seed in seeds]
+
+
+def _run(seed: int) -> Done:
+    try:
+        outcome = run_seed(seed)
+    except Exception as error:
+        # What the product raises through the simulator is a finding like any other.
+        return Done(seed, {}, {}, Counter(), f"{type(error).__name__}: {error}")
+    undecided = {name: each.text for name, each in outcome.verdicts.items() if each.outcome == "undecided"}
+    return Done(seed, outcome.violations, undecided, outcome.counts)
+
+
+@dataclass(slots=True)
+class Report:
+    """What came of all histories."""
+
+    seeds: range
+    jobs: int
+    histories: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    violations: list[Done] = field(default_factory=list)
+    undecided: list[Done] = field(default_factory=list)
+    by_members: Counter[int] = field(default_factory=Counter)
+    least_operations: int = 1 << 30
+    duration_s: float = 0.0
+
+    def add(self, done: Done) -> None:
+        self.histories += 1
+        self.counts.update(done.counts)
+        if done.violations or done.crashed:
+            self.violations.append(done)
+        elif done.undecided:
+            self.undecided.append(done)
+        if not done.crashed:
+            self.by_members[drawn_options(done.seed).plan.members] += 1
+            self.least_operations = min(self.least_operations, done.counts["operations"])
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "seeds": [self.seeds.start, self.seeds.stop],
+            "histories": self.histories,
+            "jobs": self.jobs,
+            "duration_s": round(self.duration_s, 3),
+            "operations_per_s": round(self.counts["operations"] / max(self.duration_s, 1e-9), 1),
+            "operations_least": self.least_operations,
+            "violations": [
+                {"seed": each.seed, **each.violations, **({"crashed": each.crashed} if each.crashed else {})}
+                for each in sorted(self.violations)
+            ],
+            "undecided": [each.seed for each in sorted(self.undecided)],
+            "clusters": {f"{members} members": count for members, count in sorted(self.by_members.items())},
+            "counts": dict(sorted(self.counts.items())),
+        }
+
+    def table(self) -> str:
+        counts = self.counts
+        rate = self.histories / max(self.duration_s, 1e-9)
+        share = len(self.undecided) / max(self.histories, 1)
+        sizes = ", ".join(f"{count} of {members}" for members, count in sorted(self.by_members.items()))
+        faults = sorted((name[6:], count) for name, count in counts.items() if name.startswith("fault "))
+        rows = [
+            ("histories", f"{self.histories:,} (members: {sizes})"),
+            ("violations", f"{len(self.violations):,}"),
+            ("undecided", f"{len(self.undecided):,} ({share:.2%})"),
+            ("operations", f"{counts['operations']:,}, at least {self.least_operations:,} in each: "
+                           f"{counts['done']:,} done, {counts['refused']:,} refused, {counts['unknown']:,} unknown"),
+            ("steps", f"{counts['steps']:,}, in {counts['virtual ms'] / 1000:,.0f} s of virtual time"),
+            ("messages", f"{counts['messages']:,}, {counts['messages lost']:,} lost, "
+                         f"{counts['messages doubled']:,} doubled"),
+            ("elections", f"{counts['elections']:,} won"),
+            ("entries", f"{counts['entries']:,} committed, {counts['syncs']:,} syncs"),
+            ("members", f"{counts['membership changes']:,} changes, {counts['starts']:,} starts, "
+                        f"{counts['power losses']:,} power losses, {counts['rot detected']:,} damaged disks refused"),
+            ("snapshots", f"{counts['snapshots taken']:,} taken, {counts['snapshots sent']:,} sent, "
+                          f"{counts['snapshots installed']:,} installed"),
+            ("watches", f"{counts['watch batches']:,} batches, {counts['watches resumed']:,} times resumed"),
+            ("faults", f"{counts['faults']:,}, {counts['faults left out']:,} left out"),
+            *(("", f"{name:10s} {count:>8,}") for name, count in faults),
+            ("time", f"{self.duration_s:,.1f} s on {self.jobs} processes: {rate:,.1f} histories/s, "
+                     f"{counts['operations'] / max(self.duration_s, 1e-9):,.0f} operations/s"),
+        ]  # fmt: skip
+        return "\n".join(f"  {name:12s}{text}" for name, text in rows)
+
+
+class Bar:
+    """How far it is: one line that is written over on a terminal, a line for each tenth elsewhere."""
+
+    def __init__(self, total: int, stream: TextIO) -> None:
+        self._total = total
+        self._stream = stream
+        self._live = stream.isatty()
+        self._started_s = time.perf_counter()
+        self._tenth = 0
+
+    def show(self, report: Report) -> None:
+        done = report.histories
+        tenth = done * 10 // self._total
+        if not self._live and tenth == self._tenth:
+            return
+        self._tenth = tenth
+        elapsed_s = time.perf_counter() - self._started_s
+        left_s = elapsed_s / done * (self._total - done) if done else 0.0
+        filled = BAR_WIDTH * done // self._total
+        text = (
+            f"[{'#' * filled}{'.' * (BAR_WIDTH - filled)}] {done:,}/{self._total:,}  {done / elapsed_s:.1f}/s  "
+            f"{len(report.violations)} violations  {len(report.undecided)} undecided  {left_s:.0f} s left"
+        )
+        print(f"\r\x1b[K{text}" if self._live else text, end="" if self._live else "\n", file=self._stream, flush=True)
+
+    def clear(self) -> None:
+        if self._live:
+            print("\r\x1b[K", end="", file=self._stream, flush=True)
+
+
+def swarm(seeds: range, jobs: int, stream: TextIO | None = None) -> Report:
+    """Runs them all, each by itself; what went wrong is told at once."""
+    stream = stream or sys.stdout
+    report = Report(seeds, jobs)
+    bar = Bar(len(seeds), stream)
+    started_s = time.perf_counter()
+    blocks = [seeds[start : start + BLOCK] for start in range(0, len(seeds), BLOCK)]
+    for block in _results(blocks, jobs):
+        for done in block:
+            report.add(done)
+            if done.violations or done.crashed:
+                bar.clear()
+                print(told(done), file=stream, flush=True)
+        report.duration_s = time.perf_counter() - started_s
+        bar.show(report)
+    bar.clear()
+    return report
+
+
+def told(done: Done) -> str:
+    """A failing history in a few lines, the last of which replays it."""
+    lines = [f"seed {done.seed}: VIOLATION"]
+    lines += [f"  {name}: {text.splitlines()[0][:300]}" for name, text in done.violations.items()]
+    if done.crashed:
+        lines.append(f"  the run itself: {done.crashed.splitlines()[0][:300]}")
+    return "\n".join([*lines, f"  {REPLAY} {done.seed}"])
+
+
+def _results(blocks: Sequence[Sequence[int]], jobs: int) -> Iterable[list[Done]]:
+    if jobs == 1:
+        yield from map(run_block, blocks)
+        return
+    with multiprocessing.get_context("fork").Pool(jobs, initializer=_prepare) as pool:
+        yield from pool.imap_unordered(partial(run_block), blocks)
+
+
+def _prepare() -> None:
+    """What is loaded stays: the collector need not look at it again and again."""
+    gc.collect()
+    gc.freeze()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code 1 where a history went wrong."""
+    parser = argparse.ArgumentParser(
+        prog="python -m minikube_py.sim.swarm",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    cores = os.cpu_count() or 1
+    parser.add_argument("--seeds", type=int, default=1000, metavar="N", help="how many histories (default: 1000)")
+    parser.add_argument("--from", type=int, default=0, dest="first", metavar="S", help="the first seed (default: 0)")
+    parser.add_argument("--jobs", type=int, default=cores, metavar="J", help=f"processes (default: all {cores} cores)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to it")
+    parsed = parser.parse_args(arguments)
+    if parsed.seeds < 1 or parsed.jobs < 1:
+        parser.error("--seeds and --jobs are at least 1")
+    report = swarm(range(parsed.first, parsed.first + parsed.seeds), parsed.jobs)
+    print(report.table())
+    if parsed.json is not None:
+        parsed.json.write_text(json.dumps(report.to_json(), indent=2) + "\n", encoding="utf-8")
+    for done in sorted(report.violations):
+        print(f"failed: {REPLAY} {done.seed}")
+    return 1 if report.violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
