@@ -367,7 +367,8 @@ class Tending:
         return all(place.last.membership == membership for place in self._views() if place.last and place.running)
 
     def _lost_voters(self) -> int:
-        held = {place.member_id for place in self._views()}
+        """Voters whose data is gone, or may turn out to be when they start."""
+        held = {place.member_id for place in self._views() if place.number not in self._rotten}
         configuration = self._configuration()
         return len((configuration.voters | configuration.outgoing) - held)
 
@@ -376,8 +377,7 @@ class Tending:
         voters = self._configuration().voters
         if place.replica is None or not self._quiet():
             return False
-        lost = self._lost_voters() + len(self._rotten - {place.number})
-        return place.member_id not in voters or lost + 1 <= (len(voters) - 1) // 2
+        return place.member_id not in voters or self._lost_voters() + 1 <= (len(voters) - 1) // 2
 
     # -- keeping it running --------------------------------------------------------------------------------------------
 
