@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -128,15 +128,19 @@ def figures(latencies: list[float], took_s: float) -> dict[str, float]:
     }
 
 
-class Load(asyncio.Protocol):
-    """Keeps `window` puts in flight on one connection."""
+def put_frames(worker: int) -> list[bytes]:
+    return [
+        frame((i + 1, Op.COMMAND, pack(Put(f"/registry/pods/default/{worker}-{i}".encode(), VALUE))))
+        for i in range(KEYS // CONNECTIONS)
+    ]
 
-    def __init__(self, worker: int, window: int) -> None:
+
+class Load(asyncio.Protocol):
+    """Keeps `window` of the requests in `frames` in flight on one connection."""
+
+    def __init__(self, frames: list[bytes], window: int) -> None:
         self.window = window
-        self.frames = [
-            frame((i + 1, Op.COMMAND, pack(Put(f"/registry/pods/default/{worker}-{i}".encode(), VALUE))))
-            for i in range(KEYS // CONNECTIONS)
-        ]
+        self.frames = frames
         self.turn = 0
         self.reader = FrameReader()
         self.ready = asyncio.get_running_loop().create_future()
@@ -162,9 +166,11 @@ class Load(asyncio.Protocol):
             self.ready.set_result(None)
             return
         now = time.perf_counter()
+        # What comes under 0 nobody asked for.
+        answers = [answer for answer in answers if answer[0]]
         for answer in answers:
             if answer[1] != Answer.OK:
-                raise SystemExit(f"a put failed: {answer}")
+                raise SystemExit(f"a request failed: {answer}")
         # Answers of one connection come in order, so the oldest unanswered batches are the ones answered.
         left = len(answers)
         while left:
@@ -180,11 +186,14 @@ class Load(asyncio.Protocol):
             self.done.set_result(None)
 
 
-async def drive(port: int, in_flight: int, seconds: float) -> dict[str, float]:
+async def drive(
+    port: int, in_flight: int, seconds: float, frames: Callable[[int], list[bytes]] = put_frames
+) -> dict[str, float]:
+    """`frames`: what the i-th connection asks for, again and again."""
     loop = asyncio.get_running_loop()
     connections = min(CONNECTIONS, in_flight)
     loads = [
-        (await loop.create_connection(lambda i=i: Load(i, in_flight // connections), "127.0.0.1", port))[1]
+        (await loop.create_connection(lambda i=i: Load(frames(i), in_flight // connections), "127.0.0.1", port))[1]
         for i in range(connections)
     ]
     for load in loads:
