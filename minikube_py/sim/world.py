@@ -84,6 +84,8 @@ class Process:
         self.syncs = SimSyncs(self.loop, self.disk, machine.rng, lambda: machine.syncs)
         self.ended: Ended | None = None
         self.task: asyncio.Task[None] | None = None
+        self.errands: list[asyncio.Task[None]] = []
+        """What others had this process do, kept from being lost."""
         self.disk.used_by(self._power_failed, self._synced_inline)
 
     def __repr__(self) -> str:

@@ -1,0 +1,43 @@
+"""How simulated clients reach the simulated store: by the product's own StoreClient."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, cast
+
+from minikube_py.fields.where import Where
+from minikube_py.mvcc.types import LeaseResult, RangeRequest, SessionCommand
+from minikube_py.sim.history import KeepAlive, Request
+from minikube_py.sim.store_member import CLIENT_PORT, TOKEN
+from minikube_py.sim.world import Process
+from minikube_py.store.client import StoreClient
+from minikube_py.store.client_connection import Endpoint
+from minikube_py.store.storage import WatchHandle, WatchSink
+
+TIMEOUT_S: Final = 4.0
+
+
+class StoreAccess:
+    """Implements `store_clients.Access`."""
+
+    def __init__(self, process: Process, hosts: Sequence[str]) -> None:
+        self._process = process
+        self._endpoints = [Endpoint(host, CLIENT_PORT, TOKEN) for host in hosts]
+        self.client: StoreClient
+
+    async def start(self) -> None:
+        process = self._process
+        self.client = StoreClient(self._endpoints, process.clock, process.rng, request_timeout_s=TIMEOUT_S)
+        await self.client.start()
+
+    async def ask(self, request: Request, serializable: bool) -> Any:
+        if isinstance(request, RangeRequest):
+            return await self.client.range(request, serializable=serializable)
+        if isinstance(request, KeepAlive):
+            return LeaseResult(0, request.id, await self.client.lease_keep_alive(request.id))
+        return await self.client.command(cast(SessionCommand, request))
+
+    def watch(
+        self, key: bytes, range_end: bytes, start_revision: int, sink: WatchSink, where: Where | None
+    ) -> WatchHandle:
+        return self.client.watch(key, range_end, start_revision, sink, where)
