@@ -12,14 +12,15 @@ from minikube_py.raft.state import TRANSFER, State
 class Elections:
     """One member's election clock, the votes it got as a candidate, and whom it would vote for."""
 
-    __slots__ = ("_lease_until", "_state", "_transfer", "elapsed", "timeout", "votes")
+    __slots__ = ("_promised_ticks", "_state", "_transfer", "elapsed", "timeout", "votes")
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._transfer = False
         self.votes: dict[NodeId, bool] = {}
-        # Leases survive the restart of who granted them: it cannot know what it promised, so it waits it out.
-        self._lease_until = state.config.election_ticks if state.config.lease_reads else 0
+        # A restart forgets what was promised to a leader that reads by lease, so it is waited out.
+        self._promised_ticks = 0
+        self.heard()
         self.reset()
 
     def reset(self) -> None:
@@ -29,17 +30,25 @@ class Elections:
         self.timeout = election_ticks + self._state.rng.randrange(election_ticks)
         self.votes = {}
 
+    def heard(self) -> None:
+        """The leader was heard of. If it reads by lease this is a promise, which a larger term does not end."""
+        self.elapsed = 0
+        if self._state.config.lease_reads:
+            self._promised_ticks = self._state.config.election_ticks
+
     def tick(self) -> bool:
         """One unit of time without a leader; True when the time to stand for election has come."""
         self.elapsed += 1
-        if self._lease_until:
-            self._lease_until -= 1
+        if self._promised_ticks:
+            self._promised_ticks -= 1
         return self.elapsed >= self.timeout
 
-    def may_stand(self) -> bool:
-        """Voters only; and not while a committed change of the configuration is not applied yet: who is to vote is not
-        known here before that."""
+    def may_stand(self, *, called: bool = False) -> bool:
+        """Voters only; not while a committed change of the configuration is not applied yet: who is to vote is not
+        known here before that; nor, unless the leader itself called for it, against a promise to the leader."""
         state, log = self._state, self._state.log
+        if self._promised_ticks and not called and state.configuration.electors() != [state.id]:
+            return False
         return state.configuration.votes(state.id) and not (log.changes and log.changes[0] <= log.committed)
 
     def begin(self, *, transfer: bool) -> None:
@@ -74,7 +83,7 @@ class Elections:
     def in_lease(self, *, pre: bool) -> bool:
         """Whether a leader was heard of lately, so that no vote is given (the thesis, 4.2.3), nor promised (9.6)."""
         state = self._state
-        if self._lease_until:
+        if self._promised_ticks:
             return True
         heard = state.leader != NOBODY and self.elapsed < state.config.election_ticks
         return heard and (pre or state.config.check_quorum)

@@ -302,12 +302,11 @@ class Raft(State):
 
     def _follow(self, leader: NodeId) -> None:
         """A message of this term from one who leads it. Raises: SafetyViolated."""
-        if self.leader == leader and self._leading is None:
-            self._elections.elapsed = 0
-        elif self.leader == NOBODY:
+        if self.leader == NOBODY:
             self._become_follower(self.term, leader)
-        else:
+        elif self.leader != leader or self._leading is not None:
             raise SafetyViolated(f"nodes {self.leader} and {leader} both lead term {self.term}")
+        self._elections.heard()
 
     def _become_follower(self, term: Term, leader: NodeId) -> None:
         if term != self.term:
@@ -330,7 +329,7 @@ class Raft(State):
 
     def _stand(self, *, transfer: bool) -> None:
         """Stands for election, first by asking whether that would be any use (the thesis, 9.6), if it may at all."""
-        if not self._elections.may_stand() or self._following.offered is not None:
+        if not self._elections.may_stand(called=transfer) or self._following.offered is not None:
             return
         self._end_office()
         self.leader = NOBODY
@@ -411,7 +410,7 @@ class Raft(State):
     def _learn_commit(self, message: Message) -> None:
         if self._leading is not None or not self._elections.learn_commit(message):
             return
-        if self.role != "FOLLOWER" and not self._elections.may_stand():
+        if self.role != "FOLLOWER" and not self._elections.may_stand(called=True):
             # It was to win by a configuration that is no longer the one in force.
             self._become_follower(self.term, NOBODY)
 

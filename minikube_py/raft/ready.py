@@ -23,7 +23,8 @@ class ReadState(NamedTuple):
 class Ready(NamedTuple):
     """One turn's work.
 
-    1. `messages` may be sent at once, also while the disk is still busy with this turn or an earlier one.
+    1. `messages` may be sent at once, also while the disk is still busy with this turn or an earlier one. A vote or an
+       acknowledgement is among them only if all that it promises is durable already.
     2. `snapshot` (one that was stepped, or None) must be durable and in force before anything below.
     3. `hard_state` (None: unchanged) and `entries` must be durable BEFORE `messages_after` are sent; entries at indexes
        that were given before replace those and all after them. Then say `persisted(term, index)`, once for each Ready

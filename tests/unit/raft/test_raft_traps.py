@@ -854,6 +854,21 @@ def test_a_lease_ends_when_another_is_called_to_lead():
     assert net.read(1, b"a") == [], "the call may still be under way"
 
 
+def test_a_lease_that_was_granted_outlasts_a_larger_term():
+    """Or a voter that hears of a term would be free to elect another while the leader still reads by its lease."""
+    net = led(lease_reads=True)
+    net.tick(1)
+    two = net[2].raft
+    two.step(Message(MessageType.VOTE_REPLY, 3, 2, 8, reject=True))
+    assert two.term == 8
+    two.step(Message(MessageType.HUP, 2, 2))
+    assert two.role == "FOLLOWER"
+    for ticks in range(TICKS + 1):
+        two.step(Message(MessageType.VOTE, 3, 2, 9, 9, 9))
+        assert two.term == (8 if ticks < TICKS else 9)
+        two.tick()
+
+
 def test_a_voter_that_restarts_keeps_the_lease_it_may_have_granted():
     net = led(lease_reads=True)
     net.crash(2)
