@@ -166,6 +166,7 @@ class Scheduler:
                 if self._failure is not None:
                     raise self._failure
         finally:
+            events._set_running_loop(None)
             sys.set_asyncgen_hooks(*hooks)
             if collecting:
                 gc.enable()
@@ -360,22 +361,20 @@ class SimLoop(LoopBase):
         if self.options.shuffle and len(ready) > 1:
             shuffle(ready, self._rng)
         scheduler = self.scheduler
+        # The scheduler takes it back when the run is over.
         events._set_running_loop(self)
-        try:
-            for place, handle in enumerate(ready):
-                if handle._cancelled:
-                    continue
-                scheduler.steps += 1
-                if scheduler.trace is not None:
-                    scheduler.log(f"{self.name} {describe_callback(handle._callback)}")
-                self._run(handle)
-                if self.dead:
-                    return
-                if self.paused:
-                    self._ready = [*ready[place + 1 :], *self._ready]
-                    break
-        finally:
-            events._set_running_loop(None)
+        for place, handle in enumerate(ready):
+            if handle._cancelled:
+                continue
+            scheduler.steps += 1
+            if scheduler.trace is not None:
+                scheduler.log(f"{self.name} {describe_callback(handle._callback)}")
+            self._run(handle)
+            if self.dead:
+                return
+            if self.paused:
+                self._ready = [*ready[place + 1 :], *self._ready]
+                break
         self._queued = False
         self._pay()
         if self._ready:
@@ -461,11 +460,9 @@ class SimLoop(LoopBase):
     def _close_tasks(self) -> None:
         running = events._get_running_loop()
         events._set_running_loop(self)
-        try:
-            for task in self.tasks():
-                close_coroutine(task)
-        finally:
-            events._set_running_loop(running)
+        for task in self.tasks():
+            close_coroutine(task)
+        events._set_running_loop(running)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         if self.dead:

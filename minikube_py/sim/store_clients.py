@@ -14,7 +14,7 @@ from minikube_py.env import Clock, Rng
 from minikube_py.errors import Compacted, MinikubeError, OutcomeUnknown, RequestError
 from minikube_py.fields.where import Where
 from minikube_py.mvcc.types import WatchBatch
-from minikube_py.sim.history import KeepAlive, Request, Watch, WatchPart
+from minikube_py.sim.history import Request, Watch, WatchPart
 from minikube_py.sim.recorder import Recorder
 from minikube_py.sim.workload import Workload
 from minikube_py.sim.world import Process
@@ -47,11 +47,19 @@ class Traffic:
     think_s: float = 0.2
     asides: deque[Request] = field(default_factory=deque)
     watching: bool = False
-    ended: int = 0
+    waiting: list[asyncio.Future[None]] = field(default_factory=list)
 
     @property
     def wanted(self) -> bool:
         return self.quota > 0 or bool(self.asides)
+
+    def ask(self, *asides: Request, quota: int = 0) -> None:
+        """There is more to do: whoever waits for that goes on, in a process of its own."""
+        self.asides.extend(asides)
+        self.quota += quota
+        waiting, self.waiting = self.waiting, []
+        for future in waiting:
+            future.get_loop().call_soon(_wake, future)
 
 
 class Client:
@@ -99,6 +107,10 @@ class Client:
     async def _work(self) -> None:
         traffic = self._traffic
         while True:
+            while not traffic.wanted:
+                more = asyncio.get_running_loop().create_future()
+                traffic.waiting.append(more)
+                await more
             await self._clock.sleep(self._rng.random() * traffic.think_s)
             if traffic.asides:
                 await self._ask(traffic.asides.popleft(), False)
@@ -122,7 +134,6 @@ class Client:
         else:
             self._recorder.end(number, "done", result)
             self._workload.memory.learn(request, result)
-        self._traffic.ended += 1
 
 
 class Follower:
@@ -186,4 +197,6 @@ class Follower:
         call()
 
 
-__all__ = ["Access", "Client", "Follower", "KeepAlive", "Traffic"]
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

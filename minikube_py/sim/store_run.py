@@ -164,10 +164,10 @@ class StoreRun:
             store.start(place)
         for number in range(options.clients):
             self._start_client(f"client-{number}")
-        self.traffic.asides.append(DeclareFields(NODES))
+        self.traffic.ask(DeclareFields(NODES))
         await self._until(self._idle, BEGIN_S, "begin")
         self.traffic.watching = True
-        self.traffic.quota = options.operations
+        self.traffic.ask(quota=options.operations)
         self._asides.append(loop.create_task(self._end_clients()))
         begin_s = self.world.scheduler.now_s
         await self.faults.play(self._schedule)
@@ -176,11 +176,11 @@ class StoreRun:
         await self._until(lambda: not store.settled(), SETTLE_S, "settle")
         self._settled_us = self.recorder.now_us()
         self.traffic.think_s = min(self.traffic.think_s, 0.05)
-        self.traffic.quota += options.clients * options.workers * AFTERWARDS
+        self.traffic.ask(quota=options.clients * options.workers * AFTERWARDS)
         await self._until(self._idle, FINISH_S, "answer")
         await asyncio.sleep(LEASES_S)
         # What nobody has seen, as the end of a lease, could not be judged.
-        self.traffic.asides.append(RangeRequest(ALL, ALL))
+        self.traffic.ask(RangeRequest(ALL, ALL))
         await self._until(self._idle, FINISH_S, "answer")
         await self._until(lambda: not store.settled() and self._watches_are_done(), SETTLE_S, "converge")
         store.look()

@@ -177,7 +177,7 @@ class SimStore:
             leader = self.leader()
             if leader is not None and leader.member is not None:
                 revision = int(leader.member.state.revision * fault.amount)
-                self.traffic.asides.append(Compact(max(1, revision)))
+                self.traffic.ask(Compact(max(1, revision)))
             return
         wishes: dict[str, Callable[[Fault], Coroutine[Any, Any, bool]]] = {
             "grow": self._grow,
