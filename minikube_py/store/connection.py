@@ -80,7 +80,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=self._limits.write_buffer_bytes)
-        self._server.connections.add(self)
+        self._server.connections[self] = None
         if len(self._server.connections) > self._limits.connections_max:
             self._refuse(Unavailable(f"the store has its limit of {self._limits.connections_max} connections"))
             return
@@ -94,7 +94,7 @@ class Connection(asyncio.Protocol):
         self.watches.clear()
         self._streams.clear()
         self._backlog.clear()
-        self._server.connections.discard(self)
+        self._server.connections.pop(self, None)
         if not self.closed.done():
             self.closed.set_result(None)
 

@@ -37,7 +37,8 @@ class StoreServer:
         self._token = token.encode()
         self._host, self._port, self._tls = host, port, tls
         self._server: asyncio.Server | None = None
-        self.connections: set[Connection] = set()
+        self.connections: dict[Connection, None] = {}
+        """In order of arrival: whoever tells all of them does so in the same order in every run of a simulation."""
         self.watches_cut_off = 0
         self.work: set[asyncio.Task[None]] = set()
         """What takes more than one turn of the loop for a connection."""
