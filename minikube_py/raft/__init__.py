@@ -12,7 +12,7 @@ No IO, no clock, no threads, no randomness of its own: who drives it does all of
     ready(can_write)           what is to be done: what may be sent, what must be durable before what, what to apply
     persisted(term, index)     that Ready's hard state and entries are durable
     applied(index)             the entries up to there have been applied
-    compact(index)             those up to there may be forgotten; snapshot_taken(meta) says what peers get in their place
+    compact(index)             those up to there may be forgotten; snapshot_taken(meta): what peers are sent instead
     status()                   term, role, leader, commit, and the leader's view of each peer
 
 A driver loops: `step`, `tick` and `propose` as things arrive; then `ready()`, and does what `Ready` says, in its order:
@@ -31,8 +31,10 @@ lost. An error here is `ProposalDropped` (nothing changed; it may name the leade
 `SafetyViolated`: stop this member.
 
 Where what stands: `node` terms and roles, `elections` votes, `leadership` and `replication` what a leader does, `reads`
-linearizable reads, `following` what a follower does, `log`, `progress`, `quorum` and `configuration` the values they
-work on, `message` and `ready` the words, `codec` the words in plain form. Two choices to know: the configuration changes
-when its entry is *applied* (as in etcd-io/raft; the thesis: when it is appended), and `snapshot_wanted` tells a leader's
-driver that a peer can be helped only by a snapshot newer than the latest, one that has the peer among its members.
+linearizable reads, `following` what a follower does; `log`, `progress`, `quorum` and `configuration` the values they
+work on; `message` and `ready` the words, `codec` the words in plain form.
+
+Two choices to know: the configuration changes when its entry is *applied* (as in etcd-io/raft; the thesis: when it is
+appended); and `snapshot_wanted` tells a leader's driver that a peer can be helped only by a snapshot newer than the
+latest: one that the log reaches back to, and that has the peer among its members.
 """
