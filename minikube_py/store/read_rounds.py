@@ -31,6 +31,7 @@ class ReadRounds:
         self._number = 0
         self._size = 0
         self._new: list[_Waiting] = []
+        self._again: list[_Waiting] = []
         self._asked: dict[bytes, list[_Waiting]] = {}
         self._confirmed: deque[tuple[LogIndex, list[_Waiting]]] = deque()
 
@@ -54,10 +55,10 @@ class ReadRounds:
         return context
 
     def answered(self, answer: ReadState) -> None:
-        """Without an index the reads wait to be asked for anew."""
+        """Without an index the reads are asked for anew, at the next tick: whoever was asked cannot say more now."""
         waiting = self._asked.pop(answer.context, [])
         if answer.index is None:
-            self._new = waiting + self._new
+            self._again += waiting
         elif waiting:
             self._confirmed.append((answer.index, waiting))
 
@@ -70,7 +71,9 @@ class ReadRounds:
         return found
 
     def expired(self, tick: int, wait_ticks: int) -> list[ReadDone]:
-        """Those that have waited longer than `wait_ticks` without anyone to ask."""
+        """To be called each tick. Those that have waited longer than `wait_ticks` without anyone to ask."""
+        if self._again:
+            self._new, self._again = self._again + self._new, []
         late = [waiting.done for waiting in self._new if tick - waiting.since_tick > wait_ticks]
         if late:
             self._new = [waiting for waiting in self._new if tick - waiting.since_tick <= wait_ticks]
@@ -79,7 +82,7 @@ class ReadRounds:
 
     def take_all(self) -> list[ReadDone]:
         """All that wait, however far; they are the caller's now."""
-        groups = [*(waiting for _, waiting in self._confirmed), *self._asked.values(), self._new]
+        groups = [*(waiting for _, waiting in self._confirmed), *self._asked.values(), self._again, self._new]
         self._confirmed.clear()
-        self._asked, self._new, self._size = {}, [], 0
+        self._asked, self._again, self._new, self._size = {}, [], [], 0
         return [waiting.done for group in groups for waiting in group]

@@ -143,6 +143,9 @@ class ReplicaNet:
         target, source = self.nodes.get(message.to), self.nodes.get(message.sender)
         lost = (message.sender, message.to) in self.cut or self.drop(message)
         if lost or target is None or target.replica is None or target.failed:
+            if message.type == MessageType.SNAPSHOT and source is not None and source.replica is not None:
+                # The driver owes this word: Raft sends that peer nothing else meanwhile.
+                source.replica.report(message.to, False, snapshot=False)
             return
         if message.type == MessageType.SNAPSHOT:
             assert source is not None
@@ -153,7 +156,11 @@ class ReplicaNet:
 
     def transfer(self, source: Node, target: Node, message: Message, chunk_bytes: int = 4096) -> None:
         assert source.replica is not None and target.replica is not None
-        file = source.replica.snapshot_source()
+        try:
+            file = source.replica.snapshot_source()
+        except OSError:
+            source.replica.report(target.id, True, snapshot=False)
+            return
         assert file is not None
         try:
             incoming = target.replica.incoming_snapshot(file.offer)
@@ -240,10 +247,17 @@ class ReplicaNet:
         return outcome
 
     def snapshot(self, id: int) -> None:
-        for step in self[id].take_snapshot():
-            if step is not None:
-                step()
+        """Takes one, while everything else moves."""
+        for sync in self[id].take_snapshot():
+            if sync is not None:
+                sync()
             self.settle()
+
+    def snapshot_of(self, id: int) -> None:
+        """Takes one while nothing moves. Raises: OSError."""
+        for sync in self[id].take_snapshot():
+            if sync is not None:
+                sync()
 
     def contents(self, id: int) -> dict[bytes, bytes]:
         return {kv.key: kv.value for kv in self[id].state.range(ALL).kvs}
