@@ -99,13 +99,13 @@ def unpack_any(data: bytes) -> Message:
 def unpack(data: bytes) -> Command:
     """A command. Raises: InvalidRequest if the bytes are none."""
     message = unpack_any(data)
-    if not isinstance(message, COMMANDS):
+    if type(message) not in COMMANDS:
         raise InvalidRequest(f"{type(message).__name__} is no command")
     return cast(Command, message)
 
 
-COMMANDS: Final = get_args(Command)
-SESSION_COMMANDS: Final = get_args(SessionCommand)
+COMMANDS: Final = frozenset(get_args(Command))
+SESSION_COMMANDS: Final = frozenset(get_args(SessionCommand))
 
 
 def to_plain(message: Message) -> Plain:
@@ -195,7 +195,7 @@ def _in_session(plain: Plain, depth: int) -> InSession:
     if (type(session), type(sequence), type(acknowledged)) != (int, int, int):
         raise TypeError
     inner = _READERS[command[0]](command, depth)
-    if not isinstance(inner, SESSION_COMMANDS):
+    if type(inner) not in SESSION_COMMANDS:
         raise InvalidRequest(f"{type(inner).__name__} cannot be sent in a session")
     return _new(InSession, (session, sequence, acknowledged, inner))
 

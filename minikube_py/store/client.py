@@ -137,8 +137,8 @@ class StoreClient:
         """Linearizable. `serializable`: what the member at hand has, without asking the others; it may be old, but
         never older than what this client has seen."""
         data = pack(request)
-        until_s = self._clock.monotonic_s() + self._timeout_s
         flags = SERIALIZABLE if serializable else 0
+        attempts = 0
         while True:
             seen = self._revision
             parts, answer = await self._call(Op.RANGE, data, flags)
@@ -146,9 +146,10 @@ class StoreClient:
             if result.revision >= seen:
                 break
             self._stale_reads += 1
-            if not flags and self._clock.monotonic_s() >= until_s:
-                raise Unavailable(f"the store answers at revision {result.revision}, but {seen} was seen before")
             if not flags:
+                attempts += 1
+                if attempts * RETRY_S >= self._timeout_s:
+                    raise Unavailable(f"the store answers at revision {result.revision}, but {seen} was seen before")
                 await self._clock.sleep(RETRY_S)
             flags = 0
         self._saw(result.revision)

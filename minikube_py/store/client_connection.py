@@ -103,7 +103,8 @@ class Owner(Protocol):
 
 
 class ClientConnection(asyncio.Protocol):
-    """`heard_s`: when the server last said anything. `why_lost` is empty while it is up."""
+    """`leads`: the member at the other end is the leader, as far as it knows. `heard_s`: when it last said anything.
+    `why_lost` is empty while the connection is up."""
 
     def __init__(self, endpoint: Endpoint, clock: Clock) -> None:
         self.endpoint = endpoint
@@ -120,15 +121,11 @@ class ClientConnection(asyncio.Protocol):
         self.owner: Owner | None = None
         self.welcome = Welcome(0, 0, 0, Leadership())
         self.leadership = Leadership()
+        self.leads = False
         self.greeted: asyncio.Future[None] = self._loop.create_future()
         self.why_lost = ""
         self.heard_s = clock.monotonic_s()
         self._ended = asyncio.Event()
-
-    @property
-    def leads(self) -> bool:
-        """The member at the other end is the leader, as far as it knows."""
-        return self.leadership.leader_id == self.welcome.member_id != 0
 
     @property
     def waiting(self) -> int:
@@ -240,7 +237,7 @@ class ClientConnection(asyncio.Protocol):
         elif answer_id == 0:
             if kind != Answer.LEADER:
                 raise ProtocolError(str(decode_error(answer[1])))
-            self.leadership = leadership_from_plain(answer[2:])
+            self._told(leadership_from_plain(answer[2:]))
             if self.owner is not None:
                 self.owner.leader_told(self)
 
@@ -249,8 +246,12 @@ class ClientConnection(asyncio.Protocol):
             self.greeted.set_exception(decode_error(answer[1]))
             return
         self.welcome = welcome_from_plain(answer)
-        self.leadership = self.welcome.leadership
+        self._told(self.welcome.leadership)
         self.greeted.set_result(None)
+
+    def _told(self, leadership: Leadership) -> None:
+        self.leadership = leadership
+        self.leads = leadership.leader_id == self.welcome.member_id != 0
 
     def _take_answer(self, answer_id: int, call: Call, kind: int, answer: Any) -> None:
         if kind == Answer.PART:
