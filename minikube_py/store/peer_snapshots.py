@@ -77,7 +77,8 @@ class SnapshotSender:
 
 
 class SnapshotReceiver:
-    """Receives one offer. Its connection may fall and another one take its place; what came is kept."""
+    """Receives one offer. Its connection may fall and another one take its place, which goes on where it was; once all
+    is there it comes to its end whether or not anybody listens."""
 
     def __init__(self, message: Message, offer: SnapshotOffer, driver: PeerDriver, run_sync: RunSync) -> None:
         self.message = message
@@ -89,12 +90,8 @@ class SnapshotReceiver:
         self._waiting_bytes = 0
         self._more = asyncio.Event()
         self._incoming: IncomingSnapshot | None = None
-        self.restoring = False
-        """All bytes are there: it goes on to its end whether or not anybody listens."""
-
-    @property
-    def attached(self) -> bool:
-        return self._connection is not None
+        self.taken = False
+        """It has come to its good end, whether or not anybody was there to hear of it."""
 
     @property
     def offset(self) -> int:
@@ -147,9 +144,9 @@ class SnapshotReceiver:
                 if sync is not None:
                     await self._run_sync(sync)
                 self._want()
-            self.restoring = True
             await self._driver.snapshot_arrived(incoming)
             self._driver.receive(self.message._replace(snapshot=self.offer.meta))
+            self.taken = True
             self._end(True, "")
         except TransferRefused as error:
             self._end(False, str(error))

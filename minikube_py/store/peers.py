@@ -249,13 +249,8 @@ class Peers:
         self._count(sender)[1] += connection.received_bytes
         if self._links.get(sender) is connection:
             del self._links[sender]
-        receiver = self._receiver
-        if receiver is not None:
-            receiver.detach(connection)
-            if not receiver.attached and not receiver.restoring and self._receiving is not None:
-                # What came is the driver's to keep; a new offer of the same goes on there.
-                self._receiving.cancel()
-                self._receiver = None
+        if self._receiver is not None:
+            self._receiver.detach(connection)
 
     def greeted(self, connection: IncomingConnection, hello: tuple[Any, ...]) -> None:
         if len(hello) < 4 or hello[0] != PEER_MAGIC:
@@ -342,16 +337,21 @@ class Peers:
             joined(error)
 
     def _offered(self, connection: IncomingConnection, message: Message, offer: SnapshotOffer) -> None:
-        receiver, running = self._receiver, self._receiving
-        if receiver is not None and running is not None and not running.done():
-            if receiver.message.term > message.term:
+        driver, receiver, running = self._driver, self._receiver, self._receiving
+        assert driver is not None
+        if receiver is not None and running is not None:
+            if not running.done() and receiver.message.term > message.term:
                 connection.write(frame((Reply.DONE, False, "a newer leader sends one")))
                 return
-            if receiver.offer == offer:
+            if not running.done() and receiver.offer == offer:
                 receiver.attach(connection, message)
                 return
-        assert self._driver is not None
-        self._receiver = SnapshotReceiver(message, offer, self._driver, self._run_sync)
+            if receiver.taken and receiver.offer == offer:
+                # The link fell before this was said; the message may be of a later term.
+                driver.receive(message)
+                connection.write(frame((Reply.DONE, True, "")))
+                return
+        self._receiver = SnapshotReceiver(message, offer, driver, self._run_sync)
         self._receiver.attach(connection, message)
         self._receiving = self.loop.create_task(self._receiver.run(running), name="snapshot")
         self._receiving.add_done_callback(self.task_ended)

@@ -529,6 +529,43 @@ async def test_a_peer_that_reads_nothing_costs_bounded_memory(tls):
         await until(lambda: sum(m.type == MessageType.APPEND for m in two.driver.received[place:]) >= 10)
 
 
+async def test_what_waited_for_a_link_that_fell_is_not_sent_over_the_next():
+    """It is old by then, and Raft was told that it is lost."""
+    async with talking_through_a_middle(replace(FAST, beat_s=30.0)) as (one, two, middle):
+        middle.stalled.clear()
+        sender = one.peers._senders[NodeId(2)]
+        for number in range(1, 200):
+            one.send(append(1, 2, entries_from(number, 1, 64 << 10)))
+        assert sender.waiting_bytes > 1 << 20
+        middle.cut()
+        await until(lambda: linked(one) == 0)
+        assert sender.waiting_bytes == 0 and sender.dropped > 20
+        middle.stalled.set()
+        await until(lambda: linked(one) == 1)
+        two.driver.received.clear()
+        one.send(heartbeat(1, 2, 7))
+        await until(lambda: bool(two.driver.received))
+        assert [message.commit for message in two.driver.received] == [7]
+
+
+async def test_a_new_link_ends_the_one_before():
+    """Its sender has given it up; nothing that is still on its way may come after what the new one brings."""
+    async with talking(2, limits=replace(FAST, beat_s=30.0)) as (one, _):
+        one.update(one.membership, 40)
+        reader, writer = await asyncio.open_connection(*one.peers.address)
+        writer.write(link())
+        assert await asyncio.wait_for(reader.read(100), 5)
+        second_reader, second = await asyncio.open_connection(*one.peers.address)
+        second.write(link())
+        assert await asyncio.wait_for(second_reader.read(100), 5)
+        with contextlib.suppress(ConnectionResetError):
+            assert await asyncio.wait_for(reader.read(-1), 5) == b""
+        for each in (writer, second):
+            each.close()
+            with contextlib.suppress(ConnectionResetError):
+                await each.wait_closed()
+
+
 async def test_a_process_that_was_stopped_does_not_blame_the_others(tls):
     """Its own timers are late; who lives is heard before he is judged."""
     async with talking(2, tls=tls, limits=replace(FAST, beat_s=0.05)) as (one, two):
@@ -590,6 +627,41 @@ async def test_a_snapshot_goes_on_where_it_was_cut(tls):
         await until(lambda: bool(two.driver.restores))
         assert two.driver.incoming is kept and middle.passed_bytes < 16_000_000
         await until(lambda: source.closed and (2, True, True) in one.driver.reports)
+
+
+@pytest.mark.parametrize("restored", ["before the offer comes again", "afterwards"])
+async def test_a_link_that_falls_while_a_snapshot_is_restored_does_not_matter(restored):
+    async with talking_through_a_middle() as (one, two, middle):
+        one.driver.make_source = lambda: MemorySource(bytes(100_000))
+        two.driver.may_restore.clear()
+        message = snapshot_message(1, 2, MemorySource(bytes(100_000)))
+        one.send(message)
+        await until(lambda: two.driver.restores_begun == 1)
+        middle.cut()
+        await until(lambda: linked(one) == 0)
+        await until(lambda: linked(one) == 1)
+        if restored == "afterwards":
+            one.send(message)
+            await until(lambda: one.peers._senders[NodeId(2)]._snapshot._acknowledged == 100_000)
+            two.driver.may_restore.set()
+        else:
+            two.driver.may_restore.set()
+            await until(lambda: bool(two.driver.restores))
+            one.send(message)
+        await until(lambda: (2, True, True) in one.driver.reports)
+        assert two.driver.restores_begun == len(two.driver.restores) == 1
+
+
+async def test_a_leader_of_the_past_does_not_take_the_place_of_the_presents():
+    async with talking(3, limits=replace(FAST, snapshot_bytes_per_s=1 << 20)) as (one, two, three):
+        three.driver.source = MemorySource(bytes(500_000), index=200)
+        one.driver.source = MemorySource(bytes(500_000), index=100)
+        three.send(snapshot_message(3, 2, three.driver.source)._replace(term=4))
+        await until(lambda: two.driver.incoming is not None and two.driver.incoming.offset > 0)
+        one.send(snapshot_message(1, 2, one.driver.source))
+        await until(lambda: (2, True, False) in one.driver.reports)
+        assert "a newer leader sends one" in one.words[-1]
+        await until(lambda: (2, True, True) in three.driver.reports)
 
 
 async def test_a_corrupted_chunk_is_noticed():

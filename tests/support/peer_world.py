@@ -81,10 +81,13 @@ class Driver:
         self.reports: list[tuple[int, bool, bool | None]] = []
         self.expulsions: list[str] = []
         self.source: MemorySource | None = None
+        self.make_source: Callable[[], MemorySource | None] = lambda: self.source
         self.incoming: MemoryIncoming | None = None
         self.on_receive: Callable[[Message], None] | None = None
         self.restores: list[bytes] = []
-        self.restore_turns = 3
+        self.restores_begun = 0
+        self.may_restore = asyncio.Event()
+        self.may_restore.set()
 
     def receive(self, message: Message) -> None:
         self.received.append(message)
@@ -98,7 +101,7 @@ class Driver:
         self.expulsions.append(reason)
 
     def snapshot_source(self) -> MemorySource | None:
-        return self.source
+        return self.make_source()
 
     def incoming_snapshot(self, offer: SnapshotOffer) -> MemoryIncoming:
         if self.incoming is None or self.incoming.offer != offer:
@@ -106,8 +109,9 @@ class Driver:
         return self.incoming
 
     async def snapshot_arrived(self, incoming: MemoryIncoming) -> None:
-        for _ in range(self.restore_turns):
-            await asyncio.sleep(0)
+        self.restores_begun += 1
+        await asyncio.sleep(0)
+        await self.may_restore.wait()
         if sha256(incoming.data).digest() != incoming.offer.sha256:
             self.incoming = None
             raise TransferRefused("its hash is not the one that was announced")
