@@ -133,7 +133,11 @@ class PeerSender:
                 return
         else:
             self._forget_snapshot()
-            source = self._peers.snapshot_source()
+            try:
+                source = self._peers.snapshot_source()
+            except OSError as error:
+                self._snapshot_failed(f"the snapshot cannot be read: {error.strerror or error}")
+                return
             if source is None:
                 self._drop(message)
                 return

@@ -83,7 +83,7 @@ class Peers:
         self.packer = EntryPacker()
         self._run_sync = run_sync
         self._server: asyncio.Server | None = None
-        self._who: Who = lambda: Answer(own)
+        self._who: Who | None = None
         self._join: JoinRequest | None = None
         self._driver: PeerDriver | None = None
         self._members: dict[NodeId, Member] = {}
@@ -179,7 +179,7 @@ class Peers:
             self._members = {member.id: member for member in members}
         if self._driver is None or self._stopped:
             return
-        applied = self._who().applied
+        applied = self._applied
         wanted = {id: member for id, member in self._members.items() if id != self.own.id and member.peer}
         for id, sender in list(self._senders.items()):
             known = wanted.get(id)
@@ -202,7 +202,7 @@ class Peers:
     # -- what the senders ask -----------------------------------------------------------------------------------------
 
     def hello_to(self, id: NodeId) -> bytes:
-        applied = self._who().applied if self._is_member else 0
+        applied = self._applied if self._is_member else 0
         hello = LinkHello(self.cluster_id, self.own.id, id, self.own.peer, applied)
         return hello_frame(self.token, Ask.LINK, *hello)
 
@@ -261,7 +261,9 @@ class Peers:
             self._refuse(connection, Refused(Refusal.VERSION, text))
         elif type(token) is not str or not hmac.compare_digest(token.encode(), self.token.encode()):
             self._refuse(connection, Refused(Refusal.TOKEN, "the token is wrong"))
-        elif ask == Ask.WHO:
+        elif ask == Ask.WHO and self._who is None:
+            self._refuse(connection, Refused(Refusal.EARLY, f"{self.own.name} is starting"))
+        elif ask == Ask.WHO and self._who is not None:
             connection.write(who_frame(self._who()))
             connection.close("answered")
         elif ask == Ask.JOIN:
@@ -366,6 +368,10 @@ class Peers:
         self.refusals += 1
         connection.refuse(refused.refusal, str(refused))
 
+    @property
+    def _applied(self) -> int:
+        return self._who().applied if self._who is not None else 0
+
     def _admission(self) -> Admission:
         begun = self._driver is not None
         return Admission(
@@ -374,7 +380,7 @@ class Peers:
             self.cluster_id if begun else 0,
             self._members,
             self._removed,
-            self._who().applied,
+            self._applied,
         )
 
     def _leave(self, id: NodeId) -> None:

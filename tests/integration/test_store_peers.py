@@ -33,6 +33,7 @@ from minikube_py.control_plane.tls import peer_client_context, peer_server_conte
 from minikube_py.errors import InvalidRequest, MinikubeError, Unavailable
 from minikube_py.raft.configuration import NodeId
 from minikube_py.raft.message import MessageType
+from minikube_py.store.bootstrap import Answer
 from minikube_py.store.membership import ChangeKind, Member, MemberChange, Membership
 from minikube_py.store.peer_asking import PeerAsker
 from minikube_py.store.peer_connection import PeerLimits
@@ -171,7 +172,10 @@ async def test_one_that_does_not_take_part_yet_says_only_who_it_is():
         assert refused(answer[1:]).refusal == Refusal.EARLY
         [answer] = await refusal_of(talker.peers.address, hello_frame(TOKEN, Ask.JOIN, 0, b""))
         assert refused(answer[1:]).refusal == Refusal.EARLY
-        assert (await PeerAsker(TOKEN).who(member.peer)).member == member
+        with pytest.raises(Refused, match="store-1 is starting"):
+            await PeerAsker(TOKEN).who(member.peer)
+        talker.peers.answer_with(lambda: Answer(member, seen=(member,)))
+        assert (await PeerAsker(TOKEN).who(member.peer)).seen == (member,)
     finally:
         await ended(talker)
 
@@ -683,6 +687,15 @@ async def test_no_snapshot_to_send():
     async with talking(2) as (one, _):
         one.send(snapshot_message(1, 2, MemorySource(b"x")))
         await until(lambda: (2, False, False) in one.driver.reports)
+
+        def unreadable() -> None:
+            raise OSError(5, "the disk cannot read this file")
+
+        one.driver.make_source = unreadable
+        one.send(snapshot_message(1, 2, MemorySource(b"x")))
+        await until(lambda: (2, True, False) in one.driver.reports)
+        [word] = one.words
+        assert word.endswith(": the snapshot cannot be read: the disk cannot read this file")
 
 
 async def test_a_snapshot_to_one_that_is_gone_is_kept_for_a_while_only():
