@@ -86,6 +86,7 @@ class StoreClient:
         self._sweeper: asyncio.TimerHandle | None = None
         self._retry: asyncio.Task[None] | None = None
         self._pinger: asyncio.Task[None] | None = None
+        self._ping: Call
         self._why_not = "not started"
         self._queries = QueryMetrics()
         self._revision = 0
@@ -102,6 +103,7 @@ class StoreClient:
         except MinikubeError as error:
             self._why_not = str(error)
             raise
+        self._ping = _new_ping()
         self._pinger = asyncio.get_running_loop().create_task(self._ping_forever())
 
     async def close(self) -> None:
@@ -321,6 +323,9 @@ class StoreClient:
             isinstance(error, Unavailable) and not self._fail_fast and not call.writes
         )
         call.refusal = error
+        if isinstance(error, NotLeader):
+            connection.leads_no_more(error.leader_id, error.address)
+            self._route.news()
         if type(call) is Write:
             if isinstance(error, SessionExpired):
                 self._session.expired(call, error)
@@ -335,8 +340,6 @@ class StoreClient:
             self._again_later()
         else:
             self._settle(call, error)
-        if isinstance(error, NotLeader):
-            self._route.news()
 
     def leader_told(self, connection: ClientConnection) -> None:
         self._route.learn(connection)
@@ -433,9 +436,8 @@ class StoreClient:
             return
         self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
         connection = self._connection
-        if connection is not None and connection.waiting:
-            oldest_s = next(iter(self._pending)).since_s
-            silent_s = now_s - max(connection.heard_s, oldest_s)
+        if connection is not None:
+            silent_s = connection.silent_s(now_s)
             if silent_s > DEAD_S:
                 connection.abort(f"it has said nothing for {DEAD_S:g} s")
             elif silent_s > SILENT_S:
@@ -456,16 +458,23 @@ class StoreClient:
 
     async def _ping_forever(self) -> None:
         """A connection that is only listened to may have died long ago."""
+        self._ping.future.set_result(None)
         while True:
             await self._clock.sleep(PING_S)
-            connection = self._connection
-            if connection is not None and self._clock.monotonic_s() - connection.heard_s >= PING_S:
-                ping = Call(Op.PING, None, asyncio.get_running_loop().create_future())
-                ping.future.add_done_callback(_retrieved)
-                ping.since_s = self._clock.monotonic_s()
-                ping.deadline_s = ping.since_s + DEAD_S
+            connection, ping = self._connection, self._ping
+            idle = connection is not None and self._clock.monotonic_s() - connection.heard_s >= PING_S
+            if connection is not None and idle and ping.future.done():
+                self._ping = ping = _new_ping()
                 self._await(ping)
                 connection.send(ping)
+
+
+def _new_ping() -> Call:
+    """Without a deadline: it ends with its connection."""
+    ping = Call(Op.PING, None, asyncio.get_running_loop().create_future())
+    ping.deadline_s = math.inf
+    ping.future.add_done_callback(_retrieved)
+    return ping
 
 
 def _retrieved(future: asyncio.Future[Any]) -> None:

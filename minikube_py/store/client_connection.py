@@ -125,11 +125,12 @@ class ClientConnection(asyncio.Protocol):
         self.greeted: asyncio.Future[None] = self._loop.create_future()
         self.why_lost = ""
         self.heard_s = clock.monotonic_s()
+        self._asked_s = 0.0
         self._ended = asyncio.Event()
 
-    @property
-    def waiting(self) -> int:
-        return len(self._calls)
+    def silent_s(self, now_s: float) -> float:
+        """How long the member has owed an answer and said nothing at all."""
+        return now_s - self._asked_s if self._calls and self._asked_s > self.heard_s else 0.0
 
     # -- asyncio.Protocol ---------------------------------------------------------------------------------------------
 
@@ -249,6 +250,10 @@ class ClientConnection(asyncio.Protocol):
         self._told(self.welcome.leadership)
         self.greeted.set_result(None)
 
+    def leads_no_more(self, leader_id: int, leader_address: str) -> None:
+        """The member has refused as one that does not lead, and said who does."""
+        self._told(self.leadership._replace(leader_id=leader_id, leader_address=leader_address))
+
     def _told(self, leadership: Leadership) -> None:
         self.leadership = leadership
         self.leads = leadership.leader_id == self.welcome.member_id != 0
@@ -301,6 +306,8 @@ class ClientConnection(asyncio.Protocol):
         for call in self._unsent:
             call.sent = True
         self._unsent.clear()
+        if self._asked_s <= self.heard_s:
+            self._asked_s = self._clock.monotonic_s()
         self._transport.write(b"".join(out))
 
 
