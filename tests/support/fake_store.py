@@ -74,7 +74,7 @@ class FakeStore:
 
 class FakeMember:
     """`silent`: takes connections and says nothing, until it is not any more, as a process that stands still. `lag`:
-    its welcome and serializable reads are so many revisions behind. `advertised` may be an address that leads nowhere."""
+    its welcome and serializable reads are so many revisions behind. `advertised` may lead nowhere."""
 
     def __init__(self, store: FakeStore, number: int) -> None:
         self.store = store
