@@ -60,6 +60,7 @@ PROMOTE_LAG_ENTRIES = 1000
 HAND_OVER_S = 2.0
 """How long a leader that stops waits for another one."""
 TRANSFER_S = 2.0
+CHANGE_S = 5.0
 
 
 def exit_now(message: str) -> None:
@@ -143,6 +144,7 @@ class StoreMember:
         self.lessor = Lessor(clock)
         self.compaction = CompactionPolicy(config.retain_s, config.retain_bytes)
         self._snapshotter = Snapshotter(self._fsync.wait, clock)
+        self._snapshot_lock = asyncio.Lock()
         self._batches = Histogram((1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024))
         self._collector = Collector()
         self._gathered = 0
@@ -282,14 +284,24 @@ class StoreMember:
         return self.state.hash(revision)
 
     async def change_members(self, change: MemberChange) -> None:
-        """Returns when the change is applied here.
+        """Returns when the change is applied here. One that is under way is waited for, CHANGE_S at most.
 
         Raises: InvalidRequest where it does not fit; NotLeader, Unavailable; OutcomeUnknown."""
-        self._check_running()
-        if change.kind == ChangeKind.PROMOTE:
-            self._check_caught_up(change.id)
         done: asyncio.Future[None] = self._loop.create_future()
-        self.replica.propose_change(change, partial(_settle_change, done))
+        until_s = self.clock.monotonic_s() + CHANGE_S
+        while True:
+            self._check_running()
+            try:
+                if change.kind == ChangeKind.PROMOTE:
+                    self._check_caught_up(change.id)
+                self.replica.propose_change(change, partial(_settle_change, done))
+                break
+            except NotLeader:
+                raise
+            except Unavailable:
+                if self.clock.monotonic_s() >= until_s:
+                    raise
+            await self.clock.sleep(TICK_S)
         self._turn_soon()
         await done
 
@@ -327,6 +339,19 @@ class StoreMember:
     def snapshot_source(self) -> SnapshotSource | None:
         """The newest snapshot, None where there is none yet. Raises: OSError."""
         return self.replica.snapshot_source()
+
+    async def fresh_snapshot(self) -> SnapshotSource:
+        """A snapshot that holds all that was applied here before this call. Raises: Unavailable; OSError."""
+        self._check_running()
+        index = self.raft.log.applied
+        async with self._snapshot_lock:
+            newest = self.replica.files.snapshot
+            if newest is None or newest.head.index < index:
+                await self._snapshotter.take(self.replica)
+        source = self.replica.snapshot_source()
+        if source is None:
+            raise Unavailable("nothing was applied here yet; there is nothing to take a snapshot of")
+        return source
 
     def incoming_snapshot(self, offer: SnapshotOffer) -> IncomingSnapshot:
         """Where the bytes of an offered snapshot go; the one in progress if it is of the same offer.
@@ -671,7 +696,8 @@ class StoreMember:
                     await self._fsync.wait(sync)
                     await self.clock.sleep(SLICE_PAUSE_S)
                 if self.replica.snapshot_due and not self._failed:
-                    await self._snapshotter.take(self.replica)
+                    async with self._snapshot_lock:
+                        await self._snapshotter.take(self.replica)
                     self._turn_soon()
         except OSError as error:
             self._fail(f"cannot write a snapshot or segment: {error}")

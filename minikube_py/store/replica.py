@@ -524,7 +524,7 @@ class Replica:
         head = head_of(self.cluster_id, self.member_id, meta, self.membership.to_plain())
         writer = SnapshotWriter(head)
         slices = self.state.snapshot()
-        if files.snapshot is not None and files.snapshot.head.index >= index:
+        if not index or (files.snapshot is not None and files.snapshot.head.index >= index):
             return
         file = files.write_snapshot(index)
         try:

@@ -1,0 +1,352 @@
+"""Several members in one loop: what the shell around a replica adds - time, threads, leases, handing over."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import errno
+import time
+
+import pytest
+from member_net import CLUSTER, PLAIN, MemberNet, refused, three, until
+
+from minikube_py.env import SystemDisk, SystemFile
+from minikube_py.errors import Compacted, InvalidRequest, LeaseNotFound, NotLeader, OutcomeUnknown, Unavailable
+from minikube_py.mvcc.types import Put, RangeRequest, WatchBatch
+from minikube_py.store.membership import ChangeKind, MemberChange
+from minikube_py.store.replica import Bootstrap
+
+ALL = RangeRequest(b"\0", b"\0")
+
+
+class SickFile(SystemFile):
+    def __init__(self, disk: SickDisk, fd: int) -> None:
+        super().__init__(fd)
+        self._disk = disk
+
+    def write_at(self, offset: int, data: bytes) -> None:
+        if self._disk.full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().write_at(offset, data)
+
+    def sync(self) -> None:
+        time.sleep(self._disk.sync_s)
+        super().sync()
+
+
+class SickDisk(SystemDisk):
+    full = False
+    sync_s = 0.0
+
+    def open(self, name: str, *, create: bool = False) -> SickFile:
+        return SickFile(self, super().open(name, create=create)._fd)
+
+
+async def test_writes_and_reads_through_three_members(tmp_path):
+    async with three(tmp_path) as net:
+        leader = await net.leader()
+        await asyncio.gather(*(net.put(b"/k/%d" % i, b"%d" % i) for i in range(50)))
+        for id in net.members:
+            assert (await net[id].storage.range(ALL)).count == 50
+            assert (await net[id].storage.get(b"/k/7"))[0].value == b"7"
+        follower = net[net.others(leader)[0]]
+        refusal = await refused(follower.storage.txn((), (Put(b"/a", b"v"),)))
+        assert isinstance(refusal, NotLeader) and refusal.leader_id == leader.member_id
+        assert refusal.address == f"h{leader.member_id}:2"
+        await net.alike()
+
+
+async def test_watches_are_served_by_every_member(tmp_path):
+    async with three(tmp_path) as net:
+        seen: dict[int, list[int]] = {id: [] for id in net.members}
+        for id in net.members:
+
+            def sink(batch: WatchBatch, id=id) -> None:
+                seen[id] += [event.kv.mod_revision for event in batch.events]
+
+            net[id].watch(b"/", b"0", 0, sink)
+        revisions = [await net.put(b"/%d" % i) for i in range(20)]
+        await until(lambda: all(revisions == each for each in seen.values()))
+
+
+async def test_with_others_syncs_run_in_a_thread_and_alone_where_they_are_fast(tmp_path):
+    async with three(tmp_path) as net:
+        await net.put(b"/a")
+        assert all(not member._fsync.inline for member in net.members.values())
+    alone = MemberNet(tmp_path / "alone", speed=1.0)
+    await alone.form(1)
+    await alone.put(b"/a")
+    assert alone[1]._fsync.inline and alone[1].readable
+    await alone.stop()
+
+
+async def test_a_slow_disk_does_not_cost_a_leader_its_office(tmp_path):
+    """Its syncs take longer than an election timeout; the members' clocks run faster than the world."""
+    net = MemberNet(tmp_path, speed=5.0)
+    disks = {id: SickDisk(tmp_path / str(id)) for id in (1, 2, 3)}
+    await net.form(3, disks)
+    leader = await net.leader()
+    await net.put(b"/a")
+    term = leader.raft.term
+    disks[leader.member_id].sync_s = 0.4
+    await net.put(b"/b")
+    await net.put(b"/c")
+    assert leader.replica.leading == term
+    disks[leader.member_id].sync_s = 0.0
+    await net.stop()
+
+
+async def test_a_full_disk_ends_one_member_and_the_others_go_on(tmp_path):
+    net = MemberNet(tmp_path)
+    disks = {id: SickDisk(tmp_path / str(id)) for id in (1, 2, 3)}
+    await net.form(3, disks)
+    leader = await net.leader()
+    await net.put(b"/a")
+    disks[leader.member_id].full = True
+    refusal = await refused(leader.storage.txn((), (Put(b"/b", b"v"),)))
+    assert isinstance(refusal, OutcomeUnknown)
+    assert "No space left" in net.fatal[leader.member_id][0] and len(net.fatal[leader.member_id]) == 1
+    del net.members[leader.member_id]
+    await net.put(b"/c")
+    assert not any(net.fatal[id] for id in net.members)
+    await net.stop()
+    await leader.stop()
+
+
+async def test_a_killed_leader_costs_less_than_a_second(tmp_path):
+    async with three(tmp_path, speed=1.0) as net:
+        for _ in range(2):
+            leader = await net.leader()
+            await net.put(b"/before")
+            id = leader.member_id
+            began_s = net.clock.monotonic_s()
+            net.kill(id)
+            await net.put(b"/after")
+            stall_s = net.clock.monotonic_s() - began_s
+            assert stall_s < 1.6, "a timeout of 0.5 to 1 s, and what a busy machine adds"
+            await net.start(id)
+
+
+async def test_a_leader_that_stops_hands_over_and_nobody_waits_for_a_timeout(tmp_path):
+    async with three(tmp_path) as net:
+        leader = await net.leader()
+        await net.put(b"/a")
+        id, term = leader.member_id, leader.raft.term
+        writes = [asyncio.ensure_future(leader.storage.txn((), (Put(b"/%d" % i, b"v"),))) for i in range(20)]
+        await asyncio.sleep(0)
+        await net[id].stop()
+        assert all([(await write).succeeded for write in writes]), "what was proposed before is done"
+        del net.members[id]
+        successor = await net.leader()
+        assert successor.raft.term == term + 1
+        assert isinstance(await refused(leader.storage.txn((), (Put(b"/late", b"v"),))), Unavailable)
+
+
+async def test_the_last_one_stops_without_anyone_to_hand_over_to(tmp_path):
+    net = MemberNet(tmp_path)
+    await net.form()
+    leader = await net.leader()
+    for id in net.others(leader):
+        net.kill(id)
+    began_s = net.clock.monotonic_s()
+    await net.stop()
+    assert net.clock.monotonic_s() - began_s < 10
+
+
+async def test_leadership_is_given_on_demand(tmp_path):
+    async with three(tmp_path) as net:
+        leader = await net.leader()
+        await net.put(b"/a")
+        heir = net.others(leader)[0]
+        await leader.transfer(heir)
+        assert net[heir].replica.leading or (await net.leader()).member_id == heir
+        await leader.transfer(leader.member_id)
+        assert (await net.leader()) is leader
+        net.isolate(heir)
+        with pytest.raises(Unavailable, match="did not take over"):
+            await leader.transfer(heir)
+        with pytest.raises(Unavailable, match="not a voter"):
+            await leader.transfer(55)
+
+
+# -- leases -----------------------------------------------------------------------------------------------------------
+
+
+async def test_only_the_leader_ends_leases_and_a_new_one_gives_each_its_full_time(tmp_path):
+    async with three(tmp_path, speed=20.0) as net:
+        leader = await net.leader()
+        lease = await leader.storage.lease_grant(10)
+        granted_s = net.clock.monotonic_s()
+        await leader.storage.txn((), (Put(b"/leased", b"v", lease.id),))
+        for id in net.others(leader):
+            assert len(net[id].lessor) == 0 and isinstance(
+                await refused(net[id].storage.lease_keep_alive(lease.id)), NotLeader
+            )
+        await net.clock.sleep(6)
+        net.kill(leader.member_id)
+        successor = await net.leader()
+        took_over_s = net.clock.monotonic_s()
+        assert took_over_s - granted_s < 10
+        await until(lambda: len(successor.lessor) == 1)
+        assert await successor.storage.lease_keep_alive(lease.id) == 10
+        renewed_s = net.clock.monotonic_s()
+        await until(lambda: successor.state.get(b"/leased") is None)
+        assert net.clock.monotonic_s() - renewed_s >= 10
+        assert await successor.storage.lease_keep_alive(lease.id) == 0
+
+
+async def test_a_lease_lives_its_full_time_under_a_new_leader_though_nobody_renews_it(tmp_path):
+    async with three(tmp_path, speed=20.0) as net:
+        leader = await net.leader()
+        lease = await leader.storage.lease_grant(8)
+        await leader.storage.txn((), (Put(b"/leased", b"v", lease.id),))
+        await net.clock.sleep(5)
+        heir = net.others(leader)[0]
+        # It began to lead before anyone could see that it did.
+        before_s = net.clock.monotonic_s()
+        await leader.transfer(heir)
+        await until(lambda: net[heir].state.get(b"/leased") is None)
+        assert net.clock.monotonic_s() - before_s >= 8
+
+
+async def test_a_deposed_leader_promises_no_lease(tmp_path):
+    async with three(tmp_path) as net:
+        old = await net.leader()
+        lease = await old.storage.lease_grant(600)
+        net.isolate(old.member_id)
+        asked = asyncio.ensure_future(old.storage.lease_keep_alive(lease.id))
+        await net.leader(but=old.member_id)
+        await until(lambda: not old.replica.leading)
+        net.heal()
+        assert isinstance(await refused(asked), NotLeader)
+
+
+async def test_a_renewal_of_an_unknown_lease_is_none(tmp_path):
+    async with three(tmp_path) as net:
+        leader = await net.leader()
+        assert await leader.storage.lease_keep_alive(77) == 0
+        assert isinstance(await refused(leader.storage.lease_revoke(77)), LeaseNotFound)
+
+
+# -- members ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_learner_that_is_to_vote_is_promoted_by_itself(tmp_path):
+    async with three(tmp_path) as net:
+        for i in range(30):
+            await net.put(b"/k/%d" % i)
+        leader = await net.leader()
+        await leader.change_members(MemberChange(ChangeKind.EXPECT, name="store-4"))
+        await leader.change_members(MemberChange(ChangeKind.JOIN, 4, "store-4", "h4:1", "h4:2"))
+        assert net.links[leader.member_id].members[-1].id == 4
+        await net.start(4, Bootstrap(CLUSTER, 4))
+        await until(lambda: 4 in leader.raft.configuration.voters)
+        await net.alike()
+        assert not net[4].membership.get(4).learner
+        assert [member["name"] for member in net[4].status()["members"]] == [f"store-{i}" for i in (1, 2, 3, 4)]
+
+
+async def test_a_learner_stays_one_if_it_was_expected_as_one(tmp_path):
+    async with three(tmp_path) as net:
+        leader = await net.leader()
+        await leader.change_members(MemberChange(ChangeKind.EXPECT, name="store-4", learner=True))
+        await leader.change_members(MemberChange(ChangeKind.JOIN, 4, "store-4"))
+        assert isinstance(await refused(leader.change_members(MemberChange(ChangeKind.PROMOTE, 4))), Unavailable)
+        await net.start(4, Bootstrap(CLUSTER, 4))
+        await until(lambda: net[4].raft.log.applied == leader.raft.log.applied)
+        await net.clock.sleep(2)
+        assert 4 in leader.raft.configuration.learners
+        await leader.change_members(MemberChange(ChangeKind.PROMOTE, 4))
+        assert 4 in leader.raft.configuration.voters
+
+
+async def test_a_removed_member_stops_serving_and_says_why(tmp_path):
+    async with three(tmp_path) as net:
+        leader = await net.leader()
+        gone = net.others(leader)[0]
+        seen: list[WatchBatch] = []
+        net[gone].watch(b"/", b"0", 0, seen.append)
+        await leader.change_members(MemberChange(ChangeKind.REMOVE, gone))
+        await until(lambda: bool(net.removed[gone]))
+        assert net.removed[gone] == [f"member {gone:x} was removed from the cluster"] and not net.fatal[gone]
+        assert isinstance(seen[-1].error, Unavailable) and "was removed" in str(seen[-1].error)
+        assert isinstance(await refused(net[gone].storage.range(ALL)), Unavailable)
+        assert gone in net.links[leader.member_id].removed
+        await net.put(b"/after")
+        await net[gone].stop()
+        del net.members[gone]
+
+
+async def test_one_that_is_told_of_its_removal_stops_too(tmp_path):
+    async with three(tmp_path) as net:
+        net[2].expelled("the others do not know it any more")
+        net[2].expelled("again")
+        assert net.removed[2] == ["the others do not know it any more"]
+        await net[2].stop()
+        del net.members[2]
+
+
+async def test_a_change_that_does_not_fit_is_refused(tmp_path):
+    async with three(tmp_path) as net:
+        leader = await net.leader()
+        await net.put(b"/a")
+        refusal = await refused(leader.change_members(MemberChange(ChangeKind.JOIN, 8, "eve")))
+        assert isinstance(refusal, InvalidRequest) and "store member add" in str(refusal)
+        follower = net[net.others(leader)[0]]
+        assert isinstance(await refused(follower.change_members(MemberChange(ChangeKind.EXPECT, name="d"))), NotLeader)
+
+
+# -- snapshots --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_member_that_was_away_for_long_gets_a_snapshot_while_all_serve(tmp_path):
+    config = dataclasses.replace(PLAIN, segment_bytes=64 << 10, snapshot_log_bytes=64 << 10)
+    async with three(tmp_path, config) as net:
+        leader = await net.leader()
+        away = net.others(leader)[0]
+        seen: list[WatchBatch] = []
+        net[away].watch(b"/k/", b"/k0", 0, seen.append)
+        net.isolate(away)
+        for leader_member in [net[id] for id in net.members]:
+            leader_member.replica.config = dataclasses.replace(leader_member.replica.config, tail_entries_max=1)
+        for i in range(600):
+            await net.put(b"/k/%d" % (i % 50), b"%d" % i + bytes(500))
+        await until(lambda: leader.raft.log.offset > net[away].raft.log.last_index)
+        net.heal()
+        await net.alike()
+        revisions = [event.kv.mod_revision for batch in seen for event in batch.events]
+        await until(lambda: net[away].hub.behind == 0)
+        revisions = [event.kv.mod_revision for batch in seen for event in batch.events]
+        assert isinstance(seen[-1].error, Compacted) or revisions == list(range(2, 602))
+        await net.put(b"/k/last")
+        await net.alike()
+
+
+async def test_a_snapshot_to_be_kept_holds_all_that_was_applied(tmp_path):
+    async with three(tmp_path) as net:
+        await net.put(b"/a")
+        leader = await net.leader()
+        applied = leader.raft.log.applied
+        source = await leader.fresh_snapshot()
+        assert source.offer.meta.index >= applied
+        again = await leader.fresh_snapshot()
+        assert again.offer == source.offer or leader.raft.log.applied > applied
+        source.close()
+        again.close()
+
+
+async def test_status(tmp_path):
+    async with three(tmp_path) as net:
+        await net.put(b"/a")
+        leader = await net.leader()
+        await until(lambda: all(peer["match"] == leader.raft.log.last_index for peer in leader.status()["peers"]))
+        status = leader.status()
+        assert status["role"] == "LEADER" and status["leader"] == leader.member_id
+        assert status["member"]["name"] == f"store-{leader.member_id}"
+        assert [peer["state"] for peer in status["peers"]] == ["replicate", "replicate"]
+        assert status["commit"] == status["applied"] == status["last_index"] and status["revision"] == 2
+        follower = net[net.others(leader)[0]].status()
+        assert follower["role"] == "FOLLOWER" and follower["peers"] == []
+        promised = {"term", "compact_revision", "size_bytes", "snapshot_index", "snapshot_age_s", "version"}
+        assert promised <= set(follower)
+        assert net[1].metrics()["minikube_py_store_raft_term"] == leader.raft.term
