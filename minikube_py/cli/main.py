@@ -14,10 +14,10 @@ from importlib import import_module
 from typing import NoReturn
 
 from minikube_py import __version__
+from minikube_py.control_plane.exit_codes import DAMAGED, DISMISSED, FAILED, INTERRUPTED, USAGE
 from minikube_py.errors import Corruption, MinikubeError
 
 PROGRAM = "minikube-py"
-FAILED, USAGE, DISMISSED, DAMAGED, INTERRUPTED = 1, 2, 3, 4, 130
 
 COMMANDS = {
     "up": "start a control plane in one process (or, with --split or --members 3, in several) until Ctrl-C",

@@ -1,7 +1,7 @@
 """How the members of a store are: who leads, how far each has come, how large it is, how old its snapshot is.
 
-LAG is how many entries of the log a member has yet to apply of what is known to be committed. Exit code 1 where a
-member did not answer or none leads."""
+LAG is how many entries of the log a member has yet to apply of what is known to be committed. SNAPSHOT AGE is `earlier`
+for one from before the member's start, or from its leader. Exit code 1 where a member did not answer or none leads."""
 
 from __future__ import annotations
 
@@ -60,9 +60,16 @@ def _row(report: MemberReport, commit: int) -> tuple[str, ...]:
         f"{status['applied']:,}",
         f"{max(0, commit - status['applied']):,}",
         size_text(status["size_bytes"]),
-        "-" if not status["snapshot_index"] else age_text(status["snapshot_age_s"]),
+        _snapshot_age(status),
         report.address,
     )
+
+
+def _snapshot_age(status: dict[str, Any]) -> str:
+    if not status["snapshot_index"]:
+        return "-"
+    age_s = status["snapshot_age_s"]
+    return "earlier" if age_s is None else age_text(age_s)
 
 
 def role_of(status: dict[str, Any]) -> str:

@@ -1,7 +1,10 @@
 """Start a control plane and keep it until Ctrl-C: store, API server over HTTPS, scheduler, controllers, fake kubelet.
 
 Prints the kubectl line to paste when it is ready. Without --data-dir everything is in a temporary folder that is
-removed at the end; with it, `up` again on the same folder has all that was acknowledged."""
+removed at the end; with it, `up` again on the same folder has all that was acknowledged.
+
+All roles are in one process, or with --split each in one of its own, which is started again when it dies. --members 3
+makes it three members of the store: any of them may die, and what was acknowledged stays."""
 
 from __future__ import annotations
 
@@ -15,6 +18,9 @@ from minikube_py.cli import flags
 from minikube_py.cli.terminal import STARTED, Steps
 from minikube_py.control_plane.config import ControlPlaneConfig
 from minikube_py.control_plane.process import Role, Stopping
+from minikube_py.control_plane.store_layout import MEMBERS_MAX, member_count
+
+SEVERAL_MAX = 9
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -26,6 +32,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     port_help = "listen on this port of 127.0.0.1, 0 for any free one (default: 6443, or any where that is taken)"
     parser.add_argument("--port", type=flags.whole_number(0, 65535), metavar="P", help=port_help)
     parser.add_argument("--split", action="store_true", help="each role as a process of its own, over HTTPS")
+    members_help = "of the store, each a process of its own (default: as many as the data folder holds, or 1)"
+    parser.add_argument("--members", type=flags.whole_number(1, MEMBERS_MAX), metavar="N", help=members_help)
+    several = flags.whole_number(1, SEVERAL_MAX)
+    for role, what in (("apiservers", "API servers"), ("schedulers", "schedulers"), ("controllers", "controllers")):
+        help_text = f"so many processes of {what}; with more than 1 each role is one of its own (default: 1)"
+        parser.add_argument(f"--{role}", type=several, default=1, metavar="N", help=help_text)
     seed_help = "break the scheduler's ties the same way at each start (default: by chance)"
     parser.add_argument("--seed", type=flags.whole_number(0, 2**63 - 1), metavar="S", help=seed_help)
 
@@ -39,10 +51,15 @@ def run(arguments: argparse.Namespace) -> int:
         kubeconfig=arguments.kubeconfig.absolute() if arguments.kubeconfig else None,
         nodes=arguments.nodes,
         seed=arguments.seed,
+        members=arguments.members,
+        apiservers=arguments.apiservers,
+        schedulers=arguments.schedulers,
+        controllers=arguments.controllers,
     )
+    split = arguments.split or max(config.apiservers, config.schedulers, config.controllers, member_count(config)) > 1
     steps = Steps()
     try:
-        return asyncio.run(_run(config, arguments.split, temporary, steps))
+        return asyncio.run(_run(config, split, temporary, steps))
     finally:
         if temporary:
             shutil.rmtree(folder, ignore_errors=True)
@@ -96,3 +113,5 @@ def _make(config: ControlPlaneConfig, split: bool, steps: Steps) -> Role:
 def _tell(config: ControlPlaneConfig, server: str, steps: Steps) -> None:
     steps.line(f"ready in {steps.elapsed_s():.2f} s at {server}; Ctrl-C ends it\n")
     steps.line(f"  kubectl --kubeconfig {config.kubeconfig_file} get nodes\n")
+    if config.members is not None and config.members > 1:
+        steps.line("  minikube-py store status\n")

@@ -88,6 +88,17 @@ class LeaderElector:
             stretch = 1.0 + self._rng.random() * JITTER_FACTOR
             await self._clock.sleep(self.candidate.timing.retry_period_s * stretch)
 
+    async def look(self) -> None:
+        """Reads the lease, so that `leader` is known; a failure leaves it as it was."""
+        try:
+            found = await self._within(self.candidate.timing.request_s, self.lock.get())
+        except MinikubeError as error:
+            logger.debug("lease %s: %s", self.lock, error)
+            return
+        if found is not None:
+            self.saw(found)
+        self._report()
+
     async def hold(self) -> None:
         """Renews the lease; returns never. Raises: LeadershipLost, at the latest when `may_act` has become False."""
         candidate = self.candidate

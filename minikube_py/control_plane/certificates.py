@@ -130,6 +130,17 @@ def ensure_certificates(folder: Path, names: Iterable[str] = (), now: datetime |
     return Certificates(folder / "ca.crt", server_file, key_file, authority.pem)
 
 
+def ensure_peer_certificate(folder: Path, names: Iterable[str] = (), now: datetime | None = None) -> tuple[Path, Path]:
+    """The certificate that store members on this host show to each other, and its key, signed by the authority in
+    `folder`. Raises: SetupError."""
+    now = now or datetime.now(UTC)
+    authority = ensure_authority(folder / "ca.crt", folder / "ca.key", now)
+    files = folder / "peer.crt", folder / "peer.key"
+    hosts = [*ALWAYS_NAMED, socket.gethostname(), *names]
+    authority.ensure_leaf(*files, hosts, common_name="store-peer", client=True, now=now)
+    return files
+
+
 def ensure_authority(certificate_file: Path, key_file: Path, now: datetime | None = None) -> Authority:
     """The authority in the files, made where they hold none that lasts. Raises: SetupError."""
     now = now or datetime.now(UTC)

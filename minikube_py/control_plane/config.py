@@ -19,7 +19,8 @@ class ControlPlaneConfig:
 
     `shapes` are the fake nodes; without them `nodes` of the default shape are made. Without `components` there are
     only store and API server. `seed`: of the scheduler's choices among equals. `names`: further host names and
-    addresses the server's certificate is for.
+    addresses the server's certificate is for. `members`: of the store, None for as many as `data_dir` holds; with
+    several, and with several of another role, each is a process of its own.
     """
 
     data_dir: Path
@@ -31,6 +32,10 @@ class ControlPlaneConfig:
     seed: int | None = None
     components: tuple[str, ...] = COMPONENTS
     names: tuple[str, ...] = field(default=())
+    members: int | None = None
+    apiservers: int = 1
+    schedulers: int = 1
+    controllers: int = 1
 
     @property
     def node_specs(self) -> tuple[NodeSpec, ...]:

@@ -10,7 +10,11 @@ class SetupError(MinikubeError):
 
 
 class RoleFailed(MinikubeError):
-    """A role ended or did not become ready."""
+    """A role ended or did not become ready. `code`: its exit code, None where it did not end by itself."""
+
+    def __init__(self, message: str, code: int | None = None) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class Dismissed(MinikubeError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from minikube_py.control_plane import tokens
@@ -9,6 +10,7 @@ from minikube_py.control_plane.certificates import Certificates, ensure_certific
 from minikube_py.control_plane.config import ControlPlaneConfig
 from minikube_py.control_plane.kubeconfig import Access, check_writable, write_kubeconfig
 from minikube_py.control_plane.private_files import make_private_folder
+from minikube_py.control_plane.store_access import FILE_NAME, write_access
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,3 +34,9 @@ def ensure_credentials(config: ControlPlaneConfig) -> Credentials:
 
 def write_admin_kubeconfig(config: ControlPlaneConfig, credentials: Credentials, server: str) -> None:
     write_kubeconfig(config.kubeconfig_file, credentials.access(server))
+
+
+def write_store_access(config: ControlPlaneConfig, credentials: Credentials, addresses: Sequence[str]) -> None:
+    """For `minikube-py store status` and the like."""
+    token = credentials.by_role[tokens.STORE]
+    write_access(config.data_dir / FILE_NAME, addresses, token, credentials.certificates.authority_pem)

@@ -17,11 +17,17 @@ from minikube_py.apiserver.inprocess import InProcessTransport
 from minikube_py.client.transport import ApiTransport
 from minikube_py.control_plane import tokens
 from minikube_py.control_plane.components import Component, failure_of
-from minikube_py.control_plane.config import COMPONENTS, ControlPlaneConfig, Step
+from minikube_py.control_plane.config import COMPONENTS, LOOPBACK, ControlPlaneConfig, Step
 from minikube_py.control_plane.errors import RoleFailed
-from minikube_py.control_plane.files import Credentials, ensure_credentials, write_admin_kubeconfig
+from minikube_py.control_plane.files import (
+    Credentials,
+    ensure_credentials,
+    write_admin_kubeconfig,
+    write_store_access,
+)
 from minikube_py.control_plane.listen import free_address, publish, start_http, url_of
 from minikube_py.control_plane.progress import Registered, Say
+from minikube_py.control_plane.running import Note
 from minikube_py.control_plane.users import USERS, users_by_token
 from minikube_py.controllers.base import ControllerConfig
 from minikube_py.controllers.manager import ControllerManager
@@ -31,6 +37,7 @@ from minikube_py.kubelet.fake import FakeKubelet
 from minikube_py.scheduler.scheduler import Scheduler
 from minikube_py.store.data_dir import DataDir
 from minikube_py.store.member import StoreMember
+from minikube_py.store.server import StoreServer
 from minikube_py.store.storage import Storage
 
 LAYOUT = "one process: store, API server, scheduler, controllers, kubelet"
@@ -76,6 +83,7 @@ class ControlPlane:
         await self._start_store()
         await self._start_api_server()
         await self._start_components()
+        running.callback(Note(config.data_dir).remove)
         return self.server
 
     async def stop(self) -> None:
@@ -99,6 +107,13 @@ class ControlPlane:
         self.member = StoreMember(held.disk(), self._clock, _child(self._rng))
         await self.member.start()
         self._running.push_async_callback(self.member.stop)
+        # For who looks at the store from outside: `minikube-py store status`, `snapshot save`.
+        credentials = self.credentials
+        token, context = credentials.by_role[tokens.STORE], credentials.certificates.server_context()
+        server = StoreServer(self.member, token, LOOPBACK, 0, context)
+        await server.start()
+        self._running.push_async_callback(server.stop)
+        write_store_access(self.config, credentials, [f"{LOOPBACK}:{server.address[1]}"])
         self._step("store", f"revision {self.member.storage.revision}")
 
     async def _start_api_server(self) -> None:

@@ -38,6 +38,9 @@ class Leading:
         leads = held or await self.elector.attempt()
         self._task = asyncio.create_task(self._run(leads))
         if not leads:
+            if not self.elector.leader:
+                # Another was a moment faster.
+                await self.elector.look()
             leader = self.elector.leader
             return f"standing by: {leader} leads" if leader else "standing by"
         started = asyncio.create_task(self._started.wait())

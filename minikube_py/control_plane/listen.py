@@ -53,10 +53,11 @@ async def start_http(server: Startable, host: str, port: int, flag: str = "--por
 
 
 async def publish(core: Publisher, host: str, port: int) -> None:
-    """Names this server as the `kubernetes` service's endpoint: by `host`, or where that is a loopback address, which
-    endpoints may not have, by the address of the interface that leads out, as the original does. A host without one
-    publishes none."""
-    address = host if not ipaddress.ip_address(host).is_loopback else _outward_address()
+    """Names this server as the `kubernetes` service's endpoint: by `host`, or where that is a loopback address or all
+    addresses, which endpoints may not have, by that of the interface that leads out, as the original does. A host
+    without one publishes none."""
+    given = ipaddress.ip_address(host)
+    address = _outward_address() if given.is_loopback or given.is_unspecified else host
     if address is not None:
         await core.publish(address, port)
 

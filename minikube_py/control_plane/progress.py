@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from minikube_py.env import Clock
 
 EVERY_S = 2.0
+PATIENCE_S = 3.0
 
 Say = Callable[[str], None]
 
@@ -23,3 +25,26 @@ class Registered:
         if now_s - self._said_s >= EVERY_S:
             self._said_s = now_s
             self._say(f"{done:,} of {total:,} nodes registered")
+
+
+class Patient:
+    """Passes on what `name` says, beginning with what it said last when it has taken PATIENCE_S."""
+
+    def __init__(self, name: str, say: Say) -> None:
+        self._name, self._say = name, say
+        self._last = ""
+        self._patience: asyncio.TimerHandle | None = asyncio.get_running_loop().call_later(PATIENCE_S, self._over)
+
+    def __call__(self, text: str) -> None:
+        self._last = f"{self._name}: {text}"
+        if self._patience is None:
+            self._say(self._last)
+
+    def end(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+
+    def _over(self) -> None:
+        self._patience = None
+        if self._last:
+            self._say(self._last)

@@ -1,31 +1,40 @@
-"""The roles as processes of their own, over TLS with a token each: `up --split`.
+"""The roles as processes of their own, over TLS with a token each: `up --split`, `up --members 3`.
 
-The supervisor holds the data folder, starts store, API server, then scheduler, controllers and kubelet together,
-starts again what dies, and stops them in reverse order.
+The supervisor holds the data folder, starts the store's members, API servers, then schedulers, controllers and kubelet
+together, starts again what dies, and stops them in reverse order.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import orjson
 
 from minikube_py.control_plane import tokens
+from minikube_py.control_plane.certificates import ensure_peer_certificate
 from minikube_py.control_plane.config import LOOPBACK, ControlPlaneConfig, Step
-from minikube_py.control_plane.files import Credentials, ensure_credentials, write_admin_kubeconfig
+from minikube_py.control_plane.exit_codes import DAMAGED
+from minikube_py.control_plane.files import (
+    Credentials,
+    ensure_credentials,
+    write_admin_kubeconfig,
+    write_store_access,
+)
 from minikube_py.control_plane.kubeconfig import write_kubeconfig
 from minikube_py.control_plane.listen import free_address
 from minikube_py.control_plane.private_files import make_private_folder, write_private
-from minikube_py.control_plane.progress import Say
+from minikube_py.control_plane.progress import Patient, Say
+from minikube_py.control_plane.running import Note
+from minikube_py.control_plane.store_layout import MemberPlace, member_count, member_places, members_folder
 from minikube_py.control_plane.supervisor import Child
 from minikube_py.control_plane.users import users_by_token, write_token_auth_file
 from minikube_py.env import Clock
 from minikube_py.store.data_dir import DataDir
 
 STORE, APISERVER = "store", "apiserver"
-CLIENTS = (tokens.SCHEDULER, tokens.CONTROLLERS, tokens.KUBELET)
 LED = (tokens.SCHEDULER, tokens.CONTROLLERS)
 LAYOUT = "one process per role (store, API server, scheduler, controllers, kubelet), over TLS"
 
@@ -48,34 +57,35 @@ class SplitControlPlane:
         self.credentials: Credentials
         self._clock, self._step, self._say, self._progress = clock, step, say, progress
         self._held: DataDir | None = None
+        self._note: Note | None = None
         self._children: dict[str, Child] = {}
+        self._stores: list[str] = []
 
     async def start(self) -> str:
-        """Returns the API server's URL. Raises: SetupError, DataDirBusy, RoleFailed."""
-        self._held = DataDir(self.config.data_dir)
-        self.credentials = ensure_credentials(self.config)
+        """Returns the first API server's URL. Raises: SetupError, DataDirBusy, RoleFailed."""
+        config = self.config
+        self._held = DataDir(config.data_dir)
+        count = member_count(config)
+        self.credentials = ensure_credentials(config)
         self._step("certificates", "")
-        make_private_folder(self.config.roles_folder)
-        host, port = free_address(self.config.host, self.config.port)
-        await self._start(STORE, self._store_flags())
-        await self._start(APISERVER, self._apiserver_flags(host, port))
-        self.server = self._children[APISERVER].where
-        write_admin_kubeconfig(self.config, self.credentials, self.server)
-        for role in CLIENTS:
-            write_kubeconfig(self._kubeconfig(role), self.credentials.access(self.server, role), role)
-        wanted = [role for role in CLIENTS if role in self.config.components]
-        await asyncio.gather(*(self._start(role, self._client_flags(role)) for role in wanted))
+        make_private_folder(config.roles_folder)
+        host, port = free_address(config.host, config.port)
+        await (self._start_store() if count == 1 else self._start_members(member_places(config, count)))
+        servers = await self._start_apiservers(host, port)
+        self.server = servers[0]
+        write_admin_kubeconfig(config, self.credentials, self.server)
+        await self._start_clients(servers)
         for child in self._children.values():
             child.keep(self._say)
+        self._note = Note(config.data_dir)
         return self.server
 
     async def stop(self) -> None:
         """In reverse order; returns when all have ended."""
-        children = self._children
-        await asyncio.gather(*(children[role].stop() for role in CLIENTS if role in children))
-        for role in (APISERVER, STORE):
-            if role in children:
-                await children[role].stop()
+        if self._note is not None:
+            self._note.remove()
+        for roles in ((*LED, tokens.KUBELET), (APISERVER,), (STORE,)):
+            await asyncio.gather(*(child.stop() for child in self._children.values() if child.role in roles))
         if self._held is not None:
             self._held.close()
             self._held = None
@@ -90,34 +100,78 @@ class SplitControlPlane:
     def pids(self) -> dict[str, int | None]:
         return {name: child.pid for name, child in self._children.items()}
 
-    async def _start(self, name: str, flags: Sequence[str]) -> None:
-        log_file = self.config.roles_folder / f"{name}.log"
-        child = Child(name, lambda: self._flags_now(name, flags), log_file, self._clock)
-        self._children[name] = child
-        self._step(name, await child.start(self._progress))
+    # --- store ------------------------------------------------------------------------------------------------------
 
-    def _flags_now(self, name: str, flags: Sequence[str]) -> list[str]:
-        """The store's port, any free one at its first start, is the same at the next ones."""
-        if name != STORE:
-            return list(flags)
-        return [*flags, "--listen", self._children[STORE].where or f"{LOOPBACK}:0"]
+    async def _start_store(self) -> None:
+        """One member alone: any free port at its first start, the same at the next ones."""
+        flags = ["--data-dir", str(self.config.member_folder), *self._store_secrets()]
+        child = self._child(STORE, STORE, lambda: [*flags, "--listen", child.where or f"{LOOPBACK}:0"])
+        await self._start_child(STORE)
+        self._stores = [child.where]
+        write_store_access(self.config, self.credentials, self._stores)
 
-    def _store_flags(self) -> list[str]:
+    async def _start_members(self, places: Sequence[MemberPlace]) -> None:
+        """All at once: they wait for each other. Where they have begun before, those that are well suffice, if they are
+        a majority."""
+        folder = members_folder(self.config)
+        begun = any((folder / place.name / "store").exists() for place in places)
+        initial = ",".join(f"{place.name}={place.peer}" for place in places)
+        peer_file, peer_key_file = ensure_peer_certificate(self.config.pki_folder)
+        secrets = [
+            *("--peer-cert-file", str(peer_file), "--peer-key-file", str(peer_key_file)),
+            *("--peer-ca-file", str(self.credentials.certificates.authority_file)),
+            *("--peer-token-file", str(self.config.tokens_folder / tokens.PEER)),
+        ]
+        for place in places:
+            flags = [
+                *("--name", place.name, "--data-dir", str(folder / place.name)),
+                *("--listen", place.client, "--listen-peers", place.peer),
+                *("--initial-cluster", initial, "--rejoin"),
+                *self._store_secrets(),
+                *secrets,
+            ]
+            self._child(place.name, STORE, partial(list, flags), partial(_member_advice, folder / place.name))
+        self._stores = [place.client for place in places]
+        starts = [asyncio.create_task(self._start_child(place.name)) for place in places]
+        try:
+            outcomes = await asyncio.gather(*starts, return_exceptions=begun)
+        finally:
+            for start in starts:
+                start.cancel()
+            await asyncio.gather(*starts, return_exceptions=True)
+        failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+        if len(failures) >= len(places) - len(places) // 2:
+            raise failures[0]
+        for failure in failures:
+            self._say(str(failure))
+        write_store_access(self.config, self.credentials, self._stores)
+
+    def _store_secrets(self) -> list[str]:
         certificates = self.credentials.certificates
         return [
-            *("--data-dir", str(self.config.member_folder)),
             *("--token-file", str(self.config.tokens_folder / tokens.STORE)),
             *("--tls-cert-file", str(certificates.server_file)),
             *("--tls-private-key-file", str(certificates.server_key_file)),
         ]
 
-    def _apiserver_flags(self, host: str, port: int) -> list[str]:
-        certificates = self.credentials.certificates
+    # --- API servers ------------------------------------------------------------------------------------------------
+
+    async def _start_apiservers(self, host: str, port: int) -> list[str]:
+        """Their URLs; the first one listens where it was asked to, the others anywhere."""
+        names = _names(APISERVER, self.config.apiservers)
         users_file = self.config.roles_folder / "users.csv"
         write_token_auth_file(users_file, users_by_token(self.credentials.by_role))
+        addresses = [(host, port), *(free_address(host, 0) for _ in names[1:])]
+        for name, address in zip(names, addresses, strict=True):
+            self._child(name, APISERVER, partial(list, self._apiserver_flags(users_file, *address)))
+        await asyncio.gather(*(self._start_child(name) for name in names))
+        return [self._children[name].where for name in names]
+
+    def _apiserver_flags(self, users_file: Path, host: str, port: int) -> list[str]:
+        certificates = self.credentials.certificates
         return [
             *("--bind-address", host, "--secure-port", str(port)),
-            *("--store", self._children[STORE].where),
+            *("--store", ",".join(self._stores)),
             *("--store-token-file", str(self.config.tokens_folder / tokens.STORE)),
             *("--store-ca-file", str(certificates.authority_file)),
             *("--token-auth-file", str(users_file)),
@@ -125,11 +179,26 @@ class SplitControlPlane:
             *("--tls-private-key-file", str(certificates.server_key_file)),
         ]
 
-    def _client_flags(self, role: str) -> list[str]:
-        flags = ["--kubeconfig", str(self._kubeconfig(role))]
+    # --- their clients ----------------------------------------------------------------------------------------------
+
+    async def _start_clients(self, servers: Sequence[str]) -> None:
+        """Together; where there are several API servers, each goes to one of them in turn."""
+        config = self.config
+        counts = {tokens.SCHEDULER: config.schedulers, tokens.CONTROLLERS: config.controllers, tokens.KUBELET: 1}
+        names = [
+            (name, role) for role, count in counts.items() if role in config.components for name in _names(role, count)
+        ]
+        for number, (name, role) in enumerate(names):
+            kubeconfig = config.roles_folder / f"{name}.kubeconfig"
+            write_kubeconfig(kubeconfig, self.credentials.access(servers[number % len(servers)], role), role)
+            self._child(name, role, partial(list, self._client_flags(name, role, kubeconfig)))
+        await asyncio.gather(*(self._start_child(name) for name, _ in names))
+
+    def _client_flags(self, name: str, role: str, kubeconfig: Path) -> list[str]:
+        flags = ["--kubeconfig", str(kubeconfig)]
         if role in LED:
             # The supervisor starts the next one only when the one before has ended: it need not wait for its lease.
-            flags += ["--leader-elect-identity", f"up-{role}"]
+            flags += ["--leader-elect-identity", f"up-{name}"]
         if role == tokens.SCHEDULER and self.config.seed is not None:
             flags += ["--seed", str(self.config.seed)]
         if role == tokens.KUBELET:
@@ -140,5 +209,38 @@ class SplitControlPlane:
                 flags += ["--shapes", str(path)]
         return flags
 
-    def _kubeconfig(self, role: str) -> Path:
-        return self.config.roles_folder / f"{role}.kubeconfig"
+    # --- children ---------------------------------------------------------------------------------------------------
+
+    def _child(
+        self, name: str, role: str, flags: Callable[[], Sequence[str]], advice: Callable[[int], str] = lambda _: ""
+    ) -> Child:
+        log_file = self.config.roles_folder / f"{name}.log"
+        child = Child(name, flags, log_file, self._clock, role=role, advice=advice)
+        self._children[name] = child
+        return child
+
+    async def _start_child(self, name: str) -> None:
+        """Raises: RoleFailed."""
+        child = self._children[name]
+        if child.role != STORE:
+            self._step(name, await child.start(self._progress))
+            return
+        # That members wait for each other for a moment is nothing to tell.
+        patient = Patient(name, self._progress)
+        try:
+            self._step(name, await child.start(patient))
+        finally:
+            patient.end()
+
+
+def _names(role: str, count: int) -> list[str]:
+    return [role] if count == 1 else [f"{role}-{number}" for number in range(1, count + 1)]
+
+
+def _member_advice(folder: Path, code: int) -> str:
+    if code != DAMAGED:
+        return ""
+    return (
+        f"; if the other members are well (minikube-py store status), remove {folder}, and it comes back by itself "
+        "with what they hold"
+    )

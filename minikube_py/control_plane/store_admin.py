@@ -158,7 +158,8 @@ class StoreAdmin:
         self._tls = access.context()
 
     async def status(self) -> list[MemberReport]:
-        """Of all members that are known by the access or by any member, by name; those last that never answered."""
+        """Of all members that any member knows of, by name, then of those that are expected; where the members do not
+        say where all of them are reached, also of the addresses at which nobody answered."""
         asked = await asyncio.gather(*(self._report(self._text(address)) for address in self._access.addresses))
         reports = {report.address: report for report in asked}
         known = _known(asked)
@@ -339,4 +340,6 @@ def _named(reports: list[MemberReport], known: dict[int, dict[str, Any]]) -> lis
         MemberReport(each["client"], each["name"], error="not started yet", learner=each["learner"], expected=True)
         for each in expected
     ]
-    return [*sorted(named, key=lambda report: (report.name, report.id)), *waited_for, *silent.values()]
+    # An address at which nobody answers, and which none of the members has, was a member's once.
+    unknown = () if there and all(each["client"] for each in known.values()) else silent.values()
+    return [*sorted(named, key=lambda report: (report.name, report.id)), *waited_for, *unknown]

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from minikube_py.control_plane.errors import RoleFailed
+from minikube_py.control_plane.exit_codes import DISMISSED
 from minikube_py.control_plane.process import READY
 from minikube_py.control_plane.progress import Say
 from minikube_py.env import Clock
@@ -26,15 +27,27 @@ STABLE_AFTER_S = 30.0
 
 
 class Child:
-    """One role as a child process. `flags` may differ from start to start, so that a port once chosen is kept."""
+    """One role as a child process, `role` where its name is another. `flags` may differ from start to start, so that a
+    port once chosen is kept. `advice(code)`: what to tell the user besides, of one that ended instead of starting."""
 
-    def __init__(self, name: str, flags: Callable[[], Sequence[str]], log_file: Path, clock: Clock) -> None:
-        self.name, self.log_file = name, log_file
+    def __init__(
+        self,
+        name: str,
+        flags: Callable[[], Sequence[str]],
+        log_file: Path,
+        clock: Clock,
+        *,
+        role: str = "",
+        advice: Callable[[int], str] = lambda code: "",
+    ) -> None:
+        self.name, self.role, self.log_file = name, role or name, log_file
         self.where = ""
-        self._flags, self._clock = flags, clock
+        self.dismissed = False
+        self._flags, self._clock, self._advice = flags, clock, advice
         self._process: asyncio.subprocess.Process | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._reader: asyncio.Task[None] | None = None
+        self._log_start = 0
 
     @property
     def pid(self) -> int | None:
@@ -45,9 +58,9 @@ class Child:
         it said."""
         with self.log_file.open("ab") as log:
             os.chmod(self.log_file, 0o600)
-            log_start = log.tell()
+            self._log_start = log.tell()
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "minikube_py", self.name, "--with-parent", *self._flags()),
+                *(sys.executable, "-m", "minikube_py", self.role, "--with-parent", *self._flags()),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
@@ -58,15 +71,18 @@ class Child:
             self.where = await self._ready_line(progress)
         except (TimeoutError, EOFError) as error:
             ended = isinstance(error, EOFError)
-            await self._end(0.0)
+            if ended:
+                await self._wait_for_end()
+            code = await self._end(0.0)
             silent = f"was not ready, and said nothing for {READY_WITHIN_S:.0f} s"
             what = "ended before it was ready" if ended else silent
-            raise RoleFailed(f"{self.name} {what}: {self._last_words(log_start)}") from None
+            advice = self._advice(code) if ended else ""
+            raise RoleFailed(f"{self.name} {what}: {self._last_words()}{advice}", code if ended else None) from None
         self._reader = asyncio.create_task(self._read_on())
         return self.where
 
     def keep(self, say: Say) -> None:
-        """From now on it is started again when it ends."""
+        """From now on it is started again when it ends; at once, if it does not run."""
         self._keeper = asyncio.create_task(self._keep(say))
 
     async def stop(self) -> None:
@@ -78,27 +94,59 @@ class Child:
 
     async def _keep(self, say: Say) -> None:
         wait_s = RESTART_FIRST_S
-        while True:
+        while not self.dismissed:
             started_s = self._clock.monotonic_s()
             assert self._process is not None
+            running = self._process.returncode is None
             code = await self._process.wait()
             lived_s = self._clock.monotonic_s() - started_s
             wait_s = RESTART_FIRST_S if lived_s > STABLE_AFTER_S else wait_s
-            say(f"{self.name} {_how_it_ended(code)} after {lived_s:.1f} s; starting it again (log: {self.log_file})")
-            while True:
-                await self._clock.sleep(wait_s)
-                wait_s = min(wait_s * 2, RESTART_MAX_S)
-                try:
-                    where = await self.start()
-                    break
-                except RoleFailed as error:
-                    say(f"{error}; trying again in {wait_s:.1f} s")
-            say(f"{self.name} is back: {where}")
+            if running and not self._is_dismissed(code, say):
+                how = f"{self.name} {self._how_it_ended(code)} after {lived_s:.1f} s"
+                say(f"{how}; starting it again (log: {self.log_file})")
+            wait_s = await self._start_again(wait_s, say)
 
-    async def _end(self, patience_s: float) -> None:
+    async def _start_again(self, wait_s: float, say: Say) -> float:
+        """Returns how long to wait before the next time."""
+        said = ""
+        while not self.dismissed:
+            await self._clock.sleep(wait_s)
+            wait_s = min(wait_s * 2, RESTART_MAX_S)
+            try:
+                where = await self.start()
+            except RoleFailed as error:
+                if not self._is_dismissed(error.code, say) and str(error) != said:
+                    said = str(error)
+                    say(f"{error}; trying again, at most every {RESTART_MAX_S:.0f} s")
+                continue
+            say(f"{self.name} is back: {where}")
+            break
+        return wait_s
+
+    def _is_dismissed(self, code: int | None, say: Say) -> bool:
+        if code == DISMISSED:
+            self.dismissed = True
+            say(f"{self.name} is not started again: {self._last_words()}")
+        return self.dismissed
+
+    def _how_it_ended(self, code: int) -> str:
+        if code < 0:
+            return f"was ended by signal {-code}"
+        return f"ended with exit code {code}" + (f" ({self._last_words()})" if code else "")
+
+    async def _wait_for_end(self) -> None:
+        """What it had to say is said: its exit code is about to come."""
+        assert self._process is not None
+        try:
+            await asyncio.wait_for(self._process.wait(), STOP_WITHIN_S)
+        except TimeoutError:
+            pass
+
+    async def _end(self, patience_s: float) -> int:
+        """Its exit code."""
         process = self._process
         if process is None:
-            return
+            return 0
         if process.returncode is None:
             try:
                 process.terminate() if patience_s else process.kill()
@@ -114,6 +162,7 @@ class Child:
         # The transport of a process whose pipes were never read to their end would complain when collected.
         if process.stdin is not None:
             process.stdin.close()
+        return process.returncode or 0
 
     async def _ready_line(self, progress: Say) -> str:
         """Raises: TimeoutError, EOFError."""
@@ -132,14 +181,12 @@ class Child:
             with self.log_file.open("ab") as log:
                 log.write(line)
 
-    def _last_words(self, log_start: int) -> str:
+    def _last_words(self) -> str:
+        """Why it ended, by its own word since its last start, or else the last thing it said."""
         with self.log_file.open("rb") as log:
-            log.seek(log_start)
+            log.seek(self._log_start)
             lines = log.read().decode(errors="replace").split("\n")
         said = [line.strip() for line in lines if line.strip()]
-        last = said[-1] if said else f"it said nothing (log: {self.log_file})"
-        return last.removeprefix(f"minikube-py {self.name}: ")
-
-
-def _how_it_ended(code: int) -> str:
-    return f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        own = f"minikube-py {self.role}: "
+        reasons = [line.removeprefix(own) for line in said if line.startswith(own)]
+        return (reasons or said or [f"it said nothing (log: {self.log_file})"])[-1]

@@ -1,0 +1,123 @@
+"""Where the store members of an `up` keep their data and where they listen: chosen once, and kept with the data.
+
+A store of one member is in `member/`, as it always was; several are in `members/<name>/`, their addresses beside them:
+the members know each other by these, so a later start must use the same.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from minikube_py.control_plane.config import LOOPBACK, ControlPlaneConfig
+from minikube_py.control_plane.errors import SetupError
+from minikube_py.control_plane.private_files import make_private_folder, read_text, write_private
+
+FILE_NAME = "addresses.json"
+MEMBERS_MAX = 9
+CLIENT_PORTS = range(2390, 2390 + 4 * MEMBERS_MAX, 4)
+"""Tried first; members listen to each other at the port after. Any free ones where these are taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberPlace:
+    """`client`, `peer`: `host:port`."""
+
+    name: str
+    client: str
+    peer: str
+
+
+def members_folder(config: ControlPlaneConfig) -> Path:
+    return config.data_dir / "members"
+
+
+def member_count(config: ControlPlaneConfig) -> int:
+    """How many members there are to be: as many as `config` says, or as the data folder holds.
+
+    Raises: SetupError where the two do not agree."""
+    there = len(_known(config))
+    wanted = config.members
+    if there:
+        if wanted not in (None, there):
+            raise SetupError(
+                f"{config.data_dir} holds a store of {there} members; start it with --members {there}, or name another "
+                "folder (members of a running store: `minikube-py store member`)"
+            )
+        return there
+    if wanted is None or wanted == 1:
+        return 1
+    if config.member_folder.exists():
+        raise SetupError(
+            f"{config.data_dir} holds a store of one member; start it without --members, or name another folder (to "
+            "take its data along: `minikube-py store snapshot save`, then `restore --initial-cluster`)"
+        )
+    return wanted
+
+
+def member_places(config: ControlPlaneConfig, count: int) -> list[MemberPlace]:
+    """Their addresses, chosen where there are none yet. Raises: SetupError."""
+    known = _known(config)
+    if known:
+        return known
+    make_private_folder(members_folder(config))
+    ports = _free_pairs(count)
+    places = [
+        MemberPlace(f"store-{number}", f"{LOOPBACK}:{client}", f"{LOOPBACK}:{peer}")
+        for number, (client, peer) in enumerate(ports, start=1)
+    ]
+    text = json.dumps([asdict(place) for place in places], indent=2)
+    write_private(members_folder(config) / FILE_NAME, f"{text}\n".encode())
+    return places
+
+
+def _known(config: ControlPlaneConfig) -> list[MemberPlace]:
+    path = members_folder(config) / FILE_NAME
+    if not path.exists():
+        return []
+    try:
+        return [MemberPlace(**each) for each in json.loads(read_text(path, "file of members"))]
+    except (ValueError, TypeError) as error:
+        raise SetupError(f"{path}: not the members of a store: {error}; restore it, or name another folder") from error
+
+
+def _free_pairs(count: int) -> list[tuple[int, int]]:
+    """So many pairs of ports of which none is taken now."""
+    held: list[socket.socket] = []
+    try:
+        pairs: list[tuple[int, int]] = []
+        for client in CLIENT_PORTS:
+            if len(pairs) == count:
+                break
+            pair = _try_both(client, client + 1)
+            if pair is not None:
+                held += pair
+                pairs.append((client, client + 1))
+        while len(pairs) < count:
+            both = _try_both(0, 0)
+            if both is None:
+                raise SetupError(f"no free ports on {LOOPBACK} for {count} store members")
+            held += both
+            pairs.append((both[0].getsockname()[1], both[1].getsockname()[1]))
+        return pairs
+    finally:
+        for each in held:
+            each.close()
+
+
+def _try_both(*ports: int) -> list[socket.socket] | None:
+    held: list[socket.socket] = []
+    try:
+        for port in ports:
+            each = socket.socket()
+            held.append(each)
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            each.bind((LOOPBACK, port))
+            each.listen(1)
+    except OSError:
+        for each in held:
+            each.close()
+        return None
+    return held
