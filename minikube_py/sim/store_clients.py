@@ -127,7 +127,9 @@ class Client:
         except RequestError as error:
             self._recorder.end(number, "refused", None, error)
             if isinstance(error, Compacted):
-                self._workload.memory.compacted = max(self._workload.memory.compacted, error.compact_revision)
+                memory = self._workload.memory
+                memory.compacted = max(memory.compacted, error.compact_revision)
+                memory.revision = max(memory.revision, error.compact_revision)
         except MinikubeError as error:
             self._recorder.end(number, "refused", None, error)
             await self._clock.sleep(REFUSED_PAUSE_S * self._rng.random())

@@ -188,6 +188,7 @@ class StoreRun:
 
     async def _heal(self) -> None:
         self.faults.end_all()
+        self.world.calm()
         for place in self.store.places:
             place.down = 0
             self.world.resume(place.host)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, NoReturn, TypeVar
 
 from minikube_py.env import Rng
@@ -185,6 +185,15 @@ class World:
         machine.clock.rate = rate
         if machine.process is not None:
             machine.process.loop.set_rate(rate)
+
+    def calm(self) -> None:
+        """From here on no loop stalls and no sync does, in what runs and in what will; links are the network's."""
+        loop = replace(self.options.loop, stall_every=0)
+        self.options = replace(self.options, loop=loop, syncs=replace(self.options.syncs, stall_every=0))
+        for machine in self.machines.values():
+            machine.syncs = self.options.syncs
+            if machine.process is not None:
+                machine.process.loop.options = loop
 
     def running(self, name: str) -> Process | None:
         return self.machine(name).process
