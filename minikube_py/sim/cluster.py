@@ -28,8 +28,8 @@ from minikube_py.raft.message import LogIndex, Message, MessageType
 from minikube_py.sim.checkers.convergence import Agreement
 from minikube_py.sim.clients import Answer, WatchSink
 from minikube_py.sim.history import KeepAlive, Watch
-from minikube_py.sim.links import HELD, Links
-from minikube_py.sim.place import Place
+from minikube_py.sim.links import HELD, LATENCY_US, Links
+from minikube_py.sim.place import SYNC_US, Place
 from minikube_py.sim.steps import Act, Steps
 from minikube_py.sim.transfers import Transfer
 from minikube_py.store.bootstrap import Initial
@@ -49,10 +49,18 @@ class Cluster:
     """`members` places that form a cluster, and `spare` ones that may join it. A client is at a place too: its links
     to the members are that place's."""
 
-    def __init__(self, rng: Rng, steps: Steps, members: int, spare: int = 0) -> None:
+    def __init__(
+        self,
+        rng: Rng,
+        steps: Steps,
+        members: int,
+        spare: int = 0,
+        latency_us: tuple[int, int] = LATENCY_US,
+        sync_us: tuple[int, int] = SYNC_US,
+    ) -> None:
         self.steps = steps
         self.rng = rng
-        self.links = Links(Rng(rng.getrandbits(64)))
+        self.links = Links(Rng(rng.getrandbits(64)), latency_us)
         self.agreement = Agreement()
         self.problem = ""
         self.refusals: list[tuple[int, MinikubeError]] = []
@@ -68,6 +76,8 @@ class Cluster:
         self.all = [
             Place(number, steps, Rng(rng.getrandbits(64)), self, initial) for number in range(members + spare)
         ]
+        for place in self.all:
+            place.sync_us = sync_us
         self._place_of: dict[int, int] = {}
         self._held: dict[tuple[int, int], list[tuple[Act, tuple[Any, ...], Act | None]]] = {}
         self._requests: dict[int, dict[int, tuple[int, Answer]]] = {place.number: {} for place in self.all}
@@ -228,7 +238,8 @@ class Cluster:
         if raft.role == "LEADER" and self._terms.get(place.number) != raft.term:
             self._terms[place.number] = raft.term
             self.elections += 1
-            agreement.leads(member, raft.term)
+            terms = {index: log.term(LogIndex(index)) for index in range(log.offset, log.last_index + 1)}
+            agreement.leads(member, raft.term, terms)
         seen = max(self._looked_at[place.number], log.offset)
         if log.committed > seen:
             for entry in log.slice(LogIndex(seen), log.committed):

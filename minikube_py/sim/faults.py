@@ -1,8 +1,8 @@
 """What goes wrong in a run, and when: a schedule drawn from a seed, as plain data.
 
 Members are named by their places, 0 to n - 1, not by ids: a member that lost its disk comes back to its place under a
-new id. Whoever plays a schedule may have to leave out what would take more members than a majority can spare; it says
-so in its counts.
+new id. `LEADER` names the place of whoever leads when the fault begins: that is where it hurts. Whoever plays a
+schedule may have to leave out what would take more members than a majority can spare; it says so in its counts.
 
 Each run has a few kinds of faults, not all: what only shows under long losses is not drowned by crashes, and the other
 way round. Source: Groce and others, Swarm testing, 2012.
@@ -43,6 +43,7 @@ KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
 
 S: Final = 1_000_000
 MS: Final = 1_000
+LEADER: Final = -1
 DRIFT_MAX: Final = 1.25
 """A clock counts at most this many seconds in one, and at least one in this many."""
 
@@ -81,21 +82,43 @@ class Fault(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Plan:
     """How much is to go wrong: about `count` faults of `kinds` in the first `span_us`, among `members` places.
-    `spare`: places beyond them that may be joined to the cluster."""
+    `spare`: places beyond them that may be joined to the cluster. `aimed`: the share of faults of one member that are
+    the leader's."""
 
     members: int = 3
     span_us: int = 8 * S
     count: int = 12
     kinds: tuple[FaultKind, ...] = KINDS
     spare: int = 1
+    aimed: float = 0.0
 
 
-def drawn_plan(rng: Rng, span_us: int) -> Plan:
-    """A plan of its own for each seed: how many members, how many faults, and of which kinds."""
+def drawn_plan(rng: Rng, span_us: int, *, aimed: bool = False) -> Plan:
+    """A plan of its own for each seed: how many members, how many faults, and of which kinds. `aimed`: whoever plays
+    it knows LEADER."""
     members = rng.choice((1, 3, 3, 3, 3, 3, 5))
-    kinds = [kind for kind in KINDS if rng.random() < 0.4]
+    share = rng.choice((0.1, 0.2, 0.4, 0.7))
+    kinds = [kind for kind in KINDS if rng.random() < share]
     count = rng.choice((0, 4, 8, 12, 16, 24))
-    return Plan(members, span_us, count if kinds else 0, tuple(kinds))
+    share = rng.choice((0.0, 0.5, 0.9)) if aimed else 0.0
+    return Plan(members, span_us, count if kinds else 0, tuple(kinds), aimed=share)
+
+
+def aim(fault: Fault, leader: int | None, members: int) -> Fault | None:
+    """`fault` with LEADER as a place; None where nobody leads and it has no other. A side of a cut that names LEADER is
+    it alone, the other side all but it."""
+    if LEADER not in (*fault.places, *fault.others):
+        return fault
+    if leader is None:
+        return None
+    rest = tuple(place for place in range(members) if place != leader)
+    places = (leader,) if LEADER in fault.places else fault.places
+    others = (leader,) if LEADER in fault.others else fault.others
+    if LEADER in fault.places and others:
+        others = rest
+    elif LEADER in fault.others:
+        places = rest
+    return fault._replace(places=places, others=others)
 
 
 def schedule(rng: Rng, plan: Plan) -> list[Fault]:
@@ -116,7 +139,7 @@ def _some(rng: Rng, plan: Plan, least: int = 1) -> tuple[int, ...]:
 
 
 def _one(rng: Rng, plan: Plan) -> tuple[int, ...]:
-    return (rng.randrange(plan.members),)
+    return (LEADER,) if rng.random() < plan.aimed else (rng.randrange(plan.members),)
 
 
 def _while(rng: Rng, low_us: int = 50 * MS, high_us: int = 3 * S) -> int:
@@ -140,14 +163,14 @@ def _cut(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
     """A partition in two, one way or both; or one that only its own links see; or a ring in which nobody sees all."""
     duration_us = _while(rng)
     shape = rng.random()
-    side = _some(rng, plan)
+    side = (LEADER,) if rng.random() < plan.aimed else _some(rng, plan)
     rest = tuple(place for place in range(plan.members) if place not in side) or side
     if shape < 0.6:
         yield Fault(at_us, "cut", side, rest, duration_us)
         if shape < 0.4:
             yield Fault(at_us, "cut", rest, side, duration_us)
     elif shape < 0.8:
-        yield Fault(at_us, "cut", *(_one(rng, plan), _one(rng, plan)), duration_us)
+        yield Fault(at_us, "cut", (rng.randrange(plan.members),), (rng.randrange(plan.members),), duration_us)
     else:
         for place in range(plan.members):
             ahead = (place + plan.members // 2) % plan.members
@@ -203,7 +226,8 @@ def _grow(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
 
 def _plain(kind: FaultKind) -> Callable[[Rng, Plan, int], Iterator[Fault]]:
     def draw(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
-        yield Fault(at_us, kind, _one(rng, plan), (), 0, round(rng.random(), 2))
+        places = (rng.randrange(plan.members),) if kind == "transfer" else _one(rng, plan)
+        yield Fault(at_us, kind, places, (), 0, round(rng.random(), 2))
 
     return draw
 

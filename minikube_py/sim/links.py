@@ -36,10 +36,11 @@ class Link:
 
 
 class Links:
-    """All links of a cluster. `lost` and `doubled` count messages."""
+    """All links of a cluster, each with a latency out of `latency_us`. `lost` and `doubled` count messages."""
 
-    def __init__(self, rng: Rng) -> None:
+    def __init__(self, rng: Rng, latency_us: tuple[int, int] = LATENCY_US) -> None:
         self._rng = rng
+        self._latency_us = latency_us
         self._links: dict[Pair, Link] = {}
         self._last_arrival: dict[Pair, int] = {}
         self.lost = 0
@@ -59,7 +60,7 @@ class Links:
         """When a message sent now arrives: not at all, once, or more often. In order on a sound link; on one with
         delays each message takes its own time."""
         rng = self._rng
-        low, high = (LOCAL_US, LOCAL_US) if sender == receiver else LATENCY_US
+        low, high = (LOCAL_US, LOCAL_US) if sender == receiver else self._latency_us
         at_us = now_us + rng.randint(low, high)
         link = self._links.get((sender, receiver))
         if link is None or link.sound:

@@ -119,6 +119,7 @@ class Place:
         self.paused = False
         self.rejoin = False
         self.member_id = 0
+        self.sync_us = SYNC_US
         self.sync_more_us = 0
         self.answers: dict[str, Answer] = {}
         self.at_next_sync: Callable[[], None] | None = None
@@ -303,7 +304,7 @@ class Place:
                 self.around.send(self, turn.messages)
             if turn.sync is not None:
                 self.counts.syncs += 1
-                delay_us = self.rng.randint(*SYNC_US) + self.sync_more_us
+                delay_us = self._sync_takes_us()
                 self.steps.after(delay_us, self.do, self.life, self._synced, turn.sync, self.disk.sequence)
                 if self.at_next_sync is not None:
                     self.steps.after(self.rng.randrange(delay_us), self.at_next_sync)
@@ -311,6 +312,9 @@ class Place:
         self._follow()
         if replica.hub.behind:
             self.steps.after(SLICE_US // 2, self.do, self.life, self._catch_up)
+
+    def _sync_takes_us(self) -> int:
+        return self.rng.randint(*self.sync_us) + self.sync_more_us
 
     def _synced(self, sync: Callable[[], None], horizon: int) -> None:
         replica = self.replica
@@ -423,7 +427,7 @@ class Place:
         if sync is None:
             self.steps.after(SLICE_US, self.do, self.life, self._next_slice)
         else:
-            delay_us = self.rng.randint(*SYNC_US) + self.sync_more_us
+            delay_us = self._sync_takes_us()
             self.steps.after(delay_us, self.do, self.life, self._sync_slice, sync, self.disk.sequence)
 
     def _sync_slice(self, sync: Callable[[], None], horizon: int) -> None:

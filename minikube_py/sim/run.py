@@ -22,7 +22,8 @@ from minikube_py.sim.cluster import Cluster
 from minikube_py.sim.faults import DRIFT_MAX, Fault, Plan, drawn_plan, schedule
 from minikube_py.sim.history import History, Operation
 from minikube_py.sim.judge import judge
-from minikube_py.sim.place import Place
+from minikube_py.sim.links import LATENCY_US
+from minikube_py.sim.place import SYNC_US, Place
 from minikube_py.sim.steps import Steps, Told
 from minikube_py.sim.tending import Tending
 from minikube_py.sim.workload import ALL, NODE_RANGE, TTLS_S, WHERES
@@ -57,18 +58,29 @@ class RunOptions:
     clients: int = 4
     client: ClientOptions = field(default_factory=ClientOptions)
     without_sessions: int = 0
+    latency_us: tuple[int, int] = LATENCY_US
+    sync_us: tuple[int, int] = SYNC_US
     without: frozenset[int] = frozenset()
 
 
 def drawn_options(seed: int) -> RunOptions:
     """All that a seed decides before anything runs."""
     rng = Rng(f"options {seed}")
-    plan = drawn_plan(rng, SPAN_US)
+    plan = drawn_plan(rng, SPAN_US, aimed=True)
     clients = rng.choice((3, 4, 5))
     client = ClientOptions(
         depth=rng.choice((1, 1, 2, 3)), think_us=rng.choice(((1_000, 20_000), (5_000, 150_000), (20_000, 250_000)))
     )
-    return RunOptions(seed, plan, 220, clients, client, rng.choice((0, 0, 1, 1, clients)))
+    return RunOptions(
+        seed,
+        plan,
+        220,
+        clients,
+        client,
+        rng.choice((0, 0, 1, 1, clients)),
+        rng.choice((LATENCY_US, LATENCY_US, (2_000, 10_000), (5_000, 80_000))),
+        rng.choice((SYNC_US, SYNC_US, (1_000, 10_000), (5_000, 50_000))),
+    )
 
 
 def drawn_faults(options: RunOptions) -> list[Fault]:
@@ -102,7 +114,9 @@ class Run:
         self.history = History()
         rng = Rng(f"run {options.seed}")
         plan = options.plan
-        self.cluster = Cluster(Rng(rng.getrandbits(64)), self.steps, plan.members, plan.spare)
+        self.cluster = Cluster(
+            Rng(rng.getrandbits(64)), self.steps, plan.members, plan.spare, options.latency_us, options.sync_us
+        )
         self.tending = Tending(self.cluster, Rng(rng.getrandbits(64)), self.history, plan.members)
         self.clients = [self._client(number, Rng(rng.getrandbits(64))) for number in range(1, options.clients + 1)]
         self._rng = rng

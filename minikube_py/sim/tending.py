@@ -17,7 +17,7 @@ from minikube_py.mvcc.types import Compact
 from minikube_py.raft.configuration import Configuration
 from minikube_py.raft.message import EntryKind
 from minikube_py.sim.cluster import Cluster
-from minikube_py.sim.faults import Fault
+from minikube_py.sim.faults import Fault, aim
 from minikube_py.sim.history import History, Operation
 from minikube_py.sim.place import Place
 from minikube_py.store.identity import LogLost
@@ -67,6 +67,12 @@ class Tending:
         """Plays one fault, or leaves it out."""
         if self._healed:
             return
+        leader = self.cluster.leader()
+        aimed = aim(fault, leader.number if leader else None, len(self.cluster.places()))
+        if aimed is None:
+            self.left_out[fault.kind] += 1
+            return
+        fault = aimed
         play: Callable[[Fault], bool] = getattr(self, f"_{fault.kind}")
         if play(fault):
             self.counts[fault.kind] += 1
@@ -382,8 +388,10 @@ class Tending:
     # -- keeping it running --------------------------------------------------------------------------------------------
 
     def _start_soon(self, place: Place) -> None:
+        """As a supervisor does: at once, or after a while."""
         if not self._down[place.number]:
-            self.steps.after(self.rng.randint(*RESTART_US), self._start, place)
+            delay_us = self.rng.randint(*RESTART_US) if self.rng.random() < 0.6 else self.rng.randint(1, 2_000)
+            self.steps.after(delay_us, self._start, place)
 
     def _start(self, place: Place) -> None:
         untold = any(number == place.number for number, _ in self.cluster.refusals)

@@ -212,8 +212,12 @@ class Workload:
             return LeaseGrant(leases[-1], rng.choice(TTLS_S))
         lease = rng.choice(leases)
         kind = rng.random()
+        key = b"/l/%d" % rng.randrange(LEASED)
+        if kind < 0.4:
+            return Put(key, self._value(), lease)
         if kind < 0.5:
-            return Put(b"/l/%d" % rng.randrange(LEASED), self._value(), lease)
+            # What had a lease has none any more.
+            return Put(key, self._value()) if rng.random() < 0.7 else DeleteRange(key)
         if kind < 0.85:
             return KeepAlive(lease)
         if kind < 0.92:

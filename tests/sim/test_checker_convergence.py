@@ -75,7 +75,7 @@ def test_agreement_passes_what_is_right():
     run = Agreement()
     run.leads(1, 1)
     run.leads(1, 1)
-    run.leads(2, 2)
+    run.leads(2, 2, {0: 0, 1: 1, 2: 2})
     for member in (1, 2):
         run.committed(member, 1, 1, 77)
         run.stands_at(member, 2, 1)
@@ -84,7 +84,9 @@ def test_agreement_passes_what_is_right():
     run.voted(1, 2, 2)
     run.restarted(1)
     run.stands_at(1, 1, 0)
-    assert run.verdict().ok and run.last_index == 1 and run.leaders == {1: 1, 2: 2}
+    run.leads(2, 3, {1: 1, 2: 2, 3: 3})
+    run.leads(1, 4, {2: 2, 3: 3})
+    assert run.verdict().ok and run.last_index == 1 and run.leaders == {1: 1, 2: 2, 3: 2, 4: 1}
 
 
 def two_leaders(run):
@@ -113,6 +115,16 @@ def promise_forgotten(run):
     run.stands_at(1, 3, 0)
 
 
+def leader_without(run):
+    run.committed(1, 5, 2, 77)
+    run.leads(2, 3, {3: 1, 4: 2})
+
+
+def leader_with_another(run):
+    run.committed(1, 5, 2, 77)
+    run.leads(2, 4, {4: 1, 5: 3})
+
+
 def two_votes(run):
     run.voted(1, 4, 2)
     run.restarted(1)
@@ -133,6 +145,8 @@ def commit_back(run):
         (term_back, "from term 4 to 3"),
         (promise_forgotten, "from term 4 to 3"),
         (two_votes, "voted twice in term 4"),
+        (leader_without, "leader completeness: entry 5 of term 2"),
+        (leader_with_another, "has one of term 3 in its place"),
         (commit_back, "from commit 7 to 6"),
     ],
 )

@@ -28,10 +28,20 @@ class Agreement:
         self._promised: dict[int, int] = {}
         self._votes: dict[tuple[int, int], int] = {}
 
-    def leads(self, member: int, term: int) -> None:
+    def leads(self, member: int, term: int, terms: Mapping[int, int] | None = None) -> None:
+        """`member` begins to lead `term`. `terms`: those of the entries in its log, by index, from its snapshot on."""
         other = self.leaders.setdefault(term, member)
         if other != member:
             self._fail(f"election safety: members {other:x} and {member:x} both lead term {term}")
+        oldest = min(terms, default=0) if terms else 0
+        for index, (committed, _, holder) in self._entries.items() if terms else ():
+            found = terms.get(index) if terms else None
+            if index >= oldest and found != committed:
+                what = "does not have it" if found is None else f"has one of term {found} in its place"
+                self._fail(
+                    f"leader completeness: entry {index} of term {committed} is committed on {holder:x}; member "
+                    f"{member:x} leads term {term} and {what}"
+                )
 
     def committed(self, member: int, index: int, term: int, digest: int) -> None:
         """`member` holds an entry of `term` and content `digest` as committed at `index`."""
