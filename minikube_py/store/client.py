@@ -248,7 +248,7 @@ class StoreClient:
         await self._call(Op.MEMBER_CHANGE, encode_member_change(change))
 
     async def transfer(self, to: NodeId) -> None:
-        """Returns when member `to` leads. Raises: Unavailable, OutcomeUnknown."""
+        """Returns when member `to` leads. Raises: Unavailable."""
         await self._call(Op.TRANSFER, to)
 
     # -- requests -----------------------------------------------------------------------------------------------------
@@ -320,7 +320,7 @@ class StoreClient:
     def refused(self, call: Call, error: MinikubeError, connection: ClientConnection) -> None:
         """Some refusals are for good; others mean: not here, or not now."""
         again = isinstance(error, NotLeader) or (
-            isinstance(error, Unavailable) and not self._fail_fast and not call.writes
+            isinstance(error, Unavailable) and not self._fail_fast and not call.deliberate
         )
         call.refusal = error
         if isinstance(error, NotLeader):

@@ -75,7 +75,12 @@ class Call:
     @property
     def writes(self) -> bool:
         """What is sent and not answered may have been done, and may not be asked again for that alone."""
-        return self.op in (Op.MEMBER_CHANGE, Op.TRANSFER)
+        return self.op == Op.MEMBER_CHANGE
+
+    @property
+    def deliberate(self) -> bool:
+        """Whoever asked wants to know why not; trying on behind their back helps nobody."""
+        return self.op in (Op.MEMBER_CHANGE, Op.TRANSFER, Op.SNAPSHOT)
 
     @property
     def for_leader(self) -> bool:

@@ -16,6 +16,7 @@ from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import LeaseGrant, RangeRequest, WatchBatch
 from minikube_py.mvcc.watch import WatchHub
 from minikube_py.store.client_connection import Endpoint
+from minikube_py.store.membership import MemberChange, decode_member_change
 from minikube_py.store.protocol import (
     Answer,
     FrameReader,
@@ -47,6 +48,7 @@ class FakeStore:
         self.members = [FakeMember(self, number) for number in range(1, count + 1)]
         self.fate: Callable[[], Fate] = lambda: "done"
         self.commands = 0
+        self.changes: list[MemberChange] = []
 
     def endpoints(self) -> list[Endpoint]:
         return [member.endpoint for member in self.members]
@@ -174,6 +176,10 @@ class FakeConnection(asyncio.Protocol):
                 self._check_leads()
                 lease = self.store.state.lessor.by_id.get(argument)
                 self._say((request_id, Answer.OK, lease.ttl_s if lease else 0))
+            elif op == Op.MEMBER_CHANGE:
+                self._check_leads()
+                change = decode_member_change(argument)
+                self._end(self.store.fate(), request_id, lambda: self.store.changes.append(change))
             elif op == Op.TRANSFER:
                 self._check_leads()
                 self._end(self.store.fate(), request_id, lambda: self.store.elect(argument, tell=False))

@@ -33,6 +33,7 @@ from minikube_py.store import client_session
 from minikube_py.store.client import StoreClient
 from minikube_py.store.client_connection import Endpoint
 from minikube_py.store.limits import FRAME_BYTES_MAX
+from minikube_py.store.membership import ChangeKind, MemberChange
 
 
 @contextlib.asynccontextmanager
@@ -332,17 +333,29 @@ async def test_only_so_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
         await asyncio.gather(*waiting)
 
 
-async def test_what_is_no_command_is_never_sent_twice() -> None:
+async def test_a_change_of_members_is_never_sent_twice() -> None:
     async with fake_store() as store, connected(store) as client:
-        for fate in ("lost after", "unknown after"):
+        for fate in ("lost after", "unknown after", "lost before"):
             fates: Any = iter([fate])
             store.fate = lambda fates=fates: next(fates, "done")
-            before = store.term
+            before = len(store.changes)
             with pytest.raises(OutcomeUnknown):
-                await client.transfer(NodeId(2))
-            assert store.term == before + 1
-        await client.transfer(NodeId(1))
-        assert store.leader == 1
+                await client.change_members(MemberChange(ChangeKind.EXPECT, name="store-4"))
+            assert len(store.changes) == before + (fate != "lost before")
+        store.elect(2, tell=False)
+        await client.change_members(MemberChange(ChangeKind.EXPECT, name="store-5"))
+        assert [change.name for change in store.changes] == ["store-4", "store-4", "store-5"]
+
+
+async def test_to_make_another_lead_is_asked_until_it_is_so() -> None:
+    async with fake_store() as store, connected(store) as client:
+        fates: Any = iter(["lost after", "lost before"])
+        store.fate = lambda: next(fates, "done")
+        await client.transfer(NodeId(2))
+        assert store.leader == 2
+        store.fate = lambda: "refused"
+        with pytest.raises(Unavailable, match="too much waits"):
+            await client.transfer(NodeId(3))
 
 
 async def test_a_closed_client_leaves_nobody_waiting() -> None:
