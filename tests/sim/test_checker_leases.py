@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from minikube_py.errors import LeaseNotFound
 from minikube_py.mvcc.types import (
+    Event,
     KeyValue,
     LeaseGrant,
     LeaseResult,
@@ -17,10 +18,11 @@ from minikube_py.mvcc.types import (
     PutResult,
     RangeRequest,
     RangeResult,
+    WatchBatch,
 )
 from minikube_py.sim.checkers import leases, transactions
 from minikube_py.sim.checkers.leases import Bounds
-from minikube_py.sim.history import History, KeepAlive, Operation
+from minikube_py.sim.history import Delivery, History, KeepAlive, Operation, Watch, WatchPart
 
 S = 1_000_000
 LEASE, TTL_S = 7, 5
@@ -98,6 +100,41 @@ def test_a_lease_that_ended_early_is_found(name):
     operations, said = BAD[name]
     found = verdict(operations)
     assert found.outcome == "violation" and said in found.text, found
+
+
+def of_two(short, shown=()):
+    """Two leases with a key each, of which `short` is to end first. By revision 4 one of them has ended, by revision 5
+    the other; which, only a watch saw, if one did: those `shown`, in their order."""
+    ttls_s = {lease: 3 if lease == short else 6 for lease in (7, 8)}
+    keys = {7: (b"a", 2), 8: (b"b", 3)}
+    operations = [
+        done(0, LeaseGrant(7, ttls_s[7]), LeaseResult(1, 7, ttls_s[7])),
+        done(0.2, LeaseGrant(8, ttls_s[8]), LeaseResult(1, 8, ttls_s[8])),
+        done(0.4, Put(b"a", b"1", 7), PutResult(2)),
+        done(0.6, Put(b"b", b"1", 8), PutResult(3)),
+        done(3.5, RangeRequest(b"c"), RangeResult([], 0, False, 4)),
+        done(7, RangeRequest(b"c"), RangeResult([], 0, False, 5)),
+    ]
+    watch = Watch(3, b"a", b"c", live=True)
+    if shown:
+        part = WatchPart(4, 1 * S)
+        for revision, at_s, lease in zip((4, 5), (3.4, 6.9), shown):
+            key, mod = keys[lease]
+            gone_kv, before = KeyValue(key, b"", 0, revision, 0, 0), KeyValue(key, b"1", mod, mod, 1, lease)
+            batch = WatchBatch([Event("DELETE", gone_kv, before)], revision)
+            part.deliveries.append(Delivery(round(at_s * S), batch))
+        watch.parts.append(part)
+    history = History(operations, [watch])
+    checked = transactions.check(history)
+    assert checked.verdict.ok, checked.verdict.text
+    return leases.check(history, checked, Bounds(settled_us=0, grace_us=S))
+
+
+@pytest.mark.parametrize("short", [7, 8])
+def test_of_two_that_ended_the_right_one_may_have_been_first(short):
+    other = 15 - short
+    assert of_two(short).ok and of_two(short, (short, other)).ok
+    assert f"lease {other} had ended by 3.4" in of_two(short, (other, short)).text
 
 
 def test_clocks_may_run_fast_by_what_is_allowed():

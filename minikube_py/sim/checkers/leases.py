@@ -6,6 +6,7 @@ a rate of their own. A lease that nobody renews any more ends within its TTL and
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from minikube_py.errors import LeaseNotFound
@@ -48,16 +49,38 @@ class _Lease:
 def check(history: History, checked: Checked, bounds: Bounds) -> Verdict:
     """`checked`: what `transactions.check` made of the same history; it must be ok."""
     leases = _gather(history)
-    for revision, operation in checked.writers.items():
-        request = operation.request
-        if operation.client == NOBODY and isinstance(request, LeaseRevoke) and request.id in leases:
+    for number, revision in _ends(history, checked):
+        if number in leases:
             gone = f"its keys were gone by revision {revision}"
-            leases[request.id].ends.append((checked.seen_us[revision], NEVER_US + 1, gone))
+            leases[number].ends.append((checked.seen_us[revision], NEVER_US + 1, gone))
     for number, lease in leases.items():
         problem = _early(number, lease, bounds)
         if problem:
             return violation(problem)
     return _outlived(history, leases, bounds)
+
+
+def _ends(history: History, checked: Checked) -> Iterator[tuple[int, int]]:
+    """(lease, revision by which its keys were gone), of those that ended by themselves.
+
+    Which of several leases ended first is known where a watch saw its keys go. Elsewhere the order that was found is
+    only one that fits, and another may: then all that is known is that they had ended by the last of them."""
+    shown = {
+        (event.kv.mod_revision, event.prev_kv.lease)
+        for watch in history.watches
+        for part in watch.parts
+        for delivery in part.deliveries
+        for event in delivery.batch.events
+        if event.type == "DELETE" and event.prev_kv is not None
+    }
+    ends = [
+        (operation.request.id, revision)
+        for revision, operation in checked.writers.items()
+        if operation.client == NOBODY and isinstance(operation.request, LeaseRevoke)
+    ]
+    last = max((revision for number, revision in ends if (revision, number) not in shown), default=0)
+    for number, revision in ends:
+        yield number, revision if (revision, number) in shown else last
 
 
 def _gather(history: History) -> dict[int, _Lease]:
