@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 JOBS   ?= 2
+SEEDS  ?= 1000
 
-.PHONY: help demo test check bench clean
+.PHONY: help demo test check bench swarm clean
 
 help:            ## what can be made
 	@grep -E '^[a-z-]+: .*##|^[a-z-]+: *##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1	/' | expand -t 22
@@ -35,6 +36,9 @@ check: $(BIN)/.installed-dev  ## what to run before each commit: ruff, mypy, imp
 
 bench: $(BIN)/.installed-dev  ## the originals and ours by turns, in one run (needs MINIKUBE_PY_ORIGINAL_UP, ORIGINAL_BIN, h2load)
 	@PYTHONPATH=tests/support $(BIN)/python tests/bench/beside.py
+
+swarm: $(BIN)/.installed  ## SEEDS=n simulated histories of the store under faults, on all cores
+	@$(BIN)/python -m minikube_py.sim.swarm --seeds $(SEEDS)
 
 clean:           ## remove what was built
 	rm -rf $(VENV) build dist *.egg-info

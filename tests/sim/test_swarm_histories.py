@@ -1,0 +1,20 @@
+"""Two hundred simulated histories of at least 200 operations, all checked. `make swarm` runs as many as one likes."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikube_py.sim.swarm import run_block, told
+
+BLOCK = 10
+
+
+@pytest.mark.parametrize("block", range(20))
+def test_no_history_goes_wrong(block):
+    results = run_block(range(block * BLOCK, (block + 1) * BLOCK))
+    assert len(results) == BLOCK
+    for done in results:
+        assert not done.violations and not done.crashed, told(done)
+        assert not done.undecided, done.undecided
+        assert done.counts["operations"] >= 200
+        assert done.counts["done"] >= 100

@@ -1,0 +1,110 @@
+"""A replay is the same to the byte, in this process and in others; a failing history shrinks to what matters."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from minikube_py.sim import replay, swarm
+from minikube_py.sim.history import read_lines
+from minikube_py.sim.run import Run, drawn_faults, drawn_options, run_seed
+from minikube_py.sim.swarm import Done, Report
+
+SEEDS = (3, 14, 92)
+
+
+def replayed(*arguments: str) -> str:
+    out = io.StringIO()
+    replay.main(arguments, out)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_replay_is_the_same_to_the_byte(seed):
+    first = replayed(str(seed))
+    assert first == replayed(str(seed))
+    assert len(first.splitlines()) > 1000 and "leads term" in first
+
+
+def test_and_in_other_processes():
+    wanted = replayed(str(SEEDS[0]))
+    for hash_seed in ("0", "random"):
+        command = [sys.executable, "-m", "minikube_py.sim.replay", str(SEEDS[0])]
+        env = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONIOENCODING": "utf-8"}
+        told = subprocess.run(command, env=env, check=True, stdout=subprocess.PIPE).stdout.decode()
+        assert told == wanted
+
+
+def test_a_history_does_not_depend_on_who_listens():
+    quiet, told = run_seed(SEEDS[1]), run_seed(SEEDS[1], lambda line: None)
+    assert quiet.counts == told.counts and quiet.verdicts == told.verdicts
+
+
+def test_until_tells_no_more(tmp_path):
+    told = replayed(str(SEEDS[0]), "--until", "1.5")
+    times = [float(line[:11]) for line in told.splitlines() if line[:11].strip().replace(".", "").isdigit()]
+    assert times and max(times) <= 1.5
+    assert "transactions   ok" in told, "it is judged as a whole all the same"
+
+
+def test_the_history_can_be_kept(tmp_path):
+    file = tmp_path / "history.jsonl"
+    replayed(str(SEEDS[0]), "--until", "0", "--history", str(file))
+    run = Run(drawn_options(SEEDS[0]))
+    run.go()
+    kept = read_lines(file.read_text().splitlines())
+    assert list(map(str, kept.operations)) == list(map(str, run.history.operations))
+    assert [watch.parts[0].start_revision for watch in kept.watches] == [
+        watch.parts[0].start_revision for watch in run.history.watches
+    ]
+
+
+def test_shrinking_keeps_what_is_needed():
+    options = next(options for options in map(drawn_options, range(100)) if len(drawn_faults(options)) > 8)
+    needed = {2, 5}
+
+    def wrong(candidate):
+        return not needed & candidate.without and candidate.operations >= 30
+
+    smallest = replay.shrunk(options, wrong)
+    total = len(drawn_faults(options))
+    assert smallest.without == frozenset(range(total)) - needed
+    assert 30 <= smallest.operations < 60
+    words = replay.command(smallest).split()
+    parsed = replay._parser().parse_args(words[3:])
+    assert replace(options, operations=parsed.operations, without=frozenset(parsed.without)) == smallest
+
+
+def test_nothing_to_shrink_is_said():
+    assert "goes wrong nowhere" in replayed(str(SEEDS[0]), "--shrink")
+
+
+def test_a_failing_seed_comes_with_the_command_that_replays_it():
+    done = Done(17, {"transactions": "a stale read\n  of something"}, {}, Counter())
+    assert swarm.told(done).splitlines() == [
+        "seed 17: VIOLATION",
+        "  transactions: a stale read",
+        "  python -m minikube_py.sim.replay 17",
+    ]
+    report = Report(range(20), 1)
+    report.add(done)
+    report.add(Done(18, {}, {"registers": "too much"}, Counter(operations=200)))
+    report.add(Done(19, {}, {}, Counter({"operations": 300, "fault crash": 2, "faults": 2}), "ValueError: odd"))
+    plain = report.to_json()
+    assert [each["seed"] for each in plain["violations"]] == [17, 19] and plain["undecided"] == [18]
+    assert plain["counts"]["operations"] == 500
+    assert "crash" in report.table() and "1 (33.33%)" in report.table()
+
+
+def test_the_swarm_runs_on_several_processes(tmp_path, capsys):
+    file = tmp_path / "swarm.json"
+    assert swarm.main(["--seeds", "6", "--from", "40", "--jobs", "2", "--json", str(file)]) == 0
+    told = capsys.readouterr().out
+    assert "6/6" in told and "histories   6" in told
+    assert '"histories": 6' in file.read_text()
