@@ -5,6 +5,7 @@ Each `up` leaves a note in a folder of the user's own while it runs; one whose p
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
@@ -38,20 +39,25 @@ class Note:
     def __init__(self, data_dir: Path) -> None:
         self._path: Path | None = None
         folder = notes_folder()
-        try:
-            folder.mkdir(mode=0o700, exist_ok=True)
-            if not _is_own(folder):
-                return
-            path = folder / f"{os.getpid()}.json"
-            write_private(path, json.dumps({"dataDir": str(data_dir)}).encode())
+        for _ in range(2):
+            # Once more where another's end took the empty folder away in between.
+            try:
+                folder.mkdir(mode=0o700, exist_ok=True)
+                if not _is_own(folder):
+                    return
+                path = folder / f"{os.getpid()}.json"
+                write_private(path, json.dumps({"dataDir": str(data_dir)}).encode())
+            except (OSError, SetupError):
+                continue
             self._path = path
-        except (OSError, SetupError):
             return
 
     def remove(self) -> None:
         path, self._path = self._path, None
         if path is not None:
             path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                path.parent.rmdir()
 
 
 def running() -> list[Running]:
