@@ -403,8 +403,10 @@ class Raft(State):
 
     def _vote_answered(self, message: Message) -> None:
         self._learn_commit(message)
-        awaited = "CANDIDATE" if message.type == MessageType.VOTE_REPLY else "PRE_CANDIDATE"
-        if self.role == awaited:
+        poll = message.type == MessageType.PRE_VOTE_REPLY
+        if poll and not message.reject and message.term == self.term:
+            return  # It answers an earlier poll, for the term that has begun since.
+        if self.role == ("PRE_CANDIDATE" if poll else "CANDIDATE"):
             self._count_vote(message.sender, not message.reject)
 
     def _learn_commit(self, message: Message) -> None:
