@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from minikube_py.env import Rng
-from minikube_py.sim.faults import Fault
+from minikube_py.sim.faults import Fault, aim
 from minikube_py.sim.loop import shuffle
 from minikube_py.sim.network import LinkQuality
 from minikube_py.sim.world import Machine, World
@@ -35,6 +35,12 @@ class FaultyStore(Protocol):
 
     def hosts(self) -> list[str]:
         """All machines there are, clients' too."""
+
+    def leading(self) -> int | None:
+        """The place of the leader."""
+
+    def forming(self) -> int:
+        """How many places there were at the beginning."""
 
     def known(self, place: int) -> bool:
         """False: nobody was ever started there, or it was removed for good."""
@@ -71,6 +77,11 @@ class FaultPlayer:
             self.begin(fault)
 
     def begin(self, fault: Fault) -> None:
+        aimed = aim(fault, self._store.leading(), self._store.forming())
+        if aimed is None:
+            self.left_out[fault.kind] += 1
+            return
+        fault = aimed
         places = tuple(place for place in fault.places if self._store.known(place) or fault.kind == "grow")
         if fault.places and not places:
             self.left_out[fault.kind] += 1

@@ -77,6 +77,7 @@ class SimStore:
         self.agreement = Agreement()
         self.counts = Counts()
         self.problem = ""
+        self._members = members
         self.places = [Place(number, f"store-{number}", f"m{number}") for number in range(members + spare)]
         self._initial: Initial = tuple((place.name, f"{place.host}:{PEER_PORT}") for place in self.places[:members])
         self._look: dict[int, _Look] = {}
@@ -109,6 +110,7 @@ class SimStore:
             self.counts.rejoins += 1
         place.member_id = member.member_id
         self._look[place.number] = _Look(member)
+        member.leader_listeners.append(lambda: self._look_at(place, member))
         self.agreement.restarted(member.member_id)
 
     def _ended(self, process: Process, ended: Ended) -> None:
@@ -146,6 +148,13 @@ class SimStore:
 
     def hosts(self) -> list[str]:
         return list(self.world.machines)
+
+    def leading(self) -> int | None:
+        leader = self.leader()
+        return leader.number if leader is not None else None
+
+    def forming(self) -> int:
+        return self._members
 
     def known(self, place: int) -> bool:
         return place < len(self.places) and self.places[place].known and not self.places[place].gone
