@@ -489,10 +489,14 @@ class StoreMember:
 
     def _caught_up(self) -> set[NodeId]:
         status = self.raft.status()
+        # Also one that is probed: after its link fell there may be nothing to send by which it would be more.
         return {
             peer.id
             for peer in status.peers
-            if peer.active and peer.state == "replicate" and peer.match + PROMOTE_LAG_ENTRIES >= status.last_index
+            if peer.active
+            and peer.state != "snapshot"
+            and 0 < peer.match
+            and peer.match + PROMOTE_LAG_ENTRIES >= status.last_index
         }
 
     # -- turns --------------------------------------------------------------------------------------------------------
