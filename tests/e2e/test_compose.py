@@ -1,0 +1,228 @@
+"""docker-compose.yml as a user meets it: up, scale, members killed and wiped under load, down.
+
+Runs wherever an engine with Compose 2 is; each run is a project of its own, on a free port, and leaves nothing.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from needs import absent
+
+from minikube_py.client.kubeconfig import ClusterAccess, load_kubeconfig
+
+ROOT = Path(__file__).parents[2]
+ENDPOINTS = "--endpoints=store-1:2390,store-2:2390,store-3:2390"
+NODES_EACH = 500
+WITHIN_S = 180
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Project:
+    """One `docker compose` project."""
+
+    def __init__(self) -> None:
+        self.name = f"minikube-py-test-{os.getpid()}"
+        self._env = {**os.environ, "MINIKUBE_PY_PORT": str(free_port())}
+
+    def __call__(self, *arguments: str, check: bool = True) -> str:
+        command = ["docker", "compose", "--project-name", self.name, *arguments]
+        done = subprocess.run(command, cwd=ROOT, env=self._env, capture_output=True, text=True, timeout=600)
+        if check and done.returncode:
+            raise AssertionError(f"{' '.join(command)}: {done.returncode}\n{done.stdout}\n{done.stderr}\n{self.logs()}")
+        return done.stdout
+
+    def logs(self) -> str:
+        return self("logs", "--tail", "20", check=False)
+
+    def kubeconfig(self, path: Path) -> ClusterAccess:
+        path.write_text(self("run", "--rm", "-T", "kubeconfig"))
+        return load_kubeconfig(path)
+
+    def members(self) -> dict[str, dict[str, Any]]:
+        """By name, what `store status --json` says of each."""
+        command = ("store", "status", ENDPOINTS, "--secrets-dir=/secrets", "--json")
+        told = json.loads(self("run", "--rm", "-T", "store-status", *command, check=False))
+        return {member["name"]: member for member in told["members"]}
+
+    def leader(self) -> str:
+        return until("a leader", lambda: next((n for n, m in self.members().items() if m.get("role") == "leader"), ""))
+
+    def left(self) -> list[str]:
+        """What the engine still has of this project."""
+        found = []
+        for kind in ("container", "volume", "network"):
+            which = ["--all"] if kind == "container" else []
+            label = f"label=com.docker.compose.project={self.name}"
+            command = ["docker", kind, "ls", *which, "--quiet", "--filter", label]
+            found += subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+        return found
+
+
+def until(what: str, found: Callable[[], Any], within_s: float = WITHIN_S) -> Any:
+    """Asks until the answer is true; there is no event to wait for from outside."""
+    deadline = time.monotonic() + within_s
+    while not (answer := found()):
+        assert time.monotonic() < deadline, f"no {what} within {within_s} s"
+        time.sleep(0.5)
+    return answer
+
+
+class Api:
+    def __init__(self, access: ClusterAccess) -> None:
+        self._where, self._context = urlsplit(access.server), access.ssl_context()
+        self._headers = {"Authorization": f"Bearer {access.token}", "Content-Type": "application/json"}
+        self._connection: http.client.HTTPSConnection | None = None
+
+    def send(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        """Raises: OSError, http.client.HTTPException where no answer comes."""
+        if self._connection is None:
+            port = self._where.port
+            self._connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=60, context=self._context)
+        try:
+            self._connection.request(method, path, body and json.dumps(body), self._headers)
+            answer = self._connection.getresponse()
+            return answer.status, json.loads(answer.read())
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def ready_nodes(self) -> set[str]:
+        _, listed = self.send("GET", "/api/v1/nodes")
+        return {node["metadata"]["name"] for node in listed["items"] if is_ready(node)}
+
+
+def is_ready(node: Any) -> bool:
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in node["status"].get("conditions", ()))
+
+
+class Writer(threading.Thread):
+    """Creates config maps one after another; notes each that was acknowledged, and the longest wait for an answer."""
+
+    def __init__(self, access: ClusterAccess) -> None:
+        super().__init__(daemon=True)
+        self._api = Api(access)
+        self.acknowledged: list[str] = []
+        self.refused: list[tuple[int, Any]] = []
+        self.longest_s = 0.0
+        self._done = threading.Event()
+
+    def run(self) -> None:
+        number = 0
+        while not self._done.is_set():
+            name = f"written-{number}"
+            number += 1
+            started = time.monotonic()
+            body = {"metadata": {"name": name}, "data": {"number": str(number)}}
+            try:
+                status, answer = self._api.send("POST", "/api/v1/namespaces/default/configmaps", body)
+            except (OSError, http.client.HTTPException):
+                continue
+            self.longest_s = max(self.longest_s, time.monotonic() - started)
+            if status == 201:
+                self.acknowledged.append(name)
+            else:
+                self.refused.append((status, answer))
+
+    def wait_for_more(self, count: int) -> None:
+        wanted = len(self.acknowledged) + count
+        until("more acknowledged writes", lambda: len(self.acknowledged) >= wanted)
+
+    def stop(self) -> None:
+        self._done.set()
+        self.join(WITHIN_S)
+        self._api.close()
+
+
+def require_engine() -> None:
+    for command in (["docker", "info"], ["docker", "compose", "version"]):
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        except FileNotFoundError:
+            absent("docker is absent: install Docker Engine and Compose 2")
+        if done.returncode:
+            absent(f"`{' '.join(command)}` says: {done.stderr.strip()[-300:]}")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_a_cluster_of_containers_serves_scales_survives_and_leaves_nothing(tmp_path: Path) -> None:
+    require_engine()
+    project = Project()
+    closing = ExitStack()
+    try:
+        project("build", "--quiet")
+        project("up", "--detach", "--wait")
+        access = project.kubeconfig(tmp_path / "kubeconfig")
+        closing.callback((api := Api(access)).close)
+        until("two kubelets' nodes", lambda: len(api.ready_nodes()) == 2 * NODES_EACH)
+        kubectl(tmp_path)
+        project("up", "--detach", "--wait", "--scale", "kubelet=3")
+        until("a third kubelet's nodes", lambda: len(api.ready_nodes()) == 3 * NODES_EACH)
+        writer = Writer(access)
+        closing.callback(writer.stop)
+        writer.start()
+        writer.wait_for_more(20)
+        members_come_and_go(project, writer)
+        a_wiped_member_returns_as_another(project, writer)
+        writer.stop()
+        assert not writer.refused
+        _, listed = api.send("GET", "/api/v1/namespaces/default/configmaps")
+        there = {each["metadata"]["name"] for each in listed["items"]}
+        assert not set(writer.acknowledged) - there, "acknowledged writes are lost"
+        print(f"{len(writer.acknowledged)} writes acknowledged, the longest took {writer.longest_s:.2f} s")
+        until("members at one index", lambda: len({m["applied"] for m in project.members().values()}) == 1)
+    finally:
+        closing.close()
+        project("down", "--volumes", "--timeout", "15", check=False)
+    assert project.left() == []
+
+
+def kubectl(folder: Path) -> None:
+    command = ["kubectl", "--kubeconfig", str(folder / "kubeconfig"), "get", "namespaces", "--output", "name"]
+    assert "namespace/default" in subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+
+
+def members_come_and_go(project: Project, writer: Writer) -> None:
+    """A follower is killed, then the leader; each comes back."""
+    leader = project.leader()
+    follower = next(name for name in project.members() if name != leader)
+    for victim in (follower, leader):
+        project("kill", "--signal", "KILL", victim)
+        writer.wait_for_more(20)
+        project("start", victim)
+        until(f"{victim} back", lambda name=victim: project.members()[name]["role"] != "no answer")
+        writer.wait_for_more(5)
+
+
+def a_wiped_member_returns_as_another(project: Project, writer: Writer) -> None:
+    victim = next(name for name in project.members() if name != project.leader())
+    before = project.members()[victim]["id"]
+    project("rm", "--stop", "--force", victim)
+    subprocess.run(["docker", "volume", "rm", f"{project.name}_{victim}"], capture_output=True, check=True)
+    project("up", "--detach", "--wait", victim)
+    until(f"{victim} following", lambda: project.members()[victim].get("role") == "follower")
+    assert project.members()[victim]["id"] != before
+    writer.wait_for_more(20)
