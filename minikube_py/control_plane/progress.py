@@ -13,6 +13,11 @@ PATIENCE_S = 3.0
 Say = Callable[[str], None]
 
 
+def say(text: str) -> None:
+    """On standard output: a supervisor passes it on before the role is ready, and into its log afterwards."""
+    print(text, flush=True)
+
+
 class Registered:
     """Told of each node that registered; says how many there are, at most every 2 s."""
 

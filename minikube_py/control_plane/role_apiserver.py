@@ -9,9 +9,11 @@ from pathlib import Path
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.http import HttpServer
 from minikube_py.control_plane.listen import free_address, publish, start_http, url_of
+from minikube_py.control_plane.progress import say
 from minikube_py.control_plane.role import StackedRole, TlsFiles
 from minikube_py.control_plane.store_access import access_by_files
 from minikube_py.control_plane.users import read_token_auth_file
+from minikube_py.control_plane.waiting import when_available
 from minikube_py.env import SystemClock
 from minikube_py.store.client import StoreClient
 from minikube_py.store.client_connection import Endpoint
@@ -37,12 +39,23 @@ class ApiServerRole(StackedRole):
         self._core: ApiServer | None = None
 
     async def start(self) -> str:
-        """Raises: SetupError, Unavailable where the store does not answer."""
+        """Waits for a store that is not there yet, or has no leader. Raises: SetupError, Unavailable where the store is
+        lost meanwhile; MinikubeError where it refuses."""
         users, context = read_token_auth_file(self._users_file), self._tls.context()
-        clock = SystemClock()
-        storage = StoreClient(self._store.endpoints(), clock, random.Random())
+        clock, endpoints = SystemClock(), self._store.endpoints()
         host, port = free_address(self._host, self._port, "--secure-port")
-        await storage.start()
+
+        async def connected() -> StoreClient:
+            client = StoreClient(endpoints, clock, random.Random())
+            try:
+                await client.start()
+                await client.get(b"\0")
+            except BaseException:
+                await client.close()
+                raise
+            return client
+
+        storage = await when_available(connected, "the store", clock, random.Random(), say)
         self.running.push_async_callback(storage.close)
         core = ApiServer(storage, clock, random.Random(), tokens=users)
         http = HttpServer(core, host, port, context)

@@ -21,8 +21,9 @@ from minikube_py.control_plane.components import Component, failure_of
 from minikube_py.control_plane.errors import SetupError
 from minikube_py.control_plane.leading import Leading
 from minikube_py.control_plane.private_files import read_text
-from minikube_py.control_plane.progress import Registered
+from minikube_py.control_plane.progress import Registered, say
 from minikube_py.control_plane.role import StackedRole
+from minikube_py.control_plane.waiting import api_is_ready, when_available
 from minikube_py.env import SystemClock
 from minikube_py.errors import RequestError
 from minikube_py.kubelet.config import NodeSpec, Share
@@ -61,7 +62,7 @@ class ClientRole(StackedRole):
 
     async def run(self, election: Election | None, make: Callable[[ApiTransport], Component]) -> str:
         """Runs what `make` makes, at once or when the election is won. Returns whether it works or stands by."""
-        transport, clock, rng = self.connect(), SystemClock(), random.Random()
+        transport, clock, rng = await self.connect(), SystemClock(), random.Random()
         if election is None:
             component = make(transport)
             self.running.push_async_callback(component.stop)
@@ -89,16 +90,14 @@ class ClientRole(StackedRole):
         self._working = leading
         return await leading.start(held)
 
-    def connect(self) -> ApiTransport:
-        """Raises: BadKubeconfig."""
-        transport = HttpTransport(load_kubeconfig(self._kubeconfig), user_agent=f"minikube-py-{self._name}")
+    async def connect(self) -> ApiTransport:
+        """Returns when the API server is ready. Raises: BadKubeconfig."""
+        access = load_kubeconfig(self._kubeconfig)
+        transport = HttpTransport(access, user_agent=f"minikube-py-{self._name}")
         self.running.push_async_callback(transport.close)
+        server = f"the API server {access.server}"
+        await when_available(partial(api_is_ready, transport), server, SystemClock(), random.Random(), say)
         return transport
-
-
-def say(text: str) -> None:
-    """On standard output, which goes to the role's log."""
-    print(text, flush=True)
 
 
 class SchedulerRole(ClientRole):
@@ -165,7 +164,7 @@ class KubeletRole(ClientRole):
             return f"{len(specs)} nodes"
         if share.count > 1:
             raise SetupError("--share and --claim-share exclude each other: a claimed share is not named")
-        transport = self.connect()
+        transport = await self.connect()
         slot, elector = await self._claimed(self._claim, transport, clock)
         first = slot * self._nodes
         specs = shapes[first : first + self._nodes] if shapes is not None else numbered_nodes(self._nodes, first=first)

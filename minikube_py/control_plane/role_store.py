@@ -12,6 +12,7 @@ from minikube_py.control_plane.errors import Dismissed, SetupError
 from minikube_py.control_plane.linked_member import LinkedMember, PeerPort
 from minikube_py.control_plane.listen import parse_address
 from minikube_py.control_plane.private_files import read_text
+from minikube_py.control_plane.progress import say
 from minikube_py.control_plane.role import StackedRole, TlsFiles
 from minikube_py.control_plane.store_access import StoreAccess
 from minikube_py.control_plane.tls import peer_client_context, peer_server_context
@@ -153,11 +154,6 @@ class StoreRole(StackedRole):
         authority = read_text(peers.authority_file, "certificate authority").encode()
         address = parse_address(leader.client, "the leader's address")
         await StoreAdmin(StoreAccess((address,), token, authority)).change(change)
-
-
-def say(text: str) -> None:
-    """On standard output, which goes to the role's log."""
-    print(text, flush=True)
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:
