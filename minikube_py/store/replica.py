@@ -365,8 +365,7 @@ class Replica:
                 self._serve_reads()
             if self._to_stand:
                 self._stand()
-            if self._syncing and self._alone:
-                # Until the disk is ready nothing can be.
+            if self._alone and self._idle():
                 return None
             ready = self.raft.ready(not self._syncing)
             turn = self._take(ready)
@@ -374,6 +373,14 @@ class Replica:
                 return turn
             if not self._committed and not ready.read_states:
                 return None
+
+    def _idle(self) -> bool:
+        """Alone, until the disk is ready nothing can be, and once all is durable and applied nothing is."""
+        if self._syncing:
+            return True
+        log = self.raft.log
+        durable = self.leading and log.delivered == log.committed and log.handed == log.last_index
+        return bool(durable) and not len(self._reads)
 
     def _stand(self) -> None:
         """A sole voter need not wait for its clock; but it must have applied who the voters are."""
