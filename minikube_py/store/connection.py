@@ -186,7 +186,7 @@ class Connection(asyncio.Protocol):
             digest = member.hash(_integer(argument))
             self._send((request_id, Answer.OK, (digest, argument or member.state.revision)))
         elif op == Op.SNAPSHOT:
-            self._snapshot(request_id)
+            self._work(request_id, self._send_snapshot(request_id), answers=True)
         elif op == Op.MEMBER_CHANGE:
             self._work(request_id, member.change_members(decode_member_change(argument)))
         elif op == Op.TRANSFER:
@@ -254,13 +254,14 @@ class Connection(asyncio.Protocol):
             self._send((request_id, Answer.OK, ttl_s))
         self._go_on()
 
-    def _work(self, request_id: int, work: Coroutine[Any, Any, None]) -> None:
+    def _work(self, request_id: int, work: Coroutine[Any, Any, None], *, answers: bool = False) -> None:
+        """`answers`: it does so itself, where it is done."""
         self.in_flight += 1
-        task = self._loop.create_task(self._worked(request_id, work))
+        task = self._loop.create_task(self._worked(request_id, work, answers))
         self._server.work.add(task)
         task.add_done_callback(self._server.work.discard)
 
-    async def _worked(self, request_id: int, work: Coroutine[Any, Any, None]) -> None:
+    async def _worked(self, request_id: int, work: Coroutine[Any, Any, None], answers: bool) -> None:
         try:
             await work
         except MinikubeError as error:
@@ -269,18 +270,17 @@ class Connection(asyncio.Protocol):
             stopping = OutcomeUnknown("the store is stopping; whether it came to the change is not known")
             self._send((request_id, Answer.ERROR, encode_error(stopping)))
         else:
-            self._send((request_id, Answer.OK, None))
+            if not answers:
+                self._send((request_id, Answer.OK, None))
         finally:
             self.in_flight -= 1
         self._go_on()
 
-    def _snapshot(self, request_id: int) -> None:
+    async def _send_snapshot(self, request_id: int) -> None:
         try:
-            source = self._member.snapshot_source()
+            source = await self._member.fresh_snapshot()
         except OSError as error:
-            raise Unavailable(f"the snapshot cannot be read: {error}") from None
-        if source is None:
-            raise Unavailable("this member has taken no snapshot yet; try again later")
+            raise Unavailable(f"the snapshot cannot be taken: {error}") from None
         self._stream(_snapshot_frames(request_id, source))
 
     def _answer(self, request_id: int, result: Result | None, error: MinikubeError | None) -> None:

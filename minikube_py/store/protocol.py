@@ -40,7 +40,8 @@ class Op(IntEnum):
       {"members": [...], "expected": [...]}.
     - MEMBER_CHANGE (leader): an encoded MemberChange. TRANSFER: the id of the member that is to lead.
     - HASH: a revision, 0 for the present one. Answered by (hash, revision).
-    - SNAPSHOT: nothing. PARTs of the newest snapshot's file, then (size, sha256, index, term)."""
+    - SNAPSHOT: nothing. PARTs of the file of a snapshot that holds all the member has applied, then (size, sha256,
+      index, term)."""
 
     COMMAND = 1
     RANGE = 2
