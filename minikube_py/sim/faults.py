@@ -44,6 +44,9 @@ KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
 S: Final = 1_000_000
 MS: Final = 1_000
 LEADER: Final = -1
+STORM: Final[tuple[FaultKind, ...]] = ("crash", "kill", "torn_sync", "pause", "cut", "delay", "transfer", "loss")
+"""What makes for many elections, if it comes quickly and is soon over."""
+STORM_SHARE: Final = 0.3
 DRIFT_MAX: Final = 1.25
 """A clock counts at most this many seconds in one, and at least one in this many."""
 
@@ -83,7 +86,7 @@ class Fault(NamedTuple):
 class Plan:
     """How much is to go wrong: about `count` faults of `kinds` in the first `span_us`, among `members` places.
     `spare`: places beyond them that may be joined to the cluster. `aimed`: the share of faults of one member that are
-    the leader's."""
+    the leader's. `pace`: how long faults last, in usual lengths."""
 
     members: int = 3
     span_us: int = 8 * S
@@ -91,12 +94,16 @@ class Plan:
     kinds: tuple[FaultKind, ...] = KINDS
     spare: int = 1
     aimed: float = 0.0
+    pace: float = 1.0
 
 
 def drawn_plan(rng: Rng, span_us: int, *, aimed: bool = False) -> Plan:
     """A plan of its own for each seed: how many members, how many faults, and of which kinds. `aimed`: whoever plays
     it knows LEADER."""
     members = rng.choice((1, 3, 3, 3, 3, 3, 5))
+    if aimed and rng.random() < STORM_SHARE:
+        stormy = tuple(kind for kind in STORM if rng.random() < 0.6) or STORM
+        return Plan(members, span_us, rng.choice((30, 50, 70)), stormy, aimed=rng.choice((0.3, 0.7)), pace=0.1)
     share = rng.choice((0.1, 0.2, 0.4, 0.7))
     kinds = [kind for kind in KINDS if rng.random() < share]
     count = rng.choice((0, 4, 8, 12, 16, 24))
@@ -142,15 +149,15 @@ def _one(rng: Rng, plan: Plan) -> tuple[int, ...]:
     return (LEADER,) if rng.random() < plan.aimed else (rng.randrange(plan.members),)
 
 
-def _while(rng: Rng, low_us: int = 50 * MS, high_us: int = 3 * S) -> int:
+def _while(rng: Rng, plan: Plan, low_us: int = 50 * MS, high_us: int = 3 * S) -> int:
     """Short ones are as likely as long ones, by orders of magnitude."""
-    return int(low_us * math.exp(math.log(high_us / low_us) * rng.random()))
+    return int(low_us * math.exp(math.log(high_us / low_us) * rng.random()) * plan.pace)
 
 
-def _links(kind: FaultKind, amount: Callable[[Rng], float]) -> Callable[[Rng, Plan, int], Iterator[Fault]]:
+def _links(kind: FaultKind, amount: Callable[[Rng, Plan], float]) -> Callable[[Rng, Plan, int], Iterator[Fault]]:
     def draw(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
         places, others = (_some(rng, plan), _some(rng, plan)) if rng.random() < 0.6 else (everyone(plan),) * 2
-        yield Fault(at_us, kind, places, others, _while(rng, 200 * MS), amount(rng))
+        yield Fault(at_us, kind, places, others, _while(rng, plan, 200 * MS), amount(rng, plan))
 
     return draw
 
@@ -161,7 +168,7 @@ def everyone(plan: Plan) -> tuple[int, ...]:
 
 def _cut(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
     """A partition in two, one way or both; or one that only its own links see; or a ring in which nobody sees all."""
-    duration_us = _while(rng)
+    duration_us = _while(rng, plan)
     shape = rng.random()
     side = (LEADER,) if rng.random() < plan.aimed else _some(rng, plan)
     rest = tuple(place for place in range(plan.members) if place not in side) or side
@@ -182,7 +189,7 @@ def _swizzle(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
     """A subset is clogged one by one and unclogged in another order (FoundationDB's swizzle-clogging)."""
     chosen = list(_some(rng, plan))
     rng.shuffle(chosen)
-    step_us = _while(rng, 10 * MS, 500 * MS)
+    step_us = _while(rng, plan, 10 * MS, 500 * MS)
     ends = [at_us + step_us * (len(chosen) + turn) for turn in range(len(chosen))]
     rng.shuffle(ends)
     for turn, (place, end_us) in enumerate(zip(chosen, ends)):
@@ -196,27 +203,27 @@ def _crash(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
     """One, some, or all at once; at once, or after so many operations of the disk."""
     places = everyone(plan) if rng.random() < 0.2 else _some(rng, plan) if rng.random() < 0.3 else _one(rng, plan)
     after = rng.choice((0, 1, 2, 3, 5, 8, 13, 40))
-    yield Fault(at_us, "crash", places, (), _while(rng, 20 * MS), after)
+    yield Fault(at_us, "crash", places, (), _while(rng, plan, 20 * MS), after)
 
 
 def _stop(kind: FaultKind) -> Callable[[Rng, Plan, int], Iterator[Fault]]:
     def draw(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
         places = _one(rng, plan) if rng.random() < 0.8 else _some(rng, plan)
-        yield Fault(at_us, kind, places, (), _while(rng, 20 * MS))
+        yield Fault(at_us, kind, places, (), _while(rng, plan, 20 * MS))
 
     return draw
 
 
 def _disk(kind: FaultKind, amounts: Sequence[float]) -> Callable[[Rng, Plan, int], Iterator[Fault]]:
     def draw(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
-        yield Fault(at_us, kind, _one(rng, plan), (), _while(rng, 100 * MS), rng.choice(amounts))
+        yield Fault(at_us, kind, _one(rng, plan), (), _while(rng, plan, 100 * MS), rng.choice(amounts))
 
     return draw
 
 
 def _clock(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
     rate = DRIFT_MAX ** rng.uniform(-1, 1)
-    yield Fault(at_us, "clock", _some(rng, plan), (), _while(rng, 500 * MS, 6 * S), round(rate, 3))
+    yield Fault(at_us, "clock", _some(rng, plan), (), _while(rng, plan, 500 * MS, 6 * S), round(rate, 3))
 
 
 def _grow(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
@@ -233,9 +240,9 @@ def _plain(kind: FaultKind) -> Callable[[Rng, Plan, int], Iterator[Fault]]:
 
 
 _DRAW: Final[dict[FaultKind, Callable[[Rng, Plan, int], Iterator[Fault]]]] = {
-    "loss": _links("loss", lambda rng: rng.choice((0.02, 0.1, 0.3, 0.6))),
-    "double": _links("double", lambda rng: rng.choice((0.05, 0.3, 0.9))),
-    "delay": _links("delay", lambda rng: _while(rng, MS, 800 * MS)),
+    "loss": _links("loss", lambda rng, plan: rng.choice((0.02, 0.1, 0.3, 0.6))),
+    "double": _links("double", lambda rng, plan: rng.choice((0.05, 0.3, 0.9))),
+    "delay": _links("delay", lambda rng, plan: _while(rng, plan, MS, 800 * MS)),
     "cut": _cut,
     "clog": _swizzle,
     "crash": _crash,

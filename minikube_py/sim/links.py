@@ -40,7 +40,7 @@ class Links:
 
     def __init__(self, rng: Rng, latency_us: tuple[int, int] = LATENCY_US) -> None:
         self._rng = rng
-        self._latency_us = latency_us
+        self.latency_us = latency_us
         self._links: dict[Pair, Link] = {}
         self._last_arrival: dict[Pair, int] = {}
         self.lost = 0
@@ -60,7 +60,7 @@ class Links:
         """When a message sent now arrives: not at all, once, or more often. In order on a sound link; on one with
         delays each message takes its own time."""
         rng = self._rng
-        low, high = (LOCAL_US, LOCAL_US) if sender == receiver else self._latency_us
+        low, high = (LOCAL_US, LOCAL_US) if sender == receiver else self.latency_us
         at_us = now_us + rng.randint(low, high)
         link = self._links.get((sender, receiver))
         if link is None or link.sound:
@@ -85,5 +85,6 @@ class Links:
         return [(sender, receiver) for sender in senders for receiver in targets if sender != receiver]
 
     def heal(self) -> None:
-        """All faults end."""
+        """All faults end, and all links are quick."""
         self._links.clear()
+        self.latency_us = LATENCY_US

@@ -120,6 +120,7 @@ class Place:
         self.rejoin = False
         self.member_id = 0
         self.sync_us = SYNC_US
+        self.tick_us = TICK_US
         self.sync_more_us = 0
         self.answers: dict[str, Answer] = {}
         self.at_next_sync: Callable[[], None] | None = None
@@ -357,7 +358,7 @@ class Place:
     # -- time ----------------------------------------------------------------------------------------------------------
 
     def _tick_us(self) -> int:
-        return round(TICK_US / self.clock.rate)
+        return round(self.tick_us / self.clock.rate)
 
     def _tick(self, life: int) -> None:
         if life != self.life or self.replica is None:

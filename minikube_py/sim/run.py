@@ -23,7 +23,7 @@ from minikube_py.sim.faults import DRIFT_MAX, Fault, Plan, drawn_plan, schedule
 from minikube_py.sim.history import History, Operation
 from minikube_py.sim.judge import judge
 from minikube_py.sim.links import LATENCY_US
-from minikube_py.sim.place import SYNC_US, Place
+from minikube_py.sim.place import SYNC_US, TICK_US, Place
 from minikube_py.sim.steps import Steps, Told
 from minikube_py.sim.tending import Tending
 from minikube_py.sim.workload import ALL, NODE_RANGE, TTLS_S, WHERES
@@ -34,6 +34,7 @@ SETTLE_US: Final = 20 * S
 """Once nothing fails any more: a leader, all members alike, and those that lost their disk back as voters by then."""
 PROGRESS_US: Final = 6 * S
 """And every new request answered by then."""
+LOAD_US: Final = 60 * S
 LEASES_US: Final = round((max(TTLS_S) + 1.5) * S)
 AFTERWARDS: Final = 4
 """Requests of each client once all is well."""
@@ -60,6 +61,7 @@ class RunOptions:
     without_sessions: int = 0
     latency_us: tuple[int, int] = LATENCY_US
     sync_us: tuple[int, int] = SYNC_US
+    tick_us: int = TICK_US
     without: frozenset[int] = frozenset()
 
 
@@ -80,6 +82,7 @@ def drawn_options(seed: int) -> RunOptions:
         rng.choice((0, 0, 1, 1, clients)),
         rng.choice((LATENCY_US, LATENCY_US, (2_000, 10_000), (5_000, 80_000))),
         rng.choice((SYNC_US, SYNC_US, (1_000, 10_000), (5_000, 50_000))),
+        rng.choice((10_000, 20_000)) if plan.pace < 1 else TICK_US,
     )
 
 
@@ -117,6 +120,8 @@ class Run:
         self.cluster = Cluster(
             Rng(rng.getrandbits(64)), self.steps, plan.members, plan.spare, options.latency_us, options.sync_us
         )
+        for place in self.cluster.all:
+            place.tick_us = options.tick_us
         self.tending = Tending(self.cluster, Rng(rng.getrandbits(64)), self.history, plan.members)
         self.clients = [self._client(number, Rng(rng.getrandbits(64))) for number in range(1, options.clients + 1)]
         self._rng = rng
@@ -162,6 +167,8 @@ class Run:
         self._healed_us = steps.now_us
         if not self._until(self._settled, steps.now_us + SETTLE_US):
             return cluster.problem or f"not settled {SETTLE_US // S} s after all faults had ended: {self._unsettled()}"
+        # Under many faults clients may not have come to ask all they had to.
+        self._until(self._loaded, steps.now_us + LOAD_US)
         for client in self.clients:
             client.go_on(AFTERWARDS)
         if not self._until(self._idle, steps.now_us + PROGRESS_US):

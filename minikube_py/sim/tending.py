@@ -19,7 +19,7 @@ from minikube_py.raft.message import EntryKind
 from minikube_py.sim.cluster import Cluster
 from minikube_py.sim.faults import Fault, aim
 from minikube_py.sim.history import History, Operation
-from minikube_py.sim.place import Place
+from minikube_py.sim.place import SYNC_US, Place
 from minikube_py.store.identity import LogLost
 from minikube_py.store.membership import ChangeKind, MemberChange, Membership
 
@@ -95,6 +95,7 @@ class Tending:
             place.disk.fail_sync_after(1 << 60)
             place.disk.capacity_bytes = None
             place.sync_more_us = 0
+            place.sync_us = SYNC_US
             if place.clock.rate != 1.0:
                 place.clock.drift(1.0)
         self._down.clear()
