@@ -30,7 +30,7 @@ from minikube_py.raft.message import Entry, EntryKind, HardState
 from minikube_py.raft.ready import ProposalDropped
 
 LONG = "RAFT_MACHINE_EXAMPLES" in os.environ or "RAFT_MACHINE_STEPS" in os.environ
-EXAMPLES = int(os.environ.get("RAFT_MACHINE_EXAMPLES", 120))
+EXAMPLES = int(os.environ.get("RAFT_MACHINE_EXAMPLES", 300))
 STEPS = int(os.environ.get("RAFT_MACHINE_STEPS", 60))
 PLANTED = settings.get_current_profile_name() == "planted"
 
@@ -206,6 +206,59 @@ class RaftMachine(RuleBasedStateMachine):
             self.world.cut_off(member.id, to)
             if noticed:
                 self.world.call(member.id, lambda raft: raft.report(to, False))
+
+    @rule(side=st.integers(0, 2**MEMBERS - 1), asks=st.booleans())
+    def depose(self, side: int, asks: bool) -> None:
+        """The leader is cut off with some others, and the rest elect another while it does not know."""
+        leader = self.world.leader()
+        if leader is None:
+            return
+        with_it = {id for id in range(1, MEMBERS + 1) if side >> id - 1 & 1} | {leader.id}
+        rest = [id for id in range(1, MEMBERS + 1) if id not in with_it]
+        self.world.partition(with_it, rest)
+        if asks:
+            self.propose(leader.id, 1, 0, acts=True)
+        for _ in range(3 * ELECTION_TICKS):
+            for id in rest:
+                if self.up(id):
+                    self.world.tick(id)
+                    self.act(id, True)
+            self.flow(1)
+            if self.world.leader() not in (None, leader):
+                break
+        if asks:
+            self.propose(0, 1, 0, acts=True)
+            self.flow(2)
+            self.read_index(leader.id, acts=True)
+
+    @rule(id=MEMBER, count=COUNT)
+    def fall_behind(self, id: int, count: int) -> None:
+        """One is cut off, the others go on and forget what it needs; then it is back."""
+        leader = self.world.leader()
+        if leader is not None and leader.id != id:
+            self.world.partition([id], [other for other in range(1, MEMBERS + 1) if other != id])
+            self.propose(leader.id, count, 3, acts=True)
+            self.flow(3)
+            if self.up(leader.id):
+                self.compact(leader.id, 0, 0)
+            self.world.heal()
+            self.world.tick(leader.id)
+            self.flow(2)
+
+    @rule(count=COUNT, size=st.integers(0, 30), back=st.booleans())
+    def leave_uncommitted(self, count: int, size: int, back: bool) -> None:
+        """What the leader takes last reaches nobody; `back`: it is elected again, and has entries of an older term."""
+        leader = self.world.leader()
+        if leader is None:
+            return
+        self.world.partition([leader.id], [id for id in range(1, MEMBERS + 1) if id != leader.id])
+        self.propose(leader.id, count, size, acts=True)
+        self.world.heal()
+        if back:
+            self.world.crash(leader.id, kept=20)
+            self.world.restart(leader.id)
+            self.world.campaign(leader.id)
+            self.act(leader.id, True)
 
     @precondition(lambda self: self.world.cut)
     @rule()

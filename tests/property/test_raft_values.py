@@ -11,8 +11,7 @@ import msgpack
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from raft_laws import is_quorum
-from raft_world import subsets
+from raft_rules import is_quorum, subsets
 
 from minikube_py.raft import quorum
 from minikube_py.raft.codec import decode_change, encode_change, message_from_plain, message_to_plain

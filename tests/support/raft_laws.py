@@ -6,11 +6,12 @@ safety), 5.1-5.4, 6 and 8; the thesis, 4.1-4.3, 6.4 and 9.6; and the contract of
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from minikube_py.raft.codec import decode_change
+from raft_evidence import Evidence, Question
+from raft_rules import is_change, is_quorum, require
+
 from minikube_py.raft.configuration import Configuration
 from minikube_py.raft.message import Entry, EntryKind, HardState, Message, MessageType
 from minikube_py.raft.ready import ReadState, Ready
@@ -20,10 +21,6 @@ if TYPE_CHECKING:
 
 PROMISES = {MessageType.VOTE, MessageType.VOTE_REPLY, MessageType.APPEND_REPLY}
 """What says something that a crash must not undo: it is sent when that is durable, and may be sent at once if it is."""
-
-
-class Broken(AssertionError):
-    """A law of Raft does not hold."""
 
 
 class Seen(NamedTuple):
@@ -37,25 +34,6 @@ class Seen(NamedTuple):
     last: Entry | None
 
 
-def require(holds: object, law: str, *about: object) -> None:
-    if not holds:
-        raise Broken(f"{law}: {', '.join(map(str, about))}")
-
-
-def is_quorum(configuration: Configuration, members: Collection[int]) -> bool:
-    """A majority of the voters and, while joint, of the outgoing ones (counted here, not by the code under test)."""
-    halves = [half for half in (configuration.voters, configuration.outgoing) if half]
-    return all(2 * len(half & set(members)) > len(half) for half in halves) and bool(halves)
-
-
-def is_change(entry: Entry) -> bool:
-    """Whether it changes who decides; an entry with a context alone does not."""
-    if entry.kind != EntryKind.CHANGE:
-        return False
-    change = decode_change(entry.data)
-    return bool(change.changes) or change.leave_joint
-
-
 class Laws:
     def __init__(self, world: World) -> None:
         self._world = world
@@ -67,8 +45,8 @@ class Laws:
         self.commit = 0
         self.configurations: dict[int, Configuration] = {}
         self._seen: dict[int, Seen] = {}
-        self._asked: dict[tuple[int, bytes], int] = {}
-        self._before: tuple[int, int] | None = None
+        self._asked: dict[tuple[int, bytes], tuple[int, Question]] = {}
+        self.evidence = Evidence()
         self.counts: dict[str, int] = {"elections": 0, "changes": 0, "restarts": 0, "snapshots": 0, "reads": 0}
 
     # Lives
@@ -105,6 +83,7 @@ class Laws:
         now = Seen(raft.term, raft.role, log.committed, log.offset, log.last_index, last)
         before = self._seen.get(member.id)
         self._seen[member.id] = now
+        self.evidence.configured(member)
         if before == now:
             return
         if before is not None:
@@ -114,8 +93,11 @@ class Laws:
                 require(now.last_index >= before.last_index, "a leader only appends (figure 3)", before, now)
         if before is None or (before.offset, before.last_index, before.last) != (now.offset, now.last_index, last):
             self._check_lineage(member)
-        if raft.role == "LEADER" and (before is None or (before.role, before.term) != ("LEADER", now.term)):
-            self._elected(member)
+        if before is None or (before.role, before.term) != (now.role, now.term):
+            if now.role in ("PRE_CANDIDATE", "CANDIDATE"):
+                self.evidence.stands(member)
+            elif now.role == "LEADER":
+                self._elected(member)
         self._check_commit(member, before.commit if before is not None else log.offset)
 
     def _check_lineage(self, member: Member) -> None:
@@ -144,6 +126,7 @@ class Laws:
         votes = {voter for (term, voter), to in self.granted.items() if term == raft.term and to == raft.id}
         votes.add(raft.id)
         require(is_quorum(raft.configuration, votes), "a majority has voted (5.2)", raft.configuration, votes)
+        self.evidence.elected(member)
         for index in self.committed:
             self._check_complete(member, index)
 
@@ -158,11 +141,15 @@ class Laws:
         raft = member.up
         log = raft.log
         require(log.applied <= log.delivered <= log.committed <= log.last_index, "applied <= committed <= last")
+        if log.stable > log.offset:
+            term = log.term(log.stable)
+            require(member.disk.holds(log.stable, term), "what is said to be durable is", member.id, log.stable, term)
         if log.committed > self.commit:
             require(raft.role == "LEADER", "only a leader commits first (5.3)", member.id, log.committed)
             term = log.term(log.committed)
             require(term == raft.term, "a leader commits by counting only in its own term (5.4.2)", member.id, term)
             index = log.committed
+            self.evidence.committed(member, index)
             have = {id for id, other in self._world.members.items() if other.disk.holds(index, term)}
             require(
                 is_quorum(raft.configuration, have), "what is committed is durable on a majority", member.id,
@@ -207,6 +194,8 @@ class Laws:
         majorities (6)."""
         self.observe(member)
         now = member.up.configuration
+        leads = member.up.role == "LEADER"
+        require(not leads or now.votes(member.id), "a leader that votes no more steps down (thesis, 4.2.2)", member.id)
         last_change = next((entry.index for entry in reversed(member.state) if entry.kind == EntryKind.CHANGE), 0)
         if last_change <= max(self.configurations):
             known = self.configuration_at(member.applied)
@@ -254,6 +243,7 @@ class Laws:
         raft, own = member.up, member.disk.hard_state
         require(message.sender == member.id != message.to, "who sends is who it says", message)
         kind = MessageType(message.type)
+        self.evidence.sends(member, message)
         if kind in PROMISES:
             require(own.term >= message.term, "a term is durable before it is told", member.id, own, message)
         if kind == MessageType.VOTE and own.term == message.term:
@@ -294,24 +284,20 @@ class Laws:
             require(log.term(message.index) == message.log_term, "the entry before is named rightly", message)
             require(list(log.slice(message.index, until)) == list(message.entries), "what is sent is the log", message)
 
-    def delivering(self, member: Member, message: Message) -> None:
-        self._before = (member.up.term, member.up.vote)
-
-    def delivered(self, member: Member, message: Message) -> None:
-        if message.type == MessageType.PRE_VOTE:
-            now = (member.up.term, member.up.vote)
-            require(now == self._before, "being asked whether one would vote changes nothing (thesis, 9.6)", message)
-
     # Reads
 
     def asked(self, member: Member, context: bytes) -> None:
         """All that any member knows to be committed may have been acknowledged already."""
-        self._asked[member.id, context] = self.commit
+        question = Question(self.evidence.time, member.up.term if member.up.role == "LEADER" else 0)
+        self.evidence.time += 1
+        self._asked[member.id, context] = (self.commit, question)
 
     def answered(self, member: Member, state: ReadState) -> None:
-        bound = self._asked.pop((member.id, state.context), None)
-        require(bound is not None, "a read is answered once, and only where it was asked", member.id, state)
-        if state.index is not None:
+        known = self._asked.pop((member.id, state.context), None)
+        require(known is not None, "a read is answered once, and only where it was asked", member.id, state)
+        if state.index is not None and known is not None:
+            bound, question = known
             self.counts["reads"] += 1
             require(state.index >= bound, "a read sees what was acknowledged before it (thesis, 6.4)", state, bound)
             require(state.index <= self.commit, "a read waits for nothing uncommitted", state, self.commit)
+            self.evidence.read_answered(member, question, state)

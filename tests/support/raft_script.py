@@ -1,6 +1,6 @@
-"""A small command language for Raft, and the log that each command is expected to leave (after etcd's datadriven tests).
+"""A small command language for Raft, and the log that each command is expected to leave (as etcd-io/raft has it).
 
-A transcript is a list of blocks: a comment or none, commands one a line, a line `----`, the expected log, an empty line.
+A transcript is a list of blocks: a comment or none, commands one a line, a line `----`, the expected log, a blank.
 `python tests/support/raft_script.py --rewrite FILE...` writes what the code does in place of what was expected; read it
 before it is committed.
 
@@ -15,11 +15,12 @@ before it is committed.
     ready 1 [no-write]      one Ready; its writes wait for `persist`
     persist 1 [count]       the oldest writes become durable (default: all)
     messages                what is under way
-    deliver [N] [from=1] [to=2] [type=APPEND]       the oldest N (default: all) that match
+    deliver [N] [from=1] [to=2] [type=APPEND] [nth=2]   N (default: all) that match, from the nth oldest on
     drop, duplicate         the same
     partition 1,2 | 3       and: cut 1 2 (one way), heal
     stabilize [1 2] [quiet] [no-ticks]              Ready, persist, deliver until nothing is left to do
     crash 1 [kept=2] | restart 1
+    anew                    another world
     snapshot 1 [index] | compact 1 index
     status [1...] | log [1...] | state [1...]
 
@@ -33,12 +34,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from raft_world import Listener, Member, World, entries_of, is_idle
+from raft_world import Listener, Member, World, Write, entries_of, is_idle
 
 from minikube_py.raft.codec import decode_change
 from minikube_py.raft.configuration import Change, ChangeType, ConfChange, Configuration
 from minikube_py.raft.message import Entry, EntryKind, HardState, Message, MessageType, SnapshotMeta
 from minikube_py.raft.ready import ProposalDropped, ReadState, Ready, UnknownPeer
+from minikube_py.raft.status import PeerStatus
 
 RULE = "----"
 ROUNDS_MAX = 100
@@ -229,6 +231,9 @@ class Script(Listener):
             self.world.add(id, configuration, index=index, term=base, entries=entries, hard_state=hard_state, **knobs)
             self.changed(id)
 
+    def do_anew(self, words: Sequence[str], options: dict[str, str]) -> None:
+        self.__init__()  # type: ignore[misc]  # a new world, of which nothing is known
+
     def do_crash(self, words: Sequence[str], options: dict[str, str]) -> None:
         id = int(words[0])
         kept, lost = int(options.get("kept", 0)), self.world.unsynced(id)
@@ -257,7 +262,7 @@ class Script(Listener):
     def do_propose(self, words: Sequence[str], options: dict[str, str]) -> None:
         id = int(words[0])
         for word in words[1:]:
-            self._ask(id, lambda data=word.encode(): self.world.call(id, lambda raft: raft.propose(data)))
+            self._ask(id, lambda word=word: self.world.call(id, lambda raft: raft.propose(word.encode())))
 
     def do_propose_change(self, words: Sequence[str], options: dict[str, str]) -> None:
         id = int(words[0])
@@ -297,14 +302,14 @@ class Script(Listener):
         id = int(words[0])
         pending = self.world.members[id].disk.pending
         for _ in range(int(words[1]) if len(words) > 1 else len(pending)):
-            self._persist(id)
+            for message in self._persist(id).messages:
+                self.say(f"  sends {self.show(message)}")
+            self.changed(id)
 
-    def _persist(self, id: int) -> None:
+    def _persist(self, id: int) -> Write:
         write = self.world.sync(id)
         self.say(f"> {id} persisted t{write.term} index {write.index}")
-        for message in write.messages:
-            self.say(f"  sends {self.show(message)}")
-        self.changed(id)
+        return write
 
     def do_snapshot(self, words: Sequence[str], options: dict[str, str]) -> None:
         id = int(words[0])
@@ -321,13 +326,15 @@ class Script(Listener):
 
     def _matching(self, words: Sequence[str], options: dict[str, str]) -> Iterator[int]:
         """Positions of what is under way now and matches, corrected for those taken out meanwhile."""
-        left = int(words[0]) if words else len(self.world.links)
-        for envelope in list(self.world.links):
+        skip = int(options.pop("nth", 1)) - 1
+        matching = []
+        for envelope in self.world.links:
             message = envelope.message
             wanted = {"from": message.sender, "to": message.to, "type": MessageType(message.type).name}
-            if left and all(str(wanted[key]) == value for key, value in options.items()):
-                left -= 1
-                yield self.world.links.index(envelope)
+            if all(str(wanted[key]) == value for key, value in options.items()):
+                matching.append(envelope)
+        for envelope in matching[skip : skip + int(words[0]) if words else None]:
+            yield next(n for n, one in enumerate(self.world.links) if one is envelope)
 
     def do_messages(self, words: Sequence[str], options: dict[str, str]) -> None:
         for envelope in self.world.links:
@@ -381,10 +388,12 @@ class Script(Listener):
             self.changed(id)
             while self.world.members[id].disk.pending:
                 self._persist(id)
+                self.changed(id)
                 busy = True
         for envelope in list(self.world.links):
-            if envelope.message.to in ids and envelope in self.world.links:
-                self._deliver(self.world.links.index(envelope))
+            position = next((n for n, one in enumerate(self.world.links) if one is envelope), None)
+            if envelope.message.to in ids and position is not None:
+                self._deliver(position)
                 busy = True
         return busy
 
@@ -417,8 +426,14 @@ class Script(Listener):
             self.say(f"{id}: {' '.join(filter(None, data)) or '(nothing)'}")
 
 
-def show_peer(peer: object) -> str:
-    return str(peer)
+def show_peer(peer: PeerStatus) -> str:
+    notes = [
+        "" if peer.active else "not heard of",
+        "learner" if peer.learner else "",
+        f"{peer.inflight_messages} in flight" if peer.inflight_messages else "",
+        f"snapshot {peer.snapshot_index} under way" if peer.snapshot_index else "",
+    ]
+    return ", ".join(filter(None, (f"{peer.id}: {peer.state} match {peer.match} next {peer.next}", *notes)))
 
 
 def parse_change(words: Iterable[str]) -> ConfChange:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -211,6 +211,7 @@ class World:
         """Does what one Ready says, up to the write, which then waits for `sync`."""
         member = self.members[id]
         raft = member.up
+        self.laws.evidence.time += 1
         ready = raft.ready(can_write)
         self.laws.handed(member, ready, can_write=can_write)
         self.listener.handed(member, ready)
@@ -323,12 +324,13 @@ class World:
             return message
         if envelope.snapshot is not None:
             self._incoming[message.to, message.snapshot.index, message.snapshot.term] = envelope.snapshot
-        self.laws.delivering(target, message)
+        evidence = self.laws.evidence
+        evidence.delivering(target, message)
         try:
             self.call(message.to, lambda raft: raft.step(message))
         except UnknownPeer:
             self.laws.observe(target)
-        self.laws.delivered(target, message)
+        evidence.delivered(target, message)
         if envelope.snapshot is not None and not keep:
             self._ended(message, whole=True)
         return message
@@ -383,6 +385,7 @@ class World:
     def tick(self, id: int, count: int = 1) -> None:
         for _ in range(count):
             self.call(id, lambda raft: raft.tick())
+            self.laws.evidence.ticked(self.members[id])
 
     def leader(self) -> Member | None:
         """Of those that think they lead, the one with the highest term."""
@@ -427,9 +430,3 @@ def cluster(size: int, *, seed: int | None = None, **knobs: object) -> World:
 
 def with_config(config: RaftConfig, **knobs: object) -> RaftConfig:
     return replace(config, **knobs)
-
-
-def subsets(items: Iterable[int]) -> Iterator[frozenset[int]]:
-    rest = list(items)
-    for bits in range(1 << len(rest)):
-        yield frozenset(item for position, item in enumerate(rest) if bits >> position & 1)

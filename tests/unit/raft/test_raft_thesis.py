@@ -9,9 +9,9 @@ from __future__ import annotations
 from itertools import combinations, product
 
 import pytest
-from raft_laws import is_quorum
 from raft_lone import ME, PLAIN, Lone, entries, of
-from raft_world import NOTHING, Envelope, FixedRng, World, cluster, entries_of, subsets
+from raft_rules import is_quorum, subsets
+from raft_world import NOTHING, Envelope, FixedRng, World, cluster, entries_of
 
 from minikube_py.raft.codec import decode_change
 from minikube_py.raft.configuration import Change, ChangeRefused, ChangeType, ConfChange, Configuration
@@ -915,6 +915,22 @@ def test_no_term_is_begun_without_a_majority_that_would_vote():
     sent = lone.step(MessageType.PRE_VOTE_REPLY, 3, term=4)
     assert (lone.raft.role, lone.raft.term, lone.raft.vote) == ("CANDIDATE", 4, ME)
     assert sorted(message.to for message in of(sent, MessageType.VOTE)) == [2, 3, 4, 5]
+
+
+def test_an_answer_to_an_earlier_poll_counts_for_nothing():
+    """9.6: a majority must be willing now. The answer to the poll about term 4 arrives, or arrives again, when term 4
+    has begun and failed, and the poll is about term 5."""
+    lone = Lone(voters=(1, 2, 3), term=3)
+    lone.campaign()
+    lone.step(MessageType.PRE_VOTE_REPLY, 2, term=4)
+    assert (lone.raft.role, lone.raft.term) == ("CANDIDATE", 4)
+    lone.campaign()
+    assert (lone.raft.role, lone.raft.term) == ("PRE_CANDIDATE", 4)
+    for sender in (2, 3):
+        lone.step(MessageType.PRE_VOTE_REPLY, sender, term=4)
+    assert (lone.raft.role, lone.raft.term) == ("PRE_CANDIDATE", 4)
+    lone.step(MessageType.PRE_VOTE_REPLY, 3, term=5)
+    assert (lone.raft.role, lone.raft.term) == ("CANDIDATE", 5)
 
 
 def test_pre_votes_make_no_leader():
