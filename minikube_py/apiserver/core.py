@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from ipaddress import IPv4Address
 from typing import Final
 
 from minikube_py.api.errors import StatusError, internal, method_not_allowed, timeout
@@ -17,6 +18,7 @@ from minikube_py.apiserver import nonresource, system
 from minikube_py.apiserver.addresses import DEFAULT_RANGE, AddressAllocator
 from minikube_py.apiserver.auth import ANONYMOUS, Authenticator, User
 from minikube_py.apiserver.deletes import Deleter
+from minikube_py.apiserver.endpoints import EndpointReconciler
 from minikube_py.apiserver.forms import Form, negotiate, single_bytes, status_bytes, with_options
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.lists import Lister
@@ -76,6 +78,7 @@ class ApiServer:
         self.writer = Writer(self.store, gate, self.addresses, self.limits, clock, rng)
         self.deleter = Deleter(self.store, self.limits, clock)
         self.subresources = Subresources(self.store, self.writer, self.deleter, clock)
+        self.endpoints = EndpointReconciler(storage, self.writer, clock)
         self.requests = RequestMetrics()
         self.ready = False
         self.address = ""
@@ -100,13 +103,17 @@ class ApiServer:
 
     async def publish(self, host: str, port: int) -> None:
         self.address = f"{host}:{port}"
-        await system.publish(self.writer, self.addresses.first, host, port)
+        await system.create_service(self.writer, self.addresses.first, port)
+        # Endpoints may not hold a loopback address, and nobody beyond this machine could use it.
+        if not IPv4Address(host).is_loopback:
+            await self.endpoints.start(host, port)
 
     async def stop(self) -> None:
         """Ends watches after what they are still to be told, and forgets the store, which lives on."""
         self._stopping = True
         self.ready = False
         self.watching.finish_all()
+        await self.endpoints.stop()
         tasks = [*self._tasks, *([self._feeding] if self._feeding is not None else [])]
         for task in tasks:
             task.cancel()

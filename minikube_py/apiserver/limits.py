@@ -11,7 +11,8 @@ class Limits:
     `watcher_queue_events` or `watcher_queue_bytes` of undelivered events is cut off, alone.
 
     `history_events_max` and `history_bytes_max` bound, per resource, the events kept for watches that resume.
-    `list_page_max` bounds a page whatever `limit` asks for (0: no bound; the original has none).
+    `list_page_max` bounds a page whatever `limit` asks for (0: no bound; the original has none). `health_timeout_s`:
+    how long a health check waits for the store.
     """
 
     body_bytes_max: int = 3 << 20
@@ -28,6 +29,7 @@ class Limits:
     request_timeout_s: float = 60.0
     watch_timeout_s: float = 1800.0
     fresh_timeout_s: float = 3.0
+    health_timeout_s: float = 2.0
     bookmark_interval_s: float = 60.0
     list_slice: int = 500
     update_attempts_max: int = 32

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import platform
 from typing import TYPE_CHECKING, Final
 
@@ -78,10 +79,14 @@ async def _health(path: str, request: Request, server: ApiServer) -> Response:
 async def _check(name: str, kind: str, server: ApiServer) -> str:
     """Why the check fails, empty where it does not."""
     if name == "etcd":
+        timeout_s = server.limits.health_timeout_s
         try:
-            await server.store.current_revision()
+            async with asyncio.timeout(timeout_s):
+                await server.store.current_revision()
         except StatusError as error:
             return error.message
+        except TimeoutError:
+            return f"the store gave no answer within {timeout_s:g} s"
     if name == "watch-cache" and kind == "readyz" and not server.ready:
         return "not in step with the store"
     return ""

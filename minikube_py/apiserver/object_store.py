@@ -26,6 +26,8 @@ from minikube_py.store.storage import Storage
 
 T = TypeVar("T")
 TOO_OLD: Final = "The resourceVersion for the provided list is too old."
+UNKNOWN: Final = "etcdserver: request timed out, possibly due to previous leader failure; the outcome is unknown"
+"""Begins as etcd's own words do (api/v3rpc/rpctypes/error.go), by which clients know it."""
 LEASE_REUSE_S: Final = 60
 
 
@@ -161,6 +163,6 @@ async def _translated(operation: Awaitable[T]) -> T:
     except Unavailable as error:
         raise service_unavailable(f"the store is not available: {error}") from None
     except OutcomeUnknown as error:
-        raise timeout(f"the outcome of the request is unknown: {error}") from None
+        raise timeout(f"{UNKNOWN}: {error}") from None
     except (InvalidRequest, FutureRevision) as error:
         raise StatusError(400, "BadRequest", str(error)) from None

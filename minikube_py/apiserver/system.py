@@ -1,12 +1,11 @@
-"""What every cluster has from its first moment: namespaces, and the `kubernetes` service with its endpoints."""
+"""What every cluster has from its first moment: namespaces, and the `kubernetes` service."""
 
 from __future__ import annotations
 
-from ipaddress import IPv4Address
 from typing import Final
 
 from minikube_py.api.errors import Json, StatusError
-from minikube_py.api.registry import ENDPOINTS, NAMESPACES, SERVICES, Resource
+from minikube_py.api.registry import NAMESPACES, SERVICES, Resource
 from minikube_py.apiserver.namespaces import SYSTEM
 from minikube_py.apiserver.writes import Writer
 
@@ -19,8 +18,8 @@ async def create_namespaces(writer: Writer) -> None:
         await _create(writer, NAMESPACES, {"metadata": {"name": name}}, "")
 
 
-async def publish(writer: Writer, cluster_ip: str, host: str, port: int) -> None:
-    """Makes `kubernetes.default` lead to this server at the IPv4 address `host`, wherever it listened before."""
+async def create_service(writer: Writer, cluster_ip: str, port: int) -> None:
+    """`kubernetes.default`, which leads to the API servers; its endpoints are `EndpointReconciler`'s."""
     ports = [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}]
     service: Json = {
         "metadata": {"name": "kubernetes", "labels": dict(_LABELS)},
@@ -32,20 +31,6 @@ async def publish(writer: Writer, cluster_ip: str, host: str, port: int) -> None
             return {**old, "metadata": dict(old["metadata"]), "spec": {**old["spec"], "ports": ports}}
 
         await writer.change(SERVICES, "default", "kubernetes", redirect)
-    if IPv4Address(host).is_loopback:
-        # Endpoints may not hold it, and nobody beyond this machine could use it.
-        return
-    subsets = [{"addresses": [{"ip": host}], "ports": [{"name": "https", "port": port, "protocol": "TCP"}]}]
-    endpoints: Json = {
-        "metadata": {"name": "kubernetes", "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
-        "subsets": subsets,
-    }
-    if not await _create(writer, ENDPOINTS, endpoints, "default"):
-
-        def readdress(old: Json) -> Json:
-            return {**old, "metadata": dict(old["metadata"]), "subsets": subsets}
-
-        await writer.change(ENDPOINTS, "default", "kubernetes", readdress)
 
 
 async def _create(writer: Writer, resource: Resource, obj: Json, namespace: str) -> bool:

@@ -297,13 +297,15 @@ class Writer:
         Raises: StatusError 404, or _Absent where `may_be_absent`; 409 after too many conflicts."""
         key = resource.key(namespace, name)
         kv = await self.store.get(key)
+        taken: list[Claim] = []
         for _ in range(self._limits.update_attempts_max):
             if kv is None:
                 raise _Absent if may_be_absent else not_found(resource, name)
             old = orjson.loads(kv.value)
             old["metadata"]["resourceVersion"] = str(kv.mod_revision)
             new = make(old)
-            claims, held = await self._claims(resource, new, old)
+            asked = held_keys(new) if resource is SERVICES else set()
+            claims, held = await self._claims(resource, new, old, taken)
             finished = is_finished(resource, new)
             value = encode(new)
             if dry_run:
@@ -320,16 +322,21 @@ class Writer:
                 outcome = await self.store.replace(kv, value, claims, released)
                 if outcome.done:
                     return Written(value, outcome.revision)
-                if outcome.taken and outcome.current == kv:
-                    raise self.addresses.explain(orjson.loads(value), outcome.taken)
+                wanted = [claim for claim in outcome.taken if claim.key in asked]
+                if wanted and outcome.current == kv:
+                    raise self.addresses.explain(orjson.loads(value), wanted)
+                # Somebody else was given what was free a moment ago; there may be more.
+                taken += outcome.taken
             kv = outcome.current
         raise conflict(resource, name)
 
-    async def _claims(self, resource: Resource, new: Json, old: Json) -> tuple[list[Claim], set[bytes]]:
+    async def _claims(
+        self, resource: Resource, new: Json, old: Json, taken: list[Claim]
+    ) -> tuple[list[Claim], set[bytes]]:
         if resource is not SERVICES:
             return [], set()
         held = held_keys(old)
-        return await self.addresses.allocate(new, held), held
+        return await self.addresses.allocate(new, held, taken), held
 
 
 class _Absent(Exception):

@@ -1,0 +1,120 @@
+"""Which API servers there are: each says so in the store for as long as it lives, and all keep the endpoints of the
+`kubernetes` service after that.
+
+One that was killed is gone from there when its lease has ended; one that stops takes itself out. The last one's address
+stays: an endpoint that may come back is more use than none.
+
+Source: `pkg/controlplane/reconcilers/lease.go`. Unlike there an address counts with its port, for several may run on
+one host.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from minikube_py.api.errors import Json, StatusError
+from minikube_py.api.registry import ENDPOINTS
+from minikube_py.apiserver.writes import Writer
+from minikube_py.env import Clock
+from minikube_py.errors import LeaseNotFound, MinikubeError
+from minikube_py.mvcc.types import Put, RangeRequest, prefix_end
+from minikube_py.store.storage import Storage
+
+log = logging.getLogger(__name__)
+PREFIX: Final = b"/registry/masterleases/"
+LEASE_TTL_S: Final = 15
+INTERVAL_S: Final = 10.0
+GOODBYE_S: Final = 2.0
+"""How long a server that stops waits for the store to take its name out; the lease's end does it too."""
+_LABELS: Final = {"endpointslice.kubernetes.io/skip-mirror": "true"}
+
+
+class EndpointReconciler:
+    def __init__(self, storage: Storage, writer: Writer, clock: Clock) -> None:
+        self._storage = storage
+        self._writer = writer
+        self._clock = clock
+        self._key = b""
+        self._lease = 0
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self, host: str, port: int) -> None:
+        """Raises: StatusError, MinikubeError where the store does not take it."""
+        self._key = PREFIX + f"{host}:{port}".encode()
+        await self._announce()
+        await self._reconcile()
+        self._task = asyncio.get_running_loop().create_task(self._keep())
+
+    async def stop(self) -> None:
+        if self._task is None:
+            return
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        self._task = None
+        try:
+            async with asyncio.timeout(GOODBYE_S):
+                await self._storage.lease_revoke(self._lease)
+                await self._reconcile()
+        except (MinikubeError, StatusError, TimeoutError) as error:
+            log.info("the endpoint of this server is left to its lease: %s", error)
+
+    async def _keep(self) -> None:
+        while True:
+            await self._clock.sleep(INTERVAL_S)
+            try:
+                if not await self._storage.lease_keep_alive(self._lease):
+                    await self._announce()
+                await self._reconcile()
+            except (MinikubeError, StatusError) as error:
+                log.warning("the endpoints of the API servers could not be kept: %s", error)
+
+    async def _announce(self) -> None:
+        while True:
+            self._lease = (await self._storage.lease_grant(LEASE_TTL_S)).id
+            try:
+                await self._storage.txn((), (Put(self._key, b"", self._lease),))
+                return
+            except LeaseNotFound:
+                # Ended before it was used, on a store that stood still meanwhile.
+                continue
+
+    async def _reconcile(self) -> None:
+        found = await self._storage.range(RangeRequest(PREFIX, prefix_end(PREFIX), keys_only=True))
+        subsets = _subsets([kv.key.removeprefix(PREFIX).decode() for kv in found.kvs])
+        if not subsets:
+            return
+        endpoints: Json = {"metadata": {"name": "kubernetes", "labels": dict(_LABELS)}, "subsets": subsets}
+
+        def readdress(old: Json) -> Json:
+            return {**old, "metadata": dict(old["metadata"]), "subsets": subsets}
+
+        try:
+            await self._writer.change(ENDPOINTS, "default", "kubernetes", readdress)
+        except StatusError as error:
+            if error.code != 404:
+                raise
+            await self._create(endpoints)
+
+    async def _create(self, endpoints: Json) -> None:
+        """Another server may do so at the same time; what it missed comes in the next round."""
+        try:
+            await self._writer.create_object(ENDPOINTS, "default", endpoints)
+        except StatusError as error:
+            if error.reason != "AlreadyExists":
+                raise
+
+
+def _subsets(addresses: list[str]) -> list[Json]:
+    by_port: dict[int, list[str]] = {}
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        by_port.setdefault(int(port), []).append(host)
+    return [
+        {
+            "addresses": [{"ip": host} for host in sorted(hosts)],
+            "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
+        }
+        for port, hosts in sorted(by_port.items())
+    ]
