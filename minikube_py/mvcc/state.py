@@ -8,7 +8,7 @@ concerns change in the same step. Semantics and wordings: etcd's (api/v3rpc, mvc
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import chain
 from typing import Any, Final, cast
 
@@ -57,6 +57,7 @@ from minikube_py.mvcc.types import (
 )
 
 FIRST_REVISION: Final = 1
+HASHED_PER_STEP: Final = 500
 TRIM_PER_COMPACT: Final = 5000
 TRIM_PER_APPLY: Final = 32
 """Events whose memory a compaction frees at once, and those each later apply frees of what is left."""
@@ -332,17 +333,35 @@ class StateMachine:
         """A 64-bit digest of the key-values and of all rows as they stood at `revision`: equal on members that agree,
         whatever was compacted or restored. 0: as they stand now, and of the open sessions, which have no past; equal
         on members that have applied the same entries. Raises: Compacted, FutureRevision."""
+        steps = self.hash_steps(revision)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return int(end.value)
+
+    def hash_steps(self, revision: int = 0) -> Generator[None, None, int]:
+        """The same in slices, to be taken while applies go on: as of this call's revision. A compaction beyond it ends
+        them with Compacted."""
         at = revision if revision > 0 else self.revision
-        self._check_range(RangeRequest(b"\0", revision=at))
+        sessions = [] if revision else [msgpack.packb(record) for record in self.sessions.records()]
+        if sessions:
+            sessions.insert(0, msgpack.packb([self.sessions.count]))
         digest = hashlib.blake2b(digest_size=8)
-        for kv in self.index.range_at(b"", b"\0", at):
-            digest.update(repr(tuple(kv)).encode())
+        start: bytes | None = b""
+        while start is not None:
+            self._check_range(RangeRequest(b"\0", revision=at))
+            kvs = self.index.range_at(start, b"\0", at, HASHED_PER_STEP)
+            digest.update(b"".join(map(msgpack.packb, kvs)))
+            start = kvs[-1].key + b"\0" if len(kvs) == HASHED_PER_STEP else None
+            yield
         for name in sorted(self.tables.by_name):
+            self._check_range(RangeRequest(b"\0", revision=at))
             index = self.tables.by_name[name].index
             digest.update(f"{name} {index.hash(min(at, index.revision))}".encode())
-        if not revision and self.sessions.by_id:
-            for record in ([self.sessions.count], *self.sessions.records()):
-                digest.update(msgpack.packb(record))
+            yield
+        for record in sessions:
+            digest.update(record)
         return int.from_bytes(digest.digest(), "big")
 
     # -- the past --------------------------------------------------------------------------------------------------

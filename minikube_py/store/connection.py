@@ -183,8 +183,7 @@ class Connection(asyncio.Protocol):
             status = member.status()
             self._send((request_id, Answer.OK, {key: status[key] for key in ("members", "expected")}))
         elif op == Op.HASH:
-            digest = member.hash(_integer(argument))
-            self._send((request_id, Answer.OK, (digest, argument or member.state.revision)))
+            self._work(request_id, self._send_hash(request_id, _integer(argument)), answers=True)
         elif op == Op.SNAPSHOT:
             self._work(request_id, self._send_snapshot(request_id), answers=True)
         elif op == Op.MEMBER_CHANGE:
@@ -275,6 +274,10 @@ class Connection(asyncio.Protocol):
         finally:
             self.in_flight -= 1
         self._go_on()
+
+    async def _send_hash(self, request_id: int, revision: int) -> None:
+        at = revision or self._member.state.revision
+        self._send((request_id, Answer.OK, (await self._member.hash(revision), at)))
 
     async def _send_snapshot(self, request_id: int) -> None:
         try:

@@ -279,9 +279,11 @@ class StoreMember:
             pass
         return lease_id
 
-    def hash(self, revision: int = 0) -> int:
-        """Equal on members that agree at `revision` (0: now). Raises: Compacted, FutureRevision."""
-        return self.state.hash(revision)
+    async def hash(self, revision: int = 0) -> int:
+        """Equal on members that agree at `revision` (0: now); taken while serving.
+
+        Raises: Compacted, FutureRevision."""
+        return await drive(self.state.hash_steps(revision), self._fsync.wait, self.clock)
 
     async def change_members(self, change: MemberChange) -> None:
         """Returns when the change is applied here. One that is under way is waited for, CHANGE_S at most.
@@ -361,11 +363,7 @@ class StoreMember:
 
     async def snapshot_arrived(self, incoming: IncomingSnapshot) -> None:
         """Verifies and restores what came, while serving. Raises: TransferRefused; OSError."""
-        steps = incoming.finish()
-        try:
-            await drive(steps, self._fsync.wait, self.clock)
-        finally:
-            steps.close()
+        await drive(incoming.finish(), self._fsync.wait, self.clock)
 
     # -- what is known ------------------------------------------------------------------------------------------------
 
@@ -495,7 +493,7 @@ class StoreMember:
             for peer in status.peers
             if peer.active
             and peer.state != "snapshot"
-            and 0 < peer.match
+            and peer.match > 0
             and peer.match + PROMOTE_LAG_ENTRIES >= status.last_index
         }
 

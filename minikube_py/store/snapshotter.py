@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from typing import TypeVar, cast
 
 from minikube_py.env import Clock
 from minikube_py.store.replica import Replica
-from minikube_py.store.snapshot_transfer import Steps
 
 SLICE_S = 0.003
 PAUSE_S = 0.006
 """A slice of the loop's time, then twice as long a pause: a third of a busy loop at most."""
 
 Sync = Callable[[], None]
+End = TypeVar("End")
 Wait = Callable[[Sync], Awaitable[None]]
 
 
-async def drive(steps: Steps, wait: Wait, clock: Clock) -> None:
-    """Takes steps to their end: of each item that is a sync, `wait` says when it has ended."""
+async def drive(steps: Generator[Sync | None, None, End], wait: Wait, clock: Clock) -> End:
+    """Takes steps to their end, and gives it: of each item that is a sync, `wait` says when it has ended."""
     slice_end_s = clock.monotonic_s() + SLICE_S
-    for sync in steps:
-        if sync is not None:
-            await wait(sync)
-        if clock.monotonic_s() >= slice_end_s:
-            await clock.sleep(PAUSE_S)
-            slice_end_s = clock.monotonic_s() + SLICE_S
+    try:
+        while True:
+            sync = next(steps)
+            if sync is not None:
+                await wait(sync)
+            if clock.monotonic_s() >= slice_end_s:
+                await clock.sleep(PAUSE_S)
+                slice_end_s = clock.monotonic_s() + SLICE_S
+    except StopIteration as end:
+        return cast(End, end.value)
+    finally:
+        steps.close()
 
 
 class Snapshotter:
@@ -40,11 +47,7 @@ class Snapshotter:
     async def take(self, replica: Replica) -> None:
         """Returns when it is durable and the log before it is gone. Raises: OSError."""
         start_s = self._clock.monotonic_s()
-        steps = replica.take_snapshot()
-        try:
-            await drive(steps, self._wait, self._clock)
-        finally:
-            steps.close()
+        await drive(replica.take_snapshot(), self._wait, self._clock)
         self._taken += 1
         self._taken_at_s = self._clock.monotonic_s()
         self._last_duration_s = self._taken_at_s - start_s

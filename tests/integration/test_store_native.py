@@ -628,7 +628,7 @@ async def test_what_people_ask(tmp_path):
         assert member["id"] == server.member.member_id
         async with raw(server) as asking:
             asking.writer.write(frame((1, Op.HASH, revision)))
-            assert await asking.next() == (1, Answer.OK, (server.member.hash(revision), revision))
+            assert await asking.next() == (1, Answer.OK, (await server.member.hash(revision), revision))
             asking.writer.write(frame((2, Op.HASH, revision + 1)))
             assert isinstance(decode_error((await asking.next())[2]), FutureRevision)
             asking.writer.write(frame((3, Op.PING, None)))

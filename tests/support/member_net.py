@@ -166,7 +166,7 @@ class MemberNet:
     async def alike(self, *ids: int) -> None:
         running = [self.members[id] for id in ids or self.members]
         await until(lambda: len({member.raft.log.applied for member in running}) == 1)
-        assert len({member.hash() for member in running}) == 1
+        assert len({member.state.hash() for member in running}) == 1
 
 
 async def until(condition: Callable[[], bool], timeout_s: float = 30) -> None:

@@ -291,3 +291,26 @@ def test_what_a_txn_has_deleted_has_nothing_left_to_keep() -> None:
     assert state.apply(Txn((), (DeleteRange(b"a", b"\0"), again))).succeeded
     kv = state.get(b"a")
     assert kv is not None and (kv.value, kv.lease, kv.version) == (b"", 0, 1)
+
+
+def test_a_digest_taken_in_slices_is_that_of_its_moment():
+    state = StateMachine()
+    for i in range(1200):
+        state.apply(Put(b"/%04d" % i, b"v"))
+    digest, steps = state.hash(), state.hash_steps()
+    result = None
+    for i in range(100):
+        try:
+            next(steps)
+        except StopIteration as end:
+            result = end.value
+            break
+        state.apply(Put(b"/%04d" % (i * 7), b"later"))
+        state.apply(DeleteRange(b"/%04d" % (1199 - i)))
+    assert result == digest != state.hash()
+    cut_off = state.hash_steps()
+    next(cut_off)
+    state.apply(Put(b"/more", b"v"))
+    state.apply(Compact(state.revision))
+    with pytest.raises(Compacted):
+        next(cut_off)
