@@ -186,7 +186,7 @@ class StoreAdmin:
     async def find(self, name_or_id: str) -> dict[str, Any]:
         """The member of that name, or of that id in hexadecimal. Raises: RequestError, Unavailable."""
         reports = await self.status()
-        known = list(_known(reports).values())
+        known = sorted(_known(reports).values(), key=lambda each: (each["name"], each["id"]))
         if not known:
             raise Unavailable("; ".join(f"{report.address}: {report.error}" for report in reports))
         found = [each for each in known if name_or_id in (each["name"], f"{each['id']:x}")]
