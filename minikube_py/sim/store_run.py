@@ -12,7 +12,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from minikube_py.env import Rng
@@ -22,7 +22,7 @@ from minikube_py.mvcc.types import DeclareFields, RangeRequest
 from minikube_py.sim.checkers.convergence import MemberView
 from minikube_py.sim.checkers.leases import Bounds
 from minikube_py.sim.checkers.verdict import violation
-from minikube_py.sim.faults import DRIFT_MAX, Plan, drawn_plan, schedule
+from minikube_py.sim.faults import DRIFT_MAX, FaultKind, Plan, drawn_plan, schedule
 from minikube_py.sim.judge import judge
 from minikube_py.sim.loop import LoopOptions, SimFailure
 from minikube_py.sim.network import LinkQuality
@@ -48,6 +48,15 @@ FINISH_S: Final = 15.0
 LEASES_S: Final = max(TTLS_S) + 2.0
 GRACE_US: Final = 2_500_000
 AFTERWARDS: Final = 4
+THEMED: Final = 0.4
+THEMES: Final[tuple[tuple[FaultKind, ...], ...]] = (
+    ("crash", "torn_sync", "slow_sync"),
+    ("cut", "clog", "pause", "clock"),
+    ("kill", "loss", "double", "delay", "pause"),
+    ("grow", "shrink", "wipe", "transfer", "crash", "snapshot"),
+    ("full", "bad_sync", "slow_sync", "rot", "crash"),
+)
+"""Kinds of faults that have something to do with each other; this share of the runs has one such set."""
 QUIET: Final = 8
 """Plans with fewer faults are drawn anew most of the time: this level costs more than the other."""
 
@@ -74,6 +83,8 @@ def drawn_options(seed: int) -> StoreRunOptions:
     plan = drawn_plan(rng, span_us)
     while plan.count < QUIET and rng.random() < 0.8:
         plan = drawn_plan(rng, span_us)
+    if rng.random() < THEMED:
+        plan = replace(plan, count=rng.choice((12, 24, 36)), kinds=rng.choice(THEMES))
     return StoreRunOptions(
         seed,
         drawn_world(rng),
@@ -104,7 +115,7 @@ def drawn_world(rng: Rng) -> WorldOptions:
             give_up_s=rng.choice((5.0, 20.0)),
             connect_timeout_s=10.0,
         ),
-        syncs=SyncTimes(rng.choice((0.0002, 0.002, 0.01)), rng.choice((0.0001, 0.002)), rng.choice((0, 50)), 0.2),
+        syncs=SyncTimes(rng.choice((0.0002, 0.002, 0.02)), rng.choice((0.0001, 0.002)), rng.choice((0, 50)), 0.2),
         drift_max=rng.choice((0.0, 0.0001, 0.01)),
         wall_offset_max_s=rng.choice((0.0, 100.0)),
         reading_s=rng.choice((0.0, 0.00001, 0.0002)),
