@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
-from minikube_py.errors import Unavailable
+from minikube_py.errors import MinikubeError, Unavailable
 from minikube_py.raft.message import Message, MessageType
 from minikube_py.store.membership import Member
 from minikube_py.store.peer_connection import OutgoingLink, connect, ping_frame
@@ -237,35 +237,36 @@ class PeerSender:
             )
             try:
                 why = await self._establish(link)
-                if not why:
+                if why is None:
                     began_s = clock.monotonic_s()
                     self._up(link)
-                    why = await asyncio.shield(link.lost)
+                    why = Unavailable(await asyncio.shield(link.lost))
                     if clock.monotonic_s() - began_s >= limits.retry_s_max:
                         delay_s = limits.retry_s_min
             finally:
                 self._down(link)
-            self._tell(why)
+            # It says itself what it waits for.
+            if not (isinstance(why, Refused) and why.refusal == Refusal.EARLY):
+                self._tell(str(why))
             await clock.sleep(delay_s * peers.rng.uniform(0.5, 1.0))
             delay_s = min(limits.retry_s_max, delay_s * 2)
 
-    async def _establish(self, link: OutgoingLink) -> str:
-        """Why there is none; empty: there is."""
+    async def _establish(self, link: OutgoingLink) -> MinikubeError | None:
+        """Why there is none; None: there is."""
         limits = self._peers.limits
         try:
             async with asyncio.timeout(limits.connect_s):
                 await connect(link, self.member.peer, self._peers.tls_client)
                 refusal = await asyncio.shield(link.greeted)
         except TimeoutError:
-            return f"no answer within {limits.connect_s:g} s"
+            return Unavailable(f"no answer within {limits.connect_s:g} s")
         except OSError as error:
-            return error.strerror or str(error)
+            return Unavailable(error.strerror or str(error))
         except Unavailable as error:
-            return str(error)
-        if refusal is None:
-            return ""
-        self.refused(refusal)
-        return str(refusal)
+            return error
+        if refusal is not None:
+            self.refused(refusal)
+        return refusal
 
     def _up(self, link: OutgoingLink) -> None:
         self._link = link
@@ -295,7 +296,7 @@ class PeerSender:
 
     def _tell(self, why: str) -> None:
         """Once for each reason in a row: a peer that is down is tried again every second."""
-        if why and why != self._said:
+        if why != self._said:
             self._said = why
             self._peers.say(f"{self._text}: {why}")
 
