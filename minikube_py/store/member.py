@@ -132,6 +132,7 @@ class StoreMember:
         self.replica.lease_listener = self._follow_lease
         self._fatal = fatal
         self._removed = removed or fatal
+        self._opened = False
         self._failed = False
         self._stopping = False
         self._fsync: SyncRunner = syncs or FsyncRunner(clock, config.fsync)
@@ -168,6 +169,7 @@ class StoreMember:
         Raises: Corruption; LogLost; OSError where the disk fails; Unavailable where its writes fail."""
         self._loop = asyncio.get_running_loop()
         self.replica.open(bootstrap)
+        self._opened = True
         self._links = links or self._links
         await self._settle()
         if self._failed:
@@ -184,6 +186,8 @@ class StoreMember:
         if self._stopping:
             return
         self._stopping = True
+        if not self._opened:
+            return
         if not self._failed and not self.replica.alone:
             await self._hand_over()
         for task in self._tasks:
@@ -193,7 +197,7 @@ class StoreMember:
         self.replica.stop(Unavailable("the store is stopping"))
         self._collector.stop()
         self._fsync.close()
-        self.replica.files.close()
+        self.replica.close()
 
     async def _hand_over(self) -> None:
         """Waits for what was proposed, then for another leader; not for long."""
@@ -296,6 +300,8 @@ class StoreMember:
             try:
                 if change.kind == ChangeKind.PROMOTE:
                     self._check_caught_up(change.id)
+                elif change.kind == ChangeKind.REMOVE:
+                    self._check_majority_without(change)
                 self.replica.propose_change(change, partial(_settle_change, done))
                 break
             except NotLeader:
@@ -484,6 +490,20 @@ class StoreMember:
             return
         if node not in self._caught_up():
             raise Unavailable(f"member {node:x} has not caught up yet; it would vote without the log to vote for")
+
+    def _check_majority_without(self, change: MemberChange) -> None:
+        """Those who stay must be able to agree on anything afterwards. Raises: Unavailable."""
+        member = self.membership.get(change.id) if change.id else self.membership.named(change.name)
+        voters = self.raft.configuration.voters
+        if not self.replica.leading or member is None or member.id not in voters:
+            return
+        left = voters - {member.id}
+        active = {peer.id for peer in self.raft.status().peers if peer.active} | {self.member_id}
+        if len(left & active) <= len(left) // 2:
+            raise Unavailable(
+                f"without {member.name} only {len(left & active)} of {len(left)} voters are in touch, no majority: "
+                "bring another back first"
+            )
 
     def _caught_up(self) -> set[NodeId]:
         status = self.raft.status()

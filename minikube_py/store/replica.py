@@ -314,6 +314,12 @@ class Replica:
             done(error)
         self.hub.close(error)
 
+    def close(self) -> None:
+        """After `stop`, with no sync under way."""
+        if self._incoming is not None:
+            self._incoming.close()
+        self.files.close()
+
     # -- turns --------------------------------------------------------------------------------------------------------
 
     def turn(self) -> Turn | None:

@@ -11,7 +11,15 @@ import pytest
 from member_net import CLUSTER, PLAIN, MemberNet, refused, three, until
 
 from minikube_py.env import SystemDisk, SystemFile
-from minikube_py.errors import Compacted, InvalidRequest, LeaseNotFound, NotLeader, OutcomeUnknown, Unavailable
+from minikube_py.errors import (
+    Compacted,
+    Corruption,
+    InvalidRequest,
+    LeaseNotFound,
+    NotLeader,
+    OutcomeUnknown,
+    Unavailable,
+)
 from minikube_py.mvcc.types import Put, RangeRequest, WatchBatch
 from minikube_py.store.membership import ChangeKind, MemberChange
 from minikube_py.store.replica import Bootstrap
@@ -294,6 +302,32 @@ async def test_a_change_that_does_not_fit_is_refused(tmp_path):
         assert isinstance(refusal, InvalidRequest) and "store member add" in str(refusal)
         follower = net[net.others(leader)[0]]
         assert isinstance(await refused(follower.change_members(MemberChange(ChangeKind.EXPECT, name="d"))), NotLeader)
+
+
+async def test_nobody_is_removed_whose_going_leaves_no_majority(tmp_path):
+    async with three(tmp_path) as net:
+        leader = await net.leader()
+        await net.put(b"/a")
+        dead, alive = net.others(leader)
+        net.kill(dead)
+        await net.clock.sleep(2)
+        remove = MemberChange(ChangeKind.REMOVE, alive)
+        refusal = await refused(leader.change_members(remove))
+        assert isinstance(refusal, Unavailable) and "1 of 2 voters are in touch" in str(refusal)
+        await leader.change_members(MemberChange(ChangeKind.REMOVE, dead))
+        assert leader.raft.configuration.voters == {leader.member_id, alive}
+
+
+async def test_a_start_that_failed_can_be_stopped(tmp_path):
+    net = MemberNet(tmp_path)
+    await net.form(1)
+    await net.stop()
+    [log] = (tmp_path / "1").glob("wal-*.log")
+    log.write_bytes(b"nonsense")
+    with pytest.raises(Corruption):
+        await net.start(1)
+    await net.stop()
+    assert not net.fatal[1]
 
 
 # -- snapshots --------------------------------------------------------------------------------------------------------
