@@ -83,6 +83,7 @@ class Cluster:
         self._requests: dict[int, dict[int, tuple[int, Answer]]] = {place.number: {} for place in self.all}
         self._streams: dict[int, dict[int, ServedWatch]] = {place.number: {} for place in self.all}
         self._number = 0
+        self._looked: dict[int, tuple[object, ...]] = {}
         self._looked_at: dict[int, LogIndex] = {}
         self._looked_life: dict[int, int] = {}
         self._terms: dict[int, int] = {}
@@ -104,10 +105,11 @@ class Cluster:
         return list(range(self._members))
 
     def fail(self, text: str) -> None:
-        """The first thing that was wrong."""
+        """The first thing that was wrong; the run ends."""
         if not self.problem:
             self.problem = text
             self.steps.tell(f"VIOLATION: {text}")
+            self.steps.stop()
 
     # -- links ---------------------------------------------------------------------------------------------------------
 
@@ -224,6 +226,13 @@ class Cluster:
         replica = place.replica
         if replica is None:
             return
+        raft = replica.raft
+        looked = (place.life, raft.term, raft.log.committed, raft.role, id(replica.state))
+        if self._looked.get(place.number) != looked:
+            self._look(place, replica)
+            self._looked[place.number] = looked
+
+    def _look(self, place: Place, replica: Replica) -> None:
         raft, agreement = replica.raft, self.agreement
         member, log = place.member_id, raft.log
         if self._looked_life.get(place.number) != place.life:

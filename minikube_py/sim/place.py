@@ -330,7 +330,6 @@ class Place:
     def receive(self, message: Message) -> None:
         if self.replica is not None and message.to == self.member_id:
             self.replica.receive(message)
-            self._follow()
             self.turn_soon()
 
     def _catch_up(self) -> None:
@@ -371,6 +370,7 @@ class Place:
         replica = self.replica
         assert replica is not None
         replica.tick()
+        self._follow()
         state = replica.state
         state.trim(20)
         if state.revision != self._progressed:
@@ -381,7 +381,6 @@ class Place:
                 self.propose_own(LeaseRevoke(lease_id))
             self._promote(replica)
         self._keep_house()
-        self._follow()
         self.turn_soon()
 
     def _promote(self, replica: Replica) -> None:

@@ -7,6 +7,7 @@ requests answered; leases end; at last every member is asked about its past, and
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -161,7 +162,7 @@ class Run:
             return cluster.problem or f"no leader in the first {SETTLE_US // S} s"
         self._begin_load()
         span_us = max(SPAN_US, steps.now_us + 2 * S)
-        self._until(lambda: False, span_us)
+        self._until(None, span_us)
         self._until(self._loaded, span_us + SETTLE_US)
         self.tending.heal()
         self._healed_us = steps.now_us
@@ -173,17 +174,15 @@ class Run:
             client.go_on(AFTERWARDS)
         if not self._until(self._idle, steps.now_us + PROGRESS_US):
             return cluster.problem or f"requests are not answered {PROGRESS_US // S} s after all has settled"
-        self._until(lambda: False, steps.now_us + LEASES_US)
+        self._until(None, steps.now_us + LEASES_US)
         if not self._until(self._settled, steps.now_us + SETTLE_US):
             return cluster.problem or f"not settled in the end: {self._unsettled()}"
         if not self._until(self._watched, steps.now_us + PROGRESS_US):
             return cluster.problem or f"a watch is not up to date: {self._unwatched()}"
         return cluster.problem
 
-    def _until(self, done: object, until_us: int) -> bool:
-        assert callable(done)
-        cluster = self.cluster
-        return self.steps.run(until_us, lambda: bool(cluster.problem) or done()) and not cluster.problem
+    def _until(self, done: Callable[[], bool] | None, until_us: int) -> bool:
+        return self.steps.run(until_us, done)
 
     def _begin_load(self) -> None:
         declare = DeclareFields(NODES)

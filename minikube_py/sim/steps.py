@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 Act = Callable[..., object]
 Told = Callable[[str], None]
+LOOK_US: Final = 2_000
+"""How often it is looked whether all is done: to ask after each step would cost more than the steps."""
 
 
 class Steps:
@@ -21,6 +23,7 @@ class Steps:
         self.now_us = 0
         self.taken = 0
         self.told = told
+        self.stopped = False
         self._number = 0
         self._due: list[tuple[int, int, Act, tuple[Any, ...]]] = []
 
@@ -34,17 +37,26 @@ class Steps:
         heapq.heappush(self._due, (self.now_us + delay_us, self._number, act, arguments))
 
     def run(self, until_us: int, done: Callable[[], bool] | None = None) -> bool:
-        """Takes steps until `done` (asked between them) or `until_us`; whether it was done."""
+        """Takes steps until `done` (asked now and then), `until_us`, or a `stop`; whether it was done."""
         due = self._due
-        while not (done is not None and done()):
+        look_us = 0
+        while not self.stopped:
+            if done is not None and self.now_us >= look_us:
+                if done():
+                    return True
+                look_us = self.now_us + LOOK_US
             if not due or due[0][0] > until_us:
                 self.now_us = max(self.now_us, until_us)
-                return False
+                return done is not None and done()
             at_us, _, act, arguments = heapq.heappop(due)
             self.now_us = at_us if at_us > self.now_us else self.now_us + 1
             self.taken += 1
             act(*arguments)
-        return True
+        return False
+
+    def stop(self) -> None:
+        """No step is taken any more."""
+        self.stopped = True
 
     def tell(self, text: str) -> None:
         if self.told is not None:

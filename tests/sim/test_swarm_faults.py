@@ -121,7 +121,19 @@ def test_steps_are_taken_in_order_and_at_times_of_their_own():
 def test_steps_end_where_they_are_done():
     steps = Steps()
     seen: list[int] = []
-    for at_us in range(10):
-        steps.at(at_us * 10, seen.append, at_us)
-    assert steps.run(1000, lambda: len(seen) == 4)
-    assert seen == [0, 1, 2, 3] and steps.now_us == 30
+    for number in range(10):
+        steps.at(number * 10_000, seen.append, number)
+    assert steps.run(1_000_000, lambda: len(seen) == 4)
+    assert seen == [0, 1, 2, 3] and steps.now_us == 30_000
+    assert steps.run(1_000_000, lambda: len(seen) == 10) and steps.now_us == 90_000
+    assert not steps.run(1_000_000, lambda: False) and steps.now_us == 1_000_000
+
+
+def test_a_stop_is_the_end():
+    steps = Steps()
+    seen: list[int] = []
+    steps.at(1, seen.append, 1)
+    steps.at(2, steps.stop)
+    steps.at(3, seen.append, 3)
+    assert not steps.run(100) and not steps.run(200)
+    assert seen == [1] and steps.now_us == 2

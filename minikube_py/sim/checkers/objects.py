@@ -37,17 +37,23 @@ class Unsupported(Exception):
     """A declaration or an object beyond what this module can judge."""
 
 
-def amount(text: object) -> Fraction | None:
+def amount(value: object) -> Fraction | None:
     """A quantity's exact value, None where it is none."""
-    if isinstance(text, bool) or not isinstance(text, str | int | float):
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
-    match = _QUANTITY.fullmatch(str(text))
+    return _amount(str(value))
+
+
+@lru_cache(maxsize=4096)
+def _amount(text: str) -> Fraction | None:
+    match = _QUANTITY.fullmatch(text)
     if match is None or (match[3] or "") not in _SUFFIXES:
         return None
     scale = Fraction(10) ** int(match[2]) if match[2] else _SUFFIXES[match[3] or ""]
     return Fraction(match[1]) * scale
 
 
+@lru_cache(maxsize=4096)
 def units(resource: str, value: Fraction) -> int:
     """Milli-units of cpu, whole units of anything else, rounded up, as int64."""
     whole = ceil(value * 1000) if resource == "cpu" else ceil(value)
@@ -119,6 +125,7 @@ class Rows:
 
     def __init__(self, field_set: FieldSet, kvs: Iterable[KeyValue]) -> None:
         self._field_set = field_set
+        self._holding: dict[Where, set[bytes]] = {}
         self._objects: dict[bytes, Any] = {}
         self._totals: dict[str, dict[bytes, dict[str, int]]] = {spec.name: {} for spec in field_set.sums}
         sources = tuple(spec.source_prefix for spec in field_set.sums)
@@ -143,7 +150,11 @@ class Rows:
 
     def holding(self, where: Where) -> set[bytes]:
         """The keys of the objects for which `where` holds."""
-        return {key for key in self._objects if all(self._holds(key, each) for each in where.comparisons)}
+        known = self._holding.get(where)
+        if known is None:
+            known = {key for key in self._objects if all(self._holds(key, each) for each in where.comparisons)}
+            self._holding[where] = known
+        return known
 
     def value(self, key: bytes, name: str) -> int | str | None:
         """The field `name` of the object at `key`, None where it is missing."""

@@ -134,6 +134,8 @@ def _where_truth(watch: Watch, model: Model, first: int, last: int) -> Truth:
     before = _holding(watch, model, first - 1)
     for revision in range(first, last + 1):
         after = _holding(watch, model, revision)
+        if after == before and not any(event.kv.key in after for event in model.events[revision]):
+            continue
         written: dict[bytes, Event] = {}
         for event in model.events[revision]:
             if within(event.kv.key, watch.key, watch.range_end):
