@@ -158,8 +158,8 @@ class Run:
         """Why the run could not be brought to its end, "" if it could."""
         steps, cluster = self.steps, self.cluster
         self.tending.start(drawn_faults(self.options))
-        if not self._until(lambda: cluster.leader() is not None, SETTLE_US):
-            return cluster.problem or f"no leader in the first {SETTLE_US // S} s"
+        if not self._until(self._declared, 2 * SETTLE_US):
+            return cluster.problem or f"nothing was applied in the first {2 * SETTLE_US // S} s"
         self._begin_load()
         span_us = max(SPAN_US, steps.now_us + 2 * S)
         self._until(None, span_us)
@@ -184,13 +184,19 @@ class Run:
     def _until(self, done: Callable[[], bool] | None, until_us: int) -> bool:
         return self.steps.run(until_us, done)
 
-    def _begin_load(self) -> None:
-        declare = DeclareFields(NODES)
+    def _declared(self) -> bool:
+        """The fields that `where` asks for; asked for again until they are there, which changes nothing if they are."""
         leader = self.cluster.leader()
-        now_us = self.steps.now_us
-        self.history.operations.append(Operation(AUDITOR, now_us, None, declare, "unknown"))
-        if leader is not None:
-            leader.propose_own(declare)
+        if leader is None or leader.replica is None:
+            return False
+        if NODES.name in leader.replica.state.tables.by_name:
+            return True
+        leader.propose_own(DeclareFields(NODES))
+        return False
+
+    def _begin_load(self) -> None:
+        declared = Operation(AUDITOR, self.steps.now_us, None, DeclareFields(NODES), "unknown")
+        self.history.operations.append(declared)
         for number, watched in enumerate(WATCHED):
             rng = Rng(self._rng.getrandbits(64))
             restless = 0.0 if number == 0 else 0.05
