@@ -34,6 +34,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--split", action="store_true", help="each role as a process of its own, over HTTPS")
     members_help = "of the store, each a process of its own (default: as many as the data folder holds, or 1)"
     parser.add_argument("--members", type=flags.whole_number(1, MEMBERS_MAX), metavar="N", help=members_help)
+    restore_help = "begin with what this snapshot of another store holds; only with a folder that has none yet"
+    parser.add_argument("--restore", type=Path, metavar="F", help=restore_help)
     several = flags.whole_number(1, SEVERAL_MAX)
     for role, what in (("apiservers", "API servers"), ("schedulers", "schedulers"), ("controllers", "controllers")):
         help_text = f"so many processes of {what}; with more than 1 each role is one of its own (default: 1)"
@@ -52,6 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         nodes=arguments.nodes,
         seed=arguments.seed,
         members=arguments.members,
+        restore=arguments.restore,
         apiservers=arguments.apiservers,
         schedulers=arguments.schedulers,
         controllers=arguments.controllers,

@@ -20,7 +20,8 @@ class ControlPlaneConfig:
     `shapes` are the fake nodes; without them `nodes` of the default shape are made. Without `components` there are
     only store and API server. `seed`: of the scheduler's choices among equals. `names`: further host names and
     addresses the server's certificate is for. `members`: of the store, None for as many as `data_dir` holds; with
-    several, and with several of another role, each is a process of its own.
+    several, and with several of another role, each is a process of its own. `restore`: a snapshot that a store which
+    does not exist yet begins with.
     """
 
     data_dir: Path
@@ -36,6 +37,7 @@ class ControlPlaneConfig:
     apiservers: int = 1
     schedulers: int = 1
     controllers: int = 1
+    restore: Path | None = None
 
     @property
     def node_specs(self) -> tuple[NodeSpec, ...]:

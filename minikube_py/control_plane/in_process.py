@@ -28,6 +28,7 @@ from minikube_py.control_plane.files import (
 from minikube_py.control_plane.listen import free_address, publish, start_http, url_of
 from minikube_py.control_plane.progress import Registered, Say
 from minikube_py.control_plane.running import Note
+from minikube_py.control_plane.store_layout import restore_first
 from minikube_py.control_plane.users import USERS, users_by_token
 from minikube_py.controllers.base import ControllerConfig
 from minikube_py.controllers.manager import ControllerManager
@@ -101,6 +102,7 @@ class ControlPlane:
         return {name: value for part in self.components.values() for name, value in part.metrics().items()}
 
     async def _start_store(self) -> None:
+        restore_first(self.config)
         # A member that outlived its supervisor would hold this one still.
         held = DataDir(self.config.member_folder)
         self._running.callback(held.close)

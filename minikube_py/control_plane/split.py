@@ -28,7 +28,13 @@ from minikube_py.control_plane.listen import free_address
 from minikube_py.control_plane.private_files import make_private_folder, write_private
 from minikube_py.control_plane.progress import Patient, Say
 from minikube_py.control_plane.running import Note
-from minikube_py.control_plane.store_layout import MemberPlace, member_count, member_places, members_folder
+from minikube_py.control_plane.store_layout import (
+    MemberPlace,
+    member_count,
+    member_places,
+    members_folder,
+    restore_first,
+)
 from minikube_py.control_plane.supervisor import Child
 from minikube_py.control_plane.users import users_by_token, write_token_auth_file
 from minikube_py.env import Clock
@@ -104,6 +110,7 @@ class SplitControlPlane:
 
     async def _start_store(self) -> None:
         """One member alone: any free port at its first start, the same at the next ones."""
+        restore_first(self.config)
         flags = ["--data-dir", str(self.config.member_folder), *self._store_secrets()]
         child = self._child(STORE, STORE, lambda: [*flags, "--listen", child.where or f"{LOOPBACK}:0"])
         await self._start_child(STORE)
@@ -113,6 +120,7 @@ class SplitControlPlane:
     async def _start_members(self, places: Sequence[MemberPlace]) -> None:
         """All at once: they wait for each other. Where they have begun before, those that are well suffice, if they are
         a majority."""
+        restore_first(self.config, places)
         folder = members_folder(self.config)
         begun = any((folder / place.name / "store").exists() for place in places)
         initial = ",".join(f"{place.name}={place.peer}" for place in places)

@@ -7,7 +7,9 @@ the members know each other by these, so a later start must use the same.
 from __future__ import annotations
 
 import json
+import random
 import socket
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -52,7 +54,7 @@ def member_count(config: ControlPlaneConfig) -> int:
     if config.member_folder.exists():
         raise SetupError(
             f"{config.data_dir} holds a store of one member; start it without --members, or name another folder (to "
-            "take its data along: `minikube-py store snapshot save`, then `restore --initial-cluster`)"
+            "take its data along: `minikube-py store snapshot save F`, then `up --restore F` there)"
         )
     return wanted
 
@@ -71,6 +73,21 @@ def member_places(config: ControlPlaneConfig, count: int) -> list[MemberPlace]:
     text = json.dumps([asdict(place) for place in places], indent=2)
     write_private(members_folder(config) / FILE_NAME, f"{text}\n".encode())
     return places
+
+
+def restore_first(config: ControlPlaneConfig, places: Sequence[MemberPlace] = ()) -> None:
+    """Where `config` names a snapshot, makes of it the folder of the first of `places`, whom the others join, or of the
+    only member. Raises: SetupError, also where there is a store already; Corruption."""
+    if config.restore is None:
+        return
+    from minikube_py.control_plane.store_snapshots import NewMember, expected_members, restore
+
+    if not places:
+        restore(config.restore, config.member_folder, NewMember(), random.Random())
+        return
+    first, initial = places[0], tuple((place.name, place.peer) for place in places)
+    new = NewMember(first.name, first.peer, first.client, expected_members(initial, first.name))
+    restore(config.restore, members_folder(config) / first.name, new, random.Random())
 
 
 def _known(config: ControlPlaneConfig) -> list[MemberPlace]:

@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -58,6 +59,17 @@ def store_pid(running: Up, name: str) -> int:
         if f"\0--name\0{name}\0" in Path(f"/proc/{child}/cmdline").read_text():
             return int(child)
     raise AssertionError(f"{name} does not run")
+
+
+def free_ports(count: int) -> list[int]:
+    held = [socket.socket() for _ in range(count)]
+    try:
+        for each in held:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in held]
+    finally:
+        for each in held:
+            each.close()
 
 
 @contextlib.asynccontextmanager
@@ -191,6 +203,38 @@ def test_a_damaged_member_is_told_with_what_to_type(three: Up, data: Path) -> No
     eventually(lambda: command("store", "status").returncode == 0, "all members answer")
 
 
+def test_a_member_is_added_as_a_learner_promoted_and_removed(three: Up, data: Path, tmp_path: Path) -> None:
+    assert command("store", "member", "add", "store-4", "--learner").returncode == 0
+    places = json.loads((data / "members" / "addresses.json").read_text())
+    client, peer = free_ports(2)
+    initial = ",".join([f"{place['name']}={place['peer']}" for place in places] + [f"store-4=127.0.0.1:{peer}"])
+    pki, tokens = data / "pki", data / "tokens"
+    fourth = subprocess.Popen(
+        [sys.executable, "-m", "minikube_py", "store", "--healthz", "none"]
+        + ["--name", "store-4", "--data-dir", str(tmp_path / "fourth"), "--initial-cluster", initial]
+        + ["--listen", f"127.0.0.1:{client}", "--listen-peers", f"127.0.0.1:{peer}"]
+        + ["--token-file", str(tokens / "store"), "--peer-token-file", str(tokens / "peer")]
+        + ["--tls-cert-file", str(pki / "server.crt"), "--tls-private-key-file", str(pki / "server.key")]
+        + ["--peer-cert-file", str(pki / "peer.crt"), "--peer-key-file", str(pki / "peer.key")]
+        + ["--peer-ca-file", str(pki / "ca.crt")],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        eventually(lambda: roles().get("store-4") == "learner", "it learns")
+        eventually(lambda: command("store", "member", "promote", "store-4").returncode == 0, "it has caught up")
+        assert roles()["store-4"] == "follower"
+        assert asked("store", "hash")["alike"]
+        assert command("store", "member", "remove", "store-4").returncode == 0
+        _, errors = fourth.communicate(timeout=30)
+        assert fourth.returncode == 3 and "was removed from the cluster" in errors
+        assert "store-4" not in roles()
+    finally:
+        fourth.kill()
+        fourth.wait()
+
+
 def test_a_removed_member_is_not_started_again(three: Up) -> None:
     victim = next(name for name, role in roles().items() if role == "follower")
     said = len(three.lines)
@@ -219,14 +263,25 @@ async def test_all_of_it_may_be_killed(tmp_path: Path) -> None:
     assert other.returncode == 1 and "holds a store of 3 members; start it with --members 3" in other.stderr
 
 
-def test_a_store_of_one_does_not_become_three_by_a_flag(tmp_path: Path) -> None:
-    folder = ("--data-dir", str(tmp_path / "data"))
-    with up(*folder):
+async def test_a_store_of_one_becomes_three_by_a_snapshot(tmp_path: Path) -> None:
+    folder = ("--data-dir", str(tmp_path / "one"))
+    with up(*folder) as running:
         assert list(roles(*folder).values()) == ["leader"], "one process, and its store answers all the same"
+        async with client_of(running) as client:
+            await create_map(client, "taken-along")
         saved = asked("store", "snapshot", "save", str(tmp_path / "snapshot"), *folder)
         assert asked("store", "snapshot", "verify", str(tmp_path / "snapshot"))["sha256"] == saved["sha256"]
     done = command("up", "--members", "3", *folder)
     assert done.returncode == 1 and "holds a store of one member; start it without --members" in done.stderr
+    again_there = command("up", "--restore", str(tmp_path / "snapshot"), *folder)
+    assert again_there.returncode == 1 and "holds a store member already" in again_there.stderr
+
+    folder = ("--data-dir", str(tmp_path / "three"))
+    with up("--members", "3", "--restore", str(tmp_path / "snapshot"), *folder) as running:
+        async with client_of(running) as client:
+            assert "taken-along" in await maps(client)
+        eventually(lambda: sorted(roles(*folder).values()) == ["follower", "follower", "leader"], "all three vote")
+        eventually(lambda: asked("store", "hash", *folder)["alike"], "all members hold the same")
 
 
 def test_several_of_each_role(tmp_path: Path) -> None:
