@@ -42,11 +42,17 @@ MEMBER = st.integers(1, MEMBERS)
 WHO = st.integers(0, MEMBERS)
 """0: whoever leads."""
 PLACE = st.integers(0, 40)
+SIDE = st.integers(0, 2**MEMBERS - 1)
+"""A set of members, a bit for each."""
 COUNT = st.integers(1, 3)
 CHANGES = st.lists(st.builds(Change, st.sampled_from(ChangeType), MEMBER), min_size=1, max_size=3).map(tuple)
 
 TOTALS: Counter[str] = Counter()
 """Over all examples of this process; printed after a long run."""
+
+
+def members(side: int) -> list[int]:
+    return [id for id in range(1, MEMBERS + 1) if side >> id - 1 & 1]
 
 
 def bootstrap(world: World, voters: frozenset[int], by_entry: bool, knobs: dict) -> None:
@@ -135,6 +141,7 @@ class RaftMachine(RuleBasedStateMachine):
         """All goes well for a while, as far as the links allow it."""
         if healed:
             self.world.heal()
+            self.world.slow = set()
             self.restart()
         for _ in range(rounds):
             for member in self.world.up():
@@ -147,13 +154,18 @@ class RaftMachine(RuleBasedStateMachine):
         self.live(rounds, healed=False)
 
     @rule(count=COUNT)
-    def flow_with_slow_disks(self, count: int) -> None:
-        """Messages go to and fro, and nothing is synced meanwhile."""
+    def flow_twice(self, count: int) -> None:
+        """All arrives, and later, when more has happened, all arrives once more, latest first."""
         for _ in range(count):
             for member in self.world.up():
-                self.world.turn(member.id, can_write=not member.disk.pending)
-            for _ in range(len(self.world.links)):
-                self.world.deliver()
+                self.world.work(member.id)
+            batch = len(self.world.links)
+            for place in range(batch):
+                self.world.deliver(place, keep=True)
+            for member in self.world.up():
+                self.world.work(member.id)
+            for place in reversed(range(batch)):
+                self.world.deliver(place)
 
     # Disks
 
@@ -167,6 +179,13 @@ class RaftMachine(RuleBasedStateMachine):
                         self.world.sync(id)
                 else:
                     self.world.turn(id, can_write=step == "turn")
+
+    @rule(side=SIDE)
+    def slow_down(self, side: int) -> None:
+        """These disks sync nothing, until further notice; the others catch up."""
+        self.world.slow = set(members(side))
+        for member in self.world.up():
+            self.act(member.id, member.id not in self.world.slow)
 
     @precondition(lambda self: len(self.world.up()) > MEMBERS - 2)
     @rule(id=WHO, kept=st.integers(0, 6), stays=st.booleans())
@@ -194,11 +213,10 @@ class RaftMachine(RuleBasedStateMachine):
 
     # Links
 
-    @rule(side=st.integers(0, 2**MEMBERS - 1))
+    @rule(side=SIDE)
     def partition(self, side: int) -> None:
         """Two sides; the links that are cut are cut anew."""
-        ids = range(1, MEMBERS + 1)
-        self.world.partition([id for id in ids if side >> id - 1 & 1], [id for id in ids if not side >> id - 1 & 1])
+        self.world.partition(members(side), members(~side))
 
     @rule(id=WHO, to=MEMBER, noticed=st.booleans())
     def cut_one_way(self, id: int, to: int, noticed: bool) -> None:
@@ -207,42 +225,85 @@ class RaftMachine(RuleBasedStateMachine):
             if noticed:
                 self.world.call(member.id, lambda raft: raft.report(to, False))
 
-    @rule(side=st.integers(0, 2**MEMBERS - 1), asks=st.booleans())
-    def depose(self, side: int, asks: bool) -> None:
-        """The leader is cut off with some others, and the rest elect another while it does not know."""
+    @rule(side=SIDE, ahead=st.booleans(), tail=st.integers(0, 4), asks=st.booleans(), returns=st.booleans())
+    def depose(self, side: int, ahead: bool, tail: int, asks: bool, returns: bool) -> None:
+        """The leader is cut off with some others, and the rest elect another while it does not know. `ahead`: it alone
+        knows that its last entry is committed. `tail`: it takes so many more, which reach nobody else. `asks`: both
+        are asked for a read, and take an entry. `returns`: it is back, and stands for election."""
         leader = self.world.leader()
         if leader is None:
             return
-        with_it = {id for id in range(1, MEMBERS + 1) if side >> id - 1 & 1} | {leader.id}
-        rest = [id for id in range(1, MEMBERS + 1) if id not in with_it]
-        self.world.partition(with_it, rest)
-        if asks:
+        if ahead:
             self.propose(leader.id, 1, 0, acts=True)
+            for _ in range(2):
+                for _ in range(len(self.world.links)):
+                    self.world.deliver()
+                for id in members(~(1 << leader.id - 1)):
+                    self.act(id, True)
+        with_it = members(side | 1 << leader.id - 1)
+        rest = members(~(side | 1 << leader.id - 1))
+        self.world.partition(with_it, rest)
+        if tail:
+            self.propose(leader.id, tail, 0, acts=True)
         for _ in range(3 * ELECTION_TICKS):
             for id in rest:
                 if self.up(id):
                     self.world.tick(id)
                     self.act(id, True)
-            self.flow(1)
+            for _ in range(len(self.world.links)):
+                self.world.deliver()
             if self.world.leader() not in (None, leader):
                 break
         if asks:
+            self.read_index(0, acts=True)
+            self.flow(3)
+            self.propose(leader.id, 1, 0, acts=True)
             self.propose(0, 1, 0, acts=True)
             self.flow(2)
             self.read_index(leader.id, acts=True)
+        if returns and leader.raft is not None:
+            self.world.heal()
+            self.world.campaign(leader.id)
+            self.act(leader.id, True)
+            self.flow(1)
 
-    @rule(id=MEMBER, count=COUNT)
-    def fall_behind(self, id: int, count: int) -> None:
-        """One is cut off, the others go on and forget what it needs; then it is back."""
+    @rule(voters=st.integers(1, 2**MEMBERS - 1), side=SIDE)
+    def part_while_joint(self, voters: int, side: int) -> None:
+        """Several change at once, and the links break while both halves decide."""
+        leader = self.world.leader()
+        if leader is None:
+            return
+        now, target = leader.up.configuration.voters, set(members(voters))
+        adds = [Change(ChangeType.ADD_VOTER, id) for id in sorted(target - now)]
+        removes = [Change(ChangeType.REMOVE, id) for id in sorted(now - target)]
+        if len(adds) + len(removes) > 1:
+            self.change(leader.id, (*adds, *removes), acts=True)
+            for _ in range(6):
+                if leader.raft is None or leader.raft.configuration.joint:
+                    break
+                self.flow(1)
+            self.partition(side)
+            self.propose(leader.id, 1, 0, acts=True)
+            self.flow(2)
+
+    @rule(id=MEMBER, count=COUNT, silent=st.booleans(), keeps=st.sampled_from((0, 0, 1, 2)))
+    def fall_behind(self, id: int, count: int, silent: bool, keeps: int) -> None:
+        """One is cut off, or (`silent`) only not heard; the others go on and forget what it needs, or what they think
+        it does; then it is back."""
         leader = self.world.leader()
         if leader is not None and leader.id != id:
-            self.world.partition([id], [other for other in range(1, MEMBERS + 1) if other != id])
+            if silent:
+                self.world.cut_off(id, leader.id)
+            else:
+                self.world.partition([id], members(~(1 << id - 1)))
             self.propose(leader.id, count, 3, acts=True)
-            self.flow(3)
+            self.flow(1 if silent else 3)
             if self.up(leader.id):
-                self.compact(leader.id, 0, 0)
+                self.compact(leader.id, keeps, 0)
             self.world.heal()
-            self.world.tick(leader.id)
+            if self.up(leader.id):
+                self.world.call(leader.id, lambda raft: raft.report(id, False))
+                self.world.tick(leader.id)
             self.flow(2)
 
     @rule(count=COUNT, size=st.integers(0, 30), back=st.booleans())
@@ -251,7 +312,7 @@ class RaftMachine(RuleBasedStateMachine):
         leader = self.world.leader()
         if leader is None:
             return
-        self.world.partition([leader.id], [id for id in range(1, MEMBERS + 1) if id != leader.id])
+        self.world.partition([leader.id], members(~(1 << leader.id - 1)))
         self.propose(leader.id, count, size, acts=True)
         self.world.heal()
         if back:
@@ -324,6 +385,7 @@ class RaftMachine(RuleBasedStateMachine):
 def converge(world: World) -> None:
     """Heals all. Raises: AssertionError where no leader is there, or a member lags, after a bounded time."""
     world.heal()
+    world.slow = set()
     for member in world.members.values():
         if member.raft is None:
             world.restart(member.id)

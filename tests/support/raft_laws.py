@@ -17,7 +17,7 @@ from minikube_py.raft.message import Entry, EntryKind, HardState, Message, Messa
 from minikube_py.raft.ready import ReadState, Ready
 
 if TYPE_CHECKING:
-    from raft_world import Member, World
+    from raft_world import Member, Snapshot, World
 
 PROMISES = {MessageType.VOTE, MessageType.VOTE_REPLY, MessageType.APPEND_REPLY}
 """What says something that a crash must not undo: it is sent when that is durable, and may be sent at once if it is."""
@@ -221,9 +221,13 @@ class Laws:
     def configuration_at(self, index: int) -> Configuration:
         return self.configurations[max(i for i in self.configurations if i <= index)]
 
-    def durable(self, member: Member, record: object) -> None:
+    def durable(self, member: Member, record: HardState | Entry | Snapshot) -> None:
         """Before a record reaches the disk."""
         if not isinstance(record, HardState):
+            if not isinstance(record, Entry):
+                meta = record.meta
+                kept = member.disk.last_index <= meta.index or not member.disk.holds(meta.index, meta.term)
+                require(kept, "what follows a snapshot that the log agrees with stays (7)", member.id, meta)
             return
         old = member.disk.hard_state
         require(record.term >= old.term, "a durable term never goes back", member.id, old, record)

@@ -21,6 +21,8 @@ from minikube_py.raft.node import Raft, RaftConfig
 from minikube_py.raft.ready import ProposalDropped, ReadState, Ready, UnknownPeer
 
 NOTHING = Configuration(frozenset())
+WRITES_MAX = 3
+"""As many writes wait for a slow disk."""
 
 
 class FixedRng(random.Random):
@@ -132,12 +134,14 @@ class Listener:
 
 
 class World:
-    """`links` holds what is under way, oldest first; a message over a cut link is lost when it is sent."""
+    """`links` holds what is under way, oldest first; a message over a cut link is lost when it is sent. The disks of
+    `slow` members sync only when they are told to."""
 
     def __init__(self, *, seed: int | None = None, listener: Listener | None = None) -> None:
         self.members: dict[int, Member] = {}
         self.links: list[Envelope] = []
         self.cut: set[tuple[int, int]] = set()
+        self.slow: set[int] = set()
         self._incoming: dict[tuple[int, int, int], Snapshot] = {}
         self.seed = seed
         self.listener = listener or Listener()
@@ -253,8 +257,11 @@ class World:
         return write
 
     def work(self, id: int) -> None:
-        """Turns and syncs until this member has nothing to do."""
+        """Turns and syncs until there is nothing to do; with a slow disk it is one turn, and nothing is synced."""
         member = self.members[id]
+        if id in self.slow:
+            self.turn(id, can_write=len(member.disk.pending) < WRITES_MAX)
+            return
         for _ in range(1000):
             ready = self.turn(id)
             if not member.disk.pending and is_idle(ready):
@@ -367,9 +374,10 @@ class World:
         for _ in range(rounds_max):
             busy = False
             for member in self.up():
-                ready = self.turn(member.id)
-                busy = busy or not is_idle(ready) or bool(member.disk.pending)
-                while member.disk.pending:
+                ready = self.turn(member.id, can_write=len(member.disk.pending) < WRITES_MAX)
+                busy = busy or not is_idle(ready)
+                while member.disk.pending and member.id not in self.slow:
+                    busy = True
                     self.sync(member.id)
             batch, count = len(self.links), 0
             while count < batch and self.links:
