@@ -26,23 +26,24 @@ class LogCompacted(Exception):
 
 
 class Write:
-    """What one Ready handed out: the hard state of `term`, and the log up to `last`. `index` is how far that still
-    stands: entries that were replaced meanwhile are not what will be durable there."""
+    """What one Ready handed out: the hard state of `term`, with the `commit` that it notes, and the log up to `last`.
+    `index` is how far that still stands: entries that were replaced meanwhile are not what will be durable there."""
 
-    __slots__ = ("index", "last", "term")
+    __slots__ = ("commit", "index", "last", "term")
 
-    def __init__(self, term: Term, last: LogIndex) -> None:
+    def __init__(self, term: Term, last: LogIndex, commit: LogIndex = START) -> None:
         self.term = term
         self.index = self.last = last
+        self.commit = commit
 
 
 class RaftLog:
     """Entries (offset, last]; `offset` and `offset_term` are those of the last one dropped.
 
     offset <= applied <= delivered <= committed, and delivered <= stable. `handed` is how far entries were given out for
-    writing, `stable` how far they are known to be durable, `delivered` how far given out to be applied; `in_flight`
-    are the writes that were handed out and are not durable yet, oldest first; `changes` the indexes above `applied` of
-    the entries that change the configuration.
+    writing, `stable` how far they are known to be durable, `noted` the commit in the durable hard state, `delivered` how
+    far given out to be applied; `in_flight` are the writes that were handed out and are not durable yet, oldest first;
+    `changes` the indexes above `applied` of the entries that change the configuration.
     """
 
     __slots__ = (
@@ -53,6 +54,7 @@ class RaftLog:
         "delivered",
         "handed",
         "in_flight",
+        "noted",
         "offset",
         "offset_term",
         "stable",
@@ -62,7 +64,7 @@ class RaftLog:
         self.offset = offset
         self.offset_term = offset_term
         self._entries = list(entries)
-        self.applied = self.delivered = self.committed = offset
+        self.applied = self.delivered = self.committed = self.noted = offset
         self.handed = self.stable = self.last_index
         self.in_flight: deque[Write] = deque()
         self.changes = [entry.index for entry in self._entries if entry.kind == CHANGE]
@@ -143,13 +145,22 @@ class RaftLog:
         return entries
 
     def deliver(self, bytes_max: int) -> Sequence[Entry]:
-        """The next entries to apply, committed and durable here, up to so many bytes and at least one."""
+        """The next entries to apply, committed and durable here, up to so many bytes and at least one; before the next
+        change of members only, until it is noted that this is committed."""
         until = min(self.committed, self.stable)
+        if (change := self.unnoted_change()) is not None:
+            until = LogIndex(change - 1)
         if until <= self.delivered:
             return []
         entries = self.cut(self.delivered, until, bytes_max)[0]
         self.delivered = entries[-1].index
         return entries
+
+    def unnoted_change(self) -> LogIndex | None:
+        """The next change of members that could be applied, where a restart might not know that it is committed: if all
+        who put it in force forgot that, they would go by the majority before, which may be there no more."""
+        known, until = max(self.delivered, self.noted), min(self.committed, self.stable)
+        return next((change for change in self.changes if known < change <= until), None)
 
     def cut(self, after: LogIndex, until: LogIndex, bytes_max: int) -> tuple[Sequence[Entry], int]:
         """Entries (after, until] up to so many bytes, at least one of them; and their size. Raises: LogCompacted."""
@@ -182,6 +193,8 @@ class RaftLog:
         """The oldest write in flight is durable."""
         if write.index > self.stable:
             self.stable = write.index
+        if write.commit > self.noted:
+            self.noted = write.commit
 
     def compact(self, index: LogIndex) -> None:
         """Drops entries up to `index`, which must be applied."""
@@ -196,7 +209,7 @@ class RaftLog:
         """Begins anew after a snapshot that is newer than all that is committed here."""
         self._entries.clear()
         self.changes.clear()
-        self.offset = self.applied = self.delivered = self.committed = self.handed = self.stable = index
+        self.offset = self.applied = self.delivered = self.committed = self.handed = self.stable = self.noted = index
         self.offset_term = term
         for write in self.in_flight:
             write.index = START

@@ -14,7 +14,7 @@ from minikube_py.raft.configuration import ConfChange, Configuration, NodeId, ch
 from minikube_py.raft.elections import Elections
 from minikube_py.raft.following import Following
 from minikube_py.raft.leadership import Leadership
-from minikube_py.raft.log import RaftLog, Write
+from minikube_py.raft.log import START, RaftLog, Write
 from minikube_py.raft.message import NOBODY, Entry, HardState, LogIndex, Message, MessageType, SnapshotMeta, Term
 from minikube_py.raft.reads import ForwardedReads, Read
 from minikube_py.raft.ready import ProposalDropped, Ready, SafetyViolated, UnknownPeer
@@ -47,6 +47,7 @@ class Raft(State):
             raise ValueError(f"commit {hard_state.commit} is beyond the log's last entry {log.last_index}")
         super().__init__(config, log, hard_state, configuration, rng)
         log.committed = max(log.committed, hard_state.commit)
+        log.noted = max(log.noted, hard_state.commit)
         self._saved = (hard_state.term, hard_state.vote)
         self._elections = Elections(self)
         self._following = Following(self)
@@ -171,8 +172,8 @@ class Raft(State):
         if can_write:
             if following.offered is not None:
                 snapshot = following.take_over()
-            if unsaved:
-                # Commit alone is not worth a write: it rides on the next one. A restart that knows less commits again.
+            if unsaved or self._change_to_note():
+                # Else commit alone is not worth a write: it rides on the next. A restart that knows less commits again.
                 hard_state = self.hard_state()
                 self._saved = (self.term, self.vote)
             if log.handed < log.last_index:
@@ -195,11 +196,16 @@ class Raft(State):
                     self.messages += after
                     after = []
         if writes or after:
-            log.in_flight.append(Write(self.term, log.handed))
+            log.in_flight.append(Write(self.term, log.handed, hard_state.commit if hard_state else START))
         messages, self.messages = self.messages, []
         reads, self.read_states = self.read_states, []
         committed = log.deliver(self.config.committed_bytes_max)
         return _new(Ready, (hard_state, entries, messages, after, committed, reads, snapshot))
+
+    def _change_to_note(self) -> bool:
+        """A change of members waits for its commit to be durable, and no write under way will make it so."""
+        change = self.log.unnoted_change()
+        return change is not None and all(write.commit < change for write in self.log.in_flight)
 
     def hard_state(self) -> HardState:
         """As of now, to be saved beside something that is written anyway. It never speaks of entries that are not

@@ -8,6 +8,7 @@ import pytest
 from raft_net import Net
 
 from minikube_py.raft.configuration import Change, ChangeRefused, ChangeType, ConfChange, Configuration
+from minikube_py.raft.log import RaftLog, Write
 from minikube_py.raft.message import Entry, HardState, Message, MessageType, SnapshotMeta
 from minikube_py.raft.ready import ProposalDropped, ReadState, SafetyViolated, UnknownPeer
 
@@ -497,9 +498,24 @@ def test_who_has_a_change_to_apply_does_not_stand():
     two.step(Message(MessageType.TIMEOUT_NOW, 1, 2, 2))
     assert two.role == "FOLLOWER"
     net.work(2)
+    assert two.configuration.voters == {1, 2, 3}, "before that it is committed is durable"
+    net.work(2)
     assert two.configuration.voters == {1, 2}
     two.step(Message(MessageType.TIMEOUT_NOW, 1, 2, 2))
     assert two.role == "CANDIDATE"
+
+
+def test_a_change_is_in_force_only_once_it_is_noted_that_it_is_committed():
+    """Else all who put it in force could forget that at once, and go by a majority that is there no more."""
+    log = RaftLog(entries=[Entry(1, 1, b"a", 0), Entry(1, 2, b"c", 1), Entry(1, 3, b"b", 0), Entry(1, 4, b"c", 1)])
+    log.committed = 4
+    assert [entry.index for entry in log.deliver(1 << 20)] == [1]
+    assert log.unnoted_change() == 2 and not log.deliver(1 << 20)
+    log.persisted(Write(1, 4, 2))
+    assert [entry.index for entry in log.deliver(1 << 20)] == [2, 3]
+    assert log.unnoted_change() == 4 and not log.deliver(1 << 20)
+    log.persisted(Write(1, 4, 4))
+    assert [entry.index for entry in log.deliver(1 << 20)] == [4]
 
 
 def test_one_who_is_in_no_configuration_keeps_quiet():
@@ -609,6 +625,7 @@ def test_a_demoted_leader_holds_up_nobody_who_still_needs_its_vote():
     net.deliver()
     net.work(2)
     net.deliver()
+    net.work(1)
     net.work(1)
     net.mail.clear()
     assert one.configuration.learners == {1} and one.role == "FOLLOWER" and two.configuration.joint
