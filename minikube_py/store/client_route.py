@@ -122,8 +122,10 @@ class Route:
             old.close()
 
     def _leads(self, connection: ClientConnection) -> bool:
-        """It says so, and nobody has told of a later leader."""
-        return connection.leads and connection.leadership.term >= self._term
+        """It says so; that claim is struck where somebody has told of a later leader."""
+        if connection.leads and connection.leadership.term < self._term:
+            connection.leads_no_more(0, "")
+        return connection.leads
 
     async def _news_within(self, delay_s: float) -> None:
         try:
@@ -212,6 +214,7 @@ class Route:
                 self.why[address] = _follows(answer)
                 hints = self._hints(answer)
                 waiting.sort(key=lambda endpoint: endpoint.address not in hints)
+                # It may yet serve reads and watches.
                 if second is None and present is None:
                     second = answer
                 else:
@@ -251,7 +254,5 @@ def _follows(connection: ClientConnection) -> str:
     leadership = connection.leadership
     if not leadership.leader_id:
         return "it knows of no leader"
-    if connection.leads:
-        return "it led, but another member has told of a later leader"
     where = f" at {leadership.leader_address}" if leadership.leader_address else ""
     return f"it follows member {leadership.leader_id:x}{where}"

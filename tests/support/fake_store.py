@@ -84,8 +84,10 @@ class FakeMember:
         self.advertised = ""
         self._silent = False
         self.lag = 0
+        self.deaf_to_watches = False
         self.connections: list[FakeConnection] = []
         self.greeted = 0
+        self.commands = 0
         self._server: asyncio.Server | None = None
         self.port = 0
 
@@ -167,7 +169,8 @@ class FakeConnection(asyncio.Protocol):
             elif op == Op.RANGE:
                 self._range(request_id, argument, bool(flags))
             elif op == Op.WATCH:
-                self._watch(request_id, WatchRequest.of(argument))
+                if not self.member.deaf_to_watches:
+                    self._watch(request_id, WatchRequest.of(argument))
             elif op == Op.CANCEL:
                 self._watches.pop(argument).cancel()
             elif op == Op.PING:
@@ -192,6 +195,7 @@ class FakeConnection(asyncio.Protocol):
             raise NotLeader(store.leader, store.leadership().leader_address)
 
     def _command(self, request_id: int, data: bytes) -> None:
+        self.member.commands += 1
         self._check_leads()
         command = unpack(data)
         inner = getattr(command, "command", command)

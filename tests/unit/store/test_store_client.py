@@ -173,23 +173,22 @@ async def test_a_member_that_was_dead_for_long_is_given_up(monkeypatch: pytest.M
 
 
 async def test_a_claim_to_lead_from_an_earlier_term_counts_for_nothing() -> None:
-    async with fake_store() as store, connected(store) as client:
+    async with fake_store() as store:
         store.elect(2)
-        await put(client, b"/a")
-        assert leads(client, 2)
-        # Member 2 falls; member 1 has not heard of anything since it led itself.
-        await store.members[1].stop()
-        earlier = store.leadership()._replace(leader_id=1, term=1)
-        for number in (1, 3):
-            store.members[number - 1].tell(b"")
-        store.leadership = lambda: earlier  # type: ignore[method-assign]
-        store.leader = 3
-        write = asyncio.ensure_future(put(client, b"/b"))
-        await asyncio.sleep(0.3)
-        assert not write.done()
-        del store.leadership  # type: ignore[misc]
-        store.elect(3)
-        assert await write == 3
+        async with connected(store) as client:
+            await put(client, b"/a")
+            # Member 2 falls; member 1 has not heard of anything since it led itself.
+            earlier = store.leadership()._replace(leader_id=1, leader_address=store.members[0].advertised, term=1)
+            store.leadership = lambda: earlier  # type: ignore[method-assign]
+            store.leader = 3
+            await store.members[1].stop()
+            write = asyncio.ensure_future(put(client, b"/b"))
+            await until(lambda: store.members[0].greeted > 0)
+            await asyncio.sleep(0.3)
+            assert not write.done() and store.members[0].commands == 0
+            del store.leadership  # type: ignore[misc]
+            store.elect(3)
+            assert await write == 3
 
 
 # -- writes -----------------------------------------------------------------------------------------------------------
@@ -208,6 +207,31 @@ async def test_a_write_is_done_once_whatever_becomes_of_its_first_sendings(fate:
         assert await create(client, b"/a")
         kv = store.state.get(b"/a")
         assert kv is not None and kv.version == 1
+
+
+@pytest.mark.parametrize("fate", FATES)
+async def test_of_many_in_flight_those_that_failed_are_not_taken_for_answered(fate: Fate) -> None:
+    """What the client says it has the answers to is what it has the answers to: the session is kept."""
+    async with fake_store() as store, connected(store) as client:
+        await put(client, b"/warm")
+        fates = iter([fate, "done", "done", fate, "done", fate])
+        store.fate = lambda: next(fates, "done")
+        assert await asyncio.gather(*(create(client, b"/%d" % i) for i in range(20))) == [True] * 20
+        assert [await create(client, b"/more/%d" % i) for i in range(5)] == [True] * 5
+        assert client.metrics()["minikube_py_store_client_sessions_renewed_total"] == 0
+
+
+async def test_what_still_waits_is_not_acknowledged_by_those_that_overtook_it() -> None:
+    async with fake_store() as store, connected(store) as client:
+        await put(client, b"/warm")
+        fates: Any = iter(["refused"])
+        store.fate = lambda: next(fates, "done")
+        waiting = asyncio.ensure_future(create(client, b"/a"))
+        await until(lambda: store.commands == 3)
+        for number in range(3):
+            assert await create(client, b"/b/%d" % number)
+        assert not waiting.done() and await waiting
+        assert client.metrics()["minikube_py_store_client_sessions_renewed_total"] == 0
 
 
 @pytest.mark.parametrize("fate", FATES)
@@ -289,6 +313,22 @@ async def test_a_session_that_ended_under_a_lost_write_leaves_it_unknown() -> No
             await write
         assert await put(client, b"/c") == 3
         assert client._session.id != session
+
+
+async def test_when_a_session_has_ended_nobody_in_it_is_left_waiting() -> None:
+    async with fake_store() as store, connected(store) as client:
+        await put(client, b"/a")
+        for fates, outcome in ((["done", "lost before"], SessionExpired), (["refused", "done"], type(None))):
+            store.state.sessions.close(client._session.id)
+            next_fate = iter(fates)
+            store.fate = lambda next_fate=next_fate: next(next_fate, "done")
+            async with asyncio.timeout(5):
+                results = await asyncio.gather(
+                    create(client, b"/b/%d" % store.commands), create(client, b"/c/%d" % store.commands),
+                    return_exceptions=True,
+                )  # fmt: skip
+            errors = [type(each) for each in results if each is not True]
+            assert errors == ([outcome] if outcome is SessionExpired else [])
 
 
 async def test_a_session_that_ended_without_use_costs_nothing() -> None:
@@ -518,12 +558,15 @@ async def test_a_watch_from_now_on_sees_what_its_own_client_writes_next_even_if_
     async with fake_store() as store, connected(store) as client:
         await put(client, b"/a")
         seen: list[WatchBatch] = []
-        fates: Any = iter(["lost after"])
-        store.fate = lambda: next(fates, "done")
+        store.members[0].deaf_to_watches = True
         client.watch(b"/w", b"", 0, seen.append)
         await put(client, b"/w")
-        await until(lambda: any(batch.events for batch in seen))
-        assert [event.kv.mod_revision for batch in seen for event in batch.events] == [3]
+        store.members[0].deaf_to_watches = False
+        store.members[0].cut()
+        await put(client, b"/b")
+        await put(client, b"/w")
+        await until(lambda: seen and seen[-1].revision == 5)
+        assert [event.kv.mod_revision for batch in seen for event in batch.events] == [3, 5]
 
 
 # -- all of it --------------------------------------------------------------------------------------------------------
