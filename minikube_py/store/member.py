@@ -15,48 +15,40 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from minikube_py import __version__
 from minikube_py.env import Clock, Disk, Rng
 from minikube_py.errors import MinikubeError, NotLeader, Unavailable
 from minikube_py.fields.where import Where
-from minikube_py.mvcc.codec import pack
 from minikube_py.mvcc.state import StateMachine
-from minikube_py.mvcc.types import Command, Compact, LeaseResult, LeaseRevoke, RangeRequest, RangeResult, Result
+from minikube_py.mvcc.types import Command, LeaseResult, RangeRequest, RangeResult, Result
 from minikube_py.mvcc.watch import WatchHub
 from minikube_py.raft.configuration import NodeId
 from minikube_py.raft.message import Message, Term
 from minikube_py.raft.node import Raft
-from minikube_py.store.collector import Collector
-from minikube_py.store.compaction import CompactionPolicy
+from minikube_py.store.caution import check_timely, heir
 from minikube_py.store.embedded import EmbeddedStorage
 from minikube_py.store.fsync import FsyncMode, FsyncRunner, Histogram, SyncRunner
 from minikube_py.store.lessor import Lessor
 from minikube_py.store.links import PeerLinks
 from minikube_py.store.log_files import LogFiles
-from minikube_py.store.membership import ChangeKind, Member, MemberChange, Membership
+from minikube_py.store.member_status import PREFIX, metrics_of, status_of
+from minikube_py.store.membership import Member, MemberChange, Membership
 from minikube_py.store.query_metrics import QueryMetrics
 from minikube_py.store.read_rounds import ReadDone
 from minikube_py.store.replica import REQUEST_BYTES_MAX as REQUEST_BYTES_MAX
 from minikube_py.store.replica import Bootstrap, Failed, Replica, ReplicaConfig, Reply, describe
 from minikube_py.store.snapshot_transfer import IncomingSnapshot, SnapshotOffer, SnapshotSource
-from minikube_py.store.snapshotter import Snapshotter, drive
+from minikube_py.store.snapshotter import Snapshotter, Wait, drive
 from minikube_py.store.storage import WatchHandle, WatchSink
+from minikube_py.store.upkeep import TICK_S, Upkeep
 from minikube_py.wal.segment import SEGMENT_BYTES
 
 Fatal = Callable[[str], None]
 
-TICK_S = 0.05
-"""Elections begin after 10 to 20 of them without a leader, so that one that was killed costs less than a second."""
-UPKEEP_TICKS = 2
-TRIM_PER_UPKEEP = 1000
 GATHER_MIN = 16
 GATHER_S = 0.001
-SLICE_PAUSE_S = 0.005
 TURN_S = 0.02
 """After so long the loop has its turn before the next entries are applied: heartbeats must not wait for them."""
 COMMITTED_BYTES_MAX = 4 << 20
-PROMOTE_LAG_ENTRIES = 1000
-"""A learner that is so close to the leader's last entry becomes a voter, if it is to be one."""
 HAND_OVER_S = 2.0
 """How long a leader that stops waits for another one."""
 TRANSFER_S = 2.0
@@ -72,13 +64,15 @@ def exit_now(message: str) -> None:
 @dataclass(frozen=True, slots=True)
 class MemberConfig:
     """`snapshot_log_bytes`: log written since the last snapshot before the next is taken (or as much as that snapshot
-    was large, whichever is more). History is compacted when older than `retain_s` or, oldest first, when its writes
-    sum up to more than `retain_bytes`; 0 keeps without that bound. `fsync` "auto": in a thread with other members,
-    alone as the disk is fast. `lease_reads`: see RaftConfig."""
+    was large, whichever is more). `tail_entries_max`: entries behind it that are kept in memory for slow followers.
+    History is compacted when older than `retain_s` or, oldest first, when its writes sum up to more than
+    `retain_bytes`; 0 keeps without that bound. `fsync` "auto": in a thread with other members, alone as the disk is
+    fast. `lease_reads`: see RaftConfig."""
 
     request_bytes_max: int = REQUEST_BYTES_MAX
     segment_bytes: int = SEGMENT_BYTES
     snapshot_log_bytes: int = 32 << 20
+    tail_entries_max: int = 20_000
     retain_s: float = 300.0
     retain_bytes: int = 64 << 20
     fsync: FsyncMode = "auto"
@@ -91,6 +85,7 @@ class MemberConfig:
         return ReplicaConfig(
             request_bytes_max=self.request_bytes_max,
             snapshot_log_bytes=self.snapshot_log_bytes,
+            tail_entries_max=self.tail_entries_max,
             election_ticks=self.election_ticks,
             heartbeat_ticks=self.heartbeat_ticks,
             lease_reads=self.lease_reads,
@@ -143,14 +138,11 @@ class StoreMember:
         self._tasks: list[asyncio.Task[None]] = []
         self._loop: asyncio.AbstractEventLoop
         self.lessor = Lessor(clock)
-        self.compaction = CompactionPolicy(config.retain_s, config.retain_bytes)
-        self._snapshotter = Snapshotter(self._fsync.wait, clock)
+        self.snapshotter = Snapshotter(self._fsync.wait, clock)
         self._snapshot_lock = asyncio.Lock()
         self._batches = Histogram((1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024))
-        self._collector = Collector()
         self._gathered = 0
         self._gather_until_s = 0.0
-        self._progressed = 0
         self._catching_up = False
         self._leading = Term(0)
         self._leader = NodeId(0)
@@ -159,6 +151,7 @@ class StoreMember:
         """Told when another leads, as far as this member knows, or when the members are others; must not raise."""
         self._queries = QueryMetrics()
         self.storage = EmbeddedStorage(self)
+        self._upkeep = Upkeep(self)
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -174,9 +167,7 @@ class StoreMember:
         await self._settle()
         if self._failed:
             raise Unavailable("the store could not write to its disk")
-        if self.config.own_gc:
-            self._collector.start()
-        self._tasks = [self._loop.create_task(work) for work in (self._tick_forever(), self._keep_house())]
+        self._tasks = self._upkeep.start()
         for task in self._tasks:
             task.add_done_callback(self._task_ended)
 
@@ -195,7 +186,7 @@ class StoreMember:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._settle()
         self.replica.stop(Unavailable("the store is stopping"))
-        self._collector.stop()
+        self._upkeep.stop()
         self._fsync.close()
         self.replica.close()
 
@@ -206,18 +197,12 @@ class StoreMember:
         while self.replica.leading and not self._failed and self.clock.monotonic_s() < until_s:
             if not self.replica.waiting and not asked:
                 asked = True
-                heir = self._heir()
-                if heir is None:
+                successor = heir(self.raft.status())
+                if successor is None:
                     return
-                self.replica.transfer(heir)
+                self.replica.transfer(successor)
                 self._turn_soon()
             await self.clock.sleep(TICK_S / 2)
-
-    def _heir(self) -> NodeId | None:
-        """The voter that has the most of the log."""
-        peers = [peer for peer in self.raft.status().peers if peer.active and not peer.learner]
-        voters = [peer for peer in peers if peer.id in self.raft.configuration.voters]
-        return max(voters, key=lambda peer: peer.match).id if voters else None
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
@@ -234,6 +219,12 @@ class StoreMember:
             self._gathered = 0
             self._gather_until_s = self.clock.monotonic_s() + GATHER_S
             self._loop.call_soon(self._gather)
+
+    def propose_change(self, change: MemberChange, reply: Reply) -> None:
+        """The same for a change of members. Raises: InvalidRequest where it does not fit; NotLeader, Unavailable."""
+        self._check_running()
+        self.replica.propose_change(change, reply)
+        self._turn_soon()
 
     def read(self, request: RangeRequest) -> RangeResult:
         """What this member's state says. Linearizable after `when_readable`. Raises: RequestError."""
@@ -298,11 +289,9 @@ class StoreMember:
         while True:
             self._check_running()
             try:
-                if change.kind == ChangeKind.PROMOTE:
-                    self._check_caught_up(change.id)
-                elif change.kind == ChangeKind.REMOVE:
-                    self._check_majority_without(change)
-                self.replica.propose_change(change, partial(_settle_change, done))
+                if self.replica.leading:
+                    check_timely(change, self.membership, self.raft.status())
+                self.propose_change(change, partial(_settle_change, done))
                 break
             except NotLeader:
                 raise
@@ -310,7 +299,6 @@ class StoreMember:
                 if self.clock.monotonic_s() >= until_s:
                     raise
             await self.clock.sleep(TICK_S)
-        self._turn_soon()
         await done
 
     async def transfer(self, to: NodeId) -> None:
@@ -334,6 +322,15 @@ class StoreMember:
         self.replica.receive(message)
         self._turn_soon()
 
+    def tick(self) -> None:
+        """One unit of time."""
+        if self._failed:
+            return
+        self.replica.tick()
+        self._catch_up_soon()
+        if not self.replica.alone:
+            self._turn_soon()
+
     def report(self, to: NodeId, reachable: bool, snapshot: bool | None = None) -> None:
         """A link was lost or came; `snapshot`: the sending of one ended, well or not."""
         if not self._failed:
@@ -351,15 +348,19 @@ class StoreMember:
     async def fresh_snapshot(self) -> SnapshotSource:
         """A snapshot that holds all that was applied here before this call. Raises: Unavailable; OSError."""
         self._check_running()
-        index = self.raft.log.applied
-        async with self._snapshot_lock:
-            newest = self.replica.files.snapshot
-            if newest is None or newest.head.index < index:
-                await self._snapshotter.take(self.replica)
+        await self.take_snapshot(self.raft.log.applied)
         source = self.replica.snapshot_source()
         if source is None:
             raise Unavailable("nothing was applied here yet; there is nothing to take a snapshot of")
         return source
+
+    async def take_snapshot(self, index: int = 0) -> None:
+        """Takes one; with `index`, only if the newest does not hold that entry by then. Raises: OSError."""
+        async with self._snapshot_lock:
+            newest = self.replica.files.snapshot
+            if not self._failed and (not index or newest is None or newest.head.index < index):
+                await self.snapshotter.take(self.replica)
+        self._turn_soon()
 
     def incoming_snapshot(self, offer: SnapshotOffer) -> IncomingSnapshot:
         """Where the bytes of an offered snapshot go; the one in progress if it is of the same offer.
@@ -417,65 +418,25 @@ class StoreMember:
 
     def status(self) -> dict[str, Any]:
         """For people: JSON-able."""
-        replica, status = self.replica, self.raft.status()
-        own = replica.membership.get(replica.member_id) or Member(replica.member_id, "")
-        snapshot = replica.files.snapshot
-        return {
-            "member": _member_status(own),
-            "cluster": replica.cluster_id,
-            "role": status.role,
-            "term": status.term,
-            "leader": status.leader,
-            "commit": status.commit,
-            "applied": status.applied,
-            "last_index": status.last_index,
-            "revision": replica.state.revision,
-            "compact_revision": replica.state.compact_revision,
-            "size_bytes": replica.state.size_bytes,
-            "snapshot_index": snapshot.head.index if snapshot else 0,
-            "snapshot_size_bytes": snapshot.size_bytes if snapshot else 0,
-            "snapshot_age_s": self._snapshotter.age_s,
-            "members": [_member_status(member) for member in replica.membership.members],
-            "expected": [_member_status(member) for member in replica.membership.expected],
-            "peers": [
-                {
-                    "id": peer.id,
-                    "match": peer.match,
-                    "next": peer.next,
-                    "state": peer.state,
-                    "active": peer.active,
-                    "learner": peer.learner,
-                    "inflight_messages": peer.inflight_messages,
-                }
-                for peer in status.peers
-            ],
-            "version": __version__,
-        }
+        return status_of(self)
 
     def metrics(self) -> dict[str, float]:
         """Counters and gauges by Prometheus name."""
-        prefix = "minikube_py_store_"
-        replica = self.replica
         return {
-            **self._fsync.histogram.samples(prefix + "wal_fsync_duration_seconds"),
-            **self._batches.samples(prefix + "batch_entries"),
-            prefix + "proposals_applied_total": replica.applied_entries,
-            prefix + "proposals_pending": replica.waiting,
-            prefix + "reads_pending": replica.waiting_reads,
-            prefix + "wal_written_bytes_total": replica.files.written_bytes,
-            prefix + "leases": len(self.state.lessor.by_id),
-            prefix + "raft_term": self.raft.term,
-            prefix + "raft_leading": int(bool(replica.leading)),
-            prefix + "raft_commit_index": self.raft.log.committed,
-            prefix + "raft_applied_index": self.raft.log.applied,
-            prefix + "revision": self.state.revision,
-            prefix + "compact_revision": self.state.compact_revision,
-            prefix + "size_bytes": self.state.size_bytes,
-            prefix + "watchers": len(self.hub),
-            prefix + "snapshot_size_bytes": replica.files.snapshot.size_bytes if replica.files.snapshot else 0,
-            **self._snapshotter.metrics(prefix),
-            **self._queries.samples(prefix),
+            **metrics_of(self),
+            **self._fsync.histogram.samples(PREFIX + "wal_fsync_duration_seconds"),
+            **self._batches.samples(PREFIX + "batch_entries"),
+            **self._queries.samples(PREFIX),
         }
+
+    @property
+    def wait_for_sync(self) -> Wait:
+        """For files other than the log."""
+        return self._fsync.wait
+
+    def fail(self, message: str) -> None:
+        """This member cannot go on."""
+        self._end(message, self._fatal)
 
     def _check_running(self) -> None:
         if self._failed or self._stopping:
@@ -483,39 +444,6 @@ class StoreMember:
 
     def _not_running(self) -> Unavailable:
         return Unavailable("the store is stopping" if not self._failed else "the store has failed")
-
-    def _check_caught_up(self, node: NodeId) -> None:
-        """A voter that lags behind counts for the quorum and cannot help it. Raises: Unavailable."""
-        if not self.replica.leading or self.replica.membership.get(node) is None:
-            return
-        if node not in self._caught_up():
-            raise Unavailable(f"member {node:x} has not caught up yet; it would vote without the log to vote for")
-
-    def _check_majority_without(self, change: MemberChange) -> None:
-        """Those who stay must be able to agree on anything afterwards. Raises: Unavailable."""
-        member = self.membership.get(change.id) if change.id else self.membership.named(change.name)
-        voters = self.raft.configuration.voters
-        if not self.replica.leading or member is None or member.id not in voters:
-            return
-        left = voters - {member.id}
-        active = {peer.id for peer in self.raft.status().peers if peer.active} | {self.member_id}
-        if len(left & active) <= len(left) // 2:
-            raise Unavailable(
-                f"without {member.name} only {len(left & active)} of {len(left)} voters are in touch, no majority: "
-                "bring another back first"
-            )
-
-    def _caught_up(self) -> set[NodeId]:
-        status = self.raft.status()
-        # Also one that is probed: after its link fell there may be nothing to send by which it would be more.
-        return {
-            peer.id
-            for peer in status.peers
-            if peer.active
-            and peer.state != "snapshot"
-            and peer.match > 0
-            and peer.match + PROMOTE_LAG_ENTRIES >= status.last_index
-        }
 
     # -- turns --------------------------------------------------------------------------------------------------------
 
@@ -560,7 +488,7 @@ class StoreMember:
                     self._turn_soon()
                     break
         except Failed as error:
-            self._fail(str(error))
+            self.fail(str(error))
         self._in_turn = False
         if (
             replica.leading != self._leading
@@ -575,12 +503,12 @@ class StoreMember:
         if self._failed:
             return
         if error is not None:
-            self._fail(f"cannot sync the log: {error}")
+            self.fail(f"cannot sync the log: {error}")
             return
         try:
             after = self.replica.synced()
         except Failed as failed:
-            self._fail(str(failed))
+            self.fail(str(failed))
             return
         if after:
             self._links.send(after)
@@ -622,7 +550,7 @@ class StoreMember:
                 self._catch_up_soon()
         except Exception as error:
             # As in a turn: a watcher that missed something must not go on as if it had not.
-            self._fail(f"cannot go on: {describe(error)}")
+            self.fail(f"cannot go on: {describe(error)}")
 
     def _follow_lease(self, lease: LeaseResult) -> None:
         if not self._leading:
@@ -641,10 +569,7 @@ class StoreMember:
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._fail(f"cannot go on: {describe(error)}")
-
-    def _fail(self, message: str) -> None:
-        self._end(message, self._fatal)
+            self.fail(f"cannot go on: {describe(error)}")
 
     def _end(self, message: str, tell: Fatal) -> None:
         """Nothing is acknowledged from here on. What waits may or may not be on disk."""
@@ -655,85 +580,6 @@ class StoreMember:
         self._idle.set()
         self.replica.fail(message)
 
-    # -- upkeep -------------------------------------------------------------------------------------------------------
-
-    async def _tick_forever(self) -> None:
-        ticks = 0
-        while True:
-            await self.clock.sleep(TICK_S)
-            ticks += 1
-            if not self._failed:
-                self.replica.tick()
-                if not self.replica.alone:
-                    self._turn_soon()
-            if ticks % UPKEEP_TICKS == 0:
-                self._upkeep()
-
-    def _upkeep(self) -> None:
-        self._collector.step()
-        self.state.trim(TRIM_PER_UPKEEP)
-        self._catch_up_soon()
-        if self.state.revision != self._progressed:
-            self._progressed = self.state.revision
-            self.hub.progress()
-        if not self._leading:
-            return
-        for lease_id in self.lessor.expired():
-            self._propose_own(LeaseRevoke(lease_id))
-        written = self.replica.files.written_bytes
-        revision = self.compaction.due(self.clock.monotonic_s(), self.state.revision, written)
-        if revision > self.state.compact_revision:
-            self._propose_own(Compact(revision))
-        if not self.replica.alone:
-            self._promote()
-
-    def _promote(self) -> None:
-        """Learners that are to vote do so once they have caught up, one at a time."""
-        due = [member.id for member in self.membership.members if member.learner and member.auto_promote]
-        caught_up = self._caught_up() if due else set()
-        for node in due:
-            if node in caught_up:
-                try:
-                    self.replica.propose_change(MemberChange(ChangeKind.PROMOTE, node), _ignore)
-                except MinikubeError:
-                    # The change before is still under way, or leadership is: it comes due again.
-                    return
-                self._turn_soon()
-                return
-
-    def _propose_own(self, command: Command) -> None:
-        """Proposes what nobody waits for; what is refused now comes due again."""
-        try:
-            self.propose(command, pack(command), _ignore)
-        except Unavailable:
-            pass
-
-    async def _keep_house(self) -> None:
-        """Snapshots and the next segment: a slice at a time, between the loop's other work."""
-        files = self.replica.files
-        try:
-            while True:
-                await self.clock.sleep(TICK_S * UPKEEP_TICKS)
-                for sync in files.spare_step() if files.wants_spare else ():
-                    await self._fsync.wait(sync)
-                    await self.clock.sleep(SLICE_PAUSE_S)
-                if self.replica.snapshot_due and not self._failed:
-                    async with self._snapshot_lock:
-                        await self._snapshotter.take(self.replica)
-                    self._turn_soon()
-        except OSError as error:
-            self._fail(f"cannot write a snapshot or segment: {error}")
-
-
-def _member_status(member: Member) -> dict[str, Any]:
-    return {
-        "id": member.id,
-        "name": member.name,
-        "peer": member.peer,
-        "client": member.client,
-        "learner": member.learner,
-    }
-
 
 def _settle_change(done: asyncio.Future[None], result: Result | None, error: MinikubeError | None) -> None:
     if done.done():
@@ -742,7 +588,3 @@ def _settle_change(done: asyncio.Future[None], result: Result | None, error: Min
         done.set_exception(error)
     else:
         done.set_result(None)
-
-
-def _ignore(result: Result | None, error: MinikubeError | None) -> None:
-    pass

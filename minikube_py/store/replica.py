@@ -36,7 +36,7 @@ from minikube_py.raft.message import Entry, EntryKind, HardState, LogIndex, Mess
 from minikube_py.raft.node import Raft, RaftConfig
 from minikube_py.raft.ready import ProposalDropped, ReadState, Ready, SafetyViolated, UnknownPeer
 from minikube_py.store.identity import confirm_identity, own_identity
-from minikube_py.store.log_files import Loaded, LogFiles, Origin, SnapshotFile
+from minikube_py.store.log_files import Loaded, LogFiles, Origin
 from minikube_py.store.membership import (
     ChangeKind,
     Member,
@@ -46,6 +46,7 @@ from minikube_py.store.membership import (
     encode_member_change,
 )
 from minikube_py.store.read_rounds import ReadDone, ReadRounds
+from minikube_py.store.replica_snapshots import Snapshots
 from minikube_py.store.snapshot_transfer import (
     IncomingSnapshot,
     SnapshotOffer,
@@ -55,7 +56,6 @@ from minikube_py.store.snapshot_transfer import (
     meta_of,
 )
 from minikube_py.wal.segment import SegmentHead
-from minikube_py.wal.snapshot import SnapshotWriter
 
 Reply = Callable[[Result | None, MinikubeError | None], None]
 """Told how a proposal ended: its result (None for a change of members), or why there is none. Called once; must not
@@ -64,7 +64,6 @@ raise."""
 REQUEST_BYTES_MAX: Final = 3 << 19
 """1.5 MiB, etcd's default (`--max-request-bytes`)."""
 CHANGE: Final = int(EntryKind.CHANGE)
-SNAPSHOT_SYNC_BYTES: Final = 1 << 20
 
 
 class Failed(MinikubeError):
@@ -83,9 +82,8 @@ class Bootstrap:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaConfig:
-    """`tail_*_max`: how much of the log is kept in memory behind a snapshot, so that a slow follower needs none.
-    `snapshot_log_bytes`: log written since the last snapshot before the next is due (or as much as that one was large,
-    `log_bytes_max` at most, whichever is more). A read is refused after `read_ticks` without a leader."""
+    """A read is refused after `read_ticks` without a leader; for the others see
+    `Snapshots` and RaftConfig."""
 
     request_bytes_max: int = REQUEST_BYTES_MAX
     tail_entries_max: int = 20_000
@@ -143,10 +141,7 @@ class Replica:
         self._syncing = False
         self._persisting = (Term(0), LogIndex(0))
         self._after: Sequence[Message] = ()
-        self._incoming: IncomingSnapshot | None = None
-        self._snapshot_written = 0
-        self._snapshot_size_bytes = 0
-        self._snapshotting = False
+        self._snapshots = Snapshots(files, self.config)
 
     # -- start --------------------------------------------------------------------------------------------------------
 
@@ -182,8 +177,7 @@ class Replica:
         self.raft = Raft(config, log, hard_state, base.configuration, self.rng)
         if loaded.snapshot is not None:
             self.raft.snapshot_taken(base)
-            self._snapshot_size_bytes = loaded.snapshot.size_bytes
-        self._snapshot_written = self.files.written_bytes - loaded.log.size_bytes
+        self._snapshots.begin(loaded.log.size_bytes)
         self._configured()
         self._delivered = base.index
         self._to_stand = self._sole_voter
@@ -238,10 +232,8 @@ class Replica:
         """What another member sent. A SNAPSHOT counts only once its bytes are here, complete."""
         if self.failure:
             return
-        if message.type == MessageType.SNAPSHOT:
-            incoming = self._incoming
-            if incoming is None or not incoming.complete or incoming.offer.meta != message.snapshot:
-                return
+        if message.type == MessageType.SNAPSHOT and not self._snapshots.arrived(message.snapshot):
+            return
         try:
             self.raft.step(message)
         except UnknownPeer:
@@ -316,8 +308,7 @@ class Replica:
 
     def close(self) -> None:
         """After `stop`, with no sync under way."""
-        if self._incoming is not None:
-            self._incoming.close()
+        self._snapshots.close()
         self.files.close()
 
     # -- turns --------------------------------------------------------------------------------------------------------
@@ -512,102 +503,36 @@ class Replica:
     @property
     def snapshot_due(self) -> bool:
         """Enough log was written since the last one, or another member cannot be helped without a new one."""
-        if self._snapshotting or not self.raft.log.applied:
-            return False
-        written = self.files.written_bytes - self._snapshot_written
-        config = self.config
-        due_bytes = max(config.snapshot_log_bytes, min(self._snapshot_size_bytes, config.log_bytes_max))
-        if self._alone:
-            due_bytes = max(config.snapshot_log_bytes, self._snapshot_size_bytes)
-        return written >= due_bytes or self.raft.snapshot_wanted
+        return not self.failure and self._snapshots.due(self.raft, self._alone)
 
     def take_snapshot(self) -> Steps:
         """Writes the state as of now, and forgets the log that it replaces. Raises: OSError."""
-        self._snapshotting = True
-        try:
-            yield from self._snapshot()
-        finally:
-            self._snapshotting = False
-
-    def _snapshot(self) -> Steps:
-        raft, files = self.raft, self.files
-        self._snapshot_written = files.written_bytes
-        index = raft.log.applied
+        raft, index = self.raft, self.raft.log.applied
         meta = SnapshotMeta(index, raft.log.term(index), raft.configuration)
         head = head_of(self.cluster_id, self.member_id, meta, self.membership.to_plain())
-        writer = SnapshotWriter(head)
-        slices = self.state.snapshot()
-        if not index or (files.snapshot is not None and files.snapshot.head.index >= index):
-            return
-        file = files.write_snapshot(index)
-        try:
-            file.write_at(0, writer.head_bytes)
-            unsynced_bytes = 0
-            for records in slices:
-                if records:
-                    offset = writer.size_bytes
-                    file.write_at(offset, writer.chunk(records))
-                    unsynced_bytes += writer.size_bytes - offset
-                if unsynced_bytes >= SNAPSHOT_SYNC_BYTES:
-                    # Little by little: one sync of all at the end would hold up the log's own.
-                    yield file.sync
-                    unsynced_bytes = 0
-                yield None
-            offset = writer.size_bytes
-            file.write_at(offset, writer.end())
-            yield file.sync
-        finally:
-            file.close()
-        made = SnapshotFile(head, writer.size_bytes, writer.sha256())
-        for _ in files.finish_snapshot(made):
-            yield None
-        if files.snapshot is made:
-            self._snapshot_size_bytes = made.size_bytes
-            raft.snapshot_taken(meta)
-            self._forget_log(meta.index)
-
-    def _forget_log(self, snapshot_index: LogIndex) -> None:
-        """All before the snapshot but a tail, for followers that are a little behind it."""
-        log, config = self.raft.log, self.config
-        first = max(log.offset, LogIndex(snapshot_index - config.tail_entries_max))
-        size_bytes = 0
-        keep_from = snapshot_index
-        for entry in reversed(log.slice(first, snapshot_index) if first < snapshot_index else ()):
-            size_bytes += len(entry.data) + 64
-            if size_bytes > config.tail_bytes_max:
-                break
-            keep_from = LogIndex(entry.index - 1)
-        self.raft.compact(keep_from)
+        return self._snapshots.take(raft, meta, head, self.state)
 
     def snapshot_source(self) -> SnapshotSource | None:
-        """The newest snapshot, to be sent to another member; None where there is none yet."""
+        """The newest snapshot, to be sent to another member; None where there is none yet. Raises: OSError."""
         return None if self.files.snapshot is None else SnapshotSource(self.files)
 
     def incoming_snapshot(self, offer: SnapshotOffer) -> IncomingSnapshot:
         """Where the bytes of an offered snapshot go: what is here of it already, or anew, in place of any other.
 
         Raises: TransferRefused; OSError."""
-        incoming = self._incoming
-        if incoming is not None and not incoming.closed:
-            if incoming.offer == offer:
-                return incoming
-            incoming.close()
-        self._incoming = IncomingSnapshot(self.files, offer, self.cluster_id)
-        return self._incoming
+        return self._snapshots.incoming(offer, self.cluster_id)
 
     def _install(self, meta: SnapshotMeta, hard_state: HardState | None) -> None:
-        incoming, self._incoming = self._incoming, None
-        if incoming is None or incoming.offer.meta != meta:
+        incoming = self._snapshots.arrived(meta)
+        if incoming is None:
             raise Failed(f"Raft took over a snapshot of entry {meta.index} that is not here")
-        file, self.state = incoming.result()
+        file, state = incoming.result()
         members = Membership.from_plain(file.head.members)
+        self._snapshots.install(file, hard_state)
+        self.state, self.membership = state, members
         self._delivered = meta.index
-        self.files.install_snapshot(file, hard_state)
-        self.membership = members
-        self._snapshot_size_bytes = file.size_bytes
-        self._snapshot_written = self.files.written_bytes
         self._configured()
-        self.hub.replace(self.state)
+        self.hub.replace(state)
 
     # -- what is known ------------------------------------------------------------------------------------------------
 

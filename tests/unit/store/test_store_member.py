@@ -179,7 +179,7 @@ async def test_snapshots_are_taken_while_serving_and_old_segments_go(tmp_path):
         await put(member, b"/k/%d" % (i % 20), b"%d" % i + bytes(300))
         if i % 100 == 0:
             await asyncio.sleep(0.02)
-    await until(lambda: member._snapshotter.metrics("")["snapshots_total"] >= 2)
+    await until(lambda: member.snapshotter.metrics("")["snapshots_total"] >= 2)
     names = SystemDisk(tmp_path).names()
     assert len([name for name in names if name.endswith(".snap")]) == 1
     assert "wal-0000000000000001.log" not in names

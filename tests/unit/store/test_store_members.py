@@ -21,6 +21,7 @@ from minikube_py.errors import (
     Unavailable,
 )
 from minikube_py.mvcc.types import Put, RangeRequest, WatchBatch
+from minikube_py.sim.disk import SimDisk
 from minikube_py.store.membership import ChangeKind, MemberChange
 from minikube_py.store.replica import Bootstrap
 
@@ -82,7 +83,7 @@ async def test_with_others_syncs_run_in_a_thread_and_alone_where_they_are_fast(t
         await net.put(b"/a")
         assert all(not member._fsync.inline for member in net.members.values())
     alone = MemberNet(tmp_path / "alone", speed=1.0)
-    await alone.form(1)
+    await alone.form(1, {1: SimDisk()})
     await alone.put(b"/a")
     assert alone[1]._fsync.inline and alone[1].readable
     await alone.stop()
@@ -334,15 +335,13 @@ async def test_a_start_that_failed_can_be_stopped(tmp_path):
 
 
 async def test_a_member_that_was_away_for_long_gets_a_snapshot_while_all_serve(tmp_path):
-    config = dataclasses.replace(PLAIN, segment_bytes=64 << 10, snapshot_log_bytes=64 << 10)
+    config = dataclasses.replace(PLAIN, segment_bytes=64 << 10, snapshot_log_bytes=64 << 10, tail_entries_max=1)
     async with three(tmp_path, config) as net:
         leader = await net.leader()
         away = net.others(leader)[0]
         seen: list[WatchBatch] = []
         net[away].watch(b"/k/", b"/k0", 0, seen.append)
         net.isolate(away)
-        for leader_member in [net[id] for id in net.members]:
-            leader_member.replica.config = dataclasses.replace(leader_member.replica.config, tail_entries_max=1)
         for i in range(600):
             await net.put(b"/k/%d" % (i % 50), b"%d" % i + bytes(500))
         await until(lambda: leader.raft.log.offset > net[away].raft.log.last_index)

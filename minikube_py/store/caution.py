@@ -1,0 +1,48 @@
+"""What a leader asks itself before it changes who the members are, by what it knows of its peers. Pure."""
+
+from __future__ import annotations
+
+from minikube_py.errors import Unavailable
+from minikube_py.raft.configuration import NodeId
+from minikube_py.raft.status import Status
+from minikube_py.store.membership import ChangeKind, MemberChange, Membership
+
+PROMOTE_LAG_ENTRIES = 1000
+"""A learner that is so close to the leader's last entry has caught up."""
+
+
+def caught_up(status: Status) -> set[NodeId]:
+    """Those that could vote for whatever is committed next."""
+    # Also one that is probed: after its link fell there may be nothing to send by which it would be more.
+    return {
+        peer.id
+        for peer in status.peers
+        if peer.active
+        and peer.state != "snapshot"
+        and peer.match > 0
+        and peer.match + PROMOTE_LAG_ENTRIES >= status.last_index
+    }
+
+
+def heir(status: Status) -> NodeId | None:
+    """The voter, beside the leader, that has the most of the log."""
+    voters = [peer for peer in status.peers if peer.active and peer.id in status.configuration.voters]
+    return max(voters, key=lambda peer: peer.match).id if voters else None
+
+
+def check_timely(change: MemberChange, membership: Membership, status: Status) -> None:
+    """Raises: Unavailable where the change fits and would cost the cluster its quorum now, or put it at risk."""
+    member = membership.get(change.id) if change.id else membership.named(change.name)
+    if member is None:
+        return
+    if change.kind == ChangeKind.PROMOTE and member.id not in caught_up(status):
+        raise Unavailable(f"{member.name} has not caught up yet; it would vote without the log to vote for")
+    voters = status.configuration.voters
+    if change.kind == ChangeKind.REMOVE and member.id in voters:
+        left = voters - {member.id}
+        in_touch = left & ({peer.id for peer in status.peers if peer.active} | {status.id})
+        if len(in_touch) <= len(left) // 2:
+            raise Unavailable(
+                f"without {member.name} only {len(in_touch)} of {len(left)} voters are in touch, no majority: "
+                "bring another back first"
+            )

@@ -1,0 +1,83 @@
+"""What a member says of itself: to people, and to Prometheus."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from minikube_py import __version__
+from minikube_py.store.membership import Member
+
+if TYPE_CHECKING:
+    from minikube_py.store.member import StoreMember
+
+PREFIX = "minikube_py_store_"
+
+
+def status_of(member: StoreMember) -> dict[str, Any]:
+    """JSON-able. `snapshot_age_s` None: this member took none in this life. `peers` is empty but on the leader."""
+    replica, raft = member.replica, member.raft.status()
+    own = replica.membership.get(replica.member_id) or Member(replica.member_id, "")
+    snapshot = replica.files.snapshot
+    return {
+        "member": _plain(own),
+        "cluster": replica.cluster_id,
+        "role": raft.role,
+        "term": raft.term,
+        "leader": raft.leader,
+        "commit": raft.commit,
+        "applied": raft.applied,
+        "last_index": raft.last_index,
+        "revision": replica.state.revision,
+        "compact_revision": replica.state.compact_revision,
+        "size_bytes": replica.state.size_bytes,
+        "snapshot_index": snapshot.head.index if snapshot else 0,
+        "snapshot_size_bytes": snapshot.size_bytes if snapshot else 0,
+        "snapshot_age_s": member.snapshotter.age_s,
+        "members": [_plain(each) for each in replica.membership.members],
+        "expected": [_plain(each) for each in replica.membership.expected],
+        "peers": [
+            {
+                "id": peer.id,
+                "match": peer.match,
+                "next": peer.next,
+                "state": peer.state,
+                "active": peer.active,
+                "learner": peer.learner,
+                "inflight_messages": peer.inflight_messages,
+            }
+            for peer in raft.peers
+        ],
+        "version": __version__,
+    }
+
+
+def metrics_of(member: StoreMember) -> dict[str, float]:
+    """Counters and gauges by Prometheus name."""
+    replica, state, log = member.replica, member.state, member.raft.log
+    return {
+        PREFIX + "proposals_applied_total": replica.applied_entries,
+        PREFIX + "proposals_pending": replica.waiting,
+        PREFIX + "reads_pending": replica.waiting_reads,
+        PREFIX + "wal_written_bytes_total": replica.files.written_bytes,
+        PREFIX + "leases": len(state.lessor.by_id),
+        PREFIX + "raft_term": member.raft.term,
+        PREFIX + "raft_leading": int(bool(replica.leading)),
+        PREFIX + "raft_commit_index": log.committed,
+        PREFIX + "raft_applied_index": log.applied,
+        PREFIX + "revision": state.revision,
+        PREFIX + "compact_revision": state.compact_revision,
+        PREFIX + "size_bytes": state.size_bytes,
+        PREFIX + "watchers": len(member.hub),
+        PREFIX + "snapshot_size_bytes": replica.files.snapshot.size_bytes if replica.files.snapshot else 0,
+        **member.snapshotter.metrics(PREFIX),
+    }
+
+
+def _plain(member: Member) -> dict[str, Any]:
+    return {
+        "id": member.id,
+        "name": member.name,
+        "peer": member.peer,
+        "client": member.client,
+        "learner": member.learner,
+    }

@@ -1,0 +1,138 @@
+"""A replica's snapshots: when the next is due, how it is taken, which one comes in, and what of the log may go."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from minikube_py.mvcc.state import StateMachine
+from minikube_py.raft.message import HardState, LogIndex, SnapshotMeta
+from minikube_py.raft.node import Raft
+from minikube_py.store.log_files import LogFiles, SnapshotFile
+from minikube_py.store.snapshot_transfer import IncomingSnapshot, SnapshotOffer, Steps
+from minikube_py.wal.snapshot import SnapshotHead, SnapshotWriter
+
+SYNC_BYTES: Final = 1 << 20
+ENTRY_BYTES: Final = 64
+"""Counted for each entry of the tail beside its data."""
+
+
+class Limits(Protocol):
+    """`tail_*_max`: how much of the log is kept in memory behind a snapshot, so that a slow follower needs none.
+    `snapshot_log_bytes`: log written since the last snapshot before the next is due, or as much as that one was large,
+    whichever is more; with other members, who hold all of that log in memory, `log_bytes_max` at most."""
+
+    @property
+    def tail_entries_max(self) -> int: ...
+
+    @property
+    def tail_bytes_max(self) -> int: ...
+
+    @property
+    def snapshot_log_bytes(self) -> int: ...
+
+    @property
+    def log_bytes_max(self) -> int: ...
+
+
+class Snapshots:
+    def __init__(self, files: LogFiles, limits: Limits) -> None:
+        self._files = files
+        self._limits = limits
+        self._written_before = 0
+        self._taking = False
+        self._incoming: IncomingSnapshot | None = None
+
+    def begin(self, log_bytes: int) -> None:
+        """`log_bytes`: what the log holds already beyond the snapshot that was loaded."""
+        self._written_before = self._files.written_bytes - log_bytes
+
+    def due(self, raft: Raft, alone: bool) -> bool:
+        if self._taking or not raft.log.applied:
+            return False
+        newest, limits = self._files.snapshot, self._limits
+        enough_bytes = newest.size_bytes if newest else 0
+        if not alone:
+            enough_bytes = min(enough_bytes, limits.log_bytes_max)
+        written_bytes = self._files.written_bytes - self._written_before
+        return written_bytes >= max(limits.snapshot_log_bytes, enough_bytes) or raft.snapshot_wanted
+
+    def take(self, raft: Raft, meta: SnapshotMeta, head: SnapshotHead, state: StateMachine) -> Steps:
+        """Writes `state` as of the first step, which `head` and `meta` describe. Raises: OSError."""
+        newest = self._files.snapshot
+        if self._taking or not meta.index or (newest is not None and newest.head.index >= meta.index):
+            return
+        self._taking = True
+        try:
+            yield from self._take(raft, meta, head, state)
+        finally:
+            self._taking = False
+
+    def _take(self, raft: Raft, meta: SnapshotMeta, head: SnapshotHead, state: StateMachine) -> Steps:
+        files = self._files
+        written_before = files.written_bytes
+        writer = SnapshotWriter(head)
+        slices = state.snapshot()
+        file = files.write_snapshot(meta.index)
+        try:
+            file.write_at(0, writer.head_bytes)
+            unsynced_bytes = 0
+            for records in slices:
+                if records:
+                    offset = writer.size_bytes
+                    file.write_at(offset, writer.chunk(records))
+                    unsynced_bytes += writer.size_bytes - offset
+                if unsynced_bytes >= SYNC_BYTES:
+                    # Little by little: one sync of all at the end would hold up the log's own.
+                    yield file.sync
+                    unsynced_bytes = 0
+                yield None
+            offset = writer.size_bytes
+            file.write_at(offset, writer.end())
+            yield file.sync
+        finally:
+            file.close()
+        made = SnapshotFile(head, writer.size_bytes, writer.sha256())
+        for _ in files.finish_snapshot(made):
+            yield None
+        if files.snapshot is made:
+            self._written_before = written_before
+            raft.snapshot_taken(meta)
+            self._forget_log(raft, meta.index)
+
+    def _forget_log(self, raft: Raft, snapshot_index: LogIndex) -> None:
+        """All before the snapshot but a tail, for followers that are a little behind it."""
+        log, limits = raft.log, self._limits
+        first = max(log.offset, LogIndex(snapshot_index - limits.tail_entries_max))
+        size_bytes = 0
+        keep_from = snapshot_index
+        for entry in reversed(log.slice(first, snapshot_index) if first < snapshot_index else ()):
+            size_bytes += len(entry.data) + ENTRY_BYTES
+            if size_bytes > limits.tail_bytes_max:
+                break
+            keep_from = LogIndex(entry.index - 1)
+        raft.compact(keep_from)
+
+    def incoming(self, offer: SnapshotOffer, cluster_id: int) -> IncomingSnapshot:
+        """Raises: TransferRefused; OSError."""
+        incoming = self._incoming
+        if incoming is not None and not incoming.closed:
+            if incoming.offer == offer:
+                return incoming
+            incoming.close()
+        self._incoming = IncomingSnapshot(self._files, offer, cluster_id)
+        return self._incoming
+
+    def arrived(self, meta: SnapshotMeta | None) -> IncomingSnapshot | None:
+        """The snapshot of `meta`, where it is here, verified and restored."""
+        incoming = self._incoming
+        return incoming if incoming is not None and incoming.complete and incoming.offer.meta == meta else None
+
+    def install(self, file: SnapshotFile, hard_state: HardState | None) -> None:
+        """What arrived is in force from here on. Raises: OSError."""
+        self._incoming = None
+        self._files.install_snapshot(file, hard_state)
+        self._written_before = self._files.written_bytes
+
+    def close(self) -> None:
+        if self._incoming is not None:
+            self._incoming.close()

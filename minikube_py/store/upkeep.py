@@ -1,0 +1,113 @@
+"""What a member does by the clock: ticks, leases that end, history that may go, learners that have caught up; and its
+housekeeping: snapshots and the next segment, a slice at a time, between the loop's other work."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from minikube_py.errors import MinikubeError, Unavailable
+from minikube_py.mvcc.codec import pack
+from minikube_py.mvcc.types import Command, Compact, LeaseRevoke, Result
+from minikube_py.store.caution import caught_up
+from minikube_py.store.collector import Collector
+from minikube_py.store.compaction import CompactionPolicy
+from minikube_py.store.membership import ChangeKind, MemberChange
+
+if TYPE_CHECKING:
+    from minikube_py.store.member import StoreMember
+
+TICK_S = 0.05
+"""Elections begin after 10 to 20 of them without a leader, so that one that was killed costs less than a second."""
+UPKEEP_TICKS = 2
+TRIM_PER_UPKEEP = 1000
+SLICE_PAUSE_S = 0.005
+
+
+class Upkeep:
+    """One member's. Only a leader proposes; what is refused now comes due again."""
+
+    def __init__(self, member: StoreMember) -> None:
+        config = member.config
+        self._member = member
+        self._clock = member.clock
+        self._collector = Collector() if config.own_gc else None
+        self._progressed = 0
+        self.compaction = CompactionPolicy(config.retain_s, config.retain_bytes)
+
+    def start(self) -> list[asyncio.Task[None]]:
+        """The work as tasks; it ends by their cancellation."""
+        if self._collector is not None:
+            self._collector.start()
+        loop = self._member.loop
+        return [loop.create_task(self._tick_forever()), loop.create_task(self._keep_house())]
+
+    def stop(self) -> None:
+        if self._collector is not None:
+            self._collector.stop()
+
+    async def _tick_forever(self) -> None:
+        ticks = 0
+        while True:
+            await self._clock.sleep(TICK_S)
+            ticks += 1
+            self._member.tick()
+            if ticks % UPKEEP_TICKS == 0:
+                self._upkeep()
+
+    def _upkeep(self) -> None:
+        member, state = self._member, self._member.state
+        if self._collector is not None:
+            self._collector.step()
+        state.trim(TRIM_PER_UPKEEP)
+        if state.revision != self._progressed:
+            self._progressed = state.revision
+            member.hub.progress()
+        if not member.replica.leading:
+            return
+        for lease_id in member.lessor.expired():
+            self._propose(LeaseRevoke(lease_id))
+        written_bytes = member.replica.files.written_bytes
+        revision = self.compaction.due(self._clock.monotonic_s(), state.revision, written_bytes)
+        if revision > state.compact_revision:
+            self._propose(Compact(revision))
+        if not member.replica.alone:
+            self._promote()
+
+    def _propose(self, command: Command) -> None:
+        try:
+            self._member.propose(command, pack(command), _ignore)
+        except Unavailable:
+            pass
+
+    def _promote(self) -> None:
+        """Learners that are to vote do so once they have caught up, one at a time."""
+        member = self._member
+        due = [each.id for each in member.membership.members if each.learner and each.auto_promote]
+        ready = caught_up(member.raft.status()) if due else set()
+        for node in due:
+            if node in ready:
+                try:
+                    member.propose_change(MemberChange(ChangeKind.PROMOTE, node), _ignore)
+                except MinikubeError:
+                    # The change before is still under way, or leadership is.
+                    pass
+                return
+
+    async def _keep_house(self) -> None:
+        member = self._member
+        files, wait = member.replica.files, member.wait_for_sync
+        try:
+            while True:
+                await self._clock.sleep(TICK_S * UPKEEP_TICKS)
+                for sync in files.spare_step() if files.wants_spare else ():
+                    await wait(sync)
+                    await self._clock.sleep(SLICE_PAUSE_S)
+                if member.replica.snapshot_due:
+                    await member.take_snapshot()
+        except OSError as error:
+            member.fail(f"cannot write a snapshot or segment: {error}")
+
+
+def _ignore(result: Result | None, error: MinikubeError | None) -> None:
+    """Nobody waits for it."""
