@@ -41,9 +41,9 @@ class RaftLog:
     """Entries (offset, last]; `offset` and `offset_term` are those of the last one dropped.
 
     offset <= applied <= delivered <= committed, and delivered <= stable. `handed` is how far entries were given out for
-    writing, `stable` how far they are known to be durable, `noted` the commit in the durable hard state, `delivered` how
-    far given out to be applied; `in_flight` are the writes that were handed out and are not durable yet, oldest first;
-    `changes` the indexes above `applied` of the entries that change the configuration.
+    writing, `stable` how far they are known to be durable, `noted` the commit in the durable hard state, `delivered`
+    how far given out to be applied; `in_flight` are the writes that were handed out and are not durable yet, oldest
+    first; `changes` the indexes above `applied` of the entries that change the configuration.
     """
 
     __slots__ = (
