@@ -506,11 +506,11 @@ class Replica:
         return not self.failure and self._snapshots.due(self.raft, self._alone)
 
     def take_snapshot(self) -> Steps:
-        """Writes the state as of now, and forgets the log that it replaces. Raises: OSError."""
+        """Writes the state as of the first step, and forgets the log that it replaces. Raises: OSError."""
         raft, index = self.raft, self.raft.log.applied
         meta = SnapshotMeta(index, raft.log.term(index), raft.configuration)
         head = head_of(self.cluster_id, self.member_id, meta, self.membership.to_plain())
-        return self._snapshots.take(raft, meta, head, self.state)
+        yield from self._snapshots.take(raft, meta, head, self.state)
 
     def snapshot_source(self) -> SnapshotSource | None:
         """The newest snapshot, to be sent to another member; None where there is none yet. Raises: OSError."""
