@@ -53,6 +53,13 @@ class Traffic:
     def wanted(self) -> bool:
         return self.quota > 0 or bool(self.asides)
 
+    async def wait(self) -> None:
+        """Returns when there is something to do."""
+        while not self.wanted:
+            more = asyncio.get_running_loop().create_future()
+            self.waiting.append(more)
+            await more
+
     def ask(self, *asides: Request, quota: int = 0) -> None:
         """There is more to do: whoever waits for that goes on, in a process of its own."""
         self.asides.extend(asides)
@@ -107,10 +114,7 @@ class Client:
     async def _work(self) -> None:
         traffic = self._traffic
         while True:
-            while not traffic.wanted:
-                more = asyncio.get_running_loop().create_future()
-                traffic.waiting.append(more)
-                await more
+            await traffic.wait()
             await self._clock.sleep(self._rng.random() * traffic.think_s)
             if traffic.asides:
                 await self._ask(traffic.asides.popleft(), False)

@@ -155,7 +155,11 @@ class StoreRun:
             self.world.drive(self._story)
         except SimFailure as failure:
             problem = str(failure)
-        problem = self.store.problem or problem
+        self._judge(outcome, self.store.problem or problem)
+        self._count(outcome.counts)
+        return outcome
+
+    def _judge(self, outcome: Outcome, problem: str) -> None:
         history = self.recorder.finish()
         bounds = Bounds(DRIFT_MAX * 1.03)
         if problem:
@@ -164,8 +168,6 @@ class StoreRun:
         else:
             bounds = Bounds(DRIFT_MAX * 1.03, 1 / DRIFT_MAX / 1.03, self._settled_us, GRACE_US)
         outcome.verdicts |= judge(history, self._views, self.store.agreement, bounds)
-        self._count(outcome.counts)
-        return outcome
 
     def fingerprint(self) -> str:
         """Equal for equal runs, and hardly ever for others."""
@@ -302,13 +304,14 @@ class StoreRun:
             counts[f"members {how}"] = count
 
 
-def main(arguments: Sequence[str]) -> int:
+def play_seeds(arguments: Sequence[str], kind: type[StoreRun]) -> int:
+    """`SEED` or `FIRST-LAST`, and `--steps`. Returns 1 where something was violated."""
     first, _, last = arguments[0].partition("-")
     told = print if "--steps" in arguments else None
     failed = 0
     for seed in range(int(first), int(last or first) + 1):
         start_s = time.perf_counter()
-        run = StoreRun(drawn_options(seed), told)
+        run = kind(drawn_options(seed), told)
         outcome = run.go()
         rate = outcome.counts["operations"] / (time.perf_counter() - start_s)
         ended = "VIOLATION" if outcome.violations else "undecided" if outcome.undecided else "ok"
@@ -325,7 +328,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
-
-
-__all__ = ["StoreRun", "StoreRunOptions", "drawn_options", "run_seed"]
+    sys.exit(play_seeds(sys.argv[1:], StoreRun))

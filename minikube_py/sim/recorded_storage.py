@@ -1,0 +1,104 @@
+"""A Storage that writes down what is asked of another one, for the checkers of the store beneath an API server."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from typing import Any, cast
+
+from minikube_py.errors import MinikubeError, OutcomeUnknown
+from minikube_py.fields.spec import FieldSet
+from minikube_py.fields.where import Where
+from minikube_py.mvcc.types import (
+    Compact,
+    CompactResult,
+    Compare,
+    DeclareFields,
+    KeyValue,
+    LeaseGrant,
+    LeaseResult,
+    Op,
+    RangeRequest,
+    RangeResult,
+    Txn,
+    TxnResult,
+)
+from minikube_py.sim.history import KeepAlive, Request
+from minikube_py.sim.recorder import Recorder
+from minikube_py.store.storage import Storage, WatchHandle, WatchSink
+
+
+class RecordedStorage:
+    """As `client`. Watches are not written down: what comes of them is judged where it arrives."""
+
+    def __init__(self, storage: Storage, recorder: Recorder, client: int) -> None:
+        self._storage = storage
+        self._recorder = recorder
+        self._client = client
+
+    async def _record(self, request: Request, asked: Awaitable[Any]) -> Any:
+        number = self._recorder.begin(self._client, request, False)
+        try:
+            result = await asked
+        except OutcomeUnknown as error:
+            self._recorder.end(number, "unknown", None, error)
+            raise
+        except MinikubeError as error:
+            self._recorder.end(number, "refused", None, error)
+            raise
+        except BaseException:
+            # Whoever asked gave up; the request goes on.
+            self._recorder.end(number, "unknown")
+            raise
+        self._recorder.end(number, "done", result)
+        return result
+
+    async def get(self, key: bytes, revision: int = 0) -> tuple[KeyValue | None, int]:
+        result = await self.range(RangeRequest(key, revision=revision))
+        return (result.kvs[0] if result.kvs else None), result.revision
+
+    async def range(self, request: RangeRequest) -> RangeResult:
+        return cast(RangeResult, await self._record(request, self._storage.range(request)))
+
+    async def txn(self, compare: Sequence[Compare], success: Sequence[Op], failure: Sequence[Op] = ()) -> TxnResult:
+        request = Txn(tuple(compare), tuple(success), tuple(failure))
+        return cast(TxnResult, await self._record(request, self._storage.txn(compare, success, failure)))
+
+    def watch(
+        self, key: bytes, range_end: bytes, start_revision: int, sink: WatchSink, where: Where | None = None
+    ) -> WatchHandle:
+        return self._storage.watch(key, range_end, start_revision, sink, where)
+
+    async def lease_grant(self, ttl_s: int, lease_id: int = 0) -> LeaseResult:
+        request = LeaseGrant(lease_id, ttl_s)
+        return cast(LeaseResult, await self._record(request, self._storage.lease_grant(ttl_s, lease_id)))
+
+    async def lease_keep_alive(self, lease_id: int) -> int:
+        async def asked() -> LeaseResult:
+            return LeaseResult(0, lease_id, await self._storage.lease_keep_alive(lease_id))
+
+        return cast(LeaseResult, await self._record(KeepAlive(lease_id), asked())).ttl_s
+
+    async def lease_revoke(self, lease_id: int) -> None:
+        await self._storage.lease_revoke(lease_id)
+
+    async def compact(self, revision: int) -> CompactResult:
+        return cast(CompactResult, await self._record(Compact(revision), self._storage.compact(revision)))
+
+    async def declare(self, field_set: FieldSet) -> None:
+        async def asked() -> CompactResult:
+            await self._storage.declare(field_set)
+            return CompactResult(self._storage.revision)
+
+        await self._record(DeclareFields(field_set), asked())
+
+    @property
+    def revision(self) -> int:
+        return self._storage.revision
+
+    def metrics(self) -> dict[str, float]:
+        return self._storage.metrics()
+
+    async def close(self) -> None:
+        await self._storage.close()
+
+
