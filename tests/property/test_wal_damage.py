@@ -127,3 +127,38 @@ def test_a_torn_batch_is_cut_and_the_log_goes_on(batches, torn_sizes, later_size
         assert reload(disk.crash(rng)) == found
     more = write_history(files, [[b"more", b"x" * 700]], len(found) + 1)
     assert reload(disk.crash(rng)) == [*found, *more]
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    batches_of_entries,
+    st.floats(0, 1),
+    st.lists(sizes, min_size=1, max_size=6),
+    st.booleans(),
+    st.integers(0, 10**6),
+)
+def test_a_torn_overwrite_leaves_the_old_entries_or_the_new_ones(batches, place, new_sizes, power, seed):
+    """A follower's entries are replaced by another leader's; the power goes before that is durable."""
+    rng = random.Random(seed)
+    disk = SimDisk()
+    files = fresh_log(disk, seed)
+    old = write_history(files, batches)
+    keep = int(place * len(old))
+    new = [rng.randbytes(size) for size in new_sizes]
+    files.write((), HardState(2, 9, keep))
+    for i, data in enumerate(new):
+        files.write([Entry(2, keep + 1 + i, data)], None)
+    if not power:
+        files.sync()
+    disk = disk.crash(rng)
+    found = reload(disk)
+    if power:
+        assert found in [old, *(old[:keep] + new[:i] for i in range(1, len(new) + 1))]
+    else:
+        assert found == old[:keep] + new
+    files = LogFiles(disk, rng, SEGMENT_BYTES)
+    loaded = files.load()
+    assert power or loaded.log.state[:2] == (2, 9)
+    files.begin(loaded)
+    later = write_history(files, [[b"later", b"x" * 600]], len(found) + 1)
+    assert reload(disk.crash(rng)) == [*found, *later]

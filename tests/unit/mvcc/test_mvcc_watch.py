@@ -244,3 +244,103 @@ def test_a_watcher_that_is_behind_ends_with_what_it_has_seen() -> None:
     hub.close(Unavailable("stopping"))
     assert [batch.revision for batch in seen] == [2]
     assert [batch.revision for batch in later] == [state.revision]
+
+
+# -- another state in place of this one --------------------------------------------------------------------------------
+
+
+def later(state: StateMachine, count: int, compact: int = 0) -> StateMachine:
+    """The same store `count` revisions on, as a snapshot of another member brings it."""
+    further = StateMachine.restore(state.snapshot())
+    for number in range(count):
+        further.apply(Put(b"k%d" % (100 + number), b""))
+    if compact:
+        further.apply(Compact(compact))
+    return StateMachine.restore(further.snapshot())
+
+
+@pytest.mark.parametrize("budget", [1, 3, 100])
+def test_watchers_go_on_from_another_state_without_gap_or_double(budget: int) -> None:
+    state, hub = written(10)
+    hub.notify()
+    in_step, behind, future = ([], [], [])
+    hub.add(b"k", b"l", 0, in_step.append)
+    hub.add(b"k", b"l", 2, behind.append)
+    hub.add(b"k", b"l", 15, future.append)
+    hub.catch_up(3)
+    following = later(state, 8)
+    hub.replace(following)
+    while hub.catch_up(budget):
+        pass
+    following.apply(Put(b"k-last", b""))
+    hub.notify()
+    new = [b"k%d" % (100 + number) for number in range(8)]
+    assert keys(in_step) == [*new, b"k-last"]
+    assert keys(behind) == [*(b"k%d" % number for number in range(10)), *new, b"k-last"]
+    assert keys(future) == [*new[3:], b"k-last"]
+    state.apply(Put(b"k-stale", b""))
+    hub.notify()
+    assert keys(in_step)[-1] == b"k-last", "the old state has no hold on the hub any more"
+
+
+def test_a_start_ahead_of_the_other_state_stays_silent_until_then() -> None:
+    state, hub = written(3)
+    hub.notify()
+    seen: Seen = []
+    watcher = hub.add(b"k", b"l", 20, seen.append)
+    following = later(state, 5)
+    hub.replace(following)
+    assert hub.behind == 0 and not hub.progress(watcher)
+    for number in range(12):
+        following.apply(Put(b"k%d" % (200 + number), b""))
+        hub.notify()
+    assert keys(seen) == [b"k210", b"k211"]
+
+
+def test_who_needs_what_the_other_state_has_forgotten_is_told_how_far_it_got() -> None:
+    state, hub = written(3)
+    hub.notify()
+    seen: Seen = []
+    hub.add(b"k", b"l", 0, seen.append)
+    hub.replace(later(state, 8, compact=9))
+    hub.catch_up()
+    assert [type(batch.error) for batch in seen] == [Compacted] and seen[-1].revision == state.revision
+
+
+def test_the_events_of_the_compacted_revision_itself_are_still_there() -> None:
+    state, hub = written(3)
+    hub.notify()
+    seen: Seen = []
+    hub.add(b"k", b"l", 0, seen.append)
+    hub.replace(later(state, 8, compact=5))
+    hub.catch_up()
+    assert keys(seen) == [b"k%d" % (100 + number) for number in range(8)]
+
+
+def test_a_compaction_of_the_other_state_hands_out_first() -> None:
+    state, hub = written(3)
+    following = later(state, 2)
+    hub.replace(following)
+    seen: Seen = []
+    hub.add(b"k", b"l", 0, seen.append)
+    following.apply(Put(b"k7", b""))
+    following.apply(Compact(following.revision))
+    assert keys(seen) == [b"k7"]
+
+
+def test_a_watch_on_fields_goes_on_from_another_state_if_they_are_declared_there_alike() -> None:
+    state = StateMachine()
+    state.apply(DeclareFields(NODES))
+    state.apply(node("8"))
+    hub = WatchHub(state)
+    end = prefix_end(NODES.prefix)
+    same: Seen = []
+    hub.add(NODES.prefix, end, 0, same.append, WHERE)
+    following = StateMachine.restore(state.snapshot())
+    following.apply(node("1"))
+    hub.replace(StateMachine.restore(following.snapshot()))
+    hub.catch_up()
+    assert [event.type for batch in same for event in batch.events] == ["DELETE"]
+    following.apply(DeclareFields(FieldSet("nodes", NODES.prefix, NODES.fields[:1], NODES.sums)))
+    hub.replace(StateMachine.restore(following.snapshot()))
+    assert isinstance(same[-1].error, FieldsRedeclared)

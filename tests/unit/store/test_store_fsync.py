@@ -170,3 +170,21 @@ async def test_who_is_cancelled_waits_for_a_sync_that_runs():
     go_on.set()
     await asyncio.wait((waiting,))
     assert running and ended.is_set() and waiting.cancelled()
+
+
+async def test_what_is_told_to_use_holds_from_the_next_sync_on():
+    clock = ManualClock()
+    runner = FsyncRunner(clock)
+    here = threading.get_ident()
+    assert await run(runner, clock, 0) == here
+    runner.use("thread")
+    assert not runner.inline and await run(runner, clock, 0) != here
+    assert not runner.inline, "however fast it is"
+    runner.use("auto")
+    assert await run(runner, clock, 0) == here
+    runner.use("inline")
+    for _ in range(50):
+        assert await run(runner, clock, SLOW_SYNC_S * 10) == here
+    runner.use("auto")
+    assert not runner.inline, "slow as it was found to be"
+    runner.close()

@@ -108,3 +108,14 @@ def test_many_renewals_do_not_pile_up():
         lessor.renew(1)
         lessor.expired()
     assert len(lessor._heap) == 1
+
+
+def test_who_does_not_lead_any_more_knows_of_no_deadline():
+    clock = ManualClock()
+    lessor = Lessor(clock)
+    lessor.granted(1, 5)
+    lessor.clear()
+    clock.now_s += 100
+    assert lessor.expired() == [] and lessor.remaining_s(1) is None and lessor.renew(1) == 0
+    lessor.restart([(1, 5)])
+    assert lessor.remaining_s(1) == 5 and lessor.expired() == []

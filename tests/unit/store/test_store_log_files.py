@@ -5,9 +5,13 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import pytest
+
 from minikube_py.env import SystemDisk
+from minikube_py.errors import Corruption
 from minikube_py.raft.message import Entry, HardState
-from minikube_py.store.log_files import SPARE_NAME, LogFiles, SnapshotFile
+from minikube_py.sim.disk import SimDisk
+from minikube_py.store.log_files import SPARE_NAME, LogFiles, Origin, SnapshotFile
 from minikube_py.wal.segment import HEAD_BYTES, segment_name
 from minikube_py.wal.snapshot import SnapshotHead, SnapshotWriter
 
@@ -133,3 +137,96 @@ def test_the_first_segment_is_preallocated_and_zero(tmp_path):
     content = (tmp_path / segment_name(1)).read_bytes()
     assert len(content) == SEGMENT_BYTES and content[HEAD_BYTES:] == bytes(SEGMENT_BYTES - HEAD_BYTES)
     files.close()
+
+
+def test_each_segment_begins_with_the_hard_state(tmp_path):
+    """The segment it was written to may be gone when it is needed."""
+    files, _ = open_log(tmp_path)
+    files.write((), HardState(3, 7, 0))
+    append(files, 1, 100)
+    take_snapshot(files, 99)
+    assert len(list(tmp_path.glob("wal-*"))) == 2, "the last one, and one to be reused"
+    files.close()
+    loaded = LogFiles(SystemDisk(tmp_path), random.Random(), SEGMENT_BYTES).load()
+    assert loaded.log.state[:2] == (3, 7)
+
+
+def test_a_witness_is_written_only_where_there_is_none(tmp_path):
+    files, _ = open_log(tmp_path)
+    append(files, 1, 1)
+    end = files._writer.end
+    files.witness(1)
+    witnessed = files._writer.end
+    assert witnessed > end
+    files.witness(1)
+    assert files._writer.end == witnessed
+    files.close()
+    path = tmp_path / segment_name(1)
+    content = bytearray(path.read_bytes())
+    content[content.index(b"000001")] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(Corruption, match="durable when the one at"):
+        open_log(tmp_path)
+
+
+def test_kinds_do_not_mix_in_a_record(tmp_path):
+    files, _ = open_log(tmp_path)
+    entries = [Entry(1, index, b"%d" % index, kind) for index, kind in enumerate((0, 0, 1, 1, 0), 1)]
+    files.write(entries, None)
+    files.sync()
+    files.close()
+    found = LogFiles(SystemDisk(tmp_path), random.Random(), SEGMENT_BYTES).load().log.entries
+    assert [tuple(entry) for entry in found] == [tuple(entry) for entry in entries]
+
+
+ORIGINS = [
+    ("with a first entry", Origin(5, 7, Entry(1, 1, b"members", 1)), [(1, 1, b"members", 1)], (1, 0, 1), False),
+    ("as one who joins", Origin(5, 7, joined=True), [], (0, 0, 0), True),
+    ("alone", Origin(5, 7), [], (0, 0, 0), False),
+]
+
+
+@pytest.mark.parametrize(
+    ("origin", "entries", "state", "joined"), [case[1:] for case in ORIGINS], ids=[case[0] for case in ORIGINS]
+)
+def test_how_a_log_begins_is_durable_with_its_name(origin, entries, state, joined):
+    for cut in range(1, 20):
+        disk = SimDisk(random.Random(cut))
+        disk.cut_after(cut)
+        files = LogFiles(disk, random.Random(1), SEGMENT_BYTES)
+        try:
+            files.begin(files.load(), origin)
+            done = True
+        except OSError:
+            done = False
+        log = LogFiles(disk.crash(random.Random(cut)), random.Random(2), SEGMENT_BYTES).load().log
+        assert log.tail is not None or not done
+        if log.tail is not None:
+            assert [tuple(entry) for entry in log.entries] == entries and log.joined is joined
+            assert log.state == state and (log.tail.head.cluster_id, log.tail.head.member_id) == (5, 7)
+        if done:
+            return
+    raise AssertionError("it was never done")
+
+
+def test_a_snapshot_that_was_overtaken_by_an_installed_one_is_dropped(tmp_path):
+    files, _ = open_log(tmp_path)
+    append(files, 1, 10)
+    head = files._writer.head
+    own = SnapshotWriter(SnapshotHead(head.cluster_id, head.member_id, 10, 1))
+    part = files.write_snapshot(10)
+    part.write_at(0, own.head_bytes + own.end())
+    theirs = SnapshotWriter(SnapshotHead(head.cluster_id, 99, 50, 2))
+    incoming = files.write_incoming()
+    incoming.write_at(0, theirs.head_bytes + theirs.end())
+    incoming.sync()
+    installed = SnapshotFile(theirs.head, theirs.size_bytes, theirs.sha256())
+    files.install_snapshot(installed, HardState(2, 0, 50))
+    for _ in files.finish_snapshot(SnapshotFile(own.head, own.size_bytes, own.sha256())):
+        pass
+    assert files.snapshot is installed
+    assert [name for name in files.disk.names() if "snapshot" in name] == ["snapshot-00000000000000000050.snap"]
+    append(files, 51, 3)
+    files.close()
+    _, found = open_log(tmp_path)
+    assert indexes(found) == [51, 52, 53]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import msgpack
 import pytest
 
 from minikube_py.errors import Corruption
+from minikube_py.wal import snapshot as snapshot_module
 from minikube_py.wal.record import (
     HEADER_BYTES,
     PAYLOAD_BYTES_MAX,
@@ -24,8 +27,16 @@ from minikube_py.wal.segment import (
     segment_name,
     segment_sequence,
 )
-from minikube_py.wal.snapshot import SnapshotHead, SnapshotWriter, read_snapshot, snapshot_index, snapshot_name
+from minikube_py.wal.snapshot import (
+    SnapshotHead,
+    SnapshotReader,
+    SnapshotWriter,
+    read_snapshot,
+    snapshot_index,
+    snapshot_name,
+)
 
+OTHER_MEMBER = 9
 HEAD = SegmentHead(cluster_id=11, member_id=7, sequence=1, first_index=1, previous_end=0, size_bytes=16384, seed=12345)
 
 
@@ -114,9 +125,79 @@ def test_recovery_of_entries_and_state():
     assert found.torn_bytes == 0
 
 
+def test_entries_of_another_kind_say_so():
+    changes = (RecordType.ENTRIES, (2, 2, [b"change", b"another"], 1))
+    data, _ = segment(HEAD, entries(1, b"a"), changes, entries(4, b"d", term=2))
+    assert load({segment_name(1): data}).entries == [
+        LogEntry(1, 1, b"a"), LogEntry(2, 2, b"change", 1), LogEntry(2, 3, b"another", 1), LogEntry(2, 4, b"d"),
+    ]  # fmt: skip
+
+
+def test_a_log_that_began_without_entries_is_that_of_one_who_joins():
+    data, _ = segment(HEAD, (RecordType.JOINED, ()))
+    assert load({segment_name(1): data}).joined
+    assert not load({segment_name(1): segment(HEAD, entries(1, b"a"))[0]}).joined
+
+
+def test_whom_it_voted_for_counts_for_its_term_only():
+    """Logs from before each segment began with the hard state: entries may tell of a term whose vote is not there."""
+    data, _ = segment(HEAD, (RecordType.HARD_STATE, (2, 7, 0)), entries(1, b"a", term=2), entries(2, b"b", term=5))
+    assert load({segment_name(1): data}).state == SavedState(5, 0, 0)
+
+
 def test_a_later_entry_of_the_same_index_replaces_the_rest():
     data, _ = segment(HEAD, entries(1, b"a", b"b", b"c"), entries(2, b"B", term=3))
     assert load({segment_name(1): data}).entries == [LogEntry(1, 1, b"a"), LogEntry(3, 2, b"B")]
+
+
+OVERWRITES = [
+    ("all of it", [entries(1, b"a", b"b", b"c"), entries(2, b"B", term=3)], 1, 1, [LogEntry(3, 2, b"B")]),
+    ("up to it", [entries(1, b"a", b"b", b"c", b"d"), entries(2, b"B", b"C", term=3)], 3, 3, []),
+    ("over it", [entries(1, b"a", b"b", b"c"), entries(2, b"B", b"C", b"D", term=3)], 3, 3, [LogEntry(3, 4, b"D")]),
+    ("behind it", [entries(1, b"a", b"b", b"c"), entries(3, b"C", term=3)], 2, 1, [LogEntry(3, 3, b"C")]),
+]
+
+
+@pytest.mark.parametrize(
+    ("records", "snapshot", "term", "left"), [case[1:] for case in OVERWRITES], ids=[case[0] for case in OVERWRITES]
+)
+def test_what_was_overwritten_does_not_come_back_behind_a_snapshot(records, snapshot, term, left):
+    data, _ = segment(HEAD, *records)
+    assert load({segment_name(1): data}, snapshot, term).entries == left
+
+
+def test_entries_beyond_where_a_segment_begins_were_void_then():
+    first, writer = segment(HEAD, entries(1, b"a", b"b", b"c"))
+    second, _ = segment(HEAD._replace(sequence=2, first_index=2, previous_end=writer.end), entries(2, b"B", term=2))
+    found = load({segment_name(1): first, segment_name(2): second})
+    assert found.entries == [LogEntry(1, 1, b"a"), LogEntry(2, 2, b"B")]
+    empty, _ = segment(HEAD._replace(sequence=2, first_index=2, previous_end=writer.end))
+    assert load({segment_name(1): first, segment_name(2): empty}).entries == [LogEntry(1, 1, b"a")]
+
+
+VOID = [
+    ("the log ends before it", 9, 1, OTHER_MEMBER, True),
+    ("the log has another term there", 2, 5, OTHER_MEMBER, True),
+    ("the log has it", 2, 1, OTHER_MEMBER, False),
+    ("its own beyond the log", 9, 1, 7, "ends before entry 9"),
+    ("its own of another term", 2, 5, 7, "of term 1, in the snapshot of 5"),
+]
+
+
+@pytest.mark.parametrize(
+    ("index", "term", "member", "outcome"), [case[1:] for case in VOID], ids=[case[0] for case in VOID]
+)
+def test_a_log_beside_a_snapshot_that_came_from_elsewhere(index, term, member, outcome):
+    data, _ = segment(HEAD, entries(1, b"a", b"b", b"c"), (RecordType.HARD_STATE, (4, 11, 1)))
+    files = {segment_name(1): data}
+    if isinstance(outcome, str):
+        with pytest.raises(Corruption, match=outcome):
+            recover(list(files), files.__getitem__, index, term, member)
+        return
+    found = recover(list(files), files.__getitem__, index, term, member)
+    assert found.void is outcome and [entry.data for entry in found.entries] == ([] if outcome else [b"c"])
+    assert found.state.term == max(4, term) and found.state.commit == index
+    assert found.state.vote == (11 if term <= 4 else 0)
 
 
 @pytest.mark.parametrize("snapshot", [0, 1, 2, 3])
@@ -254,6 +335,39 @@ def test_a_snapshot_with_any_byte_changed_or_missing_is_refused():
             read_snapshot("s", bytes(changed))
         with pytest.raises(Corruption):
             read_snapshot("s", data[:at])
+
+
+def test_the_members_stand_in_the_head_and_are_not_missed_in_old_files():
+    head = SNAPSHOT._replace(configuration=[[7], [], [], [], False], members=[[], [], []])
+    writer = SnapshotWriter(head)
+    found, _ = read_snapshot("s", writer.head_bytes + writer.end())
+    assert found == head
+    old = encode_record(RecordType.SNAPSHOT_HEAD, msgpack.packb((1, 11, 7, 42, 3)), seed=0, offset=0, synced=0)
+    end = msgpack.packb((0, hashlib.sha256(old).digest()))
+    data = old + encode_record(RecordType.SNAPSHOT_END, end, seed=0, offset=len(old), synced=0)
+    assert read_snapshot("s", data)[0] == SNAPSHOT
+
+
+def test_bytes_behind_the_end_are_no_part_of_a_snapshot():
+    with pytest.raises(Corruption, match="follows the end"):
+        read_snapshot("s", snapshot_file([1]) + b"more")
+
+
+@pytest.mark.parametrize("window", [1, 64, 1000, 1 << 20])
+def test_a_snapshot_is_read_a_window_at_a_time(window, monkeypatch):
+    monkeypatch.setattr(snapshot_module, "WINDOW_BYTES", window)
+    data = snapshot_file(*([bytes([i]) * 300] for i in range(20)))
+    largest = 0
+
+    def read(offset: int, size_bytes: int) -> bytes:
+        nonlocal largest
+        largest = max(largest, size_bytes)
+        return data[offset : offset + size_bytes]
+
+    reader = SnapshotReader("s", read)
+    assert list(reader.chunks()) == [[bytes([i]) * 300] for i in range(20)]
+    assert reader.sha256 == hashlib.sha256(data).digest()
+    assert largest <= max(window, 400)
 
 
 def test_a_snapshot_with_its_chunks_in_another_order_is_refused():

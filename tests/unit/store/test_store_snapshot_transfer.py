@@ -1,0 +1,187 @@
+"""A snapshot on its way: in pieces, broken off and gone on with, and each way in which it is not what was sent."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from minikube_py.errors import Corruption
+from minikube_py.mvcc.state import StateMachine
+from minikube_py.mvcc.types import Put
+from minikube_py.raft.configuration import Configuration
+from minikube_py.raft.message import SnapshotMeta
+from minikube_py.sim.disk import SimDisk
+from minikube_py.store.log_files import INCOMING_NAME, LogFiles, Origin, SnapshotFile
+from minikube_py.store.snapshot_transfer import (
+    SNAPSHOT_BYTES_MAX,
+    IncomingSnapshot,
+    SnapshotOffer,
+    SnapshotSource,
+    TransferRefused,
+    head_of,
+    meta_of,
+)
+from minikube_py.wal.snapshot import SnapshotHead, SnapshotWriter
+
+CLUSTER = 5
+META = SnapshotMeta(40, 3, Configuration(frozenset((1, 2)), learners=frozenset((3,))))
+
+
+def opened(member: int) -> LogFiles:
+    files = LogFiles(SimDisk(), random.Random(member), 64 << 10)
+    files.begin(files.load(), Origin(CLUSTER, member))
+    return files
+
+
+def with_snapshot(keys: int = 2000) -> tuple[LogFiles, StateMachine]:
+    files, state = opened(1), StateMachine()
+    for i in range(keys):
+        state.apply(Put(b"/%d" % i, b"%d" % i))
+    writer = SnapshotWriter(head_of(CLUSTER, 1, META, [[], [], []]))
+    data = b"".join([writer.head_bytes, *(writer.chunk(records) for records in state.snapshot()), writer.end()])
+    file = files.write_snapshot(META.index)
+    file.write_at(0, data)
+    file.sync()
+    for _ in files.finish_snapshot(SnapshotFile(writer.head, writer.size_bytes, writer.sha256())):
+        pass
+    return files, state
+
+
+def receive(incoming: IncomingSnapshot, source: SnapshotSource, chunk_bytes: int = 5000) -> int:
+    """The number of syncs that were asked for."""
+    syncs = 0
+    while incoming.offset < incoming.offer.size_bytes:
+        sync = incoming.write(incoming.offset, source.read(incoming.offset, chunk_bytes))
+        if sync is not None:
+            sync()
+            syncs += 1
+    return syncs
+
+
+def finish(incoming: IncomingSnapshot) -> int:
+    """The number of steps."""
+    steps = 0
+    for sync in incoming.finish():
+        steps += 1
+        if sync is not None:
+            sync()
+    return steps
+
+
+def test_what_is_sent_arrives_and_becomes_a_state():
+    files, state = with_snapshot()
+    source = SnapshotSource(files)
+    assert source.offer.meta == META
+    target = opened(2)
+    incoming = IncomingSnapshot(target, source.offer, CLUSTER)
+    receive(incoming, source)
+    assert not incoming.complete
+    assert finish(incoming) > 5, "slice by slice"
+    assert incoming.complete and not incoming.closed
+    file, restored = incoming.result()
+    assert restored.hash() == state.hash() and incoming.closed
+    assert file.sha256 == source.offer.sha256 and meta_of(file.head) == META
+    with pytest.raises(TransferRefused, match="has ended"):
+        incoming.write(0, b"x")
+
+
+def test_it_is_synced_little_by_little(monkeypatch):
+    monkeypatch.setattr("minikube_py.store.snapshot_transfer.SYNC_BYTES", 10_000)
+    files, _ = with_snapshot()
+    source = SnapshotSource(files)
+    incoming = IncomingSnapshot(opened(2), source.offer, CLUSTER)
+    assert receive(incoming, source) == source.offer.size_bytes // 10_000 == 3
+
+
+REFUSED_BYTES = [
+    ("a gap", lambda offset, data: (offset + 1, data)),
+    ("again", lambda offset, data: (offset - 1, data)),
+    ("nothing", lambda offset, data: (offset, b"")),
+    ("too much", lambda offset, data: (offset, data + bytes(1 << 20))),
+]
+
+
+@pytest.mark.parametrize("spoil", [case[1] for case in REFUSED_BYTES], ids=[case[0] for case in REFUSED_BYTES])
+def test_bytes_that_are_not_those_asked_for_are_refused(spoil):
+    files, _ = with_snapshot()
+    source = SnapshotSource(files)
+    incoming = IncomingSnapshot(opened(2), source.offer, CLUSTER)
+    incoming.write(0, source.read(0, 100))
+    with pytest.raises(TransferRefused, match="wanted are those from 100"):
+        incoming.write(*spoil(100, source.read(100, 100)))
+    assert incoming.offset == 100
+    receive(incoming, source)
+    finish(incoming)
+
+
+def test_a_transfer_that_is_not_whole_is_not_finished():
+    files, _ = with_snapshot()
+    source = SnapshotSource(files)
+    incoming = IncomingSnapshot(opened(2), source.offer, CLUSTER)
+    incoming.write(0, source.read(0, 100))
+    with pytest.raises(TransferRefused, match="100 of"):
+        finish(incoming)
+
+
+def test_a_snapshot_beyond_all_measure_is_refused_before_it_fills_the_disk():
+    with pytest.raises(TransferRefused, match=str(SNAPSHOT_BYTES_MAX)):
+        IncomingSnapshot(opened(2), SnapshotOffer(META, SNAPSHOT_BYTES_MAX + 1, bytes(32)), CLUSTER)
+
+
+@pytest.mark.parametrize("at", [5, 100, 5000, -5])
+def test_a_byte_that_changed_on_the_way_is_found(at):
+    files, _ = with_snapshot()
+    source = SnapshotSource(files)
+    data = bytearray(source.read(0, source.offer.size_bytes))
+    data[at] ^= 8
+    target = opened(2)
+    incoming = IncomingSnapshot(target, source.offer, CLUSTER)
+    incoming.write(0, bytes(data))
+    with pytest.raises(TransferRefused, match="not what was sent"):
+        finish(incoming)
+    assert incoming.closed and not incoming.complete
+    again = IncomingSnapshot(target, source.offer, CLUSTER)
+    receive(again, source)
+    finish(again)
+    assert again.complete
+
+
+NOT_AS_ANNOUNCED = [
+    ("another hash", lambda offer: offer._replace(sha256=bytes(32)), CLUSTER, "its hash"),
+    ("another index", lambda offer: offer._replace(meta=META._replace(index=41)), CLUSTER, "index, term"),
+    ("another configuration", lambda o: o._replace(meta=META._replace(configuration=Configuration(frozenset((1,))))),
+     CLUSTER, "index, term"),
+    ("another cluster", lambda offer: offer, 6, "of cluster 5, this is 6"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "cluster", "message"),
+    [case[1:] for case in NOT_AS_ANNOUNCED],
+    ids=[case[0] for case in NOT_AS_ANNOUNCED],
+)
+def test_a_whole_file_that_is_not_as_announced_is_refused(change, cluster, message):
+    files, _ = with_snapshot(10)
+    source = SnapshotSource(files)
+    incoming = IncomingSnapshot(opened(2), change(source.offer), cluster)
+    receive(incoming, source)
+    with pytest.raises(TransferRefused, match=message):
+        finish(incoming)
+
+
+def test_a_new_transfer_takes_the_place_of_the_last():
+    target = opened(2)
+    files, _ = with_snapshot(10)
+    source = SnapshotSource(files)
+    first = IncomingSnapshot(target, source.offer, CLUSTER)
+    first.write(0, source.read(0, 50))
+    first.close()
+    second = IncomingSnapshot(target, source.offer, CLUSTER)
+    assert second.offset == 0 and target.disk.open(INCOMING_NAME).read_all() == b""
+
+
+def test_the_head_of_a_file_from_before_there_were_several_names_its_writer():
+    assert meta_of(SnapshotHead(CLUSTER, 9, 40, 3)).configuration == Configuration(frozenset((9,)))
+    with pytest.raises(Corruption, match="configuration does not read"):
+        meta_of(SnapshotHead(CLUSTER, 9, 40, 3, [["x"]], []))
