@@ -15,6 +15,7 @@ from minikube_py.env import Rng
 from minikube_py.errors import Compacted, MinikubeError, NotLeader, OutcomeUnknown, RequestError, Unavailable
 from minikube_py.fields.where import Where
 from minikube_py.mvcc.types import (
+    CloseSession,
     InSession,
     OpenSession,
     RangeRequest,
@@ -29,6 +30,8 @@ ATTEMPT_US: Final = 900_000
 """Without an answer for so long, a connection counts as lost."""
 BACKOFF_US: Final = (10_000, 60_000)
 REOPEN_US: Final = (2_000, 120_000)
+CLOSE_SHARE: Final = 0.02
+"""Of the moments at which nothing is under way: those at which a client changes its session for a new one."""
 
 Answer = Callable[[Any, MinikubeError | None], None]
 
@@ -134,6 +137,8 @@ class SimClient:
         self._next_due = False
         if not self.left or len(self._calls) >= self.options.depth:
             return
+        if self._session and not self._calls and self.rng.random() < CLOSE_SHARE:
+            self._close_session()
         if self.options.sessions and not self._session:
             self._open_session()
             return
@@ -141,6 +146,11 @@ class SimClient:
         self._begin(*self.workload.draw())
         if self.left:
             self._soon(self.rng.randint(*self.options.think_us))
+
+    def _close_session(self) -> None:
+        """The client is done with it; what it sent in it may still be on its way, and must not be executed any more."""
+        self._servers.request(self.number, self._leader, CloseSession(self._session), False, lambda result, error: None)
+        self._session = 0
 
     def _open_session(self) -> None:
         """Opening is idempotent: the same client gets the same session while it is open."""

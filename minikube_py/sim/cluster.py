@@ -102,7 +102,7 @@ class Cluster:
         return number if number is not None and self.all[number].member_id == member_id else None
 
     def places(self) -> list[int]:
-        return list(range(self._members))
+        return list(range(len(self.all)))
 
     def fail(self, text: str) -> None:
         """The first thing that was wrong; the run ends."""
@@ -227,7 +227,7 @@ class Cluster:
         if replica is None:
             return
         raft = replica.raft
-        looked = (place.life, raft.term, raft.log.committed, raft.role, id(replica.state))
+        looked = (place.life, raft.term, raft.log.committed, raft.log.applied, raft.role, id(replica.state))
         if self._looked.get(place.number) != looked:
             self._look(place, replica)
             self._looked[place.number] = looked
@@ -255,6 +255,7 @@ class Cluster:
                 agreement.committed(member, entry.index, entry.term, crc32(entry.data))
             self._looked_at[place.number] = log.committed
         agreement.stands_at(member, raft.term, log.committed)
+        agreement.applied(member, log.applied, replica.state.revision)
         if agreement.problem:
             self.fail(agreement.problem)
 

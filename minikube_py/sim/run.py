@@ -41,12 +41,15 @@ AFTERWARDS: Final = 4
 """Requests of each client once all is well."""
 AUDITOR: Final = 90
 WATCHED: Final = (
-    (ALL, ALL, None),
-    (b"/m/", b"/m0", None),
-    (b"/r/1", b"", None),
-    (*NODE_RANGE, WHERES[0]),
-    (*NODE_RANGE, WHERES[2]),
+    ((ALL, ALL, None), 2),
+    ((b"/m/", b"/m0", None), 2),
+    ((b"/r/1", b"", None), 2),
+    ((*NODE_RANGE, WHERES[0]), 2),
+    ((*NODE_RANGE, WHERES[2]), 2),
+    ((b"/", b"0", None), 0),
+    ((b"/m/3", ALL, None), 30),
 )
+"""What is watched, and from which revision on: the first, whatever is now, one that is still to come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,12 +200,13 @@ class Run:
     def _begin_load(self) -> None:
         declared = Operation(AUDITOR, self.steps.now_us, None, DeclareFields(NODES), "unknown")
         self.history.operations.append(declared)
-        for number, watched in enumerate(WATCHED):
+        for number, (watched, start_revision) in enumerate(WATCHED):
             rng = Rng(self._rng.getrandbits(64))
             restless = 0.0 if number == 0 else 0.05
-            self._watchers.append(
-                WatchClient(50 + number, self.steps, rng, self.cluster, self.history, watched, 2, restless)
+            watcher = WatchClient(
+                50 + number, self.steps, rng, self.cluster, self.history, watched, start_revision, restless
             )
+            self._watchers.append(watcher)
         for client in self.clients:
             client.go_on(-(-self.options.operations // len(self.clients)))
 

@@ -15,7 +15,6 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TextIO
 
@@ -186,13 +185,14 @@ def _results(blocks: Sequence[Sequence[int]], jobs: int) -> Iterable[list[Done]]
         yield from map(run_block, blocks)
         return
     with multiprocessing.get_context("fork").Pool(jobs, initializer=_prepare) as pool:
-        yield from pool.imap_unordered(partial(run_block), blocks)
+        yield from pool.imap_unordered(run_block, blocks)
 
 
 def _prepare() -> None:
-    """What is loaded stays: the collector need not look at it again and again."""
+    """What is loaded stays, so the collector need not look at it again and again; and what a run makes is soon gone."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(100_000, 20, 1000)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

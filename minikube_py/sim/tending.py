@@ -68,7 +68,7 @@ class Tending:
         if self._healed:
             return
         leader = self.cluster.leader()
-        aimed = aim(fault, leader.number if leader else None, len(self.cluster.places()))
+        aimed = aim(fault, leader.number if leader else None, len(self.cluster.all))
         if aimed is None:
             self.left_out[fault.kind] += 1
             return

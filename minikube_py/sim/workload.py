@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from minikube_py.env import Rng
 from minikube_py.fields.builtin import NODES
@@ -39,6 +39,8 @@ LEASED: Final = 5
 NODE_NAMES: Final = tuple(f"n{number}" for number in range(6))
 PODS: Final = 16
 TTLS_S: Final = (2, 3)
+TARGETS: Final[tuple[Literal["VERSION", "CREATE", "MOD"], ...]] = ("VERSION", "CREATE", "MOD")
+ORDERS: Final[tuple[Literal["NONE", "ASCEND", "DESCEND"], ...]] = ("NONE", "ASCEND", "DESCEND")
 POD_PREFIX: Final = b"/registry/pods/"
 NODE_RANGE: Final = (NODES.prefix, b"/registry/nodes0")
 ALL: Final = b"\0"
@@ -141,15 +143,20 @@ class Workload:
         if rng.random() < 0.15:
             inner = Compare(self._together_key(), "VERSION", ">", 1)
             success.append(Txn((inner,), (Put(b"/m/nested", self._value()),), (RangeRequest(b"/m/nested"),)))
-        compare = Compare(guard, "MOD", "=", self.memory.mods.get(guard, 0))
-        return Txn((compare,), tuple(success), (RangeRequest(guard),))
+        compares = [Compare(guard, "MOD", "=", self.memory.mods.get(guard, 0))]
+        if rng.random() < 0.1:
+            compares.append(Compare(b"/m/", "MOD", "<", self.memory.revision + 1, b"/m0"))
+        return Txn(tuple(compares), tuple(success), (RangeRequest(guard),))
 
     def _plain_write(self) -> Request:
         rng = self._rng
         if rng.random() < 0.2:
             first = rng.randrange(TOGETHER)
             return DeleteRange(b"/m/%d" % first, b"/m/%d" % (first + rng.randint(1, 2)), prev_kv=rng.random() < 0.5)
-        return Put(self._together_key(), self._value(), prev_kv=rng.random() < 0.3)
+        key = self._together_key()
+        if rng.random() < 0.1:
+            return Put(key, b"", prev_kv=True, ignore_value=True)
+        return Put(key, self._value(), prev_kv=rng.random() < 0.3)
 
     def _range(self) -> Request:
         rng, memory = self._rng, self.memory
@@ -157,9 +164,14 @@ class Workload:
         past = 0
         if rng.random() < 0.3:
             past = rng.randint(max(1, memory.compacted - 2), memory.revision + rng.choice((0, 0, 1)))
-        return RangeRequest(
+        request = RangeRequest(
             key, end, rng.choice((0, 0, 1, 3)), past, keys_only=rng.random() < 0.1, count_only=rng.random() < 0.1
         )
+        if rng.random() < 0.1:
+            request = request._replace(sort_target=rng.choice(TARGETS), sort_order=rng.choice(ORDERS))
+        if rng.random() < 0.1:
+            request = request._replace(max_mod_revision=memory.revision, min_create_revision=rng.choice((0, 5)))
+        return request
 
     # -- objects -------------------------------------------------------------------------------------------------------
 

@@ -79,6 +79,7 @@ def test_agreement_passes_what_is_right():
     for member in (1, 2):
         run.committed(member, 1, 1, 77)
         run.stands_at(member, 2, 1)
+        run.applied(member, 1, 2)
     run.promised(1, 1)
     run.voted(1, 2, 2)
     run.voted(1, 2, 2)
@@ -115,6 +116,11 @@ def promise_forgotten(run):
     run.stands_at(1, 3, 0)
 
 
+def another_state(run):
+    run.applied(1, 7, 5)
+    run.applied(2, 7, 6)
+
+
 def leader_without(run):
     run.committed(1, 5, 2, 77)
     run.leads(2, 3, {3: 1, 4: 2})
@@ -145,6 +151,7 @@ def commit_back(run):
         (term_back, "from term 4 to 3"),
         (promise_forgotten, "from term 4 to 3"),
         (two_votes, "voted twice in term 4"),
+        (another_state, "after entry 7 the state of member 1 is at revision 5"),
         (leader_without, "leader completeness: entry 5 of term 2"),
         (leader_with_another, "has one of term 3 in its place"),
         (commit_back, "from commit 7 to 6"),

@@ -25,6 +25,7 @@ class Agreement:
         self._entries: dict[int, tuple[int, int, int]] = {}
         self._commits: dict[int, int] = {}
         self._terms: dict[int, int] = {}
+        self._revisions: dict[int, tuple[int, int]] = {}
         self._promised: dict[int, int] = {}
         self._votes: dict[tuple[int, int], int] = {}
 
@@ -51,6 +52,15 @@ class Agreement:
                 f"state machine safety: entry {index} was committed with term {known[0]} on member {known[2]:x}, with "
                 f"term {term} on {member:x}"
                 + ("" if known[0] != term else ", and other content")
+            )
+
+    def applied(self, member: int, index: int, revision: int) -> None:
+        """`member` has applied all up to `index`, and nothing more: its state is at `revision`."""
+        known = self._revisions.setdefault(index, (revision, member))
+        if known[0] != revision:
+            self._fail(
+                f"after entry {index} the state of member {known[1]:x} is at revision {known[0]}, that of {member:x} "
+                f"at {revision}"
             )
 
     def promised(self, member: int, term: int) -> None:
