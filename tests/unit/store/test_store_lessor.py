@@ -111,9 +111,7 @@ def test_many_renewals_do_not_pile_up():
 
 
 def test_who_does_not_lead_any_more_knows_of_no_deadline():
-    clock = ManualClock()
-    lessor = Lessor(clock)
-    lessor.granted(1, 5)
+    lessor, clock = make((1, 5))
     lessor.clear()
     clock.now_s += 100
     assert lessor.expired() == [] and lessor.remaining_s(1) is None and lessor.renew(1) == 0
