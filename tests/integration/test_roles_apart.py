@@ -149,3 +149,10 @@ def test_a_store_without_a_majority_says_that_it_is_not_well(roles: Roles) -> No
     eventually(lambda: not roles.is_healthy("store-1"), "it is not")
     said = roles.run("health", "store", "--address", roles.health["store-1"])
     assert "no leader is known: no majority is in touch" in said.stderr
+
+    folders = ("--data-dir", str(roles.folder / "data-0"), "--secrets-dir", str(roles.secrets / "store"))
+    roles.processes["store-1"].terminate()
+    assert roles.processes.pop("store-1").wait(ENDS_WITHIN_S) == 0
+    alone = roles.run("store", "--name", "store-1", "--listen", "127.0.0.1:0", "--healthz", "none", *folders)
+    assert alone.returncode == 1
+    assert "this member is one of 2, the others are store-2 (localhost:" in alone.stderr
