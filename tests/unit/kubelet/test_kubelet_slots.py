@@ -10,8 +10,8 @@ from fake_api import FakeApi
 from step_clock import StepClock, settle
 
 from minikube_py.api.errors import StatusError
-from minikube_py.client.lease_lock import Timing
 from minikube_py.client.leader_election import LeaderElector
+from minikube_py.client.lease_lock import Timing
 from minikube_py.client.rest import RestClient
 from minikube_py.errors import RequestError
 from minikube_py.kubelet.config import SLOTS_MAX, KubeletConfig, numbered_nodes
