@@ -93,7 +93,7 @@ class ApiRun(StoreRun):
         for number in range(options.clients):
             self._start_client(f"client-{number}")
         self.traffic.ask(quota=options.operations)
-        self._asides.append(loop.create_task(self._trouble_servers()))
+        self._asides += [loop.create_task(work) for work in (self._trouble_servers(), self._roll())]
         begin_s = self.world.scheduler.now_s
         await self.faults.play(self._schedule)
         await asyncio.sleep(max(0.0, begin_s + options.span_us / 1e6 - self.world.scheduler.now_s))

@@ -23,6 +23,7 @@ import heapq
 import math
 import sys
 import traceback
+import warnings
 from asyncio import events
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from dataclasses import dataclass
@@ -460,8 +461,11 @@ class SimLoop(LoopBase):
     def _close_tasks(self) -> None:
         running = events._get_running_loop()
         events._set_running_loop(self)
-        for task in self.tasks():
-            close_coroutine(task)
+        with warnings.catch_warnings():
+            # What a `finally` made in vain is awaited by nobody.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            for task in self.tasks():
+                close_coroutine(task)
         events._set_running_loop(running)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:

@@ -63,7 +63,8 @@ QUIET: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class StoreRunOptions:
-    """All that a seed decides before anything runs. `client_ends`: how often a client is killed."""
+    """All that a seed decides before anything runs. `client_ends`: how often a client is killed; `rollings`: how often
+    all members are restarted in good order, one after the other."""
 
     seed: int
     world: WorldOptions
@@ -75,6 +76,7 @@ class StoreRunOptions:
     watches: int = 2
     think_s: float = 0.1
     client_ends: int = 0
+    rollings: int = 0
 
 
 def drawn_options(seed: int) -> StoreRunOptions:
@@ -94,6 +96,7 @@ def drawn_options(seed: int) -> StoreRunOptions:
         workers=rng.choice((1, 2, 3)),
         think_s=rng.choice((0.01, 0.1, 0.3)),
         client_ends=rng.choice((0, 0, 1, 3)),
+        rollings=rng.choice((0, 0, 0, 1, 2)),
     )
 
 
@@ -186,7 +189,7 @@ class StoreRun:
         await self._until(self._idle, BEGIN_S, "begin")
         self.traffic.watching = True
         self.traffic.ask(quota=options.operations)
-        self._asides.append(loop.create_task(self._end_clients()))
+        self._asides += [loop.create_task(work) for work in (self._end_clients(), self._roll())]
         begin_s = self.world.scheduler.now_s
         await self.faults.play(self._schedule)
         await asyncio.sleep(max(0.0, begin_s + options.span_us / 1e6 - self.world.scheduler.now_s))
@@ -242,6 +245,14 @@ class StoreRun:
             if watch.live
         )
 
+    async def _roll(self) -> None:
+        """Rolling restarts, as for an upgrade; beside whatever else goes on."""
+        for _ in range(self.options.rollings):
+            await asyncio.sleep(self._rng.random() * self.options.span_us / 1e6 / self.options.rollings)
+            for place in self.store.places:
+                await self.store.stop(place)
+                await asyncio.sleep(self._rng.random())
+
     # -- clients ------------------------------------------------------------------------------------------------------
 
     def _start_client(self, host: str) -> None:
@@ -290,6 +301,7 @@ class StoreRun:
         counts["entries"] = store.agreement.last_index
         counts["membership changes"] = store.counts.changes
         counts["rejoins"] = store.counts.rejoins
+        counts["members stopped"] = store.counts.stops
         counts["snapshots installed"] = store.counts.snapshots_installed
         counts["watch batches"] = sum(
             len(part.deliveries) for watch in self.recorder.history.watches for part in watch.parts

@@ -32,6 +32,7 @@ from minikube_py.store.membership import ChangeKind, MemberChange
 
 RESTART_S: Final = (0.02, 0.5)
 LOOK_S: Final = 0.01
+STOP_S: Final = 15.0
 WISH_TRIES: Final = 50
 WISH_PAUSE_S: Final = 0.1
 
@@ -48,6 +49,7 @@ class Place:
     down: int = 0
     member: StoreMember | None = None
     member_id: NodeId = NOBODY
+    started: Started | None = None
     known: bool = False
     rejoin: bool = False
     lost: bool = False
@@ -63,6 +65,7 @@ class Counts:
     changes: int = 0
     snapshots_installed: int = 0
     rejoins: int = 0
+    stops: int = 0
     ends: Counter[str] = field(default_factory=Counter)
 
 
@@ -101,7 +104,7 @@ class SimStore:
         def ready(member: StoreMember) -> None:
             self._ready(place, member)
 
-        started = Started(place.name, initial, place.rejoin, ready)
+        started = place.started = Started(place.name, initial, place.rejoin, ready)
         self.world.start(place.host, lambda process: run_member(process, started))
 
     def _ready(self, place: Place, member: StoreMember) -> None:
@@ -135,6 +138,23 @@ class SimStore:
             self.fail(f"{process.loop.name} does not start: {type(error).__name__}: {error}")
         if not place.down and not place.gone:
             self.world.scheduler.after(self.rng.uniform(*RESTART_S), self.start, place)
+
+    async def stop(self, place: Place) -> None:
+        """Asks a member to end in good order, and returns when it has; it is started again as after any end."""
+        process, started = self.world.running(place.host), place.started
+        if process is None or started is None or place.member is None or process.loop.paused:
+            return
+        self.world.scheduler.log(f"stop {process.loop.name}")
+        self.counts.stops += 1
+        process.loop.call_soon(started.stop.set)
+        until_s = self.world.scheduler.now_s + STOP_S
+        while process.ended is None:
+            if process.loop.paused:
+                until_s += STOP_S
+            if self.world.scheduler.now_s > until_s:
+                self.fail(f"{process.loop.name} was asked to stop, and has not ended {STOP_S:g} s later")
+                return
+            await asyncio.sleep(0.05)
 
     def fail(self, text: str) -> None:
         if not self.problem:
