@@ -22,11 +22,12 @@ import pytest
 from hypothesis import HealthCheck, event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from raft_rules import is_quorum
 from raft_world import NOTHING, Member, World
 
 from minikube_py.raft.codec import encode_change
 from minikube_py.raft.configuration import Change, ChangeRefused, ChangeType, ConfChange, Configuration
-from minikube_py.raft.message import Entry, EntryKind, HardState
+from minikube_py.raft.message import Entry, EntryKind, HardState, MessageType
 from minikube_py.raft.ready import ProposalDropped
 
 LONG = "RAFT_MACHINE_EXAMPLES" in os.environ or "RAFT_MACHINE_STEPS" in os.environ
@@ -45,6 +46,7 @@ PLACE = st.integers(0, 40)
 SIDE = st.integers(0, 2**MEMBERS - 1)
 """A set of members, a bit for each."""
 COUNT = st.integers(1, 3)
+THEN = st.sampled_from(("arrives", "arrives twice", "is lost", "is late"))
 CHANGES = st.lists(st.builds(Change, st.sampled_from(ChangeType), MEMBER), min_size=1, max_size=3).map(tuple)
 
 TOTALS: Counter[str] = Counter()
@@ -225,12 +227,23 @@ class RaftMachine(RuleBasedStateMachine):
             if noticed:
                 self.world.call(member.id, lambda raft: raft.report(to, False))
 
+    # Deep states. Each of these begins with a leader, and with a cluster that is well if it has none.
+
+    def leading(self) -> Member | None:
+        if self.world.leader() is None:
+            self.live(1, healed=True)
+            for _ in range(4 * ELECTION_TICKS):
+                if self.world.leader() is not None:
+                    break
+                self.live(1, healed=False)
+        return self.world.leader()
+
     @rule(side=SIDE, ahead=st.booleans(), tail=st.integers(0, 4), asks=st.booleans(), returns=st.booleans())
     def depose(self, side: int, ahead: bool, tail: int, asks: bool, returns: bool) -> None:
         """The leader is cut off with some others, and the rest elect another while it does not know. `ahead`: it alone
         knows that its last entry is committed. `tail`: it takes so many more, which reach nobody else. `asks`: both
         are asked for a read, and take an entry. `returns`: it is back, and stands for election."""
-        leader = self.world.leader()
+        leader = self.leading()
         if leader is None:
             return
         if ahead:
@@ -240,20 +253,15 @@ class RaftMachine(RuleBasedStateMachine):
                     self.world.deliver()
                 for id in members(~(1 << leader.id - 1)):
                     self.act(id, True)
-        with_it = members(side | 1 << leader.id - 1)
-        rest = members(~(side | 1 << leader.id - 1))
-        self.world.partition(with_it, rest)
+        rest = set(members(-1)) - {leader.id}
+        for id in members(side):
+            if is_quorum(leader.up.configuration, rest - {id}):
+                rest.discard(id)
+        self.world.partition(set(members(-1)) - rest, rest)
+        self.world.slow -= rest
         if tail:
             self.propose(leader.id, tail, 0, acts=True)
-        for _ in range(3 * ELECTION_TICKS):
-            for id in rest:
-                if self.up(id):
-                    self.world.tick(id)
-                    self.act(id, True)
-            for _ in range(len(self.world.links)):
-                self.world.deliver()
-            if self.world.leader() not in (None, leader):
-                break
+        self.elect_among(sorted(rest), leader)
         if asks:
             self.read_index(0, acts=True)
             self.flow(3)
@@ -267,10 +275,21 @@ class RaftMachine(RuleBasedStateMachine):
             self.act(leader.id, True)
             self.flow(1)
 
+    def elect_among(self, rest: list[int], old: Member) -> None:
+        for _ in range(4 * ELECTION_TICKS):
+            for id in rest:
+                if self.up(id):
+                    self.world.tick(id)
+                    self.act(id, True)
+            for _ in range(len(self.world.links)):
+                self.world.deliver()
+            if self.world.leader() not in (None, old):
+                return
+
     @rule(voters=st.integers(1, 2**MEMBERS - 1), side=SIDE)
     def part_while_joint(self, voters: int, side: int) -> None:
         """Several change at once, and the links break while both halves decide."""
-        leader = self.world.leader()
+        leader = self.leading()
         if leader is None:
             return
         now, target = leader.up.configuration.voters, set(members(voters))
@@ -286,30 +305,43 @@ class RaftMachine(RuleBasedStateMachine):
             self.propose(leader.id, 1, 0, acts=True)
             self.flow(2)
 
-    @rule(id=MEMBER, count=COUNT, silent=st.booleans(), keeps=st.sampled_from((0, 0, 1, 2)))
-    def fall_behind(self, id: int, count: int, silent: bool, keeps: int) -> None:
-        """One is cut off, or (`silent`) only not heard; the others go on and forget what it needs, or what they think
-        it does; then it is back."""
-        leader = self.world.leader()
-        if leader is not None and leader.id != id:
-            if silent:
-                self.world.cut_off(id, leader.id)
-            else:
-                self.world.partition([id], members(~(1 << id - 1)))
+    @rule(id=MEMBER, count=COUNT, unheard=st.booleans(), keeps=st.sampled_from((0, 0, 1, 2)), then=THEN)
+    def fall_behind(self, id: int, count: int, unheard: bool, keeps: int, then: str) -> None:
+        """One is cut off; the others go on, and forget what it needs; then it is back, and may be sent a snapshot.
+        `unheard`: it has what it needs, but its acknowledgements were lost. `then`: what becomes of the snapshot."""
+        leader = self.leading()
+        if leader is None or leader.id == id:
+            return
+        if unheard:
             self.propose(leader.id, count, 3, acts=True)
-            self.flow(1 if silent else 3)
-            if self.up(leader.id):
-                self.compact(leader.id, keeps, 0)
-            self.world.heal()
-            if self.up(leader.id):
-                self.world.call(leader.id, lambda raft: raft.report(id, False))
-                self.world.tick(leader.id)
+            for _ in range(len(self.world.links)):
+                self.world.deliver()
+        self.world.partition([id], members(~(1 << id - 1)))
+        self.propose(leader.id, count, 3, acts=True)
+        self.flow(3)
+        if not self.up(leader.id):
+            return
+        self.compact(leader.id, keeps, 0)
+        self.world.heal()
+        self.world.call(leader.id, lambda raft: raft.report(id, False))
+        self.world.tick(leader.id)
+        for _ in range(2):
+            self.act(leader.id, True)
+            if not any(one.message.type == MessageType.SNAPSHOT for one in self.world.links):
+                self.flow(1)
+        if then == "arrives twice":
+            self.flow_twice(1)
+        elif then == "is lost":
+            for place in reversed(range(len(self.world.links))):
+                if self.world.links[place].message.type == MessageType.SNAPSHOT:
+                    self.world.drop(place)
+        elif then == "arrives":
             self.flow(2)
 
     @rule(count=COUNT, size=st.integers(0, 30), back=st.booleans())
     def leave_uncommitted(self, count: int, size: int, back: bool) -> None:
         """What the leader takes last reaches nobody; `back`: it is elected again, and has entries of an older term."""
-        leader = self.world.leader()
+        leader = self.leading()
         if leader is None:
             return
         self.world.partition([leader.id], members(~(1 << leader.id - 1)))
