@@ -130,6 +130,7 @@ class StoreMember:
         self._opened = False
         self._failed = False
         self._stopping = False
+        self._deaf = False
         self._fsync: SyncRunner = syncs or FsyncRunner(clock, config.fsync)
         self._links: PeerLinks = NoLinks()
         self._turn_due = False
@@ -184,6 +185,8 @@ class StoreMember:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        # The links end later: what they bring must neither keep this busy for ever nor be written to closed files.
+        self._deaf = True
         await self._settle()
         self.replica.stop(Unavailable("the store is stopping"))
         self._upkeep.stop()
@@ -317,7 +320,7 @@ class StoreMember:
 
     def receive(self, message: Message) -> None:
         """A message arrived; a SNAPSHOT only after `snapshot_arrived` for its snapshot has returned."""
-        if self._failed:
+        if self._failed or self._deaf:
             return
         self.replica.receive(message)
         self._turn_soon()
@@ -333,7 +336,7 @@ class StoreMember:
 
     def report(self, to: NodeId, reachable: bool, snapshot: bool | None = None) -> None:
         """A link was lost or came; `snapshot`: the sending of one ended, well or not."""
-        if not self._failed:
+        if not self._failed and not self._deaf:
             self.replica.report(to, reachable, snapshot)
             self._turn_soon()
 

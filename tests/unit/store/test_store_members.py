@@ -151,6 +151,23 @@ async def test_a_leader_that_stops_hands_over_and_nobody_waits_for_a_timeout(tmp
         assert isinstance(await refused(leader.storage.txn((), (Put(b"/late", b"v"),))), Unavailable)
 
 
+async def test_one_that_has_stopped_hears_nothing_any_more(tmp_path):
+    """Its links end after it: what they still bring must not be written to closed files."""
+    async with three(tmp_path) as net:
+        leader = await net.leader()
+        stopping = net[net.others(leader)[0]]
+        writes = [asyncio.create_task(net.put(b"/k/%d" % number)) for number in range(200)]
+        await stopping.stop()
+        files = stopping.replica.files.written_bytes
+        await asyncio.gather(*writes)
+        await net.put(b"/k/last")
+        stopping.report(leader.member_id, False)
+        await asyncio.sleep(0.01)
+        assert stopping.replica.files.written_bytes == files
+        assert net.fatal[stopping.member_id] == []
+        del net.members[stopping.member_id]
+
+
 async def test_the_last_one_stops_without_anyone_to_hand_over_to(tmp_path):
     net = MemberNet(tmp_path)
     await net.form()
