@@ -469,8 +469,7 @@ TestRaft.settings = settings(
     derandomize=not (LONG or PLANTED),
     suppress_health_check=list(HealthCheck),
 )
-if LONG:
-    TestRaft = pytest.mark.timeout(0)(TestRaft)
+TestRaft = pytest.mark.timeout(0 if LONG else 600)(TestRaft)
 
 
 def test_what_the_examples_contained() -> None:

@@ -197,6 +197,8 @@ class Laws:
         leads = member.up.role == "LEADER"
         require(not leads or now.votes(member.id), "a leader that votes no more steps down (thesis, 4.2.2)", member.id)
         last_change = next((entry.index for entry in reversed(member.state) if entry.kind == EntryKind.CHANGE), 0)
+        noted = max(member.disk.hard_state.commit, member.disk.snapshot.meta.index)
+        require(last_change <= noted, "who changes the members knows it after a restart", member.id, last_change, noted)
         if last_change <= max(self.configurations):
             known = self.configuration_at(member.applied)
             require(known == now, "the configuration follows from the log", member.id, member.applied, known, now)
