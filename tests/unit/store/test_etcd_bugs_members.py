@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,21 @@ class SteppedNet(MemberNet):
         raise AssertionError("nobody was elected")
 
 
+@contextlib.asynccontextmanager
+async def stepped(folder: Path) -> AsyncIterator[SteppedNet]:
+    net = SteppedNet(folder)
+    await net.form()
+    try:
+        yield net
+    finally:
+        for syncs in net.syncs.values():
+            syncs.held = False
+        stopping = asyncio.ensure_future(net.stop())
+        while not stopping.done():
+            await net.tick()
+        await stopping
+
+
 async def asked(member: StoreMember, lease_id: int) -> asyncio.Task[int]:
     """A renewal that was sent to `member`, and may be answered later."""
 
@@ -112,44 +128,39 @@ async def asked(member: StoreMember, lease_id: int) -> asyncio.Task[int]:
 
 @pytest.mark.parametrize("how", ["its disk stands still", "the process was paused"])
 async def test_15247_a_stale_leader_neither_renews_nor_ends_a_lease(tmp_path, how):
-    net = SteppedNet(tmp_path)
-    await net.form()
-    old = await net.elected()
-    lease = await old.storage.lease_grant(10)
-    written = await old.storage.txn((), (Put(b"/leased", b"v", lease.id),))
-    away, paused = old.member_id, how == "the process was paused"
-    net.isolate(away)
-    net.syncs[away].held = True
-    new = await net.elected(but=away)
-    asking = [await asked(old, lease.id)] if not paused else []
-    for _ in range(15):
-        await net.tick(20, but=away if paused else 0)
-        assert await new.storage.lease_keep_alive(lease.id) == 10
-        if not paused:
-            asking.append(await asked(old, lease.id))
-    # It goes on where it was; its clock, and the lease in it, are far beyond the end.
-    net.clocks[away].now_s = new.clock.monotonic_s()
-    asking.append(await asked(old, lease.id))
-    await net.clocks[away].advance(3 * TICK_S)
-    assert bool(old.replica.leading) == paused == bool(old.replica.waiting), "if it leads, it has proposed the end"
-    asking.append(await asked(old, lease.id))
-    net.syncs[away].held = False
-    net.heal()
-    for _ in range(3):
-        await net.tick(20)
-        assert await new.storage.lease_keep_alive(lease.id) == 10
-    for task in asking:
-        with pytest.raises(Unavailable):
-            await task
-    for member in net.members.values():
-        assert member.state.revision == written.revision and member.state.get(b"/leased") is not None
-    # And one that nobody renews does end.
-    await net.tick(250)
-    assert all(member.state.get(b"/leased") is None for member in net.members.values())
-    stopping = asyncio.ensure_future(net.stop())
-    while not stopping.done():
-        await net.tick()
-    await stopping
+    async with stepped(tmp_path) as net:
+        old = await net.elected()
+        lease = await old.storage.lease_grant(10)
+        written = await old.storage.txn((), (Put(b"/leased", b"v", lease.id),))
+        away, paused = old.member_id, how == "the process was paused"
+        net.isolate(away)
+        net.syncs[away].held = True
+        new = await net.elected(but=away)
+        asking = [await asked(old, lease.id)] if not paused else []
+        for _ in range(15):
+            await net.tick(20, but=away if paused else 0)
+            assert await new.storage.lease_keep_alive(lease.id) == 10
+            if not paused:
+                asking.append(await asked(old, lease.id))
+        # It goes on where it was; its clock, and the lease in it, are far beyond the end.
+        net.clocks[away].now_s = new.clock.monotonic_s()
+        asking.append(await asked(old, lease.id))
+        await net.clocks[away].advance(3 * TICK_S)
+        assert bool(old.replica.leading) == paused == bool(old.replica.waiting), "if it leads, it has proposed the end"
+        asking.append(await asked(old, lease.id))
+        net.syncs[away].held = False
+        net.heal()
+        for _ in range(3):
+            await net.tick(20)
+            assert await new.storage.lease_keep_alive(lease.id) == 10
+        for task in asking:
+            with pytest.raises(Unavailable):
+                await task
+        for member in net.members.values():
+            assert member.state.revision == written.revision and member.state.get(b"/leased") is not None
+        # And one that nobody renews does end.
+        await net.tick(250)
+        assert all(member.state.get(b"/leased") is None for member in net.members.values())
 
 
 # -- retries ----------------------------------------------------------------------------------------------------------
