@@ -48,7 +48,7 @@ def small_bounds():
     patch.setattr(sessions, "SESSIONS_MAX", OPEN_MAX)
     patch.setattr(sessions, "KEPT_MAX", KEPT)
     patch.setattr(sessions, "SWEEP_ENTRIES", SWEEP)
-    patch.setattr(sessions, "KEPT_BYTES_MAX", 400)
+    patch.setattr(sessions, "KEPT_BYTES_MAX", 150)
     yield
     patch.undo()
 
