@@ -24,8 +24,9 @@ from minikube_py.errors import (
 from minikube_py.mvcc.types import LeaseResult, RangeRequest, WatchBatch
 from minikube_py.mvcc.watch import Watcher
 from minikube_py.raft.codec import message_from_plain, message_to_plain
-from minikube_py.raft.message import LogIndex, Message, MessageType
-from minikube_py.sim.checkers.convergence import Agreement
+from minikube_py.raft.log import RaftLog
+from minikube_py.raft.message import LogIndex, Message, MessageType, Term
+from minikube_py.sim.checkers.convergence import Agreement, LogEnd
 from minikube_py.sim.clients import Answer, WatchSink
 from minikube_py.sim.history import KeepAlive, Watch
 from minikube_py.sim.links import HELD, LATENCY_US, Links
@@ -251,6 +252,8 @@ class Cluster:
             agreement.leads(member, raft.term, terms)
         seen = max(self._looked_at[place.number], log.offset)
         if log.committed > seen:
+            if raft.role == "LEADER":
+                self._decided(place, replica, log.committed)
             for entry in log.slice(LogIndex(seen), log.committed):
                 agreement.committed(member, entry.index, entry.term, crc32(entry.data))
             self._looked_at[place.number] = log.committed
@@ -258,6 +261,16 @@ class Cluster:
         agreement.applied(member, log.applied, replica.state.revision)
         if agreement.problem:
             self.fail(agreement.problem)
+
+    def _decided(self, leader: Place, replica: Replica, index: LogIndex) -> None:
+        term = replica.raft.log.term(index)
+        configuration = replica.raft.configuration
+        groups = [group for group in (configuration.voters, configuration.outgoing) if group]
+        logs: dict[int, LogEnd] = {}
+        for place in self.all:
+            if place.last is not None and not place.lost and any(place.last.member_id in group for group in groups):
+                logs[place.last.member_id] = _log_end(place, place.last.raft.log, index, term)
+        self.agreement.decides(leader.member_id, index, term, logs, groups)
 
     def refused(self, place: Place, error: MinikubeError) -> None:
         self.refusals.append((place.number, error))
@@ -360,6 +373,13 @@ class Cluster:
         number, streams = self._number, self._streams[stream.place.number]
         streams[number] = stream
         return lambda: _forget(streams, number)
+
+
+def _log_end(place: Place, log: RaftLog, index: LogIndex, term: Term) -> LogEnd:
+    durable = (log.term(log.stable), log.stable)
+    now = (log.last_term, log.last_index) if place.running else durable
+    there = index < log.offset or (index <= log.last_index and log.term(index) == term)
+    return LogEnd(durable, now, there and index <= now[1], there and index <= log.stable)
 
 
 def in_brief(message: Message) -> str:

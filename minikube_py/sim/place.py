@@ -114,6 +114,8 @@ class Place:
         self.replica: Replica | None = None
         self.last: Replica | None = None
         """The latest one that ran here, to be looked at."""
+        self.lost = False
+        """What that one held is gone."""
         self.life = 0
         self.running = False
         self.paused = False
@@ -175,6 +177,7 @@ class Place:
         replica.open(bootstrap)
         replica.lease_listener = self._lease_changed
         self.replica = self.last = replica
+        self.lost = False
         self.member_id = replica.member_id
         self.rejoin = False
         self.lessor = Lessor(self.clock)
@@ -206,6 +209,7 @@ class Place:
         """A new, empty disk. No process may run."""
         assert not self.running
         self.disk = self._fit(SimDisk(Rng(self.rng.getrandbits(32))))
+        self.lost = True
 
     def pause(self) -> None:
         self.paused = self.running

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from minikube_py.mvcc.types import KeyValue, Put, PutResult, RangeRequest, RangeResult
 from minikube_py.sim.checkers import transactions
-from minikube_py.sim.checkers.convergence import Agreement, MemberView, check_durability, check_members
+from minikube_py.sim.checkers.convergence import Agreement, LogEnd, MemberView, check_durability, check_members
 from minikube_py.sim.checkers.model import ANY_KEY
 from minikube_py.sim.history import History, Operation
 
@@ -162,6 +162,55 @@ def test_agreement_finds_what_is_wrong(break_it, said):
     break_it(run)
     run.leads(9, 99)
     assert run.verdict().outcome == "violation" and said in run.verdict().text
+
+
+A, B, C, D, E = range(1, 6)
+FIVE = ((A, B, C, D, E),)
+
+
+def log(last, *, durable=None, has=False):
+    return LogEnd(durable or last, last, has, has and durable is None)
+
+
+DECIDED = {
+    "a majority has it": (FIVE, {A: log((4, 3), has=True), B: log((4, 3), has=True), C: log((4, 3), has=True),
+                                 D: log((2, 2)), E: log((3, 2))}),
+    "those without it are behind": (FIVE[:1], {A: log((4, 3), has=True), B: log((4, 3), has=True),
+                                               C: log((4, 3), has=True), D: log((4, 2)), E: log((4, 1))}),
+    "in both halves of a joint configuration": (((A, B, C), (A, D, E)), {
+        A: log((4, 3), has=True), B: log((4, 3), has=True), C: log((1, 1)), D: log((4, 3), has=True), E: log((1, 1))}),
+    "whose data is lost does not vote": (((A, B, C),), {A: log((4, 3), has=True), B: log((1, 1))}),
+}  # fmt: skip
+UNDECIDED = {
+    "a minority has it": (FIVE, {A: log((4, 3), has=True), B: log((4, 3), has=True), C: log((4, 2)), D: log((4, 2)),
+                                 E: log((4, 2))}),
+    "figure 8: of an older term, and one of a newer term can still win": (FIVE, {
+        A: log((4, 3), durable=(2, 2), has=True), B: log((2, 2), has=True), C: log((2, 2), has=True), D: log((1, 1)),
+        E: log((3, 2))}),
+    "a majority has it, and would lose it with its power": (((A, B, C),), {
+        A: log((4, 3), has=True), B: log((4, 3), durable=(4, 2), has=True), C: log((4, 2))}),
+    "all have it, and a majority would lose it with its power": (((A, B, C),), {
+        A: log((4, 3), has=True), B: log((4, 3), durable=(4, 2), has=True),
+        C: log((4, 3), durable=(4, 2), has=True)}),
+    "a majority of one half only": (((A, B, C), (A, D, E)), {
+        A: log((4, 3), has=True), B: log((4, 2)), C: log((4, 2)), D: log((4, 2)), E: log((4, 2))}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DECIDED)
+def test_what_is_decided_may_count_as_committed(name):
+    groups, logs = DECIDED[name]
+    run = Agreement()
+    run.decides(A, 2, 2, logs, groups)
+    assert run.verdict().ok, run.problem
+
+
+@pytest.mark.parametrize("name", UNDECIDED)
+def test_what_is_not_decided_yet_may_not(name):
+    groups, logs = UNDECIDED[name]
+    run = Agreement()
+    run.decides(A, 2, 2, logs, groups)
+    assert "elected without it" in run.problem
 
 
 def test_a_read_alone_shows_what_was_lost():

@@ -6,13 +6,24 @@ equal states at equal revisions, on every member, and nothing that was acknowled
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from minikube_py.mvcc.types import KeyValue
 from minikube_py.sim.checkers.model import ANY_KEY
 from minikube_py.sim.checkers.transactions import Checked
 from minikube_py.sim.checkers.verdict import OK, Verdict, violation
+
+
+class LogEnd(NamedTuple):
+    """A voter's log as (term, index) of its last entry: `durable`, after a power loss now; `now`, as it stands. `has`,
+    `keeps`: the entry in question is in it now, and after a power loss."""
+
+    durable: tuple[int, int]
+    now: tuple[int, int]
+    has: bool
+    keeps: bool
 
 
 class Agreement:
@@ -53,6 +64,23 @@ class Agreement:
                 f"term {term} on {member:x}"
                 + ("" if known[0] != term else ", and other content")
             )
+
+    def decides(
+        self, leader: int, index: int, term: int, logs: Mapping[int, LogEnd], groups: Sequence[Collection[int]]
+    ) -> None:
+        """`leader` counts an entry as committed. From then on nobody without it may come to lead, whoever loses power:
+        a majority of each of `groups` must refuse them their votes. `logs`: those of the voters whose data is not lost.
+
+        Source: Raft, 5.4.2, of which figure 8 is the case where counting alone is not enough."""
+        without = [(candidate, log.now) for candidate, log in logs.items() if not log.has]
+        without += [(candidate, log.durable) for candidate, log in logs.items() if not log.keeps]
+        for candidate, last in without:
+            willing = {voter for voter, other in logs.items() if other.durable <= last}
+            if all(len(willing & set(group)) > len(group) // 2 for group in groups):
+                self._fail(
+                    f"member {leader:x} counts entry {index} of term {term} as committed, though {candidate:x} can "
+                    f"still be elected without it, by {sorted(f'{voter:x}' for voter in willing)}"
+                )
 
     def applied(self, member: int, index: int, revision: int) -> None:
         """`member` has applied all up to `index`, and nothing more: its state is at `revision`."""
