@@ -110,7 +110,7 @@ def add_leader_election(parser: argparse.ArgumentParser, lease: str) -> None:
 def add_lease_timing(group: argparse._ArgumentGroup, prefix: str) -> None:
     lease_help = "how long the others wait, since they last saw it renewed, before they take it (default: 15s)"
     group.add_argument(f"--{prefix}-lease-duration", type=duration_s, default=15.0, metavar="T", help=lease_help)
-    deadline_help = "how long its holder tries to renew before it gives up and ends (default: 10s)"
+    deadline_help = "how long its holder tries to renew before it writes nothing any more (default: 10s)"
     group.add_argument(f"--{prefix}-renew-deadline", type=duration_s, default=10.0, metavar="T", help=deadline_help)
     retry_help = "the time between two tries (default: 2s)"
     group.add_argument(f"--{prefix}-retry-period", type=duration_s, default=2.0, metavar="T", help=retry_help)

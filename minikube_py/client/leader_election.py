@@ -4,6 +4,10 @@ As client-go does it, with one thing stricter: who leads may act until a moment 
 from when its last renewal was SENT. A leader that was paused past it finds that out before its next write (`fencing`),
 whoever leads by then; client-go's tries to renew for another deadline first.
 
+And one thing milder: a leader that could not renew in time does not act, but neither does it end. Client-go's ends its
+process, and where the API was slow for a while, all leaders start anew at once and list everything again. Here the
+fence holds it; if it finds the lease as it left it, nobody acted in between, and it goes on.
+
 What is guaranteed: no write is begun by a candidate after another could have taken the lease, as long as monotonic
 clocks run at about the same rate (15 s : 12 s by default) and nobody deletes or edits the lease by hand. What is not: a
 write begun in time may arrive late, held up on its way. For those the API's own conditions stand guard: a pod that is
@@ -45,11 +49,13 @@ def new_identity(rng: Rng) -> str:
 
 
 class LeadershipLost(MinikubeError):
-    """The lease could not be renewed in time, or is another's."""
+    """The lease is another's, or was in between."""
 
 
 class LeaderElector:
-    """`acquire`, then `hold` until it is lost, then start anew; or `release`. One candidate for one lease."""
+    """`acquire`, then `hold` until it is lost, then start anew; or `release`. One candidate for one lease.
+
+    `on_held(may_act)` is told when a holder may not act for a while, and when it may again."""
 
     def __init__(
         self,
@@ -63,12 +69,13 @@ class LeaderElector:
         timing: Timing | None = None,
         recorder: EventRecorder | None = None,
         on_new_leader: NewLeader = lambda _: None,
+        on_held: Callable[[bool], None] = lambda _: None,
     ) -> None:
         self.lock = LeaseLock(client, namespace, name)
         self.candidate = Candidate(identity, timing or Timing())
         self._clock, self._rng = clock, rng
         self._recorder = recorder
-        self._on_new_leader = on_new_leader
+        self._on_new_leader, self._on_held = on_new_leader, on_held
         self._reported = ""
         self._last_error = ""
         self.transitions = self.failed_attempts = 0
@@ -91,7 +98,7 @@ class LeaderElector:
     async def look(self) -> None:
         """Reads the lease, so that `leader` is known; a failure leaves it as it was."""
         try:
-            found = await self._within(self.candidate.timing.request_s, self.lock.get())
+            found = await self._asked(self.lock.get())
         except MinikubeError as error:
             logger.debug("lease %s: %s", self.lock, error)
             return
@@ -100,15 +107,30 @@ class LeaderElector:
         self._report()
 
     async def hold(self) -> None:
-        """Renews the lease; returns never. Raises: LeadershipLost, at the latest when `may_act` has become False."""
+        """Renews the lease; returns never. From when `may_act` has become False it goes on only with the lease as it
+        left it. Raises: LeadershipLost."""
         candidate = self.candidate
-        try:
-            while self.may_act():
-                await run_until(self._clock, candidate.acts_until_s, self._renew())
-        except (TimeoutError, LeadershipLost):
-            pass
-        self._event("stopped leading")
-        raise LeadershipLost(self._why_lost())
+        held = True
+        while True:
+            if held and not self.may_act():
+                held = False
+                why = f": {self._last_error}" if self._last_error else ""
+                logger.warning("lease %s is not renewed for %g s%s", self.lock, candidate.timing.acts_s, why)
+                self._event("stopped leading")
+                self._on_held(False)
+            if held:
+                try:
+                    await run_until(self._clock, candidate.acts_until_s, self._renew_later())
+                except TimeoutError:
+                    continue
+            else:
+                await self._renew(candidate.seen)
+                if self.may_act():
+                    held = True
+                    self._event("became leader")
+                    self._on_held(True)
+                else:
+                    await self._clock.sleep(candidate.timing.retry_period_s)
 
     async def release(self) -> None:
         """Gives the lease up, if it is held; a failure is left to run out. All that it guarded must have ended."""
@@ -117,17 +139,18 @@ class LeaderElector:
             return
         record = candidate.give_up(micro_timestamp(self._clock.wall_s()))
         try:
-            await self._within(candidate.timing.request_s, self.lock.write(record))
+            await self._asked(self.lock.write(record))
         except MinikubeError as error:
             logger.info("lease %s is not released: %s", self.lock, error)
             return
         candidate.saw(record, self._clock.monotonic_s())
         self._report()
 
-    async def attempt(self) -> bool:
-        """One try to take the lease or to renew it. False where it is another's, or the API did not do it."""
+    async def attempt(self, only: LeaseRecord | None = None) -> bool:
+        """One try to take the lease or to renew it; with `only`, if it is still the same holding. False where it is
+        another's, or the API did not do it."""
         try:
-            done = await self._within(self.candidate.timing.request_s, self._try())
+            done = await self._try(only)
         except (StatusError, Unavailable, OutcomeUnknown) as error:
             # Whether a lost write was done shows at the next try, which reads the lease first.
             # To come second is nothing to complain of; what else goes wrong is told once.
@@ -155,13 +178,20 @@ class LeaderElector:
             f"leader_election_failed_attempts_total{label}": self.failed_attempts,
         }
 
-    async def _renew(self) -> None:
-        """Raises: LeadershipLost where the lease is another's."""
+    async def _renew_later(self) -> None:
         await self._clock.sleep(self.candidate.timing.retry_period_s)
-        if not await self.attempt() and self.leader not in ("", self.candidate.identity):
-            raise LeadershipLost
+        await self._renew()
 
-    async def _try(self) -> bool:
+    async def _renew(self, only: LeaseRecord | None = None) -> None:
+        """Raises: LeadershipLost where the lease is another's, or was, or with `only` is gone."""
+        done = await self.attempt(only)
+        candidate = self.candidate
+        another = self.leader not in ("", candidate.identity)
+        if not done and (another or (only is not None and not _same_holding(candidate.seen, only))):
+            why = f"was taken by {self.leader}" if another else "was given up by another, or deleted"
+            raise LeadershipLost(f"the lease {self.lock} {why}")
+
+    async def _try(self, only: LeaseRecord | None) -> bool:
         candidate, clock = self.candidate, self._clock
         if candidate.holds and candidate.is_valid(clock.monotonic_s()) and self.lock.lease is not None:
             # Nobody else writes a lease that is held: most renewals need not read it first.
@@ -169,8 +199,11 @@ class LeaderElector:
                 await self._write(candidate.claim(micro_timestamp(clock.wall_s())))
                 return True
             except (StatusError, OutcomeUnknown, Unavailable) as error:
-                logger.debug("lease %s is read anew: %s", self.lock, error)
-        found = await self.lock.get()
+                self._last_error = str(error)
+        found = await self._asked(self.lock.get())
+        if only is not None and not _same_holding(found or LeaseRecord(), only):
+            self.saw(found or LeaseRecord())
+            return False
         if found is not None:
             self.saw(found)
             if not candidate.may_take(clock.monotonic_s()):
@@ -180,7 +213,7 @@ class LeaderElector:
 
     async def _write(self, record: LeaseRecord) -> None:
         sent_s = self._clock.monotonic_s()
-        await self.lock.write(record)
+        await self._asked(self.lock.write(record))
         self.candidate.wrote(record, sent_s, self._clock.monotonic_s())
 
     def _report(self) -> None:
@@ -200,18 +233,19 @@ class LeaderElector:
             involved = Involved("Lease", lock.namespace, lock.name, lock.uid, LEASES.api_version)
             self._recorder.event(involved, NORMAL, EVENT_REASON, f"{self.candidate.identity} {what}")
 
-    def _why_lost(self) -> str:
-        if self.leader not in ("", self.candidate.identity):
-            return f"the lease {self.lock} was taken by {self.leader}"
-        why = f": {self._last_error}" if self._last_error else ""
-        return f"the lease {self.lock} could not be renewed for {self.candidate.timing.acts_s:g} s{why}"
-
-    async def _within(self, duration_s: float, work: Awaitable[T]) -> T:
-        """Raises: OutcomeUnknown where it takes longer; what `work` raises."""
+    async def _asked(self, request: Awaitable[T]) -> T:
+        """Raises: OutcomeUnknown where it takes too long; what `request` raises."""
+        duration_s = self.candidate.timing.request_s
         try:
-            return await run_until(self._clock, self._clock.monotonic_s() + duration_s, work)
+            return await run_until(self._clock, self._clock.monotonic_s() + duration_s, request)
         except TimeoutError:
             raise OutcomeUnknown(f"no answer within {duration_s:g} s") from None
+
+
+def _same_holding(record: LeaseRecord, before: LeaseRecord) -> bool:
+    """Whether nobody else held the lease in between."""
+    fields = (record.holder, record.acquire_time, record.transitions)
+    return fields == (before.holder, before.acquire_time, before.transitions)
 
 
 async def run_until(clock: Clock, deadline_s: float, work: Awaitable[T]) -> T:

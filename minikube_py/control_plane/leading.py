@@ -15,8 +15,9 @@ from minikube_py.control_plane.progress import Say
 class Leading:
     """`make(transport)` makes the component anew when the lease is acquired; its writes go through a fence.
 
-    When the lease is lost the component is stopped and `failure` says so: the process that holds this ends then, as the
-    original's does, and is started again by whoever watches over it."""
+    While the lease cannot be renewed the fence holds its writes back, and `unwell` says so. When the lease is lost to
+    another the component is stopped and `failure` says so: the process that holds this ends then, as the original's
+    does, and is started again by whoever watches over it."""
 
     def __init__(
         self,
@@ -61,6 +62,12 @@ class Leading:
         if self._task is not None and self._task.done() and not self._task.cancelled():
             return self._task.exception()
         return None if self.component is None else failure_of(self.component)
+
+    def unwell(self) -> str:
+        """Why it can do nothing though it leads."""
+        if self.component is None or self.elector.may_act():
+            return ""
+        return f"the lease {self.elector.lock} is not renewed in time: all writes are held back"
 
     async def _run(self, leads: bool) -> None:
         if not leads:

@@ -60,6 +60,9 @@ class ClientRole(StackedRole):
             return None
         return working.failure() if isinstance(working, Leading) else failure_of(working)
 
+    def unwell(self) -> str:
+        return self._working.unwell() if isinstance(self._working, Leading) else ""
+
     async def run(self, election: Election | None, make: Callable[[ApiTransport], Component]) -> str:
         """Runs what `make` makes, at once or when the election is won. Returns whether it works or stands by."""
         transport, clock, rng = await self.connect(), SystemClock(), random.Random()
@@ -69,7 +72,7 @@ class ClientRole(StackedRole):
             await component.start()
             self._working = component
             return "synced"
-        client = RestClient(transport)
+        client = RestClient(self.own_connection())
         recorder = EventRecorder(client, clock, rng, election.name)
         self.running.push_async_callback(recorder.stop)
         recorder.start()
@@ -89,6 +92,13 @@ class ClientRole(StackedRole):
         self.running.push_async_callback(leading.stop)
         self._working = leading
         return await leading.start(held)
+
+    def own_connection(self) -> ApiTransport:
+        """For the lease: its renewals must not wait in line behind the work that it guards."""
+        access = load_kubeconfig(self._kubeconfig)
+        transport = HttpTransport(access, user_agent=f"minikube-py-{self._name}-lease", connections_max=2)
+        self.running.push_async_callback(transport.close)
+        return transport
 
     async def connect(self) -> ApiTransport:
         """Returns when the API server is ready. Raises: BadKubeconfig."""
@@ -165,7 +175,7 @@ class KubeletRole(ClientRole):
         if share.count > 1:
             raise SetupError("--share and --claim-share exclude each other: a claimed share is not named")
         transport = await self.connect()
-        slot, elector = await self._claimed(self._claim, transport, clock)
+        slot, elector = await self._claimed(self._claim, self.own_connection(), clock)
         first = slot * self._nodes
         specs = shapes[first : first + self._nodes] if shapes is not None else numbered_nodes(self._nodes, first=first)
         config = KubeletConfig(nodes=tuple(specs), slot=slot, slot_nodes=self._nodes)

@@ -7,6 +7,7 @@ import pytest
 from fake_api import FakeApi
 from step_clock import StepClock, settle
 
+from minikube_py.api.errors import StatusError
 from minikube_py.client.leader_election import LeaderElector, LeadershipLost
 from minikube_py.client.rest import RestClient
 from minikube_py.control_plane.leading import Leading
@@ -162,17 +163,21 @@ async def test_the_one_that_was_paused_binds_nothing_when_it_comes_back(wakes_fi
         assert first.bound == [] and sorted(second.bound) == mine
 
 
-async def test_work_ends_as_soon_as_the_lease_cannot_be_renewed() -> None:
+async def test_work_waits_while_the_lease_cannot_be_renewed() -> None:
+    """Only its renewals fail: all else would get through, and must not."""
     async with World() as w:
         first = await w.start("a")
         await w.clock.advance(20.0)
-        w.api.down = True
+        w.api.refuse["PUT", "/leases/"] = StatusError(503, "ServiceUnavailable", "no leader")
+        w.api.refuse["GET", "/leases/"] = StatusError(503, "ServiceUnavailable", "no leader")
         await w.clock.advance(12.1)
-        assert isinstance(first.leading.failure(), LeadershipLost)
-        w.api.down = False
+        assert "is not renewed in time: all writes are held back" in first.leading.unwell()
         w.pod()
         await w.clock.advance(60.0)
-        assert w.unbound() == {"p1"} and first.bound == []
+        assert w.unbound() == {"p1"} and first.bound == [] and first.leading.failure() is None
+        w.api.refuse.clear()
+        await w.clock.advance(20.0)
+        assert first.bound == ["p1"] and first.leading.unwell() == "" and first.made == 1
 
 
 async def test_a_component_that_cannot_start_is_a_failure_of_the_process() -> None:
