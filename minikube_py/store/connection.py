@@ -61,6 +61,7 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._reader = FrameReader(HELLO_BYTES_MAX)
         self._transport: asyncio.Transport
+        self._half_closes = False
         self._greeted = False
         self._backlog: deque[Any] = deque()
         self._out: list[bytes] = []
@@ -79,6 +80,8 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        # A transport over TLS that was closed cannot be asked any more.
+        self._half_closes = transport.get_extra_info("ssl_object") is None
         self._transport.set_write_buffer_limits(high=self._limits.write_buffer_bytes)
         self._server.connections[self] = None
         if len(self._server.connections) > self._limits.connections_max:
@@ -114,7 +117,7 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """The client sends no more, but may still read: what it asked for is answered, then the connection ends."""
         self._finish_when_answered()
-        return self._transport.get_extra_info("ssl_object") is None
+        return self._half_closes
 
     def pause_writing(self) -> None:
         self._write_paused = True

@@ -658,3 +658,15 @@ async def test_a_snapshot_arrives_as_it_is_on_disk(tmp_path):
         assert data == file.read_bytes() and size_bytes == len(data) > 2_000_000
         assert digest == hashlib.sha256(data).digest()
         assert (index, term) == (server.member.raft.log.applied, server.member.raft.term)
+
+
+async def test_both_ends_close_a_tls_connection_at_once(tmp_path, caplog):
+    serving_tls, client_tls = tls_contexts(tmp_path)
+    async with serving(tmp_path / "data", tls=serving_tls) as server, connected(server, client_tls) as client:
+        await client.get(b"/a")
+        [connection] = server.connections
+        # Closed here already when the client's goodbye comes.
+        connection.finish()
+        connection.finish()
+        await connection.closed
+    assert not caplog.records, caplog.text
