@@ -1,0 +1,243 @@
+"""The model that answers are compared with: against the state machine, which has its own tests against etcd; and rows
+of objects against the indexes."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+
+import pytest
+from correct_history import Recorder
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from minikube_py.errors import InvalidRequest, RequestError
+from minikube_py.fields.builtin import NODES, PODS
+from minikube_py.fields.where import Comparison, Where
+from minikube_py.mvcc.state import StateMachine
+from minikube_py.mvcc.types import (
+    FROM_KEY,
+    Compare,
+    DeclareFields,
+    DeleteRange,
+    LeaseGrant,
+    LeaseRevoke,
+    Put,
+    RangeRequest,
+    Txn,
+    prefix_end,
+)
+from minikube_py.sim.checkers.model import Impossible, Model
+from minikube_py.sim.checkers.objects import Rows, Unsupported, amount, at_path, pod_amounts, units
+from minikube_py.sim.checkers.transactions import differs
+from minikube_py.sim.history import read_lines, shown, write_lines
+
+KEYS = st.sampled_from([b"a", b"b", b"b/1", b"b/2", b"c"])
+ENDS = st.sampled_from([b"", b"", b"", b"b0", b"z", FROM_KEY])
+VALUES = st.sampled_from([b"", b"1", b"22"])
+PUTS = st.builds(Put, KEYS, VALUES, st.sampled_from([0, 0, 1, 2]), st.booleans())
+KEEPS = st.builds(Put, KEYS, st.just(b""), st.just(0), st.booleans(), st.just(True), st.booleans())
+DELETES = st.builds(DeleteRange, KEYS, ENDS, st.booleans())
+COMPARES = st.one_of(
+    st.builds(
+        Compare,
+        KEYS,
+        st.sampled_from(["VERSION", "CREATE", "MOD", "LEASE"]),
+        st.sampled_from(["=", "!=", "<", ">"]),
+        st.integers(0, 6),
+        ENDS,
+    ),
+    st.builds(Compare, KEYS, st.just("VALUE"), st.sampled_from(["=", "!=", "<", ">"]), VALUES, ENDS),
+)
+RANGES = st.builds(
+    RangeRequest,
+    KEYS,
+    ENDS,
+    st.integers(0, 3),
+    st.sampled_from([0, 0, 2, 5]),
+    st.booleans(),
+    st.booleans(),
+    where=st.none(),
+    order=st.just("KEY"),
+    fields=st.just(()),
+    sort_target=st.sampled_from(["KEY", "KEY", "VERSION", "CREATE", "MOD", "VALUE"]),
+    sort_order=st.sampled_from(["NONE", "NONE", "ASCEND", "DESCEND"]),
+    min_mod_revision=st.sampled_from([0, 0, 3]),
+    max_mod_revision=st.sampled_from([0, 0, 6]),
+    min_create_revision=st.sampled_from([0, 0, 3]),
+    max_create_revision=st.sampled_from([0, 0, 6]),
+)
+LEAVES = st.lists(st.one_of(PUTS, KEEPS, DELETES, RANGES), max_size=3).map(tuple)
+NESTED = st.builds(Txn, st.lists(COMPARES, max_size=1).map(tuple), LEAVES, LEAVES)
+OPS = st.lists(st.one_of(PUTS, KEEPS, DELETES, RANGES, NESTED), max_size=3).map(tuple)
+TXNS = st.builds(Txn, st.lists(COMPARES, max_size=2).map(tuple), OPS, OPS)
+COMMANDS = st.one_of(PUTS, KEEPS, DELETES, TXNS, st.just(LeaseRevoke(1)), st.just(LeaseGrant(1, 5)))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(COMMANDS, max_size=12), st.lists(RANGES, max_size=4))
+def test_the_model_answers_as_the_state_machine(commands, ranges):
+    state, model = StateMachine(), Model()
+    state.apply(LeaseGrant(2, 5))
+    for command in commands:
+        try:
+            result = state.apply(command)
+        except RequestError:
+            continue
+        answer = model.run(command)
+        assert model.revision == state.revision
+        assert answer is None or differs(command, result, answer) == ""
+        assert list(model.events[model.revision]) == (state.last_events or list(model.events[model.revision]))
+    for request in ranges:
+        if request.revision <= state.revision:
+            assert differs(request, state.range(request), model.range(request, model.revision)) == ""
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.one_of(PUTS, DELETES, TXNS), min_size=1, max_size=8))
+def test_undo_takes_back_what_was_done(commands):
+    model = Model()
+    whole = []
+    for command in commands:
+        before = (model.revision, dict(model.current), model.standing(b"\0", b"\0", model.revision))
+        try:
+            model.run(command)
+        except Impossible:
+            continue
+        if model.revision > before[0]:
+            whole.append(before)
+    for revision, current, standing in reversed(whole):
+        model.undo()
+        assert (model.revision, model.current, model.standing(b"\0", b"\0", revision)) == (revision, current, standing)
+
+
+@pytest.mark.parametrize(
+    "txn",
+    [
+        Txn((), (Put(b"a", b"1"), Put(b"a", b"2"))),
+        Txn((), (DeleteRange(b"a", b"c"), Put(b"b", b"2"))),
+        Txn((), (Put(b"b", b"2"), DeleteRange(b"a", b"c"))),
+        Txn((), (Put(b"a", b"", ignore_value=True),)),
+    ],
+)
+def test_what_a_store_must_refuse_is_impossible(txn):
+    with pytest.raises(Impossible):
+        Model().run(txn)
+    with pytest.raises(InvalidRequest):
+        StateMachine().apply(txn)
+
+
+# -- rows --------------------------------------------------------------------------------------------------------------
+
+CPU = st.sampled_from(["1", "2", "1500m", "0.5", "100m", "2k", "1e3", "abc", "", "1Ki"])
+MEMORY = st.sampled_from(["1Gi", "512Mi", "1000", "1.5Gi", "3M", "x"])
+RESOURCES = st.fixed_dictionaries({}, optional={"cpu": CPU, "memory": MEMORY})
+
+
+def text(obj) -> bytes:
+    return json.dumps(obj).encode()
+
+
+@st.composite
+def objects(draw):
+    found = {}
+    for name in draw(st.lists(st.sampled_from(["n1", "n2", "n3"]), unique=True)):
+        status = {"allocatable": draw(RESOURCES)}
+        spec = {"unschedulable": True} if draw(st.booleans()) else {}
+        found[NODES.prefix + name.encode()] = text({"metadata": {"name": name}, "spec": spec, "status": status})
+    good = st.fixed_dictionaries({}, optional={"cpu": st.sampled_from(["1", "250m"]), "memory": st.just("100Mi")})
+    for number in range(draw(st.integers(0, 4))):
+        containers = [{"resources": {"requests": draw(good)}} for _ in range(draw(st.integers(0, 2)))]
+        spec = {"containers": containers}
+        if draw(st.booleans()):
+            spec["nodeName"] = draw(st.sampled_from(["n1", "n2", "nowhere", ""]))
+        if draw(st.booleans()):
+            spec["initContainers"] = [{"resources": {"requests": draw(good)}}]
+        if draw(st.booleans()):
+            spec["overhead"] = {"cpu": "10m"}
+        phase = draw(st.sampled_from(["Running", "Succeeded", "Failed"]))
+        found[PODS.prefix + b"p%d" % number] = text({"spec": spec, "status": {"phase": phase}})
+    return found
+
+
+COMPARISONS = st.one_of(
+    st.builds(
+        Comparison,
+        st.sampled_from(["free.cpu", "requested.cpu", "allocatable.cpu"]),
+        st.sampled_from(["=", "!=", "<", "<=", ">", ">="]),
+        st.sampled_from([("1",), ("500m",), ("0",), ("1490m",)]),
+    ),
+    st.builds(Comparison, st.sampled_from(["free.memory", "free.gpu"]), st.just("exists")),
+    st.builds(Comparison, st.just("metadata.name"), st.just("in"), st.just(("n1", "n3"))),
+    st.builds(Comparison, st.just("spec.unschedulable"), st.sampled_from(["=", "!="]), st.just(("true",))),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(objects(), st.lists(COMPARISONS, min_size=1, max_size=2))
+def test_rows_by_looking_at_every_object_are_those_of_the_index(values, comparisons):
+    state = StateMachine()
+    state.apply(DeclareFields(NODES))
+    state.apply(DeclareFields(PODS))
+    for key, value in values.items():
+        state.apply(Put(key, value))
+    kvs = state.range(RangeRequest(b"\0", b"\0")).kvs
+    where = Where(tuple(comparisons))
+    names = ("free.cpu", "requested.memory", "allocatable.cpu", "metadata.name")
+    answer = state.range(RangeRequest(NODES.prefix, prefix_end(NODES.prefix), where=where, fields=names))
+    rows = Rows(NODES, kvs)
+    assert rows.holding(where) == {kv.key for kv in answer.kvs}
+    assert [tuple(rows.value(kv.key, name) for name in names) for kv in answer.kvs] == answer.fields
+    names = ("hash.spec.nodeName", "requests.cpu")
+    pods = state.range(RangeRequest(PODS.prefix, prefix_end(PODS.prefix), fields=names))
+    rows = Rows(PODS, kvs)
+    told = [tuple(rows.value(kv.key, name) for name in names) for kv in pods.kvs]
+    assert told == pods.fields
+
+
+def test_quantities_are_exact():
+    assert units("cpu", amount("0.0001")) == 1 and units("cpu", amount("1")) == 1000
+    assert units("memory", amount("1Ki")) == 1024 and units("memory", amount("1.5")) == 2
+    assert amount("1e3") == 1000 and amount("12E") == 12 * 10**18 and amount(True) is None and amount("1 Gi") is None
+    assert units("memory", amount("100E")) == (1 << 63) - 1
+
+
+def test_what_the_checker_cannot_judge_it_says():
+    with pytest.raises(Unsupported):
+        at_path({}, 'metadata.annotations["a"]')
+    with pytest.raises(Unsupported):
+        pod_amounts({"spec": {"initContainers": [{"restartPolicy": "Always"}]}})
+
+
+# -- records -----------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 1 << 32))
+def test_a_history_can_be_written_and_read(seed):
+    history = Recorder(seed).run()
+    first, second = io.StringIO(), io.StringIO()
+    write_lines(history, first)
+    again = read_lines(first.getvalue().splitlines())
+    write_lines(again, second)
+    assert first.getvalue() == second.getvalue()
+    assert list(map(str, again.operations)) == list(map(str, history.operations))
+
+
+def test_a_line_that_is_no_record_is_refused():
+    with pytest.raises(ValueError, match="neither an operation nor a watch"):
+        read_lines(['{"is":"Put","key":{"b":"a"},"value":{"b":"1"}}'])
+    with pytest.raises(ValueError, match="no record is called"):
+        read_lines(['{"is":"Nothing"}'])
+
+
+def test_records_are_shown_without_defaults():
+    assert shown(Put(b"a", b"\xff")) == "Put(key=b'a', value=b'\\xff')"
+    told = shown(Txn((Compare(b"a", "MOD", "=", 3),), (DeleteRange(b"a"),)))
+    assert told == "Txn(compare=[Compare(key=b'a', target=MOD, op==, operand=3)], success=[DeleteRange(key=b'a')])"
+
+
+def test_a_recorder_follows_its_seed():
+    assert list(map(str, Recorder(5).run().operations)) == list(map(str, Recorder(5).run().operations))
+    assert random.Random(1).random() == random.Random(1).random()
