@@ -266,6 +266,13 @@ class SimDisk:
         """So many syncs succeed, then one fails, and what it covered may be lost though later ones succeed."""
         self._syncs_before_error = syncs
 
+    def mend(self) -> None:
+        """Nothing fails any more that has not failed yet, and there is room."""
+        self._steps_left = None
+        self._syncs_before_error = None
+        self.capacity_bytes = None
+        self.unreadable.clear()
+
     def used_by(self, lost: Lost, synced_inline: Callable[[], None]) -> None:
         """Who is told when the power goes, and when a caller itself waited for a sync."""
         self._lost = lost

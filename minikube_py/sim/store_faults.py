@@ -98,6 +98,10 @@ class FaultPlayer:
         for number in list(self._ends):
             self._end(number)
         self._world.network.heal()
+        for machine in self._world.machines.values():
+            machine.disk.mend()
+            if machine.process is not None:
+                machine.process.syncs.in_the_next(None)
 
     def _until(self, fault: Fault, end: Callable[[], None]) -> bool:
         self._number += 1

@@ -52,8 +52,8 @@ class SimSyncs:
     def inline(self) -> bool:
         return False
 
-    def in_the_next(self, call: Callable[[], None]) -> None:
-        """Calls it once, while the next sync is under way."""
+    def in_the_next(self, call: Callable[[], None] | None) -> None:
+        """Calls it once, while the next sync is under way. None: nothing is to happen then."""
         self._amid = call
 
     def run(self, sync: Callable[[], None], done: Done) -> None:
