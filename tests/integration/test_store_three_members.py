@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import random
 
 import pytest
@@ -143,11 +142,9 @@ async def test_without_a_majority_writes_end_as_unknown_or_refused_and_reads_as_
 
 async def test_a_member_that_was_away_serves_a_watch_from_where_it_was(tmp_path):
     """It comes back by a snapshot: what it did not see happen, its clients see all the same."""
-    config = MemberConfig(own_gc=False, snapshot_log_bytes=20_000, segment_bytes=1 << 16)
+    config = MemberConfig(own_gc=False, snapshot_log_bytes=20_000, segment_bytes=1 << 16, tail_entries_max=5)
     async with served(tmp_path, config) as net, net.connected() as client:
         leader = await net.leader()
-        for member in net.members.values():
-            member.replica.config = dataclasses.replace(member.replica.config, tail_entries_max=5)
         away = net.others(leader)[0]
         async with net.connected(away) as other:
             other._route._given = {net.endpoint(away).address: net.endpoint(away)}
