@@ -267,6 +267,7 @@ class SimLoop(LoopBase):
         self._busy_until_ns = 0
         self._cost_ns = 0
         self._rate = rate
+        self._rate_changed = False
         self._base_ns = scheduler.now_ns
         self._base_s = 1000.0 + int(self._rng.random() * 1_000_000)
         self._last_words: Callable[[dict[str, Any]], None] | None = None
@@ -286,6 +287,7 @@ class SimLoop(LoopBase):
         """From now on this clock runs at `rate` times the true one. Timers that are set keep their local time."""
         now_ns = self.scheduler.now_ns + self._cost_ns
         self._base_s, self._base_ns, self._rate = self.time(), now_ns, rate
+        self._rate_changed = True
 
     def charge(self, duration_s: float) -> None:
         """The present turn takes so much longer: this process's time moves on at once, its next turn comes later."""
@@ -334,11 +336,12 @@ class SimLoop(LoopBase):
     def _due(self, handle: SimTimerHandle) -> None:
         if self.dead or handle._cancelled:
             return
-        # The clock may have been slowed since.
-        when_ns = self._true_ns(handle._when)
-        if when_ns > self.scheduler.now_ns:
-            self.scheduler.at(when_ns, self._due, handle)
-            return
+        if self._rate_changed:
+            # It may have been slowed since.
+            when_ns = self._true_ns(handle._when)
+            if when_ns > self.scheduler.now_ns:
+                self.scheduler.at(when_ns, self._due, handle)
+                return
         self._ready.append(handle)
         if not self._queued:
             self._queue()
@@ -569,6 +572,8 @@ def run_on(loop: SimLoop, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
     root: list[asyncio.Task[None]] = []
     loop.call_soon(lambda: root.append(loop.create_task(whole(), name="root")))
+    # Collections walk what the run makes, and nothing that was there before.
+    gc.freeze()
     try:
         loop.scheduler.run(lambda: bool(root) and root[0].done())
         root[0].result()
@@ -576,7 +581,10 @@ def run_on(loop: SimLoop, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
         if not outcome[0].cancelled():
             outcome[0].exception()
     finally:
-        loop.scheduler.finish()
+        try:
+            loop.scheduler.finish()
+        finally:
+            gc.unfreeze()
     return outcome[0].result()
 
 

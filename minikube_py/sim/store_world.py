@@ -31,7 +31,7 @@ from minikube_py.store.member import StoreMember
 from minikube_py.store.membership import ChangeKind, MemberChange
 
 RESTART_S: Final = (0.02, 0.5)
-LOOK_S: Final = 0.01
+LOOK_S: Final = 0.02
 STOP_S: Final = 15.0
 WISH_TRIES: Final = 50
 WISH_PAUSE_S: Final = 0.1
