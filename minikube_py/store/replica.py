@@ -128,7 +128,7 @@ class Replica:
         self.failure = ""
         self._violation = ""
         self._delivered = LogIndex(0)
-        self._waiting: deque[tuple[LogIndex, Term, Any, Reply]] = deque()
+        self._waiting: deque[tuple[LogIndex, Any, Reply]] = deque()
         self._owed: list[tuple[Reply, Result | None, MinikubeError | None]] = []
         self._lost_lead = False
         self._configuration = Configuration(frozenset())
@@ -255,7 +255,7 @@ class Replica:
             index = raft.propose(data)
         except ProposalDropped as dropped:
             raise self._not_taken(str(dropped)) from None
-        self._waiting.append((index, raft.term, command, reply))
+        self._waiting.append((index, command, reply))
 
     def propose_change(self, change: MemberChange, reply: Reply) -> None:
         """The same for a change of members; done when it is applied here.
@@ -270,7 +270,7 @@ class Replica:
             raise self._not_taken(str(dropped)) from None
         except ChangeRefused as refused:
             raise InvalidRequest(str(refused)) from None
-        self._waiting.append((index, self.raft.term, change, reply))
+        self._waiting.append((index, change, reply))
 
     def read(self, done: ReadDone, *, linearizable: bool = True) -> None:
         """Tells `done` when the state holds all that was acknowledged before this call; at once where that is so
@@ -428,7 +428,7 @@ class Replica:
     def _give_up_waiting(self, error: MinikubeError) -> None:
         waiting, self._waiting = self._waiting, deque()
         owed, self._owed = self._owed, []
-        for reply in [*(reply for reply, _, _ in reversed(owed)), *(reply for _, _, _, reply in waiting)]:
+        for reply in [*(reply for reply, _, _ in reversed(owed)), *(reply for _, _, reply in waiting)]:
             reply(None, error)
 
     # -- applying -----------------------------------------------------------------------------------------------------
@@ -439,10 +439,10 @@ class Replica:
         apply = state.apply
         outcomes: list[tuple[Reply, Result | None, MinikubeError | None]] = []
         for entry in entries:
-            term, index, data, kind = entry
+            _, index, data, kind = entry
             reply: Reply | None = None
-            if waiting and waiting[0][0] == index and waiting[0][1] == term:
-                _, _, command, reply = waiting.popleft()
+            if waiting and waiting[0][0] == index:
+                _, command, reply = waiting.popleft()
             elif not data:
                 continue
             elif not kind:
@@ -491,6 +491,8 @@ class Replica:
             self._opened = self.leading
         if raft.configuration is not self._configuration:
             self._configured()
+            # A leader that was removed leads no more.
+            self._watch_role()
         if self._alone:
             # Nobody needs them any more.
             raft.compact(last.index)

@@ -7,11 +7,20 @@ import dataclasses
 import pytest
 from replica_net import ALL, CLUSTER, SMALL, Outcome, ReplicaNet
 
-from minikube_py.errors import Compacted, InvalidRequest, NotLeader, OutcomeUnknown, RequestTooLarge, Unavailable
+from minikube_py.errors import (
+    Compacted,
+    Corruption,
+    InvalidRequest,
+    NotLeader,
+    OutcomeUnknown,
+    RequestTooLarge,
+    Unavailable,
+)
 from minikube_py.mvcc.codec import pack
 from minikube_py.mvcc.types import Compact, LeaseGrant, LeaseRevoke, Put, WatchBatch
 from minikube_py.raft.configuration import Configuration
-from minikube_py.raft.message import MessageType
+from minikube_py.raft.message import Message, MessageType
+from minikube_py.sim.disk import SimDisk
 from minikube_py.store.membership import ChangeKind, Member, MemberChange
 from minikube_py.store.replica import Bootstrap, ReplicaConfig
 
@@ -391,6 +400,29 @@ def test_a_snapshot_may_be_replaced_while_it_is_sent():
     net.assert_alike()
 
 
+def test_a_snapshot_that_is_announced_and_not_here_changes_nothing():
+    net = ReplicaNet()
+    behind = fall_behind(net)
+    leader, target = net.leader(), net[behind]
+    meta = leader.raft.latest_snapshot
+    before = target.raft.log.last_index
+    announced = Message(
+        MessageType.SNAPSHOT, leader.member_id, target.member_id, leader.raft.term, snapshot=meta
+    )
+    for whole in (False, True):
+        if whole:
+            source = leader.snapshot_source()
+            incoming = target.incoming_snapshot(source.offer)
+            incoming.write(0, source.read(0, source.offer.size_bytes))
+            assert not incoming.complete, "the bytes are here, and not verified"
+        target.receive(announced)
+        net.nodes[behind].work()
+        assert not net.nodes[behind].failed and target.raft.log.last_index == before
+    net.heal()
+    net.tick(10)
+    net.assert_alike()
+
+
 def test_watchers_go_on_over_an_installed_snapshot_without_gap_or_double():
     net = ReplicaNet()
     net.put(b"/w/0")
@@ -530,6 +562,31 @@ def test_one_member_grows_to_three():
     net.assert_alike()
 
 
+def test_whoever_joins_gets_a_snapshot_also_where_the_log_reaches_back_to_its_first_entry():
+    """A sole member that never took one lets another in and is killed: its log alone does not say who founded it."""
+    net = ReplicaNet(members=0)
+    node = net.add(1, None)
+    node.start()
+    net.settle()
+    id = node.id = net[1].member_id
+    net.nodes[id] = net.nodes.pop(1)
+    net.propose(net[id], Put(b"/a", b"v"))
+    for change in (MemberChange(EXPECT, name="second"), MemberChange(JOIN, 4, "second")):
+        outcome = Outcome()
+        net[id].propose_change(change, outcome)
+        net.settle()
+        assert outcome.done
+    assert net[id].files.snapshot is None
+    node.crash(power=False)
+    node.start()
+    net.settle()
+    assert net[id].leading and net[id].raft.log.offset >= 1
+    net.add(4, Bootstrap(net[id].cluster_id, 4)).start()
+    net.until(lambda: net[4].raft.log.applied == net[id].raft.log.applied)
+    assert net[4].membership == net[id].membership and net[4].membership.get(id) is not None
+    net.assert_alike()
+
+
 def test_a_log_from_before_there_were_several_is_that_of_a_member_alone():
     net = ReplicaNet(members=0)
     node = net.add(1, None)
@@ -661,6 +718,43 @@ def test_a_member_whose_log_was_rolled_back_is_found_out():
     node.start()
     net.tick(5)
     assert "contradict" in node.failed
+
+
+@pytest.mark.parametrize("members", [1, 3])
+def test_what_was_acknowledged_is_missed_when_it_rots(members):
+    """Without something written behind it, a broken record at the log's end looks like one that was never finished."""
+    net = ReplicaNet(members=members)
+    net.leader()
+    assert net.put(b"/acknowledged").done
+    for node in list(net.nodes.values()):
+        node.crash(power=False)
+        image = node.disk.image()
+        [log] = [content for name, content in image.items() if name.startswith("wal-")]
+        assert log.count(b"/acknowledged") == 1
+        log[log.index(b"/acknowledged")] ^= 1
+        node.disk = SimDisk.from_image(image)
+        with pytest.raises(Corruption, match="durable when the one at"):
+            node.start()
+
+
+def test_a_leader_that_is_removed_tells_who_waits():
+    net = ReplicaNet()
+    leader = net.leader()
+    net.tick(3)
+    removed = Outcome()
+    leader.propose_change(MemberChange(REMOVE, leader.member_id), removed)
+    last = leader.raft.log.last_index
+    # What the others have of the write that follows, it does not hear of.
+    net.drop = lambda message: message.type == MessageType.APPEND_REPLY and message.index > last
+    for _ in range(2):
+        for node in net.nodes.values():
+            node.work()
+        while net.queue and net.queue[0].to != leader.member_id:
+            net.deliver(net.queue.popleft())
+    written = net.propose(leader, Put(b"/a", b"v"))
+    net.settle()
+    assert removed.done and not leader.leading
+    assert isinstance(written.error, OutcomeUnknown), "without waiting for another tick or message"
 
 
 def test_a_sink_that_raises_ends_the_member():
