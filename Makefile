@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 JOBS   ?= 2
 SEEDS  ?= 1000
 
-.PHONY: help demo test check bench swarm clean
+.PHONY: help demo test check bench swarm planted clean
 
 help:            ## what can be made
 	@grep -E '^[a-z-]+: .*##|^[a-z-]+: *##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1	/' | expand -t 22
@@ -39,6 +39,9 @@ bench: $(BIN)/.installed-dev  ## the originals and ours by turns, in one run (ne
 
 swarm: $(BIN)/.installed  ## SEEDS=n simulated histories of the store under faults, on all cores
 	@$(BIN)/python -m minikube_py.sim.swarm --seeds $(SEEDS)
+
+planted: $(BIN)/.installed-dev  ## bugs planted in raft, member, mvcc, watch, index and wal: how many histories find each
+	@PYTHONPATH=tests/planted $(BIN)/python tests/planted/swarm_planting.py
 
 clean:           ## remove what was built
 	rm -rf $(VENV) build dist *.egg-info

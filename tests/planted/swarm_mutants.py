@@ -1,0 +1,233 @@
+"""Bugs that are planted for the simulator: one change of one file each. What finds them are the checkers of
+`minikube_py.sim`, which know what a store promises and nothing of these.
+"""
+
+# ruff: noqa: E501
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class SwarmMutant(NamedTuple):
+    """`old` stands exactly once in `minikube_py/<file>`; `why` says how such a bug comes about."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    why: str
+
+
+MUTANTS: tuple[SwarmMutant, ...] = (
+    # --- raft: elections ---------------------------------------------------------------------------------------------
+    SwarmMutant(
+        "raft: a vote is forgotten on restart", "store/replica.py",
+        "HardState(Term(saved.term), NodeId(saved.vote), LogIndex(saved.commit))",
+        "HardState(Term(saved.term), NodeId(0), LogIndex(saved.commit))",
+        "the term is restored, the vote beside it is not",
+    ),
+    SwarmMutant(
+        "raft: a vote is not made durable", "raft/node.py",
+        "unsaved = self._saved[0] != self.term or self._saved[1] != self.vote",
+        "unsaved = self._saved[0] != self.term",
+        "only a new term is taken for a change of the hard state",
+    ),
+    SwarmMutant(
+        "raft: votes for two in one term", "raft/elections.py",
+        "may = state.vote == message.sender or free or (pre and message.term > state.term)",
+        "may = state.leader == NOBODY",
+        "whoever knows no leader gives its vote, given or not",
+    ),
+    SwarmMutant(
+        "raft: votes for a shorter log", "raft/elections.py",
+        "up_to_date = (message.log_term, message.index) >= (log.last_term, log.last_index)",
+        "up_to_date = message.log_term >= log.last_term",
+        "the last entry's index is left out of the comparison (Raft, 5.4.1)",
+    ),
+    SwarmMutant(
+        "raft: votes by index before term", "raft/elections.py",
+        "up_to_date = (message.log_term, message.index) >= (log.last_term, log.last_index)",
+        "up_to_date = (message.index, message.log_term) >= (log.last_index, log.last_term)",
+        "the pair is compared the wrong way round",
+    ),
+    SwarmMutant(
+        "raft: half of the voters elect", "raft/quorum.py",
+        "    needed = majority(voters)\n",
+        "    needed = (len(voters) + 1) // 2 if len(voters) % 2 == 0 else majority(voters) - 1\n",
+        "a majority that is one too small",
+    ),
+    # --- raft: replication -------------------------------------------------------------------------------------------
+    SwarmMutant(
+        "raft: an older term's entries are committed by counting", "raft/leadership.py",
+        "        if index <= log.committed or log.term(index) != term:",
+        "        if index <= log.committed:",
+        "the rule of Raft 5.4.2, figure 8, is left out",
+    ),
+    SwarmMutant(
+        "raft: one voter too few commits", "raft/quorum.py",
+        "    return indexes[(len(indexes) - 1) // 2] if indexes else NOTHING",
+        "    return indexes[len(indexes) // 2 + (len(indexes) > 1)] if indexes else NOTHING",
+        "the median is taken from the wrong side",
+    ),
+    SwarmMutant(
+        "raft: acknowledged before it is durable", "raft/state.py",
+        "        after = type in (MessageType.VOTE, MessageType.VOTE_REPLY, MessageType.APPEND_REPLY)",
+        "        after = type in (MessageType.VOTE, MessageType.VOTE_REPLY)",
+        "the reply to an append leaves with the other messages",
+    ),
+    SwarmMutant(
+        "raft: the leader counts what its disk does not have yet", "raft/replication.py",
+        "        match[state.id] = state.log.stable",
+        "        match[state.id] = state.log.last_index",
+        "its own log is taken to be durable",
+    ),
+    SwarmMutant(
+        "raft: a conflicting entry stays", "raft/log.py",
+        "                    self._truncate(entry.index)\n                    break",
+        "                    break",
+        "what contradicts the leader is not removed before its entries are appended",
+    ),
+    SwarmMutant(
+        "raft: matching entries are cut too", "raft/log.py",
+        "                if entry.index > self.offset and self.term(entry.index) != entry.term:",
+        "                if entry.index > max(self.offset, self.committed):",
+        "an append is taken to end the log there, also where it is an old one that came late (Raft, 5.3)",
+    ),
+    SwarmMutant(
+        "raft: the previous entry is not compared", "raft/log.py",
+        "        return self.offset <= index <= self.last_index and self.term(index) == term",
+        "        return self.offset <= index <= self.last_index",
+        "the consistency check looks at the length only",
+    ),
+    SwarmMutant(
+        "raft: a follower commits what it has not got from this leader", "raft/following.py",
+        "            log.committed = max(log.committed, min(message.commit, last))",
+        "            log.committed = max(log.committed, min(message.commit, log.last_index))",
+        "entries beyond the append are taken to agree as well",
+    ),
+    SwarmMutant(
+        "raft: a write in flight attests what replaced it", "raft/log.py",
+        "            write.index = min(write.index, before)",
+        "            pass",
+        "a truncation while the disk is busy is overlooked",
+    ),
+    # --- raft: reads, membership, snapshots --------------------------------------------------------------------------
+    SwarmMutant(
+        "raft: reads without a quorum", "raft/leadership.py",
+        "        if self.opened and (self.replication.alone or self._leased()):",
+        "        if self.opened:",
+        "a leader takes its own word for it that it still leads",
+    ),
+    SwarmMutant(
+        "raft: reads before an entry of the term is committed", "raft/leadership.py",
+        "        if self.opened and self.reads.waiting:",
+        "        if self.reads.waiting:",
+        "a new leader does not know yet what is committed (Raft, 8)",
+    ),
+    SwarmMutant(
+        "raft: only the new half of a joint configuration decides", "raft/quorum.py",
+        "    if configuration.outgoing:\n        return min(index, _agreed(configuration.outgoing, match))\n",
+        "",
+        "the outgoing majority is not asked (the thesis, 4.3)",
+    ),
+    SwarmMutant(
+        "raft: a removed member still counts", "raft/configuration.py",
+        "    voters, learners, learners_next = voters - one, learners - one, learners_next - one\n",
+        "    if type != ChangeType.REMOVE:\n        voters = voters - one\n    learners, learners_next = learners - one, learners_next - one\n",
+        "removal ends replication to it, and leaves its vote",
+    ),
+    SwarmMutant(
+        "raft: a snapshot is taken over newer state", "raft/following.py",
+        "        if meta is None or meta.index <= log.committed or not meta.configuration.contains(state.id):",
+        "        if meta is None or not meta.configuration.contains(state.id):",
+        "a snapshot that comes late is not compared with what is here",
+    ),
+    SwarmMutant(
+        "raft: a commit is not known to be behind a configuration", "raft/log.py",
+        "            self.committed = max(self.committed, self.changes[-2])",
+        "            pass",
+        "a restart goes by a configuration two changes old",
+    ),
+    # --- member ------------------------------------------------------------------------------------------------------
+    SwarmMutant(
+        "member: a read is served before it is applied", "store/replica.py",
+        "        for done in reads.ready(raft.log.applied):",
+        "        for done in reads.ready(raft.log.last_index):",
+        "the index that was confirmed is taken to be applied",
+    ),
+    SwarmMutant(
+        "member: a lost proposal is called refused", "store/replica.py",
+        'self._give_up_waiting(OutcomeUnknown("leadership changed before',
+        'self._give_up_waiting(Unavailable("leadership changed before',
+        "unknown is turned into refused, and the client trusts it",
+    ),
+    SwarmMutant(
+        "member: a reply goes to whoever waits at that index", "store/replica.py",
+        "            if waiting and waiting[0][0] == index and waiting[0][1] == term:",
+        "            if waiting and waiting[0][0] == index:",
+        "the entry of another leader answers a proposal of this one",
+    ),
+    SwarmMutant(
+        "member: the members of a snapshot are forgotten", "store/replica.py",
+        "        self.state, self.membership = state, members\n",
+        "        self.state = state\n",
+        "the state is replaced, the record beside it is not",
+    ),
+    # --- mvcc, sessions, watch, index --------------------------------------------------------------------------------
+    SwarmMutant(
+        "sessions: what was executed is executed again", "mvcc/sessions.py",
+        "        if sequence in session.replies:\n            return None\n",
+        "",
+        "the kept reply is not looked for",
+    ),
+    SwarmMutant(
+        "sessions: replies are not in the snapshot", "mvcc/sessions.py",
+        "        session.replies = {sequence: _reply_from_plain(plain) for sequence, plain in replies}",
+        "        session.replies = {}",
+        "a member that restarts or is sent a snapshot has forgotten what it answered",
+    ),
+    SwarmMutant(
+        "mvcc: a compare with a missing key holds", "mvcc/txn.py",
+        "            return target != \"VALUE\" and _compare(_ABSENT, target, op, operand)\n        return _compare(kv, target, op, operand)",
+        "            return True\n        return _compare(kv, target, op, operand)",
+        "create-if-absent overwrites after a deletion",
+    ),
+    SwarmMutant(
+        "mvcc: a revoked lease leaves its keys", "mvcc/state.py",
+        "        events = [Event(\"DELETE\", *self.index.delete(key, revision)) for key in sorted(lease.keys)]",
+        "        events = [Event(\"DELETE\", *self.index.delete(key, revision)) for key in sorted(lease.keys)[1:]]",
+        "an off-by-one in the loop",
+    ),
+    SwarmMutant(
+        "watch: an installed snapshot hides what came between", "mvcc/watch.py",
+        "            watcher.next_revision = max(watcher.next_revision, self.revision + 1)",
+        "            watcher.next_revision = max(watcher.next_revision, state.revision + 1)",
+        "watchers go on from where the snapshot ends",
+    ),
+    SwarmMutant(
+        "watch: a batch is handed out twice", "mvcc/watch.py",
+        "        after, until = self.revision, self._state.revision\n        if after == until:",
+        "        after, until = max(1, self.revision - 1), self._state.revision\n        if self.revision == until:",
+        "the last revision is taken to be outstanding still",
+    ),
+    SwarmMutant(
+        "index: a sum keeps what a moved pod had asked for", "index/table.py",
+        "            self._add(old, -1)\n",
+        "",
+        "only additions are counted",
+    ),
+    # --- wal ---------------------------------------------------------------------------------------------------------
+    SwarmMutant(
+        "wal: an overwritten tail comes back", "wal/recovery.py",
+        "        self._truncate(first)\n        self.reached",
+        "        if first < self.snapshot_index + len(self.entries) + 1 - len(datas):\n            return\n        self._truncate(first)\n        self.reached",
+        "recovery takes a shorter run of entries at an old index for a repetition",
+    ),
+    SwarmMutant(
+        "wal: nothing is synced", "store/log_files.py",
+        "            file.sync()\n            writer.mark_synced(end)",
+        "            writer.mark_synced(end)",
+        "the sync is lost in a refactoring; only a power cut tells",
+    ),
+)
