@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 JOBS   ?= 2
 SEEDS  ?= 1000
 
-.PHONY: help demo test check bench swarm planted clean
+.PHONY: help demo test lint check bench swarm planted clean
 
 help:            ## what can be made
 	@grep -E '^[a-z-]+: .*##|^[a-z-]+: *##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1	/' | expand -t 22
@@ -28,10 +28,12 @@ demo: $(BIN)/.installed  ## a control plane, a real trace, a range query: under 
 test: $(BIN)/.installed-dev  ## all tests of the project
 	@$(BIN)/python -m pytest -n $(JOBS) tests
 
-check: $(BIN)/.installed-dev  ## what to run before each commit: ruff, mypy, import contracts, unit tests
+lint: $(BIN)/.installed-dev  ## ruff, mypy, import contracts
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
+
+check: lint      ## what to run before each commit: lint and the unit tests
 	@$(BIN)/python -m pytest -n $(JOBS) tests/unit
 
 bench: $(BIN)/.installed-dev  ## the originals and ours by turns, in one run (needs MINIKUBE_PY_ORIGINAL_UP, ORIGINAL_BIN, h2load)
