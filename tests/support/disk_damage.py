@@ -1,0 +1,67 @@
+"""What becomes of a member's log on disk when the power goes, when the disk rots, when it is full.
+
+kill -9 alone loses nothing that was written: the page cache outlives the process. What a power cut may lose besides is
+what no sync has made durable; a record says up to where the log was durable when it was written, so that can be told
+from the file.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import NamedTuple
+
+from minikube_py.wal.recovery import read_segment
+from minikube_py.wal.segment import HEAD_BYTES, decode_head, segment_sequence
+
+SECTOR_BYTES = 512
+
+
+class LogEnd(NamedTuple):
+    """Of the newest segment: records reach to `end`, and up to `sure` they are durable for certain."""
+
+    path: Path
+    sure: int
+    end: int
+
+
+def log_end(files: Path) -> LogEnd:
+    """Of the log in this folder, of a member that runs or not."""
+    names = [name for name in (path.name for path in files.iterdir()) if segment_sequence(name) is not None]
+    path = files / max(names)
+    data = path.read_bytes()
+    sure = end = HEAD_BYTES
+    for record in read_segment(path.name, data, decode_head(path.name, data), None):
+        sure, end = record.synced, record.end
+    return LogEnd(path, max(sure, HEAD_BYTES), end)
+
+
+def tear(files: Path, rng: random.Random) -> int:
+    """The power went: of what was not synced, some sectors are on the disk and others are not. How many bytes are lost
+    or garbage."""
+    path, sure, end = log_end(files)
+    lost = 0
+    with path.open("r+b") as file:
+        start = sure
+        while start < end:
+            stop = min(end, (start // SECTOR_BYTES + 1) * SECTOR_BYTES)
+            fate = rng.random()
+            if fate < 0.6:
+                file.seek(start)
+                file.write(bytes(stop - start) if fate < 0.5 else rng.randbytes(stop - start))
+                lost += stop - start
+            start = stop
+    return lost
+
+
+def rot(files: Path, rng: random.Random) -> int:
+    """A byte that was durable is another one now. Where it is."""
+    path, sure, _ = log_end(files)
+    assert sure > HEAD_BYTES, "nothing is durable yet"
+    place = rng.randrange(HEAD_BYTES, sure)
+    with path.open("r+b") as file:
+        file.seek(place)
+        byte = file.read(1)[0]
+        file.seek(place)
+        file.write(bytes((byte ^ (1 << rng.randrange(8)),)))
+    return place

@@ -1,0 +1,234 @@
+"""What the members of a store say when they are asked one by one: by tests, of members that run anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from minikube_py.control_plane.store_access import StoreAccess
+from minikube_py.control_plane.store_admin import StoreAdmin
+from minikube_py.env import SystemClock
+from minikube_py.errors import MinikubeError, NotLeader, OutcomeUnknown, Unavailable
+from minikube_py.mvcc.codec import pack
+from minikube_py.mvcc.types import RangeRequest, RangeResult
+from minikube_py.sim.checkers.convergence import MemberView
+from minikube_py.store.client_connection import Call, ClientConnection, Endpoint, connect
+from minikube_py.store.membership import MemberChange
+from minikube_py.store.protocol import SERIALIZABLE, Op, decode_range
+
+SETTLES_WITHIN_S = 60.0
+ASK_WITHIN_S = 2.0
+PAUSE_S = 0.05
+HASHES = 12
+"""So many revisions at which members are compared, spread over all that they answer at."""
+
+
+class Members:
+    """What can be asked of a store's members, one by one. `where` they answer, by name: those that are to be members
+    now. `changed`: changes of members that were done."""
+
+    def __init__(self, access: StoreAccess) -> None:
+        self.where: dict[str, tuple[str, int]] = {}
+        self.changed = 0
+        self._access = access
+        self._clock = SystemClock()
+
+    def answers(self, name: str) -> bool:
+        """It is worth asking."""
+        return True
+
+    def endpoints(self) -> list[Endpoint]:
+        return [self.endpoint(name) for name in self.where]
+
+    def endpoint(self, name: str) -> Endpoint:
+        return self._at(name).endpoints()[0]
+
+    def _at(self, name: str) -> StoreAccess:
+        return StoreAccess((self.where[name],), self._access.token, self._access.authority_pem)
+
+    @property
+    def addresses(self) -> str:
+        """Of the members, for `--store` and `--endpoints`."""
+        return ",".join(f"{host}:{port}" for host, port in self.where.values())
+
+    def admin(self) -> StoreAdmin:
+        return StoreAdmin(replace(self._access, addresses=tuple(self.where.values())))
+
+    @contextlib.asynccontextmanager
+    async def asked(self, name: str) -> AsyncIterator[Asked]:
+        connection = await connect(self.endpoint(name), self._clock, ASK_WITHIN_S)
+        try:
+            yield Asked(connection)
+        finally:
+            connection.close()
+            await connection.wait_closed()
+
+    async def status(self, name: str) -> dict[str, Any] | None:
+        """None: it does not answer."""
+        try:
+            async with self.asked(name) as asked:
+                found: dict[str, Any] = await asked.ask(Op.STATUS)
+                return found
+        except MinikubeError:
+            return None
+
+    async def statuses(self, names: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
+        """Of those that answer."""
+        there = [name for name in names or self.where if self.answers(name)]
+        found = await asyncio.gather(*map(self.status, there))
+        return {name: status for name, status in zip(there, found) if status is not None}
+
+    async def leader(self, *of: str) -> str:
+        """The name of who leads, by its own word and the latest term; `of`: those who are asked."""
+
+        async def found() -> str:
+            statuses = await self.statuses(of)
+            leading = {name: status for name, status in statuses.items() if status["role"] == "LEADER"}
+            name = max(leading, key=lambda each: leading[each]["term"], default="")
+            latest = max((status["term"] for status in statuses.values()), default=0)
+            return name if name and leading[name]["term"] == latest else ""
+
+        return await until(found, "one of them leads", SETTLES_WITHIN_S)
+
+    async def followers(self) -> list[str]:
+        leader = await self.leader()
+        return [name for name in self.where if name != leader]
+
+    async def change(self, change: MemberChange) -> None:
+        """Tried again where it certainly was not done."""
+
+        async def done() -> bool:
+            try:
+                await self.admin().change(change)
+            except (NotLeader, Unavailable):
+                return False
+            return True
+
+        await until(done, f"{change.kind.name} {change.name or hex(change.id)}", SETTLES_WITHIN_S)
+        self.changed += 1
+
+    async def unsettled(self) -> str:
+        """Why it is not so that all members run, follow one leader and have applied all there is; "": it is so."""
+        statuses = await self.statuses()
+        missing = self.where.keys() - statuses.keys()
+        if missing:
+            return f"no answer from {', '.join(sorted(missing))}"
+        if len({(status["term"], status["leader"]) for status in statuses.values()}) > 1:
+            return f"they do not agree who leads: {_brief(statuses)}"
+        for status in statuses.values():
+            known = {member["name"] for member in status["members"]}
+            if known != self.where.keys():
+                return f"{status['member']['name']} has members {sorted(known)}, not {sorted(self.where)}"
+            if any(member["learner"] for member in status["members"]):
+                return f"{status['member']['name']} has a learner that is to be a voter"
+        if len({status[key] for status in statuses.values() for key in ("applied", "commit", "last_index")}) > 1:
+            return f"they have not all applied the same: {_brief(statuses)}"
+        return ""
+
+    async def settle(self) -> None:
+        reason = ""
+
+        async def settled() -> bool:
+            nonlocal reason
+            reason = await self.unsettled()
+            return not reason
+
+        await until(settled, lambda: f"all is well again: {reason}", SETTLES_WITHIN_S)
+
+    async def views(self) -> list[MemberView]:
+        """What the members hold, all at the same entry."""
+        views: list[MemberView] = []
+
+        async def same() -> bool:
+            nonlocal views
+            if await self.unsettled():
+                return False
+            latest = await self._views()
+            views = latest
+            return len({view.applied for view in latest}) == 1 and not await self.unsettled()
+
+        await until(same, "members are alike for long enough to be looked at", SETTLES_WITHIN_S)
+        return views
+
+    async def _views(self) -> list[MemberView]:
+        statuses = await self.statuses()
+        first = 1 + max(status["compact_revision"] for status in statuses.values())
+        last = min(status["revision"] for status in statuses.values())
+        revisions = {first + (last - first) * number // (HASHES - 1) for number in range(HASHES)}
+        return await asyncio.gather(*(self._view(name, sorted(revisions)) for name in statuses))
+
+    async def _view(self, name: str, revisions: list[int]) -> MemberView:
+        async with self.asked(name) as asked:
+            result = await asked.range(RangeRequest(b"\0", b"\0"))
+            # At 0 open sessions count as well.
+            hashes = {each: (await asked.ask(Op.HASH, each))[0] for each in (0, *revisions)}
+            status = await asked.ask(Op.STATUS)
+        return MemberView(
+            status["member"]["id"],
+            status["applied"],
+            result.revision,
+            status["compact_revision"],
+            hashes,
+            result.kvs,
+        )
+
+
+class Asked:
+    """One connection to one member, for questions it cannot pass on."""
+
+    def __init__(self, connection: ClientConnection) -> None:
+        self._connection = connection
+        connection.owner = self
+
+    async def ask(self, op: Op, argument: object = None, flags: int = 0) -> Any:
+        return (await self._ask(op, argument, flags))[1]
+
+    async def range(self, request: RangeRequest) -> RangeResult:
+        """What this member has."""
+        return decode_range(*await self._ask(Op.RANGE, pack(request), SERIALIZABLE))
+
+    async def _ask(self, op: Op, argument: object, flags: int) -> tuple[Any, Any]:
+        call = Call(op, argument, asyncio.get_running_loop().create_future(), flags)
+        if self._connection.why_lost:
+            raise Unavailable(self._connection.why_lost)
+        self._connection.send(call)
+        try:
+            async with asyncio.timeout(ASK_WITHIN_S):
+                answer = await call.future
+        except TimeoutError:
+            raise Unavailable("no answer in time") from None
+        return call.parts, answer
+
+    def answered(self, call: Call, value: Any) -> None:
+        if not call.future.done():
+            call.future.set_result(value)
+
+    def refused(self, call: Call, error: MinikubeError, connection: ClientConnection) -> None:
+        if not call.future.done():
+            call.future.set_exception(error)
+
+    def leader_told(self, connection: ClientConnection) -> None:
+        pass
+
+    def fell(self, connection: ClientConnection, calls: list[Call], reason: str) -> None:
+        for call in calls:
+            self.refused(call, OutcomeUnknown(reason), connection)
+
+
+async def until(check: Callable[[], Awaitable[Any]], what: str | Callable[[], str], within_s: float) -> Any:
+    """What `check` gives, once it is true."""
+    ends_s = time.monotonic() + within_s
+    while not (found := await check()):
+        text = what if isinstance(what, str) else what()
+        assert time.monotonic() < ends_s, f"not within {within_s:g} s: {text}"
+        await asyncio.sleep(PAUSE_S)
+    return found
+
+
+def _brief(statuses: dict[str, dict[str, Any]]) -> str:
+    keys = ("role", "term", "commit", "applied", "last_index")
+    return "; ".join(f"{name} {' '.join(str(status[key]) for key in keys)}" for name, status in statuses.items())
