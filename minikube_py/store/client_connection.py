@@ -329,7 +329,8 @@ async def connect(endpoint: Endpoint, clock: Clock, timeout_s: float) -> ClientC
         async with asyncio.timeout(timeout_s):
             await loop.create_connection(make, endpoint.host, endpoint.port, ssl=endpoint.tls)
             await made[0].greeted
-    except (OSError, TimeoutError) as error:
+    except (OSError, TimeoutError, ValueError) as error:
+        # ValueError: an address that can be none, as some members may tell.
         text = f"no answer within {timeout_s:g} s" if isinstance(error, TimeoutError) else str(error)
         if made:
             made[0].abort(text)

@@ -156,6 +156,7 @@ class Route:
     def _candidates(self, present: ClientConnection | None) -> list[Endpoint]:
         """Every address, the likeliest first; not that of the present connection."""
         known = {**self._given, **self._told}
+        self.why = {address: why for address, why in self.why.items() if address in known}
         others = list(known)
         self._rng.shuffle(others)
         likely = self._hints(present) if present is not None else []
@@ -186,6 +187,7 @@ class Route:
         # A member to make do with, and the leader.
         second: ClientConnection | None = None
         best: ClientConnection | None = None
+        chosen: ClientConnection | None = None
         try:
             while waiting or running:
                 if waiting:
@@ -219,17 +221,17 @@ class Route:
                     second = answer
                 else:
                     answer.close()
-            return best or second
+            chosen = best or second
+            return chosen
         finally:
             for task in running.values():
                 task.cancel()
-            unused = [second] if best is not None and second is not None else []
+            found = [best, second]
             while not results.empty():
-                _, late = results.get_nowait()
-                if isinstance(late, ClientConnection):
-                    unused.append(late)
-            for connection in unused:
-                connection.close()
+                found += [late for late in results.get_nowait() if isinstance(late, ClientConnection)]
+            for connection in found:
+                if connection is not None and connection is not chosen:
+                    connection.close()
 
     async def _try(
         self, endpoint: Endpoint, results: asyncio.Queue[tuple[str, ClientConnection | MinikubeError]]
