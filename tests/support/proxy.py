@@ -309,6 +309,8 @@ class Proxy:
         for connection in list(self.connections):
             connection.abort()
         for pid in self.pids.values():
+            if pid == os.getppid():
+                continue
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
