@@ -69,6 +69,8 @@ class Cluster:
         self.failures: list[tuple[int, str]] = []
         """The same of members that ended themselves."""
         self.elections = 0
+        self.elected: Callable[[Place], None] | None = None
+        """Told of each member that comes to lead."""
         self.messages = 0
         self.snapshots_sent = 0
         self.snapshots_installed = 0
@@ -248,6 +250,8 @@ class Cluster:
         if raft.role == "LEADER" and self._terms.get(place.number) != raft.term:
             self._terms[place.number] = raft.term
             self.elections += 1
+            if self.elected is not None:
+                self.elected(place)
             terms = {index: log.term(LogIndex(index)) for index in range(log.offset, log.last_index + 1)}
             agreement.leads(member, raft.term, terms)
         seen = max(self._looked_at[place.number], log.offset)

@@ -36,6 +36,7 @@ FaultKind = Literal[
     "grow",
     "shrink",
     "transfer",
+    "depose",
     "compact",
     "snapshot",
 ]
@@ -44,7 +45,9 @@ KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
 S: Final = 1_000_000
 MS: Final = 1_000
 LEADER: Final = -1
-STORM: Final[tuple[FaultKind, ...]] = ("crash", "kill", "torn_sync", "pause", "cut", "delay", "transfer", "loss")
+STORM: Final[tuple[FaultKind, ...]] = (
+    "crash", "kill", "torn_sync", "pause", "cut", "delay", "transfer", "loss", "depose", "depose",
+)  # fmt: skip
 """What makes for many elections, if it comes quickly and is soon over."""
 STORM_SHARE: Final = 0.3
 DRIFT_MAX: Final = 1.25
@@ -66,6 +69,8 @@ class Fault(NamedTuple):
       `amount`-th sync from now fails.
     - clock: the clock of `places` counts `amount` seconds a second.
     - grow: a new member joins. shrink: one is removed, for ever. transfer: leadership goes to `places`.
+    - depose: whoever comes to lead meanwhile is cut off from all, or from all but one, or loses its process or its
+      power, `amount` us after its election: what it began is left with a few.
     - compact: history older than the share `amount` of all goes. snapshot: `places` take one."""
 
     at_us: int
@@ -102,10 +107,11 @@ def drawn_plan(rng: Rng, span_us: int, *, aimed: bool = False) -> Plan:
     it knows LEADER."""
     members = rng.choice((1, 3, 3, 3, 3, 3, 5))
     if aimed and rng.random() < STORM_SHARE:
-        stormy = tuple(kind for kind in STORM if rng.random() < 0.6) or STORM
+        members = rng.choice((3, 5))
+        stormy = tuple(kind for kind in STORM if rng.random() < 0.5) or STORM
         return Plan(members, span_us, rng.choice((30, 50, 70)), stormy, aimed=rng.choice((0.3, 0.7)), pace=0.1)
     share = rng.choice((0.1, 0.2, 0.4, 0.7))
-    kinds = [kind for kind in KINDS if rng.random() < share]
+    kinds = [kind for kind in KINDS if rng.random() < share and (aimed or kind != "depose")]
     count = rng.choice((0, 4, 8, 12, 16, 24))
     share = rng.choice((0.0, 0.5, 0.9)) if aimed else 0.0
     return Plan(members, span_us, count if kinds else 0, tuple(kinds), aimed=share)
@@ -221,6 +227,11 @@ def _disk(kind: FaultKind, amounts: Sequence[float]) -> Callable[[Rng, Plan, int
     return draw
 
 
+def _depose(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
+    after_us = rng.choice((0, 200, 1 * MS, 5 * MS, 20 * MS, 60 * MS))
+    yield Fault(at_us, "depose", everyone(plan), (), _while(rng, plan, 1 * S, 20 * S), after_us)
+
+
 def _clock(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
     rate = DRIFT_MAX ** rng.uniform(-1, 1)
     yield Fault(at_us, "clock", _some(rng, plan), (), _while(rng, plan, 500 * MS, 6 * S), round(rate, 3))
@@ -255,6 +266,7 @@ _DRAW: Final[dict[FaultKind, Callable[[Rng, Plan, int], Iterator[Fault]]]] = {
     "slow_sync": _disk("slow_sync", (10 * MS, 200 * MS, 2 * S)),
     "bad_sync": _disk("bad_sync", (0, 1, 5)),
     "clock": _clock,
+    "depose": _depose,
     "grow": _grow,
     "shrink": _plain("shrink"),
     "transfer": _plain("transfer"),

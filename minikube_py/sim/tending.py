@@ -282,6 +282,35 @@ class Tending:
 
         return self._until(fault.duration_us, back)
 
+    def _depose(self, fault: Fault) -> bool:
+        """What a leader began is to be left with a few: it goes almost as soon as it has come."""
+        self.cluster.elected = lambda place: self.steps.after(int(fault.amount), self._strike, place, place.life)
+
+        def leave() -> None:
+            self.cluster.elected = None
+
+        return self._until(fault.duration_us, leave)
+
+    def _strike(self, place: Place, life: int) -> None:
+        if self._healed or place.life != life or not place.running:
+            return
+        how = self.rng.random()
+        duration_us = self.rng.randint(50_000, 500_000)
+        if how < 0.2:
+            place.end()
+            self._hold([place], duration_us // 4)
+        elif how < 0.4:
+            place.end(power=True, silently=True)
+            self._hold([place], duration_us // 4)
+        else:
+            others = [other.number for other in self.cluster.all if other is not place]
+            if how < 0.8:
+                others.remove(self.rng.choice(others))
+            both = how < 0.6 or how > 0.9
+            self._cut(Fault(0, "cut", (place.number,), tuple(others), duration_us))
+            if both:
+                self._cut(Fault(0, "cut", tuple(others), (place.number,), duration_us))
+
     # -- what the store itself is asked --------------------------------------------------------------------------------
 
     def _transfer(self, fault: Fault) -> bool:
