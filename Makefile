@@ -4,8 +4,9 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 JOBS   ?= 2
 SEEDS  ?= 1000
+RUNS   ?= 34
 
-.PHONY: help demo test lint check bench swarm planted clean
+.PHONY: help demo test lint check bench swarm torture planted clean
 
 help:            ## what can be made
 	@grep -E '^[a-z-]+: .*##|^[a-z-]+: *##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1	/' | expand -t 22
@@ -41,6 +42,9 @@ bench: $(BIN)/.installed-dev  ## the originals and ours by turns, in one run (ne
 
 swarm: $(BIN)/.installed  ## SEEDS=n simulated histories of the store under faults, on all cores
 	@$(BIN)/python -m minikube_py.sim.swarm --seeds $(SEEDS)
+
+torture: $(BIN)/.installed-dev  ## RUNS=n times three store processes broken under load: killed, stopped, parted, torn, wiped
+	@MINIKUBE_PY_TORTURE=$(RUNS) $(BIN)/python -m pytest -n 0 -s tests/e2e/test_three_members_store.py tests/e2e/test_three_members_api.py
 
 planted: $(BIN)/.installed-dev  ## bugs planted in raft, member, mvcc, watch, index and wal: how many histories find each
 	@PYTHONPATH=tests/planted $(BIN)/python tests/planted/swarm_planting.py

@@ -145,6 +145,6 @@ async def test_every_201_is_there_through_both_servers(
             await fault(story)
         verdicts = await load.finish()
         load.check_all(verdicts)
-    totals[0].update(load.counts() + Counter(runs=1, created_for_good=len(load.acknowledged())))
+    totals[0].update(load.counts() + Counter(runs=1, created_for_good=len(load.record.created_for_good())))
     totals[1].extend(story.stalls_s)
     assert not cluster.complaints(), cluster.complaints()
