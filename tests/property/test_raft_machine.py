@@ -46,7 +46,7 @@ PLACE = st.integers(0, 40)
 SIDE = st.integers(0, 2**MEMBERS - 1)
 """A set of members, a bit for each."""
 COUNT = st.integers(1, 3)
-THEN = st.sampled_from(("arrives", "arrives twice", "is lost", "is late"))
+THEN = st.sampled_from(("arrives", "arrives again", "is lost", "is late"))
 CHANGES = st.lists(st.builds(Change, st.sampled_from(ChangeType), MEMBER), min_size=1, max_size=3).map(tuple)
 
 TOTALS: Counter[str] = Counter()
@@ -210,7 +210,8 @@ class RaftMachine(RuleBasedStateMachine):
         if (member := self.who(id)) is not None:
             log = member.up.log
             index = max(member.applied - back, log.offset, member.disk.snapshot.meta.index)
-            if index:
+            # A snapshot that is still on its way to the disk is none to be followed by another.
+            if index and member.disk.holds(index, log.term(index)):
                 self.world.take_snapshot(member.id, index, compact=max(index - tail, log.offset))
 
     # Links
@@ -313,11 +314,13 @@ class RaftMachine(RuleBasedStateMachine):
         if leader is None or leader.id == id:
             return
         if unheard:
-            self.propose(leader.id, count, 3, acts=True)
+            self.propose(leader.id, count + keeps, 3, acts=True)
             for _ in range(len(self.world.links)):
                 self.world.deliver()
-        self.world.partition([id], members(~(1 << id - 1)))
-        self.propose(leader.id, count, 3, acts=True)
+            self.world.partition([id], members(~(1 << id - 1)))
+        else:
+            self.world.partition([id], members(~(1 << id - 1)))
+            self.propose(leader.id, count, 3, acts=True)
         self.flow(3)
         if not self.up(leader.id):
             return
@@ -327,16 +330,21 @@ class RaftMachine(RuleBasedStateMachine):
         self.world.tick(leader.id)
         for _ in range(2):
             self.act(leader.id, True)
-            if not any(one.message.type == MessageType.SNAPSHOT for one in self.world.links):
+            if not self.snapshots_under_way():
                 self.flow(1)
-        if then == "arrives twice":
-            self.flow_twice(1)
-        elif then == "is lost":
-            for place in reversed(range(len(self.world.links))):
-                if self.world.links[place].message.type == MessageType.SNAPSHOT:
-                    self.world.drop(place)
-        elif then == "arrives":
+        late = [self.world.links[place] for place in self.snapshots_under_way()]
+        if then == "is lost":
+            for place in reversed(self.snapshots_under_way()):
+                self.world.drop(place)
+        elif then != "is late":
             self.flow(2)
+        if then == "arrives again":
+            self.propose(leader.id, count, 0, acts=True)
+            self.flow(2)
+            self.world.links.extend(late)
+
+    def snapshots_under_way(self) -> list[int]:
+        return [n for n, one in enumerate(self.world.links) if one.message.type == MessageType.SNAPSHOT]
 
     @rule(count=COUNT, size=st.integers(0, 30), back=st.booleans())
     def leave_uncommitted(self, count: int, size: int, back: bool) -> None:

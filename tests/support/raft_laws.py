@@ -98,7 +98,8 @@ class Laws:
                 self.evidence.stands(member)
             elif now.role == "LEADER":
                 self._elected(member)
-        self._check_commit(member, before.commit if before is not None else log.offset)
+        led = before is not None and (before.role, before.term) == ("LEADER", now.term)
+        self._check_commit(member, before.commit if before is not None else log.offset, led=led)
 
     def _check_lineage(self, member: Member) -> None:
         """Log matching (5.3): an entry's index and term fix its content and all before it, over all logs and times."""
@@ -137,7 +138,8 @@ class Laws:
         has = raft.log.term(index) if index <= raft.log.last_index else None
         require(has == self.committed[index].term, "leader completeness (5.4)", member.id, self.committed[index], has)
 
-    def _check_commit(self, member: Member, before: int) -> None:
+    def _check_commit(self, member: Member, before: int, *, led: bool) -> None:
+        """`led`: a moment ago. A leader that a change removes commits once more, by the new majority."""
         raft = member.up
         log = raft.log
         require(log.applied <= log.delivered <= log.committed <= log.last_index, "applied <= committed <= last")
@@ -145,7 +147,7 @@ class Laws:
             term = log.term(log.stable)
             require(member.disk.holds(log.stable, term), "what is said to be durable is", member.id, log.stable, term)
         if log.committed > self.commit:
-            require(raft.role == "LEADER", "only a leader commits first (5.3)", member.id, log.committed)
+            require(led or raft.role == "LEADER", "only a leader commits first (5.3)", member.id, log.committed)
             term = log.term(log.committed)
             require(term == raft.term, "a leader commits by counting only in its own term (5.4.2)", member.id, term)
             index = log.committed

@@ -290,7 +290,7 @@ class World:
     def give_wanted_snapshots(self) -> None:
         """As drivers do, when a peer can be helped by a newer snapshot only."""
         for member in self.up():
-            if member.up.snapshot_wanted and member.applied > member.disk.snapshot.meta.index:
+            if member.up.snapshot_wanted and member.disk.last_index >= member.applied > member.disk.snapshot.meta.index:
                 self.take_snapshot(member.id, compact=member.up.log.offset)
 
     def read_index(self, id: int, context: bytes) -> None:
