@@ -27,7 +27,7 @@ demo: $(BIN)/.installed  ## a control plane, a real trace, a range query: under 
 	@$(BIN)/minikube-py demo
 
 test: $(BIN)/.installed-dev  ## all tests of the project
-	@$(BIN)/python -m pytest -n $(JOBS) tests
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests
 
 lint: $(BIN)/.installed-dev  ## ruff, mypy, import contracts
 	@$(BIN)/ruff check .
