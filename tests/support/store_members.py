@@ -34,6 +34,7 @@ class Members:
     def __init__(self, access: StoreAccess) -> None:
         self.where: dict[str, tuple[str, int]] = {}
         self.changed = 0
+        self._committed = 0
         self._access = access
         self._clock = SystemClock()
 
@@ -112,7 +113,8 @@ class Members:
         self.changed += 1
 
     async def unsettled(self) -> str:
-        """Why it is not so that all members run, follow one leader and have applied all there is; "": it is so."""
+        """Why it is not so that all members run, follow one leader and have applied all that any of them knew to be
+        committed when this was asked before; "": it is so. More may be written meanwhile."""
         statuses = await self.statuses()
         missing = self.where.keys() - statuses.keys()
         if missing:
@@ -125,8 +127,9 @@ class Members:
                 return f"{status['member']['name']} has members {sorted(known)}, not {sorted(self.where)}"
             if any(member["learner"] for member in status["members"]):
                 return f"{status['member']['name']} has a learner that is to be a voter"
-        if len({status[key] for status in statuses.values() for key in ("applied", "commit", "last_index")}) > 1:
-            return f"they have not all applied the same: {_brief(statuses)}"
+        known_before, self._committed = self._committed, max(status["commit"] for status in statuses.values())
+        if min(status["applied"] for status in statuses.values()) < (known_before or self._committed):
+            return f"they have not all applied what was committed up to {known_before}: {_brief(statuses)}"
         return ""
 
     async def settle(self) -> None:
