@@ -18,7 +18,7 @@ from minikube_py.env import Rng
 from minikube_py.sim.faults import Fault, aim
 from minikube_py.sim.loop import shuffle
 from minikube_py.sim.network import LinkQuality
-from minikube_py.sim.world import Machine, World
+from minikube_py.sim.world import Machine, Process, World
 
 US_PER_S: Final = 1_000_000
 RESET_SHARE: Final = 0.4
@@ -29,6 +29,8 @@ class FaultyStore(Protocol):
     """What the faults ask of the store they are played on. Places are those of the schedule."""
 
     world: World
+    elected: Callable[[int], None] | None
+    """Told the place of whoever comes to lead."""
 
     def host(self, place: int) -> str:
         """The machine at that place."""
@@ -210,6 +212,36 @@ class FaultPlayer:
 
         return self._until(fault, end)
 
+    def _depose(self, fault: Fault) -> bool:
+        """What a leader began is to be left with a few: it goes almost as soon as it has come."""
+
+        def elected(place: int) -> None:
+            process = self._machine(place).process
+            self._world.scheduler.after(fault.amount / US_PER_S, self._strike, (place, process))
+
+        def leave() -> None:
+            self._store.elected = None
+
+        self._store.elected = elected
+        return self._until(fault, leave)
+
+    def _strike(self, whom: tuple[int, Process | None]) -> None:
+        place, process = whom
+        if self._store.elected is None or process is None or process.ended is not None:
+            return
+        how = self._rng.random()
+        fault = Fault(0, "kill", (place,), (), self._rng.randint(50_000, 500_000))
+        if how < 0.4:
+            self._down(fault, power=how >= 0.2)
+            return
+        others = [other for other in range(self._store.forming()) if other != place and self._store.known(other)]
+        if how < 0.8 and others:
+            others.remove(self._rng.choice(others))
+        rest = tuple(others)
+        self._clog(fault._replace(others=rest))
+        if how < 0.6 or how > 0.9:
+            self._clog(fault._replace(places=rest, others=(place,)))
+
     # -- disks and clocks ---------------------------------------------------------------------------------------------
 
     def _rot(self, fault: Fault) -> bool:
@@ -218,7 +250,8 @@ class FaultPlayer:
             return False
         host = self._store.host(place)
         self._store.hold_down(place)
-        self._world.kill(host, power=True)
+        # No power cut: it might take the last record's witness, and then nobody could tell damage from a torn write.
+        self._world.kill(host)
         where = self._machine(place).disk.rot(self._rng)
         self._world.scheduler.log(f"rot on {host}: {where}")
         return self._until(fault, lambda: self._release((place,)))

@@ -82,9 +82,9 @@ class StoreRunOptions:
 def drawn_options(seed: int) -> StoreRunOptions:
     rng = Rng(f"store options {seed}")
     span_us = 7_000_000
-    plan = drawn_plan(rng, span_us)
+    plan = drawn_plan(rng, span_us, aimed=True)
     while plan.count < QUIET and rng.random() < 0.8:
-        plan = drawn_plan(rng, span_us)
+        plan = drawn_plan(rng, span_us, aimed=True)
     if rng.random() < THEMED:
         plan = replace(plan, count=rng.choice((12, 24, 36)), kinds=rng.choice(THEMES))
     return StoreRunOptions(

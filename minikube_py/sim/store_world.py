@@ -80,6 +80,7 @@ class SimStore:
         self.agreement = Agreement()
         self.counts = Counts()
         self.problem = ""
+        self.elected: Callable[[int], None] | None = None
         self._members = members
         self.places = [Place(number, f"store-{number}", f"m{number}") for number in range(members + spare)]
         self._initial: Initial = tuple((place.name, f"{place.host}:{PEER_PORT}") for place in self.places[:members])
@@ -307,6 +308,8 @@ class SimStore:
             look.term = raft.term
             self.counts.elections += 1
             agreement.leads(member.member_id, raft.term)
+            if self.elected is not None:
+                self.elected(place.number)
         log = raft.log
         self._newest = max(self._newest, (log.applied, raft.configuration), key=lambda known: known[0])
         seen = max(look.index, log.offset)
