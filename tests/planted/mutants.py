@@ -180,21 +180,20 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "store: a full segment is left unsynced", DURABILITY, "store/log_files.py",
-        "        self.sync()\n        old = self._writer.head",
-        "        old = self._writer.head",
+        "        self.sync()\n        self._begin_anew()",
+        "        self._begin_anew()",
         "a batch runs over into the next segment, and only that one is synced",
     ),
     Mutant(
-        "store: acknowledged before it is synced", DURABILITY, "store/member.py",
-        "            self._fsync.run(self._files.begin_sync(), self._synced)",
-        "            sync = self._files.begin_sync()\n            self._synced(None)\n"
-        "            self._fsync.run(sync, lambda error: self._fail(str(error)) if error else None)",
+        "store: acknowledged before it is synced", DURABILITY, "store/log_files.py",
+        "            file.sync()\n            writer.mark_synced(end)",
+        "            writer.mark_synced(end)",
         "the sync begun counts as the sync done",
     ),
     Mutant(
         "wal: a torn tail is not cut", WAL, "store/log_files.py",
-        "        if tail.dirty_end > tail.end:",
-        "        if tail.dirty_end > tail.end + (64 << 10):",
+        "tail.unsure + bytes(tail.dirty_end - tail.end))",
+        "tail.unsure)",
         "remains of a torn write stay behind the end, and are read as part of the log later",
     ),
     Mutant(
@@ -210,9 +209,9 @@ MUTANTS: tuple[Mutant, ...] = (
         "the log after the snapshot removed with the log before it",
     ),
     Mutant(
-        "store: a snapshot claims entries it has not", DURABILITY, "store/snapshotter.py",
-        "        index = log.applied\n",
-        "        index = log.last_index\n",
+        "store: a snapshot claims entries it has not", DURABILITY, "store/replica.py",
+        "        raft, index = self.raft, self.raft.log.applied\n",
+        "        raft, index = self.raft, self.raft.log.last_index\n",
         "the log's end taken for what is applied: entries between are skipped at the next start",
     ),
     Mutant(
@@ -222,16 +221,16 @@ MUTANTS: tuple[Mutant, ...] = (
         "one event per revision assumed, which holds for all but txns",
     ),
     Mutant(
-        "store: a txn is half applied on replay", DURABILITY, "store/member.py",
-        "                command = unpack(entry.data)\n",
-        "                command = unpack(entry.data)\n"
+        "store: a txn is half applied on replay", DURABILITY, "store/replica.py",
+        "                command = unpack(data)\n",
+        "                command = unpack(data)\n"
         "                command = getattr(command, \"success\", (command,))[0]  # type: ignore[assignment]\n",
         "a shortcut at replay for txns of one op, which are nearly all",
     ),
     Mutant(
-        "store: the term is not persisted", DURABILITY, "store/member.py",
-        "self._files.write(ready.entries, ready.hard_state if to_sync else self.raft.hard_state())",
-        "self._files.write(ready.entries, None if to_sync else self.raft.hard_state())",
+        "store: the term is not persisted", DURABILITY, "store/replica.py",
+        "            self.files.write(entries, hard_state)",
+        "            self.files.write(entries, None)",
         "hard state written with the commit only: a vote is given twice in one term",
     ),
     # --- patches ----------------------------------------------------------------------------------------------------

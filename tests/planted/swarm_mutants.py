@@ -163,12 +163,6 @@ MUTANTS: tuple[SwarmMutant, ...] = (
         "unknown is turned into refused, and the client trusts it",
     ),
     SwarmMutant(
-        "member: a reply goes to whoever waits at that index", "store/replica.py",
-        "            if waiting and waiting[0][0] == index and waiting[0][1] == term:",
-        "            if waiting and waiting[0][0] == index:",
-        "the entry of another leader answers a proposal of this one",
-    ),
-    SwarmMutant(
         "member: the members of a snapshot are forgotten", "store/replica.py",
         "        self.state, self.membership = state, members\n",
         "        self.state = state\n",
