@@ -151,25 +151,32 @@ class Members:
             if await self.unsettled():
                 return False
             latest = await self._views()
-            views = latest
-            return len({view.applied for view in latest}) == 1 and not await self.unsettled()
+            views = [view for view in latest if view is not None]
+            return len(views) == len(latest) and len({view.applied for view in views}) == 1
 
         await until(same, "members are alike for long enough to be looked at", SETTLES_WITHIN_S)
         return views
 
-    async def _views(self) -> list[MemberView]:
+    async def _views(self) -> list[MemberView | None]:
         statuses = await self.statuses()
         first = 1 + max(status["compact_revision"] for status in statuses.values())
         last = min(status["revision"] for status in statuses.values())
         revisions = {first + (last - first) * number // (HASHES - 1) for number in range(HASHES)}
         return await asyncio.gather(*(self._view(name, sorted(revisions)) for name in statuses))
 
-    async def _view(self, name: str, revisions: list[int]) -> MemberView:
-        async with self.asked(name) as asked:
-            result = await asked.range(RangeRequest(b"\0", b"\0"))
-            # At 0 open sessions count as well.
-            hashes = {each: (await asked.ask(Op.HASH, each))[0] for each in (0, *revisions)}
-            status = await asked.ask(Op.STATUS)
+    async def _view(self, name: str, revisions: list[int]) -> MemberView | None:
+        """None: it did not answer, or applied something while it was looked at."""
+        try:
+            async with self.asked(name) as asked:
+                before = await asked.ask(Op.STATUS)
+                result = await asked.range(RangeRequest(b"\0", b"\0"))
+                # At 0 open sessions count as well.
+                hashes = {each: (await asked.ask(Op.HASH, each))[0] for each in (0, *revisions)}
+                status = await asked.ask(Op.STATUS)
+        except MinikubeError:
+            return None
+        if status["applied"] != before["applied"]:
+            return None
         return MemberView(
             status["member"]["id"],
             status["applied"],
