@@ -331,7 +331,9 @@ async def connect(endpoint: Endpoint, clock: Clock, timeout_s: float) -> ClientC
             await made[0].greeted
     except (OSError, TimeoutError, ValueError) as error:
         # ValueError: an address that can be none, as some members may tell.
-        text = f"no answer within {timeout_s:g} s" if isinstance(error, TimeoutError) else str(error)
+        text = str(error) or "it ended the connection"
+        if isinstance(error, TimeoutError):
+            text = f"no answer within {timeout_s:g} s"
         if made:
             made[0].abort(text)
         raise Unavailable(f"the store at {endpoint.address} cannot be reached: {text}") from None

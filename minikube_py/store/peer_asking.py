@@ -9,7 +9,7 @@ from typing import Any
 from minikube_py.errors import OutcomeUnknown, Unavailable
 from minikube_py.store.bootstrap import Answer
 from minikube_py.store.membership import MemberChange, encode_member_change
-from minikube_py.store.peer_connection import AskingConnection, PeerLimits, connect
+from minikube_py.store.peer_connection import AskingConnection, PeerLimits, connect, reason
 from minikube_py.store.peer_protocol import (
     Ask,
     PeerProtocolError,
@@ -63,7 +63,7 @@ class PeerAsker:
         except TimeoutError:
             raise Unavailable(f"{address}: no answer within {timeout_s:g} s") from None
         except OSError as error:
-            raise Unavailable(f"{address}: {error.strerror or error}") from None
+            raise Unavailable(f"{address}: {reason(error)}") from None
         finally:
             connection.abort("answered")
         if answer is None:

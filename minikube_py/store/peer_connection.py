@@ -374,5 +374,10 @@ async def connect(connection: PeerConnection, address: str, tls: ssl.SSLContext 
     await connection.loop.create_connection(lambda: connection, host, port, ssl=tls)
 
 
+def reason(error: OSError) -> str:
+    """Never empty: asyncio tells of an end in the midst of a TLS handshake without a word."""
+    return error.strerror or str(error) or "the other side ended the connection"
+
+
 def _ints(values: list[Any], count: int) -> bool:
     return len(values) == count and all(type(value) is int and value >= 0 for value in values)

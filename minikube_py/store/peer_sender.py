@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from minikube_py.errors import MinikubeError, Unavailable
 from minikube_py.raft.message import Message, MessageType
 from minikube_py.store.membership import Member
-from minikube_py.store.peer_connection import OutgoingLink, connect, ping_frame
+from minikube_py.store.peer_connection import OutgoingLink, connect, ping_frame, reason
 from minikube_py.store.peer_protocol import Refusal, Refused, message_frame
 from minikube_py.store.peer_snapshots import SnapshotSender
 
@@ -261,7 +261,7 @@ class PeerSender:
         except TimeoutError:
             return Unavailable(f"no answer within {limits.connect_s:g} s")
         except OSError as error:
-            return Unavailable(error.strerror or str(error))
+            return Unavailable(reason(error))
         except Unavailable as error:
             return error
         if refusal is not None:

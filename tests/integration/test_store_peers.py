@@ -410,6 +410,34 @@ async def test_a_join_that_takes_its_time_is_waited_for():
 # -- links that fall --------------------------------------------------------------------------------------------------
 
 
+async def test_a_peer_that_ends_in_the_midst_of_the_handshake_is_tried_again(tls):
+    """Where that is said without a word of why: `ConnectionResetError()`."""
+    ports = free_ports(2)
+    members = [Member(NodeId(i + 1), f"store-{i + 1}", f"localhost:{port}") for i, port in enumerate(ports)]
+    membership = Membership.of(members)
+
+    async def end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        # All that came was read: closing is a FIN then, and no reset.
+        await asyncio.sleep(0.01)
+        writer.close()
+
+    dying = await asyncio.start_server(end, "localhost", ports[1])
+    one = await listening(members[0], membership, tls=tls)
+    one.begin()
+    await until(lambda: bool(one.words))
+    assert one.words[0].startswith(f"peer store-2 (localhost:{ports[1]}): ") and not one.words[0].endswith(": ")
+    assert linked(one) == 0
+    dying.close()
+    await dying.wait_closed()
+    two = await listening(members[1], membership, tls=tls)
+    two.begin()
+    await until(lambda: linked(one) == linked(two) == 1)
+    with pytest.raises(Unavailable, match=r"localhost:\d+: .+"):
+        await PeerAsker(TOKEN, tls[1]).who(f"localhost:{free_ports(1)[0]}")
+    await ended(one, two)
+
+
 async def test_links_come_back(tls):
     async with talking(2, tls=tls) as talkers:
         one, two = talkers
