@@ -29,14 +29,12 @@ class ReadRounds:
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self._number = 0
-        self._size = 0
+        self.size = 0
+        """Reads that wait, for whatever."""
         self._new: list[_Waiting] = []
         self._again: list[_Waiting] = []
         self._asked: dict[bytes, list[_Waiting]] = {}
         self._confirmed: deque[tuple[LogIndex, list[_Waiting]]] = deque()
-
-    def __len__(self) -> int:
-        return self._size
 
     @property
     def pending(self) -> bool:
@@ -44,7 +42,7 @@ class ReadRounds:
         return bool(self._new)
 
     def add(self, done: ReadDone, tick: int) -> None:
-        self._size += 1
+        self.size += 1
         self._new.append(_Waiting(tick, done))
 
     def ask(self) -> bytes:
@@ -67,7 +65,7 @@ class ReadRounds:
         found: list[ReadDone] = []
         while self._confirmed and self._confirmed[0][0] <= applied:
             found += [done for _, done in self._confirmed.popleft()[1]]
-        self._size -= len(found)
+        self.size -= len(found)
         return found
 
     def expired(self, tick: int, wait_ticks: int) -> list[ReadDone]:
@@ -77,12 +75,12 @@ class ReadRounds:
         late = [waiting.done for waiting in self._new if tick - waiting.since_tick > wait_ticks]
         if late:
             self._new = [waiting for waiting in self._new if tick - waiting.since_tick <= wait_ticks]
-            self._size -= len(late)
+            self.size -= len(late)
         return late
 
     def take_all(self) -> list[ReadDone]:
         """All that wait, however far; they are the caller's now."""
         groups = [*(waiting for _, waiting in self._confirmed), *self._asked.values(), self._again, self._new]
         self._confirmed.clear()
-        self._asked, self._again, self._new, self._size = {}, [], [], 0
+        self._asked, self._again, self._new, self.size = {}, [], [], 0
         return [waiting.done for group in groups for waiting in group]

@@ -224,7 +224,7 @@ class Replica:
         self._ticks += 1
         self.raft.tick()
         self._watch_role()
-        if len(self._reads):
+        if self._reads.size:
             for done in self._reads.expired(self._ticks, self.config.read_ticks):
                 done(Unavailable("there is no leader that could confirm the read; try again"))
 
@@ -358,11 +358,12 @@ class Replica:
             if self._lost_lead:
                 self._give_up_waiting(OutcomeUnknown("leadership changed before the entry was known to be committed"))
                 self._lost_lead = False
-            if len(self._reads):
+            if self._reads.size:
                 self._serve_reads()
             if self._to_stand:
                 self._stand()
-            if self._alone and self._idle():
+            if self._alone and (self._syncing or self._idle()):
+                # Until the disk is ready nothing can be, and once all is durable and applied nothing is.
                 return None
             ready = self.raft.ready(not self._syncing)
             turn = self._take(ready)
@@ -372,12 +373,9 @@ class Replica:
                 return None
 
     def _idle(self) -> bool:
-        """Alone, until the disk is ready nothing can be, and once all is durable and applied nothing is."""
-        if self._syncing:
-            return True
         log = self.raft.log
-        durable = self.leading and log.delivered == log.committed and log.handed == log.last_index
-        return bool(durable) and not len(self._reads)
+        done = log.delivered == log.committed and log.handed == log.last_index
+        return done and self.leading > 0 and not self._reads.size
 
     def _stand(self) -> None:
         """A sole voter need not wait for its clock; but it must have applied who the voters are."""
@@ -545,7 +543,7 @@ class Replica:
 
     @property
     def waiting_reads(self) -> int:
-        return len(self._reads)
+        return self._reads.size
 
     @property
     def syncing(self) -> bool:

@@ -16,12 +16,12 @@ def reads(count: int) -> tuple[ReadRounds, list]:
 
 def test_all_that_wait_share_a_question_and_are_answered_at_its_index():
     rounds, dones = reads(3)
-    assert rounds.pending and len(rounds) == 3
+    assert rounds.pending and rounds.size == 3
     context = rounds.ask()
     assert not rounds.pending
     rounds.answered(ReadState(10, context))
-    assert rounds.ready(9) == [] and len(rounds) == 3
-    assert rounds.ready(10) == dones and len(rounds) == 0
+    assert rounds.ready(9) == [] and rounds.size == 3
+    assert rounds.ready(10) == dones and rounds.size == 0
 
 
 def test_those_that_come_later_wait_for_a_question_of_their_own():
@@ -69,7 +69,7 @@ def test_who_waits_too_long_without_anyone_to_ask_is_given_up():
     rounds.add(young := lambda error: None, tick=8)
     assert rounds.expired(tick=10, wait_ticks=10) == []
     assert rounds.expired(tick=11, wait_ticks=10) == [old]
-    assert len(rounds) == 1
+    assert rounds.size == 1
     rounds.answered(ReadState(1, rounds.ask()))
     assert rounds.expired(tick=100, wait_ticks=10) == [], "it has its answer, and waits for the state only"
     assert rounds.ready(1) == [young]
@@ -84,6 +84,6 @@ def test_in_the_end_all_are_taken():
     context = rounds.ask()
     rounds.add(fourth := lambda error: None, tick=0)
     assert rounds.take_all() == [first, third, second, fourth]
-    assert len(rounds) == 0
+    assert rounds.size == 0
     rounds.answered(ReadState(1, context))
     assert rounds.ready(100) == []
