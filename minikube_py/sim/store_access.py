@@ -14,7 +14,8 @@ from minikube_py.store.client import StoreClient
 from minikube_py.store.client_connection import Endpoint
 from minikube_py.store.storage import WatchHandle, WatchSink
 
-TIMEOUT_S: Final = 4.0
+TIMEOUTS_S: Final = (0.7, 1.5, 4.0)
+"""Short ones make for more writes of which nobody knows."""
 
 
 class StoreAccess:
@@ -27,7 +28,8 @@ class StoreAccess:
 
     async def start(self) -> None:
         process = self._process
-        self.client = StoreClient(self._endpoints, process.clock, process.rng, request_timeout_s=TIMEOUT_S)
+        timeout_s = process.rng.choice(TIMEOUTS_S)
+        self.client = StoreClient(self._endpoints, process.clock, process.rng, request_timeout_s=timeout_s)
         await self.client.start()
 
     async def ask(self, request: Request, serializable: bool) -> Any:

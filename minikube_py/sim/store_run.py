@@ -23,6 +23,7 @@ from minikube_py.sim.checkers.convergence import MemberView
 from minikube_py.sim.checkers.leases import Bounds
 from minikube_py.sim.checkers.verdict import violation
 from minikube_py.sim.faults import DRIFT_MAX, FaultKind, Plan, drawn_plan, schedule
+from minikube_py.sim.history import Request
 from minikube_py.sim.judge import judge
 from minikube_py.sim.loop import LoopOptions, SimFailure
 from minikube_py.sim.network import LinkQuality
@@ -48,6 +49,7 @@ FINISH_S: Final = 15.0
 LEASES_S: Final = max(TTLS_S) + 2.0
 GRACE_US: Final = 2_500_000
 AFTERWARDS: Final = 4
+TRIES: Final = 20
 THEMED: Final = 0.4
 THEMES: Final[tuple[tuple[FaultKind, ...], ...]] = (
     ("crash", "torn_sync", "slow_sync"),
@@ -185,8 +187,7 @@ class StoreRun:
             store.start(place)
         for number in range(options.clients):
             self._start_client(f"client-{number}")
-        self.traffic.ask(DeclareFields(NODES))
-        await self._until(self._idle, BEGIN_S, "begin")
+        await self._have(DeclareFields(NODES), BEGIN_S, "begin")
         self.traffic.watching = True
         self.traffic.ask(quota=options.operations)
         self._asides += [loop.create_task(work) for work in (self._end_clients(), self._roll())]
@@ -201,11 +202,19 @@ class StoreRun:
         await self._until(self._idle, FINISH_S, "answer")
         await asyncio.sleep(LEASES_S)
         # What nobody has seen, as the end of a lease, could not be judged.
-        self.traffic.ask(RangeRequest(ALL, ALL))
-        await self._until(self._idle, FINISH_S, "answer")
+        await self._have(RangeRequest(ALL, ALL), FINISH_S, "answer")
         await self._until(lambda: not store.settled() and self._watches_are_done(), SETTLE_S, "converge")
         store.look()
         self._views = store.views()
+
+    async def _have(self, request: Request, bound_s: float, what: str) -> None:
+        """Asks until it is done: a client with little patience may be refused while members look for a leader."""
+        for _ in range(TRIES):
+            self.traffic.ask(request)
+            await self._until(self._idle, bound_s, what)
+            if self.recorder.history.operations[-1].status == "done":
+                return
+        raise SimFailure(f"{type(request).__name__} was not done in {TRIES} tries")
 
     async def _heal(self) -> None:
         self.faults.end_all()

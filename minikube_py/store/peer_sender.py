@@ -35,6 +35,7 @@ class PeerSender:
         self._urgent_bytes = 0
         self._flush_due = False
         self._timer: asyncio.TimerHandle | None = None
+        self._notice_timer: asyncio.TimerHandle | None = None
         self._snapshot: SnapshotSender | None = None
         self._snapshot_reported_s = 0.0
         self._forget_timer: asyncio.TimerHandle | None = None
@@ -85,6 +86,9 @@ class PeerSender:
     def flush(self) -> None:
         """Writes what waits as far as the peer takes it, in one piece where that is not too large."""
         self._flush_due = False
+        if self._notice_timer is not None:
+            self._notice_timer.cancel()
+            self._notice_timer = None
         link = self._link
         written = 0
         while link is not None and link is self._link and not link.paused and not link.ending:
@@ -96,6 +100,11 @@ class PeerSender:
             if written >= self._peers.limits.turn_bytes_max:
                 self._flush_soon()
                 return
+
+    def flush_within(self, wait_s: float) -> None:
+        """Writes what waits by then, with whatever else was to be sent meanwhile."""
+        if self._notice_timer is None:
+            self._notice_timer = self._peers.loop.call_later(wait_s, self.flush)
 
     def _next(self) -> bytes:
         limit = self._peers.limits.write_buffer_bytes
@@ -285,8 +294,10 @@ class PeerSender:
         self._queue.clear()
         self._urgent.clear()
         self._queue_bytes = self._urgent_bytes = 0
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._notice_timer):
+            if timer is not None:
+                timer.cancel()
+        self._notice_timer = None
         if self._snapshot is not None:
             # Kept for a while: what the peer has of it already need not be sent again.
             self._snapshot.active = False

@@ -15,7 +15,7 @@ from typing import Any
 from minikube_py.env import Clock, Rng
 from minikube_py.errors import InvalidRequest, MinikubeError, NotLeader
 from minikube_py.raft.configuration import NodeId
-from minikube_py.raft.message import Message
+from minikube_py.raft.message import Message, MessageType
 from minikube_py.store.bootstrap import Answer
 from minikube_py.store.identity import id_text
 from minikube_py.store.links import PeerDriver
@@ -49,6 +49,9 @@ Who = Callable[[], Answer]
 Joined = Callable[[MinikubeError | None], None]
 JoinRequest = Callable[[MemberChange, Joined], None]
 """Proposes the change, and says how it ended. Raises: MinikubeError, NotLeader among them; then nothing was done."""
+
+NOTICE_S = 0.001
+"""How long word of what is committed may wait for entries to travel with: alone it would wake every follower."""
 
 
 async def _sync_inline(sync: Callable[[], None]) -> None:
@@ -164,14 +167,18 @@ class Peers:
 
     def send(self, messages: Sequence[Message]) -> None:
         senders = self._senders
-        touched: dict[NodeId, PeerSender] = {}
+        touched: dict[NodeId, bool] = {}
         for message in messages:
             sender = senders.get(message.to)
             if sender is not None:
                 sender.send(message)
-                touched[message.to] = sender
-        for sender in touched.values():
-            sender.flush()
+                may_wait = message.type == MessageType.APPEND and not message.entries
+                touched[message.to] = may_wait and touched.get(message.to, True)
+        for node, may_wait in touched.items():
+            if may_wait:
+                senders[node].flush_within(NOTICE_S)
+            else:
+                senders[node].flush()
 
     def update(self, members: Sequence[Member], removed: Sequence[NodeId]) -> None:
         self._removed = frozenset(removed)

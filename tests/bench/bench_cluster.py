@@ -364,7 +364,8 @@ def medians(row: str, sides: dict[str, list[dict[str, float]]]) -> Iterator[dict
     for figure in sides["ours"][0]:
         line: dict[str, Any] = {"row": row, "figure": figure, "runs": sides}
         for side, runs in sides.items():
-            line[side] = statistics.median(run[figure] for run in runs)
+            if figure in runs[0]:
+                line[side] = statistics.median(run[figure] for run in runs)
         ratio = ""
         if "etcd" in line:
             line["ratio"] = line["ours"] / line["etcd"]

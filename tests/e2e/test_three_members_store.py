@@ -22,6 +22,7 @@ from store_cluster import StoreCluster, make_secrets, store_cluster
 from store_load import StoreLoad
 
 from minikube_py.control_plane.exit_codes import DAMAGED, DISMISSED
+from minikube_py.mvcc.types import DeleteRange, Put
 from minikube_py.raft.configuration import NodeId
 from minikube_py.store.membership import ChangeKind, MemberChange
 
@@ -32,6 +33,8 @@ STEP = 40
 STALL_S_MAX = 20.0
 """A bound against hanging; what a stall really costs is printed."""
 LEASES_S = 5.0
+LARGE, LARGE_BYTES = 100, 256 << 10
+"""More than the others keep of the log behind a snapshot."""
 DISK_FULL = ("cannot write the log", "File too large", "cannot be used", "no space")
 DAMAGE = ("damaged at offset", "remove it to begin anew")
 
@@ -208,6 +211,29 @@ async def wipe(torture: Torture) -> None:
         await _rejoin(torture, name, status["member"]["id"] if status else 0)
 
 
+async def left_behind(torture: Torture) -> None:
+    """One that was away for longer than the others keep their log gets a snapshot, over links that break."""
+    cluster = torture.cluster
+    for _ in range(torture.rounds):
+        name = await torture.follower()
+        await cluster.kill(name)
+        before = await cluster.status(await cluster.leader())
+        assert before is not None
+        values = [b"%d." % number + bytes(LARGE_BYTES) for number in range(LARGE)]
+        await torture.load.ask(*(Put(b"/large", value) for value in values))
+        await torture.load.ask(DeleteRange(b"/large"))
+        await cluster.admin().save_snapshot(cluster.folder / "saved")
+        await cluster.start(name)
+        await cluster.part(name, mode="cut")
+        await torture.meanwhile()
+        await cluster.heal()
+        await cluster.settle()
+        after = await cluster.status(name)
+        assert after is not None and after["snapshot_index"] > before["last_index"], "it was brought up by a snapshot"
+        torture.counts["snapshots installed"] += 1
+        await torture.meanwhile()
+
+
 async def membership(torture: Torture) -> None:
     """A fourth member comes as a learner, votes, takes over; another one leaves, the leader as often as not."""
     cluster = torture.cluster
@@ -359,6 +385,7 @@ SCENARIOS: dict[str, Callable[[Torture], Awaitable[None]]] = {
     "slow links": slow_links,
     "rolling restarts": rolling_restarts,
     "wiped disk": wipe,
+    "left behind": left_behind,
     "membership": membership,
     "transfer": transfer,
     "full disk": full_disk,

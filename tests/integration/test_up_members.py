@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -157,8 +158,8 @@ async def test_any_store_process_may_be_killed_and_comes_back(three: Up) -> None
         await client.create(PODS, {"metadata": {"name": "after"}, "spec": spec}, "default")
         assert len(await maps(client)) >= 3
     eventually(lambda: asked("store", "hash")["alike"], "all members hold the same")
-    status = asked("store", "status")
-    assert all(member["lag"] == 0 for member in status["members"]), status
+    # The renewals of leases go on meanwhile: a member may be an entry behind at the moment it is asked.
+    eventually(lambda: all(member["lag"] == 0 for member in asked("store", "status")["members"]), "none lags")
 
 
 async def test_a_member_whose_folder_was_emptied_comes_back_under_a_new_id(three: Up, data: Path) -> None:
@@ -228,7 +229,7 @@ def test_a_member_is_added_as_a_learner_promoted_and_removed(three: Up, data: Pa
         assert asked("store", "hash")["alike"]
         assert command("store", "member", "remove", "store-4").returncode == 0
         _, errors = fourth.communicate(timeout=30)
-        assert fourth.returncode == 3 and "was removed from the cluster" in errors
+        assert fourth.returncode == 3 and re.search("was removed from (the )?cluster", errors)
         assert "store-4" not in roles()
     finally:
         fourth.kill()

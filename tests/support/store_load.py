@@ -165,6 +165,16 @@ class StoreLoad:
 
         await until(done, lambda: f"{operations} operations done, {wanted - self._done()} missing", PROGRESS_WITHIN_S)
 
+    async def ask(self, *requests: Request) -> None:
+        """These besides, by whichever client; returns when all have ended."""
+        self.traffic.ask(*requests)
+        wanted = {id(request) for request in requests}
+
+        async def ended() -> bool:
+            return wanted <= {id(operation.request) for operation in self.history.operations}
+
+        await until(ended, f"{len(requests)} requests end", PROGRESS_WITHIN_S)
+
     def _done(self) -> int:
         return sum(operation.status == "done" for operation in self.recorder.history.operations)
 
