@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+import msgpack
+
 from minikube_py.env import Rng
 from minikube_py.errors import RequestError
 from minikube_py.fields.builtin import NODES
@@ -303,7 +305,8 @@ class Run:
             {revision: state.hash(revision) for revision in revisions if revision >= state.compact_revision},
             tuple(state.range(RangeRequest(ALL, ALL)).kvs),
             tuple(state.leases()),
-            tuple(map(repr, state.sessions.records())),
+            # As another member reads them: tuples in what was applied are lists in what was restored.
+            tuple([repr(msgpack.unpackb(msgpack.packb(record))) for record in state.sessions.records()]),
         )
 
     def _views(self) -> list[MemberView]:
