@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from minikube_py.errors import InvalidRequest
-from minikube_py.fields.extract import MAX_MEMBERS, SUM, check, clamp, family, resource_list, scalar
+from minikube_py.fields.extract import MAX_MEMBERS, SUM, SUMS, check, clamp, family, resource_list, scalar
 from minikube_py.fields.paths import parse_path, read
 from minikube_py.fields.spec import FieldSet, FieldSpec
 from minikube_py.fields.where import Predicate, Where, compile_where
@@ -24,7 +24,7 @@ NO_TOTALS: Totals = {}
 class Own(NamedTuple):
     """What an object alone says: `plain` fields, and per field that a sum takes part in its own part by resource.
 
-    `parts[i]` belongs to `Reader.summed[i]`: resource to units (`minus`: the minuend; `sum@1`: zeros)."""
+    `parts[i]` belongs to `Reader.summed[i]`: resource to units (`minus`: the minuend; a sum itself: zeros)."""
 
     plain: Row
     parts: tuple[dict[str, int], ...]
@@ -60,7 +60,7 @@ class Reader:
         self._parts = []
         for spec in field_set.fields:
             is_family = spec.name.endswith("*")
-            if spec.extractor == SUM:
+            if spec.extractor in SUMS:
                 self.summed.append(Summed(spec.args["sum"], 1, {}, spec))
                 self._parts.append(_zeros(spec))
             elif spec.minus is not None:
@@ -106,6 +106,9 @@ def _one_member(spec: FieldSpec) -> Any:
 
 
 def _zeros(spec: FieldSpec) -> Any:
+    if spec.extractor != SUM:
+        zero = {spec.args["resource"]: 0}
+        return lambda obj: zero
     path = parse_path(spec.args["over"])
     only = spec.args.get("resource")
 
@@ -131,14 +134,14 @@ def check_field_set(field_set: FieldSet) -> None:
             raise InvalidRequest(f"sum {total.name} has no source_prefix")
         parse_path(total.reference)
         check(total.extractor, total.args, "quantity", total.name.endswith("*"))
-        if total.extractor == SUM:
+        if total.extractor in SUMS:
             raise InvalidRequest(f"sum {total.name} cannot be a sum of sums")
     for spec in field_set.fields:
         check(spec.extractor, spec.args, spec.kind, spec.name.endswith("*"))
-        used = spec.args["sum"] if spec.extractor == SUM else spec.minus
+        used = spec.args["sum"] if spec.extractor in SUMS else spec.minus
         if used is not None and used not in sums:
             raise InvalidRequest(f"field {spec.name} uses the sum {used}, which {field_set.name} does not declare")
-        if spec.minus is not None and (spec.kind != "quantity" or spec.extractor == SUM):
+        if spec.minus is not None and (spec.kind != "quantity" or spec.extractor in SUMS):
             raise InvalidRequest(f"field {spec.name}: only a quantity of the object's own has a sum taken off")
 
 

@@ -9,6 +9,8 @@ An extractor never changes what it answers; a better one gets a new version. Wha
 | `pod_requests@1` | what a pod asks of its node, {} once it is finished | `resource` (one member only) |
 | `hash32@1` | CRC-32 of the text at a path, missing if there is none | `path` |
 | `sum@1` | a declared sum, 0 where nothing refers to the object | `sum`; `over` (path of a resource list: its names) |
+| `sum@2` | one resource of a declared sum, 0 where nothing refers to the object | `sum`; `resource` |
+| `count@1` | 1, whatever the object: a sum of it counts | none |
 """
 
 from __future__ import annotations
@@ -22,12 +24,14 @@ from minikube_py.fields import quantity
 from minikube_py.fields.paths import parse_path, read
 from minikube_py.fields.pod_requests import pod_requests
 from minikube_py.fields.spec import Kind
+from minikube_py.fields.times import parse_time
 
 Value = int | str
 Scalar = Callable[[Any], Value | None]
 Family = Callable[[Any], dict[str, int]]
 
 SUM = "sum@1"
+SUMS = frozenset((SUM, "sum@2"))
 MAX_MEMBERS = 64
 """Resources of one list beyond this many (in order of name) are missing fields."""
 MAX_STRING_LENGTH = 1024
@@ -42,6 +46,8 @@ _ARGS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {
     "pod_requests@1": (frozenset(), frozenset({"resource"})),
     "hash32@1": (frozenset({"path"}), frozenset()),
     SUM: (frozenset({"sum", "over"}), frozenset({"resource"})),
+    "sum@2": (frozenset({"sum", "resource"}), frozenset()),
+    "count@1": (frozenset(), frozenset()),
 }
 FAMILIES = frozenset({"resources@1", "pod_requests@1", SUM})
 
@@ -71,6 +77,8 @@ def check(extractor: str, args: Mapping[str, str], kind: Kind, family: bool) -> 
         raise InvalidRequest(f"extractor {extractor} reads one value, not a family")
     elif extractor == "hash32@1" and kind != "int":
         raise InvalidRequest(f"extractor hash32@1 reads an int, not {kind}")
+    elif extractor in ("sum@2", "count@1") and kind != "quantity":
+        raise InvalidRequest(f"extractor {extractor} reads a quantity, not {kind}")
 
 
 def scalar(extractor: str, args: Mapping[str, str], kind: Kind) -> Scalar:
@@ -79,6 +87,8 @@ def scalar(extractor: str, args: Mapping[str, str], kind: Kind) -> Scalar:
         return _hash32(args["path"])
     if extractor == "path@1":
         return _path(args, kind)
+    if extractor == "count@1":
+        return lambda obj: 1
     members = family(extractor, args)
     name = args["resource"]
     return lambda obj: members(obj).get(name)
@@ -163,6 +173,8 @@ def read_as(kind: Kind, value: Any, resource: str = "") -> Value | None:
             return _number(resource, value)
         except quantity.QuantityError:
             return None
+    if kind == "time":
+        return parse_time(value) if isinstance(value, str) else None
     return read_int(value)
 
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Kind = Literal["quantity", "int", "string"]
+Kind = Literal["quantity", "int", "string", "time"]
 """`quantity`: a Kubernetes quantity as int64 (milli-units for cpu, whole units otherwise, both rounded up).
-`int`: an int64. `string`: text, ordered by code point."""
+`int`: an int64. `string`: text, ordered by code point. `time`: RFC 3339 as int64 microseconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from minikube_py.errors import InvalidRequest
 from minikube_py.fields import quantity
 from minikube_py.fields.extract import read_int
 from minikube_py.fields.spec import FieldSet, FieldSpec, Kind
+from minikube_py.fields.times import parse_time
 
 Op = Literal["=", "!=", "<", "<=", ">", ">=", "in", "exists"]
 OPS: frozenset[str] = frozenset(get_args(Op))
@@ -56,7 +57,7 @@ _ORDERED: frozenset[str] = frozenset({"=", "!=", "<", "<=", ">", ">="})
 
 
 class Test(NamedTuple):
-    """A comparison whose values are read: ints for quantities and ints, text for strings."""
+    """A comparison whose values are read: text for strings, ints for all other kinds."""
 
     field: str
     kind: Kind
@@ -131,7 +132,12 @@ def _value(name: str, kind: Kind, resource: str, text: str) -> int | str:
             return max(quantity.resource_units(resource, text), -quantity.INT64_MAX)
         except quantity.QuantityError as error:
             raise InvalidRequest(f"unable to parse {text!r} as a quantity for field {name}: {error}") from None
+    if kind == "time" and (micros := parse_time(text)) is not None:
+        return micros
     number = read_int(text)
+    if number is None and kind == "time":
+        example = "write RFC 3339, as 2026-01-31T12:00:00Z, or microseconds since 1970"
+        raise InvalidRequest(f"unable to parse {text!r} as a time for field {name}: {example}")
     if number is None:
         raise InvalidRequest(f"unable to parse {text!r} as a 64-bit integer for field {name}")
     return number
