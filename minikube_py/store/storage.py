@@ -11,6 +11,8 @@ from typing import Protocol
 
 from minikube_py.fields.spec import FieldSet
 from minikube_py.fields.where import Where
+from minikube_py.index.declared import IndexSpec
+from minikube_py.index.reports import Explanation, IndexReport
 from minikube_py.mvcc.types import (
     CompactResult,
     Compare,
@@ -67,6 +69,23 @@ class Storage(Protocol):
 
     async def declare(self, field_set: FieldSet) -> None:
         """Makes the fields askable; idempotent. Returns when the index is complete."""
+
+    async def declare_index(self, spec: IndexSpec) -> None:
+        """Declares an index over fields that were declared, or that `spec` declares; idempotent. Returns when all
+        that follows it in the log knows of it; members build it beside their other work.
+
+        Raises: InvalidRequest for a name that is taken, a field, structure or option that is unknown."""
+
+    async def drop_index(self, name: str) -> None:
+        """Raises: InvalidRequest if there is no such index."""
+
+    async def indexes(self) -> list[IndexReport]:
+        """How the declared indexes stand at the member at hand, by name."""
+
+    async def explain(self, request: RangeRequest) -> Explanation:
+        """How a request with a `where` is answered, and what the other ways would have cost: all are tried.
+
+        Raises: as `range`; InvalidRequest without a `where`."""
 
     @property
     def revision(self) -> int:
