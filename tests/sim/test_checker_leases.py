@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from minikube_py.errors import LeaseNotFound
 from minikube_py.mvcc.types import (
+    DeleteRange,
     Event,
     KeyValue,
     LeaseGrant,
@@ -18,6 +19,7 @@ from minikube_py.mvcc.types import (
     PutResult,
     RangeRequest,
     RangeResult,
+    Txn,
     WatchBatch,
 )
 from minikube_py.sim.checkers import leases, transactions
@@ -66,6 +68,8 @@ GOOD = {
     "renewed, and gone a TTL later": [grant(0), attach(1), renew(3), there(7.5), gone(8.1)],
     "revoked at once": [grant(0), attach(1), done(2, LeaseRevoke(LEASE), LeaseResult(3, LEASE, TTL_S)), gone(3)],
     "perhaps revoked": [grant(0), attach(1), unknown(2, LeaseRevoke(LEASE)), gone(3)],
+    "perhaps deleted by somebody": [grant(0), attach(1), unknown(2, DeleteRange(b"a")), gone(3), renew(4)],
+    "perhaps deleted in a txn": [grant(0), attach(1), unknown(2, Txn((), (DeleteRange(b"", b"b"),))), gone(3)],
     "a renewal that may not have been": [grant(0), attach(1), unknown(4, KeepAlive(LEASE)), gone(5)],
     "renewing what is gone": [grant(0), attach(1), gone(5), renew(6, 0)],
     "not there before it was granted": [not_found(0), grant(1), attach(2), there(3)],
@@ -102,7 +106,7 @@ def test_a_lease_that_ended_early_is_found(name):
     assert found.outcome == "violation" and said in found.text, found
 
 
-def of_two(short, shown=()):
+def of_two(short, shown=(), *more):
     """Two leases with a key each, of which `short` is to end first. By revision 4 one of them has ended, by revision 5
     the other; which, only a watch saw, if one did: those `shown`, in their order."""
     ttls_s = {lease: 3 if lease == short else 6 for lease in (7, 8)}
@@ -114,6 +118,7 @@ def of_two(short, shown=()):
         done(0.6, Put(b"b", b"1", 8), PutResult(3)),
         done(3.5, RangeRequest(b"c"), RangeResult([], 0, False, 4)),
         done(7, RangeRequest(b"c"), RangeResult([], 0, False, 5)),
+        *more,
     ]
     watch = Watch(3, b"a", b"c", live=True)
     if shown:
@@ -135,6 +140,12 @@ def test_of_two_that_ended_the_right_one_may_have_been_first(short):
     other = 15 - short
     assert of_two(short).ok and of_two(short, (short, other)).ok
     assert f"lease {other} had ended by 3.4" in of_two(short, (other, short)).text
+
+
+def test_what_somebody_may_have_deleted_is_no_end():
+    deleted = unknown(1, DeleteRange(b"b"))
+    assert of_two(7, (8, 7), deleted).ok, "who saw the key go cannot tell why"
+    assert "lease 8 had ended by 3.4" in of_two(7, (8, 7), unknown(1, DeleteRange(b"x", b"z"))).text
 
 
 def test_clocks_may_run_fast_by_what_is_allowed():

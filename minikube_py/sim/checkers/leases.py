@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from minikube_py.errors import LeaseNotFound
-from minikube_py.mvcc.types import LeaseGrant, LeaseResult, LeaseRevoke, Put, RangeResult, Txn
+from minikube_py.mvcc.types import DeleteRange, LeaseGrant, LeaseResult, LeaseRevoke, Put, RangeResult, Txn
+from minikube_py.sim.checkers.model import within
 from minikube_py.sim.checkers.transactions import NOBODY, Checked
 from minikube_py.sim.checkers.verdict import OK, Verdict, violation
 from minikube_py.sim.history import History, KeepAlive, Operation
@@ -66,21 +67,42 @@ def _ends(history: History, checked: Checked) -> Iterator[tuple[int, int]]:
     Which of several leases ended first is known where a watch saw its keys go. Elsewhere the order that was found is
     only one that fits, and another may: then all that is known is that they had ended by the last of them."""
     shown = {
-        (event.kv.mod_revision, event.prev_kv.lease)
+        (event.kv.mod_revision, event.prev_kv.lease): event.kv.key
         for watch in history.watches
         for part in watch.parts
         for delivery in part.deliveries
         for event in delivery.batch.events
         if event.type == "DELETE" and event.prev_kv is not None
     }
+    perhaps = list(_unknown_deletes(history))
     ends = [
         (operation.request.id, revision)
         for revision, operation in checked.writers.items()
-        if operation.client == NOBODY and isinstance(operation.request, LeaseRevoke)
+        if operation.client == NOBODY
+        and isinstance(operation.request, LeaseRevoke)
+        and not _may_be_another(shown.get((revision, operation.request.id)), perhaps)
     ]
     last = max((revision for number, revision in ends if (revision, number) not in shown), default=0)
     for number, revision in ends:
         yield number, revision if (revision, number) in shown else last
+
+
+def _unknown_deletes(history: History) -> Iterator[DeleteRange]:
+    """Those of which nobody knows whether they were done: they may be what took a lease's keys."""
+    waiting = [operation.request for operation in history.operations if operation.status == "unknown"]
+    while waiting:
+        request: object = waiting.pop()
+        if isinstance(request, DeleteRange):
+            yield request
+        elif isinstance(request, Txn):
+            waiting += [*request.success, *request.failure]
+
+
+def _may_be_another(key: bytes | None, perhaps: list[DeleteRange]) -> bool:
+    """`key`: one that was seen to go with the lease; None: none was."""
+    if key is None:
+        return bool(perhaps)
+    return any(within(key, each.key, each.range_end) for each in perhaps)
 
 
 def _gather(history: History) -> dict[int, _Lease]:
