@@ -6,13 +6,16 @@ Pure and total: what is not there reads as None.
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from minikube_py.errors import InvalidRequest
 
 Path = tuple[str | int, ...]
 MAX_PATH_LENGTH = 1024
+_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_KEYED: Final = (("metadata", "labels"), ("metadata", "annotations"))
 
 
 @lru_cache(maxsize=4096)
@@ -35,6 +38,22 @@ def parse_path(text: str) -> Path:
     if not parts:
         raise InvalidRequest(f"path {text!r} names nothing")
     return tuple(parts)
+
+
+def path_text(path: Path) -> str:
+    """The one text of a path, as `parse_path` reads it: names plain, keys of labels and what is no name in brackets."""
+    text = ""
+    for at, part in enumerate(path):
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif _PLAIN.fullmatch(part) and path[:at] not in _KEYED:
+            text += f".{part}" if text else part
+        elif '"' not in part:
+            text += f'["{part}"]'
+        else:
+            escaped = re.sub(r"(\W)", r"\\\1", part)
+            text += f".{escaped}" if text else escaped
+    return text
 
 
 def _name(text: str, at: int) -> tuple[str, int]:
