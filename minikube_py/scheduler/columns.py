@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
-from minikube_py.scheduler.framework import BoolArray, IntArray
+from minikube_py.scheduler.framework import INT64_MAX, INT64_MIN, BoolArray, IntArray
 from minikube_py.scheduler.objects import CPU, MEMORY, PODS, HostPort, NodeInfo, PodInfo, Taint
 
 INITIAL_CAPACITY = 64
@@ -20,7 +20,6 @@ LABEL_MASKS_MAX = 4096
 COLUMN_MAX = 1 << 62
 """Sums above this stand in the columns as this: it is more than any node has, and leaves room to add a pod."""
 INT32_MAX = (1 << 31) - 1
-INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 
 def label_as_int(text: str | None) -> int | None:
@@ -90,7 +89,7 @@ class Nodes:
 
     def slots(self) -> Iterator[int]:
         if isinstance(self.index, slice):
-            return iter(range(self.size))
+            return iter(range(*self.index.indices(self.columns.size)))
         return iter(self.index.tolist())
 
     def infos(self) -> Iterator[NodeInfo | None]:
@@ -149,6 +148,9 @@ class NodeColumns:
 
     def all(self) -> Nodes:
         return Nodes(self, slice(0, self.size), self.size)
+
+    def window(self, start: int, stop: int) -> Nodes:
+        return Nodes(self, slice(start, stop), stop - start)
 
     def some(self, slots: IntArray) -> Nodes:
         return Nodes(self, slots, len(slots))

@@ -92,6 +92,9 @@ class SchedulerConfig:
     """`percentage_of_nodes_to_score`: by default all nodes are scored, since over columns that is cheaper than to look
     for fewer; 0 is the original's own default (50 % less 1 % for each 125 nodes, at least 5 % and 100 nodes).
 
+    `matcher`: `columns`, where filters look at all nodes as columns, or the name of a structure of
+    `minikube_py.index.catalogue`, which then finds the nodes that may fit; `matcher_options` are the structure's.
+
     `registry`: plugins of one's own, by name -> factory(args, handle). A plugin may also be named as
     `package.module:Class` wherever a plugin is enabled, or come from the entry points `minikube_py.scheduler_plugins`.
 
@@ -108,6 +111,8 @@ class SchedulerConfig:
     explained_decisions: int = 1000
     explained_nodes: int = 1
     host: str = ""
+    matcher: str = "columns"
+    matcher_options: Mapping[str, int | str] = field(default_factory=dict)
 
 
 def parse(document: Any) -> SchedulerConfig:

@@ -4,6 +4,9 @@ What was worked out for a pod is kept under its signature (KEP-5598). The next p
 nodes that the log of the columns names: after a bind, one. Unlike a cache that expires, this is exact: every change of
 a node or of what runs on it is in the log, and only plugins that promise to look at nothing else (`node_local`) are
 served so; one plugin without that promise, and each pod is evaluated afresh.
+
+Of many nodes, a result is kept only when its signature comes a second time: what is worked out for one pod alone is
+worked out for the nodes that fit, which a `Matcher` may find without a look at the others, and not for all.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import random
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -30,16 +34,18 @@ from minikube_py.scheduler.framework import (
     PluginError,
     Status,
 )
+from minikube_py.scheduler.matcher import Matcher
 from minikube_py.scheduler.objects import NodeInfo, PodInfo
 from minikube_py.scheduler.profile import Profile, Scorer
+from minikube_py.scheduler.search import Search
 
 FEW_NODES = 12
 """Up to this many changed nodes, the per-node forms are cheaper than a pass over small arrays."""
 KEPT_BYTES_MAX = 128 << 20
 KEPT_MIN, KEPT_MAX = 8, 1024
 INT32_MAX = (1 << 31) - 1
-MIN_FEASIBLE_TO_FIND = 100
-MIN_PERCENTAGE_TO_FIND = 5
+MANY_NODES = 4096
+"""Above this, to evaluate the nodes that fit is so much cheaper than all, that a signature must come twice."""
 
 
 class Choice(NamedTuple):
@@ -106,18 +112,26 @@ class _Kept:
 
 class Evaluator:
     """`percentage_of_nodes_to_score`: 100 looks at all nodes; less, or 0 for the original's own choice, stops at that
-    share of fitting nodes and starts the next pod's search where this one ended. Ties are broken by `rng`."""
+    share of fitting nodes and starts the next pod's search where this one ended. Ties are broken by `rng`.
+
+    With a `matcher` the decisions are the same as without."""
 
     def __init__(
-        self, profile: Profile, columns: NodeColumns, rng: random.Random, percentage_of_nodes_to_score: int
+        self,
+        profile: Profile,
+        columns: NodeColumns,
+        rng: random.Random,
+        percentage_of_nodes_to_score: int,
+        matcher: Matcher | None = None,
     ) -> None:
         own = profile.percentage_of_nodes_to_score
         self.profile = profile
         self.columns = columns
-        self.percentage = percentage_of_nodes_to_score if own is None else own
+        self.search = Search(columns, percentage_of_nodes_to_score if own is None else own)
+        self.matcher = matcher
         self._rng = rng
         self._kept: OrderedDict[object, _Kept] = OrderedDict()
-        self._next_start = 0
+        self._seen_once: OrderedDict[object, None] = OrderedDict()
         self._narrow = sum(scorer.weight for scorer in profile.scorers) * MAX_NODE_SCORE < INT32_MAX
         self.reused = self.built = 0
 
@@ -134,7 +148,7 @@ class Evaluator:
             kept = self._kept.get(signature)
             if kept is None:
                 prepared = self._prepare(pod)
-                if prepared.node_names is not None:
+                if prepared.node_names is not None or not self._worth_keeping(signature):
                     return self._choose_afresh(pod, prepared)
                 kept = self._keep(signature, prepared, pod)
             else:
@@ -156,13 +170,6 @@ class Evaluator:
         if rejected.status.code is Code.UNSCHEDULABLE:
             diagnosis.unschedulable_nodes = self.columns.count
         return FitError(diagnosis)
-
-    def nodes_to_find(self, count: int) -> int:
-        """How many fitting nodes are enough."""
-        if self.percentage >= 100 or count < MIN_FEASIBLE_TO_FIND:
-            return count
-        percentage = self.percentage or max(50 - count // 125, MIN_PERCENTAGE_TO_FIND)
-        return max(count * percentage // 100, MIN_FEASIBLE_TO_FIND)
 
     def _prepare(self, pod: PodInfo) -> Prepared:
         """Raises: Rejected, PluginError."""
@@ -245,24 +252,25 @@ class Evaluator:
 
     def _choose_afresh(self, pod: PodInfo, prepared: Prepared) -> Choice:
         columns = self.columns
-        if prepared.node_names is None:
-            nodes, searched = columns.all(), columns.count
-        else:
-            slots = np.array(sorted(columns.slots_of(prepared.node_names)), np.int64)
-            nodes, searched = columns.some(slots), len(slots)
         self.built += 1
-        mask = self._fitting(prepared, pod, nodes)
-        fitting = np.flatnonzero(mask)
-        if not len(fitting):
-            raise FitError(diagnose(self.columns, pod, prepared))
-        if prepared.node_names is None:
-            selected, evaluated = self._search(fitting)
+        if prepared.node_names is not None:
+            slots = np.array(sorted(columns.slots_of(prepared.node_names)), np.int64)
+            selected, evaluated = self._fitting_of(prepared, pod, slots), len(slots)
+        elif self.search.samples:
+            everywhere = None if self.matcher is None else partial(self._matched, prepared, pod)
+            selected, evaluated = self.search.through(partial(self._fitting_in, prepared, pod), everywhere)
         else:
-            selected, evaluated = nodes.index[fitting], searched  # type: ignore[index]
+            matched = self._matched(prepared, pod)
+            selected = self._fitting_in(prepared, pod, 0, columns.size) if matched is None else matched
+            evaluated = columns.count
+        if not len(selected):
+            raise FitError(diagnose(self.columns, pod, prepared))
         if len(selected) == 1:
-            return self._choice(int(selected[0]), prepared, INFEASIBLE, evaluated, 1)
+            normalized = [scorer for scorer in prepared.scorers if scorer.normalize is not None]
+            tops = {scorer.plugin.name: self._top_of_one(scorer, prepared, pod, selected) for scorer in normalized}
+            return self._choice(int(selected[0]), prepared, INFEASIBLE, evaluated, 1, tops)
         totals = np.zeros(len(selected), np.int64)
-        tops: dict[str, int] = {}
+        tops = {}
         some = columns.some(selected)
         for scorer in prepared.scorers:
             raw = self._raw_scores(scorer, prepared.state, pod, some)
@@ -271,6 +279,11 @@ class Evaluator:
             totals += self._normalized(scorer, raw, prepared.state, pod, len(selected)) * scorer.weight
         position = self._pick(totals)
         return self._choice(int(selected[position]), prepared, int(totals[position]), evaluated, len(selected), tops)
+
+    def _top_of_one(self, scorer: Scorer, prepared: Prepared, pod: PodInfo, slot: IntArray) -> int:
+        """What the score of the only node that fits would be normalised by, for who asks why it was chosen."""
+        raw = self._raw_scores(scorer, prepared.state, pod, self.columns.some(slot))
+        return 0 if raw is None else int(raw[0])
 
     def _choice(
         self,
@@ -289,28 +302,41 @@ class Evaluator:
         ties = np.flatnonzero(totals == totals.max())
         return int(ties[self._rng.randrange(len(ties))]) if len(ties) > 1 else int(ties[0])
 
-    def _search(self, fitting: IntArray) -> tuple[IntArray, int]:
-        """The fitting slots that a search from where the last one ended would find, and how many nodes it saw."""
-        count = self.columns.count
-        wanted = self.nodes_to_find(count)
-        if len(fitting) <= wanted:
-            return fitting, count
-        start = self._next_start % self.columns.size
-        first = int(np.searchsorted(fitting, start))
-        selected = np.concatenate((fitting[first:], fitting[:first]))[:wanted]
-        end = int(selected[-1]) + 1
-        self._next_start = end
-        seen = end - start if end > start else end - start + self.columns.size
-        return selected, min(seen, count)
+    def _matched(self, prepared: Prepared, pod: PodInfo) -> IntArray | None:
+        """The slots that fit, ascending, by the matcher; None where there is none, or it cannot help."""
+        candidates = None if self.matcher is None else self.matcher.candidates(pod, prepared.filters)
+        return None if candidates is None else self._fitting_of(prepared, pod, candidates)
+
+    def _fitting_of(self, prepared: Prepared, pod: PodInfo, slots: IntArray) -> IntArray:
+        return slots[self._fitting(prepared, pod, self.columns.some(slots))]
+
+    def _fitting_in(self, prepared: Prepared, pod: PodInfo, start: int, stop: int) -> IntArray:
+        found = np.flatnonzero(self._fitting(prepared, pod, self.columns.window(start, stop)))
+        return found + start if start else found
 
     # --- what is kept -----------------------------------------------------------------------------------------------
+
+    @property
+    def _kept_max(self) -> int:
+        return max(KEPT_MIN, min(KEPT_MAX, KEPT_BYTES_MAX // (4 * self.columns.capacity)))
+
+    def _worth_keeping(self, signature: object) -> bool:
+        """Among few nodes always, else from the second time on, if that comes soon enough to be kept until then."""
+        if self.columns.size <= MANY_NODES:
+            return True
+        if signature in self._seen_once:
+            del self._seen_once[signature]
+            return True
+        self._seen_once[signature] = None
+        while len(self._seen_once) > self._kept_max:
+            self._seen_once.popitem(last=False)
+        return False
 
     def _keep(self, signature: object, prepared: Prepared, pod: PodInfo) -> _Kept:
         kept = _Kept(prepared)
         self._fill(kept, pod)
         self._kept[signature] = kept
-        limit = max(KEPT_MIN, min(KEPT_MAX, KEPT_BYTES_MAX // (4 * self.columns.capacity)))
-        while len(self._kept) > limit:
+        while len(self._kept) > self._kept_max:
             self._kept.popitem(last=False)
         return kept
 
@@ -435,7 +461,7 @@ class Evaluator:
     def _choose_kept(self, kept: _Kept, pod: PodInfo) -> Choice:
         best = kept.best
         count = self.columns.count
-        if self.nodes_to_find(count) < count:
+        if self.search.samples:
             return self._choose_searched(kept, pod)
         slot = best.pick(self._rng)
         if slot < 0:
@@ -443,10 +469,10 @@ class Evaluator:
         return self._choice(slot, kept.prepared, int(best.totals[slot]), count, best.feasible, kept.tops)
 
     def _choose_searched(self, kept: _Kept, pod: PodInfo) -> Choice:
-        fitting = np.flatnonzero(kept.base >= 0)
-        if not len(fitting):
+        base = kept.base
+        selected, seen = self.search.through(lambda start, stop: np.flatnonzero(base[start:stop] >= 0) + start)
+        if not len(selected):
             raise FitError(self._kept_diagnosis(kept, pod))
-        selected, seen = self._search(fitting)
         totals = kept.base[selected].astype(np.int64)
         tops: dict[str, int] = {}
         for scorer, raw in kept.raws:

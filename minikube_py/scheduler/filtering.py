@@ -7,9 +7,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minikube_py.scheduler.columns import NodeColumns, Nodes
-from minikube_py.scheduler.framework import BoolArray, Code, CycleState, Diagnosis, PluginError, Status
+from minikube_py.scheduler.framework import (
+    BoolArray,
+    Code,
+    CycleState,
+    Diagnosis,
+    IntArray,
+    PluginError,
+    Status,
+)
 from minikube_py.scheduler.objects import PodInfo
 from minikube_py.scheduler.profile import Scorer
+
+SMALL_CODES = 1 << 16
+"""Codes below this are counted without being sorted."""
 
 
 class Rejected(Exception):
@@ -86,8 +97,7 @@ def _count(
     codes_of = getattr(plugin, "reject_codes", None)
     if codes_of is not None:
         codes, meaning = codes_of(state, pod, rejected)
-        values, counts = np.unique(codes, return_counts=True)
-        statuses = [(meaning(code), n) for code, n in zip(values.tolist(), counts.tolist(), strict=True)]
+        statuses = [(meaning(code), n) for code, n in _counted(codes)]
     elif callable(getattr(plugin, "filter", None)):
         for node in rejected.infos():
             status = plugin.filter(state, pod, node)
@@ -100,3 +110,12 @@ def _count(
             diagnosis.unschedulable_nodes += count
         for reason in status.reasons:
             diagnosis.reasons[reason] = diagnosis.reasons.get(reason, 0) + count
+
+
+def _counted(codes: IntArray) -> list[tuple[int, int]]:
+    """(code, how often), in order of the codes."""
+    if int(codes.max(initial=0)) < SMALL_CODES:
+        counts = np.bincount(codes)
+        return [(code, int(counts[code])) for code in np.flatnonzero(counts).tolist()]
+    values, numbers = np.unique(codes, return_counts=True)
+    return list(zip(values.tolist(), numbers.tolist(), strict=True))

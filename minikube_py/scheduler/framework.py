@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum, IntFlag
+from enum import Enum, IntEnum, IntFlag
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
 
+INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 MAX_NODE_SCORE = 100
 MIN_NODE_SCORE = 0
 
@@ -284,6 +285,33 @@ class EventRegistration(NamedTuple):
     hint: HintFunction | None = None
 
 
+class DimensionKind(Enum):
+    """What of a node a number is read from."""
+
+    FREE = "free"
+    """What its pods leave of a resource, as the columns have it; `pods` is how many more it takes."""
+    NUMBER = "number"
+    """A label that reads as an int64."""
+    TEXT = "text"
+    """A label, compared as a whole."""
+
+
+class Dimension(NamedTuple):
+    """`name`: of the resource or the label."""
+
+    kind: DimensionKind
+    name: str
+
+
+class Bound(NamedTuple):
+    """`low <= number <= high`; of a text: one of `values`."""
+
+    dimension: Dimension
+    low: int = INT64_MIN
+    high: int = INT64_MAX
+    values: frozenset[str] | None = None
+
+
 class ClusterView(Protocol):
     """The nodes as the current cycle sees them."""
 
@@ -353,6 +381,12 @@ class VectorFilterPlugin(Protocol):
 
     def reject_codes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> tuple[IntArray, Callable[[int], Status]]:
         """For nodes that `filter_nodes` turned down: a number each, and what each number means."""
+
+
+@runtime_checkable
+class BoundedFilterPlugin(Protocol):
+    def bounds(self, pod: PodInfo) -> Iterable[Bound]:
+        """What holds of every node that the filter lets pass, though not only of those; an index may look by it."""
 
 
 @runtime_checkable

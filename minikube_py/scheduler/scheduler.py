@@ -42,6 +42,7 @@ from minikube_py.scheduler.framework import (
     NoNodesAvailable,
     Status,
 )
+from minikube_py.scheduler.matcher import COLUMNS, Matcher
 from minikube_py.scheduler.metrics import AttemptMetrics, Labels, Metrics
 from minikube_py.scheduler.objects import NodeInfo, PodInfo, QueuedPodInfo, project_node, project_pod
 from minikube_py.scheduler.permit import WaitingPods
@@ -72,7 +73,7 @@ class ProfileRun:
 class Scheduler:
     """`start()` returns when nodes and pods are known and scheduling has begun.
 
-    Raises from the constructor: ConfigError."""
+    Raises from the constructor: ConfigError; InvalidRequest where there is no such matcher."""
 
     def __init__(
         self,
@@ -91,6 +92,7 @@ class Scheduler:
         self.waiting_pods = WaitingPods(self._timers)
         self._conditions = Conditions(self.client, clock)
         self._decisions = Decisions(config.explained_decisions)
+        self.matcher = self._make_matcher()
         self.profiles = {p.scheduler_name: self._run_of(p, rng) for p in config.profiles}
         self._queue = self._make_queue()
         self._bindings = Bindings(self)
@@ -102,9 +104,15 @@ class Scheduler:
         self._flush_timer: Timer | None = None
         self._task: asyncio.Task[None] | None = None
 
+    def _make_matcher(self) -> Matcher | None:
+        """What finds the nodes that may fit; None for the filters themselves."""
+        name = self.config.matcher
+        return None if name == COLUMNS else Matcher(self._cache.columns, name, self.config.matcher_options)
+
     def _run_of(self, config: Any, rng: random.Random) -> ProfileRun:
         profile = Profile(config, self, self.config.registry)
-        evaluator = Evaluator(profile, self._cache.columns, rng, self.config.percentage_of_nodes_to_score)
+        percentage = self.config.percentage_of_nodes_to_score
+        evaluator = Evaluator(profile, self._cache.columns, rng, percentage, self.matcher)
         events = SchedulerEvents(self.client, self._clock, rng, profile.name, self.config.host)
         return ProfileRun(profile, evaluator, AttemptMetrics(self._metrics, profile.name), events)
 

@@ -7,7 +7,7 @@ matches. A term that cannot be read matches nothing. Source: "Assigning Pods to 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,9 +18,12 @@ from minikube_py.scheduler.framework import (
     SKIP,
     Action,
     BoolArray,
+    Bound,
     ClusterEvent,
     Code,
     CycleState,
+    Dimension,
+    DimensionKind,
     EventRegistration,
     IntArray,
     Normalize,
@@ -41,12 +44,12 @@ _LABEL_OPERATORS = frozenset(("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt
 
 
 class Requirement(NamedTuple):
-    """One expression on a label. `bound` is the value of Gt and Lt."""
+    """One expression on a label. `number` is the value of Gt and Lt."""
 
     key: str
     operator: str
     values: frozenset[str]
-    bound: int = 0
+    number: int = 0
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         value = labels.get(self.key)
@@ -62,12 +65,22 @@ class Requirement(NamedTuple):
         number = label_as_int(value)
         if number is None:
             return False
-        return number > self.bound if operator == "Gt" else number < self.bound
+        return number > self.number if operator == "Gt" else number < self.number
+
+    def bound(self) -> Bound | None:
+        """None where there is none: a missing label matches too, or any value does."""
+        if self.operator == "In":
+            return Bound(Dimension(DimensionKind.TEXT, self.key), values=self.values)
+        if self.operator == "Gt":
+            return Bound(Dimension(DimensionKind.NUMBER, self.key), low=self.number + 1)
+        if self.operator == "Lt":
+            return Bound(Dimension(DimensionKind.NUMBER, self.key), high=self.number - 1)
+        return None
 
     def mask(self, nodes: Nodes) -> BoolArray:
         if self.operator in ("Gt", "Lt"):
             valid, numbers = nodes.label_ints(self.key)
-            found: BoolArray = valid & (numbers > self.bound if self.operator == "Gt" else numbers < self.bound)
+            found: BoolArray = valid & (numbers > self.number if self.operator == "Gt" else numbers < self.number)
             return found
         if self.operator in ("Exists", "DoesNotExist"):
             exists = nodes.label_exists(self.key)
@@ -192,6 +205,32 @@ def node_names_asked_for(required: Mapping[str, Any]) -> frozenset[str] | None:
     return names
 
 
+def hull(terms: Sequence[Term]) -> Iterable[Bound]:
+    """What all of the terms ask for, each dimension as widely as the widest of them."""
+    found: dict[Dimension, Bound] = {}
+    for number, term in enumerate(terms):
+        own: dict[Dimension, Bound] = {}
+        for bound in filter(None, (requirement.bound() for requirement in term.labels)):
+            own[bound.dimension] = _both(own.get(bound.dimension, bound), bound)
+        if not number:
+            found = own
+            continue
+        found = {each: _either(bound, own[each]) for each, bound in found.items() if each in own}
+    return found.values()
+
+
+def _both(a: Bound, b: Bound) -> Bound:
+    if a.values is not None and b.values is not None:
+        return a._replace(values=a.values & b.values)
+    return a._replace(low=max(a.low, b.low), high=min(a.high, b.high))
+
+
+def _either(a: Bound, b: Bound) -> Bound:
+    if a.values is not None and b.values is not None:
+        return a._replace(values=a.values | b.values)
+    return a._replace(low=min(a.low, b.low), high=max(a.high, b.high))
+
+
 class _Compiled(NamedTuple):
     """What of a pod's spec concerns this plugin. `required` None: no required affinity."""
 
@@ -245,6 +284,14 @@ class NodeAffinity:
         if wanted.names is None:
             return None, None
         return (PreFilterResult(wanted.names), None) if wanted.names else (None, CONFLICT)
+
+    def bounds(self, pod: PodInfo) -> Iterator[Bound]:
+        wanted = compile_affinity(pod)
+        for key, value in wanted.selector:
+            yield Bound(Dimension(DimensionKind.TEXT, key), values=frozenset((value,)))
+        for terms in (wanted.required, self.added_required):
+            if terms is not None:
+                yield from hull(terms)
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         if self.added_required is not None and not any(term.matches(node) for term in self.added_required):

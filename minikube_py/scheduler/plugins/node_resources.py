@@ -7,7 +7,7 @@ All scores are integers by the original's formulas (1.36), in which division tru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from math import floor, sqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,9 +22,12 @@ from minikube_py.scheduler.framework import (
     UNSCHEDULED_POD,
     Action,
     BoolArray,
+    Bound,
     ClusterEvent,
     Code,
     CycleState,
+    Dimension,
+    DimensionKind,
     EventRegistration,
     IntArray,
     Status,
@@ -263,6 +266,11 @@ class NodeResourcesFit:
             others = [(r, amount) for r, amount in requests if r not in NATIVE_RESOURCES and not self._ignored(r)]
             found = pod.spec.cache[self._key] = (*native, *others)
         return found
+
+    def bounds(self, pod: PodInfo) -> Iterator[Bound]:
+        yield Bound(Dimension(DimensionKind.FREE, PODS), 1)
+        for resource, amount in self._checked(pod):
+            yield Bound(Dimension(DimensionKind.FREE, resource), amount)
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         allocatable, requested = node.allocatable, node.requested

@@ -142,7 +142,7 @@ def test_profiles_that_cannot_be_built(name: str, plugins: dict[str, PluginSet],
 def test_how_many_nodes_are_enough(percentage: int, nodes: int, expected: int) -> None:
     lent: Any = Lent()
     evaluator = Evaluator(Profile(ProfileConfig(), lent), lent.columns, random.Random(1), percentage)
-    assert evaluator.nodes_to_find(nodes) == expected
+    assert evaluator.search.nodes_to_find(nodes) == expected
 
 
 def test_a_search_goes_on_where_the_last_one_ended() -> None:

@@ -1,0 +1,164 @@
+"""A scheduler whose nodes are found by an index decides as one that filters them all; with the original's sampling too.
+
+Both see the same changes; each places the same pods. Node for node they must agree, and where the reference of
+`test_scheduler_decisions` says what is right, with that.
+"""
+
+from __future__ import annotations
+
+import random
+from importlib.util import find_spec
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_scheduler_decisions import STEPS, Lent, Run, nodes, pod_of, specs
+
+from minikube_py.index.catalogue import FAMILY, STRUCTURES
+from minikube_py.scheduler import evaluate, search
+from minikube_py.scheduler.cache import Cache
+from minikube_py.scheduler.config import ProfileConfig
+from minikube_py.scheduler.evaluate import Evaluator
+from minikube_py.scheduler.framework import FitError, NoNodesAvailable
+from minikube_py.scheduler.matcher import Matcher
+from minikube_py.scheduler.objects import project_node, project_pod
+from minikube_py.scheduler.profile import Profile
+from minikube_py.scheduler.search import Search
+
+PRESENT = [name for name, place in FAMILY.items() if find_spec(f"minikube_py.index.structures.{place.split(':')[0]}")]
+
+
+def evaluator_over(cache: Cache, structure: str, percentage: int, seed: int = 0) -> Evaluator:
+    lent: Any = Lent(cache)
+    matcher = Matcher(cache.columns, structure) if structure else None
+    return Evaluator(Profile(ProfileConfig(), lent), cache.columns, random.Random(seed), percentage, matcher)
+
+
+@pytest.mark.parametrize("structure", PRESENT)
+@settings(max_examples=12, deadline=None)
+@given(st.lists(nodes(), min_size=1, max_size=6), st.lists(specs(), min_size=4, max_size=4), STEPS, st.integers(0, 9))
+def test_decisions_by_an_index_are_the_references(
+    structure: str, first: list[dict[str, Any]], shapes: list[dict[str, Any]], steps: list[tuple[str, Any]], seed: int
+) -> None:
+    run = Run(seed)
+    run.evaluator = evaluator_over(run.cache, structure, 100, seed)
+    for obj in first:
+        run.node(obj)
+    # Nothing is kept: every pod asks the index.
+    with patch.object(Evaluator, "_worth_keeping", lambda *_: False):
+        for what, value in steps:
+            if what == "node":
+                run.node(value)
+            elif what == "drop node":
+                run.drop_node(f"n{value}")
+            elif what == "delete pod":
+                run.delete_pod(value)
+            else:
+                for _ in range(3 if what == "schedule three" else 1):
+                    run.schedule(shapes[value])
+        for spec in shapes:
+            run.schedule(spec)
+
+
+def many_nodes(rng: random.Random, count: int) -> list[dict[str, Any]]:
+    found = []
+    for i in range(count):
+        allocatable = {"cpu": str(rng.choice((1, 2, 8))), "memory": f"{rng.choice((1, 4))}Gi", "pods": "10"}
+        if rng.random() < 0.3:
+            allocatable["example.com/gpu"] = "2"
+        labels = {"zone": rng.choice("ab"), "size": str(rng.randrange(20))}
+        metadata = {"name": f"n{i}", "uid": f"n{i}", "labels": labels}
+        found.append({"metadata": metadata, "spec": {}, "status": {"allocatable": allocatable}})
+    return found
+
+
+def wanted(rng: random.Random) -> dict[str, Any]:
+    requests = {"cpu": f"{rng.randrange(1, 3000)}m", "memory": f"{rng.randrange(1, 2000)}Mi"}
+    if rng.random() < 0.3:
+        requests["example.com/gpu"] = "1"
+    spec: dict[str, Any] = {"containers": [{"name": "c", "resources": {"requests": requests}}]}
+    if rng.random() < 0.5:
+        number = {"key": "size", "operator": rng.choice(("Gt", "Lt")), "values": [str(rng.randrange(20))]}
+        zone = {"key": "zone", "operator": rng.choice(("In", "NotIn")), "values": ["a"]}
+        choices = [number], [number, zone], [zone]
+        terms = [{"matchExpressions": rng.choice(choices)} for _ in range(rng.choice((1, 2)))]
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+        spec["affinity"] = {"nodeAffinity": required}
+    return spec
+
+
+@pytest.mark.parametrize("percentage", (100, 0, 20))
+@pytest.mark.parametrize("structure", ("scan", "columns", ""))
+def test_every_way_to_search_leads_to_the_same_node(structure: str, percentage: int) -> None:
+    """One keeps all and never asks an index; the other keeps nothing, and looks through windows or asks the index."""
+    rng = random.Random(percentage)
+    caches = Cache(), Cache()
+    one, other = evaluator_over(caches[0], "", percentage), evaluator_over(caches[1], structure, percentage)
+    for obj in many_nodes(rng, 300):
+        for cache in caches:
+            cache.put_node(project_node(obj))
+    placed: list[str] = []
+    unplaced = 0
+    with patch.object(search, "WINDOW_MIN", 8):
+        for i in range(400):
+            if placed and rng.random() < 0.25:
+                uid = placed.pop(rng.randrange(len(placed)))
+                for cache in caches:
+                    cache.remove_pod(uid)
+            if rng.random() < 0.02:
+                name = f"n{rng.randrange(300)}"
+                for cache in caches:
+                    cache.remove_node(name)
+            pod = project_pod(pod_of(i, wanted(rng)))
+            with patch.object(evaluate, "MANY_NODES", 1000):
+                node = chosen(one, pod)
+            with patch.object(evaluate, "MANY_NODES", 0):
+                assert chosen(other, pod) == node
+            if node is None:
+                unplaced += 1
+                continue
+            for cache in caches:
+                cache.assume(pod, node)
+            placed.append(pod.uid)
+    assert len(placed) > 100 and other.built > 300
+    if structure:
+        assert other.matcher is not None and other.matcher.asked > 20
+
+
+def chosen(evaluator: Evaluator, pod: Any) -> str | None:
+    try:
+        return evaluator.choose(pod).node.name
+    except (FitError, NoNodesAvailable):
+        return None
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data(), st.integers(100, 300), st.integers(1, 60), st.integers(0, 400))
+def test_a_search_through_windows_finds_what_one_among_all_finds(
+    data: st.DataObject, size: int, percentage: int, start: int
+) -> None:
+    rng = random.Random(data.draw(st.integers(0, 999)))
+    share = rng.choice((0.02, 0.3, 0.9))
+    fits = np.array([rng.random() < share for _ in range(size)])
+    columns: Any = type("Some", (), {"count": size, "size": size})
+    found = []
+    for windows in (False, True):
+        searching = Search(columns, percentage)
+        searching._next_start = start
+        with patch.object(search, "WINDOW_MIN", rng.choice((1, 16))):
+            for _ in range(3):
+                if windows:
+                    selected, seen = searching.through(lambda low, high: np.flatnonzero(fits[low:high]) + low)
+                else:
+                    selected, seen = searching.among(np.flatnonzero(fits))
+                found.append((windows, selected.tolist(), seen))
+    assert [each[1:] for each in found[:3]] == [each[1:] for each in found[3:]]
+
+
+def test_every_structure_of_the_family_is_a_matcher() -> None:
+    for name in PRESENT:
+        assert STRUCTURES[name].structure == name
+        Matcher(Cache().columns, name)
