@@ -208,7 +208,7 @@ REFUSED: list[tuple[list[str], list[str], str]] = [
     (["x.cpu"], ["x.*=pods:spec..nodeName:pod_requests@1"], "the reference is a path to a name, as spec.nodeName"),
     (["x.cpu"], ["x.*=pods:metadata.creationTimestamp:pod_requests@1"], "pods hold no name at 'metadata.creation"),
     (["x.cpu"], ["x.*=pods:spec.nodeName:pod_requests"], "extractors have a version: pod_requests@1"),
-    (["x.cpu"], ["x.*=pods:spec.nodeName:pod_request@1"], "unknown extractor 'pod_request@1'; known: count@1, hash32@1"),
+    (["x.cpu"], ["x.*=pods:spec.nodeName:pod_request@1"], "unknown extractor 'pod_request@1'; known: count@1, hash"),
     (["x"], ["x=pods:spec.nodeName:pod_requests@1"], "a family has no argument resource, a single field needs it"),
     (["x.cpu"], ["x.*=pods:spec.nodeName:path@1(path=spec.a)"], "reads one value, not a family"),
     (["x"], ["x=pods:spec.nodeName:path@1"], "takes the arguments default, path, resource; given: none"),
