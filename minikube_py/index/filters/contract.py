@@ -1,7 +1,7 @@
 """What a filter in front of a shard promises: it may say "perhaps" in vain, and never "no" in vain.
 
-Two kinds. A `RangeFilter` holds int64 keys of one dimension and is asked for closed ranges; a `Summary` holds points and
-is asked for boxes, all dimensions at once. `per_dimension` makes a Summary of a RangeFilter for each dimension.
+Two kinds. A `RangeFilter` holds int64 keys of one dimension and is asked for closed ranges; a `Summary` holds points
+and is asked for boxes, all dimensions at once. `per_dimension` makes a Summary of a RangeFilter for each dimension.
 """
 
 from __future__ import annotations
@@ -52,3 +52,19 @@ class Summary(Protocol):
         """One point more. A point that left may go on to be counted until the summary is built anew."""
 
     def size_bits(self) -> int: ...
+
+
+@runtime_checkable
+class Forgetting(Summary, Protocol):
+    """A summary that points can leave."""
+
+    def remove(self, point: Point) -> None:
+        """Takes out a point that was put in or built from, once for each time it was."""
+
+
+@runtime_checkable
+class Bounded(RangeFilter, Protocol):
+    """A filter with a guarantee."""
+
+    def bound(self, length: int) -> float:
+        """The most that the rate of false positives over empty ranges of `length` values can be, on any workload."""

@@ -1,0 +1,78 @@
+"""All filters and summaries by name, loaded when first asked for."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, cast
+
+from minikube_py.errors import InvalidRequest
+from minikube_py.index.filters.contract import RangeFilter, Summary
+from minikube_py.index.filters.per_dimension import per_dimension
+from minikube_py.index.structure import IntArray
+
+FILTERS: dict[str, tuple[str, str]] = {
+    "bloom": ("bloom", "Bloom"),
+    "oracle": ("oracle", "OracleKeys"),
+    "always": ("always", "AlwaysKeys"),
+}
+"""Range filters: name to module and class. Names that are also summaries mean the summary in front of a shard."""
+
+SUMMARIES: dict[str, tuple[str, str]] = {
+    "max-vector": ("max_vector", "MaxVector"),
+    "joint-bitset": ("joint_bitset", "JointBitset"),
+    "oracle": ("oracle", "Oracle"),
+    "always": ("always", "Always"),
+}
+
+Option = int | float | str
+
+
+def names() -> list[str]:
+    """All that a shard can be put behind."""
+    return [*SUMMARIES, *(name for name in FILTERS if name not in SUMMARIES)]
+
+
+def filter_class(name: str) -> type[RangeFilter]:
+    """Raises: InvalidRequest for a name that no range filter has."""
+    if name not in FILTERS:
+        raise InvalidRequest(f'there is no range filter "{name}": there are {", ".join(FILTERS)}')
+    return cast(type[RangeFilter], _load(FILTERS[name]))
+
+
+def filter_of(name: str, keys: IntArray, bits_per_key: float, **options: Option) -> RangeFilter:
+    """Raises: InvalidRequest for an unknown name or option."""
+    build: Any = filter_class(name)
+    accepted(name, build, options)
+    return cast(RangeFilter, build(keys, bits_per_key=bits_per_key, **options))
+
+
+def summary_of(name: str, points: IntArray, bits_per_key: float = 16, **options: Option) -> Summary:
+    """A summary by its name, or one range filter for each dimension; `bits_per_key` is of no use to the former.
+
+    Raises: InvalidRequest for an unknown name or option."""
+    if name in SUMMARIES:
+        build: Any = _load(SUMMARIES[name])
+        accepted(name, build, options)
+        return cast(Summary, build(points, **options))
+    if name not in FILTERS:
+        raise InvalidRequest(f'there is no filter "{name}": there are {", ".join(names())}')
+    build = filter_class(name)
+    given = dict(options)
+    clip = int(given.pop("clip", 1))
+    accepted(name, build, given)
+    return per_dimension(points, build, clip, {"bits_per_key": bits_per_key, **given})
+
+
+def accepted(name: str, build: Any, options: Mapping[str, Any]) -> None:
+    """Raises: InvalidRequest for options that `build` does not take."""
+    takes = [option for option in inspect.signature(build).parameters if option not in ("keys", "points")]
+    for option in options:
+        if option not in takes:
+            raise InvalidRequest(f'the filter "{name}" has no option "{option}": it takes {", ".join(takes) or "none"}')
+
+
+def _load(place: tuple[str, str]) -> type:
+    module, name = place
+    return cast(type, getattr(import_module(f"minikube_py.index.filters.{module}"), name))

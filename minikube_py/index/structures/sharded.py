@@ -1,0 +1,280 @@
+"""Points in shards, each behind a filter or summary: what a filter is worth where opening a shard costs something.
+
+A question opens the shards whose filter says "perhaps", in order, until it has enough. What opening costs is the
+reader's affair (`structures.shard_reader`): nothing but the look itself in memory, `open_cost_us` more by option, a
+file's or another member's in `lab.shards`.
+
+Where a point goes: by `slot` modulo the number of shards, so that each shard is a sample of all; or, with
+`placing="sorted"`, down a k-d tree of the points at the last arrangement, so that a shard's points are alike. A tree is
+laid when points are loaded, and anew after as many changes as there were points (at least ARRANGE_AT_LEAST).
+
+When a filter is built anew: a filter from which points cannot leave goes on to say "perhaps" for those that left, and
+one sized for n points errs more with each beyond them. Both are counted for each shard; once either is more than
+`rebuild_percent` of the points it was built from, and REBUILD_AT_LEAST, the shard is read and its filter built from
+what is there. That is what compaction is to a filter in front of a stored run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, cast
+
+import numpy as np
+
+from minikube_py.errors import InvalidRequest
+from minikube_py.index.filters.catalogue import Option, summary_of
+from minikube_py.index.filters.contract import Forgetting, Summary
+from minikube_py.index.filters.hashing import within
+from minikube_py.index.structure import Box, Found, IntArray, Point
+from minikube_py.index.structures.shard_reader import ChargedShards, Ledger, MemoryShards, ShardReader
+
+REBUILD_AT_LEAST = 8
+ARRANGE_AT_LEAST = 1024
+NEVER_OUTGROWN = frozenset({"max-vector", "oracle", "always"})
+"""Summaries that are as good after many insertions as when they were built."""
+
+
+class Split(NamedTuple):
+    """Points whose `dimension` is below `cut` go to `below`, others to `above`: a split, or a shard's number."""
+
+    dimension: int
+    cut: int
+    below: Split | int
+    above: Split | int
+
+
+class Sharded:
+    """`Structure`, `Loading`, `Estimating`. `filter`: a name of `filters.catalogue`; `filter_options`: its options as
+    text, such as "buckets=16,spacing=quantile". `ledger` counts what was done.
+
+    Raises: InvalidRequest for an unknown filter or an option out of bounds."""
+
+    structure = "sharded"
+
+    def __init__(
+        self,
+        dimensions: int,
+        shards: int = 16,
+        filter: str = "max-vector",
+        bits_per_key: int = 16,
+        open_cost_us: int = 0,
+        rebuild_percent: int = 25,
+        placing: str = "slot",
+        filter_options: str = "",
+        reader: ShardReader | None = None,
+        wait: Callable[[float], None] | None = None,
+    ) -> None:
+        within("shards", shards, 1, 1 << 16)
+        within("open_cost_us", open_cost_us, 0, 10_000_000)
+        within("rebuild_percent", rebuild_percent, 1, 1000)
+        if placing not in ("slot", "sorted"):
+            raise InvalidRequest(f'placing is "{placing}": it must be "slot" or "sorted"')
+        self.ledger = Ledger()
+        self.filter = filter
+        self._dimensions, self._shards = dimensions, shards
+        self._bits_per_key, self._options = bits_per_key, parse_options(filter_options)
+        self._rebuild_share = rebuild_percent / 100
+        self._sorted = placing == "sorted"
+        self._open_cost_us = open_cost_us
+        inner = MemoryShards(dimensions) if reader is None else reader
+        self.reader: ShardReader = ChargedShards(inner, open_cost_us, self.ledger, wait) if open_cost_us else inner
+        self._empty: IntArray = np.empty((0, dimensions), dtype=np.int64)
+        self._summaries: list[Summary] = [self._summary(self._empty) for _ in range(shards)]
+        self._forgets = isinstance(self._summaries[0], Forgetting)
+        self._live = [0] * shards
+        self._built_from = [0] * shards
+        self._departed = [0] * shards
+        self._added = [0] * shards
+        self._shard_of: list[int] = []
+        self._tree: Split | int | None = None
+        self._changes = self._arrange_after = 0
+
+    def _summary(self, points: IntArray) -> Summary:
+        return summary_of(self.filter, points, self._bits_per_key, **self._options)
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    def put(self, slot: int, point: Point) -> None:
+        shards = self._shard_of
+        if slot >= len(shards):
+            shards.extend([-1] * (slot + 1 - len(shards)))
+        old, shard = shards[slot], self._route(slot, point)
+        if old == shard:
+            self._leave(slot, shard, stays=True)
+        elif old >= 0:
+            self.remove(slot)
+        self.reader.put(shard, slot, point)
+        self._summaries[shard].put(point)
+        if old != shard:
+            shards[slot] = shard
+            self._live[shard] += 1
+        self._added[shard] += 1
+        self._tend(shard)
+
+    def remove(self, slot: int) -> None:
+        shard = self._shard_of[slot] if slot < len(self._shard_of) else -1
+        if shard >= 0:
+            self._leave(slot, shard, stays=False)
+            self._shard_of[slot] = -1
+            self._live[shard] -= 1
+            self._tend(shard)
+
+    def _leave(self, slot: int, shard: int, stays: bool) -> None:
+        """The point of `slot` is none of the shard's any more; another takes its place if it `stays`."""
+        if self._forgets:
+            summary = cast(Forgetting, self._summaries[shard])
+            summary.remove(self.reader.point(shard, slot))
+            self._added[shard] -= 1
+        else:
+            self._departed[shard] += 1
+        if not stays:
+            self.reader.remove(shard, slot)
+
+    def _tend(self, shard: int) -> None:
+        """Builds the shard's filter anew where the module's rule says so."""
+        self._changes += 1
+        if self._sorted and self._changes > max(ARRANGE_AT_LEAST, self._arrange_after):
+            self.arrange()
+            return
+        grown = 0 if self.filter in NEVER_OUTGROWN else self._added[shard]
+        if max(self._departed[shard], grown) > max(REBUILD_AT_LEAST, self._rebuild_share * self._built_from[shard]):
+            self._rebuild(shard, self.reader.contents(shard)[1])
+            self.ledger.rebuilds += 1
+            self.ledger.rebuilt_points += self._live[shard]
+
+    def _rebuild(self, shard: int, points: IntArray) -> None:
+        self._summaries[shard] = self._summary(points)
+        self._built_from[shard] = len(points)
+        self._departed[shard] = self._added[shard] = 0
+
+    def load(self, slots: IntArray, points: IntArray) -> None:
+        if len(slots):
+            self._shard_of = [-1] * (int(slots.max()) + 1)
+        if self._sorted:
+            self._tree, order = lay(points, self._shards)
+        else:
+            order = [np.flatnonzero(slots % self._shards == shard) for shard in range(self._shards)]
+        for shard, rows in enumerate(order):
+            self.reader.fill(shard, slots[rows], points[rows])
+            self._rebuild(shard, points[rows])
+            self._live[shard] = len(rows)
+            for slot in slots[rows].tolist():
+                self._shard_of[slot] = shard
+        self._changes, self._arrange_after = 0, len(slots)
+
+    def arrange(self) -> None:
+        """Deals all points out to the shards anew."""
+        contents = [self.reader.contents(shard) for shard in range(self._shards)]
+        slots = np.concatenate([slots for slots, _ in contents])
+        self.ledger.arranged_points += len(slots)
+        self.load(slots, np.concatenate([points for _, points in contents]))
+
+    def _route(self, slot: int, point: Point) -> int:
+        node = self._tree
+        if node is None:
+            return slot % self._shards
+        while not isinstance(node, int):
+            node = node.below if point[node.dimension] < node.cut else node.above
+        return node
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def find(self, box: Box, limit: int = 0) -> Found:
+        pieces: list[IntArray] = []
+        found = examined = opened = pruned = false_positives = 0
+        complete = True
+        summaries = self._summaries
+        for shard, live in enumerate(self._live):
+            if not live:
+                continue
+            if limit and found == limit:
+                complete = False
+                break
+            examined += 1
+            if not summaries[shard].may_match(box):
+                pruned += 1
+                continue
+            read = self.reader.find(shard, box, limit - found if limit else 0)
+            opened += 1
+            examined += read.examined
+            if len(read.slots):
+                pieces.append(read.slots)
+                found += len(read.slots)
+            else:
+                false_positives += 1
+            complete = complete and read.complete
+        ledger = self.ledger
+        ledger.questions += 1
+        ledger.probed += opened + pruned
+        ledger.opened += opened
+        ledger.pruned += pruned
+        ledger.false_positives += false_positives
+        slots = np.concatenate(pieces) if pieces else np.empty(0, dtype=np.int64)
+        return Found(slots, complete, examined, opened, pruned, false_positives)
+
+    def may_match(self, box: Box) -> bool:
+        return any(live and summary.may_match(box) for live, summary in zip(self._live, self._summaries))
+
+    # -- what it takes ---------------------------------------------------------------------------------------------
+
+    def filter_bits(self) -> int:
+        """The size of all filters together."""
+        return sum(summary.size_bits() for summary in self._summaries)
+
+    def size_bytes(self) -> int:
+        return self.filter_bits() // 8 + self.reader.size_bytes() + 8 * len(self._shard_of)
+
+    def cost_us(self, rows: int, share: float, limit: int) -> float:
+        """As if points were dealt out at random and no filter erred: about 1 us a filter, 6 a shard, .003 a row."""
+        in_shard = max(1.0, rows / self._shards)
+        holds: float = 1 - (1 - share) ** in_shard
+        probed = float(self._shards)
+        if limit and share > 0:
+            probed = min(probed, max(1.0, limit / (share * in_shard)))
+        opened = probed * holds
+        return probed + opened * (6 + self._open_cost_us + 0.003 * in_shard * self._dimensions)
+
+
+def lay(points: IntArray, shards: int) -> tuple[Split | int, list[IntArray]]:
+    """A k-d tree with `shards` leaves of about as many points each, and the rows of each leaf."""
+    order: list[IntArray] = []
+    dimensions = points.shape[1]
+
+    def split(rows: IntArray, leaves: int, depth: int) -> Split | int:
+        if leaves == 1:
+            order.append(rows)
+            return len(order) - 1
+        left = leaves // 2
+        for dimension in [(depth + turn) % dimensions for turn in range(dimensions)]:
+            values = points[rows, dimension]
+            if len(values) and values.min() < values.max():
+                break
+        else:
+            dimension, values = depth % dimensions, points[rows, depth % dimensions]
+        place = len(values) * left // leaves
+        cut = int(np.partition(values, place)[place]) if len(values) else 0
+        below = values < cut
+        first = split(rows[below], left, dimension + 1)
+        return Split(dimension, cut, first, split(rows[~below], leaves - left, dimension + 1))
+
+    return split(np.arange(len(points)), shards, 0), order
+
+
+def parse_options(text: str) -> dict[str, Option]:
+    """From "name=value,...": values as ints, else as numbers, else as text. Raises: InvalidRequest for other texts."""
+    options: dict[str, Option] = {}
+    for part in filter(str.strip, text.split(",")):
+        name, equals, value = part.partition("=")
+        if not equals or not name.strip().isidentifier():
+            raise InvalidRequest(f'filter_options is "{text}": it must read name=value,name=value')
+        options[name.strip()] = _value(value.strip())
+    return options
+
+
+def _value(text: str) -> Option:
+    for read in (int, float):
+        try:
+            return read(text)
+        except ValueError:
+            pass
+    return text
