@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -22,34 +22,29 @@ import numpy.typing as npt
 from minikube_py.errors import Compacted, FutureRevision
 from minikube_py.fields.spec import FieldSet
 from minikube_py.fields.where import CompiledWhere, Test, Where, compile_where
+from minikube_py.index.cells import CHUNK_ENTRIES, EXISTS, MISSING, Bound, Cells, Changed, Chunk, Mask, evaluate
 from minikube_py.index.contract import IndexStats, Matches, Order, Row, RowChange, Value
-from minikube_py.index.strings import StringTable
+from minikube_py.index.strings import UNKNOWN, StringTable
 
-Cells = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
-
-MISSING = -(1 << 63)
-EXISTS = 0
 BLOCK_ROWS = 4096
-CHUNK_ENTRIES = 2048
 SPARSE_SHARE = 16
 """Where fewer than one row in this many matches, the matches are sorted; else the key order is walked in blocks."""
 
 
-class Chunk:
-    """A piece of the log: entry i says that until `revisions[i]` the row in `slots[i]` was `cells[:, i]`."""
+class Follower(Protocol):
+    """Whoever keeps something beside the rows, and is told what changes in them (`ColumnIndex.follow`)."""
 
-    __slots__ = ("cells", "length", "revisions", "slots")
+    def column_added(self, name: str, column: int) -> None:
+        """Field `name` is in `column` from now on; told of those that are there already when it begins to follow."""
 
-    def __init__(self, columns: int) -> None:
-        self.cells: Cells = np.full((columns, CHUNK_ENTRIES), MISSING, dtype=np.int64)
-        self.revisions: Cells = np.empty(CHUNK_ENTRIES, dtype=np.int64)
-        self.slots: Cells = np.empty(CHUNK_ENTRIES, dtype=np.int64)
-        self.length = 0
+    def row_changed(self, slot: int, columns: int) -> None:
+        """The row in `slot` has changed in `columns`, a bit each; -1: it came or went."""
 
-    def after(self, revision: int) -> int:
-        """The first entry with a greater revision."""
-        return int(np.searchsorted(self.revisions[: self.length], revision, side="right"))
+    def revision_applied(self, revision: int) -> None:
+        """All changes of `revision` so far have been told."""
+
+    def rows_compacted(self, revision: int) -> None:
+        """What only revisions below it needed is forgotten."""
 
 
 class ColumnIndex:
@@ -77,15 +72,34 @@ class ColumnIndex:
         self._rank: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
         self._added: list[bytes] = []
         self._removed: list[bytes] = []
-        for key, row in rows:
-            if row is not None:
-                slot = self._slot_for(key)
-                self._write(slot, {}, row)
-                self._cells[EXISTS, slot] = 1
-                self._rows[slot] = row
-                self._live += 1
+        self._followers: list[Follower] = []
+        self.load(rows)
 
     # -- writing ---------------------------------------------------------------------------------------------------
+
+    def load(self, rows: Iterable[RowChange]) -> None:
+        """More of what stood at the oldest revision, or in place of what was said of it; before the first `apply`."""
+        for key, row in rows:
+            if row is None:
+                continue
+            slot = self._slots.get(key)
+            old = None if slot is None else self._rows[slot]
+            if slot is None:
+                slot = self._slot_for(key)
+                self._cells[EXISTS, slot] = 1
+                self._live += 1
+            self._write(slot, old or {}, row)
+            self._rows[slot] = row
+
+    def follow(self, follower: Follower) -> None:
+        """Tells `follower` of all that changes from now on, and of the columns there are."""
+        self._followers.append(follower)
+        for name, column in self._columns.items():
+            follower.column_added(name, column)
+
+    def unfollow(self, follower: Follower) -> None:
+        if follower in self._followers:
+            self._followers.remove(follower)
 
     def apply(self, revision: int, changes: Iterable[RowChange]) -> list[bytes]:
         if revision < self.revision:
@@ -105,17 +119,26 @@ class ColumnIndex:
                 self._gone.append((revision, slot))
                 self._gone_at[slot] = revision
                 self._live -= 1
+                columns = -1
             else:
-                self._write(slot, old or {}, row)
+                columns = self._write(slot, old or {}, row)
                 if old is None:
                     self._cells[EXISTS, slot] = 1
                     self._gone_at.pop(slot, None)
                     self._live += 1
+                    columns = -1
             self._rows[slot] = row
             changed.append(key)
+            for follower in self._followers:
+                follower.row_changed(slot, columns)
+        if changed:
+            for follower in self._followers:
+                follower.revision_applied(revision)
         return changed
 
-    def _write(self, slot: int, old: Row, row: Row) -> None:
+    def _write(self, slot: int, old: Row, row: Row) -> int:
+        """Returns the columns whose cells were written, a bit each."""
+        columns = 0
         for name, value in row.items():
             before = old.get(name)
             if before is value or before == value:
@@ -125,9 +148,13 @@ class ColumnIndex:
                 column = self._add_column(name)
             table = self._strings.get(column) if type(value) is str else None
             self._cells[column, slot] = value if table is None else table.code(value)  # type: ignore[arg-type]
+            columns |= 1 << column
         if old:
             for name in old.keys() - row.keys():
-                self._cells[self._columns[name], slot] = MISSING
+                column = self._columns[name]
+                self._cells[column, slot] = MISSING
+                columns |= 1 << column
+        return columns
 
     def _add_column(self, name: str) -> int:
         column = len(self._names)
@@ -140,6 +167,8 @@ class ColumnIndex:
         spec = self.field_set.find(name)
         if spec is not None and spec.kind == "string":
             self._strings[column] = StringTable()
+        for follower in self._followers:
+            follower.column_added(name, column)
         return column
 
     def _slot_for(self, key: bytes) -> int:
@@ -214,7 +243,7 @@ class ColumnIndex:
         start, block = 0, BLOCK_ROWS
         while start < total:
             stop = min(start + block, total)
-            slots = np.flatnonzero(_evaluate(self._cells, start, stop, bound))
+            slots = np.flatnonzero(evaluate(self._cells, slice(start, stop), bound))
             room = limit - len(found)
             found += [self._keys[start + slot] for slot in slots[:room].tolist()]
             if len(slots) > room:
@@ -300,7 +329,7 @@ class ColumnIndex:
             if start < stop:
                 revisions.extend(chunk.revisions[start:stop].tolist())
                 slots.extend(chunk.slots[start:stop].tolist())
-                before.extend(_evaluate(chunk.cells, start, stop, self._bind(tests)).tolist())
+                before.extend(evaluate(chunk.cells, slice(start, stop), self._bind(tests)).tolist())
         if not slots:
             return []
         touched = list(dict.fromkeys(slots))
@@ -312,6 +341,89 @@ class ColumnIndex:
             state[slot] = held
         found.reverse()
         return found
+
+    # -- for structures over these rows --------------------------------------------------------------------------------
+
+    @property
+    def slot_end(self) -> int:
+        """Above every slot that a row stands in, or stood in at a retained revision."""
+        return len(self._keys)
+
+    @property
+    def live(self) -> int:
+        """How many objects there are."""
+        return self._live
+
+    def exists(self, slot: int) -> bool:
+        return self._rows[slot] is not None
+
+    def live_slots(self, start: int, stop: int) -> Cells:
+        """Those of the slots [start, stop) in which an object stands."""
+        found: Cells = np.flatnonzero(self._cells[EXISTS, start : min(stop, len(self._keys))] != MISSING) + start
+        return found
+
+    def point(self, slot: int, columns: Sequence[int]) -> tuple[int, ...]:
+        """The cells of a row; column -1, that of a field no row has had yet, is MISSING."""
+        item = self._cells.item
+        return tuple([item(column, slot) if column >= 0 else MISSING for column in columns])
+
+    def points(self, slots: Cells, columns: Sequence[int]) -> Cells:
+        """The same for many, a row each."""
+        found: Cells = np.full((len(slots), len(columns)), MISSING, dtype=np.int64)
+        for place, column in enumerate(columns):
+            if column >= 0:
+                found[:, place] = self._cells[column, slots]
+        return found
+
+    def code_of(self, name: str, text: str) -> int:
+        """What stands for `text` in the column of field `name`; UNKNOWN where no row has it."""
+        column = self._columns.get(name)
+        table = None if column is None else self._strings.get(column)
+        return UNKNOWN if table is None else table.code_of(text)
+
+    def passing(self, tests: tuple[Test, ...], slots: Cells) -> Mask:
+        """Which of the rows in `slots` pass `tests` now."""
+        return evaluate(self._cells, slots, self._bind(tests))
+
+    def changed_since(self, revision: int, tests: tuple[Test, ...]) -> Changed | None:
+        """The rows that are not what they were at `revision`; None where there are none."""
+        if revision >= self._last_change():
+            return None
+        bound = self._bind(tests)
+        slots, held = [], []
+        for chunk in self._chunks_after(revision):
+            entries = slice(chunk.after(revision), chunk.length)
+            slots.append(chunk.slots[entries])
+            held.append(evaluate(chunk.cells, entries, bound))
+        # The first place of each slot is its oldest change, which holds what stood at `revision`.
+        distinct, first = np.unique(np.concatenate(slots), return_index=True)
+        return Changed(distinct, np.concatenate(held)[first])
+
+    def unchanged_since(self, revision: int) -> bool:
+        return revision >= self._last_change()
+
+    def changes_since(self, revision: int) -> int:
+        """How many changes of rows the log holds since."""
+        return sum([chunk.length - chunk.after(revision) for chunk in self._chunks_after(revision)])
+
+    def keys_of(self, slots: Cells) -> list[bytes]:
+        keys = self._keys
+        return [keys[slot] for slot in slots.tolist()]
+
+    def in_key_order(self, slots: Cells, first: bytes, end: bytes | None, limit: int = 0) -> tuple[Cells, int]:
+        """Those of `slots` whose keys are in [first, end), by key, at most `limit` of them (0: all); and how many there
+        are without the limit."""
+        self._sort()
+        ranks = self._rank[slots]
+        if first:
+            ranks = ranks[ranks >= bisect_left(self._sorted_keys, first)]
+        if end is not None:
+            ranks = ranks[ranks < bisect_left(self._sorted_keys, end)]
+        count = len(ranks)
+        if 0 < limit < count:
+            ranks = np.partition(ranks, limit)[:limit]
+        ranks.sort()
+        return self._sorted_slots[ranks], count
 
     def may_match(self, where: Where, revision: int) -> bool:
         compiled = self._compiled(where, revision)
@@ -355,6 +467,8 @@ class ColumnIndex:
                 self._removed.append(self._keys[slot])
                 self._free.append(slot)
         del self._gone[:done]
+        for follower in self._followers:
+            follower.rows_compacted(revision)
         self._forget_strings()
 
     def _forget_strings(self) -> None:
@@ -407,17 +521,17 @@ class ColumnIndex:
     def _mask(self, tests: tuple[Test, ...], revision: int) -> Mask:
         """Per slot: does the row at `revision` exist and pass all tests."""
         bound = self._bind(tests)
-        mask = _evaluate(self._cells, 0, len(self._keys), bound)
+        mask = evaluate(self._cells, slice(0, len(self._keys)), bound)
         for chunk in reversed(self._chunks_after(revision)):
             start = chunk.after(revision)
-            held = _evaluate(chunk.cells, start, chunk.length, bound)
+            held = evaluate(chunk.cells, slice(start, chunk.length), bound)
             # Reversed, so that of several changes of one row the oldest is written last, and stays.
             mask[chunk.slots[start : chunk.length][::-1]] = held[::-1]
         return mask
 
-    def _bind(self, tests: tuple[Test, ...]) -> list[tuple[int | None, str, Any]]:
+    def _bind(self, tests: tuple[Test, ...]) -> Bound:
         """Tests as (column, operator, operand): the strings' comparisons turned into ones of codes."""
-        bound: list[tuple[int | None, str, Any]] = []
+        bound: Bound = []
         for name, kind, op, values in tests:
             column = self._columns.get(name)
             if column is None or kind != "string" or op == "exists":
@@ -473,54 +587,3 @@ class ColumnIndex:
             self._sorted_slots = np.delete(self._sorted_slots, list(places))
             for place in sorted(places, reverse=True):
                 del order[place]
-
-
-Bound = list[tuple[int | None, str, Any]]
-Operator = Literal["=", "!=", "<", "<=", ">", ">=", "in", "exists", "table"]
-
-
-def _evaluate(cells: Cells, start: int, stop: int, bound: Bound) -> Mask:
-    """The conjunction over the rows [start, stop) of `cells` (columns x rows); a row that does not exist fails."""
-    mask: Mask | None = None
-    for column, op, operand in bound:
-        if column is None or column >= len(cells):
-            if op != "!=":
-                return np.zeros(stop - start, dtype=np.bool_)
-            continue
-        one = _test(cells[column, start:stop], op, operand)
-        if mask is None:
-            mask = one
-        else:
-            mask &= one
-    if mask is None or all(op == "!=" for _, op, _ in bound):
-        exists: Mask = cells[EXISTS, start:stop] != MISSING
-        if mask is not None:
-            exists &= mask
-        return exists
-    return mask
-
-
-def _test(values: Cells, op: str, operand: Any) -> Mask:
-    result: Any
-    if op == ">=":
-        result = values >= operand
-    elif op == ">":
-        result = values > operand
-    elif op == "=":
-        result = values == operand
-    elif op == "!=":
-        result = values != operand
-    elif op == "<":
-        result = (values < operand) & (values != MISSING)
-    elif op == "<=":
-        result = (values <= operand) & (values != MISSING)
-    elif op == "exists":
-        result = values != MISSING
-    elif op == "in":
-        result = np.isin(values, operand)
-    else:
-        # A truth table by code; its last entry, which index -1 means, is that of a missing value.
-        table: Mask = operand
-        return table[np.where(values == MISSING, -1, values)]
-    mask: Mask = result
-    return mask

@@ -28,12 +28,15 @@ class RowChange(NamedTuple):
 
 class Matches(NamedTuple):
     """`keys` in key order for KEY. `count` is that of all matches, whatever the limit; -1 where ANY did not count.
-    `more`: there are matches after the last key."""
+    `more`: there are matches after the last key. Of the shards examined, `false_positives` held no match."""
 
     keys: list[bytes]
     count: int  # type: ignore[assignment]
     more: bool
     rows_examined: int
+    shards_examined: int = 0
+    shards_pruned: int = 0
+    false_positives: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,354 @@
+"""A structure at work: the points of a `ColumnIndex`'s rows kept in it, and questions answered through it.
+
+The host is the truth at every retained revision; the structure knows the present alone. Changes of rows are noted as
+they come and put into the structure when it is next asked, or when enough are waiting: a row that changes ten times
+between two questions is put once. The past is found in one of two ways:
+
+- Among the candidates of the present, less the rows that have changed since, plus those of them that passed at that
+  time, as the host's log says. This costs nothing to keep.
+- Where the structure is `Versioned`, in the state it had: one is kept for each of the newest revisions.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from minikube_py.errors import Compacted, FutureRevision
+from minikube_py.fields.spec import FieldSet
+from minikube_py.fields.where import Comparison, Test, Where, compile_where
+from minikube_py.index import catalogue
+from minikube_py.index.box import boxed
+from minikube_py.index.cells import Changed, Mask
+from minikube_py.index.columns import ColumnIndex
+from minikube_py.index.contract import IndexStats, Matches, Order, Row, RowChange
+from minikube_py.index.structure import Box, Found, IntArray, Loading, Structure, Versioned
+
+WAITING_MAX: Final = 128
+"""Changed rows that wait before they are put into the structure unasked."""
+FROZEN_MAX: Final = 64
+"""States of a `Versioned` structure that are kept, unless told otherwise; older revisions are found by the log."""
+FROZEN_BYTES: Final = 2048
+"""Counted for each state kept: about the path that a change copies in a tree."""
+FIRST_WANTED: Final = 64
+"""With tests left after the box, so many candidates at least are asked for at once."""
+
+_NO_SLOTS: Final = np.empty(0, dtype=np.int64)
+NOTHING: Final = Found(_NO_SLOTS, True, 0)
+
+
+class HostedIndex:
+    """An `Index` (see the contract) over `fields` of the host's rows. It is complete once `build` has said so, or at
+    once with `built`; the host is not to be changed but through its own `apply`, of whose changes it tells this."""
+
+    def __init__(
+        self,
+        host: ColumnIndex,
+        fields: Iterable[str],
+        structure: Structure,
+        *,
+        built: bool = True,
+        frozen_max: int = FROZEN_MAX,
+    ) -> None:
+        self.host = host
+        self.structure = structure
+        self.fields = tuple(fields)
+        self.ready = False
+        self._places = {name: place for place, name in enumerate(self.fields)}
+        self._columns = [-1] * len(self.fields)
+        self._mask = 1
+        self._waiting: set[int] = set()
+        self._built_to = 0
+        self._build_end = host.slot_end
+        self._frozen_max = frozen_max if isinstance(structure, Versioned) else 0
+        self._frozen: list[tuple[int, Any]] = []
+        self._moved = False
+        host.follow(self)
+        if built:
+            while not self.build(1 << 30):
+                pass
+
+    @classmethod
+    def alone(
+        cls,
+        field_set: FieldSet,
+        structure: str | Structure,
+        fields: Iterable[str],
+        oldest_revision: int = 0,
+        rows: Iterable[RowChange] = (),
+        *,
+        frozen_max: int = 1 << 30,
+        **options: int | str,
+    ) -> HostedIndex:
+        """One with a host of its own, changed by `apply`; a structure is named, with its options, or given.
+
+        Raises: InvalidRequest for a name or option that is not there, or a field that is not declared."""
+        names = tuple(fields)
+        compile_where(field_set, Where(tuple([Comparison(name, "exists") for name in names])))
+        if isinstance(structure, str):
+            structure = catalogue.build(structure, len(names), options)
+        return cls(ColumnIndex(field_set, oldest_revision, rows), names, structure, frozen_max=frozen_max)
+
+    # -- building ------------------------------------------------------------------------------------------------------
+
+    @property
+    def progress(self) -> float:
+        """0 to 1."""
+        return 1.0 if self.ready else self._built_to / max(1, self._build_end)
+
+    def build(self, rows: int) -> bool:
+        """Takes in about `rows` more of those that stood when it began, then what has changed since; True once it has
+        all."""
+        if self.ready:
+            return True
+        start, stop = self._built_to, min(self._built_to + rows, self._build_end)
+        if start < stop:
+            slots = self.host.live_slots(start, stop)
+            structure = self.structure
+            if start == 0 and stop == self._build_end and isinstance(structure, Loading):
+                structure.load(slots, self.host.points(slots, self._columns))
+            else:
+                self._put(slots)
+            self._built_to = stop
+        elif len(self._waiting) > WAITING_MAX:
+            self._follow_up(rows)
+        if self._built_to == self._build_end and len(self._waiting) <= WAITING_MAX:
+            self._follow_up()
+            self.ready = True
+            self._freeze(self.host.revision)
+        return self.ready
+
+    def close(self) -> None:
+        """It follows its host no more."""
+        self.host.unfollow(self)
+        self._frozen.clear()
+        self._waiting.clear()
+
+    def _put(self, slots: IntArray) -> None:
+        put = self.structure.put
+        for slot, point in zip(slots.tolist(), self.host.points(slots, self._columns).tolist()):
+            put(slot, tuple(point))
+
+    def _follow_up(self, rows: int = 0) -> None:
+        """Brings the structure to the present, or `rows` changed rows nearer to it."""
+        waiting = self._waiting
+        if not waiting:
+            return
+        if 0 < rows < len(waiting):
+            slots = [waiting.pop() for _ in range(rows)]
+        else:
+            slots = list(waiting)
+            waiting.clear()
+        host, structure, columns = self.host, self.structure, self._columns
+        for slot in slots:
+            if host.exists(slot):
+                structure.put(slot, host.point(slot, columns))
+            else:
+                structure.remove(slot)
+
+    def follow_up(self) -> None:
+        """Puts in what waits: for when there is nothing else to do."""
+        if self.ready:
+            self._follow_up()
+
+    def _freeze(self, revision: int) -> None:
+        if not self._frozen_max:
+            return
+        assert isinstance(self.structure, Versioned)
+        if self._frozen and self._frozen[-1][0] == revision:
+            self._frozen.pop()
+        self._frozen.append((revision, self.structure.freeze()))
+        self._moved = False
+        if len(self._frozen) > 2 * self._frozen_max:
+            del self._frozen[: -self._frozen_max]
+
+    # -- what the host tells -------------------------------------------------------------------------------------------
+
+    def column_added(self, name: str, column: int) -> None:
+        place = self._places.get(name)
+        if place is not None:
+            self._columns[place] = column
+            self._mask |= 1 << column
+
+    def row_changed(self, slot: int, columns: int) -> None:
+        if columns & self._mask:
+            self._moved = True
+            self._waiting.add(slot)
+
+    def revision_applied(self, revision: int) -> None:
+        if not self.ready:
+            return
+        if self._frozen_max:
+            if self._moved:
+                self._follow_up()
+                self._freeze(revision)
+        elif len(self._waiting) >= WAITING_MAX:
+            self._follow_up()
+
+    def rows_compacted(self, revision: int) -> None:
+        keep = bisect_right(self._frozen, revision, key=_revision_of) - 1
+        if keep > 0:
+            del self._frozen[:keep]
+
+    # -- answers -------------------------------------------------------------------------------------------------------
+
+    def boxed(self, tests: tuple[Test, ...]) -> tuple[Box, tuple[Test, ...]]:
+        return boxed(tests, self._places, self.host.code_of)
+
+    def search(self, tests: tuple[Test, ...], revision: int, limit: int = 0) -> Found:
+        """The slots of the rows that passed `tests` at `revision`: all, or any `limit` of them if that is not 0. The
+        revision must be retained, and this complete."""
+        box, residual = self.boxed(tests)
+        if box.empty:
+            return NOTHING
+        self._follow_up()
+        if self.host.unchanged_since(revision):
+            return self._present(box, residual, limit)
+        frozen = None if residual else self._frozen_at(revision)
+        if frozen is not None:
+            assert isinstance(self.structure, Versioned)
+            return self.structure.find_frozen(frozen[1], box, limit)
+        changed = self.host.changed_since(revision, tests)
+        assert changed is not None
+        return self._past(box, residual, limit, changed)
+
+    def _present(self, box: Box, residual: tuple[Test, ...], limit: int) -> Found:
+        if not residual:
+            return self.structure.find(box, limit)
+        wanted = max(4 * limit, FIRST_WANTED) if limit else 0
+        tested = 0
+        while True:
+            found = self.structure.find(box, wanted)
+            passed = found.slots[self.host.passing(residual, found.slots)]
+            tested += found.examined + len(found.slots)
+            if found.complete or len(passed) >= limit:
+                return _limited(found, passed, limit, tested)
+            wanted *= 8
+
+    def _past(self, box: Box, residual: tuple[Test, ...], limit: int, changed: Changed) -> Found:
+        """The rows that are as they were, by the structure; the others, by what the log says of them."""
+        then = changed.slots[changed.held]
+        examined = len(changed.slots)
+        if limit and len(then) > limit:
+            return Found(then[:limit], False, examined)
+        # Of the candidates, as many as have changed since may have to be left out.
+        wanted = limit + len(changed.slots) if limit else 0
+        while True:
+            found = self.structure.find(box, wanted)
+            passed = found.slots[~_among(found.slots, changed.slots)]
+            examined += found.examined
+            if residual:
+                examined += len(passed)
+                passed = passed[self.host.passing(residual, passed)]
+            if found.complete or len(then) + len(passed) >= limit:
+                return _limited(found, np.concatenate((then, passed)), limit, examined)
+            wanted *= 8
+
+    def _frozen_at(self, revision: int) -> tuple[int, Any] | None:
+        place = bisect_right(self._frozen, revision, key=_revision_of) - 1
+        return self._frozen[place] if place >= 0 else None
+
+    # -- as an Index ---------------------------------------------------------------------------------------------------
+
+    @property
+    def revision(self) -> int:
+        return self.host.revision
+
+    @property
+    def oldest_revision(self) -> int:
+        return self.host.oldest_revision
+
+    def apply(self, revision: int, changes: Iterable[RowChange]) -> list[bytes]:
+        return self.host.apply(revision, changes)
+
+    def query(
+        self,
+        where: Where,
+        revision: int,
+        limit: int = 0,
+        cursor: bytes | None = None,
+        order: Order = "KEY",
+        end: bytes | None = None,
+        start: bytes = b"",
+    ) -> Matches:
+        self._check(revision)
+        tests = compile_where(self.host.field_set, where).tests
+        first = start if cursor is None else max(start, cursor + b"\0")
+        return self.answer(tests, revision, limit, order, first, end)
+
+    def answer(
+        self,
+        tests: tuple[Test, ...],
+        revision: int,
+        limit: int,
+        order: Order,
+        first: bytes = b"",
+        end: bytes | None = None,
+    ) -> Matches:
+        """`query` with its `where` read, for the keys in [first, end)."""
+        anywhere = order == "ANY" and not first and end is None
+        # One more than is wanted tells whether there is more.
+        slots, _, *cost = self.search(tests, revision, limit + 1 if limit and anywhere else 0)
+        if not anywhere:
+            slots, count = self.host.in_key_order(slots, first, end, limit)
+            return Matches(self.host.keys_of(slots), count, count > len(slots), *cost)
+        if 0 < limit < len(slots):
+            return Matches(self.host.keys_of(slots[:limit]), -1, True, *cost)
+        return Matches(self.host.keys_of(slots), len(slots), False, *cost)
+
+    def row(self, key: bytes, revision: int) -> Row | None:
+        return self.host.row(key, revision)
+
+    def changed(self, after: int, until: int) -> list[tuple[int, bytes]]:
+        return self.host.changed(after, until)
+
+    def may_match(self, where: Where, revision: int) -> bool:
+        self._check(revision)
+        tests = compile_where(self.host.field_set, where).tests
+        box, _ = self.boxed(tests)
+        if box.empty:
+            return False
+        self._follow_up()
+        if self.structure.may_match(box):
+            return True
+        changed = self.host.changed_since(revision, tests)
+        return changed is not None and bool(changed.held.any())
+
+    def compact(self, revision: int) -> None:
+        self.host.compact(revision)
+
+    def stats(self) -> IndexStats:
+        of_host = self.host.stats()
+        size_bytes = of_host.size_bytes + self.size_bytes()
+        return replace(of_host, structure=self.structure.structure, size_bytes=size_bytes)
+
+    def size_bytes(self) -> int:
+        """What it takes beside its host: the structure, and the states of it that are kept."""
+        return self.structure.size_bytes() + len(self._frozen) * FROZEN_BYTES + len(self._waiting) * 32
+
+    def _check(self, revision: int) -> None:
+        if revision < self.host.oldest_revision:
+            raise Compacted(revision, self.host.oldest_revision)
+        if revision > self.host.revision:
+            raise FutureRevision(revision, self.host.revision)
+
+
+def _revision_of(frozen: tuple[int, Any]) -> int:
+    return frozen[0]
+
+
+def _limited(found: Found, slots: IntArray, limit: int, examined: int) -> Found:
+    cut = 0 < limit < len(slots)
+    return found._replace(slots=slots[:limit] if cut else slots, complete=found.complete and not cut, examined=examined)
+
+
+def _among(slots: IntArray, others: IntArray) -> Mask:
+    """Which of `slots` are in `others`, which is sorted and not empty."""
+    places = np.searchsorted(others, slots)
+    places[places == len(others)] = 0
+    among: Mask = others[places] == slots
+    return among
