@@ -82,6 +82,11 @@ class WatchPart:
     member: int = 0
     deliveries: list[Delivery] = field(default_factory=list)
 
+    @property
+    def told_until(self) -> int:
+        """The revision up to which its client lacks nothing it asked for."""
+        return self.deliveries[-1].batch.revision if self.deliveries else self.start_revision - 1
+
 
 @dataclass(slots=True)
 class Watch:

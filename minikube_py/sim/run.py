@@ -252,7 +252,7 @@ class Run:
         revision = leader.replica.state.revision
         for watcher in self._watchers:
             # Nobody is told of what does not concern them until there is progress to tell.
-            if watcher.seen < revision:
+            if watcher.next_revision <= revision:
                 return f"{watcher.watch} has seen {watcher.seen} of {revision}"
         return ""
 

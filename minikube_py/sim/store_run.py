@@ -249,7 +249,7 @@ class StoreRun:
         members = [place.member for place in self.store.running() if place.member is not None]
         revision = max((member.state.revision for member in members), default=0)
         return all(
-            any(part.deliveries and part.deliveries[-1].batch.revision >= revision for part in watch.parts[-1:])
+            any(part.told_until >= revision for part in watch.parts[-1:])
             for watch in self.recorder.history.watches
             if watch.live
         )
