@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import errors as hypothesis_errors
+from hypothesis.strategies import SearchStrategy
 
 from minikube_py.errors import RequestError
 from minikube_py.index.structure import Structure, Versioned
 from minikube_py.lab.conformance.drawn import programs
+from minikube_py.lab.conformance.drawn_history import histories
+from minikube_py.lab.conformance.history import BuildIndex, History
+from minikube_py.lab.conformance.history import run as history_run
+from minikube_py.lab.conformance.history_text import shrink as shrink_history
 from minikube_py.lab.conformance.program import Broken, Build, Program, run, shrink
 
-DIMENSIONS = (1, 2, 3, 4)
-METHODS = ("put", "remove", "find", "may_match", "size_bytes")
+Drawn = TypeVar("Drawn")
+
+DIMENSIONS: Final = (1, 2, 3, 4)
+FLAKY: Final = "equal programs have equal answers"
+METHODS: Final = ("put", "remove", "find", "may_match", "size_bytes")
 
 
 class CounterExample(NamedTuple):
     """The least program found that breaks a law, and how it does."""
 
     program: Program
+    broken: Broken
+
+
+class CounterHistory(NamedTuple):
+    """The same for an index in a store."""
+
+    history: History
     broken: Broken
 
 
@@ -64,7 +79,31 @@ def find_counter_example(build: Build, examples: int, drawn_seed: int) -> Counte
     except Broken as broken:
         return CounterExample(Program(1, ()), broken)
     versioned = isinstance(build(dimensions[0]), Versioned)
-    failed: list[tuple[Program, Broken]] = []
+    drawn = programs(dimensions, versioned)
+    failed = _failing(drawn, lambda program: run(build, program), examples, drawn_seed)
+    if failed is None:
+        return None
+    program, shown = failed
+    return CounterExample(*(shrink(build, program, shown) if shown.law != FLAKY else failed))
+
+
+def find_counter_history(
+    build: BuildIndex[Any], examples: int, drawn_seed: int, most_fields: int
+) -> CounterHistory | None:
+    """The laws of an index on `examples` drawn histories. None: none of them was broken."""
+    drawn = histories(most_fields)
+    failed = _failing(drawn, lambda history: history_run(build, history), examples, drawn_seed)
+    if failed is None:
+        return None
+    history, broken = failed
+    return CounterHistory(*(shrink_history(build, history, broken) if broken.law != FLAKY else failed))
+
+
+def _failing(
+    drawn: SearchStrategy[Drawn], judged: Callable[[Drawn], None], examples: int, drawn_seed: int
+) -> tuple[Drawn, Broken] | None:
+    """The least of what is drawn that breaks a law, as hypothesis finds it."""
+    failed: list[tuple[Drawn, Broken]] = []
 
     @seed(drawn_seed)
     @settings(
@@ -77,27 +116,21 @@ def find_counter_example(build: Build, examples: int, drawn_seed: int) -> Counte
         phases=(Phase.generate, Phase.shrink),
         suppress_health_check=list(HealthCheck),
     )
-    @given(programs(dimensions, versioned))
-    def laws(program: Program) -> None:
+    @given(drawn)
+    def laws(one: Drawn) -> None:
         try:
-            run(build, program)
+            judged(one)
         except Broken as broken:
-            failed.append((program, broken))
+            failed.append((one, broken))
             raise
 
-    return _least(laws, build, failed)
-
-
-def _least(
-    laws: Callable[[], None], build: Build, failed: list[tuple[Program, Broken]]
-) -> CounterExample | None:
     try:
         laws()
     except Broken:
         # Hypothesis ends with the least example it found, run once more.
-        return CounterExample(*shrink(build, *failed[-1]))
+        return failed[-1]
     except hypothesis_errors.FlakyFailure:
-        program, broken = failed[-1]
+        one, broken = failed[-1]
         told = f"this failed once and not again ({broken.law}: {broken.wanted})"
-        return CounterExample(program, Broken("equal programs have equal answers", told, broken.step))
+        return one, Broken(FLAKY, told, broken.step)
     return None

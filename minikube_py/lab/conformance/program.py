@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minikube_py.index.structure import HIGH, LOW, MISSING, Box, Found, Loading, Point, Structure, Versioned
+from minikube_py.lab.conformance.shrinking import Rounds, fewest
 
 Build = Callable[[int], Structure]
 """From the number of dimensions to an empty structure."""
@@ -231,66 +232,40 @@ def _slots_of(found: Found, number: int = 0) -> list[int]:
 
 def shrink(build: Build, program: Program, broken: Broken, rounds: int = 4000) -> tuple[Program, Broken]:
     """A program of fewer steps and plainer numbers that breaks the same law; at most `rounds` are run."""
-    left = rounds
-    program = Program(program.dimensions, program.steps[: broken.step])
 
-    def fails(steps: Sequence[Step]) -> Broken | None:
-        nonlocal left
-        left -= 1
+    def fails_at(steps: tuple[Step, ...]) -> Broken | None:
         try:
-            run(build, Program(program.dimensions, tuple(steps)))
+            run(build, Program(program.dimensions, steps))
         except Broken as found:
             return found if found.law == broken.law else None
         return None
 
-    steps: tuple[Step, ...] = _expanded(program.steps, fails)
-    piece = max(1, len(steps) // 2)
-    while piece and left > 0:
-        place = 0
-        while place < len(steps) and left > 0:
-            fewer = (*steps[:place], *steps[place + piece :])
-            found = fails(fewer) if fewer else None
-            if found is None:
-                place += piece
-            else:
-                steps, broken = fewer[: found.step], found
-        piece //= 2
+    fails = Rounds(rounds).limited(fails_at)
+    steps = fewest(_expanded(program.steps[: broken.step], fails), fails)
     for candidate in _plainer_rows(steps):
-        found = fails(candidate)
-        if found is not None and found.step == len(candidate):
-            steps, broken = candidate, found
+        if fails(candidate) is not None:
+            steps = candidate
     place = 0
-    while place < len(steps) and left > 0:
+    while place < len(steps):
         for simpler in _simpler(steps[place]):
             changed = (*steps[:place], simpler, *steps[place + 1 :])
-            found = fails(changed)
-            if found is not None and found.step == len(changed):
-                steps, broken = changed, found
+            if fails(changed) is not None:
+                steps = changed
                 break
         else:
             place += 1
-    return Program(program.dimensions, steps), broken
+    return Program(program.dimensions, steps), fails_at(steps) or broken
 
 
-def _expanded(steps: tuple[Step, ...], fails: Callable[[Sequence[Step]], Broken | None]) -> tuple[Step, ...]:
+def _expanded(steps: tuple[Step, ...], fails: Callable[[tuple[Step, ...]], Broken | None]) -> tuple[Step, ...]:
     """Puts in place of a load, if that shows the same; else the load with fewer points."""
     if not steps or not isinstance(steps[0], Load):
         return steps
-    puts: tuple[Step, ...] = (*(Put(slot, point) for slot, point in steps[0].points), *steps[1:])
+    first, rest = steps[0], steps[1:]
+    puts: tuple[Step, ...] = (*(Put(slot, point) for slot, point in first.points), *rest)
     if fails(puts) is not None:
         return puts
-    points = steps[0].points
-    piece = len(points) // 2
-    while piece:
-        place = 0
-        while place < len(points):
-            fewer = (*points[:place], *points[place + piece :])
-            if fewer and fails((Load(fewer), *steps[1:])) is not None:
-                points = fewer
-            else:
-                place += piece
-        piece //= 2
-    return (Load(points), *steps[1:])
+    return (Load(fewest(first.points, lambda points: fails((Load(points), *rest)))), *rest)
 
 
 def _plainer_rows(steps: tuple[Step, ...]) -> Iterator[tuple[Step, ...]]:

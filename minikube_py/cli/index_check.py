@@ -1,0 +1,128 @@
+"""Judge an index of your own: its laws, whether it does what it says it examined, and what it costs beside the family.
+
+  minikube-py index check mine.py:MyIndex
+  minikube-py index check max-tree --examples 2000 --seed 7
+
+Where a law is broken, the least program that shows it is printed; exit code 1."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from minikube_py.cli import flags
+from minikube_py.cli.table import table
+
+if TYPE_CHECKING:
+    from minikube_py.lab.conformance.check import Part, Verdict
+
+EXAMPLES = 400
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    target_help = "FILE.py:CLASS, MODULE:CLASS, or the name of a structure"
+    parser.add_argument("target", metavar="TARGET", help=target_help)
+    count = flags.whole_number(1, 1_000_000)
+    examples_help = f"how many programs are drawn, and a quarter as many histories (default: {EXAMPLES})"
+    parser.add_argument("--examples", type=count, default=EXAMPLES, metavar="N", help=examples_help)
+    seed_help = "the same seed draws the same programs (default: 0)"
+    parser.add_argument("--seed", type=flags.whole_number(0, 2**63 - 1), default=0, metavar="S", help=seed_help)
+    option_help = "an option of the structure; may be given several times"
+    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help=option_help)
+    parser.add_argument("--no-bench", action="store_true", help="only the laws")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the bench there (.svg or .png)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(parser=parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.plot and arguments.no_bench:
+        arguments.parser.error("--plot draws the bench; it does not go with --no-bench")
+    try:
+        from minikube_py.lab.conformance import bench
+        from minikube_py.lab.conformance.check import as_json, check
+        from minikube_py.lab.conformance.subject import NoSubject, find_subject, parse_options
+    except ModuleNotFoundError as error:
+        if error.name != "hypothesis":
+            raise
+        print("minikube-py index check: needs hypothesis; pip install 'minikube_py[lab]'", file=sys.stderr)
+        return 1
+    try:
+        subject = find_subject(arguments.target, parse_options(arguments.option))
+    except NoSubject as error:
+        print(f"minikube-py index check: {error}", file=sys.stderr)
+        return 2
+    progress = _Progress(sys.stderr.isatty() and not arguments.json)
+    verdict = check(subject, arguments.examples, arguments.seed, not arguments.no_bench, progress.say)
+    progress.done()
+    if arguments.json:
+        print(json.dumps(as_json(verdict), indent=2))
+    else:
+        _print(verdict)
+    if arguments.plot and verdict.costs:
+        written = bench.draw(verdict.costs, verdict.structure, arguments.plot)
+        print(f"written: {written}", file=sys.stderr if arguments.json else sys.stdout)
+    return 0 if verdict.holds else 1
+
+
+class _Progress:
+    """One line that says what is under way, where somebody looks on."""
+
+    def __init__(self, shown: bool) -> None:
+        self._shown = shown
+
+    def say(self, text: str) -> None:
+        if self._shown:
+            print(f"\r\x1b[K{text} ...", end="", file=sys.stderr, flush=True)
+
+    def done(self) -> None:
+        if self._shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def _print(verdict: Verdict) -> None:
+    for part in verdict.parts:
+        _print_part(part)
+    if not verdict.holds:
+        print(f"\n{verdict.structure}: broken")
+        return
+    if verdict.costs:
+        print()
+        print(_costs(verdict))
+        for left_out in verdict.left_out:
+            print(f"left out: {left_out.structure}: {left_out.why}")
+        print()
+        for note in verdict.notes:
+            print(note)
+    print(f"\n{verdict.structure}: all laws hold")
+
+
+def _print_part(part: Part) -> None:
+    print(f"{'ok' if part.failure is None else 'BROKEN':<7} {part.name:<10} {part.what}")
+    if part.failure is not None:
+        if part.failure.shown:
+            print()
+            print("\n".join(f"    {line}" for line in part.failure.shown.splitlines()))
+        else:
+            print(f"    {part.failure.law}:\n      {part.failure.wanted}")
+
+
+def _costs(verdict: Verdict) -> str:
+    """Microseconds by structure and number of rows."""
+    asked = list(verdict.costs[0].finds_us)
+    heads = ["STRUCTURE", "ROWS", *(question.upper() for question in asked), "CHANGE + FIND", "BYTES/ROW", "EXAMINED"]
+    rows = []
+    for cost in sorted(verdict.costs, key=lambda cost: cost.rows):
+        name = f"* {cost.structure}" if cost.structure == verdict.structure else f"  {cost.structure}"
+        figures = [_us(cost.finds_us[question]) for question in asked]
+        held = f"{cost.size_bytes / cost.rows:.0f}"
+        rows.append([name, f"{cost.rows:,}", *figures, _us(cost.pair_us), held, f"{cost.examined[asked[0]]:,}"])
+    title = "microseconds a question; EXAMINED is that of the first question"
+    return f"{title}\n{table(heads, rows, set(heads[1:]))}"
+
+
+def _us(value_us: float) -> str:
+    return f"{value_us:.1f}" if value_us < 100 else f"{value_us:,.0f}"

@@ -1,0 +1,136 @@
+"""What a structure costs beside the family: questions, changes and bytes, on the same rows in the same process."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minikube_py.errors import MinikubeError
+from minikube_py.index import catalogue
+from minikube_py.index.structure import Structure, load
+from minikube_py.lab.conformance.program import Build
+from minikube_py.lab.conformance.work import best_us, questions, rows_of
+
+DIMENSIONS = 3
+ROWS = (1000, 10_000)
+PAIRS = 200
+PAIRS_BUDGET_S = 0.25
+
+Points = np.ndarray[Any, np.dtype[np.int64]]
+
+
+class Cost(NamedTuple):
+    """`finds_us` and `examined` by question. `pair_us`: one row changed and the first ten found, by turns, so that
+    what is put off or kept is paid for. `held_bytes`: what Python and numpy hold for it, as tracemalloc counts."""
+
+    structure: str
+    rows: int
+    finds_us: dict[str, float]
+    examined: dict[str, int]
+    pair_us: float
+    built_ms: float
+    size_bytes: int
+    held_bytes: int
+
+
+class LeftOut(NamedTuple):
+    structure: str
+    why: str
+
+
+def measure(name: str, build: Build, rows: int, dimensions: int = DIMENSIONS, seed: int = 0) -> Cost:
+    """All figures are of this process, at its best of several tries."""
+    points = rows_of(rows, dimensions, seed)
+    begun = time.perf_counter()
+    structure = _filled(build, points)
+    built_ms = (time.perf_counter() - begun) * 1000
+    finds_us, examined = {}, {}
+    for question, (box, limit) in questions(dimensions, points).items():
+        finds_us[question], examined[question] = best_us(lambda: structure.find(box, limit))  # noqa: B023
+    pair_us = _pairs(structure, points, rows_of(PAIRS, dimensions, seed + 1))
+    return Cost(name, rows, finds_us, examined, pair_us, built_ms, structure.size_bytes(), _held(build, points))
+
+
+def _filled(build: Build, points: Points) -> Structure:
+    structure = build(points.shape[1])
+    load(structure, np.arange(len(points), dtype=np.int64), points)
+    return structure
+
+
+def _pairs(structure: Structure, points: Points, fresh: Points) -> float:
+    box, limit = next(iter(questions(points.shape[1], points).values()))
+    changes = [(slot * 7919 % len(points), tuple(point)) for slot, point in enumerate(fresh.tolist())]
+    begun = time.perf_counter()
+    done = 0
+    for slot, point in changes:
+        structure.put(slot, point)
+        structure.find(box, limit)
+        done += 1
+        if time.perf_counter() - begun > PAIRS_BUDGET_S:
+            break
+    return (time.perf_counter() - begun) / done * 1e6
+
+
+def _held(build: Build, points: Points) -> int:
+    """Tracing slows everything down: the structure is built once more for it."""
+    begun_by_us = not tracemalloc.is_tracing()
+    if begun_by_us:
+        tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    structure = _filled(build, points)
+    held = tracemalloc.get_traced_memory()[0] - before
+    if begun_by_us:
+        tracemalloc.stop()
+    del structure
+    return held
+
+
+def beside_the_family(
+    name: str, build: Build, rows: Sequence[int] = ROWS, told: Callable[[str], None] = lambda _: None
+) -> tuple[list[Cost], list[LeftOut]]:
+    """`name` first, then all of the catalogue. One that cannot be built or measured is left out, and why."""
+    costs: list[Cost] = []
+    left_out: list[LeftOut] = []
+    for each, built in [(name, build), *_others(name)]:
+        for count in rows:
+            told(f"{each}, {count:,} rows")
+            try:
+                costs.append(measure(each, built, count))
+            except (MinikubeError, ImportError) as error:
+                if each == name:
+                    raise
+                left_out.append(LeftOut(each, str(error)))
+                break
+    return costs, left_out
+
+
+def _others(name: str) -> Iterator[tuple[str, Build]]:
+    for other in catalogue.STRUCTURES:
+        if other != name:
+            yield other, lambda dimensions, other=other: catalogue.build(other, dimensions, {})  # type: ignore[misc]
+
+
+def draw(costs: Sequence[Cost], subject: str, path: Any) -> Any:
+    """Microseconds a question over the number of rows, the subject's line the thick one; written to `path`."""
+    from minikube_py.lab import plots
+
+    names = list(dict.fromkeys(cost.structure for cost in costs))
+    asked = [*costs[0].finds_us, "one change, then first 10"]
+    figure, axes = plots.figure(1, len(asked), (3.4 * len(asked), 3.6))
+    for place, question in enumerate(asked):
+        axis = axes[0][place]
+        for name in names:
+            own = [cost for cost in costs if cost.structure == name]
+            values = [cost.finds_us.get(question, cost.pair_us) for cost in own]
+            thick = name == subject
+            colour = {"color": plots.ORANGE} if thick else {}
+            style = {"linewidth": 3 if thick else 1, "zorder": 3 if thick else 2, "marker": "o", "markersize": 3}
+            axis.plot([cost.rows for cost in own], values, label=name, **style, **colour)
+        axis.set(xscale="log", yscale="log", title=question, xlabel="rows")
+    axes[0][0].set_ylabel("us a question")
+    axes[0][-1].legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return plots.save(figure, path)

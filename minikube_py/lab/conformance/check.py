@@ -1,0 +1,131 @@
+"""The whole of `minikube-py index check`: laws, honest counts, and what it costs beside the family."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from minikube_py.lab.conformance import bench, history_text, laws, program, work
+from minikube_py.lab.conformance.hosting import index_builder
+from minikube_py.lab.conformance.program import Broken
+from minikube_py.lab.conformance.subject import Subject
+
+EXAMPLES = 400
+SIZE_FACTOR = 4
+"""A structure that holds so many times what it says would not be held to a limit of memory."""
+
+Say = Callable[[str], None]
+
+
+class Failure(NamedTuple):
+    """`shown`: the least program or history that shows it, "" where there is none."""
+
+    law: str
+    wanted: str
+    shown: str = ""
+
+
+@dataclass(slots=True)
+class Part:
+    """One part of the check; `failure` None: in order."""
+
+    name: str
+    what: str
+    failure: Failure | None = None
+
+
+@dataclass(slots=True)
+class Verdict:
+    """`costs` is empty where the laws do not hold: a wrong answer has no price."""
+
+    structure: str
+    parts: list[Part] = field(default_factory=list)
+    costs: list[bench.Cost] = field(default_factory=list)
+    left_out: list[bench.LeftOut] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def holds(self) -> bool:
+        return all(part.failure is None for part in self.parts)
+
+
+def check(subject: Subject, examples: int, seed: int, with_bench: bool = True, say: Say = lambda _: None) -> Verdict:
+    """Each part is judged by itself; those that need the one before are left out where that fails."""
+    verdict = Verdict(subject.title)
+    say(f"{examples} programs of put, remove, find, may_match")
+    found = laws.find_counter_example(subject.build, examples, seed)
+    part = Part("structure", f"{examples} programs against a dictionary of points")
+    if found is not None:
+        shown = program.listing(found.program, found.broken, subject.made) if found.program.steps else ""
+        part.failure = Failure(found.broken.law, found.broken.wanted, shown)
+    verdict.parts.append(part)
+    if part.failure is None:
+        _check_index(subject, max(1, examples // 4), seed, verdict, say)
+        _check_work(subject, verdict, say)
+    if verdict.holds and with_bench:
+        verdict.costs, verdict.left_out = bench.beside_the_family(subject.title, subject.build, told=say)
+        verdict.notes += _notes(verdict)
+    return verdict
+
+
+def _check_index(subject: Subject, examples: int, seed: int, verdict: Verdict, say: Say) -> None:
+    say(f"{examples} histories of an index in a store")
+    most_fields = max(laws.dimensions_of(subject.build))
+    part = Part("index", f"{examples} histories against a dictionary of rows per revision")
+    found = laws.find_counter_history(index_builder(subject.build), examples, seed, most_fields)
+    if found is not None:
+        shown = history_text.listing(found.history, found.broken, subject.title)
+        part.failure = Failure(found.broken.law, found.broken.wanted, shown)
+    verdict.parts.append(part)
+
+
+def _check_work(subject: Subject, verdict: Verdict, say: Say) -> None:
+    dimensions = min(3, max(laws.dimensions_of(subject.build)))
+    counted = f"numbers that count, {work.ROWS:,} rows"
+    grown = f"time of {work.GROWTH_ROWS[0]:,} and of {work.GROWTH_ROWS[1]:,} rows"
+    for name, what, ask in (
+        ("counts", f"what is compared against what is said to be examined: {counted}", work.check_counted),
+        ("growth", f"what is examined accounts for the time: {grown}", work.check_growth),
+    ):
+        say(what)
+        part = Part(name, what)
+        try:
+            ask(subject.build, dimensions)
+        except Broken as broken:
+            part.failure = Failure(broken.law, broken.wanted)
+        verdict.parts.append(part)
+
+
+def _notes(verdict: Verdict) -> list[str]:
+    """What is no breach of a law, and worth knowing."""
+    own = [cost for cost in verdict.costs if cost.structure == verdict.structure]
+    notes = []
+    largest = own[-1]
+    if largest.size_bytes * SIZE_FACTOR < largest.held_bytes:
+        notes.append(
+            f"size_bytes says {largest.size_bytes:,} of {largest.rows:,} rows, tracemalloc {largest.held_bytes:,}: "
+            "a limit of memory would be noticed late"
+        )
+    for question, own_us in largest.finds_us.items():
+        others = [cost for cost in verdict.costs if cost.rows == largest.rows and cost is not largest]
+        if others:
+            best = min(others, key=lambda cost: cost.finds_us[question])
+            ratio = best.finds_us[question] / own_us
+            told = f"{ratio:.1f} times faster than" if ratio >= 1 else f"{1 / ratio:.1f} times slower than"
+            notes.append(f"{question!r} of {largest.rows:,} rows: {told} the best other ({best.structure})")
+    return notes
+
+
+def as_json(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "structure": verdict.structure,
+        "holds": verdict.holds,
+        "parts": [
+            {"name": part.name, "what": part.what, "failure": part.failure._asdict() if part.failure else None}
+            for part in verdict.parts
+        ],
+        "costs": [cost._asdict() for cost in verdict.costs],
+        "leftOut": [each._asdict() for each in verdict.left_out],
+        "notes": verdict.notes,
+    }

@@ -1,0 +1,44 @@
+"""Fewer steps that show the same: pieces are left out, halves first and single ones last, for as long as it helps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+S = TypeVar("S")
+F = TypeVar("F")
+
+
+class Rounds:
+    """How often programs may still be run."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def limited(self, fails: Callable[[tuple[S, ...]], F | None]) -> Callable[[tuple[S, ...]], F | None]:
+        """`fails`, which finds nothing any more once the rounds are used up."""
+
+        def asked(steps: tuple[S, ...]) -> F | None:
+            if self.left <= 0:
+                return None
+            self.left -= 1
+            return fails(steps)
+
+        return asked
+
+
+def fewest(steps: tuple[S, ...], fails: Callable[[tuple[S, ...]], F | None]) -> tuple[S, ...]:
+    """Steps of which none can be left out, in the order they had (delta debugging, Zeller 1999).
+
+    `fails`: what the steps show, None if nothing of what is looked for."""
+    piece = max(1, len(steps) // 2)
+    while piece:
+        place = 0
+        while place < len(steps):
+            fewer = (*steps[:place], *steps[place + piece :])
+            if fewer and fails(fewer) is not None:
+                steps = fewer
+            else:
+                place += piece
+        piece //= 2
+    return steps

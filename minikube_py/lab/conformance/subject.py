@@ -1,0 +1,98 @@
+"""What is judged: a class in a file of one's own, in an installed module, or a structure of the catalogue by name."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from minikube_py.errors import MinikubeError
+from minikube_py.index import catalogue
+from minikube_py.index.structure import Structure
+
+
+class NoSubject(MinikubeError):
+    """There is nothing to judge under that name; the text says what to write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """`made`: the class, or for one of the catalogue its name; `options` are passed on to it."""
+
+    title: str
+    made: str
+    kind: type[Structure] | None = None
+    options: Mapping[str, int | str] = field(default_factory=dict)
+
+    def build(self, dimensions: int) -> Structure:
+        """Raises: InvalidRequest where the structure refuses so many dimensions, or an option."""
+        if self.kind is None:
+            return catalogue.build(self.made, dimensions, self.options)
+        kind: Any = self.kind
+        built: Structure = kind(dimensions, **self.options)
+        return built
+
+
+def find_subject(target: str, options: Mapping[str, int | str] | None = None) -> Subject:
+    """`target`: FILE.py:CLASS, MODULE:CLASS, or the name of a structure.
+
+    Raises: NoSubject."""
+    place, _, class_name = target.rpartition(":")
+    given = dict(options or {})
+    if not place:
+        if target in catalogue.STRUCTURES:
+            return Subject(target, target, None, given)
+        known = ", ".join(catalogue.STRUCTURES)
+        raise NoSubject(f"{target!r} is neither FILE.py:CLASS nor the name of a structure; there are {known}")
+    module = _from_file(Path(place)) if place.endswith(".py") else _module(place)
+    kind: Any = getattr(module, class_name, None)
+    if not isinstance(kind, type):
+        classes = [name for name, each in vars(module).items() if inspect.isclass(each) and hasattr(each, "find")]
+        raise NoSubject(
+            f"{place} has no class {class_name!r}; with a method find it has {', '.join(classes) or 'none'}"
+        )
+    name = getattr(kind, "structure", "")
+    return Subject(name if isinstance(name, str) and name else class_name, class_name, kind, given)
+
+
+def _module(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise NoSubject(f"module {name} cannot be imported: {error}") from error
+
+
+def _from_file(path: Path) -> Any:
+    if not path.is_file():
+        raise NoSubject(f"there is no file {path}")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise NoSubject(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    # Dataclasses, pickle and the file's own neighbours look there.
+    sys.modules[path.stem] = module
+    sys.path.insert(0, str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise NoSubject(f"{path} cannot be run: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.remove(str(path.parent))
+    return module
+
+
+def parse_options(texts: list[str]) -> dict[str, int | str]:
+    """NAME=VALUE each; a value of digits is a number. Raises: NoSubject."""
+    options: dict[str, int | str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.isidentifier():
+            raise NoSubject(f"option {text!r}: write NAME=VALUE")
+        digits = value[1:] if value.startswith("-") else value
+        options[name] = int(value) if digits.isascii() and digits.isdigit() else value
+    return options
