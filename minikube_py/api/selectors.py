@@ -3,8 +3,9 @@
 Label selectors as `apimachinery/pkg/labels` reads them (`=`, `==`, `!=`, `in`, `notin`, `key`, `!key`, `<`, `>`), field
 selectors as `apimachinery/pkg/fields` does (`=`, `==`, `!=`, values escaped by a backslash).
 
-A term of a field selector is an *extension* only where its field is declared by the kind's `FieldSet`
-(`free.cpu>=4`, `free.cpu in (1,2)`, bare `free.cpu`): it becomes a comparison of `FieldSelector.where`. All other terms
+A term of a field selector is an *extension* only where its field is declared, by the kind's own `FieldSet` or beside
+an index (`free.cpu>=4`, `free.cpu in (1,2)`, bare `free.cpu`, `metadata.labels["pool"]=fast`,
+`metadata.creationTimestamp<2026-01-31T12:00:00Z`): it becomes a comparison of `FieldSelector.where`. All other terms
 are the original's, down to their errors, so `a=b>c` means what it always did.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, cast
 
@@ -19,8 +21,12 @@ from minikube_py.api.errors import FieldError, aggregate, bad_request, go_quote,
 from minikube_py.api.meta import is_label_value, is_qualified_name
 from minikube_py.api.registry import Resource, Selectable
 from minikube_py.fields import quantity
-from minikube_py.fields.spec import FieldSpec
-from minikube_py.fields.where import Comparison, Op, Where
+from minikube_py.fields.extract import MAX_STRING_LENGTH
+from minikube_py.fields.paths import parse_path
+from minikube_py.fields.spec import FieldSet, FieldSpec
+from minikube_py.fields.text import find_field
+from minikube_py.fields.times import parse_time
+from minikube_py.fields.where import MAX_COMPARISONS, MAX_VALUES, Comparison, Op, Where, resource_of
 
 Labels = Mapping[str, str]
 TERMS_LIMIT: Final = 1000
@@ -294,22 +300,43 @@ class FieldRequirement(NamedTuple):
 Getter = Callable[[Mapping[str, Any]], str]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Askable:
+    """What of a resource's objects can be asked for beyond equality, and which of that an index holds. By identity."""
+
+    field_set: FieldSet | None
+    indexed: frozenset[str] = frozenset()
+
+
+@lru_cache(256)
+def _built_in(resource: Resource) -> Askable:
+    return Askable(resource.field_set)
+
+
 class FieldSelector:
     """`requirements` in the original's grammar, and `where`: the extension's comparisons on declared fields.
 
     `matches(obj)` tells whether the object meets `requirements`; `matches_attributes(attributes)` the same of what
     `field_attributes` gave. Neither looks at `where`: the store answers that. `indexed` is `where` and, besides, those
-    requirements that an index of the store can answer just as well.
+    requirements that an index of the store can answer just as well; `has_index` tells whether one was declared that
+    narrows it down. `declared`: the fields that `where` names.
     """
 
-    __slots__ = ("indexed", "matches", "matches_attributes", "requirements", "where")
+    __slots__ = ("declared", "has_index", "indexed", "matches", "matches_attributes", "requirements", "where")
 
     def __init__(
-        self, resource: Resource, requirements: tuple[FieldRequirement, ...], comparisons: tuple[Comparison, ...]
+        self,
+        resource: Resource,
+        requirements: tuple[FieldRequirement, ...],
+        comparisons: tuple[Comparison, ...],
+        askable: Askable | None = None,
     ) -> None:
+        askable = askable or _built_in(resource)
         self.requirements = requirements
+        self.declared = askable.field_set
         self.where = Where(comparisons)
-        self.indexed = Where(comparisons + _indexable(resource, requirements))
+        self.indexed = Where((comparisons + _indexable(resource, requirements, askable.field_set))[:MAX_COMPARISONS])
+        self.has_index = any(each.field in askable.indexed and each.op != "!=" for each in self.indexed.comparisons)
         tests = tuple((_getter(resource, r.field), r.op == "=", r.value) for r in requirements)
         self.matches: Callable[[Mapping[str, Any]], bool] = _compile_fields(tests)
         self.matches_attributes: Callable[[Mapping[str, str]], bool] = _compile_attributes(requirements)
@@ -328,18 +355,28 @@ class FieldSelector:
         return None
 
 
-def _indexable(resource: Resource, requirements: tuple[FieldRequirement, ...]) -> tuple[Comparison, ...]:
-    """A missing field is empty to the original and unequal to everything in a Where, so `f=` stays out."""
-    declared = resource.field_set
+def _indexable(
+    resource: Resource, requirements: tuple[FieldRequirement, ...], declared: FieldSet | None
+) -> tuple[Comparison, ...]:
+    """A missing field is empty to the original and unequal to everything in a Where, so `f=` stays out; so does what
+    is too long for a row."""
     if declared is None:
         return ()
     found: list[Comparison] = []
     for field, op, value in requirements:
         spec = declared.find(field)
-        same_default = spec is not None and spec.args.get("default", "") == resource.selectable[field].default
-        if spec is not None and spec.kind == "string" and value and same_default:
+        if spec is None or spec.kind != "string" or not value or len(value) > MAX_STRING_LENGTH:
+            continue
+        if _same(spec, resource.selectable[field]):
             found.append(Comparison(field, "=" if op == "=" else "!=", (value,)))
     return tuple(found)
+
+
+def _same(spec: FieldSpec, selectable: Selectable) -> bool:
+    """Whether the declared field holds just what the original selects by."""
+    if spec.extractor != "path@1" or selectable.otherwise or spec.args.get("default", "") != selectable.default:
+        return False
+    return parse_path(spec.args["path"]) == selectable.path
 
 
 Test = tuple[Getter, bool, str]
@@ -450,19 +487,25 @@ def _unescape_value(text: str) -> str:
 _PLAIN_TERM: Final = re.compile(r"(?:[^,\\]|\\.)*\\?", re.DOTALL)
 _OPERATOR: Final = re.compile("!=|==|=")
 _DECLARED_TERM: Final = re.compile(
-    r"[ \t]*([A-Za-z0-9_][-A-Za-z0-9_./]*)[ \t]*"
+    r"[ \t]*([A-Za-z0-9_](?:[-A-Za-z0-9_./]|\[\"[^\"]*\"\]|\['[^']*'\]|\[[0-9]{1,9}\]|\\[./])*)[ \t]*"
     r"(?:(<=|>=|!=|==|=|<|>)([^,]*)|(?<=[ \t])in[ \t]*\(([^()]*)\)[ \t]*(?=,|\Z)|(?=,|\Z))"
 )
 
 
+def parse_field_selector(resource: Resource, text: str, askable: Askable | None = None) -> FieldSelector:
+    """`askable` None: what is declared of `resource` without any index.
+
+    Raises: StatusError 400; on a field that is neither selectable nor declared, with the original's sentence."""
+    return _parse_field_selector(resource, text, askable or _built_in(resource))
+
+
 @lru_cache(1024)
-def parse_field_selector(resource: Resource, text: str) -> FieldSelector:
-    """Raises: StatusError 400; on a field that is neither selectable nor declared, with the original's sentence."""
+def _parse_field_selector(resource: Resource, text: str, askable: Askable) -> FieldSelector:
     terms: list[str] = []
     comparisons: list[Comparison] = []
     position = 0
     while position < len(text):
-        extension = _extension(resource, text, position)
+        extension = _extension(resource, askable.field_set, text, position)
         if extension is not None:
             comparison, position = extension
             comparisons.append(comparison)
@@ -474,10 +517,12 @@ def parse_field_selector(resource: Resource, text: str) -> FieldSelector:
         position += 1
     if len(terms) + len(comparisons) > TERMS_LIMIT:
         raise bad_request(f"field selector has {len(terms) + len(comparisons)} terms, limit {TERMS_LIMIT}")
+    if len(comparisons) > MAX_COMPARISONS:
+        raise bad_request(f"field selector compares {len(comparisons)} times, limit {MAX_COMPARISONS}")
     # Sorted, as the original does before it reads them: which of two errors is told depends on it.
     split = [_split_term(text, term) for term in sorted(terms) if term]
     requirements = [found for parts in split if (found := _supported(resource, *parts)) is not None]
-    return FieldSelector(resource, tuple(requirements), tuple(comparisons))
+    return FieldSelector(resource, tuple(requirements), tuple(comparisons), askable)
 
 
 def _split_term(selector: str, term: str) -> tuple[str, str, str]:
@@ -499,16 +544,18 @@ def _supported(resource: Resource, field: str, op: str, value: str) -> FieldRequ
     raise bad_request(f"field label not supported: {field}")
 
 
-def _extension(resource: Resource, text: str, position: int) -> tuple[Comparison, int] | None:
+def _extension(
+    resource: Resource, declared: FieldSet | None, text: str, position: int
+) -> tuple[Comparison, int] | None:
     """The comparison that starts at `position` and where it ends, or None where the term is the original's."""
-    declared = resource.field_set
     match = _DECLARED_TERM.match(text, position) if declared is not None else None
     if match is None or declared is None:
         return None
-    field, op, value, listed = match.groups()
-    spec = declared.find(field)
-    if spec is None or (field in resource.selectable and (op in ("=", "==", "!="))):
+    written, op, value, listed = match.groups()
+    found = find_field(declared, written)
+    if found is None or (found[0] in resource.selectable and (op in ("=", "==", "!="))):
         return None
+    field, spec = found
     if listed is not None:
         return _comparison(spec, field, "in", tuple(part.strip() for part in listed.split(","))), match.end()
     if op is None:
@@ -518,12 +565,17 @@ def _extension(resource: Resource, text: str, position: int) -> tuple[Comparison
 
 def _comparison(spec: FieldSpec, field: str, op: Op, values: tuple[str, ...]) -> Comparison:
     """Checks that the values can be read by the field's kind."""
+    if len(values) > MAX_VALUES:
+        raise bad_request(f"invalid field selector: {field}: {len(values)} values, limit {MAX_VALUES}")
     for value in values:
         if spec.kind == "quantity":
             try:
-                quantity.resource_units(field.removeprefix(spec.name.removesuffix("*")), value)
+                quantity.resource_units(resource_of(spec, field), value)
             except quantity.QuantityError as wrong:
                 raise bad_request(f"invalid field selector: {field}: {go_quote(value)}: {wrong}") from None
         elif spec.kind == "int" and _int64(value) is None:
             raise bad_request(f"invalid field selector: {field}: {go_quote(value)}: must be a 64-bit integer")
+        elif spec.kind == "time" and parse_time(value) is None and _int64(value) is None:
+            detail = "must be a time, as 2026-01-31T12:00:00Z"
+            raise bad_request(f"invalid field selector: {field}: {go_quote(value)}: {detail}")
     return Comparison(field, op, values)
