@@ -16,20 +16,24 @@ what is there. That is what compaction is to a filter in front of a stored run.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple, cast
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from minikube_py.errors import InvalidRequest
 from minikube_py.index.filters.catalogue import Option, summary_of
 from minikube_py.index.filters.contract import Forgetting, Summary
-from minikube_py.index.filters.hashing import within
-from minikube_py.index.structure import Box, Found, IntArray, Point
+from minikube_py.index.filters.hashing import Bools
+from minikube_py.index.filters.max_vector import MaxVector
+from minikube_py.index.structure import HIGH, MISSING, Box, Found, IntArray, Point
+from minikube_py.index.structures.options import check_dimensions, check_slot, within
 from minikube_py.index.structures.shard_reader import ChargedShards, Ledger, MemoryShards, ShardReader
 
 REBUILD_AT_LEAST = 8
 ARRANGE_AT_LEAST = 1024
+BOUNDS_AT_LEAST = 8
+"""From so many shards on, their bounds are compared in one go before any other filter is probed."""
 NEVER_OUTGROWN = frozenset({"max-vector", "oracle", "always"})
 """Summaries that are as good after many insertions as when they were built."""
 
@@ -61,12 +65,14 @@ class Sharded:
         rebuild_percent: int = 25,
         placing: str = "slot",
         filter_options: str = "",
-        reader: ShardReader | None = None,
-        wait: Callable[[float], None] | None = None,
     ) -> None:
-        within("shards", shards, 1, 1 << 16)
-        within("open_cost_us", open_cost_us, 0, 10_000_000)
-        within("rebuild_percent", rebuild_percent, 1, 1000)
+        check_dimensions(self.structure, dimensions)
+        for option, value, low, high in (
+            ("shards", shards, 1, 1 << 16),
+            ("open_cost_us", open_cost_us, 0, 10_000_000),
+            ("rebuild_percent", rebuild_percent, 1, 1000),
+        ):
+            within(self.structure, option, value, low, high)
         if placing not in ("slot", "sorted"):
             raise InvalidRequest(f'placing is "{placing}": it must be "slot" or "sorted"')
         self.ledger = Ledger()
@@ -76,10 +82,10 @@ class Sharded:
         self._rebuild_share = rebuild_percent / 100
         self._sorted = placing == "sorted"
         self._open_cost_us = open_cost_us
-        inner = MemoryShards(dimensions) if reader is None else reader
-        self.reader: ShardReader = ChargedShards(inner, open_cost_us, self.ledger, wait) if open_cost_us else inner
-        self._empty: IntArray = np.empty((0, dimensions), dtype=np.int64)
-        self._summaries: list[Summary] = [self._summary(self._empty) for _ in range(shards)]
+        self.reader = self._charged(MemoryShards(dimensions), None)
+        empty: IntArray = np.empty((0, dimensions), dtype=np.int64)
+        self._summaries: list[Summary] = [self._summary(empty) for _ in range(shards)]
+        self._bounds = bounds_of(self._summaries) if shards >= BOUNDS_AT_LEAST else None
         self._forgets = isinstance(self._summaries[0], Forgetting)
         self._live = [0] * shards
         self._built_from = [0] * shards
@@ -89,6 +95,24 @@ class Sharded:
         self._tree: Split | int | None = None
         self._changes = self._arrange_after = 0
 
+    @classmethod
+    def over(
+        cls,
+        reader: ShardReader,
+        dimensions: int,
+        wait: Callable[[float], None] | None = None,
+        **options: int | str,
+    ) -> Sharded:
+        """One whose shards `reader` keeps; it must hold nothing yet. `wait` gets the seconds of `open_cost_us` to
+        wait for, which are otherwise only counted."""
+        build: Any = cls
+        made: Sharded = build(dimensions, **options)
+        made.reader = made._charged(reader, wait)
+        return made
+
+    def _charged(self, reader: ShardReader, wait: Callable[[float], None] | None) -> ShardReader:
+        return ChargedShards(reader, self._open_cost_us, self.ledger, wait) if self._open_cost_us else reader
+
     def _summary(self, points: IntArray) -> Summary:
         return summary_of(self.filter, points, self._bits_per_key, **self._options)
 
@@ -96,7 +120,8 @@ class Sharded:
 
     def put(self, slot: int, point: Point) -> None:
         shards = self._shard_of
-        if slot >= len(shards):
+        if not 0 <= slot < len(shards):
+            check_slot(slot)
             shards.extend([-1] * (slot + 1 - len(shards)))
         old, shard = shards[slot], self._route(slot, point)
         if old == shard:
@@ -105,6 +130,8 @@ class Sharded:
             self.remove(slot)
         self.reader.put(shard, slot, point)
         self._summaries[shard].put(point)
+        if self._bounds is not None:
+            self._bounds.changed.add(shard)
         if old != shard:
             shards[slot] = shard
             self._live[shard] += 1
@@ -112,7 +139,7 @@ class Sharded:
         self._tend(shard)
 
     def remove(self, slot: int) -> None:
-        shard = self._shard_of[slot] if slot < len(self._shard_of) else -1
+        shard = self._shard_of[slot] if 0 <= slot < len(self._shard_of) else -1
         if shard >= 0:
             self._leave(slot, shard, stays=False)
             self._shard_of[slot] = -1
@@ -144,6 +171,8 @@ class Sharded:
 
     def _rebuild(self, shard: int, points: IntArray) -> None:
         self._summaries[shard] = self._summary(points)
+        if self._bounds is not None:
+            self._bounds.changed.add(shard)
         self._built_from[shard] = len(points)
         self._departed[shard] = self._added[shard] = 0
 
@@ -181,19 +210,12 @@ class Sharded:
 
     def find(self, box: Box, limit: int = 0) -> Found:
         pieces: list[IntArray] = []
-        found = examined = opened = pruned = false_positives = 0
-        complete = True
-        summaries = self._summaries
-        for shard, live in enumerate(self._live):
-            if not live:
-                continue
+        found = examined = opened = false_positives = 0
+        complete, passed = True, self._shards
+        for shard in self._candidates(box):
             if limit and found == limit:
-                complete = False
+                complete, passed = False, shard
                 break
-            examined += 1
-            if not summaries[shard].may_match(box):
-                pruned += 1
-                continue
             read = self.reader.find(shard, box, limit - found if limit else 0)
             opened += 1
             examined += read.examined
@@ -203,6 +225,7 @@ class Sharded:
             else:
                 false_positives += 1
             complete = complete and read.complete
+        pruned = self._shards - self._live[:passed].count(0) - (self._shards - passed) - opened
         ledger = self.ledger
         ledger.questions += 1
         ledger.probed += opened + pruned
@@ -210,10 +233,23 @@ class Sharded:
         ledger.pruned += pruned
         ledger.false_positives += false_positives
         slots = np.concatenate(pieces) if pieces else np.empty(0, dtype=np.int64)
-        return Found(slots, complete, examined, opened, pruned, false_positives)
+        return Found(slots, complete, examined + opened + pruned, opened, pruned, false_positives)
+
+    def _candidates(self, box: Box) -> Iterator[int]:
+        """The shards that may hold something, in order."""
+        live, summaries = self._live, self._summaries
+        if self._bounds is None:
+            for shard, summary in enumerate(summaries):
+                if live[shard] and summary.may_match(box):
+                    yield shard
+            return
+        exact = self._bounds.are_all
+        for shard in self._bounds.passing(box, summaries):
+            if live[shard] and (exact or summaries[shard].may_match(box)):
+                yield shard
 
     def may_match(self, box: Box) -> bool:
-        return any(live and summary.may_match(box) for live, summary in zip(self._live, self._summaries))
+        return next(self._candidates(box), None) is not None
 
     # -- what it takes ---------------------------------------------------------------------------------------------
 
@@ -233,6 +269,48 @@ class Sharded:
             probed = min(probed, max(1.0, limit / (share * in_shard)))
         opened = probed * holds
         return probed + opened * (6 + self._open_cost_us + 0.003 * in_shard * self._dimensions)
+
+
+class BoundsTable:
+    """The least and the greatest values of many summaries, compared with a box all at once."""
+
+    def __init__(self, shards: int, dimensions: int, are_all: bool) -> None:
+        self._lows: IntArray = np.full((dimensions, shards), HIGH, dtype=np.int64)
+        self._highs: IntArray = np.full((dimensions, shards), MISSING, dtype=np.int64)
+        self.changed: set[int] = set()
+        self.are_all = are_all
+        """The summaries are nothing more."""
+
+    def passing(self, box: Box, summaries: list[Summary]) -> list[int]:
+        for shard in self.changed:
+            summary = summaries[shard]
+            bounds = summary if isinstance(summary, MaxVector) else cast(Any, summary).bounds
+            self._lows[:, shard] = bounds.lows
+            self._highs[:, shard] = bounds.highs
+        self.changed.clear()
+        if box.empty:
+            return []
+        mask: Bools | None = None
+        for dimension, (low, high) in enumerate(zip(box.lows, box.highs)):
+            if low != MISSING:
+                test = self._highs[dimension] >= low
+                mask = test if mask is None else mask & test
+            if high != HIGH:
+                test = self._lows[dimension] <= high
+                mask = test if mask is None else mask & test
+        if mask is None:
+            return list(range(self._lows.shape[1]))
+        passing: list[int] = np.flatnonzero(mask).tolist()
+        return passing
+
+
+def bounds_of(summaries: list[Summary]) -> BoundsTable | None:
+    """A table for summaries that hold a max vector, or are one; None for others."""
+    first: Any = summaries[0]
+    bounds = first if isinstance(first, MaxVector) else getattr(first, "bounds", None)
+    if bounds is None or not getattr(first, "clip", True):
+        return None
+    return BoundsTable(len(summaries), len(bounds.lows), first is bounds)
 
 
 def lay(points: IntArray, shards: int) -> tuple[Split | int, list[IntArray]]:
