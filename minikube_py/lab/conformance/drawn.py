@@ -112,9 +112,11 @@ def programs(draw: st.DrawFn, dimensions: Sequence[int] = (1, 2, 3, 4), versione
         st.builds(MayMatch, asked),
         st.just(Size()),
     ]
+    frozen = st.builds(FindFrozen, st.integers(0, 3), asked, limits)
     if versioned:
-        frozen = st.builds(FindFrozen, st.integers(0, 3), asked, limits)
         kinds += [st.just(Freeze()), frozen, frozen]
     steps = draw(st.lists(st.one_of(kinds), min_size=1, max_size=STEPS_MOST))
-    last = draw(find)
-    return Program(wide, (*begin, *steps, last))
+    last: list[Step] = [draw(find)]
+    if versioned:
+        last.append(draw(frozen))
+    return Program(wide, (*begin, *steps, *last))

@@ -72,35 +72,36 @@ def check_shape(structure: Structure) -> None:
         raise Broken("it is Versioned or not", "it has one of freeze and find_frozen without the other")
 
 
-def find_counter_example(build: Build, examples: int, drawn_seed: int) -> CounterExample | None:
-    """The laws on `examples` drawn programs. None: none of them was broken."""
+def find_counter_example(build: Build, examples: int, drawn_seed: int, least: bool = True) -> CounterExample | None:
+    """The laws on `examples` drawn programs. None: none of them was broken. `least`: one that is found is made
+    smaller."""
     try:
         dimensions = dimensions_of(build)
     except Broken as broken:
         return CounterExample(Program(1, ()), broken)
     versioned = isinstance(build(dimensions[0]), Versioned)
     drawn = programs(dimensions, versioned)
-    failed = _failing(drawn, lambda program: run(build, program), examples, drawn_seed)
+    failed = _failing(drawn, lambda program: run(build, program), examples, drawn_seed, least)
     if failed is None:
         return None
     program, shown = failed
-    return CounterExample(*(shrink(build, program, shown) if shown.law != FLAKY else failed))
+    return CounterExample(*(shrink(build, program, shown) if least and shown.law != FLAKY else failed))
 
 
 def find_counter_history(
-    build: BuildIndex[Any], examples: int, drawn_seed: int, most_fields: int
+    build: BuildIndex[Any], examples: int, drawn_seed: int, most_fields: int, least: bool = True
 ) -> CounterHistory | None:
-    """The laws of an index on `examples` drawn histories. None: none of them was broken."""
+    """The laws of an index on `examples` drawn histories, as `find_counter_example`."""
     drawn = histories(most_fields)
-    failed = _failing(drawn, lambda history: history_run(build, history), examples, drawn_seed)
+    failed = _failing(drawn, lambda history: history_run(build, history), examples, drawn_seed, least)
     if failed is None:
         return None
     history, broken = failed
-    return CounterHistory(*(shrink_history(build, history, broken) if broken.law != FLAKY else failed))
+    return CounterHistory(*(shrink_history(build, history, broken) if least and broken.law != FLAKY else failed))
 
 
 def _failing(
-    drawn: SearchStrategy[Drawn], judged: Callable[[Drawn], None], examples: int, drawn_seed: int
+    drawn: SearchStrategy[Drawn], judged: Callable[[Drawn], None], examples: int, drawn_seed: int, least: bool
 ) -> tuple[Drawn, Broken] | None:
     """The least of what is drawn that breaks a law, as hypothesis finds it."""
     failed: list[tuple[Drawn, Broken]] = []
@@ -113,7 +114,7 @@ def _failing(
         derandomize=False,
         print_blob=False,
         report_multiple_bugs=False,
-        phases=(Phase.generate, Phase.shrink),
+        phases=(Phase.generate, Phase.shrink) if least else (Phase.generate,),
         suppress_health_check=list(HealthCheck),
     )
     @given(drawn)

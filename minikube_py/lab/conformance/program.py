@@ -44,10 +44,12 @@ class MayMatch(NamedTuple):
 
 
 class Freeze(NamedTuple):
-    """Keeps the state as it stands; a later `FindFrozen` names it by how many were kept before it."""
+    """Keeps the state as it stands."""
 
 
 class FindFrozen(NamedTuple):
+    """`state`: which of those kept so far, beginning anew after the last; nothing is asked where there is none."""
+
     state: int
     box: Box
     limit: int = 0
@@ -125,8 +127,8 @@ def _take(state: _State, step: Step, number: int) -> None:
         if isinstance(structure, Versioned):
             state.frozen.append((_guarded(law, number, structure.freeze), dict(points)))
     elif isinstance(step, FindFrozen):
-        if isinstance(structure, Versioned) and step.state < len(state.frozen):
-            frozen, then = state.frozen[step.state]
+        if isinstance(structure, Versioned) and state.frozen:
+            frozen, then = state.frozen[step.state % len(state.frozen)]
             versioned: Versioned = structure
             found = _guarded(law, number, lambda: versioned.find_frozen(frozen, step.box, step.limit))
             judge(found, then, step.box, step.limit, number)
@@ -339,6 +341,9 @@ def listing(program: Program, broken: Broken, made: str = "MyIndex") -> str:
         if isinstance(step, Freeze):
             lines.append(f"state{frozen} = index.freeze()")
             frozen += 1
+        elif isinstance(step, FindFrozen):
+            if frozen:
+                lines.append(_line(step._replace(state=step.state % frozen)))
         elif step is not None:
             lines.append(_line(step))
     lines += [f"# {broken.law}:", f"#   {broken.wanted}"]

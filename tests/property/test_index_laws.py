@@ -1,0 +1,67 @@
+"""Every structure of the family under the same laws: by itself, and as an index over revisions.
+
+The examples are the same in each run; `MINIKUBE_PY_LAW_EXAMPLES=5000` and `MINIKUBE_PY_LAW_SEED=7` look deeper, as does
+`make laws`. A structure that has limits of its own is tried with small ones too, so that few rows pass them.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from typing import NamedTuple
+
+import pytest
+
+from minikube_py.index import catalogue
+from minikube_py.index.catalogue import FAMILY, Options
+from minikube_py.index.structure import Structure
+from minikube_py.lab.conformance import history_text, program, work
+from minikube_py.lab.conformance.hosting import index_builder
+from minikube_py.lab.conformance.laws import dimensions_of, find_counter_example, find_counter_history
+
+EXAMPLES = int(os.environ.get("MINIKUBE_PY_LAW_EXAMPLES", "50"))
+SEED = int(os.environ.get("MINIKUBE_PY_LAW_SEED", "0"))
+PROGRAMS_A_HISTORY = 4
+
+SMALL: dict[str, tuple[Options, ...]] = {
+    "max-tree": ({"visit_limit": 3},),
+}
+"""Options with which few rows reach what many rows reach without."""
+
+
+class Kind(NamedTuple):
+    structure: str
+    options: Options
+
+    def build(self, dimensions: int) -> Structure:
+        return catalogue.build(self.structure, dimensions, self.options)
+
+    def __str__(self) -> str:
+        return " ".join([self.structure, *(f"{name}={value}" for name, value in self.options.items())])
+
+
+KINDS = [
+    Kind(name, options)
+    for name, place in FAMILY.items()
+    if find_spec(f"minikube_py.index.structures.{place.partition(':')[0]}")
+    for options in ({}, *SMALL.get(name, ()))
+]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_a_structure_is_a_dictionary_of_points(kind: Kind) -> None:
+    found = find_counter_example(kind.build, EXAMPLES, SEED)
+    assert found is None, program.listing(found.program, found.broken, kind.structure)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_an_index_is_a_dictionary_of_rows_per_revision(kind: Kind) -> None:
+    examples = max(1, EXAMPLES // PROGRAMS_A_HISTORY)
+    found = find_counter_history(index_builder(kind.build), examples, SEED, max(dimensions_of(kind.build)))
+    assert found is None, history_text.listing(found.history, found.broken, str(kind))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_what_is_compared_is_owned_up_to(kind: Kind) -> None:
+    done = work.check_counted(kind.build, min(3, max(dimensions_of(kind.build))))
+    assert [each.rows for each in done] == [work.ROWS] * 4
