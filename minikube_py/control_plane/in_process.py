@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 
 from minikube_py.apiserver.auth import User
@@ -87,6 +88,10 @@ class ControlPlane:
         running.callback(Note(config.data_dir).remove)
         return self.server
 
+    def make_core(self, users: Mapping[str, User], rng: Rng) -> ApiServer:
+        """The API server on the member's storage, before it starts."""
+        return ApiServer(self.member.storage, self._clock, rng, tokens=users)
+
     async def stop(self) -> None:
         """In reverse order; whatever was started is ended."""
         await self._running.aclose()
@@ -121,7 +126,7 @@ class ControlPlane:
     async def _start_api_server(self) -> None:
         config, running = self.config, self._running
         users = users_by_token(self.credentials.by_role)
-        self.core = ApiServer(self.member.storage, self._clock, _child(self._rng), tokens=users)
+        self.core = self.make_core(users, _child(self._rng))
         host, port = free_address(config.host, config.port)
         http = HttpServer(self.core, host, port, self.credentials.certificates.server_context())
         # The core ends its watches first; then the connections have nothing left to wait for.

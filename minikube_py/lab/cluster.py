@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +20,16 @@ from minikube_py.client.transport import ApiTransport
 from minikube_py.control_plane.config import ControlPlaneConfig, Step
 from minikube_py.control_plane.errors import SetupError
 from minikube_py.control_plane.in_process import ControlPlane
+from minikube_py.control_plane.progress import Say
 from minikube_py.control_plane.split import SplitControlPlane
-from minikube_py.env import Clock, SystemClock
+from minikube_py.env import Clock, Rng, SystemClock
 from minikube_py.kubelet.config import NodeSpec
 from minikube_py.lab.environment import Environment, describe
 from minikube_py.lab.nodes import wait_ready
 from minikube_py.scheduler.config import SCORE_ALL_NODES
+
+PlaneMaker = Callable[[ControlPlaneConfig, Clock, Rng, Step, Say], ControlPlane]
+"""Makes the control plane of a run in one process: the plain one, or one that writes down what it is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,14 @@ class Cluster:
 
 @asynccontextmanager
 async def cluster(
-    shapes: Sequence[NodeSpec], *, split: bool, data_dir: Path | None, seed: int | None, step: Step, say: Step
+    shapes: Sequence[NodeSpec],
+    *,
+    split: bool,
+    data_dir: Path | None,
+    seed: int | None,
+    step: Step,
+    say: Step,
+    plane: PlaneMaker = ControlPlane,
 ) -> AsyncIterator[Cluster]:
     """A running control plane whose nodes are `shapes`, all registered and Ready; ended on leaving.
 
@@ -52,7 +63,7 @@ async def cluster(
     try:
         config = ControlPlaneConfig(folder, port=0, shapes=tuple(shapes), seed=seed)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        running = _split(config, step, say) if split else _in_process(config, step)
+        running = _split(config, step, say) if split else _in_process(config, step, plane)
         async with running as (transport, layout):
             await wait_ready(transport, len(config.shapes))
             step("nodes", f"{len(config.shapes):,} Ready")
@@ -73,8 +84,10 @@ def _progress(text: str) -> None:
 
 
 @asynccontextmanager
-async def _in_process(config: ControlPlaneConfig, step: Step) -> AsyncIterator[tuple[ApiTransport, str]]:
-    plane = ControlPlane(config, SystemClock(), random.Random(), step, _progress)
+async def _in_process(
+    config: ControlPlaneConfig, step: Step, maker: PlaneMaker
+) -> AsyncIterator[tuple[ApiTransport, str]]:
+    plane = maker(config, SystemClock(), random.Random(), step, _progress)
     try:
         await plane.start()
         yield plane.transport(), plane.layout

@@ -20,8 +20,9 @@ from pathlib import Path
 import orjson
 
 from minikube_py.control_plane.config import Step
+from minikube_py.control_plane.in_process import ControlPlane
 from minikube_py.lab import metrics, plots, report
-from minikube_py.lab.cluster import Cluster, cluster
+from minikube_py.lab.cluster import Cluster, PlaneMaker, cluster
 from minikube_py.lab.environment import Environment
 from minikube_py.lab.load import LoadError, create_namespaces, create_pod, run_bounded
 from minikube_py.lab.measure import PodRecorder, percentile
@@ -63,7 +64,13 @@ class Phase:
 
 
 async def run_density(
-    options: DensityOptions, *, split: bool, data_dir: Path | None, results: Path, step: Step
+    options: DensityOptions,
+    *,
+    split: bool,
+    data_dir: Path | None,
+    results: Path,
+    step: Step,
+    plane: PlaneMaker = ControlPlane,
 ) -> bool:
     """Prints as it goes; returns whether the latency phase met its threshold. Raises: MinikubeError of every kind."""
     report.require_writable(results)
@@ -72,7 +79,8 @@ async def run_density(
     namespaces = max(1, math.ceil(options.pods / REPLICAS_MAX))
     load = seeded_pods(rng, options.pods, namespaces, RUN)
     latency_load = seeded_pods(rng, options.latency_pods, namespaces, RUN, "latency")
-    async with cluster(shapes, split=split, data_dir=data_dir, seed=options.seed, step=step, say=step) as running:
+    own = cluster(shapes, split=split, data_dir=data_dir, seed=options.seed, step=step, say=step, plane=plane)
+    async with own as running:
         for line in running.environment.lines():
             print(line, flush=True)
         await create_namespaces(running.transport, [f"{RUN}-{number}" for number in range(namespaces)])

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from minikube_py.control_plane.config import Step
+from minikube_py.control_plane.in_process import ControlPlane
 from minikube_py.lab import plots, report
-from minikube_py.lab.cluster import cluster
+from minikube_py.lab.cluster import PlaneMaker, cluster
 from minikube_py.lab.environment import Environment
 from minikube_py.lab.progress import progress
 from minikube_py.lab.replay import Replay
@@ -29,14 +30,22 @@ class ReplayOptions:
 
 
 async def run_replay(
-    options: ReplayOptions, *, split: bool, data_dir: Path | None, results: Path, seed: int | None, step: Step
+    options: ReplayOptions,
+    *,
+    split: bool,
+    data_dir: Path | None,
+    results: Path,
+    seed: int | None,
+    step: Step,
+    plane: PlaneMaker = ControlPlane,
 ) -> None:
     """Prints as it goes. Raises: MinikubeError of every kind; nothing is left running."""
     report.require_writable(results)
     trace = load(options.tables)
     trace = replace(trace, pods=trace.pods[: options.pods])
     shapes = trace_nodes(trace.nodes)
-    async with cluster(shapes, split=split, data_dir=data_dir, seed=seed, step=step, say=step) as running:
+    own = cluster(shapes, split=split, data_dir=data_dir, seed=seed, step=step, say=step, plane=plane)
+    async with own as running:
         for line in running.environment.lines():
             print(line, flush=True)
         replay = Replay(trace, running.transport, running.clock)

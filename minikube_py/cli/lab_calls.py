@@ -1,0 +1,62 @@
+"""Record every call from API server to store during a run, all roles in one process.
+
+  minikube-py lab calls                                      a density run of 1,000 nodes and 10,000 pods
+  minikube-py lab calls density --nodes 5000 --pods 30000
+  minikube-py lab calls replay                               the openb trace
+
+Tells how often each kind of call came, for whom and how long it took, beside what Kubernetes was measured to ask of
+etcd; what of the store's API was never used; and draws diagrams (SVG) from the recorded calls."""
+
+from __future__ import annotations
+
+import argparse
+
+from minikube_py.cli import flags
+from minikube_py.cli.running import run_interruptible
+from minikube_py.cli.terminal import started
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    run_help = "which run (default: density)"
+    parser.add_argument("run", nargs="?", choices=["density", "replay"], default="density", help=run_help)
+    flags.add_nodes(parser, 1000, "density: how many fake nodes", low=1)
+    pods_help = "how many pods (default: 10,000; of the trace all)"
+    parser.add_argument("--pods", type=flags.whole_number(1, 1_000_000), metavar="N", help=pods_help)
+    latency_help = "density: how many single pods at the end, five a second (default: 25)"
+    count = flags.whole_number(1, 10_000)
+    parser.add_argument("--latency-pods", type=count, default=25, metavar="N", help=latency_help)
+    controllers_help = "density: let ReplicationControllers make the pods"
+    parser.add_argument("--controllers", action="store_true", help=controllers_help)
+    departures_help = "replay: delete each pod at its time, in the trace's order"
+    parser.add_argument("--departures", action="store_true", help=departures_help)
+    flags.add_run(parser, split=False)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from minikube_py.lab.calls.run import run_calls
+    from minikube_py.lab.density import DensityOptions
+    from minikube_py.lab.replay_report import ReplayOptions
+
+    options: DensityOptions | ReplayOptions = (
+        ReplayOptions(departures=arguments.departures, pods=arguments.pods)
+        if arguments.run == "replay"
+        else DensityOptions(
+            nodes=arguments.nodes,
+            pods=arguments.pods or 10_000,
+            latency_pods=arguments.latency_pods,
+            latency_rate=5.0,
+            controllers=arguments.controllers,
+            in_flight=64,
+            seed=arguments.seed,
+        )
+    )
+    run_interruptible(
+        run_calls(
+            options,
+            data_dir=arguments.data_dir,
+            results=arguments.results,
+            seed=arguments.seed,
+            step=started().done,
+        )
+    )
+    return 0

@@ -1,0 +1,1 @@
+"""What a controller framework asks of its store: recorded, counted, drawn."""

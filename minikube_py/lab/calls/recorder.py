@@ -1,0 +1,104 @@
+"""What is written down of a run: a count and the latencies of every kind of call, and the last calls one by one.
+
+Counts are of all calls; the single ones are kept for diagrams, the newest `KEPT_MAX`.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter, deque
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Final, Literal, NamedTuple
+
+from minikube_py.env import Clock
+from minikube_py.lab.calls.shapes import Shape
+
+KEPT_MAX: Final = 400_000
+
+Layer = Literal["api", "store", "events", "delivery"]
+"""A request to an API server; its call to the store; what its watch on the store brings; what it sends to a watcher."""
+
+
+class Caller(NamedTuple):
+    """Whose request an API server is answering. `purpose`: what it is for (`bind`, `status`), empty for plain verbs.
+    `request` numbers API requests; 0: the API server acts on its own account."""
+
+    role: str
+    verb: str = ""
+    purpose: str = ""
+    request: int = 0
+
+
+API_SERVER: Final = "API server"
+ITSELF: Final = Caller(API_SERVER)
+CALLER: ContextVar[Caller] = ContextVar("caller", default=ITSELF)
+
+
+class Call(NamedTuple):
+    """`server`: which API server it went to or came from. `names`: objects as `namespace/name`, as far as known.
+
+    Times in seconds on the run's monotonic clock; an event has but one. `outcome`: `done`, a status, an error."""
+
+    layer: Layer
+    role: str
+    server: str
+    text: str
+    resource: str
+    names: tuple[str, ...]
+    sent_s: float
+    ended_s: float
+    outcome: str
+    request: int
+    note: str = ""
+
+
+class Kind(NamedTuple):
+    """What calls to the store are counted by."""
+
+    operation: str
+    shape: str
+    resource: str
+    role: str
+
+
+class Recorder:
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.latencies_s: dict[Kind, array[float]] = {}
+        self.parts: Counter[str] = Counter()
+        self.failures: Counter[str] = Counter()
+        self.requests: Counter[tuple[str, str, str]] = Counter()
+        """API requests by role, verb and resource."""
+        self.events: Counter[str] = Counter()
+        """Watch batches and events, by where they were seen."""
+        self.kept: deque[Call] = deque(maxlen=KEPT_MAX)
+        self.began_s = clock.monotonic_s()
+        self._numbers = 0
+
+    def next_number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def keep(self, call: Call) -> None:
+        self.kept.append(call)
+
+    def count(self, kind: Kind, shape: Shape, duration_s: float, outcome: str) -> None:
+        """One call to the store."""
+        found = self.latencies_s.get(kind)
+        if found is None:
+            found = self.latencies_s[kind] = array("d")
+        found.append(duration_s)
+        self.parts[shape.operation] += 1
+        self.parts.update(shape.parts)
+        if outcome != "done":
+            self.failures[f"{shape.operation}: {outcome}"] += 1
+
+    def between(self, from_s: float, to_s: float, wanted: Callable[[Call], bool] = lambda _: True) -> list[Call]:
+        """The kept calls that began in [from_s, to_s), in order of their beginning."""
+        found = [call for call in self.kept if from_s <= call.sent_s < to_s and wanted(call)]
+        return sorted(found, key=lambda call: call.sent_s)
+
+    @property
+    def total(self) -> int:
+        return sum(map(len, self.latencies_s.values()))
