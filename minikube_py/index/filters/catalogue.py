@@ -14,6 +14,9 @@ from minikube_py.index.structure import IntArray
 
 FILTERS: dict[str, tuple[str, str]] = {
     "bloom": ("bloom", "Bloom"),
+    "prefix-bloom": ("prefix_bloom", "PrefixBloom"),
+    "rosetta": ("rosetta", "Rosetta"),
+    "grafite": ("grafite", "Grafite"),
     "oracle": ("oracle", "OracleKeys"),
     "always": ("always", "AlwaysKeys"),
 }
