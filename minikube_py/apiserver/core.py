@@ -17,6 +17,7 @@ from minikube_py.api.registry import PODS, REGISTRY
 from minikube_py.apiserver import nonresource, system
 from minikube_py.apiserver.addresses import DEFAULT_RANGE, AddressAllocator
 from minikube_py.apiserver.auth import ANONYMOUS, Authenticator, User
+from minikube_py.apiserver.declared import Declarations
 from minikube_py.apiserver.deletes import Deleter
 from minikube_py.apiserver.endpoints import EndpointReconciler
 from minikube_py.apiserver.forms import Form, negotiate, single_bytes, status_bytes, with_options
@@ -34,6 +35,7 @@ from minikube_py.apiserver.watching import Watching
 from minikube_py.apiserver.writes import Writer, Written
 from minikube_py.env import Clock, Rng
 from minikube_py.errors import Compacted, MinikubeError, Unavailable
+from minikube_py.index.declared import INDEXES_PREFIX
 from minikube_py.mvcc.types import FROM_KEY, KeyValue, RangeRequest, prefix_end
 from minikube_py.store.storage import Storage, WatchBatch, WatchHandle
 
@@ -71,7 +73,8 @@ class ApiServer:
         self.auth = Authenticator(tokens or {})
         self.store = ObjectStore(storage, clock)
         self.cache = WatchCache(REGISTRY.resources, self.limits)
-        self.lister = Lister(self.store, self.cache, self.limits, clock)
+        self.declared = Declarations(REGISTRY.resources)
+        self.lister = Lister(self.store, self.cache, self.declared, self.limits, clock)
         self.watching = Watching(self.store, self.cache, self.lister, self.limits, clock, rng)
         self.addresses = AddressAllocator(self.store, rng, cluster_range)
         gate = NamespaceGate(self.store, self.cache)
@@ -125,20 +128,25 @@ class ApiServer:
         """Fills the cache with the state some revisions back, and follows the store from there: so watches that were
         open before a restart can go on."""
         _, newest = await self.storage.get(_PREFIX)
-        kvs, revision = await self._read_since(max(newest - replayed, 1))
+        kvs, indexes, revision = await self._read_since(max(newest - replayed, 1))
         # Only now, in one step with the load: a watch opened while this was read would miss what lies between.
         self.watching.finish_all()
+        self.declared.load(indexes)
         self.cache.load(kvs, revision)
-        # All keys, not only the registry's: so every revision comes by, and the cache knows how far it has got.
+        # All keys, not only the registry's: so every revision comes by, the cache knows how far it has got, and what
+        # indexes declare is known at the revision they were declared at.
         self._watch = self.storage.watch(b"\0", FROM_KEY, revision + 1, self._take)
         if not await self.cache.wait_until(newest, self.limits.request_timeout_s):
             raise Unavailable(f"the store has not told what happened up to revision {newest}")
 
-    async def _read_since(self, revision: int) -> tuple[list[KeyValue], int]:
-        """The state at `revision`, or at a later one where that is compacted away, and which it is."""
+    async def _read_since(self, revision: int) -> tuple[list[KeyValue], list[KeyValue], int]:
+        """The objects and the declared indexes at `revision`, or at a later one where that is compacted away, and which
+        it is."""
         for attempt in range(_LOADS_MAX):
             try:
-                return await self._read_all(revision), revision
+                indexes = RangeRequest(INDEXES_PREFIX, prefix_end(INDEXES_PREFIX), revision=revision)
+                found = await self.storage.range(indexes)
+                return await self._read_all(revision), found.kvs, revision
             except Compacted as error:
                 revision = max(error.compact_revision, 1)
                 if attempt:
@@ -160,6 +168,8 @@ class ApiServer:
 
     def _take(self, batch: WatchBatch) -> None:
         if batch.error is None:
+            # First, so that nobody who is told of the revision finds the fields of an earlier one.
+            self.declared.apply(batch.events)
             self.cache.apply(batch.events, batch.revision)
         elif not self._stopping:
             if not isinstance(batch.error, Compacted):
@@ -312,9 +322,9 @@ class ApiServer:
     async def _delete_collection(self, asked: Route, request: Request, form: Form) -> Response:
         options = delete_options(request.query, request.body, request.content_type)
         listed = list_options(request.query, False)
-        page, _ = await self.lister.page(asked, listed)
+        page, selection = await self.lister.page(asked, listed)
         await self.deleter.delete_collection(asked.resource, page.items, options)
-        return await self.lister.render(asked.resource, page, form, self.lister.selection(asked, listed))
+        return await self.lister.render(asked.resource, page, form, selection)
 
     # --- what is going on -------------------------------------------------------------------------------------------
 

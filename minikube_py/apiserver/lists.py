@@ -1,7 +1,7 @@
 """GET of one object and of collections: consistency by resourceVersion, pages, forms.
 
 A list of the newest state, or of "any", comes from the watch cache; one of an older revision from the store; one whose
-selector only the store can answer, from an index of the store.
+selector only the store can answer, or an index was declared for, from an index of the store.
 
 Source: KEP-2340, apiserver `pkg/storage/continue.go`, `pkg/storage/cacher`.
 """
@@ -27,6 +27,7 @@ from minikube_py.api.errors import (
 from minikube_py.api.registry import NODES, PODS, Resource
 from minikube_py.api.selectors import parse_field_selector, parse_label_selector
 from minikube_py.api.tables import TablePrinter, table_head
+from minikube_py.apiserver.declared import Declarations
 from minikube_py.apiserver.forms import (
     FieldValues,
     Form,
@@ -44,7 +45,8 @@ from minikube_py.apiserver.routes import Route
 from minikube_py.apiserver.watch import Selection
 from minikube_py.apiserver.watch_cache import Entry, ResourceCache, WatchCache
 from minikube_py.env import Clock
-from minikube_py.fields import quantity
+from minikube_py.fields.spec import FieldSet
+from minikube_py.fields.text import value_text
 from minikube_py.mvcc.types import KeyValue, RangeRequest, prefix_end
 
 _NOT_BASE64: Final = re.compile("[^A-Za-z0-9_-]")
@@ -106,9 +108,12 @@ class Page(NamedTuple):
 
 
 class Lister:
-    def __init__(self, store: ObjectStore, cache: WatchCache, limits: Limits, clock: Clock) -> None:
+    def __init__(
+        self, store: ObjectStore, cache: WatchCache, declared: Declarations, limits: Limits, clock: Clock
+    ) -> None:
         self._store = store
         self._cache = cache
+        self._declared = declared
         self._limits = limits
         self._clock = clock
 
@@ -146,10 +151,23 @@ class Lister:
 
     # --- collections ------------------------------------------------------------------------------------------------
 
-    def selection(self, route: Route, options: ListOptions) -> Selection:
+    async def selection(self, route: Route, options: ListOptions) -> Selection:
         """Raises: StatusError 400 on selectors that cannot be read."""
+        version = self._declared.version
+        try:
+            return self._select(route, options)
+        except StatusError:
+            if not options.field_selector:
+                raise
+            # Another API server may have declared the field a moment ago; who asked has seen that it did.
+            await self.wait_fresh()
+            if self._declared.version == version:
+                raise
+        return self._select(route, options)
+
+    def _select(self, route: Route, options: ListOptions) -> Selection:
         labels = parse_label_selector(options.label_selector)
-        fields = parse_field_selector(route.resource, options.field_selector)
+        fields = parse_field_selector(route.resource, options.field_selector, self._declared.of(route.resource))
         return Selection(route.resource, route.namespace, labels, fields)
 
     async def answer(self, route: Route, options: ListOptions, form: Form) -> Response:
@@ -158,7 +176,7 @@ class Lister:
         return await self.render(route.resource, page, form, selection)
 
     async def page(self, route: Route, options: ListOptions) -> tuple[Page, Selection]:
-        selection = self.selection(route, options)
+        selection = await self.selection(route, options)
         limit = options.limit
         if self._limits.list_page_max:
             limit = min(limit or self._limits.list_page_max, self._limits.list_page_max)
@@ -172,7 +190,7 @@ class Lister:
             revision = max(revision, 0)
         elif options.revision and (options.match == EXACT or (limit and not options.match)):
             revision = options.revision
-        if selection.needs_store():
+        if selection.needs_store() or selection.has_index():
             await self._await_asked(options, revision)
             return await self._from_index(selection, start, limit, revision, bool(options.continue_token)), selection
         if not revision:
@@ -350,24 +368,26 @@ class Lister:
             requests = [one._replace(range_end=last + b"\0")]
         results = await asyncio.gather(*(self._store.range(request) for request in requests))
         by_key = {kv.key: row for result in results for kv, row in zip(result.kvs, result.fields or [])}
-        values = [_as_text(names, by_key.get(kv.key)) for kv in kvs]
+        declared = selection.fields.declared if selection is not None else None
+        values = [_as_text(declared or resource.field_set, names, by_key.get(kv.key)) for kv in kvs]
         return FieldValues(names, values)
-
 
     def shown_fields(self, selection: Selection | None) -> tuple[str, ...]:
         """The further columns of nodes: what was asked for, cpu and memory, and what else the first nodes have."""
         asked = [c.field for c in selection.fields.where.comparisons] if selection is not None else []
         sample = self._cache.of(NODES).entries.islice(0, _SAMPLED_NODES)
         entries = self._cache.of(NODES).entries
-        offered = {name for key in sample for name in entries[key].row if name.startswith("allocatable.")}
+        declared = self._declared.of(NODES).field_set
+        rows = [entries[key].row_by(declared) for key in sample]
+        offered = {name for row in rows for name in row if name.startswith("allocatable.")}
         others = sorted("free." + name.removeprefix("allocatable.") for name in offered)
-        wanted = dict.fromkeys((*SHOWN_FIELDS, *(f for f in asked if f.startswith("free.")), *others))
+        wanted = dict.fromkeys((*SHOWN_FIELDS, *(f for f in asked if f not in NODES.selectable), *others))
         return tuple(wanted)[:FIELD_COLUMNS_MAX]
 
     async def field_texts(self, key: bytes, fields: tuple[str, ...]) -> dict[str, str]:
-        """The values of one object's declared fields now; empty where it is gone."""
+        """The values of one node's declared fields now; empty where it is gone."""
         result = await self._store.range(RangeRequest(key, keys_only=True, fields=fields))
-        return _as_text(fields, result.fields[0]) if result.fields else {}
+        return _as_text(self._declared.of(NODES).field_set, fields, result.fields[0]) if result.fields else {}
 
 
 class ContinueExpired(StatusError):
@@ -425,13 +445,10 @@ def _pieces(head: bytes, rows: Iterator[bytes], size: int) -> Iterator[bytes]:
     yield (opening + b",".join(part) if part else b"") + b"]}"
 
 
-def _as_text(names: tuple[str, ...], row: tuple[int | str | None, ...] | None) -> dict[str, str]:
-    if row is None:
+def _as_text(
+    declared: FieldSet | None, names: tuple[str, ...], row: tuple[int | str | None, ...] | None
+) -> dict[str, str]:
+    if row is None or declared is None:
         return {}
-    return {name: _field_text(name, value) for name, value in zip(names, row) if value is not None}
-
-
-def _field_text(name: str, value: int | str) -> str:
-    if isinstance(value, str):
-        return value
-    return quantity.resource_text(name.partition(".")[2], value)
+    values = {name: value for name, value in zip(names, row) if value is not None}
+    return {name: value_text(spec, name, values[name]) for name in values if (spec := declared.find(name))}

@@ -84,16 +84,20 @@ class Selection:
         self.node = fields.exact("spec.nodeName") if resource is PODS else None
         self._where: Predicate | None = None
         if fields.where and not self.needs_store():
-            assert resource.field_set is not None, "a where names declared fields"
-            self._where = where_of(resource.field_set, fields.where)
+            assert fields.declared is not None, "a where names declared fields"
+            self._where = where_of(fields.declared, fields.where)
         self.selective = bool(labels or fields.requirements or self._where)
 
     def needs_store(self) -> bool:
         """True where a declared field depends on other objects, so that only the store can answer."""
-        declared = self.resource.field_set
+        declared = self.fields.declared
         return declared is not None and any(
             declared.depends_on_others(comparison.field) for comparison in self.fields.where.comparisons
         )
+
+    def has_index(self) -> bool:
+        """True where an index of the store was declared for such questions, and none of the cache's own is better."""
+        return self.fields.has_index and not self.name and not self.node
 
     def matches(self, entry: Entry) -> bool:
         """Selectors only; the scope is the prefix's. What only the store can answer is not looked at."""
@@ -101,7 +105,7 @@ class Selection:
             return False
         if self.fields.requirements and not self.fields.matches_attributes(entry.fields):
             return False
-        return self._where is None or self._where(entry.row)
+        return self._where is None or self._where(entry.row_by(self.fields.declared))
 
     def key(self) -> tuple[str, str, str]:
         return self.namespace, str(self.labels), str(self.fields)

@@ -22,6 +22,7 @@ from minikube_py.api.selectors import field_attributes
 from minikube_py.apiserver.limits import Limits
 from minikube_py.client.sharing import shared_labels
 from minikube_py.fields.evaluate import row_of
+from minikube_py.fields.spec import FieldSet
 from minikube_py.mvcc.types import Event, KeyValue, prefix_end
 
 log = logging.getLogger(__name__)
@@ -30,13 +31,14 @@ EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 _STORED_FORM = b'{"metadata":{'
 """How every object's value begins. What was put into the store past the API, in another form, is no object here."""
 _NO_LABELS: Mapping[str, str] = {}
+_NO_ROW: Mapping[str, int | str] = {}
 _NO_OBJECT = "the value of %s is no object of ours and is left out"
 
 
 class Entry:
     """One state of one object. `value` is shared with the store: nobody may keep a decoded copy and change it."""
 
-    __slots__ = ("_fields", "_labels", "_row", "key", "resource", "revision", "value")
+    __slots__ = ("_declared", "_fields", "_labels", "_row", "key", "resource", "revision", "value")
 
     def __init__(self, resource: Resource, kv: KeyValue) -> None:
         self.resource = resource
@@ -45,13 +47,15 @@ class Entry:
         self.revision = kv.mod_revision
         self._labels: Mapping[str, str] | None = None
         self._fields: Mapping[str, str] = _NO_LABELS
-        self._row: Mapping[str, int | str] | None = None
+        self._row: Mapping[str, int | str] = _NO_ROW
+        self._declared: FieldSet | None = None
 
     def forget(self) -> None:
         """Drops what was decoded: history is asked for its bytes, and for its fields hardly ever."""
         self._labels = None
         self._fields = _NO_LABELS
-        self._row = None
+        self._row = _NO_ROW
+        self._declared = None
 
     def decode(self) -> Any:
         """The object; its labels and selectable fields are kept."""
@@ -73,13 +77,17 @@ class Entry:
             self.decode()
         return self._fields
 
+    def row_by(self, declared: FieldSet | None) -> Mapping[str, int | str]:
+        """The fields of `declared` that the object alone decides. Those that were last asked for are kept."""
+        if self._declared is not declared:
+            self._row = row_of(declared, self.decode()) if declared is not None else _NO_ROW
+            self._declared = declared
+        return self._row
+
     @property
     def row(self) -> Mapping[str, int | str]:
-        """The declared fields that the object alone decides."""
-        if self._row is None:
-            declared = self.resource.field_set
-            self._row = row_of(declared, self.decode()) if declared is not None else {}
-        return self._row
+        """The built-in fields that the object alone decides."""
+        return self.row_by(self.resource.field_set)
 
 
 def entry_of(resource: Resource, kv: KeyValue) -> Entry | None:

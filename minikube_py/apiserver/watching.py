@@ -86,7 +86,7 @@ class Watching:
         if form.media_type != "application/json":
             form = form._replace(media_type="application/json")
         form = form._replace(single=True, pretty=False)
-        selection = self._lister.selection(route, options)
+        selection = await self._lister.selection(route, options)
         stream = await self._stream(selection, options, form)
         if form.kind == "table" and route.resource is NODES:
             stream.enrich = NodeColumns(self._lister, self._lister.shown_fields(selection))

@@ -22,9 +22,12 @@ from functools import lru_cache
 from typing import Final, NamedTuple, cast, get_args
 
 from minikube_py.errors import InvalidRequest
+from minikube_py.fields import quantity
 from minikube_py.fields.extract import SUMS, check
 from minikube_py.fields.paths import Path, parse_path, path_text
 from minikube_py.fields.spec import FieldSet, FieldSpec, Kind, SumSpec
+from minikube_py.fields.times import time_text
+from minikube_py.fields.where import resource_of
 
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
 MAX_FIELDS: Final = 16
@@ -321,6 +324,15 @@ def field_text(spec: FieldSpec) -> str:
     if spec.minus is None:
         return f"{text}:{spec.kind}"
     return f"{text} minus {spec.minus.replace('*', spec.args.get('resource', ''))}"
+
+
+def value_text(spec: FieldSpec, name: str, value: int | str) -> str:
+    """A value of the field `name` as people read and write it."""
+    if isinstance(value, str):
+        return value
+    if spec.kind == "quantity":
+        return quantity.resource_text(resource_of(spec, name), value)
+    return time_text(value) if spec.kind == "time" else str(value)
 
 
 def sum_text(spec: SumSpec, sources: Mapping[str, Source]) -> str:

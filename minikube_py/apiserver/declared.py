@@ -1,0 +1,92 @@
+"""What can be asked of each resource now: the fields that are built in, and those that indexes declare beside them.
+
+The declarations stand in the store as keys, and come by the watch that feeds the cache: so that any API server knows
+of them at the revision they were made at, and forgets them likewise.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Final
+
+from minikube_py.api.registry import Resource
+from minikube_py.api.selectors import Askable
+from minikube_py.errors import InvalidRequest
+from minikube_py.fields.evaluate import check_field_set
+from minikube_py.fields.spec import FieldSet
+from minikube_py.index.declared import INDEXES_PREFIX, IndexSpec, extended, parse
+from minikube_py.mvcc.types import Event, KeyValue
+
+log = logging.getLogger(__name__)
+_NOTHING: Final = Askable(None)
+
+
+class Declarations:
+    """`specs`: the declared indexes by name. `version` grows with each change."""
+
+    def __init__(self, resources: Iterable[Resource]) -> None:
+        self.resources = {resource.plural: resource for resource in resources if resource.stored}
+        self.specs: dict[str, IndexSpec] = {}
+        self.version = 0
+        self._askable: dict[str, Askable] = {}
+
+    def of(self, resource: Resource) -> Askable:
+        """The same object until something changes, by which what was read of it can be kept."""
+        plural = resource.plural
+        found = self._askable.get(plural)
+        if found is None:
+            found = self._askable[plural] = self._read(resource) if resource.stored else _NOTHING
+        return found
+
+    def base(self, resource: Resource) -> FieldSet:
+        """What is declared of a resource without any index, by the name that indexes know it under."""
+        return resource.field_set or FieldSet(resource.plural, resource.prefix, ())
+
+    def _read(self, resource: Resource) -> Askable:
+        specs = [spec for spec in self.specs.values() if spec.on == resource.plural]
+        indexed = frozenset(name for spec in specs for name in spec.fields)
+        whole = extended(self.base(resource), specs)
+        try:
+            check_field_set(whole)
+        except InvalidRequest as error:
+            log.error("what indexes declare on %s is left out: %s", resource.plural, error)
+            return Askable(resource.field_set)
+        return Askable(whole if whole.fields else None, indexed)
+
+    def load(self, kvs: Iterable[KeyValue]) -> None:
+        """Begins anew with what stands in the store."""
+        self.specs = {}
+        self._askable = {}
+        self.version += 1
+        for kv in kvs:
+            self._put(kv)
+
+    def apply(self, events: Iterable[Event]) -> None:
+        for event in events:
+            if event.kv.key.startswith(INDEXES_PREFIX):
+                if event.type == "PUT":
+                    self._put(event.kv)
+                else:
+                    self._forget(event.kv.key)
+
+    def _put(self, kv: KeyValue) -> None:
+        try:
+            spec = parse(kv.value)
+        except InvalidRequest as error:
+            # Of a later version, perhaps. Who does not know the fields cannot be asked for them.
+            log.error("the declaration %s cannot be read and is left out: %s", kv.key, error)
+            self._forget(kv.key)
+            return
+        self._changed(self.specs.get(spec.name), spec)
+        self.specs[spec.name] = spec
+
+    def _forget(self, key: bytes) -> None:
+        spec = self.specs.pop(key.removeprefix(INDEXES_PREFIX).decode("utf-8", "replace"), None)
+        self._changed(spec)
+
+    def _changed(self, *specs: IndexSpec | None) -> None:
+        self.version += 1
+        for spec in specs:
+            if spec is not None:
+                self._askable.pop(spec.on, None)
