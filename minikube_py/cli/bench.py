@@ -1,7 +1,8 @@
 """Measure a control plane of its own.
 
   minikube-py bench density --nodes 5000 --pods 30000
-  minikube-py bench query --nodes 100000"""
+  minikube-py bench query --nodes 100000
+  minikube-py bench schedule --predicates all --nodes 1000,10000"""
 
 from __future__ import annotations
 
@@ -15,16 +16,22 @@ DENSITY = """Fill nodes with pods as fast as they are taken, then create single 
 cluster; their startup's 99th percentile must stay under 5 s (exit code 1 where it does not)."""
 QUERY = """Ask which nodes have so much free, of many nodes: by the index in the store, by range, decode and filter in
 the store, and both through the API."""
+SCHEDULE = """Schedule pods that ask for much at once (cpu, memory, GPUs and shares of them, labels in ranges) on nodes
+that are nearly full, through API, store and binding, while others leave; with an index as the scheduler's node matcher,
+or in the store. Of several values for --nodes, --sampling and --matcher, each is a run of its own. In the end all is
+checked: exit code 1 where a pod is where it does not fit, or is left though it fits somewhere."""
 
 LATENCY_PODS_MAX = 500
 """What ClusterLoader2 takes at least; it takes one for each node beyond."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    commands = parser.add_subparsers(dest="command", metavar="density|query", required=True)
+    commands = parser.add_subparsers(dest="command", metavar="density|query|schedule", required=True)
     _configure_density(commands.add_parser("density", help="pods on nodes", description=DENSITY, allow_abbrev=False))
     query = commands.add_parser("query", help="inequalities over many nodes", description=QUERY, allow_abbrev=False)
     _configure_query(query)
+    schedule = commands.add_parser("schedule", help="pods by inequalities", description=SCHEDULE, allow_abbrev=False)
+    _configure_schedule(schedule)
 
 
 def _configure_density(parser: argparse.ArgumentParser) -> None:
@@ -49,8 +56,40 @@ def _configure_query(parser: argparse.ArgumentParser) -> None:
     flags.add_run(parser, split=False)
 
 
+def _configure_schedule(parser: argparse.ArgumentParser) -> None:
+    mix_help = "what the pods ask for: cpu-memory, gpu (shares, models), labels (Gt, Lt, In, NotIn), all (default: all)"
+    mixes = ("cpu-memory", "gpu", "labels", "all")
+    parser.add_argument("--predicates", choices=mixes, default="all", help=mix_help)
+    counts = flags.several(flags.whole_number(1, flags.NODES_MAX))
+    nodes_help = "how many nodes; several with commas (default: 1000)"
+    parser.add_argument("--nodes", type=counts, default=(1000,), metavar="N,...", help=nodes_help)
+    count = flags.whole_number(1, 1_000_000)
+    parser.add_argument("--pods", type=count, default=2000, metavar="N", help="how many pods (default: 2,000)")
+    full_help = "how full the nodes are before, by bound pods, 0 to .999 (default: .97)"
+    parser.add_argument("--utilisation", type=flags.share(0.999), default=0.97, metavar="U", help=full_help)
+    churn_help = "the share of bound pods that leave again after a while, 0 to 1 (default: 1)"
+    parser.add_argument("--churn", type=flags.share(1), default=1.0, metavar="C", help=churn_help)
+    repetition_help = "the share of pods that ask for what one before asked for, 0 to 1 (default: 0)"
+    parser.add_argument("--repetition", type=flags.share(1), default=0.0, metavar="R", help=repetition_help)
+    sampling_help = "score all nodes that fit, or as many as the original; several with commas (default: all)"
+    samplings = flags.several(flags.one_of("all", "original"))
+    parser.add_argument("--sampling", type=samplings, default=("all",), metavar="all|original", help=sampling_help)
+    matcher_help = (
+        "what finds the nodes that may fit: columns (filters look at all of them) or a structure of the index family; "
+        "several with commas; family for columns and all of these (default: columns)"
+    )
+    parser.add_argument("--matcher", type=flags.several(str), default=("columns",), metavar="M,...", help=matcher_help)
+    index_help = "declare an index of the store over the nodes' free resources; may be given several times"
+    parser.add_argument("--store-index", action="append", default=[], metavar="NAME=STRUCTURE", help=index_help)
+    members_help = "how many members the store has; with several each is a process of its own (default: 1)"
+    parser.add_argument("--members", type=int, choices=(1, 3, 5), default=1, help=members_help)
+    in_flight_help = "create requests under way at once (default: 64)"
+    parser.add_argument("--in-flight", type=flags.whole_number(1, 4096), default=64, metavar="N", help=in_flight_help)
+    flags.add_run(parser, split=False)
+
+
 def run(arguments: argparse.Namespace) -> int:
-    return _density(arguments) if arguments.command == "density" else _query(arguments)
+    return {"density": _density, "query": _query, "schedule": _schedule}[arguments.command](arguments)
 
 
 def _density(arguments: argparse.Namespace) -> int:
@@ -78,3 +117,24 @@ def _query(arguments: argparse.Namespace) -> int:
     options = QueryOptions(nodes=arguments.nodes, pods=pods, seed=arguments.seed)
     run_interruptible(run_query(options, data_dir=arguments.data_dir, results=arguments.results, step=started().done))
     return 0
+
+
+def _schedule(arguments: argparse.Namespace) -> int:
+    from minikube_py.lab.stress_runs import StressPlan, run_all
+
+    plan = StressPlan(
+        nodes=arguments.nodes,
+        samplings=arguments.sampling,
+        matchers=arguments.matcher,
+        pods=arguments.pods,
+        utilisation=arguments.utilisation,
+        churn=arguments.churn,
+        mix=arguments.predicates,
+        repetition=arguments.repetition,
+        members=arguments.members,
+        store_indexes=tuple(arguments.store_index),
+        in_flight=arguments.in_flight,
+        seed=arguments.seed,
+    )
+    run = run_all(plan, data_dir=arguments.data_dir, results=arguments.results, step=started().done)
+    return 0 if run_interruptible(run) else 1

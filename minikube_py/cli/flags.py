@@ -6,7 +6,7 @@ import argparse
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from minikube_py.control_plane.secret_files import AUTHORITY, SERVER, SERVER_KEY, STORE_TOKEN
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from minikube_py.control_plane.process import ProcessOptions
     from minikube_py.control_plane.role_clients import Election
     from minikube_py.control_plane.store_admin import StoreAdmin
+
+T = TypeVar("T")
 
 NODES_MAX = 100_000
 
@@ -28,6 +30,37 @@ def whole_number(low: int, high: int) -> Callable[[str], int]:
             raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
         if not low <= value <= high:
             raise argparse.ArgumentTypeError(f"{value} is not within {low} to {high:,}")
+        return value
+
+    return parse
+
+
+def several(kind: Callable[[str], T]) -> Callable[[str], tuple[T, ...]]:
+    """A kind of argument: values of `kind` with commas between."""
+    return lambda text: tuple(kind(part.strip()) for part in text.split(","))
+
+
+def one_of(*names: str) -> Callable[[str], str]:
+    """A kind of argument: one of some names."""
+
+    def parse(text: str) -> str:
+        if text not in names:
+            raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(names)}")
+        return text
+
+    return parse
+
+
+def share(high: float) -> Callable[[str], float]:
+    """A kind of argument: a number from 0 to `high`."""
+
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+        if not 0 <= value <= high:
+            raise argparse.ArgumentTypeError(f"{text} is not within 0 to {high:g}")
         return value
 
     return parse

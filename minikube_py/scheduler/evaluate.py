@@ -132,6 +132,7 @@ class Evaluator:
         self._rng = rng
         self._kept: OrderedDict[object, _Kept] = OrderedDict()
         self._seen_once: OrderedDict[object, None] = OrderedDict()
+        self._asked_of_nodes: OrderedDict[object, Prepared] = OrderedDict()
         self._narrow = sum(scorer.weight for scorer in profile.scorers) * MAX_NODE_SCORE < INT32_MAX
         self.reused = self.built = 0
 
@@ -501,9 +502,8 @@ class Evaluator:
         node = self.columns.by_name.get(node_name)
         if node is None or not node.present:
             return False
-        kept = self._kept.get(self.profile.sign(pod))
         try:
-            prepared = self._prepare(pod) if kept is None else kept.prepared
+            prepared = self._prepared_to_ask(pod)
         except Rejected:
             return False
         if prepared.node_names is not None and node_name not in prepared.node_names:
@@ -514,6 +514,21 @@ class Evaluator:
                 if status is not None and not status.is_success:
                     return False
         return True
+
+    def _prepared_to_ask(self, pod: PodInfo) -> Prepared:
+        """For `fits`, which many waiting pods are put to whenever a node changes: what turns pods down most comes
+        first, and what PreFilter said is kept where it depends on nothing but the pod. Raises: Rejected."""
+        signature = self.profile.sign(pod)
+        found = None if signature is None else self._asked_of_nodes.get(signature)
+        if found is None:
+            found = self._prepare(pod)
+            first = sorted(found.filters, key=lambda each: not hasattr(each[1], "bounds"))
+            found = found._replace(filters=tuple(first))
+            if signature is not None:
+                self._asked_of_nodes[signature] = found
+                while len(self._asked_of_nodes) > KEPT_MAX:
+                    self._asked_of_nodes.popitem(last=False)
+        return found
 
     def score_one(self, pod: PodInfo, node: NodeInfo, tops: Mapping[str, int]) -> tuple[tuple[str, int, int], ...]:
         """(plugin, score, weight) of a node that fits, given the maxima to normalise by."""

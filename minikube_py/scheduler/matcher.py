@@ -68,8 +68,11 @@ class Matcher:
         self.examined += found.examined
         return np.sort(found.slots)
 
-    def size_bytes(self) -> int:
-        return self._structure.size_bytes()
+    def counts(self) -> dict[str, int]:
+        """Those of the class, with `dimensions`, and `size_bytes` of the structure."""
+        names = ("asked", "found", "examined", "puts", "builds")
+        counted: dict[str, int] = {name: getattr(self, name) for name in names}
+        return {**counted, "dimensions": len(self._dimensions), "size_bytes": self._structure.size_bytes()}
 
     # --- the question -----------------------------------------------------------------------------------------------
 

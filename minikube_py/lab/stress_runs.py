@@ -1,0 +1,105 @@
+"""The runs of one `bench schedule`: each number of nodes with each sampling and each matcher, from the same seed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from minikube_py.control_plane.config import Step
+from minikube_py.errors import InvalidRequest
+from minikube_py.index.catalogue import FAMILY, build
+from minikube_py.lab import report
+from minikube_py.lab.ledger import Misplaced
+from minikube_py.lab.store_indexes import StoreIndex
+from minikube_py.lab.stress import Outcome, StressOptions, run_stress
+from minikube_py.lab.stress_report import name_of, print_outcomes, write_outcomes
+from minikube_py.scheduler.matcher import COLUMNS
+
+FAMILY_FLAG = "family"
+
+
+@dataclass(frozen=True, slots=True)
+class StressPlan:
+    """As the command's flags say it; `store_indexes`: texts NAME=STRUCTURE."""
+
+    nodes: Sequence[int]
+    samplings: Sequence[str]
+    matchers: Sequence[str]
+    pods: int
+    utilisation: float
+    churn: float
+    mix: str
+    repetition: float
+    members: int
+    store_indexes: Sequence[str]
+    in_flight: int
+    seed: int
+
+    def options(self) -> list[StressOptions]:
+        """Raises: InvalidRequest."""
+        indexes = tuple(map(_store_index, self.store_indexes))
+        return [
+            StressOptions(
+                nodes=nodes,
+                pods=self.pods,
+                utilisation=self.utilisation,
+                churn=self.churn,
+                mix=self.mix,
+                repetition=self.repetition,
+                sampling=sampling,
+                matcher=matcher,
+                members=self.members,
+                store_indexes=indexes,
+                in_flight=self.in_flight,
+                seed=self.seed,
+            )
+            for nodes in self.nodes
+            for sampling in self.samplings
+            for matcher in _matchers(self.matchers)
+        ]
+
+
+def _matchers(names: Sequence[str]) -> list[str]:
+    found: dict[str, None] = {}
+    for name in names:
+        found.update(dict.fromkeys((COLUMNS, *FAMILY) if name == FAMILY_FLAG else (name,)))
+    for name in found:
+        if name != COLUMNS:
+            build(name, 1, {})
+    return list(found)
+
+
+def _store_index(text: str) -> StoreIndex:
+    name, equals, structure = text.partition("=")
+    if not equals or not name:
+        raise InvalidRequest(f"--store-index {text}: write NAME=STRUCTURE, as in fits=max-tree")
+    build(structure, 1, {})
+    return StoreIndex(name, structure)
+
+
+async def run_all(plan: StressPlan, *, data_dir: Path | None, results: Path, step: Step) -> bool:
+    """Prints as it goes; False where a pod was found where it does not fit, or left though it fits somewhere.
+
+    Raises: MinikubeError of every kind."""
+    report.require_writable(results)
+    runs = plan.options()
+    if data_dir is not None and len(runs) > 1:
+        raise InvalidRequest(f"--data-dir holds one run, and these are {len(runs)}; leave it out, or ask for one")
+    outcomes: list[Outcome] = []
+    good = True
+    for options in runs:
+        try:
+            environment, outcome = await run_stress(options, data_dir=data_dir, step=step)
+        except Misplaced as error:
+            print(f"WRONG: {options.nodes:,} nodes, {options.sampling}, {options.matcher}: {error}", flush=True)
+            good = False
+            continue
+        print(f"{name_of(outcome)}: {outcome.pods_per_s:,.0f} pods/s", flush=True)
+        outcomes.append(outcome)
+    if outcomes:
+        for line in environment.lines():
+            print(line)
+        print_outcomes(outcomes)
+        report.print_written(write_outcomes(results, environment, outcomes))
+    return good
