@@ -5,7 +5,7 @@
 Points have three dimensions, what is free of a cpu, a memory and a GPU at nine tenths used, each correlated with the
 next by +.8, 0 or -.8. `feasible`: the lows are quantiles (the same for all three, but for a twentieth) of which about
 one point in a hundred has all. `tight`: quantiles just above those that some point has, the worst case for a summary
-of each dimension by itself. A put moves a random slot to a fresh point. Medians over 24 boxes.
+of each dimension by itself. A put changes a random slot as a bind does. Medians over 24 boxes.
 
 Bytes a revision: those which one put and one freeze keep alive, measured; for a structure that is not Versioned, what
 its host's undo log takes: a cell for each dimension, and revision, slot and existence.
@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 
 from minikube_py.index import catalogue
-from minikube_py.index.structure import HIGH, Box, IntArray, Structure, Versioned, load
+from minikube_py.index.structure import HIGH, Box, IntArray, Point, Structure, Versioned, load
 
 DIMENSIONS = 3
 CORRELATIONS = (0.8, 0.0, -0.8)
@@ -95,21 +95,29 @@ def microseconds(calls: Sequence[Callable[[], object]], at_least_s: float = 0.03
     return statistics.median(least) * 1e6
 
 
-def mean_put_us(structure: Structure, rows: int, fresh: IntArray, puts: int = 4000) -> float:
+def binds_of(points: IntArray, number: int, seed: int) -> list[tuple[int, Point]]:
+    """Changes as a pod makes them that is bound or done: all three values of a random slot, a little up or down."""
+    rng = np.random.default_rng(seed)
+    standing = points.copy()
+    changes = []
+    for slot in rng.integers(0, len(points), number).tolist():
+        moved = rng.choice((-1, 1)) * rng.uniform(0.002, 0.02, DIMENSIONS) * AMOUNTS
+        standing[slot] = np.clip(standing[slot] + moved.astype(np.int64), 0, AMOUNTS)
+        changes.append((slot, tuple(standing[slot].tolist())))
+    return changes
+
+
+def mean_put_us(structure: Structure, changes: list[tuple[int, Point]]) -> float:
     """The mean, so that a rebuild that comes once in many puts is paid for by them."""
-    rng = random.Random(3)
-    changes = [(rng.randrange(rows), tuple(fresh[number % len(fresh)].tolist())) for number in range(puts)]
     start = time.perf_counter()
     for slot, point in changes:
         structure.put(slot, point)
-    return (time.perf_counter() - start) * 1e6 / puts
+    return (time.perf_counter() - start) * 1e6 / len(changes)
 
 
-def revision_bytes(structure: Structure, rows: int, fresh: IntArray, revisions: int = 300) -> float:
+def revision_bytes(structure: Structure, changes: list[tuple[int, Point]]) -> float:
     if not isinstance(structure, Versioned):
         return 8.0 * (DIMENSIONS + 3)
-    rng = random.Random(4)
-    changes = [(rng.randrange(rows), tuple(fresh[number].tolist())) for number in range(revisions)]
     kept = [structure.freeze()]
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
@@ -118,12 +126,11 @@ def revision_bytes(structure: Structure, rows: int, fresh: IntArray, revisions: 
         kept.append(structure.freeze())
     after = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    return (after - before) / revisions
+    return (after - before) / len(changes)
 
 
 def measure(name: str, rows: int, correlation: float) -> dict[str, float]:
     points = points_of(rows, correlation)
-    fresh = points_of(1000, correlation, seed=8)
     structure = catalogue.build(name, DIMENSIONS, {})
     start = time.perf_counter()
     load(structure, np.arange(rows, dtype=np.int64), points)
@@ -136,9 +143,9 @@ def measure(name: str, rows: int, correlation: float) -> dict[str, float]:
             results[f"{kind} {limit or 'all'}"] = microseconds(calls)
             examined = sum(structure.find(box, limit).examined for box in boxes) // len(boxes)
         results[f"{kind} examined"] = examined
-    results["put"] = mean_put_us(structure, rows, fresh)
+    results["put"] = mean_put_us(structure, binds_of(points, 4000, seed=3))
     results["bytes a row"] = structure.size_bytes() / rows
-    results["bytes a revision"] = revision_bytes(structure, rows, fresh)
+    results["bytes a revision"] = revision_bytes(structure, binds_of(points, 300, seed=4))
     return results
 
 
