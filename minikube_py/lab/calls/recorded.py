@@ -94,6 +94,8 @@ class RecordedStorage:
                 raise Unavailable("the connection to the store is lost")
             result = await asked
             outcome, note = "done", _note(result)
+            if isinstance(result, TxnResult) and not result.succeeded:
+                recorder.failures["txn: compared in vain"] += 1
         except MinikubeError as error:
             outcome = type(error).__name__
             raise
