@@ -1,4 +1,4 @@
-"""Paths that name no resource: health, version, discovery, OpenAPI, the index of paths."""
+"""Paths that name no resource: health, version, discovery, OpenAPI, the index of paths, declared indexes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from minikube_py import __version__
 from minikube_py.api import discovery, openapi
 from minikube_py.api.errors import StatusError, method_not_allowed
 from minikube_py.api.registry import REGISTRY, Resource
+from minikube_py.apiserver import indexes
 from minikube_py.apiserver.forms import negotiate
 from minikube_py.apiserver.messages import TEXT, Request, Response
 
@@ -24,9 +25,11 @@ _CHECKS: Final = ("ping", "log", "etcd", "watch-cache")
 
 
 async def answer(request: Request, server: ApiServer) -> Response:
-    """Raises: StatusError 404, 405, 406."""
+    """Raises: StatusError 404, 405, 406; what `indexes` raises."""
     path = "/" + "/".join(part for part in request.path.split("/") if part)
     first = path.split("/")[1]
+    if path.startswith(f"{indexes.ROOT}/"):
+        return await indexes.answer(path, request, server)
     if first in _HEALTH:
         return _only_get(request, await _health(path, request, server))
     return _only_get(request, _document(path, request, server) or page_not_found())
@@ -127,7 +130,7 @@ _VERSION: Final = _version()
 
 
 def _index() -> bytes:
-    paths = {"/api", "/apis", "/metrics", "/openapi/v2", "/openapi/v3", "/version"}
+    paths = {"/api", "/apis", "/metrics", indexes.INDEXES, indexes.EXPLAIN, "/openapi/v2", "/openapi/v3", "/version"}
     for group, version in REGISTRY.group_versions:
         root = f"/apis/{group}" if group else "/api"
         paths |= {root, f"{root}/{version}", f"/openapi/v3{root}/{version}"}

@@ -68,16 +68,16 @@ class ObjectStore:
         self._leases: dict[int, tuple[int, float]] = {}
 
     async def get(self, key: bytes) -> KeyValue | None:
-        kv, _ = await _translated(self.storage.get(key))
+        kv, _ = await translated(self.storage.get(key))
         return kv
 
     async def current_revision(self) -> int:
         """Linearizable: not below any revision that was acknowledged before this call."""
-        _, revision = await _translated(self.storage.get(b"/registry/"))
+        _, revision = await translated(self.storage.get(b"/registry/"))
         return revision
 
     async def range(self, request: RangeRequest) -> RangeResult:
-        return await _translated(self.storage.range(request))
+        return await translated(self.storage.range(request))
 
     async def create(
         self,
@@ -122,7 +122,7 @@ class ObjectStore:
 
     async def _txn(self, compare: Sequence[Compare], success: Sequence[Op], failure: Sequence[Op]) -> TxnResult:
         try:
-            return await _translated(self.storage.txn(compare, success, failure))
+            return await translated(self.storage.txn(compare, success, failure))
         except LeaseNotFound:
             # It ended early, by someone's revoke. The next write gets a new one.
             self._leases.clear()
@@ -134,7 +134,7 @@ class ObjectStore:
         found = self._leases.get(ttl_s)
         if found is not None and now_s < found[1]:
             return found[0]
-        granted = await _translated(self.storage.lease_grant(ttl_s + LEASE_REUSE_S))
+        granted = await translated(self.storage.lease_grant(ttl_s + LEASE_REUSE_S))
         self._leases[ttl_s] = (granted.id, now_s + LEASE_REUSE_S)
         return granted.id
 
@@ -153,7 +153,8 @@ def _first(response: object) -> KeyValue | None:
     return response.kvs[0] if response.kvs else None
 
 
-async def _translated(operation: Awaitable[T]) -> T:
+async def translated(operation: Awaitable[T]) -> T:
+    """What the store refuses, as the API's status. Raises: StatusError."""
     try:
         return await operation
     except Compacted:

@@ -145,6 +145,8 @@ def _read_field(
         if kind not in (None, "quantity"):
             raise InvalidRequest(f"field {text} is a sum, which is a quantity: leave :{kind} away")
         return alias or text, FieldSpec(alias or text, "quantity", "sum@2", {"sum": member[0], "resource": member[1]})
+    if text.endswith(".*") and (known.find(text) or text in sums):
+        raise InvalidRequest(f"field {item!r}: that is a family of fields: name its members, as {text[:-1]}cpu")
     path = _read_path(known, sums, item, text)
     name = alias or path_text(path)
     held = _kind_at(known, sums, kind_at, path)

@@ -189,6 +189,7 @@ REFUSED: list[tuple[list[str], list[str], str]] = [
     (["spec.nodName"], [], "did you mean spec.nodeName?; declared on nodes: free.*, allocatable.*, requested.*"),
     (["spec.nodName:int"], [], "did you mean spec.nodeName?"),
     (["metadata.labels[pool]"], [], 'expected ["key"] or [index] at position 15; declared on nodes: free.*'),
+    (["free.*"], [], "that is a family of fields: name its members, as free.cpu"),
     (["a..b"], [], "has an empty part at position 2"),
     ([LABEL + ":integer"], [], "no kind 'integer', did you mean 'int'?; kinds are quantity, int, string, time"),
     ([LABEL + ":"], [], "no kind ''"),
