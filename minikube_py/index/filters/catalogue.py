@@ -17,6 +17,7 @@ FILTERS: dict[str, tuple[str, str]] = {
     "prefix-bloom": ("prefix_bloom", "PrefixBloom"),
     "rosetta": ("rosetta", "Rosetta"),
     "grafite": ("grafite", "Grafite"),
+    "memento": ("memento", "Memento"),
     "oracle": ("oracle", "OracleKeys"),
     "always": ("always", "AlwaysKeys"),
 }

@@ -8,8 +8,11 @@ SAMPLE-th one: 32/SAMPLE bits a value more.
 
 from __future__ import annotations
 
+from array import array
+
 import numpy as np
 
+from minikube_py.index.filters.bit_strings import get, pack, select, unpack
 from minikube_py.index.filters.hashing import Words
 
 SAMPLE = 128
@@ -27,7 +30,7 @@ class EliasFano:
         self._zeros = ((universe - 1) >> self._low_bits) + 1
         unary = np.zeros(self.count + self._zeros, dtype=np.uint8)
         unary[high + np.arange(self.count)] = 1
-        self._samples = np.flatnonzero(unary == 0)[::SAMPLE].astype(np.uint32)
+        self._samples = array("I", np.flatnonzero(unary == 0)[::SAMPLE].astype(np.uint32).tobytes())
         self._unary = np.packbits(unary, bitorder="little").tobytes()
         self._low = pack(numbers, self._low_bits)
 
@@ -40,7 +43,7 @@ class EliasFano:
         # `place - value` numbers come before those with this high value.
         while value <= last:
             if self._unary[place >> 3] >> (place & 7) & 1:
-                number = value << bits | self._low_of(place - value)
+                number = value << bits | get(self._low, (place - value) * bits, bits)
                 if number >= low:
                     return number <= high
                 place += 1
@@ -54,7 +57,7 @@ class EliasFano:
 
     def _end_of(self, value: int) -> int:
         """The place of the zero that ends the numbers with the high bits `value`."""
-        place = int(self._samples[value // SAMPLE])
+        place = self._samples[value // SAMPLE]
         left = value % SAMPLE
         if not left:
             return place
@@ -71,13 +74,6 @@ class EliasFano:
             left -= zeros
             place += 64 - skip
 
-    def _low_of(self, index: int) -> int:
-        bits = self._low_bits
-        start = index * bits
-        end = start + bits
-        piece = int.from_bytes(self._low[start >> 3 : (end + 7) >> 3], "little")
-        return piece >> (start & 7) & ((1 << bits) - 1)
-
     def numbers(self) -> Words:
         """All of them; as an array again."""
         unary = np.unpackbits(np.frombuffer(self._unary, dtype=np.uint8), bitorder="little")
@@ -87,36 +83,3 @@ class EliasFano:
 
     def size_bits(self) -> int:
         return 8 * (len(self._unary) + len(self._low)) + 32 * len(self._samples)
-
-
-def select(word: int, rank: int) -> int:
-    """The place of the one in `word` that `rank` ones come before."""
-    place = 0
-    width = 32
-    while width:
-        ones = (word & ((1 << width) - 1)).bit_count()
-        if ones <= rank:
-            rank -= ones
-            word >>= width
-            place += width
-        width >>= 1
-    return place
-
-
-def pack(numbers: Words, bits: int) -> bytes:
-    """The lowest `bits` of each number, side by side."""
-    if not bits or not len(numbers):
-        return b""
-    flags = np.empty((len(numbers), bits), dtype=np.uint8)
-    for bit in range(bits):
-        flags[:, bit] = (numbers >> np.uint64(bit)) & np.uint64(1)
-    return np.packbits(flags.ravel(), bitorder="little").tobytes()
-
-
-def unpack(packed: bytes, bits: int, count: int) -> Words:
-    numbers: Words = np.zeros(count, dtype=np.uint64)
-    if bits and count:
-        flags = np.unpackbits(np.frombuffer(packed, dtype=np.uint8), bitorder="little")[: count * bits]
-        for bit, column in enumerate(flags.reshape(count, bits).T):
-            numbers |= column.astype(np.uint64) << np.uint64(bit)
-    return numbers

@@ -29,6 +29,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
         {"bits_per_key": 32},
     ],
     "grafite": [{"bits_per_key": 3}, {"bits_per_key": 12, "storage": "codes"}],
+    "memento": [{"bits_per_key": 8}, {"memento_bits": 0, "max_probes": 64}, {"memento_bits": 3, "bits_per_key": 4}],
 }
 """Beside the defaults: coarse ones, and every choice that changes how a filter is built."""
 
@@ -46,7 +47,7 @@ def near(keys: list[int], draw: Any) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize(("name", "options"), CASES, ids=str)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(data=st.data(), keys=st.lists(VALUES, max_size=30))
 def test_no_range_that_holds_a_key_is_refused(
     name: str, options: dict[str, Any], data: st.DataObject, keys: list[int]
@@ -101,7 +102,7 @@ def interval(values: list[int], draw: Any) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize(("name", "options"), SUMMARY_CASES, ids=str)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(data=st.data(), points=st.lists(POINTS, max_size=20), later=st.lists(POINTS, max_size=8))
 def test_no_box_that_holds_a_point_is_refused(
     name: str, options: dict[str, Any], data: st.DataObject, points: list[tuple[int, int, int]], later: list[Any]
