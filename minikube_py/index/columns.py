@@ -73,6 +73,8 @@ class ColumnIndex:
         self._added: list[bytes] = []
         self._removed: list[bytes] = []
         self._followers: list[Follower] = []
+        self.changes = 0
+        """Changes of rows since it was made."""
         self.load(rows)
 
     # -- writing ---------------------------------------------------------------------------------------------------
@@ -132,7 +134,9 @@ class ColumnIndex:
             for follower in self._followers:
                 follower.row_changed(slot, columns)
         if changed:
-            for follower in self._followers:
+            self.changes += len(changed)
+            # One that fails follows no more.
+            for follower in tuple(self._followers):
                 follower.revision_applied(revision)
         return changed
 
@@ -238,7 +242,7 @@ class ColumnIndex:
     def _any(self, tests: tuple[Test, ...], limit: int) -> Matches:
         """The first `limit` matches by slot, block by block. Not counted unless all rows were looked at."""
         total = len(self._keys)
-        bound = self._bind(tests)
+        bound = self.bound(tests)
         found: list[bytes] = []
         start, block = 0, BLOCK_ROWS
         while start < total:
@@ -329,7 +333,7 @@ class ColumnIndex:
             if start < stop:
                 revisions.extend(chunk.revisions[start:stop].tolist())
                 slots.extend(chunk.slots[start:stop].tolist())
-                before.extend(evaluate(chunk.cells, slice(start, stop), self._bind(tests)).tolist())
+                before.extend(evaluate(chunk.cells, slice(start, stop), self.bound(tests)).tolist())
         if not slots:
             return []
         touched = list(dict.fromkeys(slots))
@@ -354,6 +358,10 @@ class ColumnIndex:
         """How many objects there are."""
         return self._live
 
+    @property
+    def column_count(self) -> int:
+        return len(self._names)
+
     def exists(self, slot: int) -> bool:
         return self._rows[slot] is not None
 
@@ -375,6 +383,10 @@ class ColumnIndex:
                 found[:, place] = self._cells[column, slots]
         return found
 
+    def rows_at(self, slots: Cells) -> Cells:
+        """The cells of the rows in `slots`, those that never had a row included."""
+        return self._cells[: len(self._names), slots]
+
     def code_of(self, name: str, text: str) -> int:
         """What stands for `text` in the column of field `name`; UNKNOWN where no row has it."""
         column = self._columns.get(name)
@@ -383,13 +395,13 @@ class ColumnIndex:
 
     def passing(self, tests: tuple[Test, ...], slots: Cells) -> Mask:
         """Which of the rows in `slots` pass `tests` now."""
-        return evaluate(self._cells, slots, self._bind(tests))
+        return evaluate(self._cells, slots, self.bound(tests))
 
     def changed_since(self, revision: int, tests: tuple[Test, ...]) -> Changed | None:
         """The rows that are not what they were at `revision`; None where there are none."""
         if revision >= self._last_change():
             return None
-        bound = self._bind(tests)
+        bound = self.bound(tests)
         slots, held = [], []
         for chunk in self._chunks_after(revision):
             entries = slice(chunk.after(revision), chunk.length)
@@ -431,12 +443,19 @@ class ColumnIndex:
             return bool(self._any(compiled.tests, 1).keys)
         return bool(self._mask(compiled.tests, revision).any())
 
-    def hash(self, revision: int) -> int:
-        """A 64-bit digest of all rows at `revision`: equal rows, equal digest, whatever the history."""
+    def hash(self, revision: int, field_set: FieldSet | None = None) -> int:
+        """A 64-bit digest of all rows at `revision`: equal rows, equal digest, whatever the history. Of the fields that
+        `field_set` declares, where it is another than the rows' own."""
         digest = hashlib.blake2b(digest_size=8)
         keys = self.keys_at(revision)
+        only = None
+        if field_set is not None and field_set != self.field_set:
+            only = {name for name in self._columns if field_set.find(name) is not None}
         for key, row in zip(keys, self.rows(keys, revision)):
-            digest.update(repr((key, sorted((row or {}).items()))).encode())
+            items = (row or {}).items()
+            digest.update(
+                repr((key, sorted(items if only is None else [(k, v) for k, v in items if k in only]))).encode()
+            )
         return int.from_bytes(digest.digest(), "big")
 
     def keys_at(self, revision: int) -> list[bytes]:
@@ -520,7 +539,7 @@ class ColumnIndex:
 
     def _mask(self, tests: tuple[Test, ...], revision: int) -> Mask:
         """Per slot: does the row at `revision` exist and pass all tests."""
-        bound = self._bind(tests)
+        bound = self.bound(tests)
         mask = evaluate(self._cells, slice(0, len(self._keys)), bound)
         for chunk in reversed(self._chunks_after(revision)):
             start = chunk.after(revision)
@@ -529,7 +548,7 @@ class ColumnIndex:
             mask[chunk.slots[start : chunk.length][::-1]] = held[::-1]
         return mask
 
-    def _bind(self, tests: tuple[Test, ...]) -> Bound:
+    def bound(self, tests: tuple[Test, ...]) -> Bound:
         """Tests as (column, operator, operand): the strings' comparisons turned into ones of codes."""
         bound: Bound = []
         for name, kind, op, values in tests:

@@ -15,6 +15,7 @@ import orjson
 
 from minikube_py.errors import InvalidRequest
 from minikube_py.fields.evaluate import check_field_set
+from minikube_py.fields.extract import MAX_MEMBERS, SUMS
 from minikube_py.fields.spec import FieldSet, FieldSpec, Kind, SumSpec
 
 INDEXES_PREFIX: Final = b"/minikube-py/indexes/"
@@ -100,7 +101,9 @@ def check_against(spec: IndexSpec, base: FieldSet, others: Sequence[IndexSpec]) 
     for total in spec.sums:
         if sums.get(total.name, total) != total:
             raise InvalidRequest(f"index {spec.name}: sum {total.name} is declared on {spec.on} already, as another")
-    whole = extended(base, [*others, spec])
+    fields = (*known.fields, *(each for each in spec.declares if known.find(each.name) is None))
+    totals = (*known.sums, *(each for each in spec.sums if each.name not in sums))
+    whole = FieldSet(base.name, base.prefix, fields, totals)
     check_field_set(whole)
     for name in spec.fields:
         if whole.find(name) is None:
@@ -113,17 +116,18 @@ def check_against(spec: IndexSpec, base: FieldSet, others: Sequence[IndexSpec]) 
 
 def extended(base: FieldSet, specs: Iterable[IndexSpec]) -> FieldSet:
     """`base` with the fields and sums that `specs`, in order of their names, declare beyond it. What `base` itself has
-    is left as it is."""
+    is left as it is; what no longer fits a `base` that was declared anew is left out."""
     fields, sums = list(base.fields), list(base.sums)
     found = base
     known_sums = {each.name for each in sums}
     for spec in sorted(specs, key=lambda each: each.name):
         for total in spec.sums:
-            if total.name not in known_sums:
+            if total.name not in known_sums and len(sums) < MAX_MEMBERS:
                 known_sums.add(total.name)
                 sums.append(total)
         for added in spec.declares:
-            if found.find(added.name) is None:
+            used = added.args.get("sum") if added.extractor in SUMS else added.minus
+            if found.find(added.name) is None and len(fields) < MAX_MEMBERS and (used is None or used in known_sums):
                 fields.append(added)
                 found = FieldSet(base.name, base.prefix, tuple(fields), tuple(sums))
     if len(fields) == len(base.fields) and len(sums) == len(base.sums):

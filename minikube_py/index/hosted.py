@@ -12,7 +12,7 @@ between two questions is put once. The past is found in one of two ways:
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -43,7 +43,9 @@ NOTHING: Final = Found(_NO_SLOTS, True, 0)
 
 class HostedIndex:
     """An `Index` (see the contract) over `fields` of the host's rows. It is complete once `build` has said so, or at
-    once with `built`; the host is not to be changed but through its own `apply`, of whose changes it tells this."""
+    once with `built`; the host is not to be changed but through its own `apply`, of whose changes it tells this.
+
+    `failed` is told what the structure raises when changes are put into it unasked; without it, that is raised."""
 
     def __init__(
         self,
@@ -53,6 +55,7 @@ class HostedIndex:
         *,
         built: bool = True,
         frozen_max: int = FROZEN_MAX,
+        failed: Callable[[Exception], None] | None = None,
     ) -> None:
         self.host = host
         self.structure = structure
@@ -67,6 +70,7 @@ class HostedIndex:
         self._frozen_max = frozen_max if isinstance(structure, Versioned) else 0
         self._frozen: list[tuple[int, Any]] = []
         self._moved = False
+        self._failed = failed
         host.follow(self)
         if built:
             while not self.build(1 << 30):
@@ -150,6 +154,11 @@ class HostedIndex:
             else:
                 structure.remove(slot)
 
+    @property
+    def waiting(self) -> int:
+        """Changed rows that are not in the structure yet."""
+        return len(self._waiting)
+
     def follow_up(self) -> None:
         """Puts in what waits: for when there is nothing else to do."""
         if self.ready:
@@ -182,12 +191,17 @@ class HostedIndex:
     def revision_applied(self, revision: int) -> None:
         if not self.ready:
             return
-        if self._frozen_max:
-            if self._moved:
+        try:
+            if self._frozen_max:
+                if self._moved:
+                    self._follow_up()
+                    self._freeze(revision)
+            elif len(self._waiting) >= WAITING_MAX:
                 self._follow_up()
-                self._freeze(revision)
-        elif len(self._waiting) >= WAITING_MAX:
-            self._follow_up()
+        except Exception as error:
+            if self._failed is None:
+                raise
+            self._failed(error)
 
     def rows_compacted(self, revision: int) -> None:
         keep = bisect_right(self._frozen, revision, key=_revision_of) - 1

@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from minikube_py.fields.evaluate import NO_TOTALS, Own, Reader, Row, Totals
-from minikube_py.fields.extract import clamp, family, scalar
+from minikube_py.fields.extract import SUMS, clamp, family, scalar
 from minikube_py.fields.paths import parse_path, read
-from minikube_py.fields.spec import FieldSet, SumSpec
+from minikube_py.fields.spec import FieldSet, FieldSpec, SumSpec
 from minikube_py.index.columns import ColumnIndex
 from minikube_py.index.contract import RowChange
+from minikube_py.index.running import Running
+from minikube_py.index.sample import Sample
 
 Change = tuple[bytes, Any]
 """A key and the decoded object it has now; GONE if it has none."""
@@ -23,6 +25,22 @@ GONE = object()
 
 Members = dict[str, int]
 _INTERNED = 4096
+
+
+Asked = tuple[tuple[str, tuple[FieldSpec, SumSpec | None] | None], ...]
+"""Fields with what they mean: the spec of each, and of the sum it uses; None where it is not declared."""
+
+
+def asked_of(field_set: FieldSet, fields: Iterable[str]) -> Asked:
+    found: list[tuple[str, tuple[FieldSpec, SumSpec | None] | None]] = []
+    for name in fields:
+        spec = field_set.find(name)
+        if spec is None:
+            found.append((name, None))
+            continue
+        used = spec.args["sum"] if spec.extractor in SUMS else spec.minus
+        found.append((name, (spec, next((total for total in field_set.sums if total.name == used), None))))
+    return tuple(found)
 
 
 class Contribution(NamedTuple):
@@ -117,8 +135,23 @@ class Table:
         self.prefixes = tuple(dict.fromkeys([field_set.prefix, *(spec.source_prefix for spec in field_set.sums)]))
         self._own: dict[bytes, Own] = {}
         self._rows: dict[bytes, Row] = {}
-        changes = self._changes(objects)
-        self.index = ColumnIndex(field_set, revision, changes)
+        self.index = ColumnIndex(field_set, revision, self._changes(objects))
+        self.running: dict[str, Running] = {}
+        """The declared indexes over these rows, by name."""
+        self.sample = Sample(self.index)
+
+    def load(self, objects: Iterable[Change]) -> None:
+        """More of the objects as they stood at the revision it began with; before the first `apply`."""
+        self.index.load(self._changes(objects))
+
+    def serves(self, asked: Asked) -> bool:
+        """Each of the fields means here what it is to mean."""
+        return asked_of(self.field_set, [name for name, _ in asked]) == asked
+
+    def close(self) -> None:
+        """Another takes its place."""
+        for running in self.running.values():
+            running.close()
 
     def apply(self, revision: int, changes: Iterable[Change]) -> list[bytes]:
         """Returns the keys whose row changed."""

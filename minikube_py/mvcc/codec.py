@@ -16,6 +16,7 @@ from minikube_py import errors
 from minikube_py.errors import InvalidRequest, MinikubeError
 from minikube_py.fields.spec import FieldSet, FieldSpec, Kind, SumSpec
 from minikube_py.fields.where import Comparison, Where
+from minikube_py.index.declared import from_json, to_json
 from minikube_py.mvcc.txn import MAX_TXN_OPS, TOO_MANY_OPS
 from minikube_py.mvcc.types import (
     CloseSession,
@@ -24,8 +25,10 @@ from minikube_py.mvcc.types import (
     CompactResult,
     Compare,
     DeclareFields,
+    DeclareIndex,
     DeleteRange,
     DeleteResult,
+    DropIndex,
     Event,
     InSession,
     KeyValue,
@@ -55,6 +58,7 @@ Plain = Any
 
 # Never change a number: they stand in logs on disk.
 PUT, DELETE, TXN, GRANT, REVOKE, CHECKPOINT, COMPACT, DECLARE, RANGE, OPEN, IN_SESSION, CLOSE = range(1, 13)
+DECLARE_INDEX, DROP_INDEX = range(13, 15)
 PUT_RESULT, DELETE_RESULT, TXN_RESULT, LEASE_RESULT, COMPACT_RESULT, RANGE_RESULT, SESSION_RESULT = range(20, 27)
 EVENT, BATCH, ERROR = range(30, 33)
 
@@ -67,6 +71,7 @@ _TAGS: Final[dict[type, int]] = {
     Compact: COMPACT,
     OpenSession: OPEN,
     CloseSession: CLOSE,
+    DropIndex: DROP_INDEX,
     PutResult: PUT_RESULT,
     DeleteResult: DELETE_RESULT,
     LeaseResult: LEASE_RESULT,
@@ -131,6 +136,8 @@ def to_plain(message: Message) -> Plain:
         return (BATCH, message.events, message.revision, None if error is None else to_plain(error))
     if type(message) is DeclareFields:
         return (DECLARE, field_set_to_plain(message.field_set))
+    if type(message) is DeclareIndex:
+        return (DECLARE_INDEX, to_json(message.spec))
     if isinstance(message, MinikubeError):
         return _error_to_plain(message)
     raise TypeError(f"{type(message).__name__} is no message")
@@ -320,9 +327,7 @@ def where_from_plain(plain: Plain) -> Where:
 
 def field_set_to_plain(field_set: FieldSet) -> Plain:
     fields = [(spec.name, spec.kind, spec.extractor, dict(spec.args), spec.minus) for spec in field_set.fields]
-    sums = [
-        (spec.name, spec.source_prefix, spec.reference, spec.extractor, dict(spec.args)) for spec in field_set.sums
-    ]
+    sums = [(spec.name, spec.source_prefix, spec.reference, spec.extractor, dict(spec.args)) for spec in field_set.sums]
     return (field_set.name, field_set.prefix, fields, sums)
 
 
@@ -380,6 +385,8 @@ _READERS: Final[dict[int, Callable[[Plain, int], Any]]] = {
     CHECKPOINT: _typed(LeaseCheckpoint, (int, int), 2),
     COMPACT: _typed(Compact, (int,), 1),
     DECLARE: lambda plain, _: DeclareFields(field_set_from_plain(plain[1])),
+    DECLARE_INDEX: lambda plain, _: DeclareIndex(from_json(plain[1])),
+    DROP_INDEX: _typed(DropIndex, (str,), 1),
     RANGE: _range,
     OPEN: _typed(OpenSession, (int,), 1),
     IN_SESSION: _in_session,

@@ -10,10 +10,9 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from minikube_py.errors import Compacted, FutureRevision
-from minikube_py.fields.where import Where
-from minikube_py.index.contract import Matches
-from minikube_py.index.table import Table
 from minikube_py.mvcc.key_index import end_of
+from minikube_py.mvcc.queries import Explained as Explained
+from minikube_py.mvcc.queries import Queries
 from minikube_py.mvcc.types import Event, KeyValue, QueryStats, RangeRequest, RangeResult
 
 if TYPE_CHECKING:
@@ -33,6 +32,7 @@ class Reads:
 
     def __init__(self, state: StateMachine) -> None:
         self._state = state
+        self._queries = Queries(state)
 
     def range(self, request: RangeRequest, now: int, pending: Sequence[Event]) -> RangeResult:
         """`now` is the revision of what stands in the key index; `pending` are its events not yet in the log.
@@ -84,45 +84,46 @@ class Reads:
         return count
 
     def _indexed(self, request: RangeRequest, at: int, now: int) -> RangeResult:
-        state = self._state
-        table = state.tables.find(request)
+        index = self._state.index
+        query = self._queries.read(request)
         if request.where is not None:
-            matches = _matches(table, request, request.where, at)
-            kvs = [kv for key in matches.keys if (kv := state.index.at(key, at)) is not None]
-            count, more_matches, examined = matches.count, matches.more, matches.rows_examined
+            # What a filter or an order of its own needs is everything; the limit is then taken off at the end.
+            limit, order = (request.limit if fetch_limit(request) else 0), request.order
+            if request.count_only:
+                limit, order = 1, "KEY"
+            asked = request if order == request.order else request._replace(order=order)
+            matches, stats = self._queries.answer(query, asked, limit, at)
+            if at == now:
+                kvs = [kv for key in matches.keys if (kv := index.current.get(key)) is not None]
+            else:
+                kvs = [kv for key in matches.keys if (kv := index.at(key, at)) is not None]
+            count, more_matches = matches.count, matches.more
         else:
-            kvs = state.index.range_at(request.key, request.range_end, at, fetch_limit(request))
-            count, more_matches, examined = self._count(request.key, request.range_end, at, now, ()), False, 0
-        stats = QueryStats("columns", examined, 0)
+            kvs = index.range_at(request.key, request.range_end, at, fetch_limit(request))
+            count, more_matches = self._count(request.key, request.range_end, at, now, ()), False
+            stats = QueryStats("columns", 0, 0)
         if request.count_only:
             return RangeResult([], count, False, now, None, stats)
         kvs, more = finish(request, kvs)
         fields: list[tuple[int | str | None, ...]] | None = None
         if request.fields:
+            table = query.table
+            if table is None:
+                standing = [kv for each in kvs if (kv := index.at(each.key, at)) is not None]
+                table, decoded = self._queries.decoded(query, standing, at)
+                stats = stats._replace(structure="scan", objects_decoded=stats.objects_decoded + decoded)
             rows = table.index.rows([kv.key for kv in kvs], min(at, table.index.revision))
             fields = [tuple([(row or {}).get(name) for name in request.fields]) for row in rows]
         return RangeResult(kvs, count, more or more_matches, now, fields, stats)
 
-
-def _matches(table: Table, request: RangeRequest, where: Where, at: int) -> Matches:
-    index = table.index
-    revision = min(at, index.revision)
-    key, range_end = request.key, request.range_end
-    if not range_end:
-        held = index.matching(where, revision, [key])[0]
-        return Matches([key] if held else [], int(held), False, 1)
-    if request.count_only:
-        return index.query(where, revision, 1, None, "KEY", *_bounds(table, request))
-    # What a filter or an order of its own needs is everything; the limit is then taken off at the end.
-    limit = request.limit if fetch_limit(request) else 0
-    return index.query(where, revision, limit, None, request.order, *_bounds(table, request))
-
-
-def _bounds(table: Table, request: RangeRequest) -> tuple[bytes | None, bytes]:
-    """`end` and `start` for the index, open where they leave out none of the FieldSet's objects."""
-    prefix = table.field_set.prefix
-    end = end_of(request.range_end)
-    return end if end is not None and end.startswith(prefix) else None, b"" if request.key <= prefix else request.key
+    def explain(self, request: RangeRequest, now: int) -> Explained:
+        """Raises: as `range`."""
+        at = request.revision if request.revision > 0 else now
+        if at > now:
+            raise FutureRevision(at, now)
+        if at < self._state.compact_revision:
+            raise Compacted(at, self._state.compact_revision)
+        return self._queries.explain(request, at)
 
 
 def fetch_limit(request: RangeRequest) -> int:

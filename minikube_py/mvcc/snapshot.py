@@ -2,7 +2,8 @@
 
 The records hold the key-values at the oldest retained revision and every event since; a restored state replays them,
 so that it answers at the same revisions as the one it was taken from. Indexes are not stored but built anew from the
-declarations. All that is captured at the call is references to immutable values, so later applies do not disturb it.
+declarations; those of indexes stand among the key-values. All that is captured at the call is references to immutable
+values, so later applies do not disturb it.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def records(state: StateMachine) -> Iterator[list[Any]]:
     base = max(boundary, 1)
     head = [HEAD, FORMAT, state.revision, boundary, state.sessions.count]
     leases = [[LEASE, lease.id, lease.ttl_s, lease.remaining_s] for lease in state.lessor.by_id.values()]
-    fields = [[FIELDS, field_set_to_plain(field_set)] for field_set in state.tables.field_sets()]
+    fields = [[FIELDS, field_set_to_plain(field_set)] for field_set in state.tables.declared.values()]
     later = log.between(base, log.last)
     sessions = ([SESSION, *record] for record in state.sessions.records())
     at_boundary: Events = log.at(boundary) if log.first <= boundary <= log.last else ()

@@ -15,27 +15,32 @@ from typing import Any, Final, cast
 import msgpack
 
 from minikube_py.errors import Compacted, FutureRevision, InvalidRequest, RequestError
-from minikube_py.fields.evaluate import check_field_set
 from minikube_py.fields.spec import FieldSet
 from minikube_py.fields.where import Where
-from minikube_py.index.table import Table
+from minikube_py.index.declared import INDEXES_PREFIX, dump, key_of, parse
+from minikube_py.index.table import Table, asked_of
+from minikube_py.mvcc.decoding import changes_of, decode
 from minikube_py.mvcc.event_log import EventLog
 from minikube_py.mvcc.key_index import KeyIndex
 from minikube_py.mvcc.lease import Leases
-from minikube_py.mvcc.reads import Reads
+from minikube_py.mvcc.reads import Explained, Reads
 from minikube_py.mvcc.sessions import Sessions
 from minikube_py.mvcc.snapshot import load, records
-from minikube_py.mvcc.tables import RowChanged, Tables, changes_of, decode
+from minikube_py.mvcc.successor import FIRST_REVISION, oldest_revision
+from minikube_py.mvcc.tables import RowChanged, Tables
 from minikube_py.mvcc.transitions import where_events
-from minikube_py.mvcc.txn import KEY_NOT_FOUND, Path, check, path, taken
+from minikube_py.mvcc.txn import KEY_NOT_FOUND, RESERVED, Path, check, path, taken
 from minikube_py.mvcc.types import (
+    FROM_KEY,
     CloseSession,
     Command,
     Compact,
     CompactResult,
     DeclareFields,
+    DeclareIndex,
     DeleteRange,
     DeleteResult,
+    DropIndex,
     Event,
     InSession,
     KeyValue,
@@ -56,7 +61,6 @@ from minikube_py.mvcc.types import (
     prefix_end,
 )
 
-FIRST_REVISION: Final = 1
 HASHED_PER_STEP: Final = 500
 TRIM_PER_COMPACT: Final = 5000
 TRIM_PER_APPLY: Final = 32
@@ -95,6 +99,8 @@ class StateMachine:
             LeaseCheckpoint: self._apply_checkpoint,
             Compact: self._apply_compact,
             DeclareFields: self._apply_declare,
+            DeclareIndex: self._apply_declare_index,
+            DropIndex: self._apply_drop_index,
         }
         self._handlers: dict[type, Callable[[Any], Result]] = {
             **self._apply,
@@ -131,6 +137,7 @@ class StateMachine:
 
     def _apply_delete(self, delete: DeleteRange) -> DeleteResult:
         check(delete)
+        self._check_delete(delete)
         events: list[Event] = []
         result = self._delete(delete, self.revision + 1, events)
         self._commit(events)
@@ -144,6 +151,8 @@ class StateMachine:
                 self._check_put(op)
             elif type(op) is RangeRequest:
                 self._check_range(op)
+            elif type(op) is DeleteRange:
+                self._check_delete(op)
         events: list[Event] = []
         result = self._run(txn, chosen, self.revision + 1, events)
         self._commit(events)
@@ -182,11 +191,27 @@ class StateMachine:
 
     def _apply_declare(self, declare: DeclareFields) -> CompactResult:
         field_set = declare.field_set
-        known = self.tables.by_name.get(field_set.name)
-        if known is None or known.field_set != field_set:
-            check_field_set(field_set)
-            self.tables.add(self._build(field_set))
+        if self.tables.declared.get(field_set.name) != field_set:
+            self.tables.check(field_set)
+            self.load_fields(field_set)
         return CompactResult(self.revision)
+
+    def _apply_declare_index(self, declare: DeclareIndex) -> PutResult:
+        spec = declare.spec
+        if self.tables.check_index(spec):
+            events: list[Event] = []
+            self._put(Put(key_of(spec.name), dump(spec)), self.revision + 1, events)
+            self._commit(events)
+            self.tables.declare_index(spec)
+        return PutResult(self.revision)
+
+    def _apply_drop_index(self, drop: DropIndex) -> DeleteResult:
+        self.tables.check_drop(drop.name)
+        events: list[Event] = []
+        result = self._delete(DeleteRange(key_of(drop.name)), self.revision + 1, events)
+        self._commit(events)
+        self.tables.drop_index(drop.name)
+        return result
 
     # -- sessions --------------------------------------------------------------------------------------------------
 
@@ -220,6 +245,11 @@ class StateMachine:
             self.lessor.get(put.lease)
         if (put.ignore_value or put.ignore_lease) and put.key not in self.index.current:
             raise InvalidRequest(KEY_NOT_FOUND)
+
+    def _check_delete(self, delete: DeleteRange) -> None:
+        # The range [prefix, prefix_end) is of what is declared; most stores have nothing there.
+        if self.tables.specs and any(_holds(delete, key_of(name)) for name in self.tables.specs):
+            raise InvalidRequest(RESERVED)
 
     def _check_range(self, request: RangeRequest) -> None:
         if request.revision > self.revision:
@@ -266,9 +296,7 @@ class StateMachine:
                 self.lessor.move(key, kv.lease, 0)
             previous.append(kv)
             events.append(_new(Event, ("DELETE", end, kv)))
-        return DeleteResult(
-            revision if events else self.revision, len(keys), tuple(previous) if delete.prev_kv else ()
-        )
+        return DeleteResult(revision if events else self.revision, len(keys), tuple(previous) if delete.prev_kv else ())
 
     def _commit(self, events: list[Event]) -> None:
         if not events:
@@ -313,6 +341,8 @@ class StateMachine:
         table = self.tables.by_name.get(field_set.name)
         if table is None:
             raise InvalidRequest(f"field set {field_set.name} is not declared")
+        if not table.serves(asked_of(field_set, [each.field for each in where.comparisons])):
+            raise InvalidRequest(f"the fields of {where} are not in the table of {field_set.name} yet")
         bounds = (key, range_end) if key else (table.field_set.prefix, prefix_end(table.field_set.prefix))
         return where_events(self.index, self.log, table, where, after, min(until, self.revision), bounds)
 
@@ -358,7 +388,8 @@ class StateMachine:
         for name in sorted(self.tables.by_name):
             self._check_range(RangeRequest(b"\0", revision=at))
             index = self.tables.by_name[name].index
-            digest.update(f"{name} {index.hash(min(at, index.revision))}".encode())
+            # What indexes add is not in every member's table at the same time; that they are declared is in their keys.
+            digest.update(f"{name} {index.hash(min(at, index.revision), self.tables.declared[name])}".encode())
             yield
         for record in sessions:
             digest.update(record)
@@ -382,11 +413,9 @@ class StateMachine:
 
     def _build(self, field_set: FieldSet) -> Table:
         """A table that answers at every retained revision: the state at the oldest one, then what came after."""
-        oldest = max(self.compact_revision, FIRST_REVISION)
+        oldest = oldest_revision(self)
         prefixes = dict.fromkeys([field_set.prefix, *(spec.source_prefix for spec in field_set.sums)])
-        standing = {
-            kv.key: kv for prefix in prefixes for kv in self.index.range_at(prefix, prefix_end(prefix), oldest)
-        }
+        standing = {kv.key: kv for prefix in prefixes for kv in self.index.range_at(prefix, prefix_end(prefix), oldest)}
         table = Table(field_set, oldest, ((key, decode(kv.value)) for key, kv in standing.items()))
         for events in self.log.between(oldest, self.revision):
             changes = changes_of(events, table.prefixes)
@@ -415,10 +444,31 @@ class StateMachine:
         for kv in versions:
             if kv.lease:
                 self.lessor.by_id[kv.lease].keys.add(kv.key)
+        self.tables.load_indexes(parse(kv.value) for kv in self.index.range(INDEXES_PREFIX, prefix_end(INDEXES_PREFIX)))
 
     def load_fields(self, field_set: FieldSet) -> None:
-        """For the module snapshot, after `load`: a declaration of its own time."""
-        self.tables.add(self._build(field_set))
+        """A declaration of fields takes effect; for the module snapshot, after `load`."""
+        self.tables.declare(field_set, self._build(self.tables.whole(field_set)))
+
+    # -- indexes -------------------------------------------------------------------------------------------------------
+
+    def build_indexes(self, rows: int) -> bool:
+        """Takes about `rows` more rows into indexes and tables that are not complete yet; True while there are more.
+
+        Answers do not depend on it. A member calls it between other work."""
+        return self.tables.build(self, rows)
+
+    def explain(self, request: RangeRequest) -> Explained:
+        """The ways to answer a request with a `where`, to be tried by whoever has a clock. Raises: as `range`."""
+        check(request)
+        return self._reads.explain(request, self.revision)
+
+
+def _holds(delete: DeleteRange, key: bytes) -> bool:
+    start, range_end, _ = delete
+    if not range_end:
+        return key == start
+    return start <= key and (range_end == FROM_KEY or key < range_end)
 
 
 def select(events: Iterable[Event], key: bytes, range_end: bytes) -> list[Event]:

@@ -1,17 +1,29 @@
-"""The declared FieldSets of a store: which keys they watch over, and which of them answers a request."""
+"""The declared FieldSets of a store and the indexes over them: which keys they watch over, and who answers a request.
+
+Replicated is what was declared: the FieldSets, and the indexes, which may add fields of their own. What stands behind
+it is each member's own affair. A FieldSet that is extended is served by the table it had until a new one has caught up;
+fields that no table holds yet have to be decoded.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-import orjson
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from minikube_py.errors import InvalidRequest
+from minikube_py.fields.evaluate import check_field_set
 from minikube_py.fields.spec import FieldSet
-from minikube_py.index.table import GONE, Change, Table
+from minikube_py.index.declared import MAX_INDEXES, IndexSpec, check_against, check_spec, extended
+from minikube_py.index.reports import IndexReport
+from minikube_py.index.running import Counts, Running
+from minikube_py.index.table import Asked, Table, asked_of
+from minikube_py.mvcc.decoding import changes_of
 from minikube_py.mvcc.key_index import end_of
+from minikube_py.mvcc.successor import Successor
 from minikube_py.mvcc.types import Event, RangeRequest, prefix_end
+
+if TYPE_CHECKING:
+    from minikube_py.mvcc.state import StateMachine
 
 MAX_FIELD_SETS = 64
 
@@ -19,35 +31,137 @@ RowChanged = tuple[str, bytes]
 """A FieldSet's name and the key of a row of it that changed."""
 
 
-def decode(value: bytes) -> Any:
-    """The object in a stored value; what is no JSON has no fields."""
-    try:
-        return orjson.loads(value)
-    except orjson.JSONDecodeError:
-        return None
-
-
-def changes_of(events: Sequence[Event], prefixes: tuple[bytes, ...]) -> list[Change]:
-    """The last state of every key under `prefixes` that `events`, those of one revision, touch."""
-    changes: dict[bytes, Any] = {}
-    for kind, kv, _ in events:
-        if kv.key.startswith(prefixes):
-            changes[kv.key] = decode(kv.value) if kind == "PUT" else GONE
-    return list(changes.items())
-
-
 class Tables:
+    """`by_name` holds the tables that answer; `declared` the FieldSets as they were declared, `effective` with what the
+    indexes `specs` add. `version` grows with all that changes who answers what."""
+
     def __init__(self) -> None:
         self.by_name: dict[str, Table] = {}
+        self.declared: dict[str, FieldSet] = {}
+        self.effective: dict[str, FieldSet] = {}
+        self.specs: dict[str, IndexSpec] = {}
+        self.version = 0
+        self.stage = 0
+        """Grows whenever something else is to be built."""
+        self._counts: dict[str, Counts] = {}
+        self._successors: dict[str, Successor] = {}
+        self._following: list[tuple[str, Table]] = []
         self._prefixes: tuple[bytes, ...] = ()
 
-    def add(self, table: Table) -> None:
-        """Raises: InvalidRequest beyond the limit."""
-        name = table.field_set.name
-        if name not in self.by_name and len(self.by_name) >= MAX_FIELD_SETS:
+    # -- what is declared ----------------------------------------------------------------------------------------------
+
+    def check(self, field_set: FieldSet) -> None:
+        """Raises: InvalidRequest where it is not sound, or one too many."""
+        check_field_set(field_set)
+        if field_set.name not in self.declared and len(self.declared) >= MAX_FIELD_SETS:
             raise InvalidRequest(f"at most {MAX_FIELD_SETS} field sets can be declared")
+
+    def whole(self, field_set: FieldSet) -> FieldSet:
+        """`field_set` with what the declared indexes add to it."""
+        return extended(field_set, self._on(field_set.name))
+
+    def declare(self, field_set: FieldSet, table: Table) -> None:
+        """`table` answers for it from now on; it was built for the whole."""
+        name = field_set.name
+        self.declared[name] = field_set
+        self.effective[name] = self.whole(field_set)
+        if name in self._successors:
+            self._leave(name)
+        self._put_in(name, table)
+
+    def check_index(self, spec: IndexSpec) -> bool:
+        """False: it is declared already, and the same. Raises: InvalidRequest."""
+        check_spec(spec)
+        known = self.specs.get(spec.name)
+        if known == spec:
+            return False
+        if known is not None:
+            raise InvalidRequest(f"index {spec.name} is declared already, as another; drop it first")
+        if len(self.specs) >= MAX_INDEXES:
+            raise InvalidRequest(f"at most {MAX_INDEXES} indexes can be declared; drop one first")
+        base = self.declared.get(spec.on)
+        if base is None:
+            there = ", ".join(sorted(self.declared)) or "none"
+            raise InvalidRequest(f"index {spec.name}: no fields are declared on {spec.on!r}; there are: {there}")
+        check_against(spec, base, self._on(spec.on))
+        return True
+
+    def declare_index(self, spec: IndexSpec) -> None:
+        """After `check_index`."""
+        self.specs[spec.name] = spec
+        self._counts[spec.name] = Counts()
+        self._extend(spec.on)
+
+    def check_drop(self, name: str) -> None:
+        """Raises: InvalidRequest."""
+        if name not in self.specs:
+            raise InvalidRequest(
+                f"there is no index {name[:80]!r}; there are: {', '.join(sorted(self.specs)) or 'none'}"
+            )
+
+    def drop_index(self, name: str) -> None:
+        """After `check_drop`."""
+        spec = self.specs.pop(name)
+        del self._counts[name]
+        self._extend(spec.on)
+
+    def load_indexes(self, specs: Iterable[IndexSpec]) -> None:
+        """Those of a restored state, before its FieldSets."""
+        for spec in specs:
+            self.specs[spec.name] = spec
+            self._counts[spec.name] = Counts()
+
+    def _on(self, name: str) -> list[IndexSpec]:
+        return [spec for spec in self.specs.values() if spec.on == name]
+
+    def _extend(self, name: str) -> None:
+        """The indexes on a FieldSet are others."""
+        base = self.declared.get(name)
+        if base is None:
+            return
+        self.effective[name] = self.whole(base)
+        successor = self._successors.get(name)
+        if successor is not None:
+            if successor.table.field_set != self.effective[name]:
+                self._leave(name)
+            else:
+                self._run(name, successor.table)
+        self._run(name, self.by_name[name])
+        self.version += 1
+
+    def _run(self, name: str, table: Table) -> None:
+        """Has `table` hold the declared indexes whose fields it knows, and no others."""
+        wanted = {spec.name: spec for spec in self._on(name)}
+        for gone in [each for each, running in table.running.items() if wanted.get(each) != running.spec]:
+            table.running.pop(gone).close()
+        effective = self.effective[name]
+        for spec in wanted.values():
+            self.stage += 1
+            if spec.name not in table.running and table.serves(asked_of(effective, spec.fields)):
+                table.running[spec.name] = Running(spec, table.index, self._counts[spec.name])
+
+    def _put_in(self, name: str, table: Table) -> None:
+        self.stage += 1
+        former = self.by_name.get(name)
+        if former is not None and former is not table:
+            former.close()
         self.by_name[name] = table
-        self._prefixes = tuple(dict.fromkeys(prefix for each in self.by_name.values() for prefix in each.prefixes))
+        self._run(name, table)
+        self._feed()
+        self.version += 1
+
+    def _feed(self) -> None:
+        """Who is shown the changes."""
+        self._following = list(self.by_name.items())
+        self._following += [(name, each.table) for name, each in self._successors.items() if each.caught_up]
+        tables = [table for _, table in self._following]
+        self._prefixes = tuple(dict.fromkeys(prefix for table in tables for prefix in table.prefixes))
+
+    def _leave(self, name: str) -> None:
+        self._successors.pop(name).table.close()
+        self._feed()
+
+    # -- what happens to the rows --------------------------------------------------------------------------------------
 
     def apply(self, revision: int, events: Sequence[Event]) -> list[RowChanged]:
         """Brings all tables to `revision`; each object's bytes are decoded once."""
@@ -55,37 +169,124 @@ class Tables:
         if not changes:
             return []
         changed: list[RowChanged] = []
-        for name, table in self.by_name.items():
-            changed += [(name, key) for key in table.apply(revision, changes)]
+        for name, table in self._following:
+            keys = table.apply(revision, changes)
+            if table is self.by_name[name]:
+                changed += [(name, key) for key in keys]
         return changed
 
     def compact(self, revision: int) -> None:
         for table in self.by_name.values():
             table.index.compact(revision)
+        for name, successor in list(self._successors.items()):
+            if not successor.compact(revision):
+                self._leave(name)
 
-    def find(self, request: RangeRequest) -> Table:
-        """The table that covers the request's keys and declares its fields. Raises: InvalidRequest."""
+    # -- building ------------------------------------------------------------------------------------------------------
+
+    @property
+    def unbuilt(self) -> bool:
+        """There is something to be built."""
+        return any(
+            table.field_set != self.effective[name] or _building(table) is not None
+            for name, table in self.by_name.items()
+        )
+
+    def build(self, state: StateMachine, rows: int) -> bool:
+        """Takes in about `rows` more rows of what is not complete yet; True while there is more to do."""
+        for name, table in self.by_name.items():
+            running = _building(table)
+            if running is not None:
+                running.build(rows)
+                if running.state != "building":
+                    self.version += 1
+                    self.stage += 1
+                return True
+            if table.field_set != self.effective[name]:
+                self._succeed(state, name, rows)
+                return True
+        return False
+
+    def _succeed(self, state: StateMachine, name: str, rows: int) -> None:
+        successor = self._successors.get(name)
+        if successor is None:
+            successor = self._successors[name] = Successor(state, self.effective[name])
+            self.stage += 1
+        if not successor.caught_up:
+            if successor.step(state, rows):
+                self.stage += 1
+                self._run(name, successor.table)
+                self._feed()
+            return
+        running = _building(successor.table)
+        if running is not None:
+            running.build(rows)
+            if running.state != "building":
+                self.stage += 1
+            return
+        del self._successors[name]
+        self._put_in(name, successor.table)
+
+    def follow_up(self) -> None:
+        """Indexes take in what waits for them: for when there is nothing else to do."""
+        for _, table in self._following:
+            for running in table.running.values():
+                running.follow_up()
+
+    def reports(self) -> list[IndexReport]:
+        """How each declared index stands, by name."""
+        found = []
+        for name, spec in sorted(self.specs.items()):
+            running = self.by_name[spec.on].running.get(name)
+            if running is not None:
+                found.append(running.report())
+                continue
+            # Its fields are being added to the table first.
+            successor = self._successors.get(spec.on)
+            progress = 0.0 if successor is None else successor.progress / 2
+            counts = self._counts[name]
+            if successor is not None and name in successor.table.running:
+                progress += successor.table.running[name].progress / 2
+            found.append(IndexReport(spec, "building", progress, 0, 0, 0.0, counts.queries, counts.hits))
+        return found
+
+    # -- who answers ---------------------------------------------------------------------------------------------------
+
+    def find(self, request: RangeRequest) -> tuple[FieldSet, Asked]:
+        """The FieldSet that covers the request's keys and declares its fields. Raises: InvalidRequest."""
         wanted = [comparison.field for comparison in request.where.comparisons] if request.where else []
         return self.covering(request.key, request.range_end, [*wanted, *request.fields])
 
-    def covering(self, key: bytes, range_end: bytes, fields: Sequence[str]) -> Table:
+    def covering(self, key: bytes, range_end: bytes, fields: Sequence[str]) -> tuple[FieldSet, Asked]:
         missing = None
-        for table in self.by_name.values():
-            field_set = table.field_set
+        for field_set in self.effective.values():
             if not _within(key, range_end, field_set.prefix):
                 continue
-            missing = next((field for field in fields if field_set.find(field) is None), None)
+            asked = asked_of(field_set, fields)
+            missing = next((field for field, meaning in asked if meaning is None), None)
             if missing is None:
-                return table
+                return field_set, asked
         if missing is not None:
             raise InvalidRequest(f"field {missing!r} is not declared for keys under {key.decode('utf-8', 'replace')}")
         raise InvalidRequest(f"no fields are declared for keys under {key.decode('utf-8', 'replace')}")
 
-    def field_sets(self) -> list[FieldSet]:
-        return [table.field_set for table in self.by_name.values()]
+    def serving(self, name: str, asked: Asked) -> Table | None:
+        """The table of a FieldSet, if it holds these fields as they are declared now."""
+        table = self.by_name.get(name)
+        return table if table is not None and table.serves(asked) else None
+
+    def stands(self, name: str, asked: Asked) -> bool:
+        """The fields are declared now as they were."""
+        field_set = self.effective.get(name)
+        return field_set is not None and asked_of(field_set, [field for field, _ in asked]) == asked
 
     def size_bytes(self) -> int:
-        return sum(table.index.stats().size_bytes for table in self.by_name.values())
+        size = sum(table.index.stats().size_bytes for _, table in self._following)
+        return size + sum(report.size_bytes for report in self.reports())
+
+
+def _building(table: Table) -> Running | None:
+    return next((running for running in table.running.values() if running.state == "building"), None)
 
 
 def _within(key: bytes, range_end: bytes, prefix: bytes) -> bool:
@@ -94,4 +295,3 @@ def _within(key: bytes, range_end: bytes, prefix: bytes) -> bool:
     end = end_of(range_end) if range_end else key
     # All keys of the prefix come before its successor; `end` may be that successor itself.
     return end is not None and (end.startswith(prefix) or end <= prefix_end(prefix))
-

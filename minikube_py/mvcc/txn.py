@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from minikube_py.errors import InvalidRequest
+from minikube_py.index.declared import INDEXES_PREFIX
 from minikube_py.mvcc.key_index import KeyIndex
 from minikube_py.mvcc.types import Compare, DeleteRange, KeyValue, Op, Put, RangeRequest, Txn
 
@@ -20,6 +21,10 @@ EMPTY_KEY: Final = "etcdserver: key is not provided"
 KEY_NOT_FOUND: Final = "etcdserver: key not found"
 DUPLICATE_KEY: Final = "etcdserver: duplicate key given in txn request"
 TOO_MANY_OPS: Final = "etcdserver: too many operations in txn request"
+
+RESERVED: Final = (
+    f"keys under {INDEXES_PREFIX.decode()} are written by declaring and dropping indexes, and by nothing else"
+)
 
 _FIELD: Final = {"VALUE": 1, "CREATE": 2, "MOD": 3, "VERSION": 4, "LEASE": 5}
 _OPERATORS: Final = frozenset({"=", "!=", "<", ">"})
@@ -67,6 +72,8 @@ def _check_op(op: Op, budget: int) -> None:
     if not op.key:  # type: ignore[union-attr]
         raise InvalidRequest(EMPTY_KEY)
     if type(op) is Put:
+        if op.key.startswith(INDEXES_PREFIX):
+            raise InvalidRequest(RESERVED)
         if op.ignore_value and op.value:
             raise InvalidRequest("etcdserver: value is provided")
         if op.ignore_lease and op.lease:

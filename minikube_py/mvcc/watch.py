@@ -8,11 +8,11 @@ sides, because both sides speak of the same `revision`: the last one that `notif
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from minikube_py.errors import Compacted, FieldsRedeclared, InvalidRequest, MinikubeError
-from minikube_py.fields.where import Where
-from minikube_py.index.table import Table
+from minikube_py.fields.where import Where, compile_where
+from minikube_py.index.table import Asked, Table
 from minikube_py.mvcc.state import StateMachine, select
 from minikube_py.mvcc.transitions import where_events
 from minikube_py.mvcc.types import FROM_KEY, Event, WatchBatch
@@ -25,14 +25,24 @@ REDECLARED: Final = "the watched fields have been declared anew; watch again"
 Group = tuple[bytes, bytes, Where | None]
 
 
+class Watched(NamedTuple):
+    """The FieldSet whose objects a `where` is about, and the fields it names with what declared them."""
+
+    field_set: str
+    asked: Asked
+
+
 class Watcher:
     """One watch. `cancel()` ends it; nothing is sent after that."""
 
-    __slots__ = ("_hub", "cancelled", "group", "next_revision", "sink", "synced", "table")
+    __slots__ = ("_hub", "cancelled", "group", "next_revision", "sink", "synced", "table", "watched")
 
-    def __init__(self, hub: WatchHub, group: Group, table: Table | None, next_revision: int, sink: Sink) -> None:
+    def __init__(
+        self, hub: WatchHub, group: Group, watched: Watched | None, table: Table | None, next_revision: int, sink: Sink
+    ) -> None:
         self._hub = hub
         self.group = group
+        self.watched = watched
         self.table = table
         self.next_revision = next_revision
         self.sink = sink
@@ -54,41 +64,46 @@ class WatchHub:
         """What has been handed out to the watchers in step."""
         self._synced: dict[Group, dict[Watcher, None]] = {}
         self._behind: dict[Watcher, None] = {}
+        self._unserved: dict[Watcher, None] = {}
+        """Those on fields that no table holds yet: they are behind once there is one."""
+        self._version = state.tables.version
         # What a compaction frees must have been handed out before.
         state.before_compact.append(self.notify)
 
     def __len__(self) -> int:
-        return sum(map(len, self._synced.values())) + len(self._behind)
+        return sum(map(len, self._synced.values())) + len(self._behind) + len(self._unserved)
 
     @property
     def behind(self) -> int:
         """How many watchers still catch up."""
         return len(self._behind)
 
-    def add(
-        self, key: bytes, range_end: bytes, start_revision: int, sink: Sink, where: Where | None = None
-    ) -> Watcher:
+    def add(self, key: bytes, range_end: bytes, start_revision: int, sink: Sink, where: Where | None = None) -> Watcher:
         """Watches the range from `start_revision` on (0: from now; a future one: silent until then).
 
         A start below the compacted revision ends the watch with Compacted in the next `catch_up`.
         Raises: InvalidRequest for a range that holds no key or a `where` that cannot be answered."""
         if range_end and range_end != FROM_KEY and key >= range_end:
             raise InvalidRequest("etcdserver: mvcc: watcher range is empty")
-        table = self._table(key, range_end, where) if where else None
+        self.refresh()
+        watched = self._watched(key, range_end, where) if where else None
         next_revision = start_revision if start_revision else self._state.revision + 1
-        watcher = Watcher(self, (key, range_end, where or None), table, next_revision, sink)
-        if next_revision > self.revision:
+        table = self._state.tables.serving(*watched) if watched else None
+        watcher = Watcher(self, (key, range_end, where or None), watched, table, next_revision, sink)
+        if watched is not None and table is None:
+            self._unserved[watcher] = None
+        elif next_revision > self.revision:
             self._join(watcher)
         else:
             self._behind[watcher] = None
         return watcher
 
-    def _table(self, key: bytes, range_end: bytes, where: Where) -> Table:
+    def _watched(self, key: bytes, range_end: bytes, where: Where) -> Watched:
         fields = [comparison.field for comparison in where.comparisons]
-        table = self._state.tables.covering(key, range_end, fields)
+        field_set, asked = self._state.tables.covering(key, range_end, fields)
         # Reads the values once, so that a bad one is refused here and not in every notify.
-        table.index.matching(where, table.index.revision, [])
-        return table
+        compile_where(field_set, where)
+        return Watched(field_set.name, asked)
 
     def _join(self, watcher: Watcher) -> None:
         watcher.synced = True
@@ -96,6 +111,7 @@ class WatchHub:
 
     def remove(self, watcher: Watcher) -> None:
         self._behind.pop(watcher, None)
+        self._unserved.pop(watcher, None)
         members = self._synced.get(watcher.group)
         if members is not None:
             members.pop(watcher, None)
@@ -104,6 +120,7 @@ class WatchHub:
 
     def notify(self) -> None:
         """Hands out what was applied since the last call."""
+        self.refresh()
         after, until = self.revision, self._state.revision
         if after == until:
             return
@@ -115,9 +132,6 @@ class WatchHub:
         for group, members in list(self._synced.items()):
             key, range_end, where = group
             if where is not None:
-                self._drop_stale(members)
-                if not members:
-                    continue
                 selected = self._where(next(iter(members)), after, until)
             elif range_end:
                 selected = select(events, key, range_end)
@@ -128,12 +142,34 @@ class WatchHub:
             if selected:
                 self._send(members, selected, after, until)
 
-    def _drop_stale(self, members: dict[Watcher, None]) -> None:
-        """Ends the watches on fields that have been declared anew since."""
-        for watcher in list(members):
-            assert watcher.table is not None
-            if self._state.tables.by_name.get(watcher.table.field_set.name) is not watcher.table:
+    def refresh(self) -> None:
+        """Takes note of other declarations and other tables: ends the watches on fields that have been declared anew
+        since, and has the others go on with the table that holds their fields now."""
+        tables = self._state.tables
+        if self._version == tables.version:
+            return
+        self._version = tables.version
+        synced = [each for members in self._synced.values() for each in members]
+        for watcher in [*self._behind, *self._unserved, *synced]:
+            watched = watcher.watched
+            if watched is None or watcher.cancelled:
+                continue
+            if not tables.stands(*watched):
                 self._end(watcher, FieldsRedeclared(REDECLARED))
+                continue
+            watcher.table = tables.serving(*watched)
+            if watcher.table is None:
+                self._leave_unserved(watcher)
+            elif watcher in self._unserved:
+                del self._unserved[watcher]
+                self._behind[watcher] = None
+
+    def _leave_unserved(self, watcher: Watcher) -> None:
+        if watcher.synced:
+            watcher.synced = False
+            watcher.next_revision = max(watcher.next_revision, self.revision + 1)
+        self.remove(watcher)
+        self._unserved[watcher] = None
 
     def _send(self, members: dict[Watcher, None], events: list[Event], after: int, until: int) -> None:
         batch = WatchBatch(events, until)
@@ -159,16 +195,17 @@ class WatchHub:
 
     def catch_up(self, budget: int = CATCH_UP_BUDGET) -> int:
         """Moves watchers that are behind by about `budget` events in all; returns how many still are."""
+        self.refresh()
         log = self._state.log
         for watcher in list(self._behind):
             if budget <= 0:
                 break
             if watcher.cancelled:
                 continue
-            if watcher.table is not None:
-                self._drop_stale({watcher: None})
-                if watcher.cancelled:
-                    continue
+            if watcher.next_revision > self.revision:
+                del self._behind[watcher]
+                self._join(watcher)
+                continue
             compacted = max(self._state.compact_revision, 1)
             # A `where` needs the state before its first event too.
             if watcher.next_revision < compacted + (watcher.table is not None and compacted > 1):
@@ -223,20 +260,20 @@ class WatchHub:
         self._state = state
         state.before_compact.append(self.notify)
         self.revision = state.revision
+        self._version = -1
+        self.refresh()
         for watcher in list(self._behind):
-            if watcher.table is not None:
-                table = state.tables.by_name.get(watcher.table.field_set.name)
-                if table is None or table.field_set != watcher.table.field_set:
-                    self._end(watcher, FieldsRedeclared(REDECLARED))
-                    continue
-                watcher.table = table
             if watcher.next_revision > self.revision:
                 del self._behind[watcher]
                 self._join(watcher)
 
     def close(self, error: MinikubeError) -> None:
         """Ends all watches with `error`."""
-        for watcher in [*self._behind, *(each for members in self._synced.values() for each in members)]:
+        for watcher in [
+            *self._behind,
+            *self._unserved,
+            *(each for members in self._synced.values() for each in members),
+        ]:
             self._end(watcher, error)
 
     def _end(self, watcher: Watcher, error: MinikubeError) -> None:

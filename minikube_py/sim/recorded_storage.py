@@ -8,15 +8,21 @@ from typing import Any, cast
 from minikube_py.errors import MinikubeError, OutcomeUnknown
 from minikube_py.fields.spec import FieldSet
 from minikube_py.fields.where import Where
+from minikube_py.index.declared import IndexSpec
+from minikube_py.index.reports import Explanation, IndexReport
 from minikube_py.mvcc.types import (
     Compact,
     CompactResult,
     Compare,
     DeclareFields,
+    DeclareIndex,
+    DeleteResult,
+    DropIndex,
     KeyValue,
     LeaseGrant,
     LeaseResult,
     Op,
+    PutResult,
     RangeRequest,
     RangeResult,
     Txn,
@@ -91,6 +97,24 @@ class RecordedStorage:
 
         await self._record(DeclareFields(field_set), asked())
 
+    async def declare_index(self, spec: IndexSpec) -> int:
+        async def asked() -> PutResult:
+            return PutResult(await self._storage.declare_index(spec))
+
+        return cast(PutResult, await self._record(DeclareIndex(spec), asked())).revision
+
+    async def drop_index(self, name: str) -> int:
+        async def asked() -> DeleteResult:
+            return DeleteResult(await self._storage.drop_index(name), 1)
+
+        return cast(DeleteResult, await self._record(DropIndex(name), asked())).revision
+
+    async def indexes(self) -> list[IndexReport]:
+        return await self._storage.indexes()
+
+    async def explain(self, request: RangeRequest) -> Explanation:
+        return await self._storage.explain(request)
+
     @property
     def revision(self) -> int:
         return self._storage.revision
@@ -100,5 +124,3 @@ class RecordedStorage:
 
     async def close(self) -> None:
         await self._storage.close()
-
-

@@ -16,12 +16,21 @@ from minikube_py.env import Clock, Rng
 from minikube_py.errors import MinikubeError, NotLeader, OutcomeUnknown, RequestTooLarge, SessionExpired, Unavailable
 from minikube_py.fields.spec import FieldSet
 from minikube_py.fields.where import Where
+from minikube_py.index.declared import IndexSpec
+from minikube_py.index.reports import (
+    Explanation,
+    IndexReport,
+    explanation_from_plain,
+    report_from_plain,
+)
 from minikube_py.mvcc.codec import from_plain, pack, where_to_plain
 from minikube_py.mvcc.types import (
     Compact,
     CompactResult,
     Compare,
     DeclareFields,
+    DeclareIndex,
+    DropIndex,
     KeyValue,
     LeaseGrant,
     LeaseResult,
@@ -190,6 +199,20 @@ class StoreClient:
 
     async def declare(self, field_set: FieldSet) -> None:
         await self.command(DeclareFields(field_set), max(self._timeout_s, LONG_TIMEOUT_S))
+
+    async def declare_index(self, spec: IndexSpec) -> int:
+        return (await self.command(DeclareIndex(spec))).revision
+
+    async def drop_index(self, name: str) -> int:
+        return (await self.command(DropIndex(name))).revision
+
+    async def indexes(self) -> list[IndexReport]:
+        _, answer = await self._call(Op.INDEXES, None)
+        return [report_from_plain(each) for each in answer]
+
+    async def explain(self, request: RangeRequest) -> Explanation:
+        _, answer = await self._call(Op.EXPLAIN, pack(request))
+        return explanation_from_plain(answer)
 
     async def command(self, command: SessionCommand, timeout_s: float = 0) -> Result:
         """Sends any command through the log, once. Raises: RequestError, Unavailable, OutcomeUnknown."""

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from minikube_py.errors import InvalidRequest, MinikubeError, NotLeader, OutcomeUnknown, Unavailable
 from minikube_py.fields.where import Where
+from minikube_py.index.reports import explanation_to_plain, report_to_plain
+from minikube_py.index.running import check_buildable
 from minikube_py.mvcc.codec import pack, to_plain, unpack, unpack_any, where_from_plain
-from minikube_py.mvcc.types import Command, InSession, LeaseGrant, RangeRequest, Result
+from minikube_py.mvcc.types import Command, DeclareIndex, InSession, LeaseGrant, RangeRequest, Result
 from minikube_py.raft.configuration import NodeId
+from minikube_py.store.explaining import explained
 from minikube_py.store.limits import FRAME_BYTES_MAX, HELLO_BYTES_MAX, PART_BYTES
 from minikube_py.store.membership import decode_member_change
 from minikube_py.store.protocol import (
@@ -185,6 +188,13 @@ class Connection(asyncio.Protocol):
         elif op == Op.MEMBERS:
             status = member.status()
             self._send((request_id, Answer.OK, {key: status[key] for key in ("members", "expected")}))
+        elif op == Op.INDEXES:
+            self._when_readable(request_id, lambda: [report_to_plain(each) for each in member.state.tables.reports()])
+        elif op == Op.EXPLAIN:
+            request = _range_request(argument)
+            self._when_readable(
+                request_id, lambda: explanation_to_plain(explained(member.state.explain(request), member.clock))
+            )
         elif op == Op.HASH:
             self._work(request_id, self._send_hash(request_id, _integer(argument)), answers=True)
         elif op == Op.SNAPSHOT:
@@ -207,9 +217,7 @@ class Connection(asyncio.Protocol):
         self._send(welcome_to_plain(self._server.greeting()))
 
     def _range(self, request_id: int, data: bytes, serializable: bool) -> None:
-        request = unpack_any(data)
-        if not isinstance(request, RangeRequest):
-            raise InvalidRequest(f"{type(request).__name__} is no range request")
+        request = _range_request(data)
         member = self._member
         if member.readable or serializable:
             self._stream(range_frames(request_id, member.read(request)))
@@ -227,9 +235,27 @@ class Connection(asyncio.Protocol):
             self._send((request_id, Answer.ERROR, encode_error(refusal)))
         self._go_on()
 
+    def _when_readable(self, request_id: int, answer: Callable[[], object]) -> None:
+        """Answers from what this member knows once that holds all that was acknowledged before."""
+        self.in_flight += 1
+        self._member.when_readable(partial(self._answered, request_id, answer))
+
+    def _answered(self, request_id: int, answer: Callable[[], object], error: MinikubeError | None) -> None:
+        self.in_flight -= 1
+        try:
+            if error is not None:
+                raise error
+            self._send((request_id, Answer.OK, answer()))
+        except MinikubeError as refusal:
+            self._send((request_id, Answer.ERROR, encode_error(refusal)))
+        self._go_on()
+
     def _command(self, request_id: int, data: bytes) -> None:
         command = unpack(data)
         inner = command.command if type(command) is InSession else command
+        if type(inner) is DeclareIndex:
+            # What can be built is no matter of the log: other members may know other structures.
+            check_buildable(inner.spec)
         if type(inner) is LeaseGrant and inner.id == 0:
             command, data = self._with_lease_id(command, inner)
         self._member.propose(command, data, partial(self._answer, request_id))
@@ -516,6 +542,13 @@ class Connection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _range_request(data: bytes) -> RangeRequest:
+    request = unpack_any(data)
+    if not isinstance(request, RangeRequest):
+        raise InvalidRequest(f"{type(request).__name__} is no range request")
+    return request
 
 
 def _integer(value: Any) -> int:

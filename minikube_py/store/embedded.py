@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 from minikube_py.errors import MinikubeError
 from minikube_py.fields.spec import FieldSet
 from minikube_py.fields.where import Where
+from minikube_py.index.declared import IndexSpec
+from minikube_py.index.reports import Explanation, IndexReport
+from minikube_py.index.running import check_buildable
 from minikube_py.mvcc.codec import pack
 from minikube_py.mvcc.types import (
     Command,
@@ -17,6 +20,8 @@ from minikube_py.mvcc.types import (
     CompactResult,
     Compare,
     DeclareFields,
+    DeclareIndex,
+    DropIndex,
     KeyValue,
     LeaseGrant,
     LeaseResult,
@@ -28,6 +33,7 @@ from minikube_py.mvcc.types import (
     Txn,
     TxnResult,
 )
+from minikube_py.store.explaining import explained
 from minikube_py.store.storage import WatchHandle, WatchSink
 
 if TYPE_CHECKING:
@@ -77,6 +83,23 @@ class EmbeddedStorage:
 
     async def declare(self, field_set: FieldSet) -> None:
         await self._propose(DeclareFields(field_set))
+
+    async def declare_index(self, spec: IndexSpec) -> int:
+        check_buildable(spec)
+        return (await self._propose(DeclareIndex(spec))).revision
+
+    async def drop_index(self, name: str) -> int:
+        return (await self._propose(DropIndex(name))).revision
+
+    async def indexes(self) -> list[IndexReport]:
+        if not self._member.readable:
+            await self._confirmed()
+        return self._member.state.tables.reports()
+
+    async def explain(self, request: RangeRequest) -> Explanation:
+        if not self._member.readable:
+            await self._confirmed()
+        return explained(self._member.state.explain(request), self._member.clock)
 
     @property
     def revision(self) -> int:

@@ -26,6 +26,7 @@ from minikube_py.raft.message import Message, Term
 from minikube_py.raft.node import Raft
 from minikube_py.store.caution import check_timely, heir
 from minikube_py.store.embedded import EmbeddedStorage
+from minikube_py.store.explaining import measured
 from minikube_py.store.fsync import FsyncMode, FsyncRunner, Histogram, SyncRunner
 from minikube_py.store.lessor import Lessor
 from minikube_py.store.links import PeerLinks
@@ -231,9 +232,10 @@ class StoreMember:
 
     def read(self, request: RangeRequest) -> RangeResult:
         """What this member's state says. Linearizable after `when_readable`. Raises: RequestError."""
-        result = self.replica.state.range(request)
-        if result.stats is not None:
-            self._queries.observe(result)
+        if request.where is None and not request.fields:
+            return self.replica.state.range(request)
+        result = measured(self.replica.state, request, self.clock)
+        self._queries.observe(result)
         return result
 
     @property
@@ -269,6 +271,11 @@ class StoreMember:
         handle = self.hub.add(key, range_end, start_revision, sink, where)
         self._catch_up_soon()
         return handle
+
+    def tables_changed(self) -> None:
+        """Indexes or fields may be complete that were not before."""
+        self.hub.refresh()
+        self._catch_up_soon()
 
     def new_lease_id(self) -> int:
         """A positive int64 that no lease has. To be drawn by the leader."""

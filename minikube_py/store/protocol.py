@@ -23,7 +23,7 @@ from minikube_py.mvcc.types import Event, KeyValue, QueryStats, RangeResult
 from minikube_py.store.limits import FRAME_BYTES_MAX, PART_BYTES
 
 MAGIC = "minikube-py-store"
-VERSION = 2
+VERSION = 3
 LENGTH = struct.Struct("<I")
 
 
@@ -40,6 +40,8 @@ class Op(IntEnum):
       {"members": [...], "expected": [...]}.
     - MEMBER_CHANGE (leader): an encoded MemberChange. TRANSFER: the id of the member that is to lead.
     - HASH: a revision, 0 for the present one. Answered by (hash, revision).
+    - INDEXES: nothing. Answered by the plain reports of how the declared indexes stand at this member.
+    - EXPLAIN: a packed range request. Answered by a plain explanation, measured at this member.
     - SNAPSHOT: nothing. PARTs of the file of a snapshot that holds all the member has applied, then (size, sha256,
       index, term)."""
 
@@ -56,6 +58,8 @@ class Op(IntEnum):
     HASH = 11
     SNAPSHOT = 12
     PING = 13
+    INDEXES = 14
+    EXPLAIN = 15
 
 
 SERIALIZABLE = 1

@@ -70,14 +70,14 @@ class Storage(Protocol):
     async def declare(self, field_set: FieldSet) -> None:
         """Makes the fields askable; idempotent. Returns when the index is complete."""
 
-    async def declare_index(self, spec: IndexSpec) -> None:
-        """Declares an index over fields that were declared, or that `spec` declares; idempotent. Returns when all
-        that follows it in the log knows of it; members build it beside their other work.
+    async def declare_index(self, spec: IndexSpec) -> int:
+        """Declares an index over fields that were declared, or that `spec` declares; idempotent. Returns the revision
+        at which it stands among the keys; members build it beside their other work.
 
         Raises: InvalidRequest for a name that is taken, a field, structure or option that is unknown."""
 
-    async def drop_index(self, name: str) -> None:
-        """Raises: InvalidRequest if there is no such index."""
+    async def drop_index(self, name: str) -> int:
+        """Returns the revision from which on it is gone. Raises: InvalidRequest if there is no such index."""
 
     async def indexes(self) -> list[IndexReport]:
         """How the declared indexes stand at the member at hand, by name."""

@@ -1,5 +1,5 @@
 """What a member does by the clock: ticks, leases that end, history that may go, learners that have caught up; and its
-housekeeping: snapshots and the next segment, a slice at a time, between the loop's other work."""
+housekeeping: snapshots, the next segment and indexes, a slice at a time, between the loop's other work."""
 
 from __future__ import annotations
 
@@ -22,6 +22,10 @@ TICK_S = 0.05
 UPKEEP_TICKS = 2
 TRIM_PER_UPKEEP = 1000
 SLICE_PAUSE_S = 0.005
+BUILD_SLICE_S = 0.004
+"""About how long one slice of an index takes to build."""
+BUILD_ROWS_FIRST = 64
+BUILD_ROWS_MAX = 4096
 
 
 class Upkeep:
@@ -33,6 +37,7 @@ class Upkeep:
         self._clock = member.clock
         self._collector = Collector() if config.own_gc else None
         self._progressed = 0
+        self._unbuilt = asyncio.Event()
         self.compaction = CompactionPolicy(config.retain_s, config.retain_bytes)
 
     def start(self) -> list[asyncio.Task[None]]:
@@ -40,7 +45,8 @@ class Upkeep:
         if self._collector is not None:
             self._collector.start()
         loop = self._member.loop
-        return [loop.create_task(self._tick_forever()), loop.create_task(self._keep_house())]
+        work = (self._tick_forever(), self._keep_house(), self._build_indexes())
+        return [loop.create_task(each) for each in work]
 
     def stop(self) -> None:
         if self._collector is not None:
@@ -63,6 +69,10 @@ class Upkeep:
         if state.revision != self._progressed:
             self._progressed = state.revision
             member.hub.progress()
+        if state.tables.specs:
+            state.tables.follow_up()
+        if state.tables.unbuilt:
+            self._unbuilt.set()
         if not member.replica.leading:
             return
         for lease_id in member.lessor.expired():
@@ -107,6 +117,26 @@ class Upkeep:
                     await member.take_snapshot()
         except OSError as error:
             member.fail(f"cannot write a snapshot or segment: {error}")
+
+    async def _build_indexes(self) -> None:
+        """As many rows a slice as take BUILD_SLICE_S; what comes after a change of tables begins small again."""
+        member, clock = self._member, self._clock
+        rows, version = BUILD_ROWS_FIRST, -1
+        while True:
+            await self._unbuilt.wait()
+            tables = member.state.tables
+            if version != tables.stage:
+                rows, version = BUILD_ROWS_FIRST, tables.stage
+            began_s = clock.monotonic_s()
+            if not member.state.build_indexes(rows):
+                self._unbuilt.clear()
+            taken_s = clock.monotonic_s() - began_s
+            if taken_s > BUILD_SLICE_S:
+                rows = max(1, rows // 2)
+            elif taken_s < BUILD_SLICE_S / 2:
+                rows = min(BUILD_ROWS_MAX, rows * 2)
+            member.tables_changed()
+            await clock.sleep(SLICE_PAUSE_S)
 
 
 def _ignore(result: Result | None, error: MinikubeError | None) -> None:

@@ -123,7 +123,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "off by one in the number of columns",
     ),
     Mutant(
-        "index: >= leaves out the boundary", INDEX, "index/columns.py",
+        "index: >= leaves out the boundary", INDEX, "index/cells.py",
         '    if op == ">=":\n        result = values >= operand',
         '    if op == ">=":\n        result = values > operand',
         "the boundary of an inequality",

@@ -12,12 +12,15 @@ from typing import Final
 
 from minikube_py.fields.spec import FieldSet
 from minikube_py.fields.where import Where
+from minikube_py.index.declared import dump, key_of
 from minikube_py.mvcc.types import (
     Command,
     Compare,
     DeclareFields,
+    DeclareIndex,
     DeleteRange,
     DeleteResult,
+    DropIndex,
     Event,
     KeyValue,
     LeaseRevoke,
@@ -69,11 +72,25 @@ class Model:
         elif isinstance(command, LeaseRevoke):
             for kv in self.of_lease(command.id):
                 run.delete(DeleteRange(kv.key))
+        elif isinstance(command, DeclareIndex):
+            answer = self._declare_index(run, command)
+        elif isinstance(command, DropIndex):
+            if key_of(command.name) not in self.current:
+                raise Impossible(f"index {command.name} is dropped, and is not there")
+            answer = run.delete(DeleteRange(key_of(command.name)))
         elif isinstance(command, DeclareFields):
             self.field_sets[command.field_set.name] = command.field_set
         if run.events:
             self.take(run.events)
         return answer
+
+    def _declare_index(self, run: _Run, command: DeclareIndex) -> PutResult:
+        """Its declaration stands under a key of its own; the same once more changes nothing."""
+        key, value = key_of(command.spec.name), dump(command.spec)
+        known = self.current.get(key)
+        if known is not None and known.value != value:
+            raise Impossible(f"index {command.spec.name} is declared already, as another")
+        return PutResult(self.revision) if known is not None else run.put(Put(key, value))
 
     def take(self, events: Iterable[Event]) -> None:
         """`events` are what happens at the next revision."""

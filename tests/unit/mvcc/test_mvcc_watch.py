@@ -225,8 +225,25 @@ def test_a_bad_where_is_refused_and_a_new_declaration_ends_the_watch() -> None:
             hub.add(NODES.prefix, end, 0, lambda _: None, Where((bad,)))
     seen: Seen = []
     hub.add(NODES.prefix, end, 0, seen.append, WHERE)
+    # What it asks about means the same.
     state.apply(DeclareFields(FieldSet("nodes", NODES.prefix, NODES.fields[:1], NODES.sums)))
     state.apply(node("4"))
+    hub.notify()
+    assert [type(batch.error) for batch in seen] == [type(None)]
+    state.apply(DeclareFields(FieldSet("nodes", NODES.prefix, NODES.fields[1:2], NODES.sums)))
+    state.apply(node("2"))
+    hub.notify()
+    assert [type(batch.error) for batch in seen] == [type(None), FieldsRedeclared]
+
+
+def test_a_sum_declared_anew_ends_the_watch_on_what_it_is_taken_off_from() -> None:
+    state = StateMachine()
+    state.apply(DeclareFields(NODES))
+    hub = WatchHub(state)
+    seen: Seen = []
+    hub.add(NODES.prefix, prefix_end(NODES.prefix), 0, seen.append, WHERE)
+    other = NODES.sums[0].__class__("requested.*", b"/registry/others/", "spec.nodeName", "pod_requests@1")
+    state.apply(DeclareFields(FieldSet("nodes", NODES.prefix, NODES.fields, (other,))))
     hub.notify()
     assert [type(batch.error) for batch in seen] == [FieldsRedeclared]
 
@@ -341,6 +358,6 @@ def test_a_watch_on_fields_goes_on_from_another_state_if_they_are_declared_there
     hub.replace(StateMachine.restore(following.snapshot()))
     hub.catch_up()
     assert [event.type for batch in same for event in batch.events] == ["DELETE"]
-    following.apply(DeclareFields(FieldSet("nodes", NODES.prefix, NODES.fields[:1], NODES.sums)))
+    following.apply(DeclareFields(FieldSet("nodes", NODES.prefix, NODES.fields[1:2], NODES.sums)))
     hub.replace(StateMachine.restore(following.snapshot()))
     assert isinstance(same[-1].error, FieldsRedeclared)

@@ -535,7 +535,7 @@ async def test_a_watch_on_fields_goes_on_elsewhere_and_ends_when_they_are_declar
         kinds = lambda: [event.type for batch in seen for event in batch.events]  # noqa: E731
         await until(lambda: len(kinds()) == 3)
         assert kinds() == ["PUT", "DELETE", "PUT"]
-        await client.declare(FieldSet(NODES.name, NODES.prefix, NODES.fields[1:2], ()))
+        await client.declare(FieldSet(NODES.name, NODES.prefix, NODES.fields[3:4], ()))
         await put(client, NODES.prefix + b"n", node % 1)
         await until(lambda: seen[-1].error is not None)
         assert isinstance(seen[-1].error, FieldsRedeclared)

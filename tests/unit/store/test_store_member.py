@@ -255,7 +255,8 @@ async def test_a_disk_that_fills_during_a_snapshot_ends_the_process(tmp_path):
 
     fatal = Fatal()
     member = await start(tmp_path, SMALL, disk=FullForSnapshots(tmp_path), fatal=fatal)
-    with pytest.raises(Unavailable, match="has failed"):
+    # The write that is under way when it ends may have been done.
+    with pytest.raises((Unavailable, OutcomeUnknown), match=r"the store (has )?failed"):
         for i in range(100_000):
             await put(member, b"/k/%d" % (i % 50), bytes(300))
     assert "cannot write a snapshot" in fatal.messages[0]

@@ -1,0 +1,95 @@
+"""Which way a question goes: through one of the declared indexes, or over the host's columns.
+
+Each way has an estimate in microseconds. It rests on the share of rows that pass, guessed from a sample, and on what
+the structure says of itself (`Estimating`); the constants here are what the columns were measured at (tests/bench).
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from minikube_py.fields.where import Test
+from minikube_py.index.box import bounded
+from minikube_py.index.columns import BLOCK_ROWS
+from minikube_py.index.contract import Order
+from minikube_py.index.running import Running
+from minikube_py.index.structure import Estimating
+from minikube_py.index.table import Table
+
+CALL_US: Final = 3.0
+"""What asking an index costs beside the structure's own work."""
+COLUMNS_US: Final = 12.0
+TEST_ROW_US: Final = 0.0004
+"""One comparison of one row, among many."""
+CANDIDATE_US: Final = 0.02
+"""One candidate that is tested for what its box cannot say."""
+ORDERED_US: Final = 0.03
+"""One match that is brought into key order."""
+UNKNOWN_US: Final = 20.0
+UNKNOWN_MATCH_US: Final = 0.1
+"""For a structure that says nothing of its cost."""
+
+
+class Way(NamedTuple):
+    """`running` is None for the columns themselves."""
+
+    running: Running | None
+    structure: str
+    estimated_us: float
+
+
+class Plan(NamedTuple):
+    """The ways there are, the cheapest first. `share`: of the rows that are expected to pass, 0 to 1."""
+
+    ways: list[Way]
+    share: float
+
+
+def plan(table: Table, tests: tuple[Test, ...], limit: int, order: Order) -> Plan:
+    """How `table` can answer `tests`. `limit` counts for ANY alone: in key order all matches are counted."""
+    index = table.index
+    rows = index.live
+    masks = table.sample.passing(tests)
+    sampled = len(masks[0]) if masks else 0
+    wanted = limit if order == "ANY" else 0
+
+    def share_of(chosen: list[np.ndarray[tuple[int], np.dtype[np.bool_]]]) -> float:
+        if not chosen:
+            return 1.0
+        passing = int(np.count_nonzero(np.logical_and.reduce(chosen))) if len(chosen) > 1 else int(chosen[0].sum())
+        # Nothing in a sample is not nothing at all.
+        return (passing + 0.5) / (sampled + 1)
+
+    share = share_of(list(masks))
+    matched = min(wanted, rows * share) if wanted else rows * share
+    after_us = 0.0 if order == "ANY" else matched * ORDERED_US
+    looked_at = min(rows, max(wanted / share, BLOCK_ROWS)) if wanted else rows
+    ways = [Way(None, "columns", COLUMNS_US + after_us + looked_at * TEST_ROW_US * max(1, len(tests)))]
+    for running in table.running.values():
+        hosted = running.hosted
+        if hosted is None or not running.ready:
+            continue
+        box, residual = hosted.boxed(tests)
+        if box.empty:
+            ways.append(Way(running, running.spec.structure, 0.0))
+            continue
+        if not bounded(box):
+            continue
+        covered = [mask for mask, test in zip(masks, tests) if test.field in running.spec.fields and test.op != "!="]
+        box_share = share_of(covered) if residual else share
+        candidates = wanted * max(1.0, box_share / share) if residual and wanted else float(wanted)
+        structure = hosted.structure
+        if isinstance(structure, Estimating):
+            find_us = structure.cost_us(rows, box_share, round(min(candidates, rows)))
+        else:
+            find_us = UNKNOWN_US + UNKNOWN_MATCH_US * (candidates or rows * box_share)
+        tested = (min(candidates, rows * box_share) if wanted else rows * box_share) if residual else 0.0
+        ways.append(Way(running, running.spec.structure, CALL_US + find_us + tested * CANDIDATE_US + after_us))
+    ways.sort(key=_estimated_us)
+    return Plan(ways, share)
+
+
+def _estimated_us(way: Way) -> float:
+    return way.estimated_us

@@ -1,0 +1,142 @@
+"""A declared index at one member: from its declaration to the first answer, and what becomes of it when it fails.
+
+Nothing of it is replicated. Whatever state it is in, questions have the same answers: from the structure once it holds
+all rows, from the host's columns before and after.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from minikube_py.errors import InvalidRequest, MinikubeError
+from minikube_py.index import catalogue
+from minikube_py.index.columns import ColumnIndex
+from minikube_py.index.declared import IndexSpec
+from minikube_py.index.hosted import HostedIndex
+from minikube_py.index.reports import IndexReport, IndexState
+
+REVISION_BYTES: Final = 16
+"""What the host's log takes for one change of a row beside its cells: revision and slot."""
+CELL_BYTES: Final = 8
+
+
+class Counts:
+    """`queries` were asked of the objects an index is on; it answered `hits` of them."""
+
+    __slots__ = ("hits", "queries")
+
+    def __init__(self) -> None:
+        self.queries = 0
+        self.hits = 0
+
+
+def check_buildable(spec: IndexSpec) -> None:
+    """Raises: InvalidRequest where this process knows no such structure, or it takes no such options or dimensions."""
+    try:
+        catalogue.build(spec.structure, len(spec.fields), spec.options)
+    except MinikubeError:
+        raise
+    except Exception as error:
+        raise InvalidRequest(f"structure {spec.structure} cannot be built: {error}") from None
+
+
+class Running:
+    """`hosted` is None before the build begins and once the index is degraded."""
+
+    def __init__(self, spec: IndexSpec, host: ColumnIndex, counts: Counts) -> None:
+        self.spec = spec
+        self.counts = counts
+        self.state: IndexState = "building"
+        self.reason = ""
+        self.hosted: HostedIndex | None = None
+        self._host = host
+        missing = [name for name in spec.fields if host.field_set.find(name) is None]
+        if missing:
+            self.degrade(f"field {missing[0]} is not declared on {spec.on} any more")
+            return
+        try:
+            structure = catalogue.build(spec.structure, len(spec.fields), spec.options)
+        except Exception as error:
+            self.degrade(f"{spec.structure} cannot be built here: {error}")
+            return
+        self.hosted = HostedIndex(host, spec.fields, structure, built=False, failed=self._failed)
+
+    @property
+    def ready(self) -> bool:
+        return self.state == "ready"
+
+    @property
+    def progress(self) -> float:
+        return self.hosted.progress if self.hosted is not None else 0.0
+
+    def build(self, rows: int) -> None:
+        """Takes in about `rows` more."""
+        if self.hosted is None or self.state != "building":
+            return
+        try:
+            done = self.hosted.build(rows)
+        except Exception as error:
+            self._failed(error)
+            return
+        self.check_memory()
+        if done and self.state == "building":
+            self.state = "ready"
+
+    def follow_up(self) -> None:
+        """Puts in the changes that wait, and sees whether it has become too large."""
+        if self.hosted is None or not self.hosted.waiting:
+            return
+        try:
+            self.hosted.follow_up()
+        except Exception as error:
+            self._failed(error)
+            return
+        self.check_memory()
+
+    def check_memory(self) -> None:
+        if self.hosted is None:
+            return
+        try:
+            size_bytes = self.hosted.size_bytes()
+        except Exception as error:
+            self._failed(error)
+            return
+        if size_bytes > self.spec.memory_limit_bytes:
+            self.degrade(
+                f"it takes {size_bytes} bytes, its limit is {self.spec.memory_limit_bytes}; "
+                "drop it and declare it again with a higher one"
+            )
+
+    def failed(self, error: Exception) -> None:
+        """The structure has raised something while it was asked."""
+        self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        self.degrade(f"{self.spec.structure} has failed: {type(error).__name__}: {error}")
+
+    def degrade(self, reason: str) -> None:
+        """Lets the structure go; what it would have answered is answered without it."""
+        self.close()
+        self.state = "degraded"
+        self.reason = reason
+
+    def close(self) -> None:
+        if self.hosted is not None:
+            self.hosted.close()
+            self.hosted = None
+
+    def report(self) -> IndexReport:
+        self.check_memory()
+        hosted = self.hosted
+        cells = len(self._host.field_set.fields) if hosted is None else self._host.column_count
+        return IndexReport(
+            self.spec,
+            self.state,
+            1.0 if self.ready else self.progress,
+            self._host.live if self.ready else 0,
+            0 if hosted is None else hosted.size_bytes(),
+            float(REVISION_BYTES + CELL_BYTES * cells),
+            self.counts.queries,
+            self.counts.hits,
+            self.reason,
+        )

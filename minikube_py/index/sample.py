@@ -1,0 +1,38 @@
+"""Some of a host's rows, from which the share that a comparison lets pass is guessed."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from minikube_py.fields.where import Test
+from minikube_py.index.cells import Cells, Mask, evaluate
+from minikube_py.index.columns import ColumnIndex
+
+SAMPLE_ROWS: Final = 256
+STALE_AFTER: Final = 1024
+"""Changed rows after which another sample is taken; fewer where there are few rows."""
+
+
+class Sample:
+    """Rows of the present, evenly spread over the slots: the same for the same changes."""
+
+    def __init__(self, host: ColumnIndex) -> None:
+        self._host = host
+        self._cells: Cells = np.empty((0, 0), dtype=np.int64)
+        self._changes = -1
+
+    def passing(self, tests: tuple[Test, ...]) -> list[Mask]:
+        """For each test, which of the rows pass it."""
+        host = self._host
+        if not 0 <= host.changes - self._changes < min(STALE_AFTER, 16 + host.live // 4) or self._changes < 0:
+            self._take()
+        rows = slice(None)
+        return [evaluate(self._cells, rows, [one]) for one in host.bound(tests)]
+
+    def _take(self) -> None:
+        host = self._host
+        self._changes = host.changes
+        step = max(1, host.slot_end // SAMPLE_ROWS)
+        self._cells = host.rows_at(np.arange(0, host.slot_end, step, dtype=np.int64))

@@ -1,0 +1,214 @@
+"""Questions with a `where`: read once, sent the way the planner chose, and answered.
+
+Nothing here changes an answer: a declared index, the table's own columns and a scan that decodes every object give the
+same keys. What each cost is counted, so that a scan cannot pass for an index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from minikube_py.errors import InvalidRequest
+from minikube_py.fields.extract import SUMS
+from minikube_py.fields.spec import FieldSet
+from minikube_py.fields.where import Test, compile_where
+from minikube_py.index.contract import Matches, Order
+from minikube_py.index.planner import Plan, Way, plan
+from minikube_py.index.reports import Choice
+from minikube_py.index.table import Asked, Table
+from minikube_py.mvcc.decoding import decode
+from minikube_py.mvcc.key_index import end_of
+from minikube_py.mvcc.types import KeyValue, QueryStats, RangeRequest, prefix_end
+
+if TYPE_CHECKING:
+    from minikube_py.mvcc.state import StateMachine
+
+QUERIES_MAX: Final = 1024
+"""Questions whose reading is kept."""
+PLAN_USES: Final = 64
+PLAN_CHANGES: Final = 512
+"""A plan is made anew after so many uses, or so many changes of rows."""
+DECODE_US: Final = 10.0
+"""About what decoding one object costs."""
+
+
+class Query:
+    """One question as it reads under the present declarations. `table` is None where no table holds its fields yet."""
+
+    __slots__ = ("asked", "end", "field_set", "first", "plans", "single", "table", "tests")
+
+    def __init__(self, state: StateMachine, request: RangeRequest) -> None:
+        self.field_set, self.asked = state.tables.find(request)
+        self.table: Table | None = state.tables.serving(self.field_set.name, self.asked)
+        self.tests: tuple[Test, ...] = ()
+        if request.where is not None:
+            self.tests = compile_where(self.field_set, request.where).tests
+        self.single = not request.range_end
+        # Bounds that leave out none of the FieldSet's objects are open.
+        prefix = self.field_set.prefix
+        end = end_of(request.range_end)
+        self.end = end if end is not None and end.startswith(prefix) else None
+        self.first = b"" if request.key <= prefix else request.key
+        self.plans: dict[tuple[int, Order], Planned] = {}
+
+
+class Planned:
+    """A plan, and how long it holds."""
+
+    __slots__ = ("changes", "plan", "uses")
+
+    def __init__(self, made: Plan, changes: int) -> None:
+        self.plan = made
+        self.changes = changes
+        self.uses = 0
+
+
+class Explained(NamedTuple):
+    """`ways`, the chosen one first: what is known of each before, and how to try it (None: it is not to be tried)."""
+
+    ways: list[tuple[Choice, Callable[[], tuple[Matches, QueryStats]] | None]]
+    share: float
+    rows: int
+    revision: int
+
+
+class Queries:
+    """Answers the questions put to one state machine."""
+
+    def __init__(self, state: StateMachine) -> None:
+        self._state = state
+        self._version = -1
+        self._known: dict[tuple[object, ...], Query] = {}
+
+    def read(self, request: RangeRequest) -> Query:
+        """Raises: InvalidRequest."""
+        tables = self._state.tables
+        if self._version != tables.version or len(self._known) >= QUERIES_MAX:
+            self._known.clear()
+            self._version = tables.version
+        place = (request.where, request.key, request.range_end, request.fields)
+        query = self._known.get(place)
+        if query is None:
+            query = self._known[place] = Query(self._state, request)
+        return query
+
+    def answer(self, query: Query, request: RangeRequest, limit: int, at: int) -> tuple[Matches, QueryStats]:
+        """`limit`: 0 for all."""
+        table = query.table
+        if table is None:
+            return self._scan(query, request, limit, at)
+        for running in table.running.values():
+            running.counts.queries += 1
+        if query.single or not table.running:
+            return self._columns(query, table, request, limit, at)
+        way = self._plan(query, table, limit, request.order).ways[0]
+        return self._go(way, query, table, request, limit, at)
+
+    def _plan(self, query: Query, table: Table, limit: int, order: Order) -> Plan:
+        planned = query.plans.get((limit, order))
+        if planned is not None and planned.uses < PLAN_USES:
+            running = planned.plan.ways[0].running
+            fresh = table.index.changes - planned.changes < PLAN_CHANGES
+            if fresh and (running is None or running.ready):
+                planned.uses += 1
+                return planned.plan
+        anywhere = order == "ANY" and not query.first and query.end is None
+        made = plan(table, query.tests, limit, "ANY" if anywhere else "KEY")
+        if len(query.plans) >= 16:
+            query.plans.clear()
+        query.plans[(limit, order)] = Planned(made, table.index.changes)
+        return made
+
+    def _go(
+        self, way: Way, query: Query, table: Table, request: RangeRequest, limit: int, at: int
+    ) -> tuple[Matches, QueryStats]:
+        running = way.running
+        hosted = running.hosted if running is not None and running.ready else None
+        if running is None or hosted is None:
+            return self._columns(query, table, request, limit, at)
+        try:
+            revision = min(at, table.index.revision)
+            matches = hosted.answer(query.tests, revision, limit, request.order, query.first, query.end)
+        except Exception as error:
+            # Somebody's own structure: whatever it does, the columns know better.
+            running.failed(error)
+            return self._columns(query, table, request, limit, at)
+        running.counts.hits += 1
+        _, _, _, examined, shards, pruned, false_positives = matches
+        stats = QueryStats(running.spec.structure, examined, 0, running.spec.name, shards, pruned, false_positives)
+        return matches, stats
+
+    def _columns(
+        self, query: Query, table: Table, request: RangeRequest, limit: int, at: int
+    ) -> tuple[Matches, QueryStats]:
+        matches = _of_columns(query, table, request, limit, at)
+        return matches, QueryStats("columns", matches.rows_examined)
+
+    # -- fields that no table holds yet --------------------------------------------------------------------------------
+
+    def _scan(self, query: Query, request: RangeRequest, limit: int, at: int) -> tuple[Matches, QueryStats]:
+        kvs = self._state.index.range_at(request.key, request.range_end, at)
+        table, decoded = self.decoded(query, kvs, at)
+        matches = _of_columns(query, table, request, limit, at)
+        return matches, QueryStats("scan", matches.rows_examined, decoded)
+
+    def decoded(self, query: Query, kvs: list[KeyValue], at: int) -> tuple[Table, int]:
+        """The fields that are asked for, of these objects as they stood at `at`; and how many objects were decoded."""
+        field_set = _only(query.field_set, query.asked)
+        standing = {kv.key: kv for kv in kvs}
+        for total in field_set.sums:
+            prefix = total.source_prefix
+            standing.update((kv.key, kv) for kv in self._state.index.range_at(prefix, prefix_end(prefix), at))
+        return Table(field_set, at, ((key, decode(kv.value)) for key, kv in standing.items())), len(standing)
+
+    # -- explaining ----------------------------------------------------------------------------------------------------
+
+    def explain(self, request: RangeRequest, at: int) -> Explained:
+        """Raises: InvalidRequest."""
+        if not request.where:
+            raise InvalidRequest("there is nothing to explain without a where: give at least one comparison")
+        query, limit = self.read(request), request.limit
+        objects = self._state.index.count(request.key, request.range_end)
+        table = query.table
+        scan = Choice("", "scan", DECODE_US * objects, -1.0)
+        if table is None:
+            return Explained([(scan, partial(self._scan, query, request, limit, at))], 1.0, objects, at)
+        anywhere = request.order == "ANY" and not query.first and query.end is None
+        made = plan(table, query.tests, limit, "ANY" if anywhere else "KEY")
+        ways: list[tuple[Choice, Callable[[], tuple[Matches, QueryStats]] | None]] = []
+        for way in made.ways:
+            name = "" if way.running is None else way.running.spec.name
+            tried = partial(self._go, way, query, table, request, limit, at)
+            ways.append((Choice(name, way.structure, way.estimated_us, -1.0), tried))
+        if query.single:
+            # One object is looked at where it is, whatever indexes there are.
+            ways.sort(key=lambda each: each[0].name != "")
+        named = {choice.name for choice, _ in ways}
+        for name, running in sorted(table.running.items()):
+            if name not in named:
+                reason = f"it is {running.state}" if not running.ready else "it has none of the fields asked about"
+                ways.append((Choice(name, running.spec.structure, -1.0, -1.0, reason=reason), None))
+        ways.append((scan._replace(reason="not tried: it would decode every object"), None))
+        return Explained(ways, made.share, table.index.live, at)
+
+
+def _of_columns(query: Query, table: Table, request: RangeRequest, limit: int, at: int) -> Matches:
+    assert request.where is not None
+    index = table.index
+    revision = min(at, index.revision)
+    if query.single:
+        held = index.matching(request.where, revision, [request.key])[0]
+        return Matches([request.key] if held else [], int(held), False, 1)
+    return index.query(request.where, revision, limit, None, request.order, query.end, query.first)
+
+
+def _only(field_set: FieldSet, asked: Asked) -> FieldSet:
+    """The part of a FieldSet that declares these fields."""
+    fields = {meaning[0].name for _, meaning in asked if meaning is not None}
+    specs = tuple([spec for spec in field_set.fields if spec.name in fields])
+    used = {spec.args["sum"] if spec.extractor in SUMS else spec.minus for spec in specs}
+    return FieldSet(
+        field_set.name, field_set.prefix, specs, tuple([total for total in field_set.sums if total.name in used])
+    )
