@@ -92,16 +92,17 @@ async def _one(name: str, server: ApiServer) -> Json:
 
 
 def _item(server: ApiServer, report: IndexReport) -> Json:
-    """The declaration as the store holds it; `typed`: its fields and sums as people write them; how it stands."""
+    """The declaration as the store holds it; `typed`: its fields and sums as people write them, and their kinds."""
     spec = report.spec
     sources = {plural: Source(each.prefix, _any_kind) for plural, each in server.declared.resources.items()}
     declared = {each.name: each for each in spec.declares}
     fields = [field_text(declared[name]) if name in declared else name for name in spec.fields]
+    kinds = _kinds(server, spec)
     return {
         "kind": "Index",
         "apiVersion": API_VERSION,
         **to_json(spec),
-        "typed": {"fields": fields, "sums": [sum_text(each, sources) for each in spec.sums]},
+        "typed": {"fields": fields, "kinds": kinds, "sums": [sum_text(each, sources) for each in spec.sums]},
         "status": {
             "state": report.state,
             "reason": report.reason,
@@ -113,6 +114,13 @@ def _item(server: ApiServer, report: IndexReport) -> Json:
             "hits": report.hits,
         },
     }
+
+
+def _kinds(server: ApiServer, spec: IndexSpec) -> dict[str, Kind]:
+    resource = server.declared.resources.get(spec.on)
+    declared = server.declared.of(resource).field_set if resource is not None else None
+    found = {name: declared.find(name) for name in spec.fields} if declared is not None else {}
+    return {name: each.kind for name, each in found.items() if each is not None}
 
 
 def _any_kind(path: Path) -> Kind:
@@ -140,7 +148,7 @@ async def _create(request: Request, server: ApiServer) -> Response:
     if server.declared.resources[spec.on].field_set is None:
         await translated(server.storage.declare(server.declared.base(server.declared.resources[spec.on])))
     try:
-        await translated(server.storage.declare_index(spec))
+        revision = await translated(server.storage.declare_index(spec))
     except StatusError:
         # Somebody else may have been faster.
         await server.lister.wait_fresh()
@@ -148,7 +156,7 @@ async def _create(request: Request, server: ApiServer) -> Response:
             raise StatusError(409, "AlreadyExists", f"index {spec.name} was made by another just now") from None
         raise
     # Who is told that it is there may ask for its fields here at once.
-    await server.lister.wait_fresh()
+    await server.lister.wait_for(revision)
     return _json(201, await _one(spec.name, server))
 
 
@@ -156,8 +164,7 @@ async def _drop(name: str, server: ApiServer) -> Response:
     await server.lister.wait_fresh()
     if name not in server.declared.specs:
         raise _no_index(name, server)
-    await translated(server.storage.drop_index(name))
-    await server.lister.wait_fresh()
+    await server.lister.wait_for(await translated(server.storage.drop_index(name)))
     details = {"name": name, "kind": "indexes"}
     status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
     return _json(200, status)
@@ -322,6 +329,7 @@ def _explained(resource: Resource, selector: FieldSelector, limit: int, explanat
         "apiVersion": API_VERSION,
         "resource": resource.plural,
         "where": str(selector.indexed),
+        "comparisons": [{"field": c.field, "op": c.op, "values": list(c.values)} for c in selector.indexed.comparisons],
         "limit": limit,
         "revision": explanation.revision,
         "rows": explanation.rows,
