@@ -24,7 +24,14 @@ SEED = int(os.environ.get("MINIKUBE_PY_LAW_SEED", "0"))
 PROGRAMS_A_HISTORY = 4
 
 SMALL: dict[str, tuple[Options, ...]] = {
+    "columns": ({"block_slots": 64},),
     "max-tree": ({"visit_limit": 3},),
+    "bitmaps": ({"levels": 3, "chunk_slots": 64},),
+    "sharded": (
+        {"shards": 3, "filter": "joint-bitset", "rebuild_percent": 1},
+        {"shards": 3, "filter": "bloom", "placing": "sorted"},
+        {"shards": 40, "rebuild_percent": 100},
+    ),
 }
 """Options with which few rows reach what many rows reach without."""
 

@@ -1,13 +1,15 @@
-"""Programs drawn by hypothesis: few values that meet often, questions at stored values and one beside them.
+"""Programs as hypothesis draws them: few values that meet often, questions at stored values and one beside them.
 
 Few slots and a handful of values find most bugs and shrink well. Every third program begins with hundreds of rows, so
-that blocks, zones, rebuilds and growth are passed; those rows follow from a number, and are elementary steps.
+that blocks, zones, rebuilds and growth are passed; those rows follow from a number, and are elementary steps. All is
+drawn from a `Random` that hypothesis plays, whose numbers it makes smaller: strategies for each part take ten times as
+long.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
+from random import Random
 
 from hypothesis import strategies as st
 
@@ -28,48 +30,95 @@ from minikube_py.lab.conformance.program import (
 SLOTS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 31, 32, 63, 64, 65, 255, 256, 257, 1000, 4100)
 ROWS_MOST = 700
 LIMITS = (0, 0, 0, 1, 2, 3, 10)
-STEPS_MOST = 24
+STEPS = (8, 40)
 
 _EDGES = (0, 1, -1, 2, HIGH, HIGH - 1, LOW, LOW + 1, 1 << 32, -(1 << 31), 1 << 53, (1 << 53) + 1, 1000, 1 << 62)
-_VALUES = st.one_of(st.integers(-4, 9), st.sampled_from(_EDGES), st.integers(LOW, HIGH))
 
 
-@st.composite
-def palettes(draw: st.DrawFn) -> list[int]:
-    """The values of one program: neighbours often, that are met again and again."""
-    values = draw(st.lists(_VALUES, min_size=1, max_size=5, unique=True))
-    if draw(st.booleans()):
-        values += [value + 1 for value in values[:2] if value < HIGH]
-    return values
+def programs(dimensions: Sequence[int] = (1, 2, 3, 4), versioned: bool = True) -> st.SearchStrategy[Program]:
+    """Programs over one of `dimensions`; `versioned`: states are kept and asked later on, too."""
+    return st.randoms(use_true_random=False).map(lambda rng: draw_program(rng, dimensions, versioned))
 
 
-def boxes(palette: Sequence[int], dimensions: int) -> st.SearchStrategy[Box]:
-    """Intervals whose ends are stored values or one beside them; open, half-open, closed, contradictory."""
-    beside = sorted({min(HIGH, max(LOW, value + step)) for value in palette for step in (-1, 0, 1)})
-    ends = st.sampled_from(beside)
-    interval = st.one_of(
-        st.just((MISSING, HIGH)),
-        st.tuples(ends, st.just(HIGH)),
-        st.tuples(ends, st.just(HIGH)),
-        st.tuples(st.just(LOW), ends),
-        ends.map(lambda end: (end, end)),
-        st.tuples(ends, ends).map(lambda pair: (min(pair), max(pair))),
-        st.tuples(ends, ends),
-        st.just((LOW, HIGH)),
-    )
-    return st.lists(interval, min_size=dimensions, max_size=dimensions).map(
-        lambda pairs: Box(tuple(low for low, _ in pairs), tuple(high for _, high in pairs))
-    )
+def draw_program(rng: Random, dimensions: Sequence[int], versioned: bool) -> Program:
+    drawer = _Drawer(rng, rng.choice(list(dimensions)))
+    steps: list[Step] = []
+    if rng.randrange(3) == 2:
+        count = rng.randrange(1, ROWS_MOST)
+        rows = many_rows(count, rng.randrange(1 << 16), drawer.palette, drawer.dimensions)
+        drawer.learn([point[0] for _, point in rows[:3]])
+        steps = [Load(tuple(rows))] if rng.randrange(2) else [Put(slot, point) for slot, point in rows]
+    kinds = "ppprfffms" + ("zFF" if versioned else "")
+    steps += [drawer.step(rng.choice(kinds)) for _ in range(rng.randrange(*STEPS))]
+    steps += [drawer.step(kind) for kind in ("fF" if versioned else "f")]
+    return Program(drawer.dimensions, tuple(steps))
 
 
-def _points(palette: Sequence[int], dimensions: int) -> st.SearchStrategy[Point]:
-    coordinate = st.sampled_from([*palette, *palette, MISSING])
-    return st.tuples(*([coordinate] * dimensions))
+class _Drawer:
+    """Draws steps over the values of one program."""
+
+    def __init__(self, rng: Random, dimensions: int) -> None:
+        self._rng = rng
+        self.dimensions = dimensions
+        self.palette = [self._value() for _ in range(rng.randrange(1, 6))]
+        if rng.randrange(2):
+            # Neighbours tell an open end from a closed one.
+            self.palette += [value + 1 for value in self.palette[:2] if value < HIGH]
+        self._learned()
+
+    def learn(self, values: Sequence[int]) -> None:
+        self.palette += [value for value in values if value != MISSING]
+        self._learned()
+
+    def _learned(self) -> None:
+        self._stored = [*self.palette, *self.palette, MISSING]
+        self._ends = sorted({min(HIGH, max(LOW, value + by)) for value in self.palette for by in (-1, 0, 1)})
+
+    def _value(self) -> int:
+        kind = self._rng.randrange(4)
+        if kind < 2:
+            return self._rng.randrange(-4, 10)
+        return self._rng.choice(_EDGES) if kind == 2 else self._rng.randrange(LOW, HIGH)
+
+    def step(self, kind: str) -> Step:
+        rng = self._rng
+        if kind == "p":
+            return Put(rng.choice(SLOTS), tuple(rng.choice(self._stored) for _ in range(self.dimensions)))
+        if kind == "r":
+            return Remove(rng.choice(SLOTS))
+        if kind == "f":
+            return Find(self._box(), rng.choice(LIMITS))
+        if kind == "m":
+            return MayMatch(self._box())
+        if kind == "F":
+            return FindFrozen(rng.randrange(4), self._box(), rng.choice(LIMITS))
+        return Freeze() if kind == "z" else Size()
+
+    def _box(self) -> Box:
+        intervals = [self._interval() for _ in range(self.dimensions)]
+        return Box(tuple(low for low, _ in intervals), tuple(high for _, high in intervals))
+
+    def _interval(self) -> tuple[int, int]:
+        """Open, half-open, closed, contradictory; ends are stored values or one beside them."""
+        kind = self._rng.randrange(9)
+        if kind < 2:
+            return MISSING, HIGH
+        if kind == 2:
+            return LOW, HIGH
+        end = self._rng.choice(self._ends)
+        if kind < 5:
+            return end, HIGH
+        if kind == 5:
+            return LOW, end
+        if kind == 6:
+            return end, end
+        other = self._rng.choice(self._ends)
+        return (min(end, other), max(end, other)) if kind == 7 else (end, other)
 
 
 def many_rows(count: int, seed: int, palette: Sequence[int], dimensions: int) -> list[tuple[int, Point]]:
     """Rows that follow from `seed`: spread around the palette's values, some without a field."""
-    rng = random.Random(seed)
+    rng = Random(seed)
     spread = rng.choice((1, 20, 2000))
 
     def coordinate() -> int:
@@ -81,42 +130,3 @@ def many_rows(count: int, seed: int, palette: Sequence[int], dimensions: int) ->
     if rng.random() < 0.3:
         rng.shuffle(rows)
     return rows
-
-
-@st.composite
-def programs(draw: st.DrawFn, dimensions: Sequence[int] = (1, 2, 3, 4), versioned: bool = True) -> Program:
-    """A program over one of `dimensions`; `versioned`: states are kept and asked later on, too."""
-    wide = draw(st.sampled_from(list(dimensions)))
-    palette = draw(palettes())
-    asked = boxes(palette, wide)
-    begin: list[Step] = []
-    if draw(st.integers(0, 2)) == 0:
-        count = draw(st.integers(1, ROWS_MOST))
-        rows = many_rows(count, draw(st.integers(0, 1 << 16)), palette, wide)
-        palette = [*palette, *(point[0] for _, point in rows[:3] if point[0] != MISSING)]
-        asked = boxes(palette, wide)
-        begin = [Load(tuple(rows))] if draw(st.booleans()) else [Put(slot, point) for slot, point in rows]
-    slots = st.sampled_from(SLOTS)
-    points = _points(palette, wide)
-    limits = st.sampled_from(LIMITS)
-    put = st.builds(Put, slots, points)
-    find = st.builds(Find, asked, limits)
-    kinds: list[st.SearchStrategy[Step]] = [
-        put,
-        put,
-        put,
-        st.builds(Remove, slots),
-        find,
-        find,
-        find,
-        st.builds(MayMatch, asked),
-        st.just(Size()),
-    ]
-    frozen = st.builds(FindFrozen, st.integers(0, 3), asked, limits)
-    if versioned:
-        kinds += [st.just(Freeze()), frozen, frozen]
-    steps = draw(st.lists(st.one_of(kinds), min_size=1, max_size=STEPS_MOST))
-    last: list[Step] = [draw(find)]
-    if versioned:
-        last.append(draw(frozen))
-    return Program(wide, (*begin, *steps, *last))

@@ -1,10 +1,14 @@
-"""Histories drawn by hypothesis: few keys that come back, thresholds at values that stood somewhere, in mixed units."""
+"""Histories as hypothesis draws them: few keys that come back, thresholds at values that stood, in mixed units.
+
+Of everything there is little, so that it meets: the rows of a history share a few values of each field, neighbours
+among them, and questions are about those and one beside.
+"""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
-from typing import Any
+from random import Random
+from typing import Final
 
 from hypothesis import strategies as st
 
@@ -25,13 +29,104 @@ from minikube_py.lab.conformance.history import (
     Restore,
 )
 
-KEYS = [b"/t/%s" % name for name in (b"a", b"b", b"b0", b"c", b"d", b"e", b"f", b"g")]
-ROWS_MOST = 300
-EVENTS_MOST = 22
-NUMBERS = ("cpu", "memory", "n", "other")
-LABELS = ("", "a", "b", "zz", "zz0", "\u00e9")
-_ORDERED: tuple[Op, ...] = (">=", ">=", "<", "<=", ">", "=", "!=")
-_TEXT_OPS: tuple[Op, ...] = ("=", "=", "!=", "in", "exists", "<", ">=")
+KEYS: Final = tuple(b"/t/%s" % name for name in (b"a", b"b", b"b0", b"c", b"d", b"e", b"f", b"g"))
+ROWS_MOST: Final = 300
+EVENTS: Final = (8, 36)
+NUMBERS: Final = ("cpu", "memory", "n", "other")
+LABELS: Final = ("", "a", "b", "zz", "zz0", "\u00e9")
+_NUMBER_OPS: Final[tuple[Op, ...]] = (">=", ">=", "<", "<=", ">", "=", "!=", "in", "exists")
+_TEXT_OPS: Final[tuple[Op, ...]] = ("=", "=", "!=", "in", "exists", "<", ">=")
+_EDGES: Final = (0, -1, 1, HIGH, HIGH - 1, LOW, 1 << 40)
+_OWN_EDGES: Final = {"cpu": (1000, 100, 1500, 10**6), "memory": (1024, 1000, 1 << 20)}
+_BACKS: Final = (0, 0, 1, 2, 3, 5, 100)
+_KINDS: Final = "aaaaaqqqqqhcsdD"
+
+
+def histories(most_fields: int = 4) -> st.SearchStrategy[History]:
+    """Histories of an index over at most `most_fields` of INDEXED."""
+    return st.randoms(use_true_random=False).map(lambda rng: draw_history(rng, most_fields))
+
+
+def draw_history(rng: Random, most_fields: int) -> History:
+    palettes = {name: _palette(rng, name) for name in NUMBERS}
+    start = rng.randrange(len(INDEXED))
+    fields = (*INDEXED[start:], *INDEXED[:start])[: rng.randrange(1, min(most_fields, len(INDEXED)) + 1)]
+    rows: Sequence[tuple[bytes, Row]] = ()
+    if rng.randrange(4) == 3:
+        rows = many_rows(rng.randrange(1, ROWS_MOST), rng.randrange(1 << 16), palettes)
+    drawer = _Drawer(rng, palettes, [*KEYS, *(key for key, _ in rows[:4])])
+    events = [drawer.event(rng.choice(_KINDS)) for _ in range(rng.randrange(*EVENTS))]
+    # States are kept of all revisions, of some, of none: what is not kept is found by the log.
+    frozen_max = rng.choice((1 << 30, 2, 0))
+    return History(fields, tuple(rows), (*events, drawer.event("q")), frozen_max)
+
+
+def _palette(rng: Random, field: str) -> list[int]:
+    values = [rng.choice((rng.randrange(-2, 7), rng.choice((*_EDGES, *_OWN_EDGES.get(field, (7, 1 << 53))))))]
+    values += [rng.randrange(-2, 7) for _ in range(rng.randrange(4))]
+    if rng.randrange(2):
+        values.append(_beside(values[0], 1))
+    return values
+
+
+def _beside(value: int, by: int) -> int:
+    return min(HIGH, max(LOW, value + by))
+
+
+class _Drawer:
+    """Draws the events of one history."""
+
+    def __init__(self, rng: Random, palettes: dict[str, list[int]], keys: Sequence[bytes]) -> None:
+        self._rng = rng
+        self._palettes = palettes
+        self._keys = keys
+
+    def event(self, kind: str) -> Event:
+        rng = self._rng
+        if kind == "a":
+            keys = dict.fromkeys(rng.choice(self._keys) for _ in range(rng.choice((1, 1, 2, 4))))
+            changes = tuple((key, self._row() if rng.randrange(4) else None) for key in keys)
+            return Apply(changes, rng.choice((1, 1, 1, 3)))
+        if kind == "q":
+            return Query(
+                tuple(self._asked() for _ in range(rng.choice((0, 1, 1, 1, 2, 3)))),
+                rng.choice(_BACKS),
+                rng.choice((0, 0, 1, 2, 10)),
+                rng.choice(("KEY", "KEY", "ANY")),
+                rng.choice((b"", b"", b"", b"/t/b", b"/t/c\0")),
+                rng.choice((None, None, None, b"/t/c", b"/t/b")),
+            )
+        if kind == "h":
+            return Changed(rng.choice(_BACKS))
+        if kind == "c":
+            return Compact(rng.choice((0, 1, 2, 5)))
+        if kind == "s":
+            return Restore(rng.choice((None, 0, 1, 3)), bool(rng.randrange(2)))
+        return Declare(rng.choice((1, 3, 100, 1000)), rng.randrange(3)) if kind == "d" else Drop()
+
+    def _row(self) -> Row:
+        rng = self._rng
+        row: dict[str, int | str] = {name: rng.choice(self._palettes[name]) for name in NUMBERS if rng.randrange(5)}
+        if rng.randrange(2):
+            row["label"] = rng.choice(LABELS)
+        return row
+
+    def _asked(self) -> Asked:
+        rng = self._rng
+        field = rng.choice((*NUMBERS, "cpu", "memory", "label"))
+        if field == "label":
+            op = rng.choice(_TEXT_OPS)
+            labels = tuple(rng.choice(LABELS) for _ in range(_count(rng, op)))
+            return Asked(field, op, labels, labels)
+        op = rng.choice(_NUMBER_OPS)
+        stored = self._palettes[field]
+        values = [_beside(rng.choice(stored), rng.choice((0, 0, -1, 1))) for _ in range(_count(rng, op))]
+        return Asked(field, op, tuple(rng.choice(texts_of(field, value)) for value in values), tuple(values))
+
+
+def _count(rng: Random, op: Op) -> int:
+    """How many values an operator is given."""
+    return 0 if op == "exists" else rng.choice((2, 2, 1, 3)) if op == "in" else 1
 
 
 def texts_of(field: str, value: int) -> list[str]:
@@ -52,41 +147,9 @@ def texts_of(field: str, value: int) -> list[str]:
     return written
 
 
-def _values(field: str) -> st.SearchStrategy[int]:
-    edges = [0, -1, 1, HIGH, HIGH - 1, LOW, 1 << 40]
-    edges += {"cpu": [1000, 100, 1500, 1_000_000], "memory": [1024, 1000, 1 << 20]}.get(field, [7, 1 << 53])
-    return st.one_of(st.sampled_from(edges), st.integers(-2, 6))
-
-
-def _beside(value: int, by: int) -> int:
-    return min(HIGH, max(LOW, value + by))
-
-
-@st.composite
-def _asked(draw: st.DrawFn, palettes: dict[str, list[int]]) -> Asked:
-    field = draw(st.sampled_from([*NUMBERS, "cpu", "memory", "label"]))
-    if field == "label":
-        op = draw(st.sampled_from(_TEXT_OPS))
-        count = {"exists": 0, "in": draw(st.integers(1, 3))}.get(op, 1)
-        texts = tuple(draw(st.sampled_from(LABELS)) for _ in range(count))
-        return Asked(field, op, texts, texts)
-    op = draw(st.sampled_from([*_ORDERED, "in", "exists"]))
-    count = {"exists": 0, "in": draw(st.integers(1, 3))}.get(op, 1)
-    values = [
-        _beside(draw(st.sampled_from(palettes[field])), draw(st.sampled_from((0, 0, -1, 1)))) for _ in range(count)
-    ]
-    texts = tuple(draw(st.sampled_from(texts_of(field, value))) for value in values)
-    return Asked(field, op, texts, tuple(values))
-
-
-def _rows(palettes: dict[str, list[int]]) -> st.SearchStrategy[Row]:
-    optional: dict[Any, st.SearchStrategy[Any]] = {name: st.sampled_from(palettes[name]) for name in NUMBERS}
-    optional["label"] = st.sampled_from(LABELS)
-    return st.fixed_dictionaries({}, optional=optional)
-
-
 def many_rows(count: int, seed: int, palettes: dict[str, list[int]]) -> list[tuple[bytes, Row]]:
-    rng = random.Random(seed)
+    """Rows that follow from `seed`, at the palettes' values and a little above."""
+    rng = Random(seed)
     rows: list[tuple[bytes, Row]] = []
     for number in range(count):
         row: dict[str, int | str] = {}
@@ -97,47 +160,3 @@ def many_rows(count: int, seed: int, palettes: dict[str, list[int]]) -> list[tup
             row["label"] = rng.choice(LABELS)
         rows.append((b"/t/b%03d" % number, row))
     return rows
-
-
-@st.composite
-def histories(draw: st.DrawFn, most_fields: int = 4) -> History:
-    """A history of an index over at most `most_fields` of INDEXED."""
-    palettes = {name: draw(st.lists(_values(name), min_size=1, max_size=3, unique=True)) for name in NUMBERS}
-    fields = tuple(draw(st.lists(st.sampled_from(INDEXED), min_size=1, max_size=most_fields, unique=True)))
-    rows: Sequence[tuple[bytes, Row]] = ()
-    if draw(st.integers(0, 3)) == 0:
-        rows = many_rows(draw(st.integers(1, ROWS_MOST)), draw(st.integers(0, 1 << 16)), palettes)
-    keys = st.sampled_from([*KEYS, *(key for key, _ in rows[:4])])
-    row = _rows(palettes)
-    change = st.tuples(keys, st.one_of(row, row, row, st.none()))
-    changes = st.lists(change, min_size=1, max_size=4, unique_by=lambda pair: pair[0]).map(tuple)
-    apply = st.builds(Apply, changes, st.sampled_from((1, 1, 1, 3)))
-    asked = st.lists(_asked(palettes), max_size=3).map(tuple)
-    back = st.sampled_from((0, 0, 1, 2, 3, 5, 100))
-    query = st.builds(
-        Query,
-        asked,
-        back,
-        st.sampled_from((0, 0, 1, 2, 10)),
-        st.sampled_from(("KEY", "KEY", "ANY")),
-        st.sampled_from((b"", b"", b"/t/b", b"/t/c\0")),
-        st.sampled_from((None, None, b"/t/c", b"/t/b")),
-    )
-    kinds: list[st.SearchStrategy[Event]] = [
-        apply,
-        apply,
-        apply,
-        apply,
-        query,
-        query,
-        query,
-        st.builds(Changed, back),
-        st.builds(Compact, st.sampled_from((0, 1, 2, 5))),
-        st.builds(Restore, st.sampled_from((None, 0, 1, 3)), st.booleans()),
-        st.builds(Declare, st.sampled_from((1, 3, 100, 1000)), st.integers(0, 2)),
-        st.just(Drop()),
-    ]
-    events = draw(st.lists(st.one_of(kinds), min_size=1, max_size=EVENTS_MOST))
-    # States are kept of all revisions, of some, of none: what is not kept is found by the log.
-    frozen_max = draw(st.sampled_from((1 << 30, 2, 0)))
-    return History(fields, tuple(rows), (*events, draw(query)), frozen_max)
