@@ -261,7 +261,7 @@ class Cluster:
             for entry in log.slice(LogIndex(seen), log.committed):
                 agreement.committed(member, entry.index, entry.term, crc32(entry.data))
             self._looked_at[place.number] = log.committed
-        agreement.stands_at(member, raft.term, log.committed)
+        agreement.stands_at(member, raft.term, log.committed, raft.vote)
         agreement.applied(member, log.applied, replica.state.revision)
         if agreement.problem:
             self.fail(agreement.problem)

@@ -317,7 +317,7 @@ class SimStore:
             for entry in log.slice(LogIndex(seen), log.committed):
                 agreement.committed(member.member_id, entry.index, entry.term, crc32(entry.data))
             look.index = log.committed
-        agreement.stands_at(member.member_id, raft.term, log.committed)
+        agreement.stands_at(member.member_id, raft.term, log.committed, raft.vote)
         for other in self.places:
             if not other.gone and other.member_id in member.membership.removed and not other.lost:
                 other.gone, other.leaving = True, False

@@ -137,6 +137,13 @@ def two_votes(run):
     run.voted(1, 4, 3)
 
 
+def vote_forgotten(run):
+    run.voted(1, 4, 2)
+    run.stands_at(1, 4, 0, 2)
+    run.restarted(1)
+    run.stands_at(1, 4, 0, 0)
+
+
 def commit_back(run):
     run.stands_at(1, 4, 7)
     run.stands_at(1, 4, 6)
@@ -146,6 +153,7 @@ def commit_back(run):
     "break_it, said",
     [
         (two_leaders, "both lead term 4"),
+        (vote_forgotten, "voted for 2 in term 4, and has forgotten it"),
         (other_content, "other content"),
         (other_term, "entry 5 was committed with term 2"),
         (term_back, "from term 4 to 3"),

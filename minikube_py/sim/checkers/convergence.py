@@ -100,8 +100,12 @@ class Agreement:
         if other != candidate:
             self._fail(f"member {member:x} voted twice in term {term}: for {other:x} and for {candidate:x}")
 
-    def stands_at(self, member: int, term: int, commit: int) -> None:
-        """Where a running member is. A restart may forget what was not promised: tell it with `restarted`."""
+    def stands_at(self, member: int, term: int, commit: int, vote: int | None = None) -> None:
+        """Where a running member is, and whom it has voted for in that term. A restart may forget what was not
+        promised, a vote that others were told of not among it: tell of it with `restarted`."""
+        promised = self._votes.get((member, term))
+        if vote is not None and promised not in (None, vote):
+            self._fail(f"member {member:x} voted for {promised:x} in term {term}, and has forgotten it")
         known = max(self._terms.get(member, 0), self._promised.get(member, 0))
         if term < known:
             self._fail(f"member {member:x} went back from term {known} to {term}")
