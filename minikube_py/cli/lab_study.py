@@ -1,0 +1,58 @@
+"""Run the pre-registered study: when does a filter, or which index, speed up matching pods to nodes?
+
+  minikube-py lab study bloom --quick                     under five minutes on two cores
+  minikube-py lab study bloom --out DIR                   all of it, on all cores; hours
+  minikube-py lab study bloom --out DIR --resume          go on where a run was stopped
+  minikube-py lab study bloom --ray auto                  on a Ray cluster (`ray start --head`)
+  minikube-py lab study bloom --out DIR --report          write the report of what is there, run nothing
+
+The design is docs/studies/bloom.md and bloom.json; a run needs both committed and unchanged."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from minikube_py.cli import flags
+from minikube_py.cli.terminal import started
+
+RESULTS = Path("results")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("study", choices=["bloom"], help="which study")
+    parser.add_argument("--quick", action="store_true", help="fewer levels, seeds and requests: minutes, not hours")
+    out_help = "write here: the journal, the report, its pictures (default: results/study-bloom or -quick)"
+    parser.add_argument("--out", type=Path, metavar="DIR", help=out_help)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    jobs_help = f"how many processes (default: one for each core, {cores} here)"
+    parser.add_argument("--jobs", type=flags.whole_number(1, 1024), default=cores, metavar="N", help=jobs_help)
+    ray_help = "run on the Ray cluster at ADDRESS instead (`auto`: the one on this host)"
+    parser.add_argument("--ray", metavar="ADDRESS", help=ray_help)
+    parser.add_argument("--resume", action="store_true", help="go on with what the journal in --out lacks")
+    parser.add_argument("--report", action="store_true", help="only write the report of what the journal holds")
+    limit_help = "stop after so long, e.g. 30m, and report what has finished; --resume goes on"
+    parser.add_argument("--time", type=flags.duration_s, metavar="T", help=limit_help)
+    bench_help = "a density.json of `bench density`: its pods/s through consensus go into the report"
+    parser.add_argument("--bench", type=Path, metavar="FILE", help=bench_help)
+    unregistered_help = "run a design that no commit vouches for; the report says so"
+    parser.add_argument("--unregistered", action="store_true", help=unregistered_help)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from minikube_py.lab.study.study import StudyOptions, run_study
+
+    out = arguments.out or RESULTS / ("study-bloom-quick" if arguments.quick else "study-bloom")
+    options = StudyOptions(
+        mode="quick" if arguments.quick else "full",
+        out=out,
+        jobs=arguments.jobs,
+        ray=arguments.ray,
+        resume=arguments.resume,
+        report_only=arguments.report,
+        limit_s=arguments.time,
+        bench=arguments.bench,
+        unregistered=arguments.unregistered,
+    )
+    return run_study(options, started().done)

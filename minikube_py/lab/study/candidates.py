@@ -1,0 +1,92 @@
+"""The candidates by name: structures of the catalogue that hold all nodes, and shards behind a filter.
+
+What is not there, or does not know an option, is reported as absent, never replaced by something else.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from minikube_py.errors import MinikubeError
+from minikube_py.index.catalogue import FAMILY, build
+from minikube_py.index.filters.contract import Summary
+from minikube_py.index.filters.oracle import OracleKeys
+from minikube_py.index.filters.per_dimension import per_dimension
+from minikube_py.index.structure import HIGH, IntArray, Structure
+from minikube_py.index.structures.sharded import Sharded
+from minikube_py.lab.study.design import Design, Levels, StudyError
+
+Kind = Literal["whole", "front"]
+WITHOUT_REBUILD_PERCENT = 1000
+NO_BITS = ("always", "oracle", "max-vector", "joint-bitset")
+
+
+class Absent(StudyError):
+    """The candidate cannot be built here; the text says why."""
+
+
+class ExactCopy(Sharded):
+    """Shards behind their keys themselves, sorted: no filter, but what stands in its place where keys are small."""
+
+    def _summary(self, points: IntArray) -> Summary:
+        return per_dimension(points, OracleKeys, 0, {})
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """`high`: where its half-lines end; a filter knows only finite ranges."""
+
+    name: str
+    kind: Kind
+    structure: Structure
+    high: int = HIGH
+
+    def filter_bytes(self, universe: int) -> int:
+        """What stands in memory to say which shards need not be opened: all of it, where there are no shards."""
+        structure: Any = self.structure
+        if self.kind == "whole":
+            return int(structure.size_bytes())
+        if isinstance(structure, ExactCopy):
+            return sum(structure._live) * max(1, math.ceil(math.log2(universe))) // 8
+        return int(structure.filter_bits()) // 8
+
+
+def candidate(name: str, design: Design, levels: Levels, rebuilding: bool = True) -> Candidate:
+    """Raises: Absent."""
+    dimensions, nodes = int(levels["d"]), int(levels["n"])
+    shards, bits = min(int(levels["shards"]), nodes), int(levels["bits_per_key"])
+    capacity = int(design.raw["capacity"])
+    try:
+        if name in FAMILY:
+            options: dict[str, int | str] = {}
+            if not rebuilding and name == "kd-tree":
+                options["decay_percent"] = WITHOUT_REBUILD_PERCENT
+            return Candidate(name, "whole", build(name, dimensions, options))
+        percent = round(100 * design.raw["rebuild_share"]) if rebuilding else WITHOUT_REBUILD_PERCENT
+        if name == "exact-copy":
+            return Candidate(name, "front", ExactCopy(dimensions, shards, "always", rebuild_percent=percent))
+        text = ""
+        if name == "joint-bitset":
+            text = f"buckets={joint_buckets(design, dimensions, bits * dimensions * max(1, nodes // shards))}"
+        elif name not in NO_BITS:
+            text = "clip=0"
+        made = Sharded(dimensions, shards, name, bits, rebuild_percent=percent, filter_options=text)
+        return Candidate(name, "front", made, HIGH if name in NO_BITS else capacity)
+    except (MinikubeError, ImportError, KeyError, AttributeError, TypeError) as error:
+        raise Absent(f"{name}: {' '.join(str(error).split())}") from error
+
+
+def joint_buckets(design: Design, dimensions: int, bits: int) -> int:
+    """The most steps for each resource whose grid has no more cells than `bits`, within the design's bounds."""
+    most = int(design.raw["joint_buckets_max"]["one" if dimensions == 1 else "more"])
+    # The root of a power may come out a hair below it.
+    return max(2, min(most, math.floor(math.pow(bits, 1 / dimensions) + 1e-9)))
+
+
+def shards_of(slots: IntArray, shards: int) -> int:
+    """How many shards hold `slots`; a slot is in the shard of its number modulo theirs."""
+    return len(np.unique(slots % shards)) if len(slots) > 1 else len(slots)

@@ -1,0 +1,89 @@
+"""What has been measured so far: one JSON line for each finished unit, so that a run goes on where it was stopped."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from minikube_py.lab.study.design import Design, StudyError
+
+NAME: Final = "cells.jsonl"
+Record = dict[str, Any]
+
+
+def digest(design: Design) -> str:
+    raw = orjson.dumps([design.raw, design.mode], option=orjson.OPT_SORT_KEYS)
+    return hashlib.sha256(raw).hexdigest()[:16]
+
+
+class Journal:
+    """The lines of one run. The first says which design they are of; lines that a kill tore are left out, and said."""
+
+    def __init__(self, path: Path, design: Design, resume: bool) -> None:
+        """Raises: StudyError, if `path` holds what would be lost or mixed."""
+        self.path = path
+        self.records: dict[str, Record] = {}
+        self.torn = 0
+        header = {"study": "bloom", "mode": design.mode, "design": digest(design)}
+        if path.exists() and path.stat().st_size:
+            self._read(header, resume)
+        elif resume:
+            raise StudyError(f"nothing to resume: {path} is not there; leave --resume out to begin")
+        self._file = path.open("ab")
+        if not self.records and not path.stat().st_size:
+            self._write(header)
+
+    def add(self, record: Record) -> None:
+        self.records[record["key"]] = record
+        self._write(record)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _write(self, line: Record) -> None:
+        self._file.write(orjson.dumps(line, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def _read(self, header: Record, resume: bool) -> None:
+        lines = list(_lines(self.path))
+        first = lines[0] if lines else None
+        if not first or {name: first.get(name) for name in header} != header:
+            raise StudyError(f"{self.path} is of another design or mode; name another folder with --out")
+        for line in lines[1:]:
+            if line is None:
+                self.torn += 1
+            else:
+                self.records[line["key"]] = line
+        if not resume:
+            found = len(self.records)
+            raise StudyError(f"{self.path} holds {found} finished units; give --resume, or another folder with --out")
+        whole = self.path.read_bytes()
+        if not whole.endswith(b"\n"):
+            # A line that a kill cut short is ended, so that the next one stands by itself.
+            with self.path.open("ab") as file:
+                file.write(b"\n")
+
+
+def _lines(path: Path) -> Iterator[Record | None]:
+    for line in path.read_bytes().splitlines():
+        try:
+            found = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            found = None
+        yield found if isinstance(found, dict) else None
+
+
+def read(path: Path) -> tuple[Record, list[Record]]:
+    """The header and the records. Raises: StudyError."""
+    if not path.is_file():
+        raise StudyError(f"{path} is not there; run the study first")
+    lines = [line for line in _lines(path) if line is not None]
+    if not lines:
+        raise StudyError(f"{path} holds nothing that can be read")
+    return lines[0], lines[1:]

@@ -1,0 +1,130 @@
+"""`minikube-py lab study bloom`: what is left to run is run, and what has run is told."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from minikube_py.control_plane.config import Step
+from minikube_py.lab import plots, report
+from minikube_py.lab.environment import describe
+from minikube_py.lab.progress import progress
+from minikube_py.lab.study import runner, telling
+from minikube_py.lab.study.design import Design, Mode, StudyError
+from minikube_py.lab.study.journal import NAME, Journal, Record
+from minikube_py.lab.study.registration import Registration, load
+from minikube_py.lab.study.runner import Results, Task
+
+
+@dataclass(frozen=True, slots=True)
+class StudyOptions:
+    """`ray`: the address of a cluster. `limit_s`: the run stops after so long. `report_only`: nothing is run."""
+
+    mode: Mode
+    out: Path
+    jobs: int
+    ray: str | None = None
+    resume: bool = False
+    report_only: bool = False
+    limit_s: float | None = None
+    bench: Path | None = None
+    unregistered: bool = False
+
+
+def run_study(options: StudyOptions, step: Step) -> int:
+    """0, or 1 where units failed. Raises: StudyError, ReportError."""
+    design, registration = load(options.mode, options.unregistered)
+    rates = bench_rates(options.bench)
+    report.require_writable(options.out)
+    journal = Journal(options.out / NAME, design, options.resume or options.report_only)
+    try:
+        step("design", registration.line)
+        if journal.torn:
+            print(f"{journal.torn} lines of {journal.path} cannot be read; their units run again", flush=True)
+        failed = 0 if options.report_only else _run(options, design, journal)
+        return _tell(options, design, registration, journal, rates) or int(failed > 0)
+    except KeyboardInterrupt:
+        print(f"\nstopped; {len(journal.records):,} units stand in {journal.path}; --resume goes on", flush=True)
+        raise
+    finally:
+        journal.close()
+
+
+def _run(options: StudyOptions, design: Design, journal: Journal) -> int:
+    units = runner.todo(design, journal)
+    if not units:
+        print("every unit has finished", flush=True)
+        return 0
+    where: AbstractContextManager[Callable[[Sequence[Task]], Results]]
+    where = runner.on_ray(options.ray) if options.ray else runner.in_processes(options.jobs)
+    place = f"Ray at {options.ray}" if options.ray else f"{options.jobs} processes"
+    if journal.records:
+        print(f"{len(journal.records):,} units have finished before", flush=True)
+    with where as results, progress(f"{design.mode} study, {place}", len(units)) as shown:
+        stop_s = time.monotonic() + options.limit_s if options.limit_s else None
+        failed = runner.run(design, journal, units, _until(results, stop_s), shown.update)
+    for record in failed[:3]:
+        print(f"failed: {record['key']}\n{record['failed']}", flush=True)
+    return len(failed)
+
+
+def _until(results: Callable[[Sequence[Task]], Results], stop_s: float | None) -> Callable[[Sequence[Task]], Results]:
+    def limited(tasks: Sequence[Task]) -> Iterator[Record]:
+        for record in results(tasks):
+            yield record
+            if stop_s is not None and time.monotonic() >= stop_s:
+                return
+
+    return limited
+
+
+def _tell(
+    options: StudyOptions, design: Design, registration: Registration, journal: Journal, rates: dict[str, float]
+) -> int:
+    records = list(journal.records.values())
+    if not any("failed" not in record for record in records):
+        print("no unit has finished; there is nothing to report", flush=True)
+        return 1
+    jobs = "on Ray" if options.ray else f"{options.jobs} processes, {threading.active_count()} thread each"
+    environment = describe(options.out, jobs)
+    written = telling.write(design, registration, environment, records, options.out, rates)
+    for line in (options.out / f"{telling.NAME}.md").read_text(encoding="utf-8").splitlines():
+        if line.startswith("| P"):
+            print(line.strip("| "), flush=True)
+    report.print_written([journal.path, *written])
+    if not plots.available():
+        print(plots.MISSING, flush=True)
+    return 0
+
+
+def bench_rates(path: Path | None) -> dict[str, float]:
+    """Pods/s of each run a bench wrote down; nothing without one. Raises: StudyError."""
+    if path is None:
+        return {}
+    try:
+        document = orjson.loads(path.read_bytes())
+    except (OSError, orjson.JSONDecodeError) as error:
+        raise StudyError(f"cannot read {path}: {error}; name a JSON file that a bench wrote") from error
+    found: dict[str, float] = {}
+    _collect(document, "", found)
+    if not found:
+        raise StudyError(f"{path} names no pods_per_s; give a file of `bench density` or `bench schedule`")
+    return found
+
+
+def _collect(node: object, name: str, found: dict[str, float]) -> None:
+    if isinstance(node, dict):
+        rate = node.get("pods_per_s")
+        if isinstance(rate, int | float):
+            found[str(node.get("name") or node.get("label") or name or "run")] = float(rate)
+        for key, value in node.items():
+            _collect(value, str(key), found)
+    elif isinstance(node, list):
+        for number, value in enumerate(node):
+            _collect(value, f"{name} {number + 1}".strip(), found)

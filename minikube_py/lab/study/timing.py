@@ -1,0 +1,121 @@
+"""Asks a candidate and takes the time: the thread's CPU time of a batch for the ledger, the wall clock for single ones.
+
+A machine that is shared stretches what the wall clock says of a batch; CPU time it leaves nearly as it was. What the
+loop itself takes is measured by a structure that does nothing, and subtracted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from time import perf_counter_ns, thread_time_ns
+from typing import Any, Final
+
+import numpy as np
+
+from minikube_py.index.structure import Box, Found, Point, Structure
+from minikube_py.lab.study.workload import Update
+
+STEPS_A_DECADE: Final = 12
+"""Of the histogram of single latencies: a step is 21 %."""
+NOTHING = Found(np.empty(0, dtype=np.int64), True, 0)
+
+
+class Idle:
+    """Takes and answers nothing: what it costs is what the loop costs."""
+
+    structure = "idle"
+
+    def put(self, slot: int, point: Point) -> None:
+        pass
+
+    def remove(self, slot: int) -> None:
+        pass
+
+    def find(self, box: Box, limit: int = 0) -> Found:
+        return NOTHING
+
+    def may_match(self, box: Box) -> bool:
+        return False
+
+    def size_bytes(self) -> int:
+        return 0
+
+
+@dataclass(slots=True)
+class Answers:
+    """Of one batch. `cut`: it was stopped by its limit of time before all were asked."""
+
+    cpu_us: float
+    found: list[Found]
+    latencies_us: list[float]
+    cut: bool
+
+
+def ask(structure: Structure, asked: Sequence[Box], limit: int, limit_s: float) -> Answers:
+    find = structure.find
+    found: list[Found] = []
+    marks = [perf_counter_ns()]
+    stop_ns = marks[0] + int(limit_s * 1e9)
+    began_ns = thread_time_ns()
+    for box in asked:
+        found.append(find(box, limit))
+        marks.append(perf_counter_ns())
+        if marks[-1] > stop_ns:
+            break
+    cpu_us = (thread_time_ns() - began_ns) / 1000
+    latencies_us = [(after - before) / 1000 for before, after in pairwise(marks)]
+    return Answers(cpu_us, found, latencies_us, len(found) < len(asked))
+
+
+def put(structure: Structure, updates: Sequence[Update], limit_s: float) -> tuple[float, bool]:
+    """CPU time an update in us, and whether the limit of time cut them short; those left are still put."""
+    change = structure.put
+    stop_ns = perf_counter_ns() + int(limit_s * 1e9)
+    done = 0
+    began_ns = thread_time_ns()
+    for slot, point in updates:
+        change(slot, point)
+        done += 1
+        if not done & 15 and perf_counter_ns() > stop_ns:
+            break
+    each_us = (thread_time_ns() - began_ns) / 1000 / max(1, done)
+    for slot, point in updates[done:]:
+        change(slot, point)
+    return each_us, done < len(updates)
+
+
+@dataclass(frozen=True, slots=True)
+class Overhead:
+    """Of the loops, in us for each request and update."""
+
+    request_us: float
+    update_us: float
+
+
+def overhead(asked: Sequence[Box], updates: Sequence[Update]) -> Overhead:
+    """The least of a few, since what comes on top is somebody else's."""
+    idle = Idle()
+    request_us = min(ask(idle, asked, 1, 1.0).cpu_us for _ in range(5)) / max(1, len(asked))
+    return Overhead(request_us, min(put(idle, updates, 1.0)[0] for _ in range(5)))
+
+
+@dataclass(slots=True)
+class Histogram:
+    """Counts of latencies in logarithmic steps: step i holds those of [10^(i/12), 10^((i+1)/12)) us."""
+
+    counts: Counter[int] = field(default_factory=Counter)
+
+    def add(self, value_us: float) -> None:
+        self.counts[math.floor(math.log10(max(value_us, 0.01)) * STEPS_A_DECADE)] += 1
+
+    def as_dict(self) -> dict[str, Any]:
+        return {str(step): count for step, count in sorted(self.counts.items())}
+
+
+def step_us(step: int) -> float:
+    """Where a step of a Histogram ends."""
+    return float(10 ** ((step + 1) / STEPS_A_DECADE))

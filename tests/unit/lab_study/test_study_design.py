@@ -1,0 +1,115 @@
+"""The registered design: what it is read from, which units it makes, and that only a committed one runs."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from minikube_py.lab.study import registration
+from minikube_py.lab.study.design import Design, StudyError, parse
+from minikube_py.lab.study.measures import MEASURES
+
+ROOT = Path(__file__).resolve().parents[3]
+DOCUMENT = (ROOT / registration.DESIGN).read_bytes()
+
+
+@pytest.fixture(params=["quick", "full"])
+def design(request: pytest.FixtureRequest) -> Design:
+    return parse(DOCUMENT, request.param, "bloom.json")
+
+
+def test_the_copy_that_is_installed_is_the_registered_one() -> None:
+    assert (ROOT / "minikube_py/lab/study/design.json").read_bytes() == DOCUMENT
+
+
+def test_units_are_each_there_once_and_in_order_of_seed(design: Design) -> None:
+    units = list(design.units())
+    assert len({unit.key for unit in units}) == len(units)
+    assert [unit.seed for unit in units] == sorted(unit.seed for unit in units)
+    assert {unit.seed for unit in units} == set(range(design.seeds))
+    assert list(design.units()) == units
+
+
+def test_each_seed_runs_the_same_cells(design: Design) -> None:
+    by_seed: dict[int, set[object]] = {}
+    for unit in design.units():
+        by_seed.setdefault(unit.seed, set()).add((unit.block, unit.levels))
+    assert len(set(map(frozenset, by_seed.values()))) == 1
+
+
+def test_every_block_is_measured_by_something(design: Design) -> None:
+    assert set(design.blocks) == set(MEASURES)
+    assert all(design.cells(block) for block in design.blocks)
+
+
+def test_the_grid_crosses_what_was_registered() -> None:
+    full = parse(DOCUMENT, "full", "bloom.json")
+    assert len(full.cells("grid")) == 3 * 4 * 3 * 3
+    assert full.c_behind_us == [0, 50, 1000, 10000]
+    assert full.updates_per_query == [0.01, 1, 10]
+
+
+def test_one_resource_knows_no_correlation() -> None:
+    cells = parse(DOCUMENT, "full", "bloom.json").cells("dimensions")
+    assert {cell["correlation"] for cell in cells if cell["d"] == 1} == {0}
+    assert {cell["correlation"] for cell in cells if cell["d"] == 2} == {0.8, 0, -0.8}
+
+
+@pytest.mark.parametrize("document", [b"{", b"[]", b'{"study": "other", "version": 1}', b'{"study": "bloom", "version": 2}'])
+def test_another_document_is_refused(document: bytes) -> None:
+    with pytest.raises(StudyError, match="restore it from git"):
+        parse(document, "quick", "here.json")
+
+
+def _git(folder: Path, *arguments: str) -> None:
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
+    subprocess.run(["git", "-C", str(folder), *identity, *arguments], check=True, capture_output=True)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    _git(tmp_path, "init", "-q")
+    (tmp_path / registration.DESIGN).parent.mkdir(parents=True)
+    (tmp_path / registration.DESIGN).write_bytes(DOCUMENT)
+    (tmp_path / registration.TEXT).write_text("the design\n")
+    return tmp_path
+
+
+def test_a_committed_design_runs_and_is_named_by_its_commit(checkout: Path) -> None:
+    _git(checkout, "add", ".")
+    _git(checkout, "commit", "-qm", "registered")
+    (checkout / "other").write_text("later\n")
+    _git(checkout, "add", ".")
+    _git(checkout, "commit", "-qm", "something else")
+    design, registered = registration.load("quick", checkout=checkout)
+    assert design.raw["study"] == "bloom"
+    first = subprocess.run(["git", "-C", str(checkout), "rev-parse", "HEAD~1"], capture_output=True, text=True).stdout
+    assert registered.commit == first.strip()
+    assert registered.commit[:12] in registered.line
+
+
+def test_a_design_that_is_not_committed_is_refused(checkout: Path) -> None:
+    with pytest.raises(StudyError, match="is not committed; commit it before the study runs"):
+        registration.load("quick", checkout=checkout)
+
+
+@pytest.mark.parametrize("name", [registration.TEXT, registration.DESIGN])
+@pytest.mark.parametrize("staged", [False, True])
+def test_a_design_that_was_changed_since_is_refused(checkout: Path, name: str, staged: bool) -> None:
+    _git(checkout, "add", ".")
+    _git(checkout, "commit", "-qm", "registered")
+    with (checkout / name).open("a") as file:
+        file.write("\n")
+    if staged:
+        _git(checkout, "add", ".")
+    with pytest.raises(StudyError, match="changed since the commit"):
+        registration.load("quick", checkout=checkout)
+
+
+def test_without_git_it_runs_only_unregistered_and_says_so(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match="not a git checkout.*--unregistered"):
+        registration.load("quick", checkout=tmp_path)
+    design, registered = registration.load("quick", unregistered=True, checkout=tmp_path)
+    assert design.raw["study"] == "bloom"
+    assert registered.commit == ""
+    assert "UNREGISTERED" in registered.line
