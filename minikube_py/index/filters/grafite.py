@@ -119,6 +119,10 @@ class Grafite:
         """The most that the rate over empty ranges of `length` values may be, on any workload."""
         return min(1.0, self.count * length / self.reduced)
 
+    def uniform_rate(self, length: int) -> float:
+        """The same where hashes that fall together are taken into account."""
+        return -math.expm1(-self.count * length / self.reduced)
+
     def size_bits(self) -> int:
         return self._packed.size_bits() if self._packed is not None else 64 * len(self._codes)
 

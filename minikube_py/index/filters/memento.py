@@ -157,7 +157,7 @@ class Memento:
         """The same where mementos are spread evenly."""
         if self.saturated or (length >> self.memento_bits) + 2 > self.max_probes:
             return 1.0
-        return min(1.0, self.count * length / (self._hashes << self.memento_bits))
+        return -math.expm1(-self.count * length / (self._hashes << self.memento_bits))
 
     def size_bits(self) -> int:
         return self._slots.size_bits()
