@@ -1,0 +1,101 @@
+"""RocksDB by rocksdict: nothing but keys in order. Either all values are read, decoded and filtered, or a second key
+per node stands under its CPU, and the range of CPUs that suffice is read."""
+
+from __future__ import annotations
+
+import struct
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rivals.contract import Absent, Entry, Node, Question
+
+WRITE = "logged, not synced"
+ROW, NUMBER, BY_CPU = struct.Struct(">III"), struct.Struct(">I"), struct.Struct(">cII")
+ROWS_END = b"s"
+
+
+class Scan:
+    """Keys `r<number>`."""
+
+    def __init__(self, database: Any, module: Any) -> None:
+        self._database, self._module = database, module
+
+    def load(self, nodes: Sequence[Node]) -> None:
+        for number, node in enumerate(nodes):
+            self.update(number, node)
+        self._database.flush()
+
+    def update(self, number: int, node: Node) -> None:
+        self._database[b"r" + NUMBER.pack(number)] = ROW.pack(*node)
+
+    def _found(self, question: Question) -> Iterator[int]:
+        unpack = ROW.unpack
+        cpu, memory, gpus = question
+        for key, value in self._database.items(from_key=b"r"):
+            if key >= ROWS_END:
+                return
+            row = unpack(value)
+            if row[0] >= cpu and row[1] >= memory and row[2] >= gpus:
+                yield NUMBER.unpack(key[1:])[0]
+
+    def first(self, question: Question, limit: int) -> Sequence[int]:
+        return [number for number, _ in zip(self._found(question), range(limit))]
+
+    def every(self, question: Question) -> Sequence[int]:
+        return list(self._found(question))
+
+
+class ByCpu(Scan):
+    """Also keys `c<cpu><number>`, holding the row; a change reads the old row, and writes all in one batch."""
+
+    def load(self, nodes: Sequence[Node]) -> None:
+        for number, node in enumerate(nodes):
+            self._database[b"r" + NUMBER.pack(number)] = ROW.pack(*node)
+            self._database[BY_CPU.pack(b"c", node.cpu_milli, number)] = ROW.pack(*node)
+        self._database.flush()
+
+    def update(self, number: int, node: Node) -> None:
+        key = b"r" + NUMBER.pack(number)
+        old_cpu = ROW.unpack(self._database[key])[0]
+        batch = self._module.WriteBatch(raw_mode=True)
+        batch.delete(BY_CPU.pack(b"c", old_cpu, number))
+        batch.put(BY_CPU.pack(b"c", node.cpu_milli, number), ROW.pack(*node))
+        batch.put(key, ROW.pack(*node))
+        self._database.write(batch)
+
+    def _found(self, question: Question) -> Iterator[int]:
+        unpack = ROW.unpack
+        _, memory, gpus = question
+        for key, value in self._database.items(from_key=BY_CPU.pack(b"c", question.cpu_milli, 0)):
+            if key >= b"d":
+                return
+            row = unpack(value)
+            if row[1] >= memory and row[2] >= gpus:
+                yield NUMBER.unpack(key[5:])[0]
+
+
+@contextmanager
+def start(make: Callable[[Any, Any], Scan]) -> Iterator[Scan]:
+    try:
+        import rocksdict
+    except ImportError:
+        raise Absent("pip install rocksdict") from None
+    with tempfile.TemporaryDirectory(prefix="rival-rocksdb-") as folder:
+        options = rocksdict.Options(raw_mode=True)
+        options.create_if_missing(True)
+        database = rocksdict.Rdict(str(Path(folder, "db")), options)
+        try:
+            yield make(database, rocksdict)
+        finally:
+            database.close()
+
+
+def entries() -> list[Entry]:
+    return [
+        Entry("RocksDB, scan and decode", WRITE, partial(start, Scan)),
+        Entry("RocksDB, second key by CPU", WRITE, partial(start, ByCpu)),
+    ]
