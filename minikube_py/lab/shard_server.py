@@ -117,13 +117,14 @@ def main() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         host, port = listener.getsockname()
         print(host, port, flush=True)
-        selector.register(sys.stdin, selectors.EVENT_READ, None)
+        stdin = sys.stdin.fileno()
+        selector.register(stdin, selectors.EVENT_READ, None)
         selector.register(listener, selectors.EVENT_READ, None)
         client: socket.socket | None = None
         while True:
             for key, _ in selector.select():
-                if key.fileobj is sys.stdin:
-                    if not os.read(sys.stdin.fileno(), 4096):
+                if key.fd == stdin:
+                    if not os.read(stdin, 4096):
                         return 0
                 elif key.fileobj is listener:
                     accepted, _address = listener.accept()

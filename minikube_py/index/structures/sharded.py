@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from minikube_py.errors import InvalidRequest
+from minikube_py.index.filters.always import Always
 from minikube_py.index.filters.catalogue import Option, summary_of
 from minikube_py.index.filters.contract import Forgetting, Summary
 from minikube_py.index.filters.hashing import Bools
@@ -86,7 +87,8 @@ class Sharded:
         empty: IntArray = np.empty((0, dimensions), dtype=np.int64)
         self._summaries: list[Summary] = [self._summary(empty) for _ in range(shards)]
         self._bounds = bounds_of(self._summaries) if shards >= BOUNDS_AT_LEAST else None
-        self._forgets = isinstance(self._summaries[0], Forgetting)
+        self._blind = isinstance(self._summaries[0], Always)
+        self._forgets = isinstance(self._summaries[0], Forgetting) and not self._blind
         self._live = [0] * shards
         self._built_from = [0] * shards
         self._departed = [0] * shards
@@ -162,6 +164,8 @@ class Sharded:
         self._changes += 1
         if self._sorted and self._changes > max(ARRANGE_AT_LEAST, self._arrange_after):
             self.arrange()
+            return
+        if self._blind:
             return
         grown = 0 if self.filter in NEVER_OUTGROWN else self._added[shard]
         if max(self._departed[shard], grown) > max(REBUILD_AT_LEAST, self._rebuild_share * self._built_from[shard]):
