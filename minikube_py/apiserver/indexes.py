@@ -13,7 +13,7 @@ For administrators alone, as all paths are that no rule names.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from urllib.parse import unquote
 
 import orjson
@@ -47,6 +47,7 @@ API_VERSION: Final = "minikube-py/v1"
 STRUCTURE: Final = "max-tree"
 """What an index is kept in unless it says otherwise."""
 BODY_BYTES_MAX: Final = 256 << 10
+_ORDERS: Final[Mapping[str, Literal["KEY", "ANY"]]] = {"KEY": "KEY", "ANY": "ANY"}
 _KNOWN: Final = ("name", "on", "fields", "sums", "structure", "options", "memoryLimit")
 
 
@@ -309,10 +310,14 @@ async def _explain(request: Request, server: ApiServer) -> Response:
     selector = parse_field_selector(resource, text, server.declared.of(resource))
     if not selector.indexed:
         raise bad_request(f"where: {text!r} compares no declared field of {plural}; {_what_there_is(server, resource)}")
+    order = _ORDERS.get(query.get("order", "KEY"))
+    if order is None:
+        wrong = query["order"]
+        raise bad_request(f"order: {wrong!r} is neither KEY, the first by name, nor ANY, whichever is found")
     prefix = resource.collection_prefix(query.get("namespace", ""))
-    asked = RangeRequest(prefix, prefix_end(prefix), limit, where=selector.indexed)
+    asked = RangeRequest(prefix, prefix_end(prefix), limit, where=selector.indexed, order=order)
     explanation = await translated(server.storage.explain(asked))
-    return _json(200, _explained(resource, selector, limit, explanation))
+    return _json(200, _explained(resource, selector, asked, explanation))
 
 
 def _what_there_is(server: ApiServer, resource: Resource) -> str:
@@ -321,7 +326,7 @@ def _what_there_is(server: ApiServer, resource: Resource) -> str:
     return f"there are {', '.join(names)}" if names else "none is: minikube-py index create declares some"
 
 
-def _explained(resource: Resource, selector: FieldSelector, limit: int, explanation: Explanation) -> Json:
+def _explained(resource: Resource, selector: FieldSelector, asked: RangeRequest, explanation: Explanation) -> Json:
     declared = selector.declared
     of_others = declared is not None and any(declared.depends_on_others(c.field) for c in selector.where.comparisons)
     return {
@@ -330,7 +335,8 @@ def _explained(resource: Resource, selector: FieldSelector, limit: int, explanat
         "resource": resource.plural,
         "where": str(selector.indexed),
         "comparisons": [{"field": c.field, "op": c.op, "values": list(c.values)} for c in selector.indexed.comparisons],
-        "limit": limit,
+        "limit": asked.limit,
+        "order": asked.order,
         "revision": explanation.revision,
         "rows": explanation.rows,
         "share": explanation.share,

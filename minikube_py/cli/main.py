@@ -26,6 +26,7 @@ COMMANDS = {
     "lab": "the laboratory: calls (what is asked of the store), study (which index answers best)",
     "replay": "replay a trace and write down how long each pod took",
     "trace": "convert the published trace to the compact table used here",
+    "index": "indexes for inequalities: create, list, stats, drop, explain, check",
     "store": "run one store member; look at a running store and change it: status, member, snapshot, ...",
     "apiserver": "run an API server on a store",
     "scheduler": "run a scheduler",

@@ -313,6 +313,7 @@ async def test_too_many_comparisons_and_values_that_do_not_read(world: Core) -> 
 
 
 async def explain(core: Core, where: str, resource: str = "nodes", limit: str = "10") -> tuple[int, Any]:
+    """`limit` may have further options behind it."""
     return await core.ask("GET", f"/minikube-py/v1/explain?resource={resource}&where={quote(where)}&limit={limit}")
 
 
@@ -330,6 +331,9 @@ async def test_explained(world: Core) -> None:
     assert {"", "fits", "half"} <= set(ways)
     assert {each["found"] for each in ways.values() if each["takenUs"] >= 0} == {3}
     assert [each["field"] for each in answer["comparisons"]] == ["free.cpu", "free.memory"]
+    for order, found in (("KEY", 1), ("ANY", 1)):
+        status, answer = await explain(world, "free.cpu>=4", limit=f"1&order={order}")
+        assert (status, answer["order"], answer["chosen"]["found"]) == (200, order, found)
 
 
 async def test_explained_without_an_index(world: Core) -> None:
@@ -348,6 +352,7 @@ async def test_what_cannot_be_explained(world: Core) -> None:
         ("nodes", "fre.cpu>=1", "1", "field label not supported: fre.cpu>"),
         ("nodes", "free.cpu>=1", "-1", "limit: -1 is below 0; 0 is for all"),
         ("nodes", "free.cpu>=1", "ten", "invalid syntax"),
+        ("nodes", "free.cpu>=1", "1&order=best", "order: 'best' is neither KEY, the first by name, nor ANY"),
     ):
         status, refused = await explain(world, where, resource, limit)
         assert (status, refused["reason"]) == (400, "BadRequest"), refused

@@ -1,0 +1,130 @@
+"""Indexes for inequalities: which nodes have free.cpu>=4 and free.memory>=16Gi?
+
+  minikube-py index create fits --on nodes --fields free.cpu,free.memory,free.nvidia.com/gpu --structure max-tree
+  minikube-py index explain "free.cpu>=4,free.memory>=16Gi"
+  kubectl get nodes --field-selector "free.cpu>=4,free.memory>=16Gi"
+
+An index is declared once, through the log, so that all members of the store hold the same. It is built beside running
+writes and used when it is complete; answers never depend on it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from minikube_py.cli import flags
+from minikube_py.errors import RequestError
+
+if TYPE_CHECKING:
+    from minikube_py.client.kubeconfig import ClusterAccess
+
+SUBCOMMANDS = {
+    "create": "declare an index: on which resource, over which fields, in which structure",
+    "list": "the indexes there are, and how they stand",
+    "stats": "what each costs and how often it answered",
+    "drop": "forget an index; its questions are answered without it",
+    "explain": "how a question is answered, and what the other ways would have cost",
+    "check": "judge a structure of your own: its laws, and its cost beside the family",
+}
+ROOT = "/minikube-py/v1"
+Json = dict[str, Any]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    lines = [f"  {name:<16} {text}" for name, text in SUBCOMMANDS.items()]
+    more = f"{parser.prog} COMMAND --help tells more."
+    parser.epilog = "\n".join(["commands:", *lines, "", more])
+    parser.set_defaults(parser=parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    parser: argparse.ArgumentParser = arguments.parser
+    parser.error(f"which? There are: {', '.join(SUBCOMMANDS)}")
+
+
+# --- for the commands -----------------------------------------------------------------------------------------------
+
+
+def add_access(parser: argparse.ArgumentParser) -> None:
+    """How a command reaches the API server."""
+    about = "By default the one that $KUBECONFIG names, as kubectl has it, or that of the `minikube-py up` that runs."
+    group = parser.add_argument_group("which API server", about)
+    config_help = "a file that names an https server, its authority and a token"
+    group.add_argument("--kubeconfig", type=Path, metavar="F", help=config_help)
+    group.add_argument("--data-dir", type=Path, metavar="D", help="that of the `up` with this data folder")
+    timeout_help = "wait so long for an answer (default: 30s)"
+    group.add_argument("--timeout", type=flags.duration_s, default=30.0, metavar="T", help=timeout_help)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(parser=parser)
+
+
+def find_access(arguments: argparse.Namespace) -> ClusterAccess:
+    """Raises: BadKubeconfig, SetupError."""
+    from minikube_py.client.kubeconfig import load_kubeconfig
+
+    return load_kubeconfig(_kubeconfig(arguments))
+
+
+def _kubeconfig(arguments: argparse.Namespace) -> Path:
+    from minikube_py.control_plane.errors import SetupError
+    from minikube_py.control_plane.running import the_one
+
+    if arguments.kubeconfig and arguments.data_dir:
+        arguments.parser.error("--kubeconfig and --data-dir both name an API server; give one of them")
+    if arguments.kubeconfig is not None:
+        return Path(arguments.kubeconfig)
+    if arguments.data_dir is not None:
+        return Path(arguments.data_dir, "kubeconfig")
+    # kubectl merges several files; the first that is there names the current context.
+    for name in os.environ.get("KUBECONFIG", "").split(os.pathsep):
+        if name and Path(name).exists():
+            return Path(name)
+    try:
+        return the_one() / "kubeconfig"
+    except SetupError as error:
+        raise SetupError(f"{error}, or a --kubeconfig") from None
+
+
+class Api:
+    """Asks one API server of ours. To be entered, inside a running event loop."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        from minikube_py.client.http_transport import HttpTransport
+        from minikube_py.client.rest import RestClient
+
+        access = find_access(arguments)
+        self.server = access.server
+        self._transport = HttpTransport(access, user_agent="minikube-py-index", timeout_s=arguments.timeout)
+        self._client = RestClient(self._transport)
+
+    async def __aenter__(self) -> Api:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._transport.close()
+
+    async def ask(self, method: str, path: str, params: Mapping[str, str] | None = None, body: Any = None) -> Json:
+        """Raises: StatusError, Unavailable, OutcomeUnknown; RequestError where the server is none of ours."""
+        from minikube_py.api.errors import StatusError
+
+        try:
+            return await self._client.request(method, f"{ROOT}/{path}", params, body)
+        except StatusError as error:
+            if error.code == 404 and not error.reason:
+                raise RequestError(
+                    f"{self.server} knows no indexes: it is no API server of this version of minikube-py; name another "
+                    "with --kubeconfig"
+                ) from None
+            raise
+
+    async def index(self, name: str) -> Json:
+        return await self.ask("GET", f"indexes/{quote(name, safe='')}")
+
+
+def next_step(*lines: str) -> str:
+    """What to type next."""
+    return "\n".join(["next:", *(f"  {line}" for line in lines)])

@@ -1,0 +1,29 @@
+"""Forget an index, on all members. Its questions are answered without it; of the fields that it declared, those that
+no other index has cannot be asked for any more."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from urllib.parse import quote
+
+from minikube_py.cli.index import Api, Json, add_access, next_step
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="its name; `minikube-py index list` tells them")
+    add_access(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from minikube_py.cli.running import run_interruptible
+
+    status = run_interruptible(_drop(arguments))
+    told = f"index {arguments.name} is dropped\n{next_step('minikube-py index list')}"
+    print(json.dumps(status, indent=2) if arguments.json else told)
+    return 0
+
+
+async def _drop(arguments: argparse.Namespace) -> Json:
+    async with Api(arguments) as api:
+        return await api.ask("DELETE", f"indexes/{quote(arguments.name, safe='')}")
