@@ -119,8 +119,8 @@ MUTANTS: tuple[IndexMutant, ...] = (
     # --- structures ---------------------------------------------------------------------------------------------------
     IndexMutant(
         "scan: owns up only to what it found", "scan", "index/structures/scan.py",
-        "            examined += 1\n            for dimension, low, high in asked:\n                if not low <= point[dimension] <= high:\n                    break\n            else:\n",
-        "            for dimension, low, high in asked:\n                if not low <= point[dimension] <= high:\n                    break\n            else:\n                examined += 1\n",
+        "        return found_of(slots, examined == len(self._points), examined)",
+        "        return found_of(slots, examined == len(self._points), len(slots))",
         "a scan passes for an index",
     ),
     IndexMutant(

@@ -285,11 +285,12 @@ def _query(life: _Life[I], event: Query, number: int) -> None:
     within = [key for key in sorted(rows) if key >= event.start and (event.end is None or key < event.end)]
     wanted = [key for key in within if holds(event.asked, rows[key])]
     for index in life.asked:
-        _check_query(index, event, where, revision, wanted, number)
-        _check_pages(index, event, where, revision, wanted, number)
+        # First, so that no other question has brought the index up to date.
         said = _guarded("may_match can be asked", number, lambda: index.may_match(where, revision))  # noqa: B023
         if not said and any(holds(event.asked, row) for row in rows.values()):
             raise Broken("may_match says no only if nothing matches", f"something does at {revision}", number)
+        _check_query(index, event, where, revision, wanted, number)
+        _check_pages(index, event, where, revision, wanted, number)
         for key in (*within[:2], b"/t/never"):
             row = _guarded("row can be asked", number, lambda: index.row(key, revision))  # noqa: B023
             if row != rows.get(key):
