@@ -57,6 +57,11 @@ class Columns:
                 column[slots] = points[:, dimension]
             self.taken[slots] = True
 
+    def reserve(self, capacity: int) -> None:
+        """Makes room for a power of two of slots, without taking any."""
+        if capacity > self.capacity:
+            self._resize(capacity)
+
     def has(self, slot: int) -> bool:
         return 0 <= slot < self.end and bool(self._taken_cells[slot])
 

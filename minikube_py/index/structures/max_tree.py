@@ -26,6 +26,11 @@ _LEAST_VISITS = 40
 """The time of the calls of numpy alone."""
 
 
+def visits_of_a_scan(slots: int) -> int:
+    """How many visits take as long as a scan of so many slots."""
+    return _LEAST_VISITS + slots // _SLOTS_PER_VISIT
+
+
 class MaxTree:
     """Node 1 is the root, nodes 2n and 2n+1 stand below node n, and the leaves, from `_capacity` on, are the slots.
 
@@ -59,14 +64,14 @@ class MaxTree:
         asked = asked_of(box)
         if asked is None:
             return NOTHING
-        visits_left = min(self._visit_limit, _LEAST_VISITS + self.columns.end // _SLOTS_PER_VISIT)
+        visits_left = min(self._visit_limit, visits_of_a_scan(self.columns.end))
         if not asked or limit > visits_left:
             return self.columns.scan(asked, limit)
         slots, examined = self._walk(asked, limit, visits_left)
         if slots is None:
             scanned = self.columns.scan(asked, limit)
             return scanned._replace(examined=scanned.examined + examined)
-        return found_of(slots, len(slots) != limit or not limit, examined)
+        return found_of(slots, not limit or len(slots) < limit, examined)
 
     def may_match(self, box: Box) -> bool:
         return len(self.find(box, 1).slots) > 0
@@ -77,7 +82,7 @@ class MaxTree:
     def cost_us(self, rows: int, share: float, limit: int) -> float:
         """`tests/bench/bench_structures.py`: 0.18 us a visit, two visits a level for each point found, a scan above
         the limit. Where nothing is found, how many are visited depends on the data: half of the limit is assumed."""
-        visits = min(self._visit_limit, _LEAST_VISITS + rows / _SLOTS_PER_VISIT)
+        visits = min(self._visit_limit, visits_of_a_scan(rows))
         found = min(limit or rows, rows * share)
         needed = 2 * max(1, rows).bit_length() * found if found >= 1 else visits / 2
         if needed <= visits:

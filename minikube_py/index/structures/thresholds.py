@@ -44,8 +44,7 @@ class Buckets:
         self.thresholds = choose(column, buckets)
         self._share = _CROWDING / buckets
         # One count more, for what is missing; it is never crowded, nor is a bucket of a single value.
-        places = np.searchsorted(np.array(self.thresholds), column, side="right")
-        self._counts: list[float] = np.bincount(places, minlength=len(self.thresholds) + 1).tolist()
+        self._counts: list[float] = np.bincount(self.places(column), minlength=len(self.thresholds) + 1).tolist()
         self._counts[0] = float("-inf")
         for bucket, (first, after) in enumerate(zip(self.thresholds, [*self.thresholds[1:], HIGH + 1])):
             if after == first + 1:
@@ -54,6 +53,10 @@ class Buckets:
     def place(self, value: int) -> int:
         """How many thresholds are at or below `value`: 0 where it is MISSING, else one more than its bucket."""
         return bisect_right(self.thresholds, value)
+
+    def places(self, values: IntArray) -> IntArray:
+        places: IntArray = np.searchsorted(np.array(self.thresholds), values, side="right")
+        return places
 
     def leave(self, place: int) -> None:
         self._counts[place] -= 1

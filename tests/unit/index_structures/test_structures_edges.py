@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,8 +11,7 @@ from minikube_py.errors import InvalidRequest
 from minikube_py.index import catalogue
 from minikube_py.index.structure import HIGH, LOW, MISSING, Box, Found, Point, Structure, Versioned, load
 
-MODULES = {name: f"minikube_py.index.structures.{place.partition(':')[0]}" for name, place in catalogue.FAMILY.items()}
-NAMES = [name for name, module in MODULES.items() if find_spec(module)]
+NAMES = list(catalogue.FAMILY)
 ANYTHING = Box((MISSING, MISSING), (HIGH, HIGH))
 
 

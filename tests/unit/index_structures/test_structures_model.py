@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+import random
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,17 @@ from hypothesis import strategies as st
 from minikube_py.index import catalogue
 from minikube_py.index.structure import HIGH, LOW, MISSING, Box, Found, Point, Versioned, load
 
-MODULES = {name: f"minikube_py.index.structures.{place.partition(':')[0]}" for name, place in catalogue.FAMILY.items()}
-NAMES = [name for name, module in MODULES.items() if find_spec(module)]
+NAMES = list(catalogue.FAMILY)
 SMALL_OPTIONS: dict[str, dict[str, int | str]] = {
     "columns": {"block_slots": 64},
+    "sorted-runs": {"fresh_slots": 16},
     "max-tree": {"visit_limit": 12},
+    "cow-max-tree": {"visit_limit": 12},
+    "kd-tree": {"decay_percent": 1, "visit_limit": 12},
+    "bitmaps": {"levels": 3, "chunk_slots": 64},
+    "zones": {"zone_slots": 16},
+    "joint-zones": {"zone_slots": 16, "grid": 2},
+    "shapes": {"behind": "max-tree", "shapes": 3, "members": 4},
 }
 """Options that make few points cross what many would: blocks, limits, rebuilds."""
 
@@ -67,7 +73,40 @@ def check(found: Found, model: dict[int, Point], box: Box, limit: int) -> None:
 
 @pytest.mark.parametrize("options", ["usual", "small"])
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=60, deadline=None)
+def test_long_churn(name: str, options: str) -> None:
+    """Enough changes for every merge, rebuild and trimming, while the values drift, and the rows grow and shrink."""
+    rng = random.Random(f"{name} {options}")
+    structure = catalogue.build(name, 3, SMALL_OPTIONS.get(name, {}) if options == "small" else {})
+    model: dict[int, Point] = {}
+    states: list[tuple[Any, dict[int, Point]]] = []
+    asked: list[Box] = []
+    for step in range(4000):
+        drift, slots = step // 8, 200 + step // 8
+        slot = rng.randrange(slots)
+        if rng.random() < (0.2 if step < 3000 else 0.6):
+            structure.remove(slot)
+            model.pop(slot, None)
+        else:
+            few = rng.choice((0, 0, 0, 8000 - drift))
+            point = (drift + rng.randrange(50), few, rng.choice((MISSING, rng.randrange(9))))
+            structure.put(slot, point)
+            model[slot] = point
+        if step % 500 == 0 and isinstance(structure, Versioned):
+            states.append((structure.freeze(), dict(model)))
+        if step % 80 == 0:
+            asked.append(Box((drift + rng.randrange(-20, 50), rng.choice((MISSING, 1)), MISSING), (HIGH, HIGH, HIGH)))
+            asked.append(Box((LOW, 0, rng.randrange(9)), (drift + rng.randrange(-20, 50), 9000, rng.choice((HIGH, 5)))))
+            for box in asked[-4:]:
+                limit = rng.choice((0, 1, 10))
+                check(structure.find(box, limit), model, box, limit)
+    for state, then in states if isinstance(structure, Versioned) else ():
+        for box in asked[:: len(asked) // 5]:
+            check(structure.find_frozen(state, box), then, box, 0)
+
+
+@pytest.mark.parametrize("options", ["usual", "small"])
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=40, deadline=None)
 @given(story=stories())
 def test_it_answers_as_a_dictionary_does(name: str, options: str, story: tuple[int, list[tuple[Any, ...]]]) -> None:
     dimensions, steps = story
@@ -89,6 +128,9 @@ def test_it_answers_as_a_dictionary_does(name: str, options: str, story: tuple[i
             box, limit = arguments
             check(structure.find(box, limit), model, box, limit)
             assert structure.may_match(box) or not any(box.holds(point) for point in model.values())
+            if len(states) % 2:
+                # As a box that comes again.
+                check(structure.find(box, limit), model, box, limit)
         elif isinstance(structure, Versioned):
             if kind == "freeze":
                 states.append((structure.freeze(), dict(model)))

@@ -1,0 +1,163 @@
+"""Shapes: boxes that come again, each with the slots found before, kept right by what has changed since.
+
+Every change is noted in a journal. When a box is asked again, only the slots noted since are looked at: those that now
+lie in it enter its result, those that no longer do leave. So a box that never comes again costs nothing but its memory,
+and one that comes again costs the changes in between, or nothing. A box that is new, one that has slept through too
+many changes, and a limit that the slots known do not fill are asked of the structure behind.
+
+Limits: the `shapes` boxes asked last are kept, of each at the most `members` slots (a greater result is kept in part,
+which serves questions with a limit), and 4,096 to 8,192 notes of the journal; at 100 bytes a member that is 26 MB for
+256 shapes of 1,024.
+
+Source: equivalence classes of requests (Verma et al., "Large-scale cluster management at Google with Borg", 2015, 3.4)
+and the cached evaluation of Protean (Hadary et al., OSDI 2020); the journal is what makes them exact here.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from itertools import islice
+
+import numpy as np
+
+from minikube_py.errors import InvalidRequest
+from minikube_py.index import catalogue
+from minikube_py.index.structure import Box, Found, IntArray, Point, load
+from minikube_py.index.structures.boxes import asked_of, lies_in
+from minikube_py.index.structures.columns import Columns
+from minikube_py.index.structures.options import check_dimensions, within
+
+_JOURNAL_NOTES = 4096
+_REPLAY_NOTES = 256
+"""More changes than this are not looked at one by one: asking the structure behind is cheaper."""
+_RESERVE = 4
+"""A question with a limit asks for so many times as many, so that some may leave before it has to ask again."""
+_MEMBER_BYTES = 100
+
+
+class _Shape:
+    """`members`: slots that lie in the box, all of them if `complete`, in order of entry. `seen`: how many notes of the
+    journal are taken in. `answer`: the last one, for as long as no member enters or leaves."""
+
+    __slots__ = ("answer", "answer_limit", "complete", "members", "seen")
+
+    def __init__(self, members: dict[int, None], complete: bool, seen: int) -> None:
+        self.members, self.complete, self.seen = members, complete, seen
+        self.answer: Found | None = None
+        self.answer_limit = 0
+
+
+class Shapes:
+    """`behind`: the structure that answers what is new. `shapes`, `members`: see the module."""
+
+    structure = "shapes"
+
+    def __init__(self, dimensions: int, behind: str = "columns", shapes: int = 256, members: int = 1024) -> None:
+        check_dimensions(self.structure, dimensions)
+        self._shapes_limit = within(self.structure, "shapes", shapes, 1, 1 << 16)
+        self._members_limit = within(self.structure, "members", members, 1, 1 << 20)
+        if behind == self.structure:
+            raise InvalidRequest(f"structure {self.structure}: behind is {behind!r}; it takes any other structure")
+        self._behind = catalogue.build(behind, dimensions, {})
+        # The points as they are now, for the journal.
+        self._columns = self._behind if isinstance(self._behind, Columns) else Columns(dimensions)
+        self._known: OrderedDict[Box, _Shape] = OrderedDict()
+        self._journal: list[int] = []
+        self._forgotten = 0
+
+    def put(self, slot: int, point: Point) -> None:
+        if self._columns is not self._behind:
+            self._columns.put(slot, point)
+        self._behind.put(slot, point)
+        self._note(slot)
+
+    def remove(self, slot: int) -> None:
+        if self._columns.has(slot):
+            if self._columns is not self._behind:
+                self._columns.remove(slot)
+            self._behind.remove(slot)
+            self._note(slot)
+
+    def load(self, slots: IntArray, points: IntArray) -> None:
+        load(self._behind, slots, points)
+        if self._columns is not self._behind:
+            self._columns.load(slots, points)
+        self._known.clear()
+
+    def find(self, box: Box, limit: int = 0) -> Found:
+        shape = self._known.get(box)
+        if shape is not None:
+            self._known.move_to_end(box)
+            replayed = self._replay(box, shape)
+            if replayed >= 0 and (shape.complete or 0 < limit <= len(shape.members)):
+                return self._answer(shape, limit, replayed)
+        asked_for = max(limit, min(limit * _RESERVE, self._members_limit))
+        found = self._behind.find(box, asked_for)
+        slots = found.slots[: self._members_limit].tolist()
+        complete = found.complete and len(slots) == len(found.slots)
+        self._known[box] = _Shape(dict.fromkeys(slots), complete, self._forgotten + len(self._journal))
+        if len(self._known) > self._shapes_limit:
+            self._known.popitem(last=False)
+        if limit and len(found.slots) > limit:
+            return found._replace(slots=found.slots[:limit], complete=False)
+        return found
+
+    def may_match(self, box: Box) -> bool:
+        return len(self.find(box, 1).slots) > 0
+
+    def size_bytes(self) -> int:
+        members = sum(len(shape.members) for shape in self._known.values())
+        own = 0 if self._columns is self._behind else self._columns.size_bytes()
+        kept = len(self._known) * 600 + members * _MEMBER_BYTES + len(self._journal) * 8
+        return self._behind.size_bytes() + own + kept
+
+    def cost_us(self, rows: int, share: float, limit: int) -> float:
+        """`tests/bench/bench_structures.py`."""
+        return 0.0
+
+    def _note(self, slot: int) -> None:
+        if not self._known:
+            return
+        self._journal.append(slot)
+        if len(self._journal) > 2 * _JOURNAL_NOTES:
+            del self._journal[:_JOURNAL_NOTES]
+            self._forgotten += _JOURNAL_NOTES
+
+    def _replay(self, box: Box, shape: _Shape) -> int:
+        """Takes in what has changed since the shape was last asked: how many slots were looked at, -1 if too many."""
+        first = shape.seen - self._forgotten
+        notes = len(self._journal) - first
+        if notes == 0:
+            return 0
+        asked = asked_of(box)
+        if first < 0 or notes > _REPLAY_NOTES or asked is None:
+            return -1
+        members, columns = shape.members, self._columns
+        slots = set(self._journal[first:])
+        for slot in slots:
+            if columns.has(slot) and lies_in(columns.point(slot), asked):
+                if slot in members:
+                    continue
+                if len(members) >= self._members_limit:
+                    shape.complete = False
+                    continue
+                members[slot] = None
+            elif slot in members:
+                del members[slot]
+            else:
+                continue
+            shape.answer = None
+        shape.seen += notes
+        return len(slots)
+
+    def _answer(self, shape: _Shape, limit: int, examined: int) -> Found:
+        answer = shape.answer
+        if answer is None or shape.answer_limit != limit:
+            members = shape.members
+            count = min(limit, len(members)) if limit else len(members)
+            slots = np.fromiter(islice(members, count), dtype=np.int64, count=count)
+            # One array for all who ask.
+            slots.flags.writeable = False
+            shape.answer = answer = Found(slots, shape.complete and count == len(members), 0)
+            shape.answer_limit = limit
+        return answer._replace(examined=examined) if examined else answer
