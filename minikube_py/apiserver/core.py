@@ -7,6 +7,7 @@ txn. Every way out is a response: a StatusError becomes its Status, a mistake of
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Mapping
 from ipaddress import IPv4Address
@@ -101,7 +102,8 @@ class ApiServer:
                 await self.storage.declare(resource.field_set)
         await self._load(_REPLAYED)
         await system.create_namespaces(self.writer)
-        self._tasks = [asyncio.create_task(work) for work in (self._bookmark_forever(), self._sweep_forever())]
+        forever = (self._bookmark_forever(), self._sweep_forever(), self._follow_builds())
+        self._tasks = [asyncio.create_task(work) for work in forever]
         self.ready = True
 
     async def publish(self, host: str, port: int) -> None:
@@ -206,6 +208,14 @@ class ApiServer:
                 if started_s < oldest_s and task not in self._late:
                     self._late.add(task)
                     task.cancel()
+
+    async def _follow_builds(self) -> None:
+        """Learns when declared indexes are complete; costs nothing where all are."""
+        while True:
+            await self.clock.sleep(_SWEEP_S)
+            if self.declared.building:
+                with contextlib.suppress(MinikubeError):
+                    self.declared.told(await self.storage.indexes())
 
     # --- requests ---------------------------------------------------------------------------------------------------
 

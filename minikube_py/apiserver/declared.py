@@ -1,7 +1,8 @@
 """What can be asked of each resource now: the fields that are built in, and those that indexes declare beside them.
 
 The declarations stand in the store as keys, and come by the watch that feeds the cache: so that any API server knows
-of them at the revision they were made at, and forgets them likewise.
+of them at the revision they were made at, and forgets them likewise. That one is complete is told by nobody; it is
+asked for.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from minikube_py.errors import InvalidRequest
 from minikube_py.fields.evaluate import check_field_set
 from minikube_py.fields.spec import FieldSet
 from minikube_py.index.declared import INDEXES_PREFIX, IndexSpec, extended, parse
+from minikube_py.index.reports import IndexReport
 from minikube_py.mvcc.types import Event, KeyValue
 
 log = logging.getLogger(__name__)
@@ -29,6 +31,7 @@ class Declarations:
         self.resources = {resource.plural: resource for resource in resources if resource.stored}
         self.specs: dict[str, IndexSpec] = {}
         self.version = 0
+        self._built: set[str] = set()
         self._askable: dict[str, Askable] = {}
 
     def of(self, resource: Resource) -> Askable:
@@ -45,7 +48,8 @@ class Declarations:
 
     def _read(self, resource: Resource) -> Askable:
         specs = [spec for spec in self.specs.values() if spec.on == resource.plural]
-        indexed = frozenset(name for spec in specs for name in spec.fields)
+        # While one is built, the store has to decode what it is asked for, and this server's cache has it already.
+        indexed = frozenset(name for spec in specs if spec.name in self._built for name in spec.fields)
         whole = extended(self.base(resource), specs)
         try:
             check_field_set(whole)
@@ -57,6 +61,7 @@ class Declarations:
     def load(self, kvs: Iterable[KeyValue]) -> None:
         """Begins anew with what stands in the store."""
         self.specs = {}
+        self._built = set()
         self._askable = {}
         self.version += 1
         for kv in kvs:
@@ -78,12 +83,29 @@ class Declarations:
             log.error("the declaration %s cannot be read and is left out: %s", kv.key, error)
             self._forget(kv.key)
             return
-        self._changed(self.specs.get(spec.name), spec)
-        self.specs[spec.name] = spec
+        there = self.specs.get(spec.name)
+        if there != spec:
+            self._built.discard(spec.name)
+            self._changed(there, spec)
+            self.specs[spec.name] = spec
 
     def _forget(self, key: bytes) -> None:
-        spec = self.specs.pop(key.removeprefix(INDEXES_PREFIX).decode("utf-8", "replace"), None)
-        self._changed(spec)
+        name = key.removeprefix(INDEXES_PREFIX).decode("utf-8", "replace")
+        self._built.discard(name)
+        self._changed(self.specs.pop(name, None))
+
+    @property
+    def building(self) -> bool:
+        """Whether there are indexes that are not known to be complete."""
+        return len(self._built) < len(self.specs)
+
+    def told(self, reports: Iterable[IndexReport]) -> None:
+        """Takes in how the indexes stand. One that was complete may be asked from then on, whatever becomes of it."""
+        for report in reports:
+            spec = report.spec
+            if report.state == "ready" and spec.name not in self._built and self.specs.get(spec.name) == spec:
+                self._built.add(spec.name)
+                self._askable.pop(spec.on, None)
 
     def _changed(self, *specs: IndexSpec | None) -> None:
         self.version += 1

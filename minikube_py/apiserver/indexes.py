@@ -82,7 +82,9 @@ def _json(status: int, body: Json) -> Response:
 
 
 async def _reports(server: ApiServer) -> list[IndexReport]:
-    return await translated(server.storage.indexes())
+    reports = await translated(server.storage.indexes())
+    server.declared.told(reports)
+    return reports
 
 
 async def _one(name: str, server: ApiServer) -> Json:

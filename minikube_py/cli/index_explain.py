@@ -55,7 +55,7 @@ def told(answer: Json) -> str:
     rows = [_row("*", chosen), *(_row("", each) for each in others)]
     lines = [head, table(HEADS, rows, NUMBERS)]
     if answer["listsAsk"] != "store":
-        lines.append("lists do not come here: no index has its fields, and the API server looks through its own cache")
+        lines.append("lists do not come here: no complete index has its fields; the API server looks through its cache")
     if not any(each["name"] and each["takenUs"] >= 0 for each in (chosen, *others)):
         fields = ",".join(dict.fromkeys(each["field"] for each in answer["comparisons"]))
         lines.append(next_step(f"minikube-py index create NAME --on {answer['resource']} --fields '{fields}'"))

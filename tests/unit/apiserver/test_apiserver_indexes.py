@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
 
 import pytest
 from api_core import PODS, TABLE, Core, config_map, names, node, pod
 
+from minikube_py.api import registry
+from minikube_py.api.registry import REGISTRY
+from minikube_py.api.selectors import parse_field_selector
 from minikube_py.apiserver.auth import SCHEDULER
-from minikube_py.mvcc.types import RangeRequest
+from minikube_py.apiserver.declared import Declarations
+from minikube_py.fields.builtin import NODES as NODES_FIELDS
+from minikube_py.fields.spec import FieldSpec
+from minikube_py.index.declared import IndexSpec, dump
+from minikube_py.index.reports import IndexReport
+from minikube_py.mvcc.types import Event, KeyValue, RangeRequest
 
 INDEXES = "/minikube-py/v1/indexes"
 NODES = "/api/v1/nodes"
@@ -307,6 +316,47 @@ async def test_too_many_comparisons_and_values_that_do_not_read(world: Core) -> 
     ):
         status, refused = await world.ask("GET", f"{NODES}?fieldSelector={quote(selector)}")
         assert (status, message in refused["message"]) == (400, True), refused
+
+
+def standing(spec: IndexSpec, state: Literal["building", "ready"]) -> list[IndexReport]:
+    return [IndexReport(spec, state, 1.0, 4, 0, 0.0, 0, 0)]
+
+
+def test_lists_ask_the_store_once_an_index_is_known_to_be_complete() -> None:
+    """Until then it would have to decode every object for a field that the API server's cache has."""
+    rank = FieldSpec("rank", "int", "path@1", {"path": 'metadata.labels["rank"]'})
+    spec = IndexSpec("ranks", "nodes", ("rank",), "columns", declares=(rank,))
+    declared = Declarations(REGISTRY.resources)
+
+    def told() -> tuple[str, bool, bool]:
+        selector = parse_field_selector(registry.NODES, "rank>1", declared.of(registry.NODES))
+        return str(selector.where), selector.has_index, declared.building
+
+    declared.load([KeyValue(b"/minikube-py/indexes/ranks", dump(spec), 0, 1, 1, 0)])
+    for state, wanted in (("building", (False, True)), ("ready", (True, False)), ("building", (True, False))):
+        declared.told(standing(spec, state))
+        assert told() == ("rank>1", *wanted)
+    anew = replace(spec, structure="max-tree")
+    for kind, key_value, wanted in (
+        ("PUT", KeyValue(b"/minikube-py/indexes/ranks", dump(spec), 0, 2, 1, 0), (True, False)),
+        ("PUT", KeyValue(b"/minikube-py/indexes/ranks", dump(anew), 0, 3, 2, 0), (False, True)),
+    ):
+        declared.apply([Event(kind, key_value, None)])
+        declared.told(standing(spec, "building"))
+        assert told() == ("rank>1", *wanted)
+    declared.apply([Event("DELETE", KeyValue(b"/minikube-py/indexes/ranks", b"", 0, 4, 0, 0), None)])
+    assert declared.of(registry.NODES).field_set == NODES_FIELDS
+    assert not declared.building
+
+
+def test_a_declaration_that_cannot_be_read_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    declared = Declarations(REGISTRY.resources)
+    later = FieldSpec("rank", "int", "path@9", {"path": "spec.rank"})
+    spec = IndexSpec("ranks", "nodes", ("rank",), "columns", declares=(later,))
+    for value in (b"{", b'{"name":"ranks","of":"later"}', dump(spec)):
+        declared.load([KeyValue(b"/minikube-py/indexes/ranks", value, 0, 1, 1, 0)])
+        assert declared.of(registry.NODES).field_set == NODES_FIELDS
+    assert len([record for record in caplog.records if "left out" in record.message]) == 3
 
 
 # --- explain --------------------------------------------------------------------------------------------------------

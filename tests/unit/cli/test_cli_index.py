@@ -157,7 +157,7 @@ def test_explained_where_no_index_helps() -> None:
     lines = index_explain.told(answer).splitlines()
     assert lines[0].startswith("free.cpu>=4,free.cpu<=8 on nodes, all, at revision 42")
     assert lines[3:] == [
-        "lists do not come here: no index has its fields, and the API server looks through its own cache",
+        "lists do not come here: no complete index has its fields; the API server looks through its cache",
         "next:",
         "  minikube-py index create NAME --on nodes --fields 'free.cpu'",
     ]
