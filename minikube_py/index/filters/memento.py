@@ -66,7 +66,7 @@ class Memento:
         self.saturated = False
         codes = self._codes_of(values)
         codes.sort()
-        self._slots = QuotientSlots(codes, quotients, self.fingerprint_bits + self.memento_bits)
+        self.slots = QuotientSlots(codes, quotients, self.fingerprint_bits + self.memento_bits)
 
     def _codes_of(self, values: Words) -> Words:
         """Hash of the prefix and memento, in one number."""
@@ -79,21 +79,25 @@ class Memento:
         """Quotient and remainder of a value."""
         bits = self.memento_bits
         code = mix((value >> bits) + self._salt & MASK) % self._hashes << bits | value & ((1 << bits) - 1)
-        return code >> self._slots.width, code & ((1 << self._slots.width) - 1)
+        return code >> self.slots.width, code & ((1 << self.slots.width) - 1)
+
+    def hash_terms(self) -> tuple[int, int, int]:
+        """Salt and number of hashes, and the bits of a memento."""
+        return self._salt, self._hashes, self.memento_bits
 
     @property
     def count(self) -> int:
-        return self._slots.count
+        return self.slots.count
 
     def insert(self, key: int) -> None:
-        if self._slots.count >= self._slots.quotients * (1 + LOAD) / 2 and not self.saturated:
+        if self.slots.count >= self.slots.quotients * (1 + LOAD) / 2 and not self.saturated:
             self.expand()
         if not self.saturated:
-            self._slots.insert(*self._code(key + SIGN))
+            self.slots.insert(*self._code(key + SIGN))
 
     def delete(self, key: int) -> None:
         """Raises: ValueError where no key can have been inserted that looks like this one."""
-        if not self.saturated and not self._slots.delete(*self._code(key + SIGN)):
+        if not self.saturated and not self.slots.delete(*self._code(key + SIGN)):
             raise ValueError(f"{key} was never inserted")
 
     def expand(self) -> None:
@@ -101,9 +105,9 @@ class Memento:
         if self.fingerprint_bits == 0:
             self.saturated = True
             return
-        codes = self._slots.codes()
+        codes = self.slots.codes()
         self.fingerprint_bits -= 1
-        self._slots = QuotientSlots(codes, 2 * self._slots.quotients, self._slots.width - 1)
+        self.slots = QuotientSlots(codes, 2 * self.slots.quotients, self.slots.width - 1)
 
     def may_contain(self, low: int, high: int) -> bool:
         if low > high:
@@ -125,7 +129,7 @@ class Memento:
     def _any(self, low: int, high: int) -> bool:
         """For two values of one prefix."""
         quotient, remainder = self._code(low)
-        return self._slots.any_in(quotient, remainder, remainder + high - low)
+        return self.slots.any_in(quotient, remainder, remainder + high - low)
 
     def may_contain_many(self, lows: IntArray, highs: IntArray) -> Bools:
         bits = np.uint64(self.memento_bits)
@@ -134,7 +138,7 @@ class Memento:
         right_way = low <= high
         first, last = low >> bits, high >> bits
         found: Bools = right_way & ((last - first >= np.uint64(self.max_probes)) | self.saturated)
-        codes = self._slots.codes()
+        codes = self.slots.codes()
         left = np.flatnonzero(right_way & ~found)
         offset = 0
         while len(left):
@@ -160,7 +164,7 @@ class Memento:
         return -math.expm1(-self.count * length / (self._hashes << self.memento_bits))
 
     def size_bits(self) -> int:
-        return self._slots.size_bits()
+        return self.slots.size_bits()
 
 
 def _any_between(codes: Words, lows: Words, spans: Words) -> Bools:
