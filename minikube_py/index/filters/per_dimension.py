@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from minikube_py.index.filters.contract import Deleting, Inserting, RangeFilter
 from minikube_py.index.filters.max_vector import MaxVector
@@ -33,6 +33,7 @@ class PerDimension:
         for column in points.T:
             self.filters.append(build(column[column != MISSING], **(options or {})))
         self.filter = self.filters[0].filter if self.filters else "none"
+        self._inserts = all(isinstance(held, Inserting) for held in self.filters)
         self._new: list[list[int]] = [[] for _ in self.filters]
 
     def may_match(self, box: Box) -> bool:
@@ -65,9 +66,8 @@ class PerDimension:
         for dimension, value in enumerate(point):
             if value == MISSING:
                 continue
-            held = self.filters[dimension]
-            if isinstance(held, Inserting):
-                held.insert(value)
+            if self._inserts:
+                cast(Inserting, self.filters[dimension]).insert(value)
             else:
                 insort(self._new[dimension], value)
 
@@ -86,8 +86,7 @@ class ForgettingPerDimension(PerDimension):
         self.bounds.count -= 1
         for held, value in zip(self.filters, point):
             if value != MISSING:
-                assert isinstance(held, Deleting)
-                held.delete(value)
+                cast(Deleting, held).delete(value)
 
 
 def per_dimension(
