@@ -25,8 +25,14 @@ PROGRAMS_A_HISTORY = 4
 
 SMALL: dict[str, tuple[Options, ...]] = {
     "columns": ({"block_slots": 64},),
+    "sorted-runs": ({"fresh_slots": 16}, {"fresh_slots": 16, "dimension": 0}),
     "max-tree": ({"visit_limit": 3},),
+    "cow-max-tree": ({"visit_limit": 3},),
+    "kd-tree": ({"decay_percent": 1, "visit_limit": 3},),
     "bitmaps": ({"levels": 3, "chunk_slots": 64},),
+    "zones": ({"zone_slots": 16},),
+    "joint-zones": ({"zone_slots": 16}, {"zone_slots": 16, "grid": 2}),
+    "shapes": ({"shapes": 2, "members": 16},),
     "sharded": (
         {"shards": 3, "filter": "joint-bitset", "rebuild_percent": 1},
         {"shards": 3, "filter": "bloom", "placing": "sorted"},
