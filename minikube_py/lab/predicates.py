@@ -6,8 +6,9 @@ A mix says what the pods ask for; each draws its amounts anew, so that hardly tw
 - **gpu**: 50 to 500 thousandths of a GPU (8 of 10 pods), or one GPU, two or four; half of them accept only one or two
   of the models; cpu from 100m to one core and memory beside it. As in the traces of `replay`, a node's GPUs are one
   amount of milli-GPUs.
-- **labels**: cpu from 50m to one core, memory as above, and required node affinity: a clock rate above (Gt), a generation
-  below (Lt), not in a zone (NotIn); every third has a second term beside it: two zones (In) with a disk above (Gt).
+- **labels**: cpu from 50m to one core, memory as above, and required node affinity: a clock rate above (Gt), a
+  generation below (Lt), not in a zone (NotIn); every third has a second term beside it: two zones (In) with a disk
+  above (Gt).
 - **all**: each of the three in turn, by lot.
 
 What is free on a node is drawn for each resource: its share follows an exponential distribution, so that most nodes are

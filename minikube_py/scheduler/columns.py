@@ -19,6 +19,7 @@ INITIAL_CAPACITY = 64
 LABEL_MASKS_MAX = 4096
 COLUMN_MAX = 1 << 62
 """Sums above this stand in the columns as this: it is more than any node has, and leaves room to add a pod."""
+FREE_ONE_BY_ONE_MAX = 64
 INT32_MAX = (1 << 31) - 1
 
 
@@ -54,6 +55,10 @@ class Nodes:
     def requested(self, resource: str) -> IntArray:
         """`pods` is the number of pods."""
         return self.columns.requested_row(resource)[self.index]
+
+    def free(self, resource: str) -> IntArray:
+        """What is allocatable less what is requested; below 0 where more is requested."""
+        return self.columns.free_row(resource)[self.index]
 
     def nonzero_requested(self, resource: str) -> IntArray:
         """As `requested`, with the defaults for containers that ask for no cpu or memory."""
@@ -114,6 +119,7 @@ class NodeColumns:
         self.nonzero_memory_bytes = np.zeros(self.capacity, np.int64)
         self._allocatable: dict[str, IntArray] = {}
         self._requested: dict[str, IntArray] = {}
+        self._free: dict[str, tuple[IntArray, int]] = {}
         self.taint_sets: list[tuple[Taint, ...]] = [()]
         self._taint_ids: dict[tuple[Taint, ...], int] = {(): 0}
         self._label_values: dict[str, dict[str, dict[int, None]]] = {}
@@ -170,6 +176,21 @@ class NodeColumns:
 
     def requested_row(self, resource: str) -> IntArray:
         return self._requested.get(resource, self._zeros)
+
+    def free_row(self, resource: str) -> IntArray:
+        """Brought up to date when it is asked for, since more changes than are looked at."""
+        row, version = self._free.get(resource, (self._zeros, -1))
+        if version == self.version:
+            return row
+        allocatable, requested = self.allocatable_row(resource), self.requested_row(resource)
+        changed = self.changed_since(version) if version >= 0 and len(row) == self.capacity else None
+        if changed is None or len(changed) > FREE_ONE_BY_ONE_MAX:
+            row = allocatable - requested
+        else:
+            for slot in changed:
+                row[slot] = allocatable[slot] - requested[slot]
+        self._free[resource] = row, self.version
+        return row
 
     def label_values(self, key: str) -> dict[str, dict[int, None]]:
         """Value of the label -> slots that have it. Built when first asked for, then kept up."""

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import random
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from minikube_py.scheduler.best import INFEASIBLE, BestScores
+from minikube_py.scheduler.ceilings import Ceilings, is_plain
 from minikube_py.scheduler.columns import NodeColumns, Nodes
 from minikube_py.scheduler.filtering import Prepared, Rejected, diagnose, ok, passed
 from minikube_py.scheduler.framework import (
@@ -34,11 +35,15 @@ from minikube_py.scheduler.framework import (
     PluginError,
     Status,
 )
+from minikube_py.scheduler.kept import NO_TOPS, Kept, Raw
 from minikube_py.scheduler.matcher import Matcher
 from minikube_py.scheduler.objects import NodeInfo, PodInfo
 from minikube_py.scheduler.profile import Profile, Scorer
 from minikube_py.scheduler.search import Search
 
+PRUNED_FROM = 2048
+"""Of more nodes than this that fit, those that cannot be the best are left out before they are scored."""
+FEW_PROMISING = 64
 FEW_NODES = 12
 """Up to this many changed nodes, the per-node forms are cheaper than a pass over small arrays."""
 KEPT_BYTES_MAX = 128 << 20
@@ -69,47 +74,6 @@ class NodeScore(NamedTuple):
     scores: tuple[tuple[str, int, int], ...]
 
 
-class _Raw(NamedTuple):
-    """Scores that are yet to be normalised."""
-
-    scorer: Scorer
-    scores: IntArray
-
-
-class _Kept:
-    """All nodes evaluated for one signature, as of `version` of the columns.
-
-    `base` are the weighted scores that need no normalising, INFEASIBLE where the pod does not fit; `raws` the others.
-    `silent` are scorers that gave 0 everywhere: they add `constant`; the first that speaks up spoils this result."""
-
-    __slots__ = (
-        "base",
-        "best",
-        "constant",
-        "diagnosis",
-        "plain",
-        "prepared",
-        "raws",
-        "silent",
-        "size",
-        "tops",
-        "version",
-    )
-
-    def __init__(self, prepared: Prepared) -> None:
-        self.prepared = prepared
-        self.version = 0
-        self.size = 0
-        self.base: IntArray = np.zeros(0, np.int64)
-        self.best: BestScores = BestScores(self.base)
-        self.plain: list[tuple[Callable[..., int], int]] = []
-        self.silent: list[Callable[..., int]] = []
-        self.raws: list[_Raw] = []
-        self.constant = 0
-        self.tops: Mapping[str, int] = _NO_TOPS
-        self.diagnosis: tuple[int, Diagnosis] | None = None
-
-
 class Evaluator:
     """`percentage_of_nodes_to_score`: 100 looks at all nodes; less, or 0 for the original's own choice, stops at that
     share of fitting nodes and starts the next pod's search where this one ended. Ties are broken by `rng`.
@@ -130,8 +94,9 @@ class Evaluator:
         self.search = Search(columns, percentage_of_nodes_to_score if own is None else own)
         self.matcher = matcher
         self._rng = rng
-        self._kept: OrderedDict[object, _Kept] = OrderedDict()
+        self._kept: OrderedDict[object, Kept] = OrderedDict()
         self._seen_once: OrderedDict[object, None] = OrderedDict()
+        self._ceilings = Ceilings(columns, profile.scorers)
         self._asked_of_nodes: OrderedDict[object, Prepared] = OrderedDict()
         self._narrow = sum(scorer.weight for scorer in profile.scorers) * MAX_NODE_SCORE < INT32_MAX
         self.reused = self.built = 0
@@ -270,16 +235,40 @@ class Evaluator:
             normalized = [scorer for scorer in prepared.scorers if scorer.normalize is not None]
             tops = {scorer.plugin.name: self._top_of_one(scorer, prepared, pod, selected) for scorer in normalized}
             return self._choice(int(selected[0]), prepared, INFEASIBLE, evaluated, 1, tops)
-        totals = np.zeros(len(selected), np.int64)
+        shared = np.zeros(len(selected), np.int64)
         tops = {}
-        some = columns.some(selected)
-        for scorer in prepared.scorers:
-            raw = self._raw_scores(scorer, prepared.state, pod, some)
+        for scorer in (scorer for scorer in prepared.scorers if not is_plain(scorer)):
+            raw = self._raw_scores(scorer, prepared.state, pod, columns.some(selected))
+            if raw is None and scorer.normalize is not None:
+                shared += scorer.weight * (MAX_NODE_SCORE if scorer.normalize.reverse else 0)
+                continue
             if raw is not None and scorer.normalize is not None:
                 tops[scorer.plugin.name] = int(raw.max())
-            totals += self._normalized(scorer, raw, prepared.state, pod, len(selected)) * scorer.weight
+            shared += self._normalized(scorer, raw, prepared.state, pod, len(selected)) * scorer.weight
+        left, totals = self._plain_totals(prepared, pod, selected, shared)
         position = self._pick(totals)
-        return self._choice(int(selected[position]), prepared, int(totals[position]), evaluated, len(selected), tops)
+        return self._choice(int(left[position]), prepared, int(totals[position]), evaluated, len(selected), tops)
+
+    def _plain_totals(
+        self, prepared: Prepared, pod: PodInfo, slots: IntArray, shared: IntArray
+    ) -> tuple[IntArray, IntArray]:
+        """The slots that can be the best, in their order, and their totals: `shared` and the plain scores."""
+
+        def totals_of(slots: IntArray, shared: IntArray) -> IntArray:
+            some = self.columns.some(slots)
+            totals = shared.copy()
+            for scorer in filter(is_plain, prepared.scorers):
+                raw = self._raw_scores(scorer, prepared.state, pod, some)
+                totals += self._normalized(scorer, raw, prepared.state, pod, len(slots)) * scorer.weight
+            return totals
+
+        if len(slots) > PRUNED_FROM and self._ceilings.tight:
+            most = self._ceilings.of(slots) + shared
+            promising = np.flatnonzero(most == most.max())[:FEW_PROMISING]
+            best = totals_of(slots[promising], shared[promising]).max()
+            left = np.flatnonzero(most >= best)
+            slots, shared = slots[left], shared[left]
+        return slots, totals_of(slots, shared)
 
     def _top_of_one(self, scorer: Scorer, prepared: Prepared, pod: PodInfo, slot: IntArray) -> int:
         """What the score of the only node that fits would be normalised by, for who asks why it was chosen."""
@@ -297,7 +286,7 @@ class Evaluator:
     ) -> Choice:
         node = self.columns.by_slot[slot]
         assert node is not None
-        return Choice(node, prepared.state.clone(), score, evaluated, feasible, tops or _NO_TOPS)
+        return Choice(node, prepared.state.clone(), score, evaluated, feasible, tops or NO_TOPS)
 
     def _pick(self, totals: IntArray) -> int:
         ties = np.flatnonzero(totals == totals.max())
@@ -333,15 +322,15 @@ class Evaluator:
             self._seen_once.popitem(last=False)
         return False
 
-    def _keep(self, signature: object, prepared: Prepared, pod: PodInfo) -> _Kept:
-        kept = _Kept(prepared)
+    def _keep(self, signature: object, prepared: Prepared, pod: PodInfo) -> Kept:
+        kept = Kept(prepared)
         self._fill(kept, pod)
         self._kept[signature] = kept
         while len(self._kept) > self._kept_max:
             self._kept.popitem(last=False)
         return kept
 
-    def _fill(self, kept: _Kept, pod: PodInfo) -> None:
+    def _fill(self, kept: Kept, pod: PodInfo) -> None:
         """Evaluates all nodes."""
         self.built += 1
         columns, prepared = self.columns, kept.prepared
@@ -363,7 +352,7 @@ class Evaluator:
                 kept.silent.append(scorer.plugin.score)
                 kept.constant += scorer.weight * (MAX_NODE_SCORE if scorer.normalize.reverse else 0)
             else:
-                kept.raws.append(_Raw(scorer, raw.copy()))
+                kept.raws.append(Raw(scorer, raw.copy()))
         base += kept.constant
         base[~mask] = INFEASIBLE
         if self._narrow:
@@ -376,7 +365,7 @@ class Evaluator:
         if raw is not None and not getattr(scorer.plugin, "bounded", False) and mask.any():
             self._normalized(scorer, raw[mask], CycleState(), _NO_POD, int(np.count_nonzero(mask)))
 
-    def _totals(self, kept: _Kept) -> IntArray:
+    def _totals(self, kept: Kept) -> IntArray:
         """`base` and the normalised others."""
         fits = kept.base >= 0
         totals = kept.base.copy()
@@ -386,7 +375,7 @@ class Evaluator:
             totals[fits] += scorer.normalize.apply(raw[fits]) * scorer.weight
         return totals
 
-    def _catch_up(self, kept: _Kept, pod: PodInfo) -> None:
+    def _catch_up(self, kept: Kept, pod: PodInfo) -> None:
         """Makes `kept` what evaluating all nodes would make it now."""
         columns = self.columns
         version = columns.version
@@ -404,7 +393,7 @@ class Evaluator:
         self.reused += 1
         kept.version = version
 
-    def _redo(self, kept: _Kept, pod: PodInfo, changed: list[int]) -> bool:
+    def _redo(self, kept: Kept, pod: PodInfo, changed: list[int]) -> bool:
         """False where all must be done again, or had better be."""
         if len(changed) > FEW_NODES:
             # For so few, a set costs a fifth of what np.unique does.
@@ -413,7 +402,7 @@ class Evaluator:
                 return len(changed) * 2 <= kept.size and self._redo_some(kept, pod, np.array(changed, np.int64))
         return all(self._redo_one(kept, pod, slot) for slot in set(changed))
 
-    def _redo_one(self, kept: _Kept, pod: PodInfo, slot: int) -> bool:
+    def _redo_one(self, kept: Kept, pod: PodInfo, slot: int) -> bool:
         """False where all must be done again."""
         node = self.columns.by_slot[slot]
         state = kept.prepared.state
@@ -438,7 +427,7 @@ class Evaluator:
             kept.best.set(slot, score)
         return True
 
-    def _redo_some(self, kept: _Kept, pod: PodInfo, slots: IntArray) -> bool:
+    def _redo_some(self, kept: Kept, pod: PodInfo, slots: IntArray) -> bool:
         nodes = self.columns.some(slots)
         prepared = kept.prepared
         mask = self._fitting(prepared, pod, nodes)
@@ -459,7 +448,7 @@ class Evaluator:
             kept.best.set_many(slots, scores)
         return True
 
-    def _choose_kept(self, kept: _Kept, pod: PodInfo) -> Choice:
+    def _choose_kept(self, kept: Kept, pod: PodInfo) -> Choice:
         best = kept.best
         count = self.columns.count
         if self.search.samples:
@@ -469,7 +458,7 @@ class Evaluator:
             raise FitError(self._kept_diagnosis(kept, pod))
         return self._choice(slot, kept.prepared, int(best.totals[slot]), count, best.feasible, kept.tops)
 
-    def _choose_searched(self, kept: _Kept, pod: PodInfo) -> Choice:
+    def _choose_searched(self, kept: Kept, pod: PodInfo) -> Choice:
         base = kept.base
         selected, seen = self.search.through(lambda start, stop: np.flatnonzero(base[start:stop] >= 0) + start)
         if not len(selected):
@@ -483,7 +472,7 @@ class Evaluator:
         position = self._pick(totals)
         return self._choice(int(selected[position]), kept.prepared, int(totals[position]), seen, len(selected), tops)
 
-    def _kept_diagnosis(self, kept: _Kept, pod: PodInfo) -> Diagnosis:
+    def _kept_diagnosis(self, kept: Kept, pod: PodInfo) -> Diagnosis:
         if kept.diagnosis is None or kept.diagnosis[0] != kept.version:
             kept.diagnosis = kept.version, diagnose(self.columns, pod, kept.prepared)
         known = kept.diagnosis[1]
@@ -580,4 +569,3 @@ class Evaluator:
 
 
 _NO_POD = PodInfo.__new__(PodInfo)
-_NO_TOPS: Mapping[str, int] = {}

@@ -417,6 +417,17 @@ class VectorScorePlugin(Protocol):
 
 
 @runtime_checkable
+class CeilingScorePlugin(Protocol):
+    """Only for scores that are not normalised. Both forms, which agree."""
+
+    def score_ceiling(self, node: NodeInfo) -> int:
+        """A score that no pod exceeds on the node as it is now."""
+
+    def score_ceilings(self, nodes: Nodes) -> IntArray:
+        """The same for many nodes."""
+
+
+@runtime_checkable
 class NormalizeScorePlugin(Protocol):
     def normalize_scores(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
         """`scores` are those of the nodes that passed the filters."""

@@ -135,8 +135,7 @@ class Matcher:
     def _value(self, dimension: Dimension, node: NodeInfo) -> int:
         kind, name = dimension
         if kind is DimensionKind.FREE:
-            columns = self._columns
-            return int(columns.allocatable_row(name)[node.slot]) - int(columns.requested_row(name)[node.slot])
+            return int(self._columns.free_row(name)[node.slot])
         if kind is DimensionKind.NUMBER:
             valid, numbers = self._columns.label_ints(name)
             return max(int(numbers[node.slot]), LOW) if valid[node.slot] else MISSING
@@ -148,8 +147,7 @@ class Matcher:
         columns = self._columns
         kind, name = dimension
         if kind is DimensionKind.FREE:
-            free: IntArray = columns.allocatable_row(name) - columns.requested_row(name)
-            return free
+            return columns.free_row(name)
         if kind is DimensionKind.NUMBER:
             valid, numbers = columns.label_ints(name)
             return np.where(valid, np.maximum(numbers, LOW), MISSING)

@@ -1,9 +1,13 @@
 """What a scheduling decision costs, stage by stage, without an API server.
 
     python tests/bench/bench_scheduler.py [--nodes 1000,5000,100000] [--pods 3000] [--json FILE]
+    python tests/bench/bench_scheduler.py --predicates all --matchers columns,max-tree [--utilisation .97]
 
 Every line is microseconds a pod, the median over pods. `same` places pods of one spec, as a ReplicationController makes
 them; `mixed` cycles through 200 specs; `fresh` never sees a spec twice. All nodes are scored.
+
+With `--predicates`, the load of `bench schedule` instead (no two pods alike, nodes nearly full): what `choose` costs,
+by matcher and sampling, and whether all of them chose the same nodes.
 """
 
 from __future__ import annotations
@@ -18,14 +22,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from minikube_py.lab.predicates import MIXES, LabNode, LabPod, filler_object, lab_nodes, lab_pods, node_object
 from minikube_py.scheduler.cache import Cache
 from minikube_py.scheduler.config import ProfileConfig
 from minikube_py.scheduler.evaluate import Evaluator
+from minikube_py.scheduler.framework import FitError
+from minikube_py.scheduler.matcher import COLUMNS, Matcher
 from minikube_py.scheduler.objects import PodInfo, project_node, project_pod
 from minikube_py.scheduler.profile import Profile
 from minikube_py.scheduler.queue import Rules, SchedulingQueue
 
 ZONES = 8
+SAMPLINGS = {"all": 100, "original": 0}
 STAGES = ("project", "enqueue", "pop", "choose", "assume", "confirm", "decision")
 """`decision` is pop + choose + assume."""
 
@@ -119,14 +127,77 @@ def measure(nodes: int, pods: int, workload: str) -> dict[str, float]:
     return found
 
 
+def measure_matcher(
+    nodes: list[LabNode], pods: list[LabPod], matcher: str, percentage: int
+) -> tuple[list[float], list[str], dict[str, int]]:
+    """Microseconds of CPU of each `choose`, sorted; the nodes chosen, "" for none; what the matcher counted."""
+    cache = Cache()
+    for i, each in enumerate(nodes):
+        obj = json.loads(node_object(each, str(i)))
+        cache.put_node(project_node(obj))
+        cache.put_pod(project_pod(json.loads(filler_object(each, f"filler-{i}", f"f{i}"))))
+    lent: Any = Lent(cache)
+    index = None if matcher == COLUMNS else Matcher(cache.columns, matcher)
+    evaluator = Evaluator(Profile(ProfileConfig(), lent), cache.columns, random.Random(1), percentage, index)
+    durations_us, chosen = [], []
+    for i, each in enumerate(pods):
+        obj = json.loads(each.body.body)
+        obj["metadata"]["uid"] = f"p{i}"
+        info = project_pod(obj)
+        started_s = time.thread_time()
+        try:
+            choice = evaluator.choose(info)
+        except FitError:
+            choice = None
+        durations_us.append((time.thread_time() - started_s) * 1e6)
+        chosen.append(choice.node.name if choice is not None else "")
+        if choice is not None:
+            cache.assume(info, choice.node.name)
+    # The first ones see the dimensions come, and the index filled.
+    return sorted(durations_us[min(20, len(pods) // 4) :]), chosen, {} if index is None else index.counts()
+
+
+def run_predicates(args: argparse.Namespace) -> list[dict[str, Any]]:
+    results = []
+    print(f"{'nodes':>7} {'sampling':9} {'matcher':14} {'mean':>9} {'p50':>9} {'p99':>9}  microseconds of CPU a choice")
+    for count in (int(n) for n in args.nodes.split(",")):
+        rng = random.Random(args.seed)
+        nodes = lab_nodes(rng, count, args.utilisation)
+        pods = lab_pods(rng, args.pods, args.predicates, 0)
+        for sampling, percentage in SAMPLINGS.items():
+            before: list[str] | None = None
+            for matcher in args.matchers.split(","):
+                times, chosen, counts = measure_matcher(nodes, pods, matcher, percentage)
+                if before not in (None, chosen):
+                    raise SystemExit(f"{matcher} chose other nodes than the matcher before it")
+                before = chosen
+                found = {"mean": statistics.mean(times), "p50": times[len(times) // 2]}
+                found["p99"] = times[len(times) * 99 // 100]
+                print(f"{count:7d} {sampling:9} {matcher:14} " + " ".join(f"{v:9.1f}" for v in found.values()), counts)
+                result = {"nodes": count, "sampling": sampling, "matcher": matcher, "microseconds": found}
+                results.append({**result, "counts": counts})
+    return results
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", default="1000,5000,100000")
     parser.add_argument("--pods", type=int, default=3000)
     parser.add_argument("--workloads", default=",".join(WORKLOADS))
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--predicates", choices=MIXES)
+    parser.add_argument("--matchers", default=COLUMNS)
+    parser.add_argument("--utilisation", type=float, default=0.97)
+    parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    results = []
+    results = run_predicates(args) if args.predicates else run_workloads(args)
+    if args.json is not None:
+        args.json.write_text(json.dumps(results, indent=1))
+    return 0
+
+
+def run_workloads(args: argparse.Namespace) -> list[dict[str, Any]]:
+    results: list[dict[str, Any]] = []
     print(f"{'nodes':>7} {'workload':14} " + " ".join(f"{stage:>9}" for stage in STAGES))
     for nodes in (int(n) for n in args.nodes.split(",")):
         for workload in args.workloads.split(","):
@@ -134,9 +205,7 @@ def main() -> int:
             results.append({"nodes": nodes, "workload": workload, "microseconds": found})
             cells = (f"{found[stage]:9.1f}" if stage in found else f"{'-':>9}" for stage in STAGES)
             print(f"{nodes:7d} {workload:14} " + " ".join(cells), flush=True)
-    if args.json is not None:
-        args.json.write_text(json.dumps(results, indent=1))
-    return 0
+    return results
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from minikube_py.scheduler import evaluate, search
 from minikube_py.scheduler.cache import Cache
 from minikube_py.scheduler.config import ProfileConfig
 from minikube_py.scheduler.evaluate import Evaluator
-from minikube_py.scheduler.framework import FitError, NoNodesAvailable
+from minikube_py.scheduler.framework import CycleState, FitError, NoNodesAvailable
 from minikube_py.scheduler.matcher import Matcher
 from minikube_py.scheduler.objects import project_node, project_pod
 from minikube_py.scheduler.profile import Profile
@@ -48,7 +48,7 @@ def test_decisions_by_an_index_are_the_references(
     for obj in first:
         run.node(obj)
     # Nothing is kept: every pod asks the index.
-    with patch.object(Evaluator, "_worth_keeping", lambda *_: False):
+    with patch.object(Evaluator, "_worth_keeping", lambda *_: False), patch.object(evaluate, "PRUNED_FROM", 1):
         for what, value in steps:
             if what == "node":
                 run.node(value)
@@ -115,7 +115,7 @@ def test_every_way_to_search_leads_to_the_same_node(structure: str, percentage: 
             pod = project_pod(pod_of(i, wanted(rng)))
             with patch.object(evaluate, "MANY_NODES", 1000):
                 node = chosen(one, pod)
-            with patch.object(evaluate, "MANY_NODES", 0):
+            with patch.multiple(evaluate, MANY_NODES=0, PRUNED_FROM=1, FEW_PROMISING=2):
                 assert chosen(other, pod) == node
             if node is None:
                 unplaced += 1
@@ -156,6 +156,28 @@ def test_a_search_through_windows_finds_what_one_among_all_finds(
                     selected, seen = searching.among(np.flatnonzero(fits))
                 found.append((windows, selected.tolist(), seen))
     assert [each[1:] for each in found[:3]] == [each[1:] for each in found[3:]]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(nodes(), min_size=1, max_size=6), st.lists(specs(), min_size=1, max_size=8))
+def test_no_score_is_above_its_ceiling(objs: list[dict[str, Any]], shapes: list[dict[str, Any]]) -> None:
+    """With pods on the node and without, in both forms."""
+    cache = Cache()
+    for obj in objs:
+        cache.put_node(project_node(obj))
+    lent: Any = Lent(cache)
+    scorers = [s.plugin for s in Profile(ProfileConfig(), lent).scorers if hasattr(s.plugin, "score_ceilings")]
+    assert len(scorers) == 2
+    state = CycleState()
+    for i, shape in enumerate(shapes):
+        pod = project_pod(pod_of(i, shape))
+        found = list(cache.columns.by_name.values())
+        some = cache.columns.some(np.array([node.slot for node in found]))
+        for plugin in scorers:
+            ceilings = [plugin.score_ceiling(node) for node in found]
+            assert plugin.score_ceilings(some).tolist() == ceilings
+            assert all(0 <= plugin.score(state, pod, node) <= c <= 100 for node, c in zip(found, ceilings))
+        cache.assume(pod, found[i % len(found)].name)
 
 
 def test_every_structure_of_the_family_is_a_matcher() -> None:

@@ -116,6 +116,13 @@ def _wanted(pod: PodInfo, resources: Sequence[ResourceWeight], use_requested: bo
     return tuple(found)
 
 
+def _nothing_of(resources: Sequence[ResourceWeight]) -> tuple[_Wanted, ...] | None:
+    """A pod that asks for nothing; None where which resources count depends on the pod."""
+    if any(_is_scalar(resource.name) for resource in resources):
+        return None
+    return tuple(_Wanted(name, 0, weight) for name, weight in resources)
+
+
 # --- scores of one resource ------------------------------------------------------------------------------------------
 
 
@@ -244,6 +251,7 @@ class NodeResourcesFit:
             text = f'Unsupported value: "{self.strategy}": supported values: {supported}'
             raise ArgsError(f"scoringStrategy.type: {text}")
         self._key = f"{self.name}/{next(_instances)}"
+        self._nothing = _nothing_of(self.resources) if self.strategy == "LeastAllocated" else None
 
     def events_to_register(self) -> Sequence[EventRegistration]:
         return (
@@ -288,9 +296,9 @@ class NodeResourcesFit:
         return None if reasons is None else Status(code, *reasons)
 
     def filter_nodes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> BoolArray | None:
-        mask: BoolArray = nodes.requested(PODS) < nodes.allocatable(PODS)
+        mask: BoolArray = nodes.free(PODS) >= 1
         for resource, amount in self._checked(pod):
-            mask &= nodes.allocatable(resource) - nodes.requested(resource) >= amount
+            mask &= nodes.free(resource) >= amount
         return mask
 
     def reject_codes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> tuple[IntArray, Callable[[int], Status]]:
@@ -319,9 +327,12 @@ class NodeResourcesFit:
         return found
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        return self._score_node(self._scored(pod), node)
+
+    def _score_node(self, wanted: Sequence[_Wanted], node: NodeInfo) -> int:
         total = weights = 0
         allocatable, ratio = node.allocatable, self.strategy == "RequestedToCapacityRatio"
-        for resource, amount, weight in self._scored(pod):
+        for resource, amount, weight in wanted:
             capacity = allocatable.get(resource, 0)
             if capacity:
                 score = self._one(_node_amount(node, resource, False) + amount, capacity)
@@ -333,10 +344,13 @@ class NodeResourcesFit:
         return floor(total / weights + 0.5) if ratio else total // weights
 
     def score_nodes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> IntArray | None:
+        return self._score_columns(self._scored(pod), nodes)
+
+    def _score_columns(self, wanted: Sequence[_Wanted], nodes: Nodes) -> IntArray:
         total = np.zeros(len(nodes), np.int64)
         weights: IntArray | int = 0
         ratio = self.strategy == "RequestedToCapacityRatio"
-        for resource, amount, weight in self._scored(pod):
+        for resource, amount, weight in wanted:
             capacity = nodes.allocatable(resource)
             scores = self._many(nodes.nonzero_requested(resource) + amount, capacity)
             total += scores * weight if weight != 1 else scores
@@ -349,6 +363,15 @@ class NodeResourcesFit:
             return np.floor(total / weights + 0.5).astype(np.int64)
         found: IntArray = (total / weights).astype(np.int64)
         return found
+
+    def score_ceiling(self, node: NodeInfo) -> int:
+        return MAX_NODE_SCORE if self._nothing is None else self._score_node(self._nothing, node)
+
+    def score_ceilings(self, nodes: Nodes) -> IntArray:
+        """With LeastAllocated, the score before any pod is added: more in use never scores more."""
+        if self._nothing is None:
+            return np.full(len(nodes), MAX_NODE_SCORE, np.int64)
+        return self._score_columns(self._nothing, nodes)
 
 
 # --- balance ---------------------------------------------------------------------------------------------------------
@@ -386,6 +409,7 @@ class NodeResourcesBalancedAllocation:
         if any(resource.weight != 1 for resource in self.resources):
             raise ArgsError("resources: Invalid value: weights must be 1: the balance knows no weights")
         self._key = f"{self.name}/{next(_instances)}"
+        self._nothing = _nothing_of(self.resources)
 
     def _scored(self, pod: PodInfo) -> tuple[_Wanted, ...]:
         found: tuple[_Wanted, ...] | None = pod.spec.cache.get(self._key)
@@ -396,42 +420,70 @@ class NodeResourcesBalancedAllocation:
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeColumns) -> Status | None:
         return None if any(wanted.amount for wanted in self._scored(pod)) else SKIP
 
-    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+    @staticmethod
+    def _shares(wanted: Sequence[_Wanted], node: NodeInfo) -> tuple[list[float], list[float]]:
+        """Of the resources that the node has, the share in use before and after the pod."""
         before: list[float] = []
         after: list[float] = []
         allocatable, requested = node.allocatable, node.requested
-        for resource, amount, _ in self._scored(pod):
+        for resource, amount, _ in wanted:
             capacity = allocatable.get(resource, 0)
             if capacity:
                 used = requested.get(resource, 0)
                 before.append(min(used / capacity, 1.0))
                 after.append(min((used + amount) / capacity, 1.0))
+        return before, after
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        before, after = self._shares(self._scored(pod), node)
         # Not // 2: the halves stay within 0..100, where truncation and flooring agree.
         return MAX_NODE_SCORE // 2 + (MAX_NODE_SCORE // 2 + balance(after) - balance(before)) // 2
 
+    def score_ceiling(self, node: NodeInfo) -> int:
+        if self._nothing is None:
+            return MAX_NODE_SCORE
+        before, _ = self._shares(self._nothing, node)
+        return MAX_NODE_SCORE // 2 + (3 * (MAX_NODE_SCORE // 2) - balance(before)) // 2
+
+    def score_ceilings(self, nodes: Nodes) -> IntArray:
+        """A pod can at most make the balance perfect."""
+        if self._nothing is None:
+            return np.full(len(nodes), MAX_NODE_SCORE, np.int64)
+        before, _, have = _shares(self._nothing, nodes)
+        ceilings: IntArray = (3 * (MAX_NODE_SCORE // 2) - _balance_columns(before, have)) >> 1
+        ceilings += MAX_NODE_SCORE // 2
+        return ceilings
+
     def score_nodes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> IntArray | None:
-        before: list[FloatArray] = []
-        after: list[FloatArray] = []
-        counted: list[BoolArray] = []
-        complete = True
-        for resource, amount, _ in self._scored(pod):
-            capacity = nodes.allocatable(resource)
-            used = nodes.requested(resource)
-            divisor = capacity
-            if not capacity.all():
-                complete = False
-                divisor = np.maximum(capacity, 1)
-            shares = used / divisor
-            before.append(np.minimum(shares, 1.0, out=shares))
-            shares = (used + amount) / divisor if amount else shares
-            after.append(np.minimum(shares, 1.0, out=shares))
-            counted.append(capacity != 0)
-        have = None if complete else np.array(counted)
+        before, after, have = _shares(self._scored(pod), nodes)
         difference: IntArray = _balance_columns(after, have) - _balance_columns(before, have)
         difference += MAX_NODE_SCORE // 2
         difference >>= 1
         difference += MAX_NODE_SCORE // 2
         return difference
+
+
+def _shares(
+    wanted: Sequence[_Wanted], nodes: Nodes
+) -> tuple[list[FloatArray], list[FloatArray], BoolArray | None]:
+    """By resource, the share in use of every node before and after the pod, and which nodes have it; None for all."""
+    before: list[FloatArray] = []
+    after: list[FloatArray] = []
+    counted: list[BoolArray] = []
+    complete = True
+    for resource, amount, _ in wanted:
+        capacity = nodes.allocatable(resource)
+        used = nodes.requested(resource)
+        divisor = capacity
+        if not capacity.all():
+            complete = False
+            divisor = np.maximum(capacity, 1)
+        shares = used / divisor
+        before.append(np.minimum(shares, 1.0, out=shares))
+        shares = (used + amount) / divisor if amount else shares
+        after.append(np.minimum(shares, 1.0, out=shares))
+        counted.append(capacity != 0)
+    return before, after, None if complete else np.array(counted)
 
 
 def _balance_columns(fractions: list[FloatArray], counted: BoolArray | None) -> IntArray:

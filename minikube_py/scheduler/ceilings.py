@@ -1,0 +1,73 @@
+"""What a node's score can be at most, whatever the pod: so that of many nodes that fit only a few need be scored.
+
+Scores fall as a node fills, so the score with no pod at all is a bound for every pod; where a scorer says so
+(`score_ceilings`), the bounds are kept for all nodes and brought up to date by the columns' log. Once a few nodes are
+scored, all whose bound lies below the best of them are out; the best of the others, ties included, is the best of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from minikube_py.scheduler.columns import NodeColumns, Nodes
+from minikube_py.scheduler.framework import MAX_NODE_SCORE, IntArray
+from minikube_py.scheduler.objects import NodeInfo
+from minikube_py.scheduler.profile import Scorer
+
+FEW_NODES = 12
+"""Up to so many changed nodes, the per-node form is cheaper than a pass over small arrays."""
+RENEW_SHARE = 8
+"""Where more than one node in so many changed, all bounds are worked out anew."""
+
+
+def is_plain(scorer: Scorer) -> bool:
+    """Whether a node's score is what the plugin gives for it, whatever the others get."""
+    return scorer.normalize is None and not callable(getattr(scorer.plugin, "normalize_scores", None))
+
+
+class Ceilings:
+    """Of the plain ones among `scorers`. `tight`: whether the bounds hold, and tell nodes apart."""
+
+    def __init__(self, columns: NodeColumns, scorers: Sequence[Scorer]) -> None:
+        plain = [scorer for scorer in scorers if is_plain(scorer)]
+        self._columns = columns
+        self._scorers = [scorer for scorer in plain if callable(getattr(scorer.plugin, "score_ceilings", None))]
+        self.tight = bool(self._scorers) and all(getattr(scorer.plugin, "bounded", False) for scorer in plain)
+        self._others = sum(scorer.weight for scorer in plain if scorer not in self._scorers) * MAX_NODE_SCORE
+        self._bounds: IntArray = np.zeros(0, np.int64)
+        self._version = -1
+
+    def of(self, slots: IntArray) -> IntArray:
+        self._catch_up()
+        return self._bounds[slots]
+
+    def _catch_up(self) -> None:
+        columns = self._columns
+        if self._version == columns.version:
+            return
+        changed = columns.changed_since(self._version) if self._version >= 0 else None
+        if changed is None or len(self._bounds) != columns.size or len(changed) * RENEW_SHARE > columns.size:
+            self._bounds = self._worked_out(columns.all())
+        elif len(changed) > FEW_NODES:
+            slots = np.array(sorted(set(changed)), np.int64)
+            self._bounds[slots] = self._worked_out(columns.some(slots))
+        else:
+            for slot in set(changed):
+                self._bounds[slot] = self._worked_out_of(columns.by_slot[slot])
+        self._version = columns.version
+
+    def _worked_out_of(self, node: NodeInfo | None) -> int:
+        if node is None:
+            return self._others
+        total = self._others
+        for scorer in self._scorers:
+            total += scorer.plugin.score_ceiling(node) * scorer.weight
+        return total
+
+    def _worked_out(self, nodes: Nodes) -> IntArray:
+        total = np.full(len(nodes), self._others, np.int64)
+        for scorer in self._scorers:
+            total += scorer.plugin.score_ceilings(nodes) * scorer.weight
+        return total
