@@ -131,6 +131,9 @@ class WatchHub:
         keys: dict[bytes, list[Event]] | None = None
         for group, members in list(self._synced.items()):
             key, range_end, where = group
+            if not members:
+                # Whoever was told just now has cancelled its watches.
+                continue
             if where is not None:
                 selected = self._where(next(iter(members)), after, until)
             elif range_end:
