@@ -7,7 +7,7 @@ A missing field satisfies only `!=`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple, get_args
@@ -97,15 +97,35 @@ def _compile(fields: tuple[tuple[str, Kind, str], ...], where: Where) -> Compile
 
 def compile_where(field_set: FieldSet, where: Where) -> CompiledWhere:
     """Raises: InvalidRequest for an undeclared field, too many comparisons, or a value that its kind cannot read."""
-    if len(where.comparisons) > MAX_COMPARISONS:
-        raise InvalidRequest(f"a where has at most {MAX_COMPARISONS} comparisons, this one {len(where.comparisons)}")
-    fields = []
-    for comparison in where.comparisons:
-        spec = field_set.find(comparison.field)
+    fields = [comparison.field for comparison in where.comparisons]
+    readings = readings_of(field_set, fields)
+    return _compile(tuple([(name, *reading) for name, reading in zip(fields, readings)]), where)
+
+
+Reading = tuple[Kind, str]
+"""How the values of a field read: its kind, and the resource whose unit they have."""
+
+
+def readings_of(field_set: FieldSet, fields: Sequence[str]) -> tuple[Reading, ...]:
+    """Raises: InvalidRequest for an undeclared field, or too many of them."""
+    if len(fields) > MAX_COMPARISONS:
+        raise InvalidRequest(f"a where has at most {MAX_COMPARISONS} comparisons, this one {len(fields)}")
+    found: list[Reading] = []
+    for name in fields:
+        spec = field_set.find(name)
         if spec is None:
-            raise InvalidRequest(f"field {comparison.field!r} is not declared on {field_set.name}")
-        fields.append((comparison.field, spec.kind, resource_of(spec, comparison.field)))
-    return _compile(tuple(fields), where)
+            raise InvalidRequest(f"field {name!r} is not declared on {field_set.name}")
+        found.append((spec.kind, resource_of(spec, name)))
+    return tuple(found)
+
+
+def read_where(where: Where, readings: Sequence[Reading]) -> tuple[Test, ...]:
+    """The comparisons with their values read, for whoever asks once and keeps the readings of the fields.
+
+    Raises: InvalidRequest for a value that its kind cannot read."""
+    return tuple(
+        [_read(comparison, kind, resource) for comparison, (kind, resource) in zip(where.comparisons, readings)]
+    )
 
 
 def resource_of(spec: FieldSpec, name: str) -> str:
@@ -121,7 +141,7 @@ def _read(comparison: Comparison, kind: Kind, resource: str) -> Test:
         raise InvalidRequest(f"field {name} is compared with {len(texts)} values, the limit is {MAX_VALUES}")
     if (op in _ORDERED and len(texts) != 1) or (op == "in" and not texts) or (op == "exists" and texts):
         raise InvalidRequest(f"operator {op!r} of field {name} was given {len(texts)} values")
-    return Test(name, kind, op, tuple(_value(name, kind, resource, text) for text in texts))
+    return Test(name, kind, op, tuple([_value(name, kind, resource, text) for text in texts]))
 
 
 def _value(name: str, kind: Kind, resource: str, text: str) -> int | str:

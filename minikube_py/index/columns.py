@@ -216,6 +216,18 @@ class ColumnIndex:
     ) -> Matches:
         tests = self._compiled(where, revision).tests
         first = start if cursor is None else max(start, cursor + b"\0")
+        return self.answer(tests, revision, limit, order, first, end)
+
+    def answer(
+        self,
+        tests: tuple[Test, ...],
+        revision: int,
+        limit: int,
+        order: Order,
+        first: bytes = b"",
+        end: bytes | None = None,
+    ) -> Matches:
+        """`query` with its `where` read, for the keys in [first, end). The revision must be retained."""
         bounded = bool(first) or end is not None
         if order == "ANY" and limit and not bounded and revision >= self._last_change():
             return self._any(tests, limit)

@@ -6,7 +6,7 @@ between two questions is put once. The past is found in one of two ways:
 
 - Among the candidates of the present, less the rows that have changed since, plus those of them that passed at that
   time, as the host's log says. This costs nothing to keep.
-- Where the structure is `Versioned`, in the state it had: one is kept for each of the newest revisions.
+- Where the structure is `Versioned`, in the state it had, if one is to be kept for each of the newest revisions.
 """
 
 from __future__ import annotations
@@ -26,10 +26,13 @@ from minikube_py.index.box import boxed
 from minikube_py.index.cells import Changed, Mask
 from minikube_py.index.columns import ColumnIndex
 from minikube_py.index.contract import IndexStats, Matches, Order, Row, RowChange
-from minikube_py.index.structure import Box, Found, IntArray, Loading, Structure, Versioned
+from minikube_py.index.structure import Box, Estimating, Found, IntArray, Loading, Structure, Versioned
 
 WAITING_MAX: Final = 128
 """Changed rows that wait before they are put into the structure unasked."""
+BEHIND_MAX: Final = 512
+"""Nobody asks for a while, and nothing is put in. With more waiting rows than this when somebody does, they are put in
+a slice at a time, and the host's columns answer meanwhile."""
 FROZEN_MAX: Final = 64
 """States of a `Versioned` structure that are kept, unless told otherwise; older revisions are found by the log."""
 FROZEN_BYTES: Final = 2048
@@ -68,6 +71,11 @@ class HostedIndex:
         self._built_to = 0
         self._build_end = host.slot_end
         self._frozen_max = frozen_max if isinstance(structure, Versioned) else 0
+        # Asked for each question, and a look at a protocol takes longer than most answers.
+        self.estimating = structure if isinstance(structure, Estimating) else None
+        self._asked = True
+        self.wanted = False
+        """Somebody wanted to ask while more rows waited than can be put in at once."""
         self._frozen: list[tuple[int, Any]] = []
         self._moved = False
         self._failed = failed
@@ -159,10 +167,21 @@ class HostedIndex:
         """Changed rows that are not in the structure yet."""
         return len(self._waiting)
 
-    def follow_up(self) -> None:
-        """Puts in what waits: for when there is nothing else to do."""
-        if self.ready:
-            self._follow_up()
+    @property
+    def askable(self) -> bool:
+        """It is complete, and what waits is put in at once."""
+        if not self.ready:
+            return False
+        self._asked = True
+        if len(self._waiting) > BEHIND_MAX:
+            self.wanted = True
+            return False
+        return True
+
+    def catch_up(self, rows: int) -> None:
+        """Puts in about `rows` of what waits, where somebody wants to ask."""
+        self._follow_up(rows)
+        self.wanted = len(self._waiting) > WAITING_MAX
 
     def _freeze(self, revision: int) -> None:
         if not self._frozen_max:
@@ -196,7 +215,8 @@ class HostedIndex:
                 if self._moved:
                     self._follow_up()
                     self._freeze(revision)
-            elif len(self._waiting) >= WAITING_MAX:
+            elif self._asked and len(self._waiting) >= WAITING_MAX:
+                self._asked = False
                 self._follow_up()
         except Exception as error:
             if self._failed is None:

@@ -15,7 +15,6 @@ from minikube_py.index.box import bounded
 from minikube_py.index.columns import BLOCK_ROWS
 from minikube_py.index.contract import Order
 from minikube_py.index.running import Running
-from minikube_py.index.structure import Estimating
 from minikube_py.index.table import Table
 
 CALL_US: Final = 3.0
@@ -38,6 +37,9 @@ class Way(NamedTuple):
     running: Running | None
     structure: str
     estimated_us: float
+
+
+COLUMNS: Final = "columns"
 
 
 class Plan(NamedTuple):
@@ -66,10 +68,10 @@ def plan(table: Table, tests: tuple[Test, ...], limit: int, order: Order) -> Pla
     matched = min(wanted, rows * share) if wanted else rows * share
     after_us = 0.0 if order == "ANY" else matched * ORDERED_US
     looked_at = min(rows, max(wanted / share, BLOCK_ROWS)) if wanted else rows
-    ways = [Way(None, "columns", COLUMNS_US + after_us + looked_at * TEST_ROW_US * max(1, len(tests)))]
+    ways = [Way(None, COLUMNS, COLUMNS_US + after_us + looked_at * TEST_ROW_US * max(1, len(tests)))]
     for running in table.running.values():
         hosted = running.hosted
-        if hosted is None or not running.ready:
+        if hosted is None or not running.ready or not hosted.askable:
             continue
         box, residual = hosted.boxed(tests)
         if box.empty:
@@ -80,9 +82,8 @@ def plan(table: Table, tests: tuple[Test, ...], limit: int, order: Order) -> Pla
         covered = [mask for mask, test in zip(masks, tests) if test.field in running.spec.fields and test.op != "!="]
         box_share = share_of(covered) if residual else share
         candidates = wanted * max(1.0, box_share / share) if residual and wanted else float(wanted)
-        structure = hosted.structure
-        if isinstance(structure, Estimating):
-            find_us = structure.cost_us(rows, box_share, round(min(candidates, rows)))
+        if hosted.estimating is not None:
+            find_us = hosted.estimating.cost_us(rows, box_share, round(min(candidates, rows)))
         else:
             find_us = UNKNOWN_US + UNKNOWN_MATCH_US * (candidates or rows * box_share)
         tested = (min(candidates, rows * box_share) if wanted else rows * box_share) if residual else 0.0

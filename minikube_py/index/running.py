@@ -59,7 +59,8 @@ class Running:
         except Exception as error:
             self.degrade(f"{spec.structure} cannot be built here: {error}")
             return
-        self.hosted = HostedIndex(host, spec.fields, structure, built=False, failed=self._failed)
+        # States of the past would be kept for each revision whether somebody asks for them or not; the log has them.
+        self.hosted = HostedIndex(host, spec.fields, structure, built=False, frozen_max=0, failed=self._failed)
 
     @property
     def ready(self) -> bool:
@@ -82,16 +83,19 @@ class Running:
         if done and self.state == "building":
             self.state = "ready"
 
-    def follow_up(self) -> None:
-        """Puts in the changes that wait, and sees whether it has become too large."""
-        if self.hosted is None or not self.hosted.waiting:
+    @property
+    def behind(self) -> bool:
+        """Somebody wants to ask, and it has to catch up first."""
+        return self.hosted is not None and self.hosted.wanted
+
+    def catch_up(self, rows: int) -> None:
+        """Puts in about `rows` of the changes that wait."""
+        if self.hosted is None:
             return
         try:
-            self.hosted.follow_up()
+            self.hosted.catch_up(rows)
         except Exception as error:
             self._failed(error)
-            return
-        self.check_memory()
 
     def check_memory(self) -> None:
         if self.hosted is None:

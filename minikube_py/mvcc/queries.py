@@ -6,16 +6,16 @@ same keys. What each cost is counted, so that a scan cannot pass for an index.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from minikube_py.errors import InvalidRequest
 from minikube_py.fields.extract import SUMS
 from minikube_py.fields.spec import FieldSet
-from minikube_py.fields.where import Test, compile_where
+from minikube_py.fields.where import Test, read_where, readings_of
 from minikube_py.index.contract import Matches, Order
-from minikube_py.index.planner import Plan, Way, plan
+from minikube_py.index.planner import COLUMNS, Plan, Way, plan
 from minikube_py.index.reports import Choice
 from minikube_py.index.table import Asked, Table
 from minikube_py.mvcc.decoding import decode
@@ -25,8 +25,10 @@ from minikube_py.mvcc.types import KeyValue, QueryStats, RangeRequest, prefix_en
 if TYPE_CHECKING:
     from minikube_py.mvcc.state import StateMachine
 
+Tests = tuple[Test, ...]
+
 QUERIES_MAX: Final = 1024
-"""Questions whose reading is kept."""
+"""Kinds of questions whose reading is kept, and of each the questions whose plan is."""
 PLAN_USES: Final = 64
 PLAN_CHANGES: Final = 512
 """A plan is made anew after so many uses, or so many changes of rows."""
@@ -35,23 +37,21 @@ DECODE_US: Final = 10.0
 
 
 class Query:
-    """One question as it reads under the present declarations. `table` is None where no table holds its fields yet."""
+    """What all questions on the same keys and fields share. `table` is None where no table holds the fields yet."""
 
-    __slots__ = ("asked", "end", "field_set", "first", "plans", "single", "table", "tests")
+    __slots__ = ("asked", "end", "field_set", "first", "plans", "readings", "single", "table")
 
-    def __init__(self, state: StateMachine, request: RangeRequest) -> None:
-        self.field_set, self.asked = state.tables.find(request)
+    def __init__(self, state: StateMachine, request: RangeRequest, fields: Sequence[str]) -> None:
+        self.field_set, self.asked = state.tables.covering(request.key, request.range_end, [*fields, *request.fields])
         self.table: Table | None = state.tables.serving(self.field_set.name, self.asked)
-        self.tests: tuple[Test, ...] = ()
-        if request.where is not None:
-            self.tests = compile_where(self.field_set, request.where).tests
+        self.readings = readings_of(self.field_set, fields)
         self.single = not request.range_end
         # Bounds that leave out none of the FieldSet's objects are open.
         prefix = self.field_set.prefix
         end = end_of(request.range_end)
         self.end = end if end is not None and end.startswith(prefix) else None
         self.first = b"" if request.key <= prefix else request.key
-        self.plans: dict[tuple[int, Order], Planned] = {}
+        self.plans: dict[tuple[Tests, int, Order], Planned] = {}
 
 
 class Planned:
@@ -82,77 +82,73 @@ class Queries:
         self._version = -1
         self._known: dict[tuple[object, ...], Query] = {}
 
-    def read(self, request: RangeRequest) -> Query:
+    def read(self, request: RangeRequest) -> tuple[Query, Tests]:
         """Raises: InvalidRequest."""
         tables = self._state.tables
         if self._version != tables.version or len(self._known) >= QUERIES_MAX:
             self._known.clear()
             self._version = tables.version
-        place = (request.where, request.key, request.range_end, request.fields)
+        where = request.where
+        fields = () if where is None else tuple([comparison.field for comparison in where.comparisons])
+        place = (fields, request.key, request.range_end, request.fields)
         query = self._known.get(place)
         if query is None:
-            query = self._known[place] = Query(self._state, request)
-        return query
+            query = self._known[place] = Query(self._state, request, fields)
+        return query, () if where is None else read_where(where, query.readings)
 
-    def answer(self, query: Query, request: RangeRequest, limit: int, at: int) -> tuple[Matches, QueryStats]:
-        """`limit`: 0 for all."""
+    def answer(self, query: Query, tests: Tests, request: RangeRequest, at: int) -> tuple[Matches, QueryStats]:
+        """As `request` says, but for its filters and its revision."""
         table = query.table
         if table is None:
-            return self._scan(query, request, limit, at)
+            return self._scan(query, tests, request, at)
         for running in table.running.values():
             running.counts.queries += 1
         if query.single or not table.running:
-            return self._columns(query, table, request, limit, at)
-        way = self._plan(query, table, limit, request.order).ways[0]
-        return self._go(way, query, table, request, limit, at)
+            return _columns(query, table, tests, request, at)
+        way = self._plan(query, table, tests, request).ways[0]
+        return self._go(way, query, table, tests, request, at)
 
-    def _plan(self, query: Query, table: Table, limit: int, order: Order) -> Plan:
-        planned = query.plans.get((limit, order))
+    def _plan(self, query: Query, table: Table, tests: Tests, request: RangeRequest) -> Plan:
+        place = (tests, request.limit, request.order)
+        planned = query.plans.get(place)
         if planned is not None and planned.uses < PLAN_USES:
             running = planned.plan.ways[0].running
             fresh = table.index.changes - planned.changes < PLAN_CHANGES
-            if fresh and (running is None or running.ready):
+            if fresh and (running is None or (running.hosted is not None and running.hosted.askable)):
                 planned.uses += 1
                 return planned.plan
-        anywhere = order == "ANY" and not query.first and query.end is None
-        made = plan(table, query.tests, limit, "ANY" if anywhere else "KEY")
-        if len(query.plans) >= 16:
+        made = _planned(query, table, tests, request)
+        if len(query.plans) >= QUERIES_MAX:
             query.plans.clear()
-        query.plans[(limit, order)] = Planned(made, table.index.changes)
+        query.plans[place] = Planned(made, table.index.changes)
         return made
 
     def _go(
-        self, way: Way, query: Query, table: Table, request: RangeRequest, limit: int, at: int
+        self, way: Way, query: Query, table: Table, tests: Tests, request: RangeRequest, at: int
     ) -> tuple[Matches, QueryStats]:
         running = way.running
         hosted = running.hosted if running is not None and running.ready else None
         if running is None or hosted is None:
-            return self._columns(query, table, request, limit, at)
+            return _columns(query, table, tests, request, at)
         try:
             revision = min(at, table.index.revision)
-            matches = hosted.answer(query.tests, revision, limit, request.order, query.first, query.end)
+            matches = hosted.answer(tests, revision, request.limit, request.order, query.first, query.end)
         except Exception as error:
             # Somebody's own structure: whatever it does, the columns know better.
             running.failed(error)
-            return self._columns(query, table, request, limit, at)
+            return _columns(query, table, tests, request, at)
         running.counts.hits += 1
         _, _, _, examined, shards, pruned, false_positives = matches
         stats = QueryStats(running.spec.structure, examined, 0, running.spec.name, shards, pruned, false_positives)
         return matches, stats
 
-    def _columns(
-        self, query: Query, table: Table, request: RangeRequest, limit: int, at: int
-    ) -> tuple[Matches, QueryStats]:
-        matches = _of_columns(query, table, request, limit, at)
-        return matches, QueryStats("columns", matches.rows_examined)
-
     # -- fields that no table holds yet --------------------------------------------------------------------------------
 
-    def _scan(self, query: Query, request: RangeRequest, limit: int, at: int) -> tuple[Matches, QueryStats]:
+    def _scan(self, query: Query, tests: Tests, request: RangeRequest, at: int) -> tuple[Matches, QueryStats]:
         kvs = self._state.index.range_at(request.key, request.range_end, at)
         table, decoded = self.decoded(query, kvs, at)
-        matches = _of_columns(query, table, request, limit, at)
-        return matches, QueryStats("scan", matches.rows_examined, decoded)
+        matches, stats = _columns(query, table, tests, request, at)
+        return matches, stats._replace(structure="scan", objects_decoded=decoded)
 
     def decoded(self, query: Query, kvs: list[KeyValue], at: int) -> tuple[Table, int]:
         """The fields that are asked for, of these objects as they stood at `at`; and how many objects were decoded."""
@@ -169,18 +165,17 @@ class Queries:
         """Raises: InvalidRequest."""
         if not request.where:
             raise InvalidRequest("there is nothing to explain without a where: give at least one comparison")
-        query, limit = self.read(request), request.limit
+        query, tests = self.read(request)
         objects = self._state.index.count(request.key, request.range_end)
         table = query.table
         scan = Choice("", "scan", DECODE_US * objects, -1.0)
         if table is None:
-            return Explained([(scan, partial(self._scan, query, request, limit, at))], 1.0, objects, at)
-        anywhere = request.order == "ANY" and not query.first and query.end is None
-        made = plan(table, query.tests, limit, "ANY" if anywhere else "KEY")
+            return Explained([(scan, partial(self._scan, query, tests, request, at))], 1.0, objects, at)
+        made = _planned(query, table, tests, request)
         ways: list[tuple[Choice, Callable[[], tuple[Matches, QueryStats]] | None]] = []
         for way in made.ways:
             name = "" if way.running is None else way.running.spec.name
-            tried = partial(self._go, way, query, table, request, limit, at)
+            tried = partial(self._go, way, query, table, tests, request, at)
             ways.append((Choice(name, way.structure, way.estimated_us, -1.0), tried))
         if query.single:
             # One object is looked at where it is, whatever indexes there are.
@@ -188,20 +183,30 @@ class Queries:
         named = {choice.name for choice, _ in ways}
         for name, running in sorted(table.running.items()):
             if name not in named:
-                reason = f"it is {running.state}" if not running.ready else "it has none of the fields asked about"
+                reason = "it has none of the fields asked about"
+                if not running.ready:
+                    reason = f"it is {running.state}"
+                elif running.behind:
+                    reason = "it is catching up with the writes since it was last asked"
                 ways.append((Choice(name, running.spec.structure, -1.0, -1.0, reason=reason), None))
         ways.append((scan._replace(reason="not tried: it would decode every object"), None))
         return Explained(ways, made.share, table.index.live, at)
 
 
-def _of_columns(query: Query, table: Table, request: RangeRequest, limit: int, at: int) -> Matches:
-    assert request.where is not None
+def _planned(query: Query, table: Table, tests: Tests, request: RangeRequest) -> Plan:
+    anywhere = request.order == "ANY" and not query.first and query.end is None
+    return plan(table, tests, request.limit, "ANY" if anywhere else "KEY")
+
+
+def _columns(query: Query, table: Table, tests: Tests, request: RangeRequest, at: int) -> tuple[Matches, QueryStats]:
     index = table.index
     revision = min(at, index.revision)
     if query.single:
+        assert request.where is not None
         held = index.matching(request.where, revision, [request.key])[0]
-        return Matches([request.key] if held else [], int(held), False, 1)
-    return index.query(request.where, revision, limit, None, request.order, query.end, query.first)
+        return Matches([request.key] if held else [], int(held), False, 1), QueryStats(COLUMNS, 1)
+    matches = index.answer(tests, revision, request.limit, request.order, query.first, query.end)
+    return matches, QueryStats(COLUMNS, matches.rows_examined)
 
 
 def _only(field_set: FieldSet, asked: Asked) -> FieldSet:

@@ -85,14 +85,15 @@ class Reads:
 
     def _indexed(self, request: RangeRequest, at: int, now: int) -> RangeResult:
         index = self._state.index
-        query = self._queries.read(request)
+        query, tests = self._queries.read(request)
         if request.where is not None:
             # What a filter or an order of its own needs is everything; the limit is then taken off at the end.
-            limit, order = (request.limit if fetch_limit(request) else 0), request.order
+            asked = request
             if request.count_only:
-                limit, order = 1, "KEY"
-            asked = request if order == request.order else request._replace(order=order)
-            matches, stats = self._queries.answer(query, asked, limit, at)
+                asked = request._replace(limit=1, order="KEY")
+            elif request.limit and not fetch_limit(request):
+                asked = request._replace(limit=0)
+            matches, stats = self._queries.answer(query, tests, asked, at)
             if at == now:
                 kvs = [kv for key in matches.keys if (kv := index.current.get(key)) is not None]
             else:

@@ -20,7 +20,7 @@ from minikube_py.index.table import Asked, Table, asked_of
 from minikube_py.mvcc.decoding import changes_of
 from minikube_py.mvcc.key_index import end_of
 from minikube_py.mvcc.successor import Successor
-from minikube_py.mvcc.types import Event, RangeRequest, prefix_end
+from minikube_py.mvcc.types import Event, prefix_end
 
 if TYPE_CHECKING:
     from minikube_py.mvcc.state import StateMachine
@@ -188,7 +188,7 @@ class Tables:
     def unbuilt(self) -> bool:
         """There is something to be built."""
         return any(
-            table.field_set != self.effective[name] or _building(table) is not None
+            table.field_set != self.effective[name] or _building(table) is not None or _behind(table) is not None
             for name, table in self.by_name.items()
         )
 
@@ -201,6 +201,10 @@ class Tables:
                 if running.state != "building":
                     self.version += 1
                     self.stage += 1
+                return True
+            running = _behind(table)
+            if running is not None:
+                running.catch_up(rows)
                 return True
             if table.field_set != self.effective[name]:
                 self._succeed(state, name, rows)
@@ -227,11 +231,11 @@ class Tables:
         del self._successors[name]
         self._put_in(name, successor.table)
 
-    def follow_up(self) -> None:
-        """Indexes take in what waits for them: for when there is nothing else to do."""
+    def check_memory(self) -> None:
+        """Lets go of the indexes that have become too large."""
         for _, table in self._following:
             for running in table.running.values():
-                running.follow_up()
+                running.check_memory()
 
     def reports(self) -> list[IndexReport]:
         """How each declared index stands, by name."""
@@ -252,12 +256,8 @@ class Tables:
 
     # -- who answers ---------------------------------------------------------------------------------------------------
 
-    def find(self, request: RangeRequest) -> tuple[FieldSet, Asked]:
-        """The FieldSet that covers the request's keys and declares its fields. Raises: InvalidRequest."""
-        wanted = [comparison.field for comparison in request.where.comparisons] if request.where else []
-        return self.covering(request.key, request.range_end, [*wanted, *request.fields])
-
     def covering(self, key: bytes, range_end: bytes, fields: Sequence[str]) -> tuple[FieldSet, Asked]:
+        """The FieldSet that covers the keys of a range and declares the fields. Raises: InvalidRequest."""
         missing = None
         for field_set in self.effective.values():
             if not _within(key, range_end, field_set.prefix):
@@ -287,6 +287,10 @@ class Tables:
 
 def _building(table: Table) -> Running | None:
     return next((running for running in table.running.values() if running.state == "building"), None)
+
+
+def _behind(table: Table) -> Running | None:
+    return next((running for running in table.running.values() if running.behind), None)
 
 
 def _within(key: bytes, range_end: bytes, prefix: bytes) -> bool:

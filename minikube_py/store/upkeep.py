@@ -70,7 +70,7 @@ class Upkeep:
             self._progressed = state.revision
             member.hub.progress()
         if state.tables.specs:
-            state.tables.follow_up()
+            state.tables.check_memory()
         if state.tables.unbuilt:
             self._unbuilt.set()
         if not member.replica.leading:
