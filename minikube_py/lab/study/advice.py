@@ -8,7 +8,7 @@ from statistics import fmean, median
 
 from minikube_py.lab.study.ledger import BASE, JOINT, PLAIN, Cell, Price
 from minikube_py.lab.study.predictions import Evidence
-from minikube_py.lab.study.tables import cost_text, number, percent
+from minikube_py.lab.study.tables import cost_text, microseconds, number, percent
 
 NEAR = 1.1
 """Structures within 10 % of the cheapest are named beside it."""
@@ -91,7 +91,7 @@ def _behind(evidence: Evidence) -> list[str]:
     parts = []
     for utilisation, group in sorted(groups.items()):
         even = median(cell.break_even_us(PLAIN, 1.0) for cell in group)
-        parts.append(f"{utilisation:g}: {number(even)} us")
+        parts.append(f"{utilisation:g}: {microseconds(even)}")
     if parts:
         lines.append(
             "   - Put the max vector in front of each shard from this C_behind on, by utilisation (medians; U/Q = 1; "

@@ -73,11 +73,24 @@ def candidate(name: str, design: Design, levels: Levels, rebuilding: bool = True
         if name == "joint-bitset":
             text = f"buckets={joint_buckets(design, dimensions, bits * dimensions * max(1, nodes // shards))}"
         elif name not in NO_BITS:
-            text = "clip=0"
+            longest = int(levels.get("length", capacity))
+            text = ",".join(["clip=0", *(f"{option}={value}" for option, value in fitted(name, longest).items())])
         made = Sharded(dimensions, shards, name, bits, rebuild_percent=percent, filter_options=text)
         return Candidate(name, "front", made, HIGH if name in NO_BITS else capacity)
     except (MinikubeError, ImportError, KeyError, AttributeError, TypeError) as error:
         raise Absent(f"{name}: {' '.join(str(error).split())}") from error
+
+
+def fitted(name: str, longest: int) -> dict[str, int]:
+    """The options by which a filter is told the longest range it is asked for; half-lines are as long as the capacity,
+    and prefixes then such that the shortest of the registered requests covers one."""
+    bits = (longest - 1).bit_length()
+    short = min(bits, 6) if longest > 1024 else bits
+    return {
+        "prefix-bloom": {"shift": short},
+        "rosetta": {"max_length": 1 << bits},
+        "memento": {"memento_bits": short},
+    }.get(name, {})
 
 
 def joint_buckets(design: Design, dimensions: int, bits: int) -> int:

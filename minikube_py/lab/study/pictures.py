@@ -44,7 +44,7 @@ def winner_heat(evidence: Evidence, path: Path) -> Path | None:
     costs = evidence.design.c_behind_us
     if not grid:
         return None
-    figure, axes = plots.figure(2, len(costs), (3.3 * len(costs), 6.4))
+    figure, axes = plots.figure(2, len(costs), (3.9 * len(costs), 7.2))
     nodes = sorted({int(cell.levels["n"]) for cell in grid})
     shares = sorted({float(cell.levels["utilisation"]) for cell in grid})
     for row, free in enumerate((True, False)):
@@ -70,7 +70,7 @@ def _heat(axes: Any, grid: Sequence[Cell], nodes: list[int], shares: list[float]
         x, y = nodes.index(count), shares.index(share)
         axes.add_patch(_square(x, y, colour(name)))
         times = cell.mean(second, price) / cell.mean(name, price) if second else math.nan
-        text = f"{name}\n{cell.mean(name, price):,.0f} us\n{second} x{times:.2g}"
+        text = f"{name}\n{cell.mean(name, price):,.0f} us\n{second}:\nx {times:.3g}"
         axes.text(x, y, text, ha="center", va="center", fontsize=6, color="white")
     axes.set_xlim(-0.5, len(nodes) - 0.5)
     axes.set_ylim(-0.5, len(shares) - 0.5)
@@ -93,7 +93,7 @@ def latencies(evidence: Evidence, path: Path) -> Path | None:
     cell = max(grid, key=lambda each: int(each.levels["n"]))
     figure, axes = plots.figure(1, 2, (11, 4.2))
     for place, kind in enumerate(("feasible", "infeasible")):
-        for name in cell.names:
+        for name in (each for each in cell.names if each != IDEAL):
             counts: dict[int, int] = {}
             for record in cell.records:
                 for step, count in record["candidates"][name]["limits"][cell.limit][kind].items():
@@ -213,7 +213,7 @@ def break_evens(evidence: Evidence, path: Path) -> Path | None:
         for cost in evidence.design.c_behind_us:
             if cost:
                 axes[0][place].axhline(cost, color="black", linewidth=0.6, linestyle=":")
-    axes[0][0].set_ylabel("break-even C_behind, us")
+    axes[0][0].set_ylabel("break-even C_behind, us (0 drawn at .1)")
     if not drawn:
         return None
     return plots.save(figure, path)
@@ -310,7 +310,7 @@ def revisions(evidence: Evidence, path: Path) -> Path | None:
     axes[0][1].set_yticks(range(len(names)), names)
     axes[0][1].set_xscale("log")
     axes[0][1].set_title("microseconds a request, limit 1")
-    axes[0][1].legend(fontsize=7)
+    axes[0][1].legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
     figure.suptitle(f"The past, {nodes:,} nodes", fontsize=10)
     return plots.save(figure, path)
 

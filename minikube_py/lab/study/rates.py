@@ -16,6 +16,7 @@ from minikube_py.errors import MinikubeError
 from minikube_py.index.filters.catalogue import filter_of
 from minikube_py.index.filters.contract import Bounded
 from minikube_py.index.structure import IntArray
+from minikube_py.lab.study.candidates import fitted
 from minikube_py.lab.study.design import Design, Unit
 from minikube_py.lab.study.matching import Report
 
@@ -36,7 +37,8 @@ def measure(design: Design, unit: Unit) -> Report:
     for name in design.blocks["rates"]["filters"]:
         try:
             began_ns = thread_time_ns()
-            made = filter_of(name, keys, int(levels["bits_per_key"]))
+            options = fitted(name, int(levels["length"]))
+            made = filter_of(name, keys, int(levels["bits_per_key"]), **options)
             build_us = (thread_time_ns() - began_ns) / 1000 / len(keys)
             found[name] = {**_one(made, keys, lows, highs, TIME_LIMIT_S[design.mode]), "build_us_per_key": build_us}
         except (MinikubeError, ImportError, KeyError, AttributeError, TypeError) as error:

@@ -20,16 +20,20 @@ CHECKOUT: Final = Path(__file__).resolve().parents[3]
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """`commit`: the last one that touched either file, "" where nothing vouches for them; then `reason` says why."""
+    """`commit`: the last one that touched either file, "" where nothing vouches for them; then `reason` says why.
+    `first`: the one that brought the text; what changed between stands in it under Deviations."""
 
     commit: str
     committed_at: str
     reason: str = ""
+    first: str = ""
+    first_at: str = ""
 
     @property
     def line(self) -> str:
         if self.commit:
-            return f"registered in {TEXT}, commit {self.commit[:12]} of {self.committed_at}"
+            now = f"registered in {TEXT}, commit {self.commit[:12]} of {self.committed_at}"
+            return f"{now} (first in {self.first[:12]} of {self.first_at})"
         return f"UNREGISTERED: {self.reason}. These figures are no evidence in the sense of the registration."
 
 
@@ -61,7 +65,8 @@ def _registered(checkout: Path) -> Registration:
     commit, _, at = _git(checkout, "log", "-1", "--format=%H %cI", "--", TEXT, DESIGN).partition(" ")
     if not commit:
         raise StudyError(f"no commit holds {TEXT} and {DESIGN}; commit them before the study runs")
-    return Registration(commit, at)
+    first, _, first_at = _git(checkout, "log", "--diff-filter=A", "-1", "--format=%H %cI", "--", TEXT).partition(" ")
+    return Registration(commit, at, "", first, first_at)
 
 
 def _git(checkout: Path, *arguments: str) -> str:

@@ -27,6 +27,10 @@ def number(value: float) -> str:
     return f"{value:.3g}"
 
 
+def microseconds(value_us: float) -> str:
+    return number(value_us) + (" us" if math.isfinite(value_us) else "")
+
+
 def percent(hits: int, total: int) -> str:
     return f"{100 * hits / total:.0f} %" if total else "-"
 

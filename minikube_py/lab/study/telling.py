@@ -91,9 +91,7 @@ def _warnings(design: Design, registration: Registration, records: Sequence[Reco
     if not registration.commit:
         warnings.append(registration.line)
     if design.mode == "quick":
-        warnings.append(
-            "Quick mode: few seeds and levels, range filters up to 10,000 nodes only. It settles nothing."
-        )
+        warnings.append("Quick mode: few seeds and levels, range filters up to 10,000 nodes only. It settles nothing.")
     missing = len(list(design.units())) - sum("failed" not in record for record in records)
     if missing:
         warnings.append(f"{missing:,} units have not finished: the run was stopped. Cells rest on the seeds that have.")
