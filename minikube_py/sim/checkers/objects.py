@@ -159,9 +159,9 @@ class Rows:
     def value(self, key: bytes, name: str) -> int | str | None:
         """The field `name` of the object at `key`, None where it is missing."""
         spec = self._field_set.find(name)
-        obj = self._objects.get(key)
-        if spec is None or obj is None:
+        if spec is None or key not in self._objects:
             return None
+        obj = self._objects[key]
         if spec.extractor == "path@1":
             text = at_path(obj, spec.args["path"])
             return read_as(spec, name, spec.args.get("default") if text is None else text)
