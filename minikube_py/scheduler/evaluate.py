@@ -311,8 +311,9 @@ class Evaluator:
         return max(KEPT_MIN, min(KEPT_MAX, KEPT_BYTES_MAX // (4 * self.columns.capacity)))
 
     def _worth_keeping(self, signature: object) -> bool:
-        """Among few nodes always, else from the second time on, if that comes soon enough to be kept until then."""
-        if self.columns.size <= MANY_NODES:
+        """Among few nodes always, else from the second time on, if that comes soon enough to be kept until then. A
+        matcher is there to be asked."""
+        if self.matcher is None and self.columns.size <= MANY_NODES:
             return True
         if signature in self._seen_once:
             del self._seen_once[signature]

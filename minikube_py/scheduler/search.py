@@ -67,7 +67,7 @@ class Search:
         start = self._next_start % size
         found: list[IntArray] = []
         total = seen = 0
-        window = max(2 * wanted, WINDOW_MIN)
+        window = 2 * wanted if everywhere is not None else max(2 * wanted, WINDOW_MIN)
         while seen < size:
             for low, high in _around(start + seen, min(window, size - seen), size):
                 part = fitting(low, high)

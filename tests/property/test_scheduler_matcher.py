@@ -103,7 +103,7 @@ def test_every_way_to_search_leads_to_the_same_node(structure: str, percentage: 
     placed: list[str] = []
     unplaced = 0
     with patch.object(search, "WINDOW_MIN", 8):
-        for i in range(400):
+        for i in range(250):
             if placed and rng.random() < 0.25:
                 uid = placed.pop(rng.randrange(len(placed)))
                 for cache in caches:
@@ -123,7 +123,7 @@ def test_every_way_to_search_leads_to_the_same_node(structure: str, percentage: 
             for cache in caches:
                 cache.assume(pod, node)
             placed.append(pod.uid)
-    assert len(placed) > 100 and other.built > 300
+    assert len(placed) > 80 and other.built > 200
     if structure:
         assert other.matcher is not None and other.matcher.asked > 20
 
@@ -158,7 +158,7 @@ def test_a_search_through_windows_finds_what_one_among_all_finds(
     assert [each[1:] for each in found[:3]] == [each[1:] for each in found[3:]]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(nodes(), min_size=1, max_size=6), st.lists(specs(), min_size=1, max_size=8))
 def test_no_score_is_above_its_ceiling(objs: list[dict[str, Any]], shapes: list[dict[str, Any]]) -> None:
     """With pods on the node and without, in both forms."""
