@@ -144,7 +144,7 @@ def _updates(evidence: Evidence) -> list[str]:
         ]
         if evens:
             parts.append(
-                f"U/Q = {ratio:g}: {number(median(evens))} us ({sum(map(math.isinf, evens))} of {len(evens)} never)"
+                f"U/Q = {ratio:g}: {microseconds(median(evens))} ({sum(map(math.isinf, evens))} of {len(evens)} never)"
             )
     if not parts:
         return []

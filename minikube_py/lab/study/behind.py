@@ -1,9 +1,9 @@
-"""Shards that really cost something to open: cold ones in files that the system's cache has forgotten, and remote ones
-in another process.
+"""Shards that really cost something to open: cold ones in files that the system has forgotten, and remote ones in
+another process.
 
-C_behind is what opening a shard takes more than looking through the same shard in this process, by the wall clock, since
-what is waited for takes no CPU time: the median over single openings. Whole requests are asked too, behind no filter,
-the max vector and the joint bitset: they test what the ledger says of such a C_behind.
+C_behind is what opening a shard takes more than looking through the same shard in this process, by the wall clock,
+since what is waited for takes no CPU time: the median over single openings. Whole requests are asked too, behind no
+filter, the max vector and the joint bitset: they test what the ledger says of such a C_behind.
 """
 
 from __future__ import annotations
@@ -84,11 +84,17 @@ def _case(
     buckets = f"buckets={joint_buckets(design, cluster.dimensions, bits)}"
     figures: Report = {}
     mistakes = 0
+    slots = np.arange(cluster.nodes, dtype=np.int64)
+    behind = reader()
+    for shard in range(shards):
+        of_shard = slots[shard::shards]
+        behind.fill(shard, of_shard, cluster.points[of_shard])
     for front in FRONTS:
-        behind = reader()
         text = buckets if front == "joint-bitset" else ""
-        structure = Sharded.over(behind, cluster.dimensions, shards=shards, filter=front, filter_options=text)
-        load(structure, np.arange(cluster.nodes, dtype=np.int64), cluster.points)
+        structure = Sharded(cluster.dimensions, shards=shards, filter=front, filter_options=text)
+        # Loaded in memory, and asked over there: the shards hold the same, and are written only once.
+        load(structure, slots, cluster.points)
+        structure.reader = behind
         if front == "always":
             figures.update(_openings(behind, cluster, asked, OPENINGS[design.mode]))
         began_ns = perf_counter_ns()
