@@ -18,6 +18,7 @@ import gc
 import json
 import os
 import platform
+import signal
 import statistics
 import sys
 import time
@@ -69,7 +70,8 @@ class Bench:
             cells["update"] = self._cell(entry.slow, self._updates(rival, work))
             cells["1:1"] = self._mixed(rival, work, 1, entry.slow)
             cells["1:100"] = self._mixed(rival, work, 100, entry.slow)
-        return {"title": entry.title, "write": entry.write, "load_s": round(load_s, 2), "ms": cells}
+            told = {"answered_by": dict(getattr(rival, "answered", {}))}
+        return {"title": entry.title, "write": entry.write, "load_s": round(load_s, 2), "ms": cells, **told}
 
     def _reads(self, rival: Rival, work: Workload, slow: bool) -> dict[str, dict[str, float]]:
         def first(name: str) -> Iterator[float]:
@@ -167,6 +169,8 @@ def main() -> None:
     wanted = args.only.split(",") if args.only else list(offered)
     if unknown := [name for name in wanted if name not in offered]:
         parser.error(f"no group {', '.join(unknown)}; there are {', '.join(offered)}")
+    # So that servers and folders go too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     bench = Bench(args.nodes, args.seed, args.budget)
     rows, absent = [], {}
     load_1m = os.getloadavg()[0]

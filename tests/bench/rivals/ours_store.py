@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import tempfile
+from collections import Counter
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -46,10 +47,12 @@ def where_of(question: Question) -> Where:
 
 
 class Store:
-    """`structure` "columns" is what the store has undeclared."""
+    """`structure` "columns" is what the store has undeclared. `answered`: by which structure questions were, since the
+    planner may take another than the one that was declared."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, member: StoreMember, structure: str) -> None:
         self._run, self._storage, self._structure = loop.run_until_complete, member.storage, structure
+        self.answered: Counter[str] = Counter()
 
     def load(self, nodes: Sequence[Node]) -> None:
         self._run(self._storage.declare(NODES))
@@ -83,6 +86,7 @@ class Store:
     def _numbers(self, request: RangeRequest) -> Sequence[int]:
         result = at_once(self._storage.range(request))
         assert result.stats is not None and result.stats.objects_decoded == 0
+        self.answered[result.stats.structure] += 1
         return [number_of(kv.key.decode()) for kv in result.kvs]
 
 
