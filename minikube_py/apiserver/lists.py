@@ -98,13 +98,25 @@ def decode_continue(token: str, prefix: bytes) -> tuple[int, bytes]:
     return revision, prefix + relative.encode("utf-8", "surrogatepass")
 
 
+FieldRow = tuple[int | str | None, ...]
+
+
+class Shown(NamedTuple):
+    """What a table shows beside the objects: the values of the fields `names` by key."""
+
+    names: tuple[str, ...]
+    rows: dict[bytes, FieldRow]
+
+
 class Page(NamedTuple):
-    """`remaining` is None where it is not told (selectors), `after` the key to go on after, None at the end."""
+    """`remaining` is None where it is not told (selectors), `after` the key to go on after, None at the end. `shown` is
+    there where the store told it with the objects."""
 
     items: list[Entry]
     revision: int
     after: bytes | None = None
     remaining: int | None = None
+    shown: Shown | None = None
 
 
 class Lister:
@@ -172,10 +184,10 @@ class Lister:
 
     async def answer(self, route: Route, options: ListOptions, form: Form) -> Response:
         """Raises: StatusError 400, 410, 504."""
-        page, selection = await self.page(route, options)
+        page, selection = await self.page(route, options, form.kind == "table")
         return await self.render(route.resource, page, form, selection)
 
-    async def page(self, route: Route, options: ListOptions) -> tuple[Page, Selection]:
+    async def page(self, route: Route, options: ListOptions, table: bool = False) -> tuple[Page, Selection]:
         selection = await self.selection(route, options)
         limit = options.limit
         if self._limits.list_page_max:
@@ -192,7 +204,9 @@ class Lister:
             revision = options.revision
         if selection.needs_store() or selection.has_index():
             await self._await_asked(options, revision)
-            return await self._from_index(selection, start, limit, revision, bool(options.continue_token)), selection
+            names = self.shown_fields(selection) if table and route.resource is NODES else ()
+            going_on = bool(options.continue_token)
+            return await self._from_index(selection, start, limit, revision, going_on, names), selection
         if not revision:
             if not options.revision_text:
                 await self.wait_fresh()
@@ -294,23 +308,33 @@ class Lister:
         return ContinueExpired(_INCONSISTENT_CONTINUE, token)
 
     async def _from_index(
-        self, selection: Selection, start: bytes | None, limit: int, revision: int, going_on: bool
+        self,
+        selection: Selection,
+        start: bytes | None,
+        limit: int,
+        revision: int,
+        going_on: bool,
+        fields: tuple[str, ...] = (),
     ) -> Page:
         """What the store's index finds; the rest of the selectors is checked here."""
         resource, prefix = selection.resource, selection.prefix
         low, found = start or prefix, list[Entry]()
+        shown = Shown(fields, {}) if fields else None
         size = max(limit, self._limits.list_slice) if limit and selection.selective else limit
         while True:
-            request = RangeRequest(low, prefix_end(prefix), size, revision, where=selection.fields.indexed)
+            indexed = selection.fields.indexed
+            request = RangeRequest(low, prefix_end(prefix), size, revision, where=indexed, fields=fields)
             try:
                 result = await self._store.range(request)
             except StatusError as error:
                 raise self._expired(error, low, prefix, going_on) from None
             revision = revision or result.revision
             entries = [Entry(resource, kv) for kv in result.kvs]
+            if shown is not None:
+                shown.rows.update((kv.key, row) for kv, row in zip(result.kvs, result.fields or ()))
             after = await self._take(found, entries, selection, limit, result.more)
             if after is not None or not result.more or not entries:
-                return Page(found, revision, after)
+                return Page(found, revision, after, shown=shown)
             low = entries[-1].key + b"\0"
             # The rarer the matches turn out, the fewer queries should look for the rest.
             size *= 2
@@ -324,8 +348,7 @@ class Lister:
             if page.remaining:
                 metadata["remainingItemCount"] = page.remaining
         if form.kind == "table":
-            kvs = [KeyValue(e.key, e.value, 0, e.revision, 0, 0) for e in page.items]
-            fields = await self._node_fields(resource, kvs, page.revision, selection)
+            fields = await self._table_fields(resource, page, selection)
             head = with_meta_version(table_head(resource, metadata, fields.names if fields else ()), form)
             rows = self._rows(resource, page.items, form, fields)
         else:
@@ -368,9 +391,16 @@ class Lister:
             requests = [one._replace(range_end=last + b"\0")]
         results = await asyncio.gather(*(self._store.range(request) for request in requests))
         by_key = {kv.key: row for result in results for kv, row in zip(result.kvs, result.fields or [])}
-        declared = selection.fields.declared if selection is not None else None
-        values = [_as_text(declared or resource.field_set, names, by_key.get(kv.key)) for kv in kvs]
-        return FieldValues(names, values)
+        declared = selection.fields.declared if selection is not None else resource.field_set
+        return FieldValues(names, [_as_text(declared, names, by_key.get(kv.key)) for kv in kvs])
+
+    async def _table_fields(self, resource: Resource, page: Page, selection: Selection) -> FieldValues | None:
+        if page.shown is None:
+            kvs = [KeyValue(e.key, e.value, 0, e.revision, 0, 0) for e in page.items]
+            return await self._node_fields(resource, kvs, page.revision, selection)
+        names, rows = page.shown
+        declared = selection.fields.declared
+        return FieldValues(names, [_as_text(declared, names, rows.get(entry.key)) for entry in page.items])
 
     def shown_fields(self, selection: Selection | None) -> tuple[str, ...]:
         """The further columns of nodes: what was asked for, cpu and memory, and what else the first nodes have."""
@@ -446,7 +476,7 @@ def _pieces(head: bytes, rows: Iterator[bytes], size: int) -> Iterator[bytes]:
 
 
 def _as_text(
-    declared: FieldSet | None, names: tuple[str, ...], row: tuple[int | str | None, ...] | None
+    declared: FieldSet | None, names: tuple[str, ...], row: FieldRow | None
 ) -> dict[str, str]:
     if row is None or declared is None:
         return {}
