@@ -81,6 +81,8 @@ def _configure_schedule(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--matcher", type=flags.several(str), default=("columns",), metavar="M,...", help=matcher_help)
     index_help = "declare an index of the store over the nodes' free resources; may be given several times"
     parser.add_argument("--store-index", action="append", default=[], metavar="NAME=STRUCTURE", help=index_help)
+    ask_help = "ask the store for a node with room for each pod before it is created; implied by --store-index"
+    parser.add_argument("--ask-store", action="store_true", help=ask_help)
     members_help = "how many members the store has; with several each is a process of its own (default: 1)"
     parser.add_argument("--members", type=int, choices=(1, 3, 5), default=1, help=members_help)
     in_flight_help = "create requests under way at once (default: 64)"
@@ -133,6 +135,7 @@ def _schedule(arguments: argparse.Namespace) -> int:
         repetition=arguments.repetition,
         members=arguments.members,
         store_indexes=tuple(arguments.store_index),
+        ask_store=arguments.ask_store,
         in_flight=arguments.in_flight,
         seed=arguments.seed,
     )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import orjson
 
 from minikube_py.client.transport import ApiTransport
+from minikube_py.env import Clock
 from minikube_py.errors import MinikubeError
+from minikube_py.lab.measure import summary_ms
 from minikube_py.lab.workload import GPU_RESOURCE
 
 INDEXES_PATH = "/minikube-py/v1/indexes"
@@ -40,14 +43,40 @@ async def declare_and_wait(transport: ApiTransport, index: StoreIndex) -> None:
         answer = await transport.request("GET", f"{INDEXES_PATH}/{index.name}")
         if answer.status != 200:
             raise IndexNotReady(f"index {index.name}: the API answered {answer.status}: {_message(answer.body)}")
-        found: dict[str, Any] = orjson.loads(answer.body)
-        state = found.get("state") or (found.get("status") or {}).get("state")
-        if state == "ready":
+        status: dict[str, Any] = orjson.loads(answer.body)["status"]
+        if status["state"] == "ready":
             return
-        if state == "degraded":
-            raise IndexNotReady(f"index {index.name}: the store gave it up: {found}")
+        if status["state"] == "degraded":
+            raise IndexNotReady(f"index {index.name}: the store gave it up: {status['reason']}")
         await asyncio.sleep(POLL_S)
     raise IndexNotReady(f"index {index.name} was not ready within {READY_WITHIN_S:.0f} s")
+
+
+class Asker:
+    """Asks the store for a node with room for a pod, as a scheduler would that keeps no nodes of its own."""
+
+    def __init__(self, transport: ApiTransport, clock: Clock) -> None:
+        self._transport, self._clock = transport, clock
+        self.durations_s: list[float] = []
+        self.found = 0
+
+    async def ask(self, amounts: Mapping[str, int]) -> None:
+        """`amounts`: cpu in milli-units, others whole. Raises: IndexNotReady; Unavailable."""
+        texts = {name: f"{amount}m" if name == "cpu" else str(amount) for name, amount in amounts.items()}
+        selector = ",".join(f"free.{name}>={text}" for name, text in texts.items())
+        started_s = self._clock.monotonic_s()
+        answer = await self._transport.request("GET", "/api/v1/nodes", {"fieldSelector": selector, "limit": "1"})
+        if answer.status != 200:
+            raise IndexNotReady(f"{selector}: the API answered {answer.status}: {_message(answer.body)}")
+        self.found += len(orjson.loads(answer.body)["items"])
+        self.durations_s.append(self._clock.monotonic_s() - started_s)
+
+    async def figures(self) -> dict[str, Any]:
+        """How often it asked and found a node, how long that took, and how each index stands."""
+        answer = await self._transport.request("GET", INDEXES_PATH)
+        items = orjson.loads(answer.body)["items"] if answer.status == 200 else []
+        indexes = [{"name": each["name"], "structure": each["structure"], **each["status"]} for each in items]
+        return {"asked": len(self.durations_s), "found": self.found, **summary_ms(self.durations_s), "indexes": indexes}
 
 
 def _message(body: bytes) -> str:

@@ -13,7 +13,7 @@ import random
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ from minikube_py.lab.predicates import (
 )
 from minikube_py.lab.progress import progress
 from minikube_py.lab.stage import Stage, keyed, numbered_uid, stage, write_all
-from minikube_py.lab.store_indexes import StoreIndex, declare_and_wait
+from minikube_py.lab.store_indexes import Asker, StoreIndex, declare_and_wait
 from minikube_py.lab.workload import RUN_LABEL
 from minikube_py.mvcc.types import Put
 from minikube_py.scheduler.config import SchedulerConfig
@@ -58,7 +58,8 @@ UNDECIDED_PER_CREATE = 4
 
 @dataclass(frozen=True, slots=True)
 class StressOptions:
-    """`churn`: of how many of the bound pods each leaves after a while, 0 to 1. `repetition`: how many are alike."""
+    """`churn`: of how many of the bound pods each leaves after a while, 0 to 1. `repetition`: how many are alike.
+    `ask_store`: the store is asked for a node with room for each pod, beside what the scheduler does."""
 
     nodes: int
     pods: int
@@ -70,6 +71,7 @@ class StressOptions:
     matcher: str
     members: int
     store_indexes: tuple[StoreIndex, ...]
+    ask_store: bool
     in_flight: int
     seed: int
 
@@ -77,7 +79,8 @@ class StressOptions:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """`decision_us` is the mean over all attempts; `cpu_ms_per_pod` what this process took, all roles in it together;
-    `load_average`: of the machine, at the end. `matcher` counts what the index was asked; empty without one."""
+    `load_average`: of the machine, at the end. `matcher` counts what the index was asked, empty without one; `store`:
+    as `Asker.figures` has it, empty where the store was not asked."""
 
     options: StressOptions
     pods_per_s: float
@@ -91,6 +94,7 @@ class Outcome:
     verdict: Verdict
     matcher: Mapping[str, int] = field(default_factory=dict)
     load_average: float = 0.0
+    store: Mapping[str, Any] = field(default_factory=dict)
 
 
 async def run_stress(options: StressOptions, *, data_dir: Path | None, step: Step) -> tuple[Environment, Outcome]:
@@ -134,6 +138,7 @@ class _Load:
         self._transport, self._clock = standing.transport, standing.clock
         self._recorder = PodRecorder(standing.transport, standing.clock, f"{RUN_LABEL}={RUN}")
         self._recorder.on_bound, self._recorder.on_gone = self._bound, self._gone
+        self._asker = Asker(standing.transport, standing.clock)
         self._ledger = Ledger(nodes, pods)
         self._bodies = {pod.body.key: pod.body for pod in pods}
         self._lifetime = lifetime_pods(nodes, pods)
@@ -160,7 +165,8 @@ class _Load:
                 task.cancel()
             await asyncio.gather(*deleting, show, return_exceptions=True)
             await recorder.stop()
-        return self._outcome(before, started_s, cpu_s, verdict)
+        asked = await self._asker.figures() if self._options.ask_store else {}
+        return replace(self._outcome(before, started_s, cpu_s, verdict), store=asked)
 
     # --- the load ---------------------------------------------------------------------------------------------------
 
@@ -169,7 +175,12 @@ class _Load:
             if not self._may_go_on():
                 await self._wait(self._may_go_on, "to be placed, or to leave", QUIET_S)
             self._created += 1
-            yield partial(create_pod, self._transport, pod.body, self._recorder)
+            yield partial(self._create, pod)
+
+    async def _create(self, pod: LabPod) -> None:
+        if self._options.ask_store:
+            await self._asker.ask(pod.shape.amounts)
+        await create_pod(self._transport, pod.body, self._recorder)
 
     def _may_go_on(self) -> bool:
         """Whether placing and leaving keep up: else the nodes would be fuller than was asked for."""

@@ -23,6 +23,7 @@ COLUMNS = (
     "left",
     "asked",
     "found each",
+    "store p50, p99 ms",
 )
 
 
@@ -51,6 +52,7 @@ def print_outcomes(outcomes: Sequence[Outcome]) -> None:
             f"{each.left:,}",
             f"{asked:,}" if each.matcher else "-",
             f"{each.matcher['found'] / asked:,.0f}" if asked else "-",
+            f"{each.store['p50_ms']:.2f}, {each.store['p99_ms']:.1f}" if each.store else "-",
         )
     report.print_table(table)
     print("every pod fits where it was bound, at each revision; those left pending fit nowhere", flush=True)

@@ -33,6 +33,7 @@ class StressPlan:
     repetition: float
     members: int
     store_indexes: Sequence[str]
+    ask_store: bool
     in_flight: int
     seed: int
 
@@ -51,6 +52,7 @@ class StressPlan:
                 matcher=matcher,
                 members=self.members,
                 store_indexes=indexes,
+                ask_store=self.ask_store or bool(indexes),
                 in_flight=self.in_flight,
                 seed=self.seed,
             )

@@ -147,6 +147,7 @@ def plan(**changes: object) -> StressPlan:
         "repetition": 0.0,
         "members": 1,
         "store_indexes": (),
+        "ask_store": False,
         "in_flight": 16,
         "seed": 1,
     }
@@ -154,7 +155,7 @@ def plan(**changes: object) -> StressPlan:
 
 
 async def test_a_run_from_create_to_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    chosen = plan(samplings=("all", "original"), matchers=("scan",))
+    chosen = plan(samplings=("all", "original"), matchers=("scan",), store_indexes=("fits=max-tree",))
     assert await run_all(chosen, data_dir=None, results=tmp_path, step=lambda *_: None)
     printed = capsys.readouterr().out
     assert "those left pending fit nowhere" in printed
@@ -166,6 +167,8 @@ async def test_a_run_from_create_to_verdict(tmp_path: Path, capsys: pytest.Captu
         assert run["verdict"]["bound"] > 40 and run["pods_per_s"] > 0 and run["decision_us"] > 0
         assert run["matcher"]["asked"] >= (50 if run["options"]["sampling"] == "all" else 5)
         assert run["matcher"]["builds"] < 12
+        (index,) = run["store"]["indexes"]
+        assert run["store"]["asked"] == 60 and run["store"]["found"] > 40 and index["state"] == "ready"
 
 
 @pytest.mark.parametrize(
