@@ -19,7 +19,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from minikube_py.index.structure import Box, Found, IntArray, Point
-from minikube_py.index.structures.max_tree import MaxTree
+from minikube_py.index.structures.max_tree import MaxTree, visits_of_a_scan
 from minikube_py.index.structures.options import check_dimensions, check_slot, grown, within
 
 _LEAF_PLACES = 4
@@ -77,8 +77,14 @@ class KdTree:
         return self._tree.size_bytes() + places + 60 * len(self._changed)
 
     def cost_us(self, rows: int, share: float, limit: int) -> float:
-        """`tests/bench/bench_structures.py`."""
-        return 0.0
+        """`tests/bench/bench_structures.py`: 0.2 us a visit, two a level to the first point, and two more for each
+        further one, which stands beside it; as many to learn that there is none."""
+        found = min(limit or rows, rows * share)
+        needed = 2.2 * (max(1, rows).bit_length() + found)
+        visits = min(self._visit_limit, visits_of_a_scan(rows))
+        if needed <= visits:
+            return 2.5 + 0.2 * needed
+        return (0.2 * visits if limit <= visits else 0) + self._tree.columns.cost_us(rows, share, limit)
 
     # -- places ----------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ most selective list is read and the others are tested is what databases do with 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from math import sqrt
 
 import numpy as np
 
@@ -122,8 +123,15 @@ class SortedRuns:
         return self._columns.size_bytes() + runs + self._is_fresh.nbytes + self._fresh.nbytes
 
     def cost_us(self, rows: int, share: float, limit: int) -> float:
-        """`tests/bench/bench_structures.py`."""
-        return 0.0
+        """`tests/bench/bench_structures.py`: 10 us for the calls of numpy, and 9 ns for each row of the interval.
+        That of the narrowest dimension is taken to be as if there were two, of equal width and independent."""
+        interval = rows * sqrt(share)
+        if limit and share:
+            interval = min(interval, max(_FIRST_BLOCK, limit / sqrt(share)))
+        scan_us = self._columns.cost_us(rows, share, limit)
+        if interval * _SCAN_SHARE > rows and rows > _FIRST_BLOCK:
+            return 10.0 + scan_us
+        return 10.0 + 0.009 * interval
 
     def _narrowest(self, asked: Asked) -> tuple[_Run, int, int] | None:
         """The run and its part that holds the fewest rows of an interval asked about; None if none is sorted."""

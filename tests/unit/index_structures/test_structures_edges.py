@@ -9,7 +9,7 @@ import pytest
 
 from minikube_py.errors import InvalidRequest
 from minikube_py.index import catalogue
-from minikube_py.index.structure import HIGH, LOW, MISSING, Box, Found, Point, Structure, Versioned, load
+from minikube_py.index.structure import HIGH, LOW, MISSING, Box, Estimating, Found, Point, Structure, Versioned, load
 
 NAMES = list(catalogue.FAMILY)
 ANYTHING = Box((MISSING, MISSING), (HIGH, HIGH))
@@ -198,6 +198,15 @@ def test_it_says_how_large_it_is(name: str) -> None:
     assert structure.size_bytes() >= few
     # At the least the coordinates, at the most a hundred times that.
     assert 2000 * 2 * 8 <= structure.size_bytes() < 2000 * 2 * 800
+
+
+def test_what_a_question_would_cost(name: str) -> None:
+    structure = filled(name, POINTS)
+    assert isinstance(structure, Estimating)
+    for rows in (0, 1, 1000, 1_000_000):
+        for limit in (0, 1, 10, 10_000):
+            costs = [structure.cost_us(rows, share, limit) for share in (0.0, 1e-9, 0.01, 1.0)]
+            assert all(0 < cost < 100 + rows for cost in costs)
 
 
 @pytest.mark.parametrize("slot", [-1, 1 << 40])
