@@ -93,6 +93,12 @@ class ColumnIndex:
             self._write(slot, old or {}, row)
             self._rows[slot] = row
 
+    def dispose(self, rows: int) -> None:
+        """Frees about `rows` of its rows; nobody is to ask or change it any more."""
+        del self._rows[-rows:], self._keys[-rows:], self._sorted_keys[-rows:]
+        for _ in range(min(rows, len(self._slots))):
+            self._slots.popitem()
+
     def follow(self, follower: Follower) -> None:
         """Tells `follower` of all that changes from now on, and of the columns there are."""
         self._followers.append(follower)

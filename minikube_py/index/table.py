@@ -110,6 +110,11 @@ class Sum:
             del self.totals[contribution.target]
 
 
+def _drop(entries: dict[Any, Any], count: int) -> None:
+    for _ in range(min(count, len(entries))):
+        entries.popitem()
+
+
 def _members_of(spec: SumSpec) -> Callable[[Any], Members]:
     if spec.name.endswith("*"):
         return family(spec.extractor, spec.args)
@@ -147,6 +152,14 @@ class Table:
     def serves(self, asked: Asked) -> bool:
         """Each of the fields means here what it is to mean."""
         return asked_of(self.field_set, [name for name, _ in asked]) == asked
+
+    def dispose(self, rows: int) -> bool:
+        """Frees about `rows` of its rows, which nobody asks about any more; True once none is left."""
+        left = [self._own, self._rows, *(each for total in self.sums for each in (total._contributions, total.totals))]
+        for each in left:
+            _drop(each, rows)
+        self.index.dispose(rows)
+        return not any(left)
 
     def close(self) -> None:
         """Another takes its place."""

@@ -132,6 +132,13 @@ class KeyIndex:
                 return found
             start, inclusive = last, False
 
+    def page_at(self, start: bytes, range_end: bytes, revision: int, keys: int) -> tuple[list[KeyValue], bytes | None]:
+        """What stood at `revision` among the first `keys` or so keys of a range; and where the next page begins, None
+        if this was the last."""
+        names, last = self._block(start, True, end_of(range_end), keys)
+        found = [kv for name in names if (kv := self.at(name, revision)) is not None]
+        return found, None if last is None else last + b"\0"
+
     def _block(self, start: bytes, inclusive: bool, end: bytes | None, size: int) -> tuple[list[bytes], bytes | None]:
         """About `size` (0: all) live and dead keys from `start` on, in order; and the last one if there may be more."""
         live = self.live.irange(start, end, (inclusive, False))

@@ -7,19 +7,20 @@ where it has come ends it: what it would read next is gone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from minikube_py.fields.spec import FieldSet
 from minikube_py.index.table import Table
 from minikube_py.mvcc.decoding import changes_of, decode
-from minikube_py.mvcc.types import KeyValue, prefix_end
+from minikube_py.mvcc.types import prefix_end
 
 if TYPE_CHECKING:
     from minikube_py.mvcc.state import StateMachine
 
 FIRST_REVISION: Final = 1
-READ_KEYS: Final = 500
+PAGE_KEYS: Final = 256
+ABSENT_PER_OBJECT: Final = 16
+"""So many keys that had no object take as long to pass over as one object takes to be decoded."""
 
 
 def oldest_revision(state: StateMachine) -> int:
@@ -37,40 +38,21 @@ class Successor:
         self.caught_up = False
         self.objects = 0
         self._expected = max(1, sum(state.index.count(prefix, prefix_end(prefix)) for prefix in self.table.prefixes))
-        self._standing = self._read(state)
+        self._left = list(self.table.prefixes)
+        """Prefixes whose objects have yet to be read, the first of them from `_start` on."""
+        self._start = self._left[0]
 
     @property
     def progress(self) -> float:
         """0 to 1, of the objects it begins with."""
         return 1.0 if self.caught_up else min(0.99, self.objects / self._expected)
 
-    def _read(self, state: StateMachine) -> Iterator[KeyValue | None]:
-        """The objects as they stood at the oldest revision; None between two blocks of them."""
-        oldest = self.position
-        for prefix in self.table.prefixes:
-            start, end = prefix, prefix_end(prefix)
-            while True:
-                kvs = state.index.range_at(start, end, oldest, READ_KEYS)
-                yield from kvs
-                if len(kvs) < READ_KEYS:
-                    break
-                start = kvs[-1].key + b"\0"
-                yield None
-
     def step(self, state: StateMachine, objects: int) -> bool:
         """Takes in about `objects` more; True once it has caught up."""
-        taken: list[KeyValue] = []
-        for kv in self._standing:
-            if kv is not None:
-                taken.append(kv)
-                if len(taken) >= objects:
-                    break
-        if taken:
-            self.objects += len(taken)
-            self.table.load((kv.key, decode(kv.value)) for kv in taken)
-            if len(taken) >= objects:
-                return False
-        left = objects - len(taken)
+        if self._left:
+            self._read(state, objects)
+            return False
+        left = objects
         for events in state.log.between(self.position, state.revision):
             if left <= 0:
                 return False
@@ -82,6 +64,20 @@ class Successor:
         self.position = state.revision
         self.caught_up = True
         return True
+
+    def _read(self, state: StateMachine, objects: int) -> None:
+        """The next of the objects as they stood at the oldest revision. Keys that were not there then cost little."""
+        budget = objects * ABSENT_PER_OBJECT
+        while budget > 0 and self._left:
+            keys = min(PAGE_KEYS, max(1, budget // ABSENT_PER_OBJECT))
+            kvs, following = state.index.page_at(self._start, prefix_end(self._left[0]), self.position, keys)
+            budget -= keys + len(kvs) * ABSENT_PER_OBJECT
+            self.objects += len(kvs)
+            self.table.load((kv.key, decode(kv.value)) for kv in kvs)
+            if following is None:
+                del self._left[0]
+                following = self._left[0] if self._left else b""
+            self._start = following
 
     def compact(self, revision: int) -> bool:
         """False: it cannot go on from where it is."""

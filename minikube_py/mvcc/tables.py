@@ -46,6 +46,8 @@ class Tables:
         self._counts: dict[str, Counts] = {}
         self._successors: dict[str, Successor] = {}
         self._following: list[tuple[str, Table]] = []
+        self._retired: list[Table] = []
+        """Nobody asks them any more; to free one at once would take as long as to build it."""
         self._prefixes: tuple[bytes, ...] = ()
 
     # -- what is declared ----------------------------------------------------------------------------------------------
@@ -145,6 +147,7 @@ class Tables:
         former = self.by_name.get(name)
         if former is not None and former is not table:
             former.close()
+            self._retired.append(former)
         self.by_name[name] = table
         self._run(name, table)
         self._feed()
@@ -158,7 +161,9 @@ class Tables:
         self._prefixes = tuple(dict.fromkeys(prefix for table in tables for prefix in table.prefixes))
 
     def _leave(self, name: str) -> None:
-        self._successors.pop(name).table.close()
+        table = self._successors.pop(name).table
+        table.close()
+        self._retired.append(table)
         self._feed()
 
     # -- what happens to the rows --------------------------------------------------------------------------------------
@@ -186,14 +191,18 @@ class Tables:
 
     @property
     def unbuilt(self) -> bool:
-        """There is something to be built."""
-        return any(
+        """There is something to be built, or to be cleared away."""
+        return bool(self._retired) or any(
             table.field_set != self.effective[name] or _building(table) is not None or _behind(table) is not None
             for name, table in self.by_name.items()
         )
 
     def build(self, state: StateMachine, rows: int) -> bool:
         """Takes in about `rows` more rows of what is not complete yet; True while there is more to do."""
+        if self._retired:
+            if self._retired[-1].dispose(rows):
+                self._retired.pop()
+            return True
         for name, table in self.by_name.items():
             running = _building(table)
             if running is not None:
