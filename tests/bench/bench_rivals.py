@@ -37,15 +37,15 @@ ROUNDS_MAX, ROUNDS_MIN, ROUNDS_SLOW = 400, 5, 2
 COLUMNS = ("none", "few, first 10", "few, all", "many, first 10", "many, all", "update", "1:1", "1:100")
 
 
-def groups(structures: Sequence[str], https_structures: Sequence[str]) -> dict[str, list[Entry]]:
+def groups(structures: Sequence[str], https_structures: Sequence[str], synced: bool) -> dict[str, list[Entry]]:
     return {
-        "ours": ours_store.entries(structures),
+        "ours": ours_store.entries(structures, synced),
         "https": ours_https.entries(https_structures),
-        "sqlite": sqlite.entries(),
-        "postgres": postgres.entries(),
-        "duckdb": duck.entries(),
-        "tantivy": tantivy_index.entries(),
-        "rocksdb": rocks.entries(),
+        "sqlite": sqlite.entries(synced),
+        "postgres": postgres.entries(synced),
+        "duckdb": duck.entries(synced),
+        "tantivy": tantivy_index.entries(synced),
+        "rocksdb": rocks.entries(synced),
         "originals": originals.entries(),
     }
 
@@ -160,12 +160,14 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--budget", type=float, default=2.0, help="seconds for each cell (default: 2)")
-    parser.add_argument("--only", default="", help="groups, by comma: " + ", ".join(groups((), ())))
+    parser.add_argument("--only", default="", help="groups, by comma: " + ", ".join(groups((), (), False)))
     parser.add_argument("--structures", default="columns,max-tree,bitmaps", help="ours, in the store")
     parser.add_argument("--https-structures", default="columns,max-tree", help="ours, by HTTPS")
+    synced_help = "writes are forced to the disk, as the API servers and etcd do always (default: written only)"
+    parser.add_argument("--synced", action="store_true", help=synced_help)
     parser.add_argument("--json", type=Path, help="write all figures there")
     args = parser.parse_args()
-    offered = groups(args.structures.split(","), args.https_structures.split(","))
+    offered = groups(args.structures.split(","), args.https_structures.split(","), args.synced)
     wanted = args.only.split(",") if args.only else list(offered)
     if unknown := [name for name in wanted if name not in offered]:
         parser.error(f"no group {', '.join(unknown)}; there are {', '.join(offered)}")
@@ -187,7 +189,14 @@ def main() -> None:
     print_table(rows)
     if args.json:
         machine = {"machine": platform.machine(), "cpus": os.cpu_count(), "python": platform.python_version()}
-        told = {"nodes": args.nodes, "seed": args.seed, "budget_s": args.budget, "load_average": load_1m, **machine}
+        told = {
+            "nodes": args.nodes,
+            "seed": args.seed,
+            "budget_s": args.budget,
+            "synced": args.synced,
+            "load_average": load_1m,
+            **machine,
+        }
         args.json.write_text(json.dumps({**told, "rows": rows, "absent": absent}, indent=1) + "\n")
 
 

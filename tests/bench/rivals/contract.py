@@ -40,6 +40,10 @@ class Absent(Exception):
     """The rival is not installed; the text says what is missing."""
 
 
+LOGGED = {False: "logged, not synced", True: "durable (synced)"}
+"""What a write is when an update returns, by whether it is to be synced."""
+
+
 class Entry(NamedTuple):
     """`title`: as the table tells it. `write`: what an update is when it returns. `slow`: each question takes long."""
 

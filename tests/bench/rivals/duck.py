@@ -1,13 +1,16 @@
-"""DuckDB in this process, in memory: columns, the extremes of each row group, scans in vectors."""
+"""DuckDB in this process: columns, the extremes of each row group, scans in vectors."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rivals.contract import Absent, Entry, Node, Question
+from rivals.contract import LOGGED, Absent, Entry, Node, Question
 
 
 class Duck:
@@ -35,14 +38,15 @@ class Duck:
 
 
 @contextmanager
-def start() -> Iterator[Duck]:
+def start(synced: bool) -> Iterator[Duck]:
     try:
         import duckdb
     except ImportError:
         raise Absent("pip install duckdb") from None
-    with closing(duckdb.connect(":memory:")) as database:
-        yield Duck(database)
+    with tempfile.TemporaryDirectory(prefix="rival-duckdb-") as folder, ExitStack() as stack:
+        place = str(Path(folder, "nodes.duckdb")) if synced else ":memory:"
+        yield Duck(stack.enter_context(closing(duckdb.connect(place))))
 
 
-def entries() -> list[Entry]:
-    return [Entry("DuckDB, columns", "in memory", start)]
+def entries(synced: bool) -> list[Entry]:
+    return [Entry("DuckDB, columns", LOGGED[True] if synced else "in memory", partial(start, synced))]

@@ -17,11 +17,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
-from rivals.contract import Absent, Entry, Node, Question, batches
+from rivals.contract import LOGGED, Absent, Entry, Node, Question, batches
 from rivals.https import Client
 from rivals.objects import KUBE_PREFIX, PREFIX, fits, key_of, number_in, stored
 
-WRITE = "durable (synced)"
 PAGE = 500
 NODE_KIND = {"kind": "Node", "apiVersion": "v1"}
 TRIES = 1200
@@ -159,6 +158,6 @@ def start_kube() -> Iterator[KubeApiServer]:
 
 def entries() -> list[Entry]:
     return [
-        Entry("etcd 3.7: range, decode, filter", WRITE, start_etcd, True),
-        Entry("kube-apiserver 1.36: list, decode, filter", WRITE, start_kube, True),
+        Entry("etcd 3.7: range, decode, filter", LOGGED[True], start_etcd, True),
+        Entry("kube-apiserver 1.36: list, decode, filter", LOGGED[True], start_kube, True),
     ]

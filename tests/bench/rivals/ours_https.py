@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 
-from rivals.contract import Entry, Node, Question, batches, number_of
+from rivals.contract import LOGGED, Entry, Node, Question, batches, number_of
 from rivals.https import Client
 from rivals.objects import GPU, key_of, stored
 
@@ -24,7 +24,6 @@ from minikube_py.control_plane.in_process import ControlPlane
 from minikube_py.env import SystemClock
 from minikube_py.mvcc.types import Put
 
-WRITE = "durable (synced)"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 COLUMNS = "columns"
 FIELDS = ("free.cpu", "free.memory", f"free.{GPU}")
@@ -95,7 +94,9 @@ def start(structure: str) -> Iterator[Api]:
 
 
 def entries(structures: Sequence[str]) -> list[Entry]:
-    return [Entry(f"minikube_py, HTTPS with Table rows, {name}", WRITE, partial(start, name)) for name in structures]
+    return [
+        Entry(f"minikube_py, HTTPS with Table rows, {name}", LOGGED[True], partial(start, name)) for name in structures
+    ]
 
 
 async def serve(folder: Path) -> None:

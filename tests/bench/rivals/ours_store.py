@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rivals.contract import Entry, Node, Question, batches, number_of
+from rivals.contract import LOGGED, Entry, Node, Question, batches, number_of
 from rivals.objects import GPU, PREFIX, key_of, stored
 
 from minikube_py.env import SystemClock, SystemDisk, SystemFile
@@ -24,7 +24,6 @@ from minikube_py.mvcc.types import Put, RangeRequest, prefix_end
 from minikube_py.store.member import StoreMember
 
 T = TypeVar("T")
-WRITE = "logged, not synced"
 FIELDS = ("free.cpu", "free.memory", f"free.{GPU}")
 COLUMNS = "columns"
 READY_WITHIN_S = 60.0
@@ -101,10 +100,11 @@ def at_once(work: Coroutine[Any, Any, T]) -> T:
 
 
 @contextmanager
-def start(structure: str) -> Iterator[Store]:
+def start(structure: str, synced: bool) -> Iterator[Store]:
     loop = asyncio.new_event_loop()
     with tempfile.TemporaryDirectory(prefix="rival-ours-") as folder:
-        member = StoreMember(UnsyncedDisk(Path(folder)), SystemClock(), random.Random(0))
+        disk = (SystemDisk if synced else UnsyncedDisk)(Path(folder))
+        member = StoreMember(disk, SystemClock(), random.Random(0))
         loop.run_until_complete(member.start())
         try:
             yield Store(loop, member, structure)
@@ -113,5 +113,7 @@ def start(structure: str) -> Iterator[Store]:
             loop.close()
 
 
-def entries(structures: Sequence[str]) -> list[Entry]:
-    return [Entry(f"minikube_py, in the store, {name}", WRITE, partial(start, name)) for name in structures]
+def entries(structures: Sequence[str], synced: bool) -> list[Entry]:
+    return [
+        Entry(f"minikube_py, in the store, {name}", LOGGED[synced], partial(start, name, synced)) for name in structures
+    ]

@@ -12,9 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rivals.contract import Absent, Entry, Node, Question
+from rivals.contract import LOGGED, Absent, Entry, Node, Question
 
-WRITE = "logged, not synced (fsync off)"
 PLAIN = "cpu >= %s and memory >= %s and gpus >= %s"
 CUBE = (
     "cube(array[cpu, memory, gpus]::float8[]) <@ cube(array[%s, %s, %s]::float8[], array[1e18, 1e18, 1e18]::float8[])"
@@ -25,7 +24,8 @@ VARIANTS = {
     "GiST (cube)": (CUBE, ["using gist (cube(array[cpu, memory, gpus]::float8[]))"]),
     "BRIN": (PLAIN, ["using brin (cpu, memory, gpus) with (pages_per_range = 4)"]),
 }
-SETTINGS = ("fsync=off", "full_page_writes=off", "synchronous_commit=off", "shared_buffers=256MB", "listen_addresses=")
+SETTINGS = ("shared_buffers=256MB", "listen_addresses=")
+UNSYNCED = ("fsync=off", "full_page_writes=off", "synchronous_commit=off")
 
 
 class Postgres:
@@ -57,7 +57,7 @@ class Postgres:
 
 
 @contextmanager
-def start(condition: str, indexes: Sequence[str]) -> Iterator[Postgres]:
+def start(condition: str, indexes: Sequence[str], synced: bool) -> Iterator[Postgres]:
     try:
         import psycopg
     except ImportError:
@@ -69,7 +69,8 @@ def start(condition: str, indexes: Sequence[str]) -> Iterator[Postgres]:
         as_user = _as_user(folder)
         subprocess.run([*as_user, binaries / "initdb", "-D", data, "-A", "trust", "-U", "rival"], check=True,
                        capture_output=True, cwd=folder)  # fmt: skip
-        options = [part for setting in (*SETTINGS, f"unix_socket_directories={folder}") for part in ("-c", setting)]
+        settings = (*SETTINGS, *(() if synced else UNSYNCED), f"unix_socket_directories={folder}")
+        options = [part for setting in settings for part in ("-c", setting)]
         command = [*as_user, binaries / "postgres", "-D", data, *options]
         with (folder / "log").open("w") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
@@ -112,8 +113,8 @@ def _as_user(folder: Path) -> list[str]:
     return ["runuser", "-u", "postgres", "--"]
 
 
-def entries() -> list[Entry]:
+def entries(synced: bool) -> list[Entry]:
     return [
-        Entry(f"PostgreSQL, {name}", WRITE, partial(start, condition, indexes))
+        Entry(f"PostgreSQL, {name}", LOGGED[synced], partial(start, condition, indexes, synced))
         for name, (condition, indexes) in VARIANTS.items()
     ]

@@ -11,9 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rivals.contract import Absent, Entry, Node, Question
+from rivals.contract import LOGGED, Absent, Entry, Node, Question
 
-WRITE = "logged, not synced"
 ROW, NUMBER, BY_CPU = struct.Struct(">III"), struct.Struct(">I"), struct.Struct(">cII")
 ROWS_END = b"s"
 
@@ -21,16 +20,16 @@ ROWS_END = b"s"
 class Scan:
     """Keys `r<number>`."""
 
-    def __init__(self, database: Any, module: Any) -> None:
-        self._database, self._module = database, module
+    def __init__(self, database: Any, module: Any, options: Any) -> None:
+        self._database, self._module, self._options = database, module, options
 
     def load(self, nodes: Sequence[Node]) -> None:
         for number, node in enumerate(nodes):
-            self.update(number, node)
+            self._database[b"r" + NUMBER.pack(number)] = ROW.pack(*node)
         self._database.flush()
 
     def update(self, number: int, node: Node) -> None:
-        self._database[b"r" + NUMBER.pack(number)] = ROW.pack(*node)
+        self._database.put(b"r" + NUMBER.pack(number), ROW.pack(*node), self._options)
 
     def _found(self, question: Question) -> Iterator[int]:
         unpack = ROW.unpack
@@ -65,7 +64,7 @@ class ByCpu(Scan):
         batch.delete(BY_CPU.pack(b"c", old_cpu, number))
         batch.put(BY_CPU.pack(b"c", node.cpu_milli, number), ROW.pack(*node))
         batch.put(key, ROW.pack(*node))
-        self._database.write(batch)
+        self._database.write(batch, self._options)
 
     def _found(self, question: Question) -> Iterator[int]:
         unpack = ROW.unpack
@@ -79,7 +78,7 @@ class ByCpu(Scan):
 
 
 @contextmanager
-def start(make: Callable[[Any, Any], Scan]) -> Iterator[Scan]:
+def start(make: Callable[[Any, Any, Any], Scan], synced: bool) -> Iterator[Scan]:
     try:
         import rocksdict
     except ImportError:
@@ -89,13 +88,15 @@ def start(make: Callable[[Any, Any], Scan]) -> Iterator[Scan]:
         options.create_if_missing(True)
         database = rocksdict.Rdict(str(Path(folder, "db")), options)
         try:
-            yield make(database, rocksdict)
+            writes = rocksdict.WriteOptions()
+            writes.sync = synced
+            yield make(database, rocksdict, writes)
         finally:
             database.close()
 
 
-def entries() -> list[Entry]:
+def entries(synced: bool) -> list[Entry]:
     return [
-        Entry("RocksDB, scan and decode", WRITE, partial(start, Scan)),
-        Entry("RocksDB, second key by CPU", WRITE, partial(start, ByCpu)),
+        Entry("RocksDB, scan and decode", LOGGED[synced], partial(start, Scan, synced)),
+        Entry("RocksDB, second key by CPU", LOGGED[synced], partial(start, ByCpu, synced)),
     ]

@@ -9,9 +9,8 @@ from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 
-from rivals.contract import Absent, Entry, Node, Question
+from rivals.contract import LOGGED, Absent, Entry, Node, Question
 
-WRITE = "logged (WAL), not synced"
 INDEXES = {
     "B-tree on each": ["create index cpu on nodes(cpu)", "create index memory on nodes(memory)",
                        "create index gpus on nodes(gpus)"],
@@ -79,21 +78,21 @@ class RStar:
 
 
 @contextmanager
-def start(make: Callable[[sqlite3.Connection], Table | RStar]) -> Iterator[Table | RStar]:
+def start(make: Callable[[sqlite3.Connection], Table | RStar], synced: bool) -> Iterator[Table | RStar]:
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="rival-sqlite-"))
         database = stack.enter_context(closing(sqlite3.connect(Path(folder, "nodes.db"), isolation_level=None)))
         database.execute("pragma journal_mode = wal")
-        database.execute("pragma synchronous = off")
+        database.execute(f"pragma synchronous = {'full' if synced else 'off'}")
         yield make(database)
 
 
-def entries() -> list[Entry]:
-    made = [
-        Entry(f"SQLite {sqlite3.sqlite_version}, {name}", WRITE, partial(start, partial(_table, indexes)))
-        for name, indexes in INDEXES.items()
+def entries(synced: bool) -> list[Entry]:
+    makers = {name: partial(_table, indexes) for name, indexes in INDEXES.items()} | {"R*Tree": RStar}
+    return [
+        Entry(f"SQLite {sqlite3.sqlite_version}, {name}", LOGGED[synced], partial(start, make, synced))
+        for name, make in makers.items()
     ]
-    return [*made, Entry(f"SQLite {sqlite3.sqlite_version}, R*Tree", WRITE, partial(start, RStar))]
 
 
 def _table(indexes: Sequence[str], database: sqlite3.Connection) -> Table:

@@ -1,27 +1,29 @@
-"""tantivy, which does as Lucene: immutable segments, fast fields for ranges, merged beside; in memory here. A write is
-seen after a commit and a reload of the reader; a change is a delete and an addition."""
+"""tantivy, which does as Lucene: immutable segments, fast fields for ranges, merged beside. A write is seen after a
+commit and a reload of the reader; a change is a delete and an addition."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
-from rivals.contract import Absent, Entry, Node, Question
+from rivals.contract import LOGGED, Absent, Entry, Node, Question
 
 HEAP_BYTES = 64 << 20
 TOP = 2**62
 
 
 class Tantivy:
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: Any, folder: str | None) -> None:
         self._module = module
         builder = module.SchemaBuilder()
         builder.add_integer_field("number", stored=False, indexed=True, fast=True)
         for name in ("cpu", "memory", "gpus"):
             builder.add_integer_field(name, stored=False, indexed=True, fast=True)
         self._schema = builder.build()
-        self._index = module.Index(self._schema)
+        self._index = module.Index(self._schema, path=folder)
         self._writer = self._index.writer(HEAP_BYTES, 1)
         self._kinds = module.FieldType.Integer
         self.size = 0
@@ -65,13 +67,14 @@ class Tantivy:
 
 
 @contextmanager
-def start() -> Iterator[Tantivy]:
+def start(synced: bool) -> Iterator[Tantivy]:
     try:
         import tantivy
     except ImportError:
         raise Absent("pip install tantivy") from None
-    yield Tantivy(tantivy)
+    with tempfile.TemporaryDirectory(prefix="rival-tantivy-") as folder:
+        yield Tantivy(tantivy, folder if synced else None)
 
 
-def entries() -> list[Entry]:
-    return [Entry("tantivy (as Lucene), fast fields", "in memory, committed", start)]
+def entries(synced: bool) -> list[Entry]:
+    return [Entry("tantivy (as Lucene), fast fields", LOGGED[True] if synced else "in memory", partial(start, synced))]

@@ -10,11 +10,11 @@ from rivals.contract import Absent, Entry, Node, Question
 from rivals.workload import Workload
 
 ENTRIES = [
-    *ours_store.entries(["columns", "max-tree"]),
-    *sqlite.entries(),
-    *duck.entries(),
-    *tantivy_index.entries(),
-    *rocks.entries(),
+    *ours_store.entries(["columns", "max-tree"], False),
+    *sqlite.entries(True),
+    *duck.entries(False),
+    *tantivy_index.entries(False),
+    *rocks.entries(False),
 ]
 
 
