@@ -54,7 +54,7 @@ def write(
     evidence = Evidence(design, records)
     told = Told(
         _head(design, registration, environment, records),
-        _warnings(design, registration, records),
+        warnings_of(design, registration, records),
         judge(evidence),
         tree(evidence),
         draw_all(evidence, folder, rates),
@@ -86,7 +86,8 @@ def _head(design: Design, registration: Registration, environment: Environment, 
     ]
 
 
-def _warnings(design: Design, registration: Registration, records: Sequence[Record]) -> list[str]:
+def warnings_of(design: Design, registration: Registration, records: Sequence[Record]) -> list[str]:
+    """What a reader must know before the figures."""
     warnings = []
     if not registration.commit:
         warnings.append(registration.line)

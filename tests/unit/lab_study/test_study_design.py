@@ -55,7 +55,9 @@ def test_one_resource_knows_no_correlation() -> None:
     assert {cell["correlation"] for cell in cells if cell["d"] == 2} == {0.8, 0, -0.8}
 
 
-@pytest.mark.parametrize("document", [b"{", b"[]", b'{"study": "other", "version": 1}', b'{"study": "bloom", "version": 2}'])
+@pytest.mark.parametrize(
+    "document", [b"{", b"[]", b'{"study": "other", "version": 1}', b'{"study": "bloom", "version": 2}']
+)
 def test_another_document_is_refused(document: bytes) -> None:
     with pytest.raises(StudyError, match="restore it from git"):
         parse(document, "quick", "here.json")
@@ -107,7 +109,7 @@ def test_a_design_that_was_changed_since_is_refused(checkout: Path, name: str, s
 
 
 def test_without_git_it_runs_only_unregistered_and_says_so(tmp_path: Path) -> None:
-    with pytest.raises(StudyError, match="not a git checkout.*--unregistered"):
+    with pytest.raises(StudyError, match=r"not a git checkout.*--unregistered"):
         registration.load("quick", checkout=tmp_path)
     design, registered = registration.load("quick", unregistered=True, checkout=tmp_path)
     assert design.raw["study"] == "bloom"
