@@ -1,0 +1,294 @@
+"""A study of few small units from design to report; what is resumed, what is refused, and that wrong answers show."""
+
+import csv
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+
+from minikube_py.cli.main import main
+from minikube_py.index.catalogue import build
+from minikube_py.index.structure import Box, Found
+from minikube_py.lab.environment import Environment
+from minikube_py.lab.study import candidates, compiled, matching, runner, telling
+from minikube_py.lab.study.candidates import Absent, Candidate, candidate, fitted, joint_buckets, shards_of
+from minikube_py.lab.study.design import Design, StudyError, Unit, parse
+from minikube_py.lab.study.journal import NAME, Journal
+from minikube_py.lab.study.predictions import Evidence, judge
+from minikube_py.lab.study.probes import tables
+from minikube_py.lab.study.registration import DESIGN, Registration
+from minikube_py.lab.study.study import StudyOptions, bench_rates
+from minikube_py.lab.study.workload import Cluster, boxes
+from minikube_py.lab.study.workload import matching as right_slots
+
+ROOT = Path(__file__).resolve().parents[3]
+RAW: dict[str, Any] = orjson.loads((ROOT / DESIGN).read_bytes())
+SMALL = {
+    "grid": {"n": [300], "shards": [16], "utilisation": [0.9]},
+    "ranges": {"n": [300], "d": [1], "universe": [4096], "length": [32], "shards": [16]},
+    "churn": {"n": [300], "changed_share": [0, 0.1]},
+    "history": {"n": [300], "window_share": [0.5], "old_share": [0, 0.5]},
+    "stream": {"n": [300], "updates": [1, 10]},
+    "rates": {"keys": [500], "bits_per_key": [16], "length": [32], "queries": ["correlated"]},
+}
+
+
+def small(**changes: Any) -> Design:
+    raw = orjson.loads(orjson.dumps(RAW))
+    raw["blocks"] = {name: {**raw["blocks"][name], "quick": levels} for name, levels in SMALL.items()}
+    raw["queries_per_batch"]["quick"], raw["updates_per_batch"]["quick"] = 3, 8
+    raw["filters"] = ["grafite"]
+    raw["blocks"]["rates"]["filters"] = ["grafite"]
+    raw["blocks"]["churn"]["candidates"] = ["columns", "kd-tree", "max-vector"]
+    raw["resamples"] = 100
+    raw["seeds"]["quick"] = 1
+    return parse(orjson.dumps({**raw, **changes}), "quick", "small.json")
+
+
+def in_this_process(tasks: Sequence[runner.Task]) -> runner.Results:
+    return map(runner.run_unit, tasks)
+
+
+ENVIRONMENT = Environment("0", "", "3", "here", 1, "none", 0.0, "alone")
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Design, Journal, Path]]:
+    folder = tmp_path_factory.mktemp("study")
+    design = small()
+    journal = Journal(folder / NAME, design, resume=False)
+    told: list[str] = []
+    failed = runner.run(
+        design, journal, runner.todo(design, journal), in_this_process, lambda _, note: told.append(note)
+    )
+    assert failed == []
+    assert told[-1] == "0 s left"
+    yield design, journal, folder
+    journal.close()
+
+
+def test_every_unit_has_finished_and_no_candidate_was_wrong(ran: tuple[Design, Journal, Path]) -> None:
+    design, journal, _ = ran
+    assert set(journal.records) == {unit.key for unit in design.units()}
+    assert runner.todo(design, journal) == []
+    for record in journal.records.values():
+        assert all(each["wrong"] == 0 for each in record["candidates"].values()), record["key"]
+
+
+def test_the_front_that_opens_least_is_the_oracle(ran: tuple[Design, Journal, Path]) -> None:
+    _, journal, _ = ran
+    (record,) = [each for each in journal.records.values() if each["block"] == "grid"]
+    opened = {
+        name: sum(each["limits"]["0"]["opened"])
+        for name, each in record["candidates"].items()
+        if each["kind"] == "front"
+    }
+    assert opened["oracle"] == min(opened.values())
+    assert opened["always"] == max(opened.values()) == 8 * 16
+    whole = record["candidates"]["columns"]["limits"]["0"]["opened"]
+    assert sum(whole) == pytest.approx(opened["oracle"])
+
+
+def test_the_report_is_written_in_all_its_forms(ran: tuple[Design, Journal, Path]) -> None:
+    design, journal, folder = ran
+    registration = Registration("c0ffee" * 6, "2026-01-01")
+    files = telling.write(design, registration, ENVIRONMENT, list(journal.records.values()), folder, {"one": 5.0})
+    text = (folder / "bloom-report.md").read_text()
+    assert "c0ffeec0ffee" in text
+    assert "6 of 6 units (100 %)" in text
+    assert "WRONG" not in text
+    document = json.loads((folder / "bloom-report.json").read_text())
+    assert {each["name"] for each in document["findings"]} == {f"P{number}" for number in range(1, 13)}
+    rows = list(csv.DictReader((folder / "bloom-report.csv").read_text().splitlines()))
+    assert {row["candidate"] for row in rows} >= {"columns", "max-vector", "oracle"}
+    assert all(float(row["cost_us"]) > 0 for row in rows)
+    page = (folder / "bloom-report.html").read_text()
+    for path in files:
+        assert path.stat().st_size > 0
+        if path.suffix == ".png":
+            assert path.name in text and path.name in page
+    for table in document["tables"]:
+        assert all(len(row) == len(table["columns"]) for row in table["rows"]), table["title"]
+
+
+def test_what_nothing_vouches_for_says_so(ran: tuple[Design, Journal, Path]) -> None:
+    design, journal, _ = ran
+    warnings = telling.warnings_of(design, Registration("", "", "not a checkout"), list(journal.records.values()))
+    assert "UNREGISTERED: not a checkout" in warnings[0]
+
+
+def test_what_went_wrong_stands_above_the_figures() -> None:
+    records = [
+        {
+            "key": "a",
+            "candidates": {"zones": {"wrong": 2}, "bloom": {"wrong": 0, "cut": True}},
+            "absent": {"x": "x: no"},
+        },
+        {"key": "b", "failed": "Traceback\nValueError: gone\n"},
+    ]
+    text = "\n".join(telling.warnings_of(small(), Registration("c", "t"), records))
+    for part in (
+        "WRONG ANSWERS, and therefore left out: zones",
+        "bloom (1 units)",
+        "x (in 1 units)",
+        "ValueError: gone",
+    ):
+        assert part in text
+    assert "5 units have not finished" in text
+
+
+def test_predictions_without_evidence_are_not_judged() -> None:
+    findings = judge(Evidence(small(), []))
+    assert {each.outcome for each in findings} == {"not tested"}
+
+
+def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
+    design = small()
+    units = list(design.units())
+    path = tmp_path / NAME
+    journal = Journal(path, design, resume=False)
+    for unit in units[:2]:
+        journal.add({"key": unit.key, "block": unit.block, "seed": unit.seed, "candidates": {}})
+    journal.close()
+    whole = path.read_bytes()
+    # A kill tears the last line.
+    path.write_bytes(whole[:-20])
+    again = Journal(path, design, resume=True)
+    assert again.torn == 1
+    assert runner.todo(design, again) == units[1:]
+    again.add(orjson.loads(whole.splitlines()[2]))
+    again.close()
+    third = Journal(path, design, resume=True)
+    assert runner.todo(design, third) == units[2:]
+    third.close()
+
+
+def test_a_journal_is_neither_lost_nor_mixed(tmp_path: Path) -> None:
+    design, path = small(), tmp_path / NAME
+    with pytest.raises(StudyError, match="nothing to resume"):
+        Journal(path, design, resume=True)
+    Journal(path, design, resume=False).close()
+    with pytest.raises(StudyError, match="give --resume, or another folder"):
+        Journal(path, design, resume=False)
+    with pytest.raises(StudyError, match="of another design or mode"):
+        Journal(path, small(margin=0.1), resume=True)
+
+
+def test_a_unit_that_raises_is_told_and_tried_again(tmp_path: Path) -> None:
+    design = small(drift="no number")
+    journal = Journal(tmp_path / NAME, design, resume=False)
+    units = [unit for unit in design.units() if unit.block == "grid"]
+    failed = runner.run(design, journal, units, in_this_process, lambda *_: None)
+    assert [record["key"] for record in failed] == [units[0].key]
+    assert "ValueError" in failed[0]["failed"]
+    assert units[0] in runner.todo(design, journal)
+    journal.close()
+
+
+class Forgetful:
+    """Columns that now and then lose the last slot of an answer."""
+
+    structure = "forgetful"
+
+    def __init__(self, dimensions: int) -> None:
+        self.inner = build("columns", dimensions, {})
+        self.asked = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def put(self, slot: int, point: tuple[int, ...]) -> None:
+        self.inner.put(slot, point)
+
+    def find(self, box: Box, limit: int = 0) -> Found:
+        self.asked += 1
+        found = self.inner.find(box, limit)
+        return found._replace(slots=found.slots[:-1]) if self.asked % 7 == 0 else found
+
+
+def test_one_that_loses_a_slot_is_called_wrong() -> None:
+    design = small()
+    unit = next(unit for unit in design.units() if unit.block == "grid")
+    plan = matching.script(design, unit)
+    report = matching.run(Candidate("forgetful", "whole", Forgetful(3)), plan)
+    assert report["wrong"] > 0
+    assert matching.run(candidate("columns", design, dict(unit.levels)), plan)["wrong"] == 0
+
+
+def test_a_candidate_that_is_not_there_is_absent_and_none_takes_its_place() -> None:
+    with pytest.raises(Absent, match="no-such-filter"):
+        candidate("no-such-filter", small(), {**RAW["defaults"], "n": 100})
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "bits", "buckets"),
+    [
+        pytest.param(3, 8**3, 8, id="exactly a cube"),
+        pytest.param(3, 8**3 - 1, 7, id="a bit less"),
+        pytest.param(3, 10**6, 16, id="no more than 16"),
+        pytest.param(3, 1, 2, id="no fewer than 2"),
+        pytest.param(1, 468, 468, id="one resource: a bit for each step"),
+    ],
+)
+def test_a_joint_bitset_takes_no_more_bits(dimensions: int, bits: int, buckets: int) -> None:
+    assert joint_buckets(small(), dimensions, bits) == buckets
+
+
+def test_filters_are_told_the_longest_range() -> None:
+    assert fitted("rosetta", 32) == {"max_length": 32}
+    assert fitted("prefix-bloom", 1) == {"shift": 0}
+    assert fitted("memento", 4096) == {"memento_bits": 6}
+    assert fitted("grafite", 32) == {}
+
+
+def test_shards_of_slots() -> None:
+    assert shards_of(np.array([0, 16, 32, 1]), 16) == 2
+    assert shards_of(np.array([], dtype=np.int64), 16) == 0
+
+
+@pytest.mark.parametrize(
+    "way", [compiled.PYTHON, compiled.NUMPY, compiled.compiled()], ids=["python", "numpy", "numba"]
+)
+def test_the_three_ways_find_the_same(way: compiled.Probes | None) -> None:
+    if way is None:
+        pytest.skip("numba is not installed; pip install 'minikube_py[sweep]'")
+    design = small()
+    cluster = Cluster(design, {**RAW["defaults"], "n": 200, "shards": 16, "utilisation": 0.9}, 1)
+    table = tables(design, cluster, 12, np.random.default_rng(3))
+    for lows, box in zip((drawn := cluster.requests(12)), boxes(drawn)):
+        wanted = np.maximum(np.array(lows, dtype=np.int64), 0)
+        right = right_slots(cluster.points, box)
+        assert way.first_fit(table.points, wanted) == (right[0] if len(right) else -1)
+        if way.tree_first is not None:
+            assert way.tree_first(table.tree, table.leaves, wanted) == (right[0] if len(right) else -1)
+        steps = np.minimum(wanted, table.capacity) // table.width
+        plain = way.max_vector(table.highs, wanted)
+        holding = shards_of(right, 16)
+        assert holding <= way.joint(table.cells, steps, table.masks, table.highs, wanted) <= plain
+        assert holding <= way.bloom(table.bits, table.places, wanted, table.capacity)
+        assert plain == sum((cluster.points[shard::16].max(axis=0) >= wanted).all() for shard in range(16))
+
+
+def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lab", "study", "other"]) == 2
+    assert main(["lab", "study", "bloom", "--quick", "--out", str(tmp_path), "--report", "--bench", "/no"]) == 1
+    assert "cannot read /no" in capsys.readouterr().err
+
+
+def test_pods_a_second_are_found_in_what_a_bench_wrote(tmp_path: Path) -> None:
+    path = tmp_path / "bench.json"
+    path.write_text(json.dumps({"saturation": {"pods_per_s": 900.5}, "runs": [{"name": "kd-tree", "pods_per_s": 3}]}))
+    assert bench_rates(path) == {"saturation": 900.5, "kd-tree": 3.0}
+    path.write_text("{}")
+    with pytest.raises(StudyError, match="names no pods_per_s"):
+        bench_rates(path)
+
+
+def test_options_are_data() -> None:
+    assert StudyOptions("quick", Path("x"), 2).ray is None
+    assert isinstance(next(small().units()), Unit)
+    assert candidates.NO_BITS[0] == "always"
