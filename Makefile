@@ -6,7 +6,7 @@ JOBS   ?= 2
 SEEDS  ?= 1000
 RUNS   ?= 34
 
-.PHONY: help demo test lint check bench swarm torture planted clean
+.PHONY: help demo test lint check bench swarm torture planted study-quick clean
 
 help:            ## what can be made
 	@grep -E '^[a-z-]+: .*##|^[a-z-]+: *##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1	/' | expand -t 22
@@ -48,6 +48,10 @@ torture: $(BIN)/.installed-dev  ## RUNS=n times three store processes broken und
 
 planted: $(BIN)/.installed-dev  ## bugs planted in raft, member, mvcc, watch, index and wal: how many histories find each
 	@PYTHONPATH=tests/planted $(BIN)/python tests/planted/swarm_planting.py
+
+study-quick: $(BIN)/.installed  ## the pre-registered study of filters and indexes, small: minutes; report in results/
+	@rm -rf results/study-bloom-quick
+	@$(BIN)/minikube-py lab study bloom --quick --jobs $(JOBS)
 
 clean:           ## remove what was built
 	rm -rf $(VENV) build dist *.egg-info
