@@ -12,6 +12,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from minikube_py.lab.study.design import Design, StudyError, Unit
@@ -20,6 +21,7 @@ from minikube_py.lab.study.measures import MEASURES
 
 UNITS_A_PROCESS: Final = 40
 """A worker is replaced after as many, so that memory that one unit left behind does not slow later ones."""
+PACKAGE: Final = Path(__file__).resolve().parents[2]
 Results = Iterator[Record]
 
 
@@ -77,7 +79,8 @@ def on_ray(address: str) -> Iterator[Callable[[Sequence[Task]], Results]]:
     except ImportError as error:
         raise StudyError("ray is not installed; pip install 'minikube_py[sweep]', or leave --ray out") from error
     try:
-        ray.init(address=address, log_to_driver=False)
+        # The package goes along, so that the cluster's hosts run this very code.
+        ray.init(address=address, log_to_driver=False, runtime_env={"py_modules": [str(PACKAGE)]})
     except Exception as error:
         said = " ".join(str(error).split())[:200]
         raise StudyError(f"no Ray cluster at {address!r}: {said}; start one with `ray start --head`") from error
@@ -99,7 +102,12 @@ def _ray_results(tasks: Sequence[Task]) -> Results:
         while waiting and len(under_way) < room:
             under_way.append(remote.remote(waiting.pop()))
         ready, under_way = ray.wait(under_way, num_returns=1)
-        yield from ray.get(ready)
+        try:
+            yield from ray.get(ready)
+        except ray.exceptions.RayError as error:
+            said = " ".join(str(error).split())[-300:]
+            hint = "the cluster's hosts need Python and the packages of minikube_py as here; --resume goes on"
+            raise StudyError(f"a task of the Ray cluster failed: {said}; {hint}") from error
 
 
 def run(
