@@ -17,15 +17,17 @@ from minikube_py.index.contract import Order
 from minikube_py.index.running import Running
 from minikube_py.index.table import Table
 
-CALL_US: Final = 3.0
+CALL_US: Final = 5.0
 """What asking an index costs beside the structure's own work."""
-COLUMNS_US: Final = 12.0
-TEST_ROW_US: Final = 0.0004
+COLUMNS_US: Final = 8.0
+TEST_ROW_US: Final = 0.00021
 """One comparison of one row, among many."""
 CANDIDATE_US: Final = 0.02
 """One candidate that is tested for what its box cannot say."""
-ORDERED_US: Final = 0.03
-"""One match that is brought into key order."""
+RANKED_US: Final = 0.012
+"""One match of an index whose place in key order is looked up; the columns can be walked in key order."""
+KEY_US: Final = 0.07
+"""One key that is given out."""
 UNKNOWN_US: Final = 20.0
 UNKNOWN_MATCH_US: Final = 0.1
 """For a structure that says nothing of its cost."""
@@ -65,17 +67,17 @@ def plan(table: Table, tests: tuple[Test, ...], limit: int, order: Order) -> Pla
         return (passing + 0.5) / (sampled + 1)
 
     share = share_of(list(masks))
-    matched = min(wanted, rows * share) if wanted else rows * share
-    after_us = 0.0 if order == "ANY" else matched * ORDERED_US
+    out_us = (min(limit, rows * share) if limit else rows * share) * KEY_US
+    ranked_us = 0.0 if order == "ANY" else rows * share * RANKED_US
     looked_at = min(rows, max(wanted / share, BLOCK_ROWS)) if wanted else rows
-    ways = [Way(None, COLUMNS, COLUMNS_US + after_us + looked_at * TEST_ROW_US * max(1, len(tests)))]
+    ways = [Way(None, COLUMNS, COLUMNS_US + out_us + looked_at * TEST_ROW_US * max(1, len(tests)))]
     for running in table.running.values():
         hosted = running.hosted
         if hosted is None or not running.ready or not hosted.askable:
             continue
         box, residual = hosted.boxed(tests)
         if box.empty:
-            ways.append(Way(running, running.spec.structure, 0.0))
+            ways.append(Way(running, running.spec.structure, CALL_US))
             continue
         if not bounded(box):
             continue
@@ -87,7 +89,9 @@ def plan(table: Table, tests: tuple[Test, ...], limit: int, order: Order) -> Pla
         else:
             find_us = UNKNOWN_US + UNKNOWN_MATCH_US * (candidates or rows * box_share)
         tested = (min(candidates, rows * box_share) if wanted else rows * box_share) if residual else 0.0
-        ways.append(Way(running, running.spec.structure, CALL_US + find_us + tested * CANDIDATE_US + after_us))
+        ways.append(
+            Way(running, running.spec.structure, CALL_US + find_us + tested * CANDIDATE_US + ranked_us + out_us)
+        )
     ways.sort(key=_estimated_us)
     return Plan(ways, share)
 

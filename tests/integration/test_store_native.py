@@ -8,6 +8,7 @@ import hashlib
 import random
 import ssl
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 from cryptography import x509
@@ -25,6 +26,8 @@ from minikube_py.errors import (
 )
 from minikube_py.fields.builtin import NODES
 from minikube_py.fields.where import Comparison, Where
+from minikube_py.index import planner
+from minikube_py.index.declared import IndexSpec, parse
 from minikube_py.mvcc import sessions
 from minikube_py.mvcc.codec import pack
 from minikube_py.mvcc.types import Compare, DeleteRange, Put, RangeRequest, Txn, WatchBatch, prefix_end
@@ -205,6 +208,48 @@ async def test_inequalities_are_asked_and_watched_over_the_wire_and_outlive_a_re
         client.watch(many.key, many.range_end, 0, refused.append, Where((Comparison("nope", "=", ("1",)),)))
         await until(lambda: refused)
         assert isinstance(refused[0].error, InvalidRequest)
+
+
+async def test_indexes_are_declared_asked_and_explained_over_the_wire(tmp_path, monkeypatch):
+    # Among so few rows the columns are quicker than any index.
+    monkeypatch.setattr(planner, "COLUMNS_US", 1e6)
+    spec = IndexSpec("fits", "nodes", ("free.cpu",), "columns", {"block_slots": 128})
+    request = RangeRequest(
+        b"/registry/nodes/",
+        b"/registry/nodes0",
+        where=Where((Comparison("free.cpu", ">=", ("4",)),)),
+        limit=3,
+        order="ANY",
+    )
+    async with serving(tmp_path) as server, connected(server) as client:
+        await client.declare(NODES)
+        await client.txn((), tuple(node(f"n{number}", number % 8) for number in range(80)))
+        revision = await client.declare_index(spec)
+        assert revision == client.revision == await client.declare_index(spec)
+        assert parse((await client.get(b"/minikube-py/indexes/fits"))[0].value) == spec
+        await until(lambda: server.member.state.tables.reports()[0].state == "ready")
+        found = await client.range(request)
+        assert len(found.kvs) == 3 and found.more and found.count == -1
+        assert (found.stats.index, found.stats.structure, found.stats.objects_decoded) == ("fits", "columns", 0)
+        assert 0 < found.stats.taken_us < 1e6
+        assert client.metrics()['minikube_py_store_client_index_hits_by_name_total{index="fits"}'] == 1
+        (report,) = await client.indexes()
+        assert (report.spec, report.rows, report.queries, report.hits) == (spec, 80, 1, 1)
+        explanation = await client.explain(request)
+        assert explanation.chosen.name == "fits" and explanation.chosen.found == 3
+        assert [each.structure for each in explanation.others] == ["columns", "scan"]
+        for wrong, message in (
+            (client.declare_index(replace(spec, name="other", structure="magic")), "no structure is named 'magic'"),
+            (client.declare_index(replace(spec, structure="scan", options={})), "declared already, as another"),
+            (client.declare_index(replace(spec, name="other", fields=("x",))), "field 'x' is not declared"),
+            (client.drop_index("other"), "there is no index 'other'; there are: fits"),
+            (client.txn((), (Put(b"/minikube-py/indexes/x", b""),)), "by declaring and dropping indexes"),
+            (client.explain(request._replace(where=None)), "nothing to explain"),
+        ):
+            with pytest.raises(InvalidRequest, match=message):
+                await wrong
+        assert await client.drop_index("fits") == client.revision
+        assert await client.indexes() == [] and (await client.range(request)).stats.index == ""
 
 
 async def test_a_watch_of_another_prefix_learns_of_progress(tmp_path):

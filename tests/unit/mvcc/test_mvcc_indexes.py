@@ -14,7 +14,7 @@ from minikube_py.errors import Compacted, Corruption, FieldsRedeclared, InvalidR
 from minikube_py.fields.builtin import NODES, PODS
 from minikube_py.fields.spec import FieldSet, FieldSpec, SumSpec
 from minikube_py.fields.where import Comparison, Op, Where
-from minikube_py.index import catalogue
+from minikube_py.index import catalogue, planner
 from minikube_py.index.declared import (
     INDEXES_PREFIX,
     MAX_INDEXES,
@@ -55,6 +55,12 @@ DISK_COUNT = FieldSpec("disks", "quantity", "sum@2", {"sum": "disks", "resource"
 FITS = IndexSpec("fits", "nodes", ("free.cpu", "free.memory"), "scan")
 ZONES = IndexSpec("zones", "nodes", ("zone", "rank"), "scan", declares=(ZONE, RANK))
 DISKY = IndexSpec("disky", "nodes", ("disks",), "columns", {"block_slots": 128}, declares=(DISK_COUNT,), sums=(DISKS,))
+
+
+@pytest.fixture(autouse=True)
+def indexes_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The columns are so quick among so few rows that the planner would ask nobody else."""
+    monkeypatch.setattr(planner, "COLUMNS_US", 1e6)
 
 
 def node(number: int, cpu: int, **labels: str) -> Put:
@@ -683,7 +689,7 @@ def test_a_snapshot_with_a_declaration_that_does_not_read_is_corrupt() -> None:
         StateMachine.restore(slices)
 
 
-def test_the_planner_prefers_what_costs_least() -> None:
+def test_the_planner_prefers_what_costs_least(monkeypatch: pytest.MonkeyPatch) -> None:
     state = cluster(0)
     rng = np.random.default_rng(3)
     for number, cpu in enumerate(rng.integers(0, 60, 3000).tolist()):
@@ -694,4 +700,23 @@ def test_the_planner_prefers_what_costs_least() -> None:
     # Looking at 3000 points one by one is never the best when all are wanted.
     for asked in QUESTIONS[:3]:
         stats = ask(state, asked).stats
-        assert stats is not None and stats.index != "fits"
+        assert stats is not None and stats.index == "quick"
+    monkeypatch.setattr(planner, "COLUMNS_US", 0.0)
+    assert ask(state, QUESTIONS[0]).stats.index == "quick"  # type: ignore[union-attr]
+    state.apply(node(0, 1))
+    state.tables.version += 1
+    assert ask(state, QUESTIONS[0]).stats.index == ""  # type: ignore[union-attr]
+
+
+def test_an_index_declared_while_a_table_is_being_filled_for_another_has_all_rows() -> None:
+    state = cluster(20)
+    state.apply(DeclareIndex(ZONES))
+    for _ in range(3):
+        state.build_indexes(2)
+    state.apply(DeclareIndex(FITS))
+    build(state, 2)
+    table = state.tables.by_name["nodes"]
+    for name in ("fits", "zones"):
+        hosted = table.running[name].hosted
+        assert hosted is not None
+        assert hosted.query(Where(), table.index.revision).count == 20
