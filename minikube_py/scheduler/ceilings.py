@@ -27,6 +27,11 @@ def is_plain(scorer: Scorer) -> bool:
     return scorer.normalize is None and not callable(getattr(scorer.plugin, "normalize_scores", None))
 
 
+def _is_known(scorer: Scorer) -> bool:
+    """Whether its scores are 0 to 100, and can be asked for one node."""
+    return getattr(scorer.plugin, "bounded", False) and callable(getattr(scorer.plugin, "score", None))
+
+
 class Ceilings:
     """Of the plain ones among `scorers`. `tight`: whether the bounds hold, and tell nodes apart."""
 
@@ -34,7 +39,7 @@ class Ceilings:
         plain = [scorer for scorer in scorers if is_plain(scorer)]
         self._columns = columns
         self._scorers = [scorer for scorer in plain if callable(getattr(scorer.plugin, "score_ceilings", None))]
-        self.tight = bool(self._scorers) and all(getattr(scorer.plugin, "bounded", False) for scorer in plain)
+        self.tight = bool(self._scorers) and all(_is_known(scorer) for scorer in plain)
         self._others = sum(scorer.weight for scorer in plain if scorer not in self._scorers) * MAX_NODE_SCORE
         self._bounds: IntArray = np.zeros(0, np.int64)
         self._version = -1

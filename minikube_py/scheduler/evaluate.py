@@ -43,7 +43,7 @@ from minikube_py.scheduler.search import Search
 
 PRUNED_FROM = 2048
 """Of more nodes than this that fit, those that cannot be the best are left out before they are scored."""
-FEW_PROMISING = 64
+FEW_PROMISING = 4
 FEW_NODES = 12
 """Up to this many changed nodes, the per-node forms are cheaper than a pass over small arrays."""
 KEPT_BYTES_MAX = 128 << 20
@@ -264,11 +264,16 @@ class Evaluator:
 
         if len(slots) > PRUNED_FROM and self._ceilings.tight:
             most = self._ceilings.of(slots) + shared
-            promising = np.flatnonzero(most == most.max())[:FEW_PROMISING]
-            best = totals_of(slots[promising], shared[promising]).max()
+            promising = np.flatnonzero(most == most.max())[:FEW_PROMISING].tolist()
+            best = max(int(shared[i]) + self._plain_total_of(prepared, pod, int(slots[i])) for i in promising)
             left = np.flatnonzero(most >= best)
             slots, shared = slots[left], shared[left]
         return slots, totals_of(slots, shared)
+
+    def _plain_total_of(self, prepared: Prepared, pod: PodInfo, slot: int) -> int:
+        node = self.columns.by_slot[slot]
+        plain = filter(is_plain, prepared.scorers)
+        return sum(scorer.plugin.score(prepared.state, pod, node) * scorer.weight for scorer in plain)
 
     def _top_of_one(self, scorer: Scorer, prepared: Prepared, pod: PodInfo, slot: IntArray) -> int:
         """What the score of the only node that fits would be normalised by, for who asks why it was chosen."""
