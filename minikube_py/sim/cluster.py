@@ -247,7 +247,8 @@ class Cluster:
         if replica.state is not self._states[place.number]:
             self._states[place.number] = replica.state
             self.snapshots_installed += 1
-        if raft.role == "LEADER" and self._terms.get(place.number) != raft.term:
+        led = self._terms.get(place.number) == raft.term
+        if raft.role == "LEADER" and not led:
             self._terms[place.number] = raft.term
             self.elections += 1
             if self.elected is not None:
@@ -258,6 +259,8 @@ class Cluster:
         if log.committed > seen:
             if raft.role == "LEADER":
                 self._decided(place, replica, log.committed)
+                if led:
+                    agreement.counts(member, raft.term, log.committed, log.term(log.committed))
             for entry in log.slice(LogIndex(seen), log.committed):
                 agreement.committed(member, entry.index, entry.term, crc32(entry.data))
             self._looked_at[place.number] = log.committed

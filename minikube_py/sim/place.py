@@ -16,6 +16,7 @@ from minikube_py.mvcc.codec import pack
 from minikube_py.mvcc.types import Command, LeaseResult, LeaseRevoke
 from minikube_py.raft.message import Message
 from minikube_py.sim.disk import SimDisk
+from minikube_py.sim.indexing import build_some
 from minikube_py.sim.steps import Act, Steps
 from minikube_py.store.bootstrap import Answer, Enter, Form, Initial, Intent, Join, Refuse, decide, view_of
 from minikube_py.store.identity import LogLost, has_log, own_identity
@@ -121,6 +122,7 @@ class Place:
         self.paused = False
         self.rejoin = False
         self.member_id = 0
+        self.config = CONFIG
         self.sync_us = SYNC_US
         self.tick_us = TICK_US
         self.sync_more_us = 0
@@ -173,7 +175,7 @@ class Place:
             self._open(None)
 
     def _open(self, bootstrap: Bootstrap | None) -> None:
-        replica = Replica(LogFiles(self.disk, self.rng, SEGMENT_BYTES), Rng(self.rng.getrandbits(64)), CONFIG)
+        replica = Replica(LogFiles(self.disk, self.rng, SEGMENT_BYTES), Rng(self.rng.getrandbits(64)), self.config)
         replica.open(bootstrap)
         replica.lease_listener = self._lease_changed
         self.replica = self.last = replica
@@ -377,6 +379,8 @@ class Place:
         self._follow()
         state = replica.state
         state.trim(20)
+        if build_some(state):
+            replica.hub.refresh()
         if state.revision != self._progressed:
             self._progressed = state.revision
             replica.hub.progress()

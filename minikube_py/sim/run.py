@@ -39,6 +39,8 @@ PROGRESS_US: Final = 6 * S
 """And every new request answered by then."""
 LOAD_US: Final = 60 * S
 LEASES_US: Final = round((max(TTLS_S) + 1.5) * S)
+APPEND_BYTES: Final = (1 << 20, 1 << 20, 1)
+"""How much a message may carry. With room for one entry alone, those of an earlier term are acknowledged apart."""
 AFTERWARDS: Final = 4
 """Requests of each client once all is well."""
 AUDITOR: Final = 90
@@ -68,6 +70,7 @@ class RunOptions:
     latency_us: tuple[int, int] = LATENCY_US
     sync_us: tuple[int, int] = SYNC_US
     tick_us: int = TICK_US
+    append_bytes: int = APPEND_BYTES[0]
     without: frozenset[int] = frozenset()
 
 
@@ -89,6 +92,7 @@ def drawn_options(seed: int) -> RunOptions:
         rng.choice((LATENCY_US, LATENCY_US, (2_000, 10_000), (5_000, 80_000))),
         rng.choice((SYNC_US, SYNC_US, (1_000, 10_000), (5_000, 50_000))),
         rng.choice((10_000, 20_000)) if plan.pace < 1 else TICK_US,
+        rng.choice(APPEND_BYTES),
     )
 
 
@@ -128,6 +132,7 @@ class Run:
         )
         for place in self.cluster.all:
             place.tick_us = options.tick_us
+            place.config = replace(place.config, append_bytes_max=options.append_bytes)
         self.tending = Tending(self.cluster, Rng(rng.getrandbits(64)), self.history, plan.members)
         self.clients = [self._client(number, Rng(rng.getrandbits(64))) for number in range(1, options.clients + 1)]
         self._rng = rng

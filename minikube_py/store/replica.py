@@ -93,6 +93,7 @@ class ReplicaConfig:
     election_ticks: int = 10
     heartbeat_ticks: int = 2
     lease_reads: bool = False
+    append_bytes_max: int = 1 << 20
     committed_bytes_max: int = 4 << 20
     read_ticks: int = 100
 
@@ -172,6 +173,7 @@ class Replica:
             election_ticks=self.config.election_ticks,
             heartbeat_ticks=self.config.heartbeat_ticks,
             lease_reads=self.config.lease_reads,
+            append_bytes_max=self.config.append_bytes_max,
             committed_bytes_max=self.config.committed_bytes_max,
         )
         self.raft = Raft(config, log, hard_state, base.configuration, self.rng)

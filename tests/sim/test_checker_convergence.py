@@ -144,6 +144,11 @@ def vote_forgotten(run):
     run.stands_at(1, 4, 0, 0)
 
 
+def counted_of_an_older_term(run):
+    run.counts(1, 4, 6, 4)
+    run.counts(1, 5, 7, 4)
+
+
 def commit_back(run):
     run.stands_at(1, 4, 7)
     run.stands_at(1, 4, 6)
@@ -153,6 +158,7 @@ def commit_back(run):
     "break_it, said",
     [
         (two_leaders, "both lead term 4"),
+        (counted_of_an_older_term, "leads term 5 and counts entry 7 of term 4"),
         (vote_forgotten, "voted for 2 in term 4, and has forgotten it"),
         (other_content, "other content"),
         (other_term, "entry 5 was committed with term 2"),

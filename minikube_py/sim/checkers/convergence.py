@@ -82,6 +82,16 @@ class Agreement:
                     f"still be elected without it, by {sorted(f'{voter:x}' for voter in willing)}"
                 )
 
+    def counts(self, leader: int, term: int, index: int, entry_term: int) -> None:
+        """`leader`, which leads `term`, has come to know by counting that all up to `index` is committed.
+
+        Source: Raft, 5.4.2: only entries of the leader's own term are committed by counting."""
+        if entry_term != term:
+            self._fail(
+                f"member {leader:x} leads term {term} and counts entry {index} of term {entry_term} as committed: one "
+                "with an entry of a term in between may still be elected without it"
+            )
+
     def applied(self, member: int, index: int, revision: int) -> None:
         """`member` has applied all up to `index`, and nothing more: its state is at `revision`."""
         known = self._revisions.setdefault(index, (revision, member))
