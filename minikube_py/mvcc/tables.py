@@ -126,7 +126,8 @@ class Tables:
         if successor is not None:
             if successor.table.field_set != self.effective[name]:
                 self._leave(name)
-            else:
+            elif successor.caught_up:
+                # Before, it tells nobody of the rows that it is still given.
                 self._run(name, successor.table)
         self._run(name, self.by_name[name])
         self.version += 1
