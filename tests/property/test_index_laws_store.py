@@ -299,7 +299,7 @@ def finished(state: StateMachine) -> None:
     raise AssertionError("building does not come to an end")
 
 
-KINDS = "wwwwwwwbbaaaaacdDr"
+KINDS = "wwwwwwwbbaaaaacdddDr"
 
 
 def live(rng: Random) -> None:
