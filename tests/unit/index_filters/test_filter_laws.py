@@ -126,6 +126,30 @@ def test_no_box_that_holds_a_point_is_refused(
             assert summary.may_match(box) == holds, box
 
 
+@pytest.mark.parametrize(("name", "options"), SUMMARY_CASES, ids=str)
+def test_each_point_is_found_once_it_was_put(name: str, options: dict[str, Any]) -> None:
+    """One below and one above what there was, then the ends of what there can be."""
+    summary = summary_of(name, np.array([[100, 7, 0], [100, 7, 5]]), 16, **options)
+    for value in (99, 98, 101, 102, 90, 110, -1, 0, LOW + 1, LOW, HIGH - 1, HIGH, 1 << 40):
+        point = (value, 7, 3)
+        summary.put(point)
+        for low, high in ((value, value), (value, min(value + 1, HIGH)), (max(value - 1, LOW), value)):
+            assert summary.may_match(Box((low, 7, 3), (high, 7, 3))), (low, high)
+            assert summary.may_match(Box((low, MISSING, MISSING), (high, HIGH, HIGH))), (low, high)
+        assert summary.may_match(Box((value, MISSING, MISSING), (HIGH, HIGH, HIGH)))
+        assert summary.may_match(Box((LOW, MISSING, MISSING), (value, HIGH, HIGH)))
+
+
+@pytest.mark.parametrize("name", ["max-vector", "joint-bitset"])
+def test_what_is_missing_is_not_the_least(name: str) -> None:
+    summary = summary_of(name, np.array([[MISSING, 3], [9, 3]]))
+    assert not summary.may_match(Box((LOW, MISSING), (8, HIGH)))
+    summary.put((MISSING, 4))
+    assert not summary.may_match(Box((LOW, MISSING), (8, HIGH)))
+    summary.put((8, 4))
+    assert summary.may_match(Box((LOW, MISSING), (8, HIGH)))
+
+
 def test_the_max_vector_is_exact_in_one_dimension_and_errs_in_two() -> None:
     points = np.array([[1, 9], [9, 1]])
     summary = summary_of("max-vector", points)
