@@ -16,14 +16,15 @@ import msgpack
 from minikube_py.env import Rng
 from minikube_py.errors import RequestError
 from minikube_py.fields.builtin import NODES
-from minikube_py.mvcc.types import DeclareFields, RangeRequest
+from minikube_py.mvcc.types import DeclareFields, DeclareIndex, RangeRequest
 from minikube_py.sim.checkers.convergence import MemberView
 from minikube_py.sim.checkers.leases import Bounds
 from minikube_py.sim.checkers.verdict import Verdict, violation
 from minikube_py.sim.clients import ClientOptions, SimClient, WatchClient
 from minikube_py.sim.cluster import Cluster
 from minikube_py.sim.faults import DRIFT_MAX, Fault, Plan, drawn_plan, schedule
-from minikube_py.sim.history import History, Operation
+from minikube_py.sim.history import History, Operation, Status
+from minikube_py.sim.indexing import answers, build_all
 from minikube_py.sim.judge import judge
 from minikube_py.sim.links import LATENCY_US
 from minikube_py.sim.place import SYNC_US, TICK_US, Place
@@ -138,6 +139,7 @@ class Run:
         self._rng = rng
         self._watchers: list[WatchClient] = []
         self._healed_us = 0
+        self._asked_of_indexes = 0
 
     def _client(self, number: int, rng: Rng) -> SimClient:
         options = self.options.client
@@ -187,6 +189,12 @@ class Run:
         self._until(None, steps.now_us + LEASES_US)
         if not self._until(self._settled, steps.now_us + SETTLE_US):
             return cluster.problem or f"not settled in the end: {self._unsettled()}"
+        for place in self._members():
+            assert place.replica is not None
+            unbuilt = build_all(place.replica.state)
+            if unbuilt:
+                return f"{place.name}: {unbuilt}"
+            place.replica.hub.refresh()
         if not self._until(self._watched, steps.now_us + PROGRESS_US):
             return cluster.problem or f"a watch is not up to date: {self._unwatched()}"
         return cluster.problem
@@ -282,9 +290,12 @@ class Run:
         requests = [RangeRequest(ALL, ALL), *(RangeRequest(ALL, ALL, revision=revision) for revision in past[:2])]
         for where in WHERES:
             requests += [RangeRequest(*NODE_RANGE, revision=at, where=where) for at in (0, rng.choice(past))]
+        wheres = [RangeRequest(*NODE_RANGE, revision=at, where=where) for where in WHERES for at in (0, *past)]
         for place in places:
             for request in requests:
                 self._ask(place, request)
+            for request in wheres:
+                self._ask_indexes(place, request)
 
     def _ask(self, place: Place, request: RangeRequest) -> None:
         assert place.replica is not None
@@ -297,6 +308,17 @@ class Run:
         else:
             told = Operation(AUDITOR, now_us, now_us + 1, request, "done", result, None, True, place.number)
         self.history.operations.append(told)
+
+    def _ask_indexes(self, place: Place, request: RangeRequest) -> None:
+        """Each index by itself, which the planner might never have sent anything."""
+        assert place.replica is not None
+        for result, error in answers(place.replica.state, request):
+            self.steps.now_us += 2
+            now_us = self.steps.now_us
+            status: Status = "done" if error is None else "refused"
+            told = Operation(AUDITOR, now_us, now_us + 1, request, status, result, error, True, place.number)
+            self.history.operations.append(told)
+            self._asked_of_indexes += 1
 
     def _view(self, place: Place, revisions: list[int]) -> MemberView:
         replica = place.replica
@@ -329,6 +351,10 @@ class Run:
         counts["operations"] = sum(each.client not in (AUDITOR,) for each in operations)
         for status in ("done", "refused", "unknown"):
             counts[status] = sum(each.status == status and each.client != AUDITOR for each in operations)
+        counts["indexes declared"] = sum(
+            isinstance(each.request, DeclareIndex) and each.status == "done" for each in operations
+        )
+        counts["indexes asked"] = self._asked_of_indexes
         counts["retries"] = sum(client.retries for client in self.clients)
         counts["steps"] = self.steps.taken
         counts["messages"] = cluster.messages

@@ -3,7 +3,8 @@
     /r/*                  registers: put, get, compare-and-swap by value, create, delete; single keys only
     /m/*                  several keys in one txn, guarded by revisions; ranges, pages, reads of the past
     /l/*                  keys with leases
-    /registry/nodes, pods objects with declared fields: `where` on what is free, which pods and their ends change
+    /registry/nodes, pods objects with declared fields: `where` on what is free, which pods and their ends change;
+                          indexes over them, declared and dropped, under names of the client's own
 
 Values are unique, so that what a read returns tells which write it saw.
 """
@@ -20,7 +21,9 @@ from minikube_py.fields.where import Comparison, Where
 from minikube_py.mvcc.types import (
     Compact,
     Compare,
+    DeclareIndex,
     DeleteRange,
+    DropIndex,
     LeaseGrant,
     LeaseResult,
     LeaseRevoke,
@@ -32,6 +35,7 @@ from minikube_py.mvcc.types import (
     TxnResult,
 )
 from minikube_py.sim.history import KeepAlive, Request
+from minikube_py.sim.indexing import drawn_spec
 
 REGISTERS: Final = 4
 TOGETHER: Final = 8
@@ -39,6 +43,8 @@ LEASED: Final = 5
 NODE_NAMES: Final = tuple(f"n{number}" for number in range(6))
 PODS: Final = 16
 TTLS_S: Final = (2, 3)
+INDEXES: Final = 2
+"""What one client has declared at once, at most."""
 TARGETS: Final[tuple[Literal["VERSION", "CREATE", "MOD"], ...]] = ("VERSION", "CREATE", "MOD")
 ORDERS: Final[tuple[Literal["NONE", "ASCEND", "DESCEND"], ...]] = ("NONE", "ASCEND", "DESCEND")
 POD_PREFIX: Final = b"/registry/pods/"
@@ -54,11 +60,12 @@ WHERES: Final = (
 
 @dataclass(slots=True)
 class Memory:
-    """What one client knows: the last state it saw of each key (revision 0: none), and its leases."""
+    """What one client knows: the last state it saw of each key (revision 0: none), its leases and its indexes."""
 
     mods: dict[bytes, int] = field(default_factory=dict)
     values: dict[bytes, bytes] = field(default_factory=dict)
     leases: list[int] = field(default_factory=list)
+    indexes: list[str] = field(default_factory=list)
     revision: int = 1
     compacted: int = 0
 
@@ -214,6 +221,15 @@ class Workload:
         fields = ("free.cpu", "requested.memory") if rng.random() < 0.5 else ()
         return RangeRequest(*NODE_RANGE, rng.choice((0, 0, 2)), past, where=where, fields=fields)
 
+    def _index(self) -> Request:
+        rng, indexes = self._rng, self.memory.indexes
+        if len(indexes) == INDEXES or (indexes and rng.random() < 0.3):
+            return DropIndex(indexes.pop(rng.randrange(len(indexes))))
+        self._drawn += 1
+        # Never the same twice: what is answered is that it was made.
+        indexes.append(f"i{self._client}.{self._drawn}")
+        return DeclareIndex(drawn_spec(rng, indexes[-1]))
+
     # -- leases, compaction --------------------------------------------------------------------------------------------
 
     def _lease(self) -> Request:
@@ -253,5 +269,6 @@ _MAKERS: Final[tuple[Callable[[Workload], Request], ...]] = (
     Workload._where,
     Workload._lease,
     Workload._compact,
+    Workload._index,
 )
-_SHARES: Final = (30, 14, 8, 12, 5, 10, 7, 12, 2)
+_SHARES: Final = (30, 14, 8, 12, 5, 10, 7, 12, 2, 3)

@@ -18,8 +18,10 @@ from minikube_py.errors import Compacted, FutureRevision
 from minikube_py.mvcc.types import (
     Compact,
     DeclareFields,
+    DeclareIndex,
     DeleteRange,
     DeleteResult,
+    DropIndex,
     Event,
     KeyValue,
     LeaseGrant,
@@ -95,7 +97,7 @@ class _Facts:
         if isinstance(request, LeaseGrant) and operation.status != "refused":
             self.grants.setdefault(request.id, []).append(operation)
         if operation.status == "unknown":
-            if isinstance(request, Put | DeleteRange | Txn | LeaseRevoke):
+            if isinstance(request, Put | DeleteRange | Txn | LeaseRevoke | DeclareIndex | DropIndex):
                 self.unknown.append(operation)
             return
         if operation.status == "refused":
@@ -338,7 +340,7 @@ class _Search:
         for operation in sorted((*revokes, *self._facts.unknown, *expiries), key=lambda each: each.call_us):
             if id(operation) in self._placed or operation.call_us > self._seen_us[revision]:
                 continue
-            shape = (type(operation.request), operation.request)
+            shape = _shape(operation.request)
             if shape in possible:
                 # The same request twice: which of them it was makes no difference, and the earlier one may do more.
                 continue
@@ -413,6 +415,11 @@ class _Search:
             if attached:
                 return f"revision {revision}: {attached[0].key!r} has a lease that was ended by then:\n  {operation}"
         return ""
+
+
+def _shape(request: Any) -> object:
+    """Equal for equal requests. A declaration is known by its name."""
+    return (type(request), request.spec.name if isinstance(request, DeclareIndex) else request)
 
 
 def differs(request: Any, got: Any, want: Any) -> str:

@@ -1,0 +1,84 @@
+"""Declared indexes in a simulated run: what clients declare, how members build, and questions past the planner.
+
+Whatever stands behind an answer, it is judged like any other: the checkers look at objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from minikube_py.env import Rng
+from minikube_py.errors import RequestError
+from minikube_py.fields.builtin import NODES
+from minikube_py.fields.spec import FieldSpec
+from minikube_py.index.declared import IndexSpec
+from minikube_py.mvcc.state import StateMachine
+from minikube_py.mvcc.types import RangeRequest, RangeResult
+
+FIELDS: Final = ("free.cpu", "free.memory", "requested.cpu", "spec.unschedulable", "metadata.name")
+STRUCTURES: Final[tuple[tuple[str, dict[str, int | str]], ...]] = (
+    ("columns", {}),
+    ("scan", {}),
+    ("sorted-runs", {"fresh_slots": 16}),
+    ("max-tree", {"visit_limit": 2}),
+    ("cow-max-tree", {}),
+    ("kd-tree", {"decay_percent": 1}),
+    ("bitmaps", {"levels": 2, "chunk_slots": 64}),
+    ("zones", {"zone_slots": 16}),
+    ("joint-zones", {"zone_slots": 16}),
+    ("shapes", {"shapes": 2}),
+    ("sharded", {"shards": 2}),
+)
+"""With limits that a handful of nodes reaches."""
+POOL: Final = FieldSpec("pool", "string", "path@1", {"path": "metadata.labels.pool"})
+"""A field that no table holds until one has been built for it: the others are swapped for that one."""
+BUILD_ROWS: Final = 3
+"""Rows taken in at each tick, so that writes, snapshots and elections come between."""
+BUILD_SLICES_MAX: Final = 10_000
+
+
+def drawn_spec(rng: Rng, name: str) -> IndexSpec:
+    """An index on nodes over one to three fields; one in three adds a field of its own, one in eight is too large for
+    its limit of memory."""
+    structure, options = rng.choice(STRUCTURES)
+    start = rng.randrange(len(FIELDS))
+    fields = (*FIELDS[start:], *FIELDS[:start])[: rng.choice((1, 2, 3))]
+    declares = (POOL,) if rng.random() < 0.33 else ()
+    limit_bytes = 1 << 16 if rng.random() < 0.12 else 1 << 28
+    return IndexSpec(name, NODES.name, fields, structure, options, limit_bytes, declares)
+
+
+def build_some(state: StateMachine) -> bool:
+    """A slice of what a member does beside its work; True where there was something to do."""
+    if not state.tables.unbuilt:
+        return False
+    state.build_indexes(BUILD_ROWS)
+    return True
+
+
+def build_all(state: StateMachine) -> str:
+    """Why it does not come to its end, "" if it does."""
+    for _ in range(BUILD_SLICES_MAX):
+        if not state.build_indexes(BUILD_ROWS):
+            return ""
+    return f"indexes are not built after {BUILD_SLICES_MAX} slices: {state.tables.reports()}"
+
+
+def answers(state: StateMachine, request: RangeRequest) -> Iterator[tuple[RangeResult | None, RequestError | None]]:
+    """What each complete index says to `request`, which has a `where` on nodes, and neither fields nor a limit."""
+    assert request.where is not None
+    table = state.tables.by_name[NODES.name]
+    for running in table.running.values():
+        if running.hosted is None or not running.ready:
+            continue
+        try:
+            # A table's last revision is that of its last change.
+            at = request.revision or state.revision
+            matches = running.hosted.query(request.where, min(at, table.index.revision))
+        except RequestError as error:
+            yield None, error
+            continue
+        standing = [state.get(key, request.revision) for key in matches.keys]
+        kvs = [kv for kv in standing if kv is not None]
+        yield RangeResult(kvs, matches.count, matches.more, state.revision), None
