@@ -84,20 +84,22 @@ def stream(design: Design, unit: Unit) -> Report:
     for ratio in ratios:
         asked = boxes(cluster.requests(each))
         plans.append((ratio, asked, [cluster.change(int((i + 1) * ratio) - int(i * ratio)) for i in range(each)]))
-    idle = timing.overhead(plans[0][1], plans[-1][2][0] or [(0, tuple(initial[0].tolist()))])
+    # What the loop and its clock take, by a structure that does nothing.
+    nothing = Candidate("idle", "whole", timing.Idle())
+    idle = [_by_turns(nothing, asked, changes, cluster.shards) for _, asked, changes in plans]
     absent: dict[str, str] = {}
     found: dict[str, Report] = {}
     for tried in _available(design, "stream", levels, absent):
         loaded(tried, initial)
         figures: Report = {}
-        for ratio, asked, changes in plans:
+        for (ratio, asked, changes), (idle_us, idle_query_us, _) in zip(plans, idle):
             together_us, query_us, opened = _by_turns(tried, asked, changes, cluster.shards)
+            together_us, query_us = together_us - idle_us, query_us - idle_query_us
             count = sum(map(len, changes))
-            update_us = (together_us - query_us) / count if count else 0.0
             figures[f"{ratio:g}"] = {
-                "each_us": together_us / each - idle.request_us,
-                "query_us": query_us / each - idle.request_us,
-                "update_us": max(0.0, update_us - idle.update_us),
+                "each_us": together_us / each,
+                "query_us": query_us / each,
+                "update_us": max(0.0, (together_us - query_us) / count) if count else 0.0,
                 "opened": opened / each,
             }
         found[tried.name] = {"kind": tried.kind, "ratios": figures, "wrong": 0}

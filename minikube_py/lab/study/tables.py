@@ -233,7 +233,7 @@ def ranges(evidence: Evidence) -> Table:
             number(fmean(cell.opened(name) for cell in group)),
             number(fmean(cell.query(name) for cell in group)),
             number(fmean(cell.mean(name, price) for cell in group)),
-            ", ".join(f"{verdict} {count}" for verdict, count in found.items()),
+            "-" if name in (BASE, IDEAL) else ", ".join(f"{verdict} {count}" for verdict, count in found.items()),
         )
     return table
 

@@ -17,7 +17,6 @@ from minikube_py.lab.report import Table
 from minikube_py.lab.study.advice import tree
 from minikube_py.lab.study.design import Design
 from minikube_py.lab.study.journal import Record
-from minikube_py.lab.study.ledger import Cell, prices
 from minikube_py.lab.study.pictures import draw_all
 from minikube_py.lab.study.predictions import Evidence, Finding, judge
 from minikube_py.lab.study.registration import Registration
@@ -199,34 +198,18 @@ def _json(
 
 
 def _csv(path: Path, evidence: Evidence) -> None:
-    """One line for each cell, candidate and point of the ledger."""
-    blocks = ("grid", "dimensions", "bits", "repetition", "placement", "ranges")
-    found = evidence.cells(*blocks)
+    """One line for each cell and candidate. What it costs anywhere in the ledger is a sum of its columns:
+    query_us + opened * C_behind + U/Q * update_us."""
+    found = evidence.cells("grid", "dimensions", "bits", "repetition", "placement", "ranges")
     factors = sorted({name for cell in found for name in cell.levels})
     measured = ["seeds", "query_us", "update_us", "opened", "p_empty", "false_positive_rate", "filter_bytes"]
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(
-            ["block", "limit", *factors, "candidate", *measured, "c_behind_us", "updates_per_query", "cost_us"]
-        )
+        writer.writerow(["block", "limit", *factors, "candidate", *measured])
         for cell in found:
+            levels = [cell.levels.get(factor, "") for factor in factors]
             for name in cell.names:
-                writer.writerows(_lines(evidence.design, cell, factors, name))
-
-
-def _lines(design: Design, cell: Cell, factors: Sequence[str], name: str) -> list[list[Any]]:
-    levels = [cell.levels.get(factor, "") for factor in factors]
-    figures = [cell.query(name), cell.update(name), cell.opened(name), cell.p_empty(), cell.false_positive_rate(name)]
-    head = [
-        cell.block,
-        cell.limit,
-        *levels,
-        name,
-        len(cell.records),
-        *(f"{value:.4g}" for value in figures),
-        cell.bytes(name),
-    ]
-    return [
-        [*head, f"{each.c_behind_us:g}", f"{each.updates_per_query:g}", f"{cell.mean(name, each):.5g}"]
-        for each in prices(design)
-    ]
+                figures = [cell.query(name), cell.update(name), cell.opened(name)]
+                figures += [cell.p_empty(), cell.false_positive_rate(name)]
+                row = [cell.block, cell.limit, *levels, name, len(cell.records)]
+                writer.writerow([*row, *(f"{value:.4g}" for value in figures), cell.bytes(name)])
