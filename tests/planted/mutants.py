@@ -143,8 +143,8 @@ MUTANTS: tuple[Mutant, ...] = (
     # --- watch ------------------------------------------------------------------------------------------------------
     Mutant(
         "watch: an event is dropped at the sync boundary", MVCC, "mvcc/watch.py",
-        "        if next_revision > self.revision:\n            self._join(watcher)",
-        "        if next_revision >= self.revision:\n            self._join(watcher)",
+        "        elif next_revision > self.revision:\n            self._join(watcher)\n        else",
+        "        elif next_revision >= self.revision:\n            self._join(watcher)\n        else",
         "a watch from the last revision handed out counts as in step, and misses that revision",
     ),
     Mutant(
