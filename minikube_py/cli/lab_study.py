@@ -34,8 +34,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--report", action="store_true", help="only write the report of what the journal holds")
     limit_help = "stop after so long, e.g. 30m, and report what has finished; --resume goes on"
     parser.add_argument("--time", type=flags.duration_s, metavar="T", help=limit_help)
-    bench_help = "a density.json of `bench density`: its pods/s through consensus go into the report"
-    parser.add_argument("--bench", type=Path, metavar="FILE", help=bench_help)
+    bench_help = "a JSON file of `bench schedule` or `bench density`: its pods/s through consensus go into the report"
+    parser.add_argument("--bench", type=Path, action="append", default=[], metavar="FILE", help=bench_help)
     unregistered_help = "run a design that no commit vouches for; the report says so"
     parser.add_argument("--unregistered", action="store_true", help=unregistered_help)
 

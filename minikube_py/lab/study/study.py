@@ -33,7 +33,7 @@ class StudyOptions:
     resume: bool = False
     report_only: bool = False
     limit_s: float | None = None
-    bench: Path | None = None
+    bench: Sequence[Path] = ()
     unregistered: bool = False
 
 
@@ -103,18 +103,18 @@ def _tell(
     return 0
 
 
-def bench_rates(path: Path | None) -> dict[str, float]:
-    """Pods/s of each run a bench wrote down; nothing without one. Raises: StudyError."""
-    if path is None:
-        return {}
-    try:
-        document = orjson.loads(path.read_bytes())
-    except (OSError, orjson.JSONDecodeError) as error:
-        raise StudyError(f"cannot read {path}: {error}; name a JSON file that a bench wrote") from error
+def bench_rates(paths: Sequence[Path]) -> dict[str, float]:
+    """Pods/s of each run that benches wrote down, by what was run. Raises: StudyError."""
     found: dict[str, float] = {}
-    _collect(document, "", found)
-    if not found:
-        raise StudyError(f"{path} names no pods_per_s; give a file of `bench density` or `bench schedule`")
+    for path in paths:
+        before = len(found)
+        try:
+            document = orjson.loads(path.read_bytes())
+        except (OSError, orjson.JSONDecodeError) as error:
+            raise StudyError(f"cannot read {path}: {error}; name a JSON file that a bench wrote") from error
+        _collect(document, path.parent.name, found)
+        if len(found) == before:
+            raise StudyError(f"{path} names no pods_per_s; give a file of `bench density` or `bench schedule`")
     return found
 
 
@@ -122,9 +122,22 @@ def _collect(node: object, name: str, found: dict[str, float]) -> None:
     if isinstance(node, dict):
         rate = node.get("pods_per_s")
         if isinstance(rate, int | float):
-            found[str(node.get("name") or node.get("label") or name or "run")] = float(rate)
+            wanted = base = _named(node.get("options"), name)
+            count = 1
+            while wanted in found:
+                count += 1
+                wanted = f"{base} ({count})"
+            found[wanted] = float(rate)
         for key, value in node.items():
             _collect(value, str(key), found)
     elif isinstance(node, list):
         for number, value in enumerate(node):
-            _collect(value, f"{name} {number + 1}".strip(), found)
+            _collect(value, f"{name} {number + 1}", found)
+
+
+def _named(options: object, name: str) -> str:
+    """What a run is called by its options, where it says them."""
+    if not isinstance(options, dict) or not {"nodes", "matcher"} <= options.keys():
+        return name
+    more = f", {options.get('sampling')}, {options.get('members')} members, utilisation {options.get('utilisation')}"
+    return f"{options['nodes']:,} nodes, {options['matcher']}{more}"

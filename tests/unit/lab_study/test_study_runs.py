@@ -280,12 +280,17 @@ def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_pods_a_second_are_found_in_what_a_bench_wrote(tmp_path: Path) -> None:
-    path = tmp_path / "bench.json"
-    path.write_text(json.dumps({"saturation": {"pods_per_s": 900.5}, "runs": [{"name": "kd-tree", "pods_per_s": 3}]}))
-    assert bench_rates(path) == {"saturation": 900.5, "kd-tree": 3.0}
-    path.write_text("{}")
+    density, schedule, empty = tmp_path / "density.json", tmp_path / "schedule.json", tmp_path / "empty.json"
+    density.write_text(json.dumps({"saturation": {"pods_per_s": 900.5}, "latency": {"pods_per_s": 5}}))
+    options = {"nodes": 1000, "matcher": "kd-tree", "sampling": "all", "members": 3, "utilisation": 0.97}
+    schedule.write_text(json.dumps({"outcomes": [{"options": options, "pods_per_s": 3}] * 2}))
+    name = "1,000 nodes, kd-tree, all, 3 members, utilisation 0.97"
+    expected = {"saturation": 900.5, "latency": 5.0, name: 3.0, f"{name} (2)": 3.0}
+    assert bench_rates([density, schedule]) == expected
+    assert bench_rates([]) == {}
+    empty.write_text("{}")
     with pytest.raises(StudyError, match="names no pods_per_s"):
-        bench_rates(path)
+        bench_rates([empty])
 
 
 def test_options_are_data() -> None:
