@@ -268,16 +268,9 @@ def rates(evidence: Evidence) -> Table:
 
 def history(evidence: Evidence) -> Table:
     """The past: what it takes, and what it costs to ask for it."""
-    columns = (
-        "",
-        "nodes",
-        "the past by",
-        "bytes / revision",
-        "now us",
-        "at an old revision us",
-        "update us",
-        "10 % old: us",
-    )
+    shares = [float(share) for share in evidence.design.levels("history", "old_share") if share]
+    mixed = [f"{100 * share:g} % old: us" for share in shares]
+    columns = ("", "nodes", "the past by", "bytes / revision", "now us", "at an old revision us", "update us", *mixed)
     table = Table("Reads at old revisions, limit 1", columns)
     groups: dict[tuple[str, int], list[dict[str, Any]]] = {}
     for record in evidence.of_block("history"):
@@ -288,9 +281,8 @@ def history(evidence: Evidence) -> Table:
         now, old = (fmean(each[what] for each in group) for what in ("query_us", "old_query_us"))
         size = number(fmean(each["bytes_a_revision"] for each in group))
         update = number(fmean(each["update_us"] for each in group))
-        table.add(
-            name, f"{nodes:,}", group[0]["past"], size, number(now), number(old), update, number(0.9 * now + 0.1 * old)
-        )
+        costs = [number((1 - share) * now + share * old) for share in shares]
+        table.add(name, f"{nodes:,}", group[0]["past"], size, number(now), number(old), update, *costs)
     return table
 
 
