@@ -101,10 +101,10 @@ MUTANTS: tuple[SwarmMutant, ...] = (
         "the consistency check looks at the length only",
     ),
     SwarmMutant(
-        "raft: a follower commits what it has not got from this leader", "raft/following.py",
-        "            log.committed = max(log.committed, min(message.commit, last))",
-        "            log.committed = max(log.committed, min(message.commit, log.last_index))",
-        "entries beyond the append are taken to agree as well",
+        "raft: a heartbeat says committed what the peer may not have", "raft/replication.py",
+        "state.send(MessageType.HEARTBEAT, node, commit=min(progress.match, committed), context=context)",
+        "state.send(MessageType.HEARTBEAT, node, commit=committed, context=context)",
+        "a follower then commits what it got from another leader",
     ),
     SwarmMutant(
         "raft: a write in flight attests what replaced it", "raft/log.py",
