@@ -17,8 +17,9 @@ from minikube_py.api.registry import REGISTRY
 from minikube_py.api.selectors import parse_field_selector
 from minikube_py.apiserver.auth import SCHEDULER
 from minikube_py.apiserver.declared import Declarations
+from minikube_py.apiserver.watch_cache import Entry
 from minikube_py.fields.builtin import NODES as NODES_FIELDS
-from minikube_py.fields.spec import FieldSpec
+from minikube_py.fields.spec import FieldSet, FieldSpec
 from minikube_py.index.declared import IndexSpec, dump
 from minikube_py.index.reports import IndexReport
 from minikube_py.mvcc.types import Event, KeyValue, RangeRequest
@@ -354,6 +355,19 @@ def test_lists_ask_the_store_once_an_index_is_known_to_be_complete() -> None:
     declared.apply([Event("DELETE", KeyValue(b"/minikube-py/indexes/ranks", b"", 0, 4, 0, 0), None)])
     assert declared.of(registry.NODES).field_set == NODES_FIELDS
     assert not declared.building
+
+
+def test_a_kept_row_is_that_of_the_fields_asked_for() -> None:
+    value = b'{"metadata":{"name":"n","labels":{"pool":"fast","rank":"3"}}}'
+    entry = Entry(registry.NODES, KeyValue(b"/registry/nodes/n", value, 1, 1, 1, 0))
+    sets = [
+        FieldSet("nodes", b"/registry/nodes/", (FieldSpec(name, "string", "path@1", {"path": path}),))
+        for name, path in (("pool", "metadata.labels.pool"), ("rank", "metadata.labels.rank"))
+    ]
+    for _ in range(2):
+        assert [dict(entry.row_by(each)) for each in sets] == [{"pool": "fast"}, {"rank": "3"}]
+        assert entry.row_by(None) == {}
+        entry.forget()
 
 
 def test_a_declaration_that_cannot_be_read_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
