@@ -4,9 +4,11 @@ Then the greatest values below a node are nearly those of each of its points, an
 has. The order is made by cutting the points at the median of a dimension, each half at the median of the one in which
 it spreads the widest by rank, and so on; the greater half comes first, where a question with a limit looks first.
 
-A point that changes keeps its place, so the order decays. When as many points have changed as `decay_percent` says, all
-are ordered anew. The puts that follow do that in steps, each some passes of numpy (a few ms for 100,000 points), and
-questions go on in the old tree until the last step puts in again what has changed meanwhile.
+A point that changes keeps its place, so the order decays: hardly where values move a little, as with binds, and within
+a hundredth of the points where they become any others. So not changes say when to order anew, but questions: each adds
+the visits that it made in vain to a debt, and when that is as much as ordering costs, all are ordered; also when more
+than a fifth of the points has come since. The puts that follow do it in steps, each some passes of numpy, a few ms for
+100,000 points; questions go on in the old tree until the last step puts in again what has changed meanwhile.
 
 Source: Bentley, "Multidimensional binary search trees used for associative searching", 1975, made implicit; maxima at
 its nodes are those of a priority search tree (McCreight 1985) in every dimension at once.
@@ -24,20 +26,26 @@ from minikube_py.index.structures.options import check_dimensions, check_slot, g
 
 _LEAF_PLACES = 4
 """Within groups as small as this nothing is ordered."""
-_LEAST_DECAY = 64
+_LEAST_CHANGED = 64
+_VISITS_TO_ORDER = 5
+"""To order costs as much time as so many visits for each point."""
+_NEEDED_VISITS = 2.2
+"""A question needs so many a level, and for each point it finds."""
+_NEW_SHARE = 5
+"""All are ordered when more than one point in so many is new."""
 _PUTS_A_STEP_BITS = 11
 """There is a step every (rows >> this) + 1 puts, so that to order 100,000 points takes about a thousand."""
 
 
 class KdTree:
-    """`decay_percent`: how many points in a hundred may change before all are ordered anew. `visit_limit`: as that of
-    `MaxTree`."""
+    """`decay_percent`: how many points in a hundred must have changed before all are ordered anew for the sake of
+    questions. `visit_limit`: as that of `MaxTree`."""
 
     structure = "kd-tree"
 
-    def __init__(self, dimensions: int, decay_percent: int = 10, visit_limit: int = 300) -> None:
+    def __init__(self, dimensions: int, decay_percent: int = 1, visit_limit: int = 300) -> None:
         self._dimensions = check_dimensions(self.structure, dimensions)
-        self._decay_percent = within(self.structure, "decay_percent", decay_percent, 1, 1000)
+        self._decay_percent = within(self.structure, "decay_percent", decay_percent, 1, 100)
         self._visit_limit = within(self.structure, "visit_limit", visit_limit, 1, 1 << 20)
         self._tree = MaxTree(dimensions, visit_limit)
         # -1 where a slot has no place, or a place no slot.
@@ -45,6 +53,8 @@ class KdTree:
         self._free: list[int] = []
         self._rows = 0
         self._changed: set[int] = set()
+        self._new = 0
+        self._debt_visits = 0.0
         self._ordering: Iterator[None] | None = None
         self._puts_to_step = 0
 
@@ -67,6 +77,8 @@ class KdTree:
 
     def find(self, box: Box, limit: int = 0) -> Found:
         found = self._tree.find(box, limit)
+        if found.examined > _LEAST_CHANGED:
+            self._count_waste(found)
         return found._replace(slots=self._slot_at[found.slots])
 
     def may_match(self, box: Box) -> bool:
@@ -80,7 +92,7 @@ class KdTree:
         """`tests/bench/bench_structures.py`: 0.2 us a visit, two a level to the first point, and two more for each
         further one, which stands beside it; as many to learn that there is none."""
         found = min(limit or rows, rows * share)
-        needed = 2.2 * (max(1, rows).bit_length() + found)
+        needed = _NEEDED_VISITS * (max(1, rows).bit_length() + found)
         visits = min(self._visit_limit, visits_of_a_scan(rows))
         if needed <= visits:
             return 2.5 + 0.2 * needed
@@ -101,6 +113,7 @@ class KdTree:
         place = self._free.pop()
         self._slot_at[place], self._place_of[slot] = slot, place
         self._rows += 1
+        self._new += 1
         return place
 
     def _give_place(self, slot: int, place: int) -> None:
@@ -111,15 +124,30 @@ class KdTree:
 
     # -- order -----------------------------------------------------------------------------------------------------
 
+    def _count_waste(self, found: Found) -> None:
+        """Adds to the debt what a question cost beyond what it would where the order is good."""
+        visits: float = found.examined
+        if visits > visits_of_a_scan(self._tree.columns.end):
+            # It gave up and scanned.
+            visits = 2.0 * visits_of_a_scan(self._tree.columns.end)
+        needed = _NEEDED_VISITS * (len(self._slot_at).bit_length() + len(found.slots))
+        self._debt_visits += max(0.0, visits - needed)
+
     def _decay(self, slot: int) -> None:
-        """Counts a change. Begins to order anew when there were enough, and from then on takes a step now and then."""
+        """Notes a change. Begins to order anew where that pays, and from then on takes a step now and then."""
         self._changed.add(slot)
         if self._ordering is not None:
             self._puts_to_step -= 1
             if self._puts_to_step < 0:
                 self._puts_to_step = self._rows >> _PUTS_A_STEP_BITS
                 next(self._ordering, None)
-        elif len(self._changed) > max(_LEAST_DECAY, self._rows * self._decay_percent // 100):
+        elif len(self._changed) > _LEAST_CHANGED and (
+            self._new * _NEW_SHARE > self._rows
+            or (
+                self._debt_visits > self._rows * _VISITS_TO_ORDER
+                and len(self._changed) * 100 >= self._rows * self._decay_percent
+            )
+        ):
             self._changed.clear()
             places = np.flatnonzero(self._slot_at >= 0)
             points = np.stack([column[places] for column in self._tree.columns.values], axis=1)
@@ -160,6 +188,7 @@ class KdTree:
         self._free = np.flatnonzero(self._slot_at < 0)[::-1].tolist()
         self._rows = len(slots)
         self._ordering = None
+        self._new, self._debt_visits = 0, 0.0
         for slot, point in before:
             place = self._place(slot)
             if point is not None:

@@ -55,7 +55,10 @@ class Buckets:
         return bisect_right(self.thresholds, value)
 
     def places(self, values: IntArray) -> IntArray:
-        places: IntArray = np.searchsorted(np.array(self.thresholds), values, side="right")
+        """`place` of each: by comparisons of whole columns, which beat a search as long as thresholds are few."""
+        places = np.zeros(len(values), dtype=np.int64)
+        for threshold in self.thresholds:
+            places += values >= threshold
         return places
 
     def leave(self, place: int) -> None:
