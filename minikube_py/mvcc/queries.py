@@ -106,7 +106,10 @@ class Queries:
         if query.single or not table.running:
             return _columns(query, table, tests, request, at)
         way = self._plan(query, table, tests, request).ways[0]
-        return self._go(way, query, table, tests, request, at)
+        found, stats = self._go(way, query, table, tests, request, at)
+        if way.running is not None and stats.index:
+            way.running.counts.hits += 1
+        return found, stats
 
     def _plan(self, query: Query, table: Table, tests: Tests, request: RangeRequest) -> Plan:
         place = (tests, request.limit, request.order)
@@ -137,7 +140,6 @@ class Queries:
             # Somebody's own structure: whatever it does, the columns know better.
             running.failed(error)
             return _columns(query, table, tests, request, at)
-        running.counts.hits += 1
         _, _, _, examined, shards, pruned, false_positives = matches
         stats = QueryStats(running.spec.structure, examined, 0, running.spec.name, shards, pruned, false_positives)
         return matches, stats

@@ -105,6 +105,9 @@ async def test_it_answers_and_counts(world: Core) -> None:
     assert await listed(world, NODES, "free.cpu>=4,free.memory>=16Gi") == ["n1", "n2", "n3"]
     after = (await ready(world, "fits"))["status"]
     assert after["queries"] == before["queries"] + 1
+    await explain(world, "free.cpu>=4,free.memory>=16Gi")
+    tried = (await ready(world, "fits"))["status"]
+    assert (tried["queries"], tried["hits"]) == (after["queries"], after["hits"]), "explaining is not asking"
 
 
 async def test_what_only_an_administrator_may(world: Core) -> None:
