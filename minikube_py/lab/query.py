@@ -91,7 +91,7 @@ async def run_query(options: QueryOptions, *, data_dir: Path | None, results: Pa
             environment = describe(folder, "one process: store and API server")
             for line in environment.lines():
                 print(line, flush=True)
-            await _fill(plane.storage, options)
+            await fill(plane.storage, options)
             asked = await _ask_all(plane.storage, plane.transport())
         finally:
             await plane.stop()
@@ -100,7 +100,8 @@ async def run_query(options: QueryOptions, *, data_dir: Path | None, results: Pa
     report.print_written(_write(folder, environment, options, asked))
 
 
-async def _fill(storage: Storage, options: QueryOptions) -> None:
+async def fill(storage: Storage, options: QueryOptions) -> None:
+    """Writes the nodes, and the pods bound to them."""
     total = options.nodes + options.pods
     with progress("objects written", total) as shown:
         puts: list[Put] = []

@@ -21,6 +21,7 @@ LANES: Final = (
     ("minikube_py.store", "store member"),
     ("minikube_py.mvcc.state", "store member"),
     ("minikube_py.mvcc.reads", "mvcc.reads"),
+    ("minikube_py.mvcc.queries", "mvcc.queries"),
     ("minikube_py.mvcc.tables", "mvcc.tables"),
     ("minikube_py.index.planner", "index.planner"),
     ("minikube_py.index", "index"),
@@ -28,6 +29,7 @@ LANES: Final = (
 )
 """Module prefixes, the first that fits; modules of no lane count as part of whoever called them."""
 CROSSINGS_MAX: Final = 200_000
+PARTS_TOLD: Final = 3
 UNTOLD: Final = frozenset(("end_of",))
 """Helpers that live in one part and are used by all."""
 
@@ -112,18 +114,26 @@ class Path:
         return below(self.root)
 
 
+def _of(found: int, count: int) -> str:
+    """A negative count is one that was not made."""
+    return f"{found:,} of {count:,}" if count >= 0 else f"{found:,}, not counted further"
+
+
 def _answer(value: object) -> str:
     if isinstance(value, Matches):
-        return f"Matches: {len(value.keys):,} keys of {value.count:,}, {value.rows_examined:,} rows examined"
+        return f"Matches: {_of(len(value.keys), value.count)}, {value.rows_examined:,} rows examined"
     if isinstance(value, RangeResult):
         decoded = f", {value.stats.objects_decoded:,} decoded" if value.stats is not None else ""
-        return f"RangeResult: {len(value.kvs):,} of {value.count:,}{decoded}"
+        return f"RangeResult: {_of(len(value.kvs), value.count)}{decoded}"
     if isinstance(value, KeyValue):
         return "KeyValue"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):
-        return f"{value:,}"
-    if isinstance(value, list | tuple | dict) and not hasattr(value, "_fields"):
+        return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
+    if isinstance(value, tuple) and not hasattr(value, "_fields") and len(value) <= PARTS_TOLD:
+        parts = [part for part in value if hasattr(part, "_fields") or not isinstance(part, str | tuple)]
+        return ", ".join(map(_answer, parts))
+    if isinstance(value, list | dict | set):
         return f"{len(cast(Any, value)):,} of them"
     return "" if value is None else type(value).__name__

@@ -82,7 +82,7 @@ def _tell(recorder: Recorder, stories: Stories) -> None:
         print(f"  {line}")
     for what, count in recorder.failures.most_common():
         print(f"{count:,} calls ended otherwise: {what}")
-    print("\nThe nodes that have so much free, on the diagrams' small cluster")
+    print("\nThe nodes that have so much free, in the diagrams")
     for what, took_us in stories.query_us.items():
         print(f"  {what}: {took_us:,.0f} µs")
 
@@ -101,6 +101,7 @@ def _write(
         "scheduler-start": stories.scheduler,
         "compaction": stories.compaction,
         "query-index": stories.with_index,
+        "query-declared": stories.with_declared,
         "query-scan": stories.without_index,
     }
     for name, diagram in diagrams.items():

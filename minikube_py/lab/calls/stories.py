@@ -1,27 +1,29 @@
-"""What the diagrams show besides a pod's way, done on a small cluster of its own and recorded: a scheduler that starts
+"""What the diagrams show besides a pod's way, done on small clusters of their own and recorded: a scheduler that starts
 on a full cluster, a watch that comes back after a compaction, an inequality asked with and without an index.
 """
 
 from __future__ import annotations
 
 import random
+import tempfile
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path as FilePath
 from typing import Any, Final, NamedTuple, cast
 
 import orjson
 
-from minikube_py.apiserver.core import ApiServer
-from minikube_py.apiserver.inprocess import InProcessTransport
 from minikube_py.client.informer import Informer
 from minikube_py.client.rest import PODS, RestClient
 from minikube_py.client.transport import MERGE_PATCH, ApiTransport
 from minikube_py.control_plane import tokens
-from minikube_py.control_plane.config import Step
+from minikube_py.control_plane.config import ControlPlaneConfig, Step
+from minikube_py.control_plane.in_process import ControlPlane
 from minikube_py.control_plane.users import USERS
 from minikube_py.env import Clock, SystemClock
 from minikube_py.fields.where import Comparison, Where
+from minikube_py.index.declared import IndexSpec
 from minikube_py.lab.calls.drawing import Arrow, Diagram, Note
 from minikube_py.lab.calls.matches import Path
 from minikube_py.lab.calls.recorded import RecordedControlPlane, RecordedTransport
@@ -30,6 +32,7 @@ from minikube_py.lab.calls.story import diagram, repeated, rows_of
 from minikube_py.lab.cluster import Cluster, cluster
 from minikube_py.lab.load import LoadError, create_namespaces, create_pod, run_bounded
 from minikube_py.lab.measure import PodRecorder
+from minikube_py.lab.query import QueryOptions, fill
 from minikube_py.lab.questions import Question, free_at_least
 from minikube_py.lab.workload import RUN_LABEL, seeded_nodes, seeded_pods
 from minikube_py.mvcc.types import RangeRequest, prefix_end
@@ -39,7 +42,9 @@ from minikube_py.store.storage import Storage
 NODES, POD_COUNT, RUN = 200, 1000, "stories"
 QUIET_S, SETTLED_S = 30.0, 0.5
 ANOTHER: Final = "API server 2"
+QUERY_NODES, QUERY_PODS = 5000, 5000
 ROUNDS, FIRST = 31, 10
+STRUCTURE: Final = "shapes"
 NODES_PREFIX, PODS_PREFIX = b"/registry/nodes/", b"/registry/pods/"
 QUESTION: Final = Question("large", {"cpu": "64", "memory": "200Gi"})
 
@@ -51,6 +56,7 @@ class Stories:
     scheduler: Diagram
     compaction: Diagram
     with_index: Diagram
+    with_declared: Diagram
     without_index: Diagram
     query_us: dict[str, float]
 
@@ -74,8 +80,8 @@ async def tell(step: Step, seed: int) -> Stories:
         plane = planes[0]
         scheduler = await _scheduler_start(plane, recorder)
         compaction = await _compaction(plane, recorder)
-        with_index, without_index, query_us = await _query(plane)
-    return Stories(scheduler, compaction, with_index, without_index, query_us)
+    queries, query_us = await _query(seed)
+    return Stories(scheduler, compaction, *queries, query_us)
 
 
 def _quiet(name: str, note: str) -> None:
@@ -218,18 +224,22 @@ async def _until(clock: Clock, reached: Callable[[], bool]) -> None:
 # -- an inequality -----------------------------------------------------------------------------------------------------
 
 
-async def _query(plane: RecordedControlPlane) -> tuple[Diagram, Diagram, dict[str, float]]:
-    # Plain parts: what is shown is their own way, not the recorder's.
-    storage = cast(Storage, plane.member.storage)
-    core = ApiServer(storage, SystemClock(), random.Random(4))
-    await core.start()
-    try:
-        one, found, first_us = await _by_index(InProcessTransport(core), storage)
-    finally:
-        await core.stop()
-    other, names, scan_us = await _by_scan(storage)
+async def _query(seed: int) -> tuple[tuple[Diagram, Diagram, Diagram], dict[str, float]]:
+    """On a store and an API server alone, and plain ones: what is shown is their own way, not the recorder's."""
+    with tempfile.TemporaryDirectory(prefix="minikube-py-") as folder:
+        config = ControlPlaneConfig(FilePath(folder), port=0, components=())
+        plane = ControlPlane(config, SystemClock(), random.Random(seed))
+        try:
+            await plane.start()
+            await fill(plane.storage, QueryOptions(QUERY_NODES, QUERY_PODS, seed))
+            one, found, took_us = await _by_index(plane.transport(), plane.storage)
+            other, names, took_us["range, decode, filter"] = await _by_scan(plane.storage)
+            await _declare(plane.storage)
+            declared = await _by_declared(plane.storage)
+        finally:
+            await plane.stop()
     assert found <= set(names), "the index and the scan answer alike"
-    return one, other, {**first_us, "range, decode, filter": scan_us}
+    return (one, declared, other), took_us
 
 
 async def _by_index(transport: ApiTransport, storage: Storage) -> tuple[Diagram, set[str], dict[str, float]]:
@@ -248,11 +258,42 @@ async def _by_index(transport: ApiTransport, storage: Storage) -> tuple[Diagram,
     names = {item["metadata"]["name"] for item in orjson.loads(answer.body)["items"]}
     api_us, store_us, _ = took_us.values()
     subtitle = (
-        f"GET nodes?fieldSelector={QUESTION.selector}&limit={FIRST}, {NODES:,} nodes: {api_us:.0f} µs unobserved, "
-        f"{store_us:.0f} µs of them in the store; {path.decoded():,} objects decoded"
+        f"GET nodes?fieldSelector={QUESTION.selector}&limit={FIRST}, {QUERY_NODES:,} nodes: {api_us:.0f} µs "
+        f"unobserved, {store_us:.0f} µs of them in the store; {path.decoded():,} objects decoded"
     )
     title = "Which nodes have so much free? By an index"
     return Diagram(title, subtitle, path.lanes(), repeated(path.arrows())), names, took_us
+
+
+async def _declare(storage: Storage) -> None:
+    fields = tuple(f"free.{name}" for name in QUESTION.at_least)
+    await storage.declare_index(IndexSpec("fits", "nodes", fields, STRUCTURE))
+    clock = SystemClock()
+    deadline_s = clock.monotonic_s() + QUIET_S
+    while (await storage.indexes())[0].state != "ready":
+        if clock.monotonic_s() > deadline_s:
+            raise LoadError(f"the index was not built within {QUIET_S:.0f} s")
+        await clock.sleep(0.01)
+
+
+async def _by_declared(storage: Storage) -> Diagram:
+    """The first question after the declaration: the planner looks at a sample, and chooses. Any ten will do, as they
+    do for a scheduler; in key order all would have to be found first."""
+    where = Where(tuple(Comparison(f"free.{name}", ">=", (text,)) for name, text in QUESTION.at_least.items()))
+    request = RangeRequest(NODES_PREFIX, prefix_end(NODES_PREFIX), FIRST, where=where, order="ANY")
+    with Path("client") as path:
+        result = await storage.range(request)
+    ways = await storage.explain(request)
+    told = [
+        f"{each.name or 'no index'} ({each.structure}) {each.estimated_us:,.1f} µs"
+        for each in (ways.chosen, *ways.others)
+    ]
+    assert result.stats is not None
+    title = f"The same with an index declared: the planner chooses {result.stats.structure}"
+    subtitle = (
+        f"Any {FIRST} of them. Estimates, the chosen one first: {'; '.join(told)}; {path.decoded():,} objects decoded"
+    )
+    return Diagram(title, subtitle, path.lanes(), repeated(path.arrows()))
 
 
 async def _by_scan(storage: Storage) -> tuple[Diagram, tuple[str, ...], float]:
@@ -260,7 +301,7 @@ async def _by_scan(storage: Storage) -> tuple[Diagram, tuple[str, ...], float]:
     with Path("client") as path:
         names = await _scan(storage)
     subtitle = (
-        f"{QUESTION.selector}, {NODES:,} nodes with {POD_COUNT:,} pods: {took_us / 1000:.1f} ms unobserved; "
+        f"{QUESTION.selector}, {QUERY_NODES:,} nodes with {QUERY_PODS:,} pods: {took_us / 1000:.1f} ms unobserved; "
         f"{path.decoded():,} objects decoded"
     )
     title = "The same without an index: range, decode, filter"

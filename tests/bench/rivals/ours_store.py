@@ -76,7 +76,7 @@ class Store:
         self._run(self._storage.txn((), (Put(key_of(number), stored(number, node)),)))
 
     def first(self, question: Question, limit: int) -> Sequence[int]:
-        request = RangeRequest(PREFIX, prefix_end(PREFIX), limit, where=where_of(question))
+        request = RangeRequest(PREFIX, prefix_end(PREFIX), limit, where=where_of(question), order="ANY")
         return self._numbers(request)
 
     def every(self, question: Question) -> Sequence[int]:
