@@ -81,7 +81,7 @@ class Bitmaps:
         # The list of chunks is copied as a chunk is, when a frozen state holds it.
         self._epoch = self._list_epoch = 0
         self._chunks: list[_Chunk] = []
-        self._choose()
+        self._build()
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
@@ -94,8 +94,8 @@ class Bitmaps:
         if not had:
             chunk.taken |= 1 << (slot & (self._chunk_slots - 1))
             self._rows += 1
-        if self._move(chunk, slot, before, point):
-            self._choose()
+        for dimension in self._move(chunk, slot, before, point):
+            self._buckets[dimension] = self._choose(dimension)
 
     def remove(self, slot: int) -> None:
         columns = self._columns
@@ -110,20 +110,23 @@ class Bitmaps:
     def load(self, slots: IntArray, points: IntArray) -> None:
         self._columns.load(slots, points)
         self._rows = len(slots)
-        self._choose()
+        self._build()
 
-    def _move(self, chunk: _Chunk, slot: int, before: Point, after: Point) -> bool:
-        """Flips the bits between two points of a slot; True where a bucket became crowded."""
-        crowded = False
+    def _move(self, chunk: _Chunk, slot: int, before: Point, after: Point) -> list[int]:
+        """Flips the bits between two points of a slot; returns the dimensions of which a bucket became crowded."""
+        crowded = []
         bit = 1 << (slot & (self._chunk_slots - 1))
-        for buckets, levels, old, new in zip(self._buckets, chunk.bits, before, after):
+        for dimension, (old, new) in enumerate(zip(before, after)):
             if old != new:
+                buckets = self._buckets[dimension]
                 left, entered = buckets.place(old), buckets.place(new)
                 if left != entered:
+                    levels = chunk.bits[dimension]
                     for level in range(left, entered) if left < entered else range(entered, left):
                         levels[level] ^= bit
                     buckets.leave(left)
-                    crowded |= buckets.enter(entered, self._rows)
+                    if buckets.enter(entered, self._rows):
+                        crowded.append(dimension)
         place = (slot & (self._chunk_slots - 1)) >> _BLOCK_BITS
         start = (slot & (_BLOCK_SLOTS - 1)) * len(after)
         block = chunk.blocks[place][:]
@@ -147,32 +150,45 @@ class Bitmaps:
             chunk = self._chunks[number] = chunk.copy(self._epoch)
         return chunk
 
-    def _choose(self) -> None:
-        """Chooses levels for the points there are, and builds all chunks anew."""
+    def _build(self) -> None:
+        """Builds all chunks, for the points that stand in the columns."""
         columns = self._columns
-        end = -(-columns.end >> self._shift) << self._shift
-        cells = np.full((columns.dimensions, end), MISSING, dtype=np.int64)
-        for padded, column in zip(cells, columns.values):
-            padded[: columns.end] = column[: columns.end]
-        self._buckets = [Buckets(column, self._levels) for column in cells]
-        bits = [[self._split(column >= low, end) for low in buckets.thresholds]
-                for column, buckets in zip(cells, self._buckets)]  # fmt: skip
-        taken = self._split(columns.taken[: columns.end], end)
-        rows = array("q", np.ascontiguousarray(cells.T).tobytes())
-        chunk_size, size = self._chunk_slots * columns.dimensions, _BLOCK_SLOTS * columns.dimensions
-        self._chunks = []
+        end = self._end()
+        rows = np.full((end, columns.dimensions), MISSING, dtype=np.int64)
+        for dimension, column in enumerate(columns.values):
+            rows[: columns.end, dimension] = column[: columns.end]
+        cells = array("q", rows.tobytes())
+        size = _BLOCK_SLOTS * columns.dimensions
+        blocks = [cells[at : at + size] for at in range(0, len(cells), size)]
+        a_chunk = self._chunk_slots >> _BLOCK_BITS
+        no_bits: list[list[int]] = [[] for _ in columns.values]
+        self._chunks = [
+            _Chunk(no_bits[:], blocks[number * a_chunk : (number + 1) * a_chunk], taken, self._epoch)
+            for number, taken in enumerate(self._split(columns.taken[: columns.end]))
+        ]
         self._list_epoch = self._epoch
-        for number in range(end >> self._shift):
-            first = number * chunk_size
-            blocks = [rows[at : at + size] for at in range(first, first + chunk_size, size)]
-            levels = [[level[number] for level in of_dimension] for of_dimension in bits]
-            self._chunks.append(_Chunk(levels, blocks, taken[number], self._epoch))
+        self._buckets: list[Buckets] = []
+        for dimension in range(columns.dimensions):
+            self._buckets.append(self._choose(dimension))
 
-    def _split(self, mask: Mask, end: int) -> list[int]:
-        """The bitmap of a mask, an int for each chunk up to slot `end`."""
+    def _choose(self, dimension: int) -> Buckets:
+        """New levels for the values of a dimension, whose bitmaps are built anew."""
+        column = self._columns.values[dimension][: self._columns.end]
+        buckets = Buckets(column, self._levels)
+        levels = [self._split(column >= low) for low in buckets.thresholds]
+        for number in range(len(self._chunks)):
+            self._own_chunk(number << self._shift).bits[dimension] = [level[number] for level in levels]
+        return buckets
+
+    def _end(self) -> int:
+        """The slots of all chunks."""
+        return -(-self._columns.end >> self._shift) << self._shift
+
+    def _split(self, mask: Mask) -> list[int]:
+        """The bitmap of a mask, an int for each chunk."""
         size = self._chunk_slots >> 3
         packed = np.packbits(mask, bitorder="little").tobytes()
-        return [int.from_bytes(packed[at : at + size], "little") for at in range(0, end >> 3, size)]
+        return [int.from_bytes(packed[at : at + size], "little") for at in range(0, self._end() >> 3, size)]
 
     # -- asking ----------------------------------------------------------------------------------------------------
 

@@ -44,8 +44,9 @@ class Buckets:
         self.thresholds = choose(column, buckets)
         self._share = _CROWDING / buckets
         # One count more, for what is missing; it is never crowded, nor is a bucket of a single value.
-        self._counts: list[float] = np.bincount(self.places(column), minlength=len(self.thresholds) + 1).tolist()
-        self._counts[0] = float("-inf")
+        at_or_above = [int(np.count_nonzero(column >= threshold)) for threshold in self.thresholds]
+        counts = [at - after for at, after in zip(at_or_above, [*at_or_above[1:], 0])]
+        self._counts: list[float] = [float("-inf"), *counts]
         for bucket, (first, after) in enumerate(zip(self.thresholds, [*self.thresholds[1:], HIGH + 1])):
             if after == first + 1:
                 self._counts[bucket + 1] = float("-inf")
@@ -55,11 +56,14 @@ class Buckets:
         return bisect_right(self.thresholds, value)
 
     def places(self, values: IntArray) -> IntArray:
-        """`place` of each: by comparisons of whole columns, which beat a search as long as thresholds are few."""
-        places = np.zeros(len(values), dtype=np.int64)
+        """`place` of each: by comparing all with every threshold, which beats a search as long as those are few."""
+        if len(self.thresholds) > 255:
+            found: IntArray = np.searchsorted(np.array(self.thresholds), values, side="right")
+            return found
+        places = np.zeros(len(values), dtype=np.uint8)
         for threshold in self.thresholds:
-            places += values >= threshold
-        return places
+            places += (values >= threshold).view(np.uint8)
+        return places.astype(np.int64)
 
     def leave(self, place: int) -> None:
         self._counts[place] -= 1

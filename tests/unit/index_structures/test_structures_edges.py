@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -230,6 +231,20 @@ BAD_OPTIONS = (
     ("columns", {"block_slots": "many"}, "block_slots is 'many'; it takes a whole number"),
     ("columns", {"block_slots": True}, "block_slots is True; it takes a whole number"),
     ("columns", {"block_slots": 1}, "block_slots is 1; it takes 64 to 1048576"),
+    ("sorted-runs", {"dimension": 2}, "structure sorted-runs: dimension is 2; it takes -1 to 1"),
+    ("sorted-runs", {"fresh_slots": 1}, "fresh_slots is 1; it takes 16 to 65536"),
+    ("max-tree", {"visit_limit": 0}, "structure max-tree: visit_limit is 0; it takes 1 to 1048576"),
+    ("cow-max-tree", {"visit_limit": 0}, "structure cow-max-tree: visit_limit is 0; it takes 1 to 1048576"),
+    ("kd-tree", {"visit_limit": 0}, "structure kd-tree: visit_limit is 0; it takes 1 to 1048576"),
+    ("kd-tree", {"decay_percent": 101}, "decay_percent is 101; it takes 1 to 100"),
+    ("bitmaps", {"levels": 1}, "levels is 1; it takes 2 to 1024"),
+    ("bitmaps", {"chunk_slots": 32}, "chunk_slots is 32; it takes 64 to 131072"),
+    ("zones", {"zone_slots": 8}, "structure zones: zone_slots is 8; it takes 16 to 65536"),
+    ("joint-zones", {"grid": 1}, "structure joint-zones: grid is 1; with 2 dimensions it takes 2 to 64, or 0"),
+    ("joint-zones", {"grid": 65}, "grid is 65; it takes 0 to 64"),
+    ("shapes", {"behind": "shapes"}, "behind is 'shapes'; it takes any other structure"),
+    ("shapes", {"behind": "no-such"}, "no structure is named 'no-such'"),
+    ("shapes", {"members": 0}, "members is 0; it takes 1 to 1048576"),
 )
 
 
@@ -237,6 +252,24 @@ BAD_OPTIONS = (
 def test_a_wrong_option_is_named(name: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidRequest, match=message):
         catalogue.build(name, 2, options)
+
+
+@pytest.mark.parametrize(("dimensions", "takes"), [(3, "2 to 16, or 0"), (6, "2 to 4, or 0"), (13, "only 0")])
+def test_a_grid_of_too_many_cells(dimensions: int, takes: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"grid is 64; with {dimensions} dimensions it takes {takes}"):
+        catalogue.build("joint-zones", dimensions, {"grid": 64})
+
+
+@pytest.mark.parametrize("dimensions", [1, 5, 16])
+def test_any_number_of_dimensions(name: str, dimensions: int) -> None:
+    rng = random.Random(dimensions)
+    structure = built(name, dimensions)
+    points = {slot: tuple(rng.randrange(10) for _ in range(dimensions)) for slot in range(200)}
+    for slot, point in points.items():
+        structure.put(slot, point)
+    for low in range(0, 10, 3):
+        box = Box((low,) * dimensions, (HIGH,) * (dimensions - 1) + (8,))
+        check(structure.find(box), {slot for slot, point in points.items() if box.holds(point)}, 0, 200)
 
 
 @pytest.mark.parametrize("dimensions", [0, 17])
