@@ -18,6 +18,8 @@ from minikube_py.index.reports import IndexReport, IndexState
 REVISION_BYTES: Final = 16
 """What the host's log takes for one change of a row beside its cells: revision and slot."""
 CELL_BYTES: Final = 8
+CATCH_UP_ROWS: Final = 128
+"""Changed rows that are put in at once; how long one takes differs between indexes that catch up in turn."""
 
 
 class Counts:
@@ -93,7 +95,7 @@ class Running:
         if self.hosted is None:
             return
         try:
-            self.hosted.catch_up(rows)
+            self.hosted.catch_up(min(rows, CATCH_UP_ROWS))
         except Exception as error:
             self._failed(error)
 

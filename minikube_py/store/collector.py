@@ -50,6 +50,12 @@ class Collector:
             gc.collect()
             gc.freeze()
 
+    def keep(self) -> None:
+        """What was just made will stay for long, and is not worth a walk now: by tens of thousands of objects, the
+        young collections would take longer than making them."""
+        if Collector._owner is self:
+            gc.freeze()
+
     def stop(self) -> None:
         if Collector._owner is self:
             Collector._owner = None

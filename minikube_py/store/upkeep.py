@@ -128,10 +128,14 @@ class Upkeep:
             if version != tables.stage:
                 rows, version = BUILD_ROWS_FIRST, tables.stage
             began_s = clock.monotonic_s()
-            if not member.state.build_indexes(rows):
-                self._unbuilt.clear()
+            more = member.state.build_indexes(rows)
+            if self._collector is not None:
+                self._collector.keep()
             taken_s = clock.monotonic_s() - began_s
-            if taken_s > BUILD_SLICE_S:
+            if not more:
+                self._unbuilt.clear()
+                rows = BUILD_ROWS_FIRST
+            elif taken_s > BUILD_SLICE_S:
                 rows = max(1, rows // 2)
             elif taken_s < BUILD_SLICE_S / 2:
                 rows = min(BUILD_ROWS_MAX, rows * 2)
