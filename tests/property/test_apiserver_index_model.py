@@ -187,7 +187,7 @@ async def run(steps: list[tuple[tuple[str, ...], list[str], int]], watched: list
             await core.stop()
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(STEPS, QUESTIONS, st.integers(1, 2)), min_size=6, max_size=20), QUESTIONS)
 def test_questions_while_indexes_come_and_go(steps: list[Any], watched: list[str]) -> None:
     asyncio.run(run(steps, watched))
