@@ -161,7 +161,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--budget", type=float, default=2.0, help="seconds for each cell (default: 2)")
     parser.add_argument("--only", default="", help="groups, by comma: " + ", ".join(groups((), (), False)))
-    parser.add_argument("--structures", default="columns,max-tree,bitmaps", help="ours, in the store")
+    parser.add_argument("--structures", default="columns,shapes,max-tree,kd-tree,bitmaps", help="ours, in the store")
     parser.add_argument("--https-structures", default="columns,max-tree", help="ours, by HTTPS")
     synced_help = "writes are forced to the disk, as the API servers and etcd do always (default: written only)"
     parser.add_argument("--synced", action="store_true", help=synced_help)
