@@ -6,12 +6,15 @@ the structure says of itself (`Estimating`); the constants here are what the col
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from minikube_py.fields.where import Test
 from minikube_py.index.box import bounded
+from minikube_py.index.cells import Mask
 from minikube_py.index.columns import BLOCK_ROWS
 from minikube_py.index.contract import Order
 from minikube_py.index.running import Running
@@ -56,17 +59,9 @@ def plan(table: Table, tests: tuple[Test, ...], limit: int, order: Order) -> Pla
     index = table.index
     rows = index.live
     masks = table.sample.passing(tests)
-    sampled = len(masks[0]) if masks else 0
     wanted = limit if order == "ANY" else 0
 
-    def share_of(chosen: list[np.ndarray[tuple[int], np.dtype[np.bool_]]]) -> float:
-        if not chosen:
-            return 1.0
-        passing = int(np.count_nonzero(np.logical_and.reduce(chosen))) if len(chosen) > 1 else int(chosen[0].sum())
-        # Nothing in a sample is not nothing at all.
-        return (passing + 0.5) / (sampled + 1)
-
-    share = share_of(list(masks))
+    share = _share(masks)
     out_us = (min(limit, rows * share) if limit else rows * share) * KEY_US
     ranked_us = 0.0 if order == "ANY" else rows * share * RANKED_US
     looked_at = min(rows, max(wanted / share, BLOCK_ROWS)) if wanted else rows
@@ -82,7 +77,7 @@ def plan(table: Table, tests: tuple[Test, ...], limit: int, order: Order) -> Pla
         if not bounded(box):
             continue
         covered = [mask for mask, test in zip(masks, tests) if test.field in running.spec.fields and test.op != "!="]
-        box_share = share_of(covered) if residual else share
+        box_share = _share(covered) if residual else share
         candidates = wanted * max(1.0, box_share / share) if residual and wanted else float(wanted)
         if hosted.estimating is not None:
             find_us = hosted.estimating.cost_us(rows, box_share, round(min(candidates, rows)))
@@ -94,6 +89,21 @@ def plan(table: Table, tests: tuple[Test, ...], limit: int, order: Order) -> Pla
         )
     ways.sort(key=_estimated_us)
     return Plan(ways, share)
+
+
+def _share(masks: Sequence[Mask]) -> float:
+    """The share of rows that pass several tests, from which rows of a sample pass each."""
+    if not masks:
+        return 1.0
+    size = len(masks[0]) + 1
+    counts = [int(np.count_nonzero(mask)) + 0.5 for mask in masks]
+    if len(masks) == 1:
+        return counts[0] / size
+    passing = int(np.count_nonzero(np.logical_and.reduce(masks)))
+    if passing:
+        return (passing + 0.5) / size
+    # Nothing in the sample is not nothing at all: as much as if the tests did not depend on each other.
+    return min(0.5 / size, math.prod([count / size for count in counts]))
 
 
 def _estimated_us(way: Way) -> float:

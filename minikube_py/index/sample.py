@@ -10,7 +10,7 @@ from minikube_py.fields.where import Test
 from minikube_py.index.cells import Cells, Mask, evaluate
 from minikube_py.index.columns import ColumnIndex
 
-SAMPLE_ROWS: Final = 256
+SAMPLE_ROWS: Final = 1024
 STALE_AFTER: Final = 1024
 """Changed rows after which another sample is taken; fewer where there are few rows."""
 
