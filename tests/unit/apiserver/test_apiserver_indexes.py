@@ -461,3 +461,16 @@ async def test_the_declaration_stands_in_the_store_as_a_key(world: Core) -> None
     result = await world.member.storage.range(RangeRequest(b"/minikube-py/indexes/pools"))
     assert len(result.kvs) == 1
     assert world.api.declared.specs["pools"].fields == (POOL, "rank")
+
+
+async def test_after_a_restart_it_is_there_and_answers(tmp_path: Path) -> None:
+    core = await Core(tmp_path).start()
+    await core.done("POST", NODES, labelled("n0", pool="fast", rank="3"))
+    await core.done("POST", INDEXES, pools())
+    await core.stop()
+    again = await Core(tmp_path).start()
+    assert await listed(again, NODES, f"{POOL}=fast,rank>2,free.cpu>=8") == ["n0"]
+    assert (await ready(again, "pools"))["status"]["state"] == "ready"
+    await again.done("POST", NODES, labelled("n1", pool="fast", rank="4"))
+    assert await listed(again, NODES, f"{POOL}=fast,rank>2") == ["n0", "n1"]
+    await again.stop()
