@@ -5,8 +5,10 @@ BIN    := $(VENV)/bin
 JOBS   ?= 2
 SEEDS  ?= 1000
 RUNS   ?= 34
+EXAMPLES ?= 2000
+SEED   ?= 1
 
-.PHONY: help demo test lint check bench swarm torture planted study-quick clean
+.PHONY: help demo test lint check bench swarm torture planted laws study-quick clean
 
 help:            ## what can be made
 	@grep -E '^[a-z-]+: .*##|^[a-z-]+: *##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1	/' | expand -t 22
@@ -48,6 +50,10 @@ torture: $(BIN)/.installed-dev  ## RUNS=n times three store processes broken und
 
 planted: $(BIN)/.installed-dev  ## bugs planted in raft, member, mvcc, watch, index and wal: how many histories find each
 	@PYTHONPATH=tests/planted $(BIN)/python tests/planted/swarm_planting.py
+	@PYTHONPATH=tests/planted $(BIN)/python tests/planted/index_planting.py
+
+laws: $(BIN)/.installed-dev  ## EXAMPLES=n programs and histories put to every structure; another SEED=s draws others
+	@MINIKUBE_PY_LAW_EXAMPLES=$(EXAMPLES) MINIKUBE_PY_LAW_SEED=$(SEED) $(BIN)/python -m pytest -n $(JOBS) --timeout 3600 tests/property/test_index_laws.py tests/property/test_index_laws_store.py
 
 study-quick: $(BIN)/.installed  ## the pre-registered study of filters and indexes, small: minutes; report in results/
 	@rm -rf results/study-bloom-quick

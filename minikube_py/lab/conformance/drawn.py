@@ -31,6 +31,10 @@ SLOTS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 31, 32, 63, 64, 65, 255, 256, 257, 1000, 410
 ROWS_MOST = 700
 LIMITS = (0, 0, 0, 1, 2, 3, 10)
 STEPS = (8, 40)
+CHURN_SHARE = 24
+CHURN_PUTS = (9000, 4000)
+"""One program in so many changes so many rows between questions: what is kept of changes is too much then, twice."""
+CHURN_ASKED = 4
 
 _EDGES = (0, 1, -1, 2, HIGH, HIGH - 1, LOW, LOW + 1, 1 << 32, -(1 << 31), 1 << 53, (1 << 53) + 1, 1000, 1 << 62)
 
@@ -50,6 +54,11 @@ def draw_program(rng: Random, dimensions: Sequence[int], versioned: bool) -> Pro
         steps = [Load(tuple(rows))] if rng.randrange(2) else [Put(slot, point) for slot, point in rows]
     kinds = "ppprfffms" + ("zFF" if versioned else "")
     steps += [drawer.step(rng.choice(kinds)) for _ in range(rng.randrange(*STEPS))]
+    if rng.randrange(CHURN_SHARE) == CHURN_SHARE - 1:
+        # What was asked before is asked again.
+        asked = [step for step in steps if isinstance(step, Find)][:CHURN_ASKED]
+        for count in CHURN_PUTS:
+            steps += [*drawer.many_changes(count, rng.randrange(1 << 16)), *asked]
     steps += [drawer.step(kind) for kind in ("fF" if versioned else "f")]
     return Program(drawer.dimensions, tuple(steps))
 
@@ -93,6 +102,13 @@ class _Drawer:
         if kind == "F":
             return FindFrozen(rng.randrange(4), self._box(), rng.choice(LIMITS))
         return Freeze() if kind == "z" else Size()
+
+    def many_changes(self, count: int, seed: int) -> list[Step]:
+        """Changes that follow from `seed`, of few slots, most of them several times."""
+        rng = Random(seed)
+        slots = rng.choice((3, 40, 300))
+        points = [tuple(rng.choice(self._stored) for _ in range(self.dimensions)) for _ in range(20)]
+        return [Put(rng.randrange(slots), rng.choice(points)) for _ in range(count)]
 
     def _box(self) -> Box:
         intervals = [self._interval() for _ in range(self.dimensions)]
