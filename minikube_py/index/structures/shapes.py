@@ -29,7 +29,8 @@ from minikube_py.index.structures.options import check_dimensions, within
 
 _JOURNAL_NOTES = 4096
 _REPLAY_NOTES = 256
-"""More changes than this are not looked at one by one: asking the structure behind is cheaper."""
+"""More changes than this are not looked at one by one: asking the structure behind is cheaper. Less than the journal
+keeps at the least, so that those are all there."""
 _RESERVE = 4
 """A question with a limit asks for so many times as many, so that some may leave before it has to ask again."""
 _MEMBER_BYTES = 100
@@ -136,7 +137,7 @@ class Shapes:
         if notes == 0:
             return 0
         asked = asked_of(box)
-        if first < 0 or notes > _REPLAY_NOTES or asked is None:
+        if notes > _REPLAY_NOTES or asked is None:
             return -1
         members, columns = shape.members, self._columns
         slots = set(self._journal[first:])

@@ -161,10 +161,38 @@ def test_many_that_are_equal(name: str) -> None:
     check(structure.find(at_least(7, 7), 10), set(points) - {2000}, 10, 3000)
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("kd-tree", "sharded")])
+def test_what_has_left_is_not_promised_any_more(name: str) -> None:
+    """Points that had much of both and then of one: a question is no dearer than if they had never had more. A k-d
+    order and the filters of shards decay, and are made anew when that pays."""
+    rows = 4096
+    structure = filled(name, dict.fromkeys(range(rows), (1_000_000, 1_000_000)))
+    now: dict[int, Point] = {slot: (500_000, slot) if slot % 2 else (slot, 500_000) for slot in range(rows)}
+    for slot, point in now.items():
+        structure.put(slot, point)
+    fresh = loaded(name, now)
+    for box in (at_least(1_000_000, MISSING), at_least(500_000, 500_000)):
+        examined = [one.find(box).examined for one in (structure, fresh)]
+        # As much may wait for a merge.
+        assert examined[0] <= max(1024, 2 * examined[1])
+
+
+@pytest.mark.parametrize(("name", "opened"), [("zones", 4), ("joint-zones", 0)])
+def test_a_corner_that_was_filled_once_is_empty_again(name: str, opened: int) -> None:
+    """Cells tell what maxima cannot: that no point has much of both; also when one had for a while."""
+    structure = loaded(name, {slot: (5000, slot) if slot % 2 else (slot, 5000) for slot in range(1024)})
+    corner = at_least(5000, 5000)
+    for point in ((6000, 6000), (5000, 1)):
+        structure.put(1, point)
+        assert structure.find(corner).slots.tolist() == ([1] if point[1] == 6000 else [])
+    found = structure.find(corner)
+    assert (found.shards, found.pruned, found.false_positives) == (opened, 4 - opened, opened)
+
+
+@pytest.mark.parametrize("name", ["cow-max-tree", "bitmaps"])
 def test_a_frozen_state_stays(name: str) -> None:
     structure = filled(name, POINTS)
-    if not isinstance(structure, Versioned):
-        pytest.skip(f"{name} keeps no earlier states")
+    assert isinstance(structure, Versioned)
     states = [(structure.freeze(), dict(POINTS))]
     model = dict(POINTS)
     for slot, point in ((7, (0, 0)), (3000, (100, 100)), (6, None), (3, (1, 1)), (6, (9, 9))):
