@@ -87,6 +87,10 @@ def check_spec(spec: IndexSpec) -> None:
         )
     if len(spec.declares) > MAX_DECLARED or len(spec.sums) > MAX_DECLARED:
         raise InvalidRequest(f"index {spec.name} declares more than {MAX_DECLARED} fields or sums, which is the limit")
+    try:
+        dump(spec)
+    except (UnicodeError, TypeError) as error:
+        raise InvalidRequest(f"index {spec.name} does not read as JSON in UTF-8: {error}") from None
 
 
 def check_against(spec: IndexSpec, base: FieldSet, others: Sequence[IndexSpec]) -> None:
@@ -160,7 +164,7 @@ def to_json(spec: IndexSpec) -> dict[str, Any]:
         "sums": [
             {
                 "name": each.name,
-                "sourcePrefix": each.source_prefix.decode("utf-8", "surrogateescape"),
+                "sourcePrefix": each.source_prefix.decode(),
                 "reference": each.reference,
                 "extractor": each.extractor,
                 "args": dict(sorted(each.args.items())),
@@ -219,7 +223,7 @@ def _field_spec(value: Any) -> FieldSpec:
 
 def _sum_spec(value: Any) -> SumSpec:
     given = _object(value, "a sum in `sums`", ("name", "sourcePrefix", "reference", "extractor", "args"))
-    prefix = _text(given, "sourcePrefix").encode("utf-8", "surrogateescape")
+    prefix = _text(given, "sourcePrefix").encode("utf-8", "surrogatepass")
     return SumSpec(_text(given, "name"), prefix, _text(given, "reference"), _text(given, "extractor"), _args(given))
 
 

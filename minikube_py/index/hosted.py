@@ -254,32 +254,31 @@ class HostedIndex:
         if not residual:
             return self.structure.find(box, limit)
         wanted = max(4 * limit, FIRST_WANTED) if limit else 0
-        tested = 0
+        spent = NOTHING
         while True:
             found = self.structure.find(box, wanted)
             passed = found.slots[self.host.passing(residual, found.slots)]
-            tested += found.examined + len(found.slots)
+            spent = _spent(spent, found, len(found.slots))
             if found.complete or len(passed) >= limit:
-                return _limited(found, passed, limit, tested)
+                return _limited(spent, passed, limit)
             wanted *= 8
 
     def _past(self, box: Box, residual: tuple[Test, ...], limit: int, changed: Changed) -> Found:
         """The rows that are as they were, by the structure; the others, by what the log says of them."""
         then = changed.slots[changed.held]
-        examined = len(changed.slots)
+        spent = Found(then, True, len(changed.slots))
         if limit and len(then) > limit:
-            return Found(then[:limit], False, examined)
+            return _limited(spent, then, limit)
         # Of the candidates, as many as have changed since may have to be left out.
         wanted = limit + len(changed.slots) if limit else 0
         while True:
             found = self.structure.find(box, wanted)
             passed = found.slots[~_among(found.slots, changed.slots)]
-            examined += found.examined
+            spent = _spent(spent, found, len(passed) if residual else 0)
             if residual:
-                examined += len(passed)
                 passed = passed[self.host.passing(residual, passed)]
             if found.complete or len(then) + len(passed) >= limit:
-                return _limited(found, np.concatenate((then, passed)), limit, examined)
+                return _limited(spent, np.concatenate((then, passed)), limit)
             wanted *= 8
 
     def _frozen_at(self, revision: int) -> tuple[int, Any] | None:
@@ -375,9 +374,22 @@ def _revision_of(frozen: tuple[int, Any]) -> int:
     return frozen[0]
 
 
-def _limited(found: Found, slots: IntArray, limit: int, examined: int) -> Found:
+def _spent(before: Found, found: Found, tested: int) -> Found:
+    """What `found` and those before it cost together, and the rows that were tested after it."""
+    _, _, examined, shards, pruned, false_positives = before
+    return Found(
+        found.slots,
+        found.complete,
+        examined + found.examined + tested,
+        shards + found.shards,
+        pruned + found.pruned,
+        false_positives + found.false_positives,
+    )
+
+
+def _limited(spent: Found, slots: IntArray, limit: int) -> Found:
     cut = 0 < limit < len(slots)
-    return found._replace(slots=slots[:limit] if cut else slots, complete=found.complete and not cut, examined=examined)
+    return spent._replace(slots=slots[:limit] if cut else slots, complete=spent.complete and not cut)
 
 
 def _among(slots: IntArray, others: IntArray) -> Mask:

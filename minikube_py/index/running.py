@@ -11,7 +11,7 @@ from typing import Final
 from minikube_py.errors import InvalidRequest, MinikubeError
 from minikube_py.index import catalogue
 from minikube_py.index.columns import ColumnIndex
-from minikube_py.index.declared import IndexSpec
+from minikube_py.index.declared import IndexSpec, check_spec
 from minikube_py.index.hosted import HostedIndex
 from minikube_py.index.reports import IndexReport, IndexState
 
@@ -33,7 +33,9 @@ class Counts:
 
 
 def check_buildable(spec: IndexSpec) -> None:
-    """Raises: InvalidRequest where this process knows no such structure, or it takes no such options or dimensions."""
+    """Raises: InvalidRequest where the declaration is wrong in itself, this process knows no such structure, or the
+    structure takes no such options or dimensions."""
+    check_spec(spec)
     try:
         catalogue.build(spec.structure, len(spec.fields), spec.options)
     except MinikubeError:

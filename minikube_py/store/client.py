@@ -16,7 +16,7 @@ from minikube_py.env import Clock, Rng
 from minikube_py.errors import MinikubeError, NotLeader, OutcomeUnknown, RequestTooLarge, SessionExpired, Unavailable
 from minikube_py.fields.spec import FieldSet
 from minikube_py.fields.where import Where
-from minikube_py.index.declared import IndexSpec
+from minikube_py.index.declared import IndexSpec, check_spec
 from minikube_py.index.reports import (
     Explanation,
     IndexReport,
@@ -201,6 +201,7 @@ class StoreClient:
         await self.command(DeclareFields(field_set), max(self._timeout_s, LONG_TIMEOUT_S))
 
     async def declare_index(self, spec: IndexSpec) -> int:
+        check_spec(spec)
         return (await self.command(DeclareIndex(spec))).revision
 
     async def drop_index(self, name: str) -> int:

@@ -183,6 +183,11 @@ BAD: dict[str, tuple[IndexSpec, str]] = {
         IndexSpec("a", "nodes", ("free.cpu",), "scan", sums=(SumSpec("requested.*", b"/x/", "a", "pod_requests@1"),)),
         "sum requested.* is declared on nodes already",
     ),
+    "a prefix that is no text": (
+        IndexSpec("a", "nodes", ("free.cpu",), "scan", sums=(SumSpec("s", b"\xff/", "a", "pod_requests@1"),)),
+        "does not read as JSON in UTF-8",
+    ),
+    "a name that is no text": (IndexSpec("a", "nodes", ("\ud800",), "scan"), "does not read as JSON in UTF-8"),
     "an unknown extractor": (
         IndexSpec("a", "nodes", ("x",), "scan", declares=(FieldSpec("x", "int", "guess@1"),)),
         "unknown extractor 'guess@1'",
