@@ -96,12 +96,12 @@ class QuotientSlots:
     def _lengthen(self) -> None:
         """Adds slots behind, a 64th or eight. All there are before are taken, from some quotient's on."""
         more = max(8, self.slots // 512 * 8)
-        begin, self.slots = self.slots, self.slots + more
+        self.slots += more
         self._remainders.extend(bytes(more * self.width // 8))
         self._occupied.extend(bytes(more // 8))
         self._ends.extend(bytes(more // 8))
-        for start in range(-(-begin // BLOCK) * BLOCK, self.slots, BLOCK):
-            self._offsets.append(max(0, self._end_to(start - 1) - start))
+        # The runs end where the new slots begin: none reaches into a new block.
+        self._offsets.extend([0] * (-(-self.slots // BLOCK) - len(self._offsets)))
 
     # -- what can be done ------------------------------------------------------------------------------------------
 

@@ -194,3 +194,31 @@ def test_bad_options_say_what_is_wrong(options: dict[str, Any], says: str) -> No
 def test_filter_options_are_read() -> None:
     structure = Sharded(2, shards=1, filter="joint-bitset", filter_options="buckets=4, spacing=quantile")
     assert structure.filter_bits() == 16 + 2 * 3 * 64 + 2 * 128
+
+
+@pytest.mark.parametrize("filter", ["max-vector", "joint-bitset", "bloom", "memento"])
+def test_what_is_put_between_two_questions_is_found(filter: str) -> None:
+    structure = Sharded(1, shards=16, filter=filter, rebuild_percent=1000)
+    structure.load(np.arange(320), np.arange(320, dtype=np.int64).reshape(-1, 1))
+    for slot, value in ((0, 400), (17, 401), (320, 500), (5, -1)):
+        at_value = Box((value,), (value,))
+        assert not len(structure.find(at_value).slots)
+        structure.put(slot, (value,))
+        assert structure.find(at_value).slots.tolist() == [slot]
+        assert structure.may_match(at_value)
+
+
+def test_a_point_is_put_where_the_tree_laid_its_like() -> None:
+    structure = Sharded(3, shards=16, placing="sorted")
+    points = np.random.default_rng(2).integers(0, 9, (500, 3))
+    structure.load(np.arange(500), points)
+    for slot, point in enumerate(points.tolist()):
+        assert structure._route(slot, tuple(point)) == structure._shard_of[slot]
+
+
+def test_a_half_line_above_what_has_left_is_refused_by_a_filter_that_forgets() -> None:
+    structure = Sharded(1, shards=1, filter="memento", bits_per_key=24)
+    structure.load(np.arange(50), 1000 * np.arange(50, dtype=np.int64).reshape(-1, 1))
+    structure.remove(49)
+    assert structure.find(Box((48_001,), (HIGH,))).pruned == 1
+    assert structure.find(Box((48_000,), (HIGH,))).slots.tolist() == [48]
