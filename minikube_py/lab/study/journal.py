@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,11 +22,14 @@ def digest(design: Design) -> str:
 
 
 class Journal:
-    """The lines of one run. The first says which design they are of; lines that a kill tore are left out, and said."""
+    """The lines of one run. The first says which design they are of; lines that a kill tore are left out, and said.
 
-    def __init__(self, path: Path, design: Design, resume: bool) -> None:
+    `about`: what was written beside it when the run began, such as the commit that the design was registered by."""
+
+    def __init__(self, path: Path, design: Design, resume: bool, about: Mapping[str, str] | None = None) -> None:
         """Raises: StudyError, if `path` holds what would be lost or mixed."""
         self.path = path
+        self.about: Record = dict(about or {})
         self.records: dict[str, Record] = {}
         self.torn = 0
         header = {"study": "bloom", "mode": design.mode, "design": digest(design)}
@@ -36,7 +39,7 @@ class Journal:
             raise StudyError(f"nothing to resume: {path} is not there; leave --resume out to begin")
         self._file = path.open("ab")
         if not self.records and not path.stat().st_size:
-            self._write(header)
+            self._write({**header, "about": self.about})
 
     def add(self, record: Record) -> None:
         self.records[record["key"]] = record
@@ -55,6 +58,7 @@ class Journal:
         first = lines[0] if lines else None
         if not first or {name: first.get(name) for name in header} != header:
             raise StudyError(f"{self.path} is of another design or mode; name another folder with --out")
+        self.about = first.get("about", self.about)
         for line in lines[1:]:
             if line is None:
                 self.torn += 1

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import orjson
@@ -42,7 +42,9 @@ def run_study(options: StudyOptions, step: Step) -> int:
     design, registration = load(options.mode, options.unregistered)
     rates = bench_rates(options.bench)
     report.require_writable(options.out)
-    journal = Journal(options.out / NAME, design, options.resume or options.report_only)
+    journal = Journal(options.out / NAME, design, options.resume or options.report_only, asdict(registration))
+    # The commit that counts is the one the run began under, whenever its report is written.
+    registration = Registration(**journal.about)
     try:
         step("design", registration.line)
         if journal.torn:

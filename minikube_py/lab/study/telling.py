@@ -91,7 +91,7 @@ def warnings_of(design: Design, registration: Registration, records: Sequence[Re
     if not registration.commit:
         warnings.append(registration.line)
     if design.mode == "quick":
-        warnings.append("Quick mode: few seeds and levels, range filters up to 10,000 nodes only. It settles nothing.")
+        warnings.append("Quick mode: few seeds and levels, range filters up to 10,000 nodes only: a first answer.")
     missing = len(list(design.units())) - sum("failed" not in record for record in records)
     if missing:
         warnings.append(f"{missing:,} units have not finished: the run was stopped. Cells rest on the seeds that have.")

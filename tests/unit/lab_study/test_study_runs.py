@@ -178,6 +178,14 @@ def test_a_journal_is_neither_lost_nor_mixed(tmp_path: Path) -> None:
         Journal(path, small(margin=0.1), resume=True)
 
 
+def test_a_journal_keeps_the_commit_its_run_began_under(tmp_path: Path) -> None:
+    path = tmp_path / NAME
+    Journal(path, small(), resume=False, about={"commit": "first"}).close()
+    again = Journal(path, small(), resume=True, about={"commit": "later"})
+    assert again.about == {"commit": "first"}
+    again.close()
+
+
 def test_a_unit_that_raises_is_told_and_tried_again(tmp_path: Path) -> None:
     design = small(drift="no number")
     journal = Journal(tmp_path / NAME, design, resume=False)
