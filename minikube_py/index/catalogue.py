@@ -72,9 +72,13 @@ def _installed() -> dict[str, EntryPoint]:
 def options_of(name: str) -> dict[str, int | str]:
     """The options of a structure and their defaults.
 
-    Raises: InvalidRequest for a name that is not there."""
-    parameters = list(inspect.signature(_named(name)).parameters.values())
-    return {parameter.name: parameter.default for parameter in parameters[1:]}
+    Raises: InvalidRequest for a name that is not there, or an option whose default is no whole number and no text."""
+    options = {}
+    for parameter in list(inspect.signature(_named(name)).parameters.values())[1:]:
+        if type(parameter.default) not in (int, str):
+            raise InvalidRequest(f"structure {name}: {parameter.name} needs a default, a whole number or a text")
+        options[parameter.name] = parameter.default
+    return options
 
 
 def build(name: str, dimensions: int, options: Options) -> Structure:

@@ -13,7 +13,7 @@ import numpy as np
 
 from minikube_py.index.structure import HIGH, MISSING, Box, Found, IntArray, Point
 from minikube_py.index.structures.boxes import NO_SLOTS, NOTHING, Asked, asked_of
-from minikube_py.index.structures.columns import Columns
+from minikube_py.index.structures.columns import Columns, Mask
 from minikube_py.index.structures.options import check_dimensions, within
 
 
@@ -116,12 +116,14 @@ class Zones:
         if len(zones) * 2 > after - first:
             # To scan those between as well is cheaper than to gather these; nothing of the box lies in them.
             return self._columns.among_range(asked, first << self._shift, after << self._shift)
-        inside = np.ones((len(zones), 1 << self._shift), dtype=np.bool_)
+        inside: Mask | None = None
         for dimension, low, high in asked:
-            cells = self._columns.values[dimension].reshape(-1, 1 << self._shift)[zones]
-            inside &= cells >= low
+            cells = self._columns.values[dimension].reshape(-1, 1 << self._shift).take(zones, axis=0)
+            one: Mask = cells >= low
             if high != HIGH:
-                inside &= cells <= high
+                one &= cells <= high
+            inside = one if inside is None else np.logical_and(inside, one, out=inside)
+        assert inside is not None
         places = np.flatnonzero(inside)
         slots: IntArray = (zones[places >> self._shift] << self._shift) + (places & ((1 << self._shift) - 1))
         return slots
