@@ -120,7 +120,7 @@ def _costs(verdict: Verdict) -> str:
         figures = [_us(cost.finds_us[question]) for question in asked]
         held = f"{cost.size_bytes / cost.rows:.0f}"
         rows.append([name, f"{cost.rows:,}", *figures, _us(cost.pair_us), held, f"{cost.examined[asked[0]]:,}"])
-    title = "microseconds a question; EXAMINED is that of the first question"
+    title = "microseconds a question; EXAMINED is that of the first question, 0 where its answer was kept from before"
     return f"{title}\n{table(heads, rows, set(heads[1:]))}"
 
 

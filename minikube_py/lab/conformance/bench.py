@@ -18,6 +18,7 @@ from minikube_py.lab.conformance.work import best_us, questions, rows_of
 DIMENSIONS = 3
 ROWS = (1000, 10_000)
 PAIRS = 200
+COLOURS = 10
 PAIRS_BUDGET_S = 0.25
 
 Points = np.ndarray[Any, np.dtype[np.int64]]
@@ -127,8 +128,10 @@ def draw(costs: Sequence[Cost], subject: str, path: Any) -> Any:
             own = [cost for cost in costs if cost.structure == name]
             values = [cost.finds_us.get(question, cost.pair_us) for cost in own]
             thick = name == subject
-            colour = {"color": plots.ORANGE} if thick else {}
-            style = {"linewidth": 3 if thick else 1, "zorder": 3 if thick else 2, "marker": "o", "markersize": 3}
+            colour = {"color": "black"} if thick else {}
+            # The colours come again after ten lines.
+            dashes = "--" if names.index(name) > COLOURS else "-"
+            style = {"linewidth": 3 if thick else 1, "linestyle": dashes, "marker": "o", "markersize": 3}
             axis.plot([cost.rows for cost in own], values, label=name, **style, **colour)
         axis.set(xscale="log", yscale="log", title=question, xlabel="rows")
     axes[0][0].set_ylabel("us a question")

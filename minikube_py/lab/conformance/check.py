@@ -108,7 +108,12 @@ def _notes(verdict: Verdict) -> list[str]:
             "a limit of memory would be noticed late"
         )
     for question, own_us in largest.finds_us.items():
-        others = [cost for cost in verdict.costs if cost.rows == largest.rows and cost is not largest]
+        # The bench repeats its questions: who examines nothing for a common one has kept the answer.
+        others = [
+            cost
+            for cost in verdict.costs
+            if cost.rows == largest.rows and cost is not largest and next(iter(cost.examined.values()))
+        ]
         if others:
             best = min(others, key=lambda cost: cost.finds_us[question])
             ratio = best.finds_us[question] / own_us
