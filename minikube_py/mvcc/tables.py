@@ -41,8 +41,6 @@ class Tables:
         self.effective: dict[str, FieldSet] = {}
         self.specs: dict[str, IndexSpec] = {}
         self.version = 0
-        self.stage = 0
-        """Grows whenever something else is to be built."""
         self._counts: dict[str, Counts] = {}
         self._successors: dict[str, Successor] = {}
         self._following: list[tuple[str, Table]] = []
@@ -139,12 +137,10 @@ class Tables:
             table.running.pop(gone).close()
         effective = self.effective[name]
         for spec in wanted.values():
-            self.stage += 1
             if spec.name not in table.running and table.serves(asked_of(effective, spec.fields)):
                 table.running[spec.name] = Running(spec, table.index, self._counts[spec.name])
 
     def _put_in(self, name: str, table: Table) -> None:
-        self.stage += 1
         former = self.by_name.get(name)
         if former is not None and former is not table:
             former.close()
@@ -210,7 +206,6 @@ class Tables:
                 running.build(rows)
                 if running.state != "building":
                     self.version += 1
-                    self.stage += 1
                 return True
             running = _behind(table)
             if running is not None:
@@ -225,18 +220,14 @@ class Tables:
         successor = self._successors.get(name)
         if successor is None:
             successor = self._successors[name] = Successor(state, self.effective[name])
-            self.stage += 1
         if not successor.caught_up:
             if successor.step(state, rows):
-                self.stage += 1
                 self._run(name, successor.table)
                 self._feed()
             return
         running = _building(successor.table)
         if running is not None:
             running.build(rows)
-            if running.state != "building":
-                self.stage += 1
             return
         del self._successors[name]
         self._put_in(name, successor.table)
