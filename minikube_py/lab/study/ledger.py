@@ -186,12 +186,13 @@ class Cell:
         return saved > probe_us + price.updates_per_query * upkeep_us
 
     def break_even_us(self, name: str, updates_per_query: float, rival: str = BASE) -> float:
-        """C_behind at which `name` begins to cost less than `rival`; 0 if it always does, inf if it never does."""
+        """C_behind from which on `name` costs less than `rival`: 0 if it always does; inf if it never does, or only
+        below some C_behind, as one that is quicker and opens more."""
         free = Price(0.0, updates_per_query)
         more_us = self.mean(name, free) - self.mean(rival, free)
         fewer = self.opened(rival) - self.opened(name)
         if more_us <= 0:
-            return 0.0 if fewer >= 0 else float("nan")
+            return 0.0 if fewer >= 0 else float("inf")
         return more_us / fewer if fewer > 0 else float("inf")
 
     def winner(self, names: Iterable[str], price: Price) -> str:

@@ -59,6 +59,12 @@ def test_a_filter_that_opens_no_fewer_never_breaks_even() -> None:
     assert made.break_even_us("bloom", 1.0) == float("inf")
 
 
+def test_one_that_is_quicker_and_opens_more_has_no_break_even() -> None:
+    made = cell(always=report(20.0, 10.0), max_vector=report(50.0, 3.0), prefix_bloom=report(40.0, 4.0))
+    assert made.break_even_us("prefix-bloom", 1.0, "max-vector") == float("inf")
+    assert made.break_even_us("always", 1.0, "always") == 0.0
+
+
 def test_the_rule_is_the_registered_one() -> None:
     made = cell(always=report(20.0, 10.0, 2.0), oracle=report(9.0, 1.0, 9.0), memento=report(80.0, 4.0, 12.0))
     # Per shard probed: saves .6 C; probes cost (80 - 20 / 10) / 10 us, upkeep (12 - 2) / 10 for each update.
