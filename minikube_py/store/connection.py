@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,7 +15,6 @@ from minikube_py.index.running import check_buildable
 from minikube_py.mvcc.codec import pack, to_plain, unpack, unpack_any, where_from_plain
 from minikube_py.mvcc.types import Command, DeclareIndex, InSession, LeaseGrant, RangeRequest, Result
 from minikube_py.raft.configuration import NodeId
-from minikube_py.store.explaining import explained
 from minikube_py.store.limits import FRAME_BYTES_MAX, HELLO_BYTES_MAX, PART_BYTES
 from minikube_py.store.membership import decode_member_change
 from minikube_py.store.protocol import (
@@ -189,12 +188,9 @@ class Connection(asyncio.Protocol):
             status = member.status()
             self._send((request_id, Answer.OK, {key: status[key] for key in ("members", "expected")}))
         elif op == Op.INDEXES:
-            self._when_readable(request_id, lambda: [report_to_plain(each) for each in member.state.tables.reports()])
+            self._work(request_id, self._send_indexes(request_id), answers=True)
         elif op == Op.EXPLAIN:
-            request = _range_request(argument)
-            self._when_readable(
-                request_id, lambda: explanation_to_plain(explained(member.state.explain(request), member.clock))
-            )
+            self._work(request_id, self._send_explanation(request_id, _range_request(argument)), answers=True)
         elif op == Op.HASH:
             self._work(request_id, self._send_hash(request_id, _integer(argument)), answers=True)
         elif op == Op.SNAPSHOT:
@@ -231,21 +227,6 @@ class Connection(asyncio.Protocol):
             if error is not None:
                 raise error
             self._stream(range_frames(request_id, self._member.read(request)))
-        except MinikubeError as refusal:
-            self._send((request_id, Answer.ERROR, encode_error(refusal)))
-        self._go_on()
-
-    def _when_readable(self, request_id: int, answer: Callable[[], object]) -> None:
-        """Answers from what this member knows once that holds all that was acknowledged before."""
-        self.in_flight += 1
-        self._member.when_readable(partial(self._answered, request_id, answer))
-
-    def _answered(self, request_id: int, answer: Callable[[], object], error: MinikubeError | None) -> None:
-        self.in_flight -= 1
-        try:
-            if error is not None:
-                raise error
-            self._send((request_id, Answer.OK, answer()))
         except MinikubeError as refusal:
             self._send((request_id, Answer.ERROR, encode_error(refusal)))
         self._go_on()
@@ -307,6 +288,14 @@ class Connection(asyncio.Protocol):
     async def _send_hash(self, request_id: int, revision: int) -> None:
         at = revision or self._member.state.revision
         self._send((request_id, Answer.OK, (await self._member.hash(revision), at)))
+
+    async def _send_indexes(self, request_id: int) -> None:
+        reports = await self._member.storage.indexes()
+        self._send((request_id, Answer.OK, [report_to_plain(each) for each in reports]))
+
+    async def _send_explanation(self, request_id: int, request: RangeRequest) -> None:
+        explanation = await self._member.storage.explain(request)
+        self._send((request_id, Answer.OK, explanation_to_plain(explanation)))
 
     async def _send_snapshot(self, request_id: int) -> None:
         try:

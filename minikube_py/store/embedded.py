@@ -99,7 +99,7 @@ class EmbeddedStorage:
     async def explain(self, request: RangeRequest) -> Explanation:
         if not self._member.readable:
             await self._confirmed()
-        return explained(self._member.state.explain(request), self._member.clock)
+        return await explained(self._member.state, request, self._member.clock)
 
     @property
     def revision(self) -> int:

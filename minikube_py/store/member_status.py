@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from minikube_py import __version__
+from minikube_py.index.reports import IndexState
 from minikube_py.store.membership import Member
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def status_of(member: StoreMember) -> dict[str, Any]:
 def metrics_of(member: StoreMember) -> dict[str, float]:
     """Counters and gauges by Prometheus name."""
     replica, state, log = member.replica, member.state, member.raft.log
+    indexes = [report.state for report in state.tables.reports()]
     return {
         PREFIX + "proposals_applied_total": replica.applied_entries,
         PREFIX + "proposals_pending": replica.waiting,
@@ -68,6 +70,7 @@ def metrics_of(member: StoreMember) -> dict[str, float]:
         PREFIX + "compact_revision": state.compact_revision,
         PREFIX + "size_bytes": state.size_bytes,
         PREFIX + "watchers": len(member.hub),
+        **{f'{PREFIX}indexes{{state="{each}"}}': indexes.count(each) for each in get_args(IndexState)},
         PREFIX + "snapshot_size_bytes": replica.files.snapshot.size_bytes if replica.files.snapshot else 0,
         **member.snapshotter.metrics(PREFIX),
     }

@@ -143,6 +143,10 @@ async def test_what_is_asked_and_what_it_cost_is_counted_and_explained(tmp_path)
     assert metrics[prefix + "queries_total"] == metrics[prefix + "hits_total"] == 1
     assert metrics[prefix + 'hits_by_name_total{index="fits"}'] == 1
     assert 0 < metrics[prefix + "query_seconds_total"] < 1
+    states = {
+        state: metrics[f'minikube_py_store_indexes{{state="{state}"}}'] for state in ("building", "ready", "degraded")
+    }
+    assert states == {"building": 0, "ready": 1, "degraded": 0}
     (report,) = await storage.indexes()
     assert (report.spec, report.state, report.progress, report.rows) == (FITS, "ready", 1.0, 200)
     assert (report.queries, report.hits) == (1, 1)
