@@ -29,6 +29,7 @@ TICK_US: Final = 50_000
 TURN_US: Final = (20, 150)
 SYNC_US: Final = (150, 900)
 SLICE_US: Final = 1_000
+RESUME_US: Final = 400
 ASK_US: Final = 40_000
 SEGMENT_BYTES: Final = 20 << 10
 RECOVERY_US: Final = 2_000
@@ -217,10 +218,16 @@ class Place:
         self.paused = self.running
 
     def resume(self) -> None:
+        """What came meanwhile waits in a socket for each sender: what one sent stays in order, and that is all."""
         self.paused = False
         inbox, self._inbox = self._inbox, []
+        latest_us: dict[int, int] = {}
         for act, arguments in inbox:
-            self.steps.after(1, self.do, self.life, act, *arguments)
+            delay_us = self.rng.randint(1, RESUME_US)
+            if isinstance(arguments[0] if arguments else None, Message):
+                sender = arguments[0].sender
+                delay_us = latest_us[sender] = max(delay_us, latest_us.get(sender, 0))
+            self.steps.after(delay_us, self.do, self.life, act, *arguments)
 
     def do(self, life: int, act: Act, *arguments: Any) -> None:
         """Lets the process of that life do something; when it is resumed, if it stands still."""

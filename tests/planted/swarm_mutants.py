@@ -126,10 +126,10 @@ MUTANTS: tuple[SwarmMutant, ...] = (
         "a new leader does not know yet what is committed (Raft, 8)",
     ),
     SwarmMutant(
-        "raft: only the new half of a joint configuration decides", "raft/quorum.py",
-        "    if configuration.outgoing:\n        return min(index, _agreed(configuration.outgoing, match))\n",
-        "",
-        "the outgoing majority is not asked (the thesis, 4.3)",
+        "raft: what a learner has counts", "raft/quorum.py",
+        "    index = _agreed(configuration.voters, match)",
+        "    index = _agreed(configuration.voters | configuration.learners, match)",
+        "a majority is made of voters and learners together",
     ),
     SwarmMutant(
         "raft: a removed member still counts", "raft/configuration.py",
@@ -195,8 +195,8 @@ MUTANTS: tuple[SwarmMutant, ...] = (
     ),
     SwarmMutant(
         "watch: an installed snapshot hides what came between", "mvcc/watch.py",
-        "            watcher.next_revision = max(watcher.next_revision, self.revision + 1)",
-        "            watcher.next_revision = max(watcher.next_revision, state.revision + 1)",
+        "            watcher.next_revision = max(watcher.next_revision, self.revision + 1)\n            self._behind",
+        "            watcher.next_revision = max(watcher.next_revision, state.revision + 1)\n            self._behind",
         "watchers go on from where the snapshot ends",
     ),
     SwarmMutant(
