@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from itertools import islice, takewhile
+from itertools import chain, islice, takewhile
 from typing import Any, Final
 
 from minikube_py.scheduler.framework import (
@@ -22,6 +22,7 @@ from minikube_py.scheduler.framework import (
     EVENT_UNSCHEDULED_POD_UPDATE,
     WILDCARD,
     ClusterChange,
+    ClusterEvent,
     EventRegistration,
     QueueingHint,
     Status,
@@ -102,6 +103,7 @@ class SchedulingQueue:
         self._sequence = 0
         self._in_flight: dict[str, int] = {}
         self._events: list[ClusterChange] = []
+        self._heard: dict[ClusterEvent, bool] = {}
         self._events_start = 0
         self.incoming: dict[tuple[str, str], int] = {}
         self.unschedulable_by_plugin: dict[tuple[str, str], int] = {}
@@ -267,6 +269,8 @@ class SchedulingQueue:
         if self._in_flight:
             self._record(change)
         moved = 0
+        if not self._is_heard(change):
+            return 0
         for group in list(self._groups.values()):
             one = next(iter(group.values()))
             # Pods that share a group share the answer.
@@ -276,6 +280,18 @@ class SchedulingQueue:
                     self._requeue(queued, strategy, change.event.label)
                     moved += 1
         return moved
+
+    def _is_heard(self, change: ClusterChange) -> bool:
+        """Whether any plugin may say that it helps. Of most events, such as a pod that was bound, none does, and with
+        many pods waiting it is worth knowing that at once. (Whoever waits was rejected, so some plugin is asked.)"""
+        event = change.event
+        if change.node or event.resource == WILDCARD:
+            return True
+        heard = self._heard.get(event)
+        if heard is None:
+            hints = chain.from_iterable(chain.from_iterable(r.hints.values()) for r in self._rules.values())
+            heard = self._heard[event] = any(registration.event.matches(event) for registration in hints)
+        return heard
 
     def _group(self, queued: QueuedPodInfo) -> object:
         """What decides whether a change helps: the same for all pods of one spec that fail by node-local filters, and
