@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any, Final, NamedTuple, TypeVar
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -10,7 +11,7 @@ from hypothesis import errors as hypothesis_errors
 from hypothesis.strategies import SearchStrategy
 
 from minikube_py.errors import RequestError
-from minikube_py.index.structure import Structure, Versioned
+from minikube_py.index.structure import Estimating, Structure, Versioned
 from minikube_py.lab.conformance.drawn import programs
 from minikube_py.lab.conformance.drawn_history import histories
 from minikube_py.lab.conformance.history import BuildIndex, History
@@ -70,6 +71,12 @@ def check_shape(structure: Structure) -> None:
         raise Broken("it has a name", f"its attribute `structure` is {name!r}, not a text")
     if hasattr(structure, "freeze") != hasattr(structure, "find_frozen"):
         raise Broken("it is Versioned or not", "it has one of freeze and find_frozen without the other")
+    if isinstance(structure, Estimating):
+        for rows, share, limit in product((0, 1, 100_000), (0.0, 0.01, 1.0), (0, 10)):
+            cost_us = structure.cost_us(rows, share, limit)
+            if not isinstance(cost_us, int | float) or not 0 <= cost_us < float("inf"):
+                told = f"cost_us({rows}, {share}, {limit}) was {cost_us!r}"
+                raise Broken("an estimate is a number of microseconds", told)
 
 
 def find_counter_example(build: Build, examples: int, drawn_seed: int, least: bool = True) -> CounterExample | None:

@@ -326,3 +326,12 @@ def test_an_index_that_forgets_the_past_is_found() -> None:
     assert len(found.history.events) <= 3
     listed = history_text.listing(found.history, found.broken, "mine")
     assert listed.startswith("index = hosted('mine', (") and "index.apply(4, {" in listed
+
+
+def test_an_estimate_that_is_no_number_is_found() -> None:
+    class Guesses(Right):
+        def cost_us(self, rows: int, share: float, limit: int) -> float:
+            return limit / share if share else float("nan")
+
+    found = found_in(Guesses, 5)
+    assert found is not None and found.broken.wanted == "cost_us(0, 0.0, 0) was nan"
