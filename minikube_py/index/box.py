@@ -16,7 +16,10 @@ CodeOf = Callable[[str, str], int]
 """The code of a text in the column of a field; one that no row has where it is unknown there."""
 
 
-def boxed(tests: tuple[Test, ...], places: Mapping[str, int], code_of: CodeOf) -> tuple[Box, tuple[Test, ...]]:
+Boxed = tuple[Box, tuple[Test, ...]]
+
+
+def boxed(tests: tuple[Test, ...], places: Mapping[str, int], code_of: CodeOf) -> Boxed:
     """The box of `tests` with a dimension for each field in `places` (field to dimension), and the tests that a point
     in it may still fail: those on fields without a dimension, and those that the box says in part or not at all."""
     lows, highs = [MISSING] * len(places), [HIGH] * len(places)
@@ -61,4 +64,5 @@ def _interval(test: Test, code_of: CodeOf) -> tuple[int, int, bool]:
 
 def bounded(box: Box) -> int:
     """How many dimensions are asked about."""
-    return sum(low != MISSING or high != HIGH for low, high in zip(box.lows, box.highs))
+    lows, highs = box
+    return len(lows) - sum([low == MISSING and high == HIGH for low, high in zip(lows, highs)])

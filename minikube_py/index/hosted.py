@@ -22,7 +22,7 @@ from minikube_py.errors import Compacted, FutureRevision
 from minikube_py.fields.spec import FieldSet
 from minikube_py.fields.where import Comparison, Test, Where, compile_where
 from minikube_py.index import catalogue
-from minikube_py.index.box import boxed
+from minikube_py.index.box import Boxed, boxed
 from minikube_py.index.cells import Changed, Mask
 from minikube_py.index.columns import ColumnIndex
 from minikube_py.index.contract import IndexStats, Matches, Order, Row, RowChange
@@ -230,13 +230,13 @@ class HostedIndex:
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
-    def boxed(self, tests: tuple[Test, ...]) -> tuple[Box, tuple[Test, ...]]:
+    def boxed(self, tests: tuple[Test, ...]) -> Boxed:
         return boxed(tests, self._places, self.host.code_of)
 
-    def search(self, tests: tuple[Test, ...], revision: int, limit: int = 0) -> Found:
+    def search(self, tests: tuple[Test, ...], revision: int, limit: int = 0, known: Boxed | None = None) -> Found:
         """The slots of the rows that passed `tests` at `revision`: all, or any `limit` of them if that is not 0. The
-        revision must be retained, and this complete."""
-        box, residual = self.boxed(tests)
+        revision must be retained, and this complete. `known`: what `boxed` gave since the last change."""
+        box, residual = known or self.boxed(tests)
         if box.empty:
             return NOTHING
         self._follow_up()
@@ -321,11 +321,12 @@ class HostedIndex:
         order: Order,
         first: bytes = b"",
         end: bytes | None = None,
+        known: Boxed | None = None,
     ) -> Matches:
         """`query` with its `where` read, for the keys in [first, end)."""
         anywhere = order == "ANY" and not first and end is None
         # One more than is wanted tells whether there is more.
-        slots, _, *cost = self.search(tests, revision, limit + 1 if limit and anywhere else 0)
+        slots, _, *cost = self.search(tests, revision, limit + 1 if limit and anywhere else 0, known)
         if not anywhere:
             slots, count = self.host.in_key_order(slots, first, end, limit)
             return Matches(self.host.keys_of(slots), count, count > len(slots), *cost)

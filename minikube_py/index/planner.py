@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from minikube_py.fields.where import Test
-from minikube_py.index.box import bounded
+from minikube_py.index.box import Boxed, bounded
 from minikube_py.index.cells import Mask
 from minikube_py.index.columns import BLOCK_ROWS
 from minikube_py.index.contract import Order
@@ -42,6 +42,8 @@ class Way(NamedTuple):
     running: Running | None
     structure: str
     estimated_us: float
+    boxed: Boxed | None = None
+    """What the tests are in the index when the plan is made. Later the codes of texts may be others."""
 
 
 COLUMNS: Final = "columns"
@@ -72,21 +74,22 @@ def plan(table: Table, tests: tuple[Test, ...], limit: int, order: Order) -> Pla
             continue
         box, residual = hosted.boxed(tests)
         if box.empty:
-            ways.append(Way(running, running.spec.structure, CALL_US))
+            ways.append(Way(running, running.spec.structure, CALL_US, (box, residual)))
             continue
         if not bounded(box):
             continue
-        covered = [mask for mask, test in zip(masks, tests) if test.field in running.spec.fields and test.op != "!="]
-        box_share = _share(covered) if residual else share
+        box_share = share
+        if residual:
+            fields = running.spec.fields
+            box_share = _share([mask for mask, test in zip(masks, tests) if test.field in fields and test.op != "!="])
         candidates = wanted * max(1.0, box_share / share) if residual and wanted else float(wanted)
         if hosted.estimating is not None:
             find_us = hosted.estimating.cost_us(rows, box_share, round(min(candidates, rows)))
         else:
             find_us = UNKNOWN_US + UNKNOWN_MATCH_US * (candidates or rows * box_share)
         tested = (min(candidates, rows * box_share) if wanted else rows * box_share) if residual else 0.0
-        ways.append(
-            Way(running, running.spec.structure, CALL_US + find_us + tested * CANDIDATE_US + ranked_us + out_us)
-        )
+        estimated_us = CALL_US + find_us + tested * CANDIDATE_US + ranked_us + out_us
+        ways.append(Way(running, running.spec.structure, estimated_us, (box, residual)))
     ways.sort(key=_estimated_us)
     return Plan(ways, share)
 
@@ -96,14 +99,14 @@ def _share(masks: Sequence[Mask]) -> float:
     if not masks:
         return 1.0
     size = len(masks[0]) + 1
-    counts = [int(np.count_nonzero(mask)) + 0.5 for mask in masks]
-    if len(masks) == 1:
-        return counts[0] / size
-    passing = int(np.count_nonzero(np.logical_and.reduce(masks)))
-    if passing:
+    joint = masks[0]
+    for mask in masks[1:]:
+        joint = joint & mask
+    passing = int(np.count_nonzero(joint))
+    if passing or len(masks) == 1:
         return (passing + 0.5) / size
     # Nothing in the sample is not nothing at all: as much as if the tests did not depend on each other.
-    return min(0.5 / size, math.prod([count / size for count in counts]))
+    return min(0.5 / size, math.prod([(int(np.count_nonzero(mask)) + 0.5) / size for mask in masks]))
 
 
 def _estimated_us(way: Way) -> float:

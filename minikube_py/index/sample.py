@@ -11,6 +11,7 @@ from minikube_py.index.cells import Cells, Mask, evaluate
 from minikube_py.index.columns import ColumnIndex
 
 SAMPLE_ROWS: Final = 1024
+_ALL: Final = slice(None)
 STALE_AFTER: Final = 1024
 """Changed rows after which another sample is taken; fewer where there are few rows."""
 
@@ -28,8 +29,8 @@ class Sample:
         host = self._host
         if not 0 <= host.changes - self._changes < min(STALE_AFTER, 16 + host.live // 4) or self._changes < 0:
             self._take()
-        rows = slice(None)
-        return [evaluate(self._cells, rows, [one]) for one in host.bound(tests)]
+        cells, rows = self._cells, _ALL
+        return [evaluate(cells, rows, [one]) for one in host.bound(tests)]
 
     def _take(self) -> None:
         host = self._host

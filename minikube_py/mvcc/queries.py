@@ -55,12 +55,12 @@ class Query:
 
 
 class Planned:
-    """A plan, and how long it holds."""
+    """The way that was chosen, and how long that holds."""
 
-    __slots__ = ("changes", "plan", "uses")
+    __slots__ = ("changes", "uses", "way")
 
-    def __init__(self, made: Plan, changes: int) -> None:
-        self.plan = made
+    def __init__(self, way: Way, changes: int) -> None:
+        self.way = way
         self.changes = changes
         self.uses = 0
 
@@ -105,26 +105,27 @@ class Queries:
             running.counts.queries += 1
         if query.single or not table.running:
             return _columns(query, table, tests, request, at)
-        way = self._plan(query, table, tests, request).ways[0]
+        way = self._plan(query, table, tests, request)
         found, stats = self._go(way, query, table, tests, request, at)
         if way.running is not None and stats.index:
             way.running.counts.hits += 1
         return found, stats
 
-    def _plan(self, query: Query, table: Table, tests: Tests, request: RangeRequest) -> Plan:
+    def _plan(self, query: Query, table: Table, tests: Tests, request: RangeRequest) -> Way:
         place = (tests, request.limit, request.order)
         planned = query.plans.get(place)
         if planned is not None and planned.uses < PLAN_USES:
-            running = planned.plan.ways[0].running
+            running = planned.way.running
             fresh = table.index.changes - planned.changes < PLAN_CHANGES
             if fresh and (running is None or (running.hosted is not None and running.hosted.askable)):
                 planned.uses += 1
-                return planned.plan
+                return planned.way
         made = _planned(query, table, tests, request)
         if len(query.plans) >= QUERIES_MAX:
             query.plans.clear()
-        query.plans[place] = Planned(made, table.index.changes)
-        return made
+        way = made.ways[0]
+        query.plans[place] = Planned(way._replace(boxed=None), table.index.changes)
+        return way
 
     def _go(
         self, way: Way, query: Query, table: Table, tests: Tests, request: RangeRequest, at: int
@@ -135,7 +136,7 @@ class Queries:
             return _columns(query, table, tests, request, at)
         try:
             revision = min(at, table.index.revision)
-            matches = hosted.answer(tests, revision, request.limit, request.order, query.first, query.end)
+            matches = hosted.answer(tests, revision, request.limit, request.order, query.first, query.end, way.boxed)
         except Exception as error:
             # Somebody's own structure: whatever it does, the columns know better.
             running.failed(error)
@@ -177,7 +178,8 @@ class Queries:
         ways: list[tuple[Choice, Callable[[], tuple[Matches, QueryStats]] | None]] = []
         for way in made.ways:
             name = "" if way.running is None else way.running.spec.name
-            tried = partial(self._go, way, query, table, tests, request, at)
+            # It is tried later, when the texts' codes may be others.
+            tried = partial(self._go, way._replace(boxed=None), query, table, tests, request, at)
             ways.append((Choice(name, way.structure, way.estimated_us, -1.0), tried))
         if query.single:
             # One object is looked at where it is, whatever indexes there are.
