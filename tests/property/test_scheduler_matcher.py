@@ -7,7 +7,6 @@ Both see the same changes; each places the same pods. Node for node they must ag
 from __future__ import annotations
 
 import random
-from importlib.util import find_spec
 from typing import Any
 from unittest.mock import patch
 
@@ -28,8 +27,6 @@ from minikube_py.scheduler.objects import project_node, project_pod
 from minikube_py.scheduler.profile import Profile
 from minikube_py.scheduler.search import Search
 
-PRESENT = [name for name, place in FAMILY.items() if find_spec(f"minikube_py.index.structures.{place.split(':')[0]}")]
-
 
 def evaluator_over(cache: Cache, structure: str, percentage: int, seed: int = 0) -> Evaluator:
     lent: Any = Lent(cache)
@@ -37,7 +34,7 @@ def evaluator_over(cache: Cache, structure: str, percentage: int, seed: int = 0)
     return Evaluator(Profile(ProfileConfig(), lent), cache.columns, random.Random(seed), percentage, matcher)
 
 
-@pytest.mark.parametrize("structure", PRESENT)
+@pytest.mark.parametrize("structure", FAMILY)
 @settings(max_examples=12, deadline=None)
 @given(st.lists(nodes(), min_size=1, max_size=6), st.lists(specs(), min_size=4, max_size=4), STEPS, st.integers(0, 9))
 def test_decisions_by_an_index_are_the_references(
@@ -181,6 +178,6 @@ def test_no_score_is_above_its_ceiling(objs: list[dict[str, Any]], shapes: list[
 
 
 def test_every_structure_of_the_family_is_a_matcher() -> None:
-    for name in PRESENT:
+    for name in FAMILY:
         assert STRUCTURES[name].structure == name
         Matcher(Cache().columns, name)
