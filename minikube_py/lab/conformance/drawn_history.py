@@ -89,7 +89,7 @@ class _Drawer:
             return Apply(changes, rng.choice((1, 1, 1, 3)))
         if kind == "q":
             return Query(
-                tuple(self._asked() for _ in range(rng.choice((0, 1, 1, 1, 2, 3)))),
+                self._where(),
                 rng.choice(_BACKS),
                 rng.choice((0, 0, 1, 2, 10)),
                 rng.choice(("KEY", "KEY", "ANY")),
@@ -111,9 +111,17 @@ class _Drawer:
             row["label"] = rng.choice(LABELS)
         return row
 
-    def _asked(self) -> Asked:
+    def _where(self) -> tuple[Asked, ...]:
+        """None to three comparisons, some of them of the same field: a range, or a contradiction."""
         rng = self._rng
-        field = rng.choice((*NUMBERS, "cpu", "memory", "label"))
+        asked: list[Asked] = []
+        for _ in range(rng.choice((0, 1, 1, 1, 2, 3))):
+            again = asked and rng.randrange(3) == 0
+            asked.append(self._asked(asked[-1].field if again else rng.choice((*NUMBERS, "cpu", "memory", "label"))))
+        return tuple(asked)
+
+    def _asked(self, field: str) -> Asked:
+        rng = self._rng
         if field == "label":
             op = rng.choice(_TEXT_OPS)
             labels = tuple(rng.choice(LABELS) for _ in range(_count(rng, op)))
