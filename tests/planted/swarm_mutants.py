@@ -126,12 +126,6 @@ MUTANTS: tuple[SwarmMutant, ...] = (
         "a new leader does not know yet what is committed (Raft, 8)",
     ),
     SwarmMutant(
-        "raft: what a learner has counts", "raft/quorum.py",
-        "    index = _agreed(configuration.voters, match)",
-        "    index = _agreed(configuration.voters | configuration.learners, match)",
-        "a majority is made of voters and learners together",
-    ),
-    SwarmMutant(
         "raft: a removed member still counts", "raft/configuration.py",
         "    voters, learners, learners_next = voters - one, learners - one, learners_next - one\n",
         "    if type != ChangeType.REMOVE:\n        voters = voters - one\n    learners, learners_next = learners - one, learners_next - one\n",
