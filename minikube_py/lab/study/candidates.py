@@ -21,7 +21,7 @@ from minikube_py.index.structures.sharded import Sharded
 from minikube_py.lab.study.design import Design, Levels, StudyError
 
 Kind = Literal["whole", "front"]
-WITHOUT_REBUILD_PERCENT = 1000
+WITHOUT_REBUILD_PERCENT, WITHOUT_ORDER_PERCENT = 1000, 100
 NO_BITS = ("always", "oracle", "max-vector", "joint-bitset")
 
 
@@ -64,7 +64,7 @@ def candidate(name: str, design: Design, levels: Levels, rebuilding: bool = True
         if name in FAMILY:
             options: dict[str, int | str] = {}
             if not rebuilding and name == "kd-tree":
-                options["decay_percent"] = WITHOUT_REBUILD_PERCENT
+                options["decay_percent"] = WITHOUT_ORDER_PERCENT
             return Candidate(name, "whole", build(name, dimensions, options))
         percent = round(100 * design.raw["rebuild_share"]) if rebuilding else WITHOUT_REBUILD_PERCENT
         if name == "exact-copy":

@@ -77,6 +77,7 @@ def test_every_unit_has_finished_and_no_candidate_was_wrong(ran: tuple[Design, J
     assert runner.todo(design, journal) == []
     for record in journal.records.values():
         assert all(each["wrong"] == 0 for each in record["candidates"].values()), record["key"]
+        assert record["absent"] == {}, record["key"]
 
 
 def test_the_front_that_opens_least_is_the_oracle(ran: tuple[Design, Journal, Path]) -> None:
