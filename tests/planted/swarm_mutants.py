@@ -218,4 +218,23 @@ MUTANTS: tuple[SwarmMutant, ...] = (
         "            writer.mark_synced(end)",
         "the sync is lost in a refactoring; only a power cut tells",
     ),
+    # --- declared indexes --------------------------------------------------------------------------------------------
+    SwarmMutant(
+        "index: begun on a table that is still being filled", "mvcc/tables.py",
+        "            elif successor.caught_up:",
+        "            elif successor is not None:",
+        "rows that a table is given at first are told to nobody; found by these histories when it was no mutant",
+    ),
+    SwarmMutant(
+        "index: a drop is forgotten in what answers", "mvcc/tables.py",
+        "            table.running.pop(gone).close()",
+        "            table.running[gone].close()",
+        "a dropped index follows its table no more, and is still asked",
+    ),
+    SwarmMutant(
+        "index: what waits is not put in before a question", "index/hosted.py",
+        "        self._follow_up()\n        if self.host.unchanged_since(revision):",
+        "        if self.host.unchanged_since(revision):",
+        "changes are put off, and the question does not wait for them",
+    ),
 )
