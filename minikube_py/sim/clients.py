@@ -28,6 +28,8 @@ from minikube_py.sim.workload import Workload
 
 ATTEMPT_US: Final = 900_000
 """Without an answer for so long, a connection counts as lost."""
+ASTRAY_SHARE: Final = 0.15
+"""Of the writes, those that do not go first to the leader that the client knows."""
 BACKOFF_US: Final = (10_000, 60_000)
 REOPEN_US: Final = (2_000, 120_000)
 CLOSE_SHARE: Final = 0.02
@@ -190,7 +192,7 @@ class SimClient:
             call.sequence = self._sequence
             self._unanswered[call.sequence] = call
         self._calls[id(call)] = call
-        anywhere = serializable or (isinstance(request, RangeRequest) and self.rng.random() < 0.4)
+        anywhere = serializable or self.rng.random() < (0.4 if isinstance(request, RangeRequest) else ASTRAY_SHARE)
         call.place = self.rng.choice(self._servers.places()) if anywhere else self._leader
         self._attempt(call)
 

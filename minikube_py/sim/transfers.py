@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 CHUNK_BYTES: Final = 3_000
 QUIET_US: Final = 400_000
 """A transfer of which nothing was heard for so long has broken off."""
+AGAIN_SHARE: Final = 0.3
+AGAIN_US: Final = (1_000, 400_000)
 
 
 class Transfer:
@@ -112,19 +114,25 @@ class Transfer:
         self._heard += 1
         if self._ended:
             return
+        receiver = self._receiver
         try:
             for sync in steps:
                 if sync is not None:
                     sync()
-                receiver = self._receiver
                 delay_us = SLICE_US if sync is None else self._rng.randint(*SYNC_US)
                 self._cluster.steps.after(delay_us, receiver.do, receiver.life, self._finish, incoming, steps)
                 return
         except (TransferRefused, OSError) as error:
             self._broken(error)
             return
-        self._receiver.receive(self._message._replace(snapshot=incoming.offer.meta))
+        done = self._message._replace(snapshot=incoming.offer.meta)
+        receiver.receive(done)
         self._to_sender(self._report, True)
+        if self._rng.random() < AGAIN_SHARE:
+            # The answer was lost, and what it answered is said once more.
+            self._cluster.steps.after(
+                self._rng.randint(*AGAIN_US), receiver.do, receiver.life, receiver.receive, done
+            )
 
     def _broken(self, error: Exception) -> None:
         self._cluster.steps.tell(f"{self._receiver.name} does not take the snapshot: {error}")
