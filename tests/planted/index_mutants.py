@@ -186,7 +186,7 @@ MUTANTS: tuple[IndexMutant, ...] = (
     IndexMutant(
         "shards: a point that changes shards stays in the old one", "sharded", "index/structures/sharded.py",
         "        elif old >= 0:\n            self.remove(slot)",
-        "        elif old > len(shards):\n            self.remove(slot)",
+        "        elif old > self._shards:\n            self.remove(slot)",
         "shards by slot never see it",
     ),
     IndexMutant(

@@ -121,15 +121,18 @@ class Sharded:
     # -- writing ---------------------------------------------------------------------------------------------------
 
     def put(self, slot: int, point: Point) -> None:
-        shards = self._shard_of
-        if not 0 <= slot < len(shards):
-            check_slot(slot)
-            shards.extend([-1] * (slot + 1 - len(shards)))
-        old, shard = shards[slot], self._route(slot, point)
+        old = self._shard_of[slot] if 0 <= slot < len(self._shard_of) else -1
+        shard = self._route(slot, point)
         if old == shard:
             self._leave(slot, shard, stays=True)
         elif old >= 0:
             self.remove(slot)
+            # That may have dealt all points out anew.
+            shard = self._route(slot, point)
+        shards = self._shard_of
+        if not 0 <= slot < len(shards):
+            check_slot(slot)
+            shards.extend([-1] * (slot + 1 - len(shards)))
         self.reader.put(shard, slot, point)
         self._summaries[shard].put(point)
         if self._bounds is not None:

@@ -122,6 +122,9 @@ class History:
     events: tuple[Event, ...]
     frozen_max: int = 1 << 30
 
+    def __repr__(self) -> str:
+        return f"History({self.fields}, {len(self.rows)} rows, {len(self.events)} events)"
+
 
 @dataclass(slots=True)
 class _Declared:

@@ -67,6 +67,10 @@ class Program:
     dimensions: int
     steps: tuple[Step, ...]
 
+    def __repr__(self) -> str:
+        # Hypothesis writes down what it draws; ten thousand steps are no reading. See `listing`.
+        return f"Program({self.dimensions}, {len(self.steps)} steps)"
+
 
 class Broken(AssertionError):
     """A law does not hold. `step`: how many steps of the program it took, the last of which shows it."""
