@@ -173,7 +173,8 @@ def run_predicates(args: argparse.Namespace) -> list[dict[str, Any]]:
                 before = chosen
                 found = {"mean": statistics.mean(times), "p50": times[len(times) // 2]}
                 found["p99"] = times[len(times) * 99 // 100]
-                print(f"{count:7d} {sampling:9} {matcher:14} " + " ".join(f"{v:9.1f}" for v in found.values()), counts, flush=True)
+                told = " ".join(f"{value:9.1f}" for value in found.values())
+                print(f"{count:7d} {sampling:9} {matcher:14} {told}", counts, flush=True)
                 result = {"nodes": count, "sampling": sampling, "matcher": matcher, "microseconds": found}
                 results.append({**result, "counts": counts})
     return results
