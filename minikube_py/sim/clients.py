@@ -73,6 +73,8 @@ class Call:
     place: int = 0
     uncertain: bool = False
     ended: bool = False
+    then: Callable[[], None] | None = None
+    """To be called once it is done."""
 
     @property
     def reads(self) -> bool:
@@ -184,9 +186,16 @@ class SimClient:
 
         return run
 
-    def _begin(self, request: Request, serializable: bool) -> None:
+    def write_then_read(self, writer: int, reader: int) -> None:
+        """Beside all else a write through one place and, once it is done, a read of it through another."""
+        put = self.workload.write()
+        self._begin(put, False, writer, lambda: self._begin(RangeRequest(put.key), False, reader))
+
+    def _begin(
+        self, request: Request, serializable: bool, place: int | None = None, then: Callable[[], None] | None = None
+    ) -> None:
         now_us = self.steps.now_us
-        call = Call(request, serializable, now_us, now_us + self.options.patience_us)
+        call = Call(request, serializable, now_us, now_us + self.options.patience_us, then=then)
         if self._session and not call.reads:
             self._sequence += 1
             call.sequence = self._sequence
@@ -194,6 +203,8 @@ class SimClient:
         self._calls[id(call)] = call
         anywhere = serializable or self.rng.random() < (0.4 if isinstance(request, RangeRequest) else ASTRAY_SHARE)
         call.place = self.rng.choice(self._servers.places()) if anywhere else self._leader
+        if place is not None:
+            call.place = place
         self._attempt(call)
 
     def _attempt(self, call: Call) -> None:
@@ -288,6 +299,8 @@ class SimClient:
             self.steps.tell(str(operation))
         if status == "done":
             self.workload.memory.learn(call.request, result)
+            if call.then is not None:
+                call.then()
         self._soon(self.rng.randint(*self.options.think_us))
 
 

@@ -70,6 +70,8 @@ class Cluster:
         """The same of members that ended themselves."""
         self.elections = 0
         self.elected: Callable[[Place], None] | None = None
+        self.rivals: Callable[[Place, Place], None] | None = None
+        """Told when one begins to lead while another, of an earlier term, does not know of it."""
         """Told of each member that comes to lead."""
         self.messages = 0
         self.snapshots_sent = 0
@@ -253,6 +255,10 @@ class Cluster:
             self.elections += 1
             if self.elected is not None:
                 self.elected(place)
+            for other in self.all:
+                old = other.replica
+                if self.rivals is not None and other is not place and old is not None and old.raft.role == "LEADER":
+                    self.rivals(place, other)
             terms = {index: log.term(LogIndex(index)) for index in range(log.offset, log.last_index + 1)}
             agreement.leads(member, raft.term, terms)
         seen = max(self._looked_at[place.number], log.offset)

@@ -136,10 +136,15 @@ class Run:
             place.config = replace(place.config, append_bytes_max=options.append_bytes)
         self.tending = Tending(self.cluster, Rng(rng.getrandbits(64)), self.history, plan.members)
         self.clients = [self._client(number, Rng(rng.getrandbits(64))) for number in range(1, options.clients + 1)]
+        self.cluster.rivals = self._between
         self._rng = rng
         self._watchers: list[WatchClient] = []
         self._healed_us = 0
         self._asked_of_indexes = 0
+
+    def _between(self, new: Place, old: Place) -> None:
+        """What is written where one leads now must be seen where another thinks that it still does."""
+        self._rng.choice(self.clients).write_then_read(new.number, old.number)
 
     def _client(self, number: int, rng: Rng) -> SimClient:
         options = self.options.client

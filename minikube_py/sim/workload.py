@@ -110,6 +110,10 @@ class Workload:
         serializable = isinstance(request, RangeRequest) and self._rng.random() < 0.15
         return request, serializable
 
+    def write(self) -> Put:
+        """To a register, whatever it holds."""
+        return Put(b"/r/%d" % self._rng.randrange(REGISTERS), self._value())
+
     def _value(self) -> bytes:
         self._drawn += 1
         return b"%d.%d" % (self._client, self._drawn)
