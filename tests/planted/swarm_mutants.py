@@ -131,18 +131,6 @@ MUTANTS: tuple[SwarmMutant, ...] = (
         "    if type != ChangeType.REMOVE:\n        voters = voters - one\n    learners, learners_next = learners - one, learners_next - one\n",
         "removal ends replication to it, and leaves its vote",
     ),
-    SwarmMutant(
-        "raft: a snapshot is taken over newer state", "raft/following.py",
-        "        if meta is None or meta.index <= log.committed or not meta.configuration.contains(state.id):",
-        "        if meta is None or not meta.configuration.contains(state.id):",
-        "a snapshot that comes late is not compared with what is here",
-    ),
-    SwarmMutant(
-        "raft: a commit is not known to be behind a configuration", "raft/log.py",
-        "            self.committed = max(self.committed, self.changes[-2])",
-        "            pass",
-        "a restart goes by a configuration two changes old",
-    ),
     # --- member ------------------------------------------------------------------------------------------------------
     SwarmMutant(
         "member: a read is served before it is applied", "store/replica.py",
