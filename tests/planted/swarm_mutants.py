@@ -208,12 +208,6 @@ MUTANTS: tuple[SwarmMutant, ...] = (
     ),
     # --- declared indexes --------------------------------------------------------------------------------------------
     SwarmMutant(
-        "index: begun on a table that is still being filled", "mvcc/tables.py",
-        "            elif successor.caught_up:",
-        "            elif successor is not None:",
-        "rows that a table is given at first are told to nobody; found by these histories when it was no mutant",
-    ),
-    SwarmMutant(
         "index: a drop is forgotten in what answers", "mvcc/tables.py",
         "            table.running.pop(gone).close()",
         "            table.running[gone].close()",
