@@ -268,8 +268,8 @@ MUTANTS: tuple[Mutant, ...] = (
     # --- scheduler --------------------------------------------------------------------------------------------------
     Mutant(
         "scheduler: Fit refuses what just fits", DECISIONS, "scheduler/plugins/node_resources.py",
-        "            mask &= nodes.allocatable(resource) - nodes.requested(resource) >= amount",
-        "            mask &= nodes.allocatable(resource) - nodes.requested(resource) > amount",
+        "            mask &= nodes.free(resource) >= amount",
+        "            mask &= nodes.free(resource) > amount",
         "< instead of <=",
     ),
     Mutant(
