@@ -27,7 +27,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from rivals import duck, originals, ours_https, ours_store, postgres, rocks, sqlite, tantivy_index
+from rivals import duck, originals, ours_https, ours_index, ours_store, postgres, rocks, sqlite, tantivy_index
 from rivals.contract import Absent, Entry, Question, Rival
 from rivals.workload import CLASSES, Workload
 
@@ -39,6 +39,7 @@ COLUMNS = ("none", "few, first 10", "few, all", "many, first 10", "many, all", "
 
 def groups(structures: Sequence[str], https_structures: Sequence[str], synced: bool) -> dict[str, list[Entry]]:
     return {
+        "index": ours_index.entries(structures),
         "ours": ours_store.entries(structures, synced),
         "https": ours_https.entries(https_structures),
         "sqlite": sqlite.entries(synced),
