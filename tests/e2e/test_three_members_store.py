@@ -229,9 +229,11 @@ async def left_behind(torture: Torture) -> None:
         await cluster.heal()
         await cluster.settle()
         after = await cluster.status(name)
-        assert after is not None and after["snapshot_index"] > before["last_index"], "it was brought up by a snapshot"
-        torture.counts["snapshots installed"] += 1
+        assert after is not None
+        # Where the leader still had the log, that was enough.
+        torture.counts["snapshots installed"] += after["snapshot_index"] > before["last_index"]
         await torture.meanwhile()
+    assert torture.counts["snapshots installed"], "nobody was brought up by a snapshot"
 
 
 async def membership(torture: Torture) -> None:
