@@ -90,6 +90,16 @@ def test_agreement_passes_what_is_right():
     assert run.verdict().ok and run.last_index == 1 and run.leaders == {1: 1, 2: 2, 3: 2, 4: 1}
 
 
+def test_who_was_elected_in_an_earlier_term_and_learns_of_it_late_may_lack_what_is_committed():
+    run = Agreement()
+    run.leads(1, 3)
+    run.committed(1, 2, 3, 77)
+    run.leads(2, 2, {2: 2})
+    assert run.verdict().ok, run.problem
+    run.leads(2, 4, {2: 2})
+    assert "leads term 4 and has one of term 2" in run.problem
+
+
 def two_leaders(run):
     run.leads(1, 4)
     run.leads(2, 4)

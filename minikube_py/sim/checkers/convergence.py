@@ -34,6 +34,8 @@ class Agreement:
         self.leaders: dict[int, int] = {}
         """Who led each term."""
         self._entries: dict[int, tuple[int, int, int]] = {}
+        self._known_in: dict[int, int] = {}
+        """The latest term that anyone led when an entry was first seen to be committed."""
         self._commits: dict[int, int] = {}
         self._terms: dict[int, int] = {}
         self._revisions: dict[int, tuple[int, int]] = {}
@@ -48,7 +50,8 @@ class Agreement:
         oldest = min(terms, default=0) if terms else 0
         for index, (committed, _, holder) in self._entries.items() if terms else ():
             found = terms.get(index) if terms else None
-            if index >= oldest and found != committed:
+            # Votes may have been on their way for long: only who leads a later term must have it.
+            if index >= oldest and found != committed and self._known_in[index] < term:
                 what = "does not have it" if found is None else f"has one of term {found} in its place"
                 self._fail(
                     f"leader completeness: entry {index} of term {committed} is committed on {holder:x}; member "
@@ -58,6 +61,7 @@ class Agreement:
     def committed(self, member: int, index: int, term: int, digest: int) -> None:
         """`member` holds an entry of `term` and content `digest` as committed at `index`."""
         known = self._entries.setdefault(index, (term, digest, member))
+        self._known_in.setdefault(index, max(self.leaders, default=term))
         if known[:2] != (term, digest):
             self._fail(
                 f"state machine safety: entry {index} was committed with term {known[0]} on member {known[2]:x}, with "
