@@ -16,6 +16,7 @@ import orjson
 from minikube_py.control_plane import tokens
 from minikube_py.control_plane.certificates import ensure_peer_certificate
 from minikube_py.control_plane.config import LOOPBACK, ControlPlaneConfig, Step
+from minikube_py.control_plane.errors import RoleFailed
 from minikube_py.control_plane.exit_codes import DAMAGED
 from minikube_py.control_plane.files import (
     Credentials,
@@ -30,6 +31,7 @@ from minikube_py.control_plane.progress import Patient, Say
 from minikube_py.control_plane.running import Note
 from minikube_py.control_plane.store_layout import (
     MemberPlace,
+    begun_members,
     member_count,
     member_places,
     members_folder,
@@ -118,11 +120,13 @@ class SplitControlPlane:
         write_store_access(self.config, self.credentials, self._stores)
 
     async def _start_members(self, places: Sequence[MemberPlace]) -> None:
-        """All at once: they wait for each other. Where they have begun before, those that are well suffice, if they are
-        a majority."""
+        """All at once: they wait for each other. Where a majority has begun before, those that are well suffice, as
+        long as they are one; new ones, and those that are to join a restored one, are all needed.
+
+        Raises: RoleFailed, of the first failure that leaves too few."""
         restore_first(self.config, places)
         folder = members_folder(self.config)
-        begun = any((folder / place.name / "store").exists() for place in places)
+        begun = begun_members(self.config, places)
         initial = ",".join(f"{place.name}={place.peer}" for place in places)
         peer_file, peer_key_file = ensure_peer_certificate(self.config.pki_folder)
         secrets = [
@@ -140,19 +144,31 @@ class SplitControlPlane:
             ]
             self._child(place.name, STORE, partial(list, flags), partial(_member_advice, folder / place.name))
         self._stores = [place.client for place in places]
-        starts = [asyncio.create_task(self._start_child(place.name)) for place in places]
-        try:
-            outcomes = await asyncio.gather(*starts, return_exceptions=begun)
-        finally:
-            for start in starts:
-                start.cancel()
-            await asyncio.gather(*starts, return_exceptions=True)
-        failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
-        if len(failures) >= len(places) - len(places) // 2:
-            raise failures[0]
-        for failure in failures:
+        for failure in await self._start_majority([place.name for place in places], begun):
             self._say(str(failure))
         write_store_access(self.config, self.credentials, self._stores)
+
+    async def _start_majority(self, names: Sequence[str], begun: set[str]) -> list[RoleFailed]:
+        """Returns the failures of those that can be done without."""
+        failures: list[RoleFailed] = []
+
+        async def start(name: str) -> None:
+            try:
+                await self._start_child(name)
+            except RoleFailed as failure:
+                begun.discard(name)
+                if len(begun) <= len(names) // 2:
+                    raise
+                failures.append(failure)
+
+        starts = [asyncio.create_task(start(name)) for name in names]
+        try:
+            await asyncio.gather(*starts)
+        finally:
+            for task in starts:
+                task.cancel()
+            await asyncio.gather(*starts, return_exceptions=True)
+        return failures
 
     def _store_secrets(self) -> list[str]:
         certificates = self.credentials.certificates

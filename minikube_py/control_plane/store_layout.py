@@ -16,11 +16,15 @@ from pathlib import Path
 from minikube_py.control_plane.config import LOOPBACK, ControlPlaneConfig
 from minikube_py.control_plane.errors import SetupError
 from minikube_py.control_plane.private_files import make_private_folder, read_text, write_private
+from minikube_py.env import Rng
 
 FILE_NAME = "addresses.json"
 MEMBERS_MAX = 9
-CLIENT_PORTS = range(2390, 2390 + 4 * MEMBERS_MAX, 4)
-"""Tried first; members listen to each other at the port after. Any free ones where these are taken."""
+CLIENT_PORTS = range(20_000, 32_000, 2)
+"""Members listen to each other at the port after. Below what systems give to outgoing connections, so that a member
+that was down finds its ports free; taken in random order, so that two `up`, of which one is just starting or has a
+member down, do not choose the same. Any free ones where none of `TRIES_MAX` is."""
+TRIES_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +64,12 @@ def member_count(config: ControlPlaneConfig) -> int:
 
 
 def member_places(config: ControlPlaneConfig, count: int) -> list[MemberPlace]:
-    """Their addresses, chosen where there are none yet. Raises: SetupError."""
+    """Their addresses, chosen where no member has begun with any yet. Raises: SetupError."""
     known = _known(config)
-    if known:
+    if begun_members(config, known):
         return known
     make_private_folder(members_folder(config))
-    ports = _free_pairs(count)
+    ports = _free_pairs(count, random.Random())
     places = [
         MemberPlace(f"store-{number}", f"{LOOPBACK}:{client}", f"{LOOPBACK}:{peer}")
         for number, (client, peer) in enumerate(ports, start=1)
@@ -73,6 +77,11 @@ def member_places(config: ControlPlaneConfig, count: int) -> list[MemberPlace]:
     text = json.dumps([asdict(place) for place in places], indent=2)
     write_private(members_folder(config) / FILE_NAME, f"{text}\n".encode())
     return places
+
+
+def begun_members(config: ControlPlaneConfig, places: Sequence[MemberPlace]) -> set[str]:
+    """The names of those that have a store in their folder."""
+    return {place.name for place in places if (members_folder(config) / place.name / "store").exists()}
 
 
 def restore_first(config: ControlPlaneConfig, places: Sequence[MemberPlace] = ()) -> None:
@@ -100,12 +109,12 @@ def _known(config: ControlPlaneConfig) -> list[MemberPlace]:
         raise SetupError(f"{path}: not the members of a store: {error}; restore it, or name another folder") from error
 
 
-def _free_pairs(count: int) -> list[tuple[int, int]]:
+def _free_pairs(count: int, rng: Rng) -> list[tuple[int, int]]:
     """So many pairs of ports of which none is taken now."""
     held: list[socket.socket] = []
     try:
         pairs: list[tuple[int, int]] = []
-        for client in CLIENT_PORTS:
+        for client in rng.sample(CLIENT_PORTS, min(TRIES_MAX, len(CLIENT_PORTS))):
             if len(pairs) == count:
                 break
             pair = _try_both(client, client + 1)

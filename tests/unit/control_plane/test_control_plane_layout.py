@@ -1,6 +1,7 @@
 """Where the members of an `up` are, and that a later start finds them there."""
 
 import json
+import random
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from minikube_py.control_plane import store_layout
 from minikube_py.control_plane.config import ControlPlaneConfig
 from minikube_py.control_plane.errors import SetupError
-from minikube_py.control_plane.store_layout import member_count, member_places
+from minikube_py.control_plane.store_layout import _free_pairs, begun_members, member_count, member_places
 
 
 @pytest.fixture
@@ -29,9 +30,25 @@ def test_addresses_are_kept(config: ControlPlaneConfig) -> None:
     assert [place.name for place in places] == ["store-1", "store-2", "store-3"]
     addresses = [address for place in places for address in (place.client, place.peer)]
     assert len(set(addresses)) == 6 and all(address.startswith("127.0.0.1:") for address in addresses)
+    (config.data_dir / "members" / "store-2" / "store").mkdir(parents=True)
+    assert begun_members(config, places) == {"store-2"}
     assert member_places(config, 3) == places
     assert member_count(config) == 3, "as many as the folder holds"
     assert (config.data_dir / "members" / "addresses.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_addresses_that_no_member_began_with_are_chosen_anew(config: ControlPlaneConfig) -> None:
+    first = member_places(config, 3)
+    host, port = first[0].client.split(":")
+    with socket.create_server((host, int(port))):
+        again = member_places(config, 3)
+    assert first[0].client not in {address for place in again for address in (place.client, place.peer)}
+
+
+def test_two_that_start_at_once_choose_others() -> None:
+    """Ports are only looked at, not held, until the members listen: those that look at the same time must differ."""
+    chosen = [port for _ in range(20) for pair in _free_pairs(3, random.Random()) for port in pair]
+    assert len(set(chosen)) >= 110, "a few meet by chance"
 
 
 def test_taken_ports_are_passed_over(config: ControlPlaneConfig, monkeypatch: pytest.MonkeyPatch) -> None:
