@@ -34,21 +34,6 @@ ROOT = "/minikube-py/v1"
 Json = dict[str, Any]
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    lines = [f"  {name:<16} {text}" for name, text in SUBCOMMANDS.items()]
-    more = f"{parser.prog} COMMAND --help tells more."
-    parser.epilog = "\n".join(["commands:", *lines, "", more])
-    parser.set_defaults(parser=parser)
-
-
-def run(arguments: argparse.Namespace) -> int:
-    parser: argparse.ArgumentParser = arguments.parser
-    parser.error(f"which? There are: {', '.join(SUBCOMMANDS)}")
-
-
-# --- for the commands -----------------------------------------------------------------------------------------------
-
-
 def add_access(parser: argparse.ArgumentParser) -> None:
     """How a command reaches the API server."""
     about = "By default the one that $KUBECONFIG names, as kubectl has it, or that of the `minikube-py up` that runs."

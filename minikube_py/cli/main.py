@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from types import ModuleType
 from typing import NoReturn
 
 from minikube_py import __version__
@@ -75,24 +76,40 @@ def _run(arguments: Sequence[str]) -> int:
     name = arguments[0]
     module = import_module(f"minikube_py.cli.{name.replace('-', '_')}")
     rest = arguments[1:]
-    # A command with subcommands is one of its own as well: `store` runs a member.
-    subcommands: dict[str, str] = getattr(module, "SUBCOMMANDS", {})
-    if rest and not rest[0].startswith("-") and subcommands:
-        if rest[0] not in subcommands:
-            known = ", ".join(subcommands)
-            print(f"{PROGRAM} {name}: no command {rest[0]!r}; there are: {known}", file=sys.stderr)
+    if rest and not rest[0].startswith("-") and (known := _subcommands(module)):
+        if rest[0] not in known:
+            print(f"{PROGRAM} {name}: no command {rest[0]!r}; there are: {', '.join(known)}", file=sys.stderr)
             return USAGE
         module = import_module(f"minikube_py.cli.{name}_{rest[0].replace('-', '_')}")
         name, rest = f"{name} {rest[0]}", rest[1:]
     parser = Parser(
         prog=f"{PROGRAM} {name}",
         description=module.__doc__,
+        epilog=_told(name, _subcommands(module)),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    # A command with subcommands may be one of its own as well: `store` runs a member, `index` alone asks which.
+    if not hasattr(module, "run"):
+        parser.parse_args(rest)
+        parser.error(f"which? There are: {', '.join(_subcommands(module))}")
     module.configure(parser)
     result: int = module.run(parser.parse_args(rest))
     return result
+
+
+def _subcommands(module: ModuleType) -> dict[str, str]:
+    """What each does, by name; each is a module of its own."""
+    found: dict[str, str] = getattr(module, "SUBCOMMANDS", {})
+    return found
+
+
+def _told(name: str, subcommands: dict[str, str]) -> str | None:
+    """What stands below the flags in the help of `name`."""
+    if not subcommands:
+        return None
+    lines = [f"  {each:<16} {text}" for each, text in subcommands.items()]
+    return "\n".join(["commands:", *lines, "", f"{PROGRAM} {name} COMMAND --help tells more."])
 
 
 def _code_of(error: MinikubeError) -> int:

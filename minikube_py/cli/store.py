@@ -29,9 +29,6 @@ CLIENT_PORT, PEER_PORT = 2390, 2391
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    lines = [f"  {name:<16} {text}" for name, text in SUBCOMMANDS.items()]
-    more = f"{parser.prog} COMMAND --help tells more."
-    parser.epilog = "\n".join(["commands:", *lines, "", more])
     data_help = "its folder; held by one process at a time"
     parser.add_argument("--data-dir", type=Path, required=True, metavar="D", help=data_help)
     parser.add_argument("--name", default="store-1", metavar="NAME", help="its name (default: store-1)")
