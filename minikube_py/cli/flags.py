@@ -117,6 +117,21 @@ def add_kubeconfig(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kubeconfig", type=Path, required=True, metavar="F", help=help_text)
 
 
+def matcher(text: str) -> str:
+    """A kind of argument: the name of a structure, as there are in this process."""
+    from minikube_py.index.catalogue import STRUCTURES
+
+    return one_of(*STRUCTURES)(text)
+
+
+def add_matcher(parser: argparse.ArgumentParser) -> None:
+    help_text = (
+        "what finds the scheduler the nodes that may fit: columns (filters look at all of them) or a structure of the "
+        "index family; the decisions are the same (default: columns)"
+    )
+    parser.add_argument("--matcher", type=matcher, default="columns", metavar="NAME", help=help_text)
+
+
 def add_leader_election(parser: argparse.ArgumentParser, lease: str) -> None:
     """The original's flags; `lease` is the name of the Lease unless another is given."""
     group = parser.add_argument_group(

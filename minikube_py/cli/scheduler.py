@@ -15,6 +15,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", type=Path, metavar="F", help=config_help)
     seed_help = "break ties the same way at each start (default: by chance)"
     parser.add_argument("--seed", type=flags.whole_number(0, 2**63 - 1), metavar="S", help=seed_help)
+    flags.add_matcher(parser)
     flags.add_leader_election(parser, "kube-scheduler")
     flags.add_process(parser, "scheduler")
 
@@ -26,6 +27,6 @@ def run(arguments: argparse.Namespace) -> int:
     election = flags.election(arguments)
     return run_role(
         "scheduler",
-        lambda: SchedulerRole(arguments.kubeconfig, arguments.config, arguments.seed, election),
+        lambda: SchedulerRole(arguments.kubeconfig, arguments.config, arguments.seed, election, arguments.matcher),
         flags.process(arguments, "scheduler"),
     )

@@ -42,6 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{role}", type=several, default=1, metavar="N", help=help_text)
     seed_help = "break the scheduler's ties the same way at each start (default: by chance)"
     parser.add_argument("--seed", type=flags.whole_number(0, 2**63 - 1), metavar="S", help=seed_help)
+    flags.add_matcher(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -53,6 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         kubeconfig=arguments.kubeconfig.absolute() if arguments.kubeconfig else None,
         nodes=arguments.nodes,
         seed=arguments.seed,
+        matcher=arguments.matcher,
         members=arguments.members,
         restore=arguments.restore,
         apiservers=arguments.apiservers,

@@ -18,10 +18,10 @@ class ControlPlaneConfig:
     """`port`: 0 any free one; None 6443, or any free one where that is taken. `kubeconfig`: None for one in `data_dir`.
 
     `shapes` are the fake nodes; without them `nodes` of the default shape are made. Without `components` there are
-    only store and API server. `seed`: of the scheduler's choices among equals. `names`: further host names and
-    addresses the server's certificate is for. `members`: of the store, None for as many as `data_dir` holds; with
-    several, and with several of another role, each is a process of its own. `restore`: a snapshot that a store which
-    does not exist yet begins with.
+    only store and API server. `seed`: of the scheduler's choices among equals; `matcher`: as in `SchedulerConfig`.
+    `names`: further host names and addresses the server's certificate is for. `members`: of the store, None for as many
+    as `data_dir` holds; with several, and with several of another role, each is a process of its own. `restore`: a
+    snapshot that a store which does not exist yet begins with.
     """
 
     data_dir: Path
@@ -31,6 +31,7 @@ class ControlPlaneConfig:
     nodes: int = 0
     shapes: tuple[NodeSpec, ...] = ()
     seed: int | None = None
+    matcher: str = "columns"
     components: tuple[str, ...] = COMPONENTS
     names: tuple[str, ...] = field(default=())
     members: int | None = None

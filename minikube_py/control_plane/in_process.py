@@ -36,6 +36,7 @@ from minikube_py.controllers.manager import ControllerManager
 from minikube_py.env import Clock, Rng
 from minikube_py.kubelet.config import KubeletConfig
 from minikube_py.kubelet.fake import FakeKubelet
+from minikube_py.scheduler.config import SchedulerConfig
 from minikube_py.scheduler.scheduler import Scheduler
 from minikube_py.store.data_dir import DataDir
 from minikube_py.store.member import StoreMember
@@ -142,12 +143,14 @@ class ControlPlane:
 
     async def _start_components(self) -> None:
         """Together: each waits for its lists only."""
-        rng, clock, seed = self._rng, self._clock, self.config.seed
-        ties = _child(rng) if seed is None else random.Random(seed)
+        rng, clock, config = self._rng, self._clock, self.config
+        ties = _child(rng) if config.seed is None else random.Random(config.seed)
         controllers = ControllerConfig(root_ca_pem=self.credentials.certificates.authority_pem.decode("ascii"))
-        kubelet = KubeletConfig(nodes=self.config.node_specs)
+        kubelet = KubeletConfig(nodes=config.node_specs)
         made: dict[str, Component] = {
-            "scheduler": Scheduler(self.transport(USERS[tokens.SCHEDULER]), clock, ties),
+            "scheduler": Scheduler(
+                self.transport(USERS[tokens.SCHEDULER]), clock, ties, SchedulerConfig(matcher=config.matcher)
+            ),
             "controllers": ControllerManager(
                 self.transport(USERS[tokens.CONTROLLERS]), clock, _child(rng), config=controllers
             ),
@@ -155,7 +158,7 @@ class ControlPlane:
                 self.transport(USERS[tokens.KUBELET]), clock, _child(rng), kubelet, Registered(clock, self._progress)
             ),
         }
-        self.components = {name: made[name] for name in COMPONENTS if name in self.config.components}
+        self.components = {name: made[name] for name in COMPONENTS if name in config.components}
         for component in self.components.values():
             self._running.push_async_callback(component.stop)
         await asyncio.gather(*(self._start_component(name) for name in self.components))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -111,18 +111,22 @@ class ClientRole(StackedRole):
 
 
 class SchedulerRole(ClientRole):
-    """`config`: a KubeSchedulerConfiguration; `seed`: of the generator that breaks ties."""
+    """`config`: a KubeSchedulerConfiguration; `seed`: of the generator that breaks ties; `matcher`: as in
+    `SchedulerConfig`."""
 
-    def __init__(self, kubeconfig: Path, config: Path | None, seed: int | None, election: Election | None) -> None:
+    def __init__(
+        self, kubeconfig: Path, config: Path | None, seed: int | None, election: Election | None, matcher: str
+    ) -> None:
         super().__init__(kubeconfig, "scheduler")
-        self._config, self._seed, self._election = config, seed, election
+        self._config, self._seed, self._election, self._matcher = config, seed, election, matcher
 
     async def start(self) -> str:
-        """Raises: BadKubeconfig, SetupError, ConfigError, StatusError, Unavailable."""
+        """Raises: BadKubeconfig, SetupError, ConfigError, InvalidRequest, StatusError, Unavailable."""
         from minikube_py.scheduler.config import SchedulerConfig, parse
         from minikube_py.scheduler.scheduler import Scheduler
 
-        config = parse(_document(self._config)) if self._config else SchedulerConfig()
+        read = parse(_document(self._config)) if self._config else SchedulerConfig()
+        config = replace(read, matcher=self._matcher)
         return await self.run(
             self._election,
             lambda transport: Scheduler(transport, SystemClock(), random.Random(self._seed), config),

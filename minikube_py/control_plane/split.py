@@ -223,8 +223,10 @@ class SplitControlPlane:
         if role in LED:
             # The supervisor starts the next one only when the one before has ended: it need not wait for its lease.
             flags += ["--leader-elect-identity", f"up-{name}"]
-        if role == tokens.SCHEDULER and self.config.seed is not None:
-            flags += ["--seed", str(self.config.seed)]
+        if role == tokens.SCHEDULER:
+            flags += ["--matcher", self.config.matcher]
+            if self.config.seed is not None:
+                flags += ["--seed", str(self.config.seed)]
         if role == tokens.KUBELET:
             flags += ["--nodes", str(self.config.nodes)]
             if self.config.shapes:

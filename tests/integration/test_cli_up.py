@@ -103,7 +103,11 @@ async def pod_when(transport: HttpTransport, name: str, phase: str) -> Object:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 async def test_a_pod_runs(tmp_path: Path, layout: tuple[str, ...]) -> None:
-    async with up("--data-dir", str(tmp_path / "data"), "--nodes", "2", *layout) as running:
+    data = str(tmp_path / "data")
+    async with up("--data-dir", data, "--nodes", "2", "--matcher", "max-tree", *layout) as running:
+        if layout:
+            told = Path(f"/proc/{child_pid(running.process.pid, 'scheduler')}/cmdline").read_text()
+            assert "\0--matcher\0max-tree\0" in told
         async with running.transport() as transport:
             assert len(await names_of(transport, "/api/v1/nodes")) == 2
             await create_pod(transport, "one")

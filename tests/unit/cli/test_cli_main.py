@@ -1,11 +1,14 @@
 """The frame of the command line: what is printed where, and how it ends."""
 
+import argparse
 import subprocess
 import sys
 
 import pytest
 
 from minikube_py.cli import main as cli
+from minikube_py.cli import scheduler, up
+from minikube_py.index.catalogue import STRUCTURES
 
 
 @pytest.mark.parametrize(
@@ -26,6 +29,7 @@ from minikube_py.cli import main as cli
         pytest.param(["replay", "google"], 2, "err", "invalid choice: 'google'", id="unknown trace"),
         pytest.param(["replay", "openb", "--speed", "-1"], 2, "err", "is not within 0 to 1e9", id="negative speed"),
         pytest.param(["replay", "openb", "--tables", "/nowhere"], 1, "err", "/nowhere/openb_nodes.csv", id="no tables"),
+        pytest.param(["up", "--matcher", "x"], 2, "err", "'x' is none of scan, columns, sorted", id="no such matcher"),
         pytest.param(["scheduler", "--kubeconfig", "/nowhere"], 1, "err", "/nowhere: cannot read", id="no kubeconfig"),
         pytest.param(["trace", "convert", "--pods", "x"], 2, "err", "invalid choice: 'x'", id="bad choice"),
     ],
@@ -41,6 +45,18 @@ def test_ends(
     else:
         assert text not in captured.out
         assert captured.err.count("\n") == 1 or not arguments, "an error is one line"
+
+
+@pytest.mark.parametrize("command", ["up", "scheduler"])
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [pytest.param([], "columns", id="none named"), *(pytest.param(["--matcher", name], name) for name in STRUCTURES)],
+)
+def test_the_matcher_is_any_structure_there_is(command: str, given: list[str], name: str) -> None:
+    parser = argparse.ArgumentParser()
+    {"up": up, "scheduler": scheduler}[command].configure(parser)
+    needed = ["--kubeconfig", "F"]
+    assert parser.parse_args([*needed, *given]).matcher == name
 
 
 @pytest.mark.parametrize("command", sorted(cli.COMMANDS))
