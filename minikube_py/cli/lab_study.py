@@ -1,7 +1,8 @@
 """Run the pre-registered study: when does a filter, or which index, speed up matching pods to nodes?
 
   minikube-py lab study bloom --quick                     under five minutes on two cores
-  minikube-py lab study bloom --out DIR                   all of it, on all cores; hours
+  minikube-py lab study bloom --medium                    four seeds, filters to 100,000 nodes; an hour or so
+  minikube-py lab study bloom --out DIR                   all of it, on all cores; days
   minikube-py lab study bloom --out DIR --resume          go on where a run was stopped
   minikube-py lab study bloom --ray auto                  on a Ray cluster (`ray start --head`)
   minikube-py lab study bloom --out DIR --report          write the report of what is there, run nothing
@@ -13,17 +14,23 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from minikube_py.cli import flags
 from minikube_py.cli.terminal import started
+
+if TYPE_CHECKING:
+    from minikube_py.lab.study.design import Mode
 
 RESULTS = Path("results")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("study", choices=["bloom"], help="which study")
-    parser.add_argument("--quick", action="store_true", help="fewer levels, seeds and requests: minutes, not hours")
-    out_help = "write here: the journal, the report, its pictures (default: results/study-bloom or -quick)"
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--quick", action="store_true", help="few levels, seeds and requests: minutes")
+    size.add_argument("--medium", action="store_true", help="more of them: about an hour on two cores, not days")
+    out_help = "write here: the journal, the report, its pictures (default: results/study-bloom, -quick or -medium)"
     parser.add_argument("--out", type=Path, metavar="DIR", help=out_help)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     jobs_help = f"how many processes (default: one for each core, {cores} here)"
@@ -43,9 +50,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from minikube_py.lab.study.study import StudyOptions, run_study
 
-    out = arguments.out or RESULTS / ("study-bloom-quick" if arguments.quick else "study-bloom")
+    mode: Mode = "quick" if arguments.quick else "medium" if arguments.medium else "full"
+    out = arguments.out or RESULTS / ("study-bloom" if mode == "full" else f"study-bloom-{mode}")
     options = StudyOptions(
-        mode="quick" if arguments.quick else "full",
+        mode=mode,
         out=out,
         jobs=arguments.jobs,
         ray=arguments.ray,

@@ -27,8 +27,8 @@ from minikube_py.lab.study.design import Design, Levels, Unit
 from minikube_py.lab.study.matching import Report, mistaken
 from minikube_py.lab.study.workload import Cluster, boxes, matching
 
-OPENINGS = {"quick": 64, "full": 256}
-REQUESTS = {"quick": 6, "full": 24}
+OPENINGS = {"quick": 64, "medium": 128, "full": 256}
+REQUESTS = {"quick": 6, "medium": 12, "full": 24}
 FRONTS = ("always", "max-vector", "joint-bitset")
 Reading = Callable[[], ShardReader]
 

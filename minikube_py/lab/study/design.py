@@ -16,7 +16,7 @@ import orjson
 
 from minikube_py.errors import MinikubeError
 
-Mode = Literal["quick", "full"]
+Mode = Literal["quick", "medium", "full"]
 Level = int | float | str
 Levels = Mapping[str, Level]
 

@@ -24,7 +24,7 @@ from minikube_py.lab.study.workload import Cluster, boxes, matching
 HASHES = 8
 WANTED = 48
 DRAWN = 600
-TIME_LIMIT_S = {"quick": 0.15, "full": 2.0}
+TIME_LIMIT_S = {"quick": 0.15, "medium": 0.5, "full": 2.0}
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from minikube_py.lab.study.matching import Report
 UNIVERSE = 1 << 62
 QUERIES = 20_000
 CLOSE = 1 << 6
-TIME_LIMIT_S = {"quick": 0.5, "full": 20.0}
+TIME_LIMIT_S = {"quick": 0.5, "medium": 2.0, "full": 20.0}
 SCALAR_QUERIES = 200
 
 

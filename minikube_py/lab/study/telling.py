@@ -92,6 +92,8 @@ def warnings_of(design: Design, registration: Registration, records: Sequence[Re
         warnings.append(registration.line)
     if design.mode == "quick":
         warnings.append("Quick mode: few seeds and levels, range filters up to 10,000 nodes only: a first answer.")
+    elif design.mode == "medium":
+        warnings.append("Medium mode: fewer levels and seeds than were first registered (Deviations, 7).")
     missing = len(list(design.units())) - sum("failed" not in record for record in records)
     if missing:
         warnings.append(f"{missing:,} units have not finished: the run was stopped. Cells rest on the seeds that have.")
