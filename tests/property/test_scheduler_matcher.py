@@ -1,7 +1,7 @@
 """A scheduler whose nodes are found by an index decides as one that filters them all; with the original's sampling too.
 
-Both see the same changes; each places the same pods. Node for node they must agree, and where the reference of
-`test_scheduler_decisions` says what is right, with that.
+Both see the same changes; each places the same pods. Node for node they must agree, and where the plain
+reference (`scheduler_reference`) says what is right, with that.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_scheduler_decisions import STEPS, Lent, Run, nodes, pod_of, specs
+from scheduler_reference import STEPS, Lent, Run, nodes, pod_of, specs
 
 from minikube_py.index.catalogue import FAMILY, STRUCTURES
 from minikube_py.scheduler import evaluate, search
@@ -42,22 +42,9 @@ def test_decisions_by_an_index_are_the_references(
 ) -> None:
     run = Run(seed)
     run.evaluator = evaluator_over(run.cache, structure, 100, seed)
-    for obj in first:
-        run.node(obj)
     # Nothing is kept: every pod asks the index.
     with patch.object(Evaluator, "_worth_keeping", lambda *_: False), patch.object(evaluate, "PRUNED_FROM", 1):
-        for what, value in steps:
-            if what == "node":
-                run.node(value)
-            elif what == "drop node":
-                run.drop_node(f"n{value}")
-            elif what == "delete pod":
-                run.delete_pod(value)
-            else:
-                for _ in range(3 if what == "schedule three" else 1):
-                    run.schedule(shapes[value])
-        for spec in shapes:
-            run.schedule(spec)
+        run.play(first, shapes, steps)
 
 
 AMOUNTS = (0, 1, 2, 999, 1000, 1001, (1 << 62) + 1, (1 << 63) - 1)
