@@ -83,10 +83,14 @@ class Asking:
         self._connection = connection
         connection.owner = self
 
-    async def ask(self, op: Op, argument: object, on_part: Callable[[bytes], None] | None = None) -> Any:
+    async def ask(self, op: Op, argument: object = None, on_part: Callable[[bytes], None] | None = None) -> Any:
         """Raises: what the member answers; Unavailable, OutcomeUnknown where the connection falls."""
         call = Call(op, argument, asyncio.get_running_loop().create_future())
         call.on_part = on_part
+        return await self.send(call)
+
+    async def send(self, call: Call) -> Any:
+        """Raises: as `ask`."""
         if self._connection.why_lost:
             raise Unavailable(self._connection.why_lost)
         self._connection.send(call)

@@ -33,13 +33,18 @@ class StoreAccess:
         await self.client.start()
 
     async def ask(self, request: Request, serializable: bool) -> Any:
-        if isinstance(request, RangeRequest):
-            return await self.client.range(request, serializable=serializable)
-        if isinstance(request, KeepAlive):
-            return LeaseResult(0, request.id, await self.client.lease_keep_alive(request.id))
-        return await self.client.command(cast(SessionCommand, request))
+        return await asked_of(self.client, request, serializable)
 
     def watch(
         self, key: bytes, range_end: bytes, start_revision: int, sink: WatchSink, where: Where | None
     ) -> WatchHandle:
         return self.client.watch(key, range_end, start_revision, sink, where)
+
+
+async def asked_of(client: StoreClient, request: Request, serializable: bool) -> Any:
+    """The answer to `request`. Raises: as `store_clients.Access.ask`."""
+    if isinstance(request, RangeRequest):
+        return await client.range(request, serializable=serializable)
+    if isinstance(request, KeepAlive):
+        return LeaseResult(0, request.id, await client.lease_keep_alive(request.id))
+    return await client.command(cast(SessionCommand, request))

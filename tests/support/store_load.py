@@ -8,20 +8,21 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from store_members import Members, until
 
 from minikube_py.env import SystemClock
 from minikube_py.fields.builtin import NODES
 from minikube_py.fields.where import Where
-from minikube_py.mvcc.types import DeclareFields, LeaseResult, RangeRequest, SessionCommand
+from minikube_py.mvcc.types import DeclareFields, RangeRequest
 from minikube_py.sim.checkers.convergence import MemberView
 from minikube_py.sim.checkers.leases import Bounds
 from minikube_py.sim.checkers.verdict import Verdict
 from minikube_py.sim.history import History, KeepAlive, Operation, Request, Watch
 from minikube_py.sim.judge import judge
 from minikube_py.sim.recorder import Recorder
+from minikube_py.sim.store_access import asked_of
 from minikube_py.sim.store_clients import Client, Traffic
 from minikube_py.sim.workload import ALL, NODE_RANGE, WHERES
 from minikube_py.store.client import StoreClient
@@ -67,11 +68,7 @@ class RealAccess:
 
     async def ask(self, request: Request, serializable: bool) -> Any:
         assert self.client is not None
-        if isinstance(request, RangeRequest):
-            return await self.client.range(request, serializable=serializable)
-        if isinstance(request, KeepAlive):
-            return LeaseResult(0, request.id, await self.client.lease_keep_alive(request.id))
-        return await self.client.command(cast(SessionCommand, request))
+        return await asked_of(self.client, request, serializable)
 
     def watch(
         self, key: bytes, range_end: bytes, start_revision: int, sink: WatchSink, where: Where | None

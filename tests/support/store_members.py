@@ -10,13 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 from minikube_py.control_plane.store_access import StoreAccess
-from minikube_py.control_plane.store_admin import StoreAdmin
+from minikube_py.control_plane.store_admin import Asking, StoreAdmin
 from minikube_py.env import SystemClock
-from minikube_py.errors import MinikubeError, NotLeader, OutcomeUnknown, Unavailable
+from minikube_py.errors import MinikubeError, NotLeader, Unavailable
 from minikube_py.mvcc.codec import pack
 from minikube_py.mvcc.types import RangeRequest, RangeResult
 from minikube_py.sim.checkers.convergence import MemberView
-from minikube_py.store.client_connection import Call, ClientConnection, Endpoint, connect
+from minikube_py.store.client_connection import Call, Endpoint, connect
 from minikube_py.store.membership import MemberChange
 from minikube_py.store.protocol import SERIALIZABLE, Op, decode_range
 
@@ -187,46 +187,22 @@ class Members:
         )
 
 
-class Asked:
+class Asked(Asking):
     """One connection to one member, for questions it cannot pass on."""
 
-    def __init__(self, connection: ClientConnection) -> None:
-        self._connection = connection
-        connection.owner = self
-
-    async def ask(self, op: Op, argument: object = None, flags: int = 0) -> Any:
-        return (await self._ask(op, argument, flags))[1]
+    async def send(self, call: Call) -> Any:
+        """Raises: as Asking; Unavailable also where nothing comes in time."""
+        try:
+            async with asyncio.timeout(ASK_WITHIN_S):
+                return await super().send(call)
+        except TimeoutError:
+            raise Unavailable("no answer in time") from None
 
     async def range(self, request: RangeRequest) -> RangeResult:
         """What this member has."""
-        return decode_range(*await self._ask(Op.RANGE, pack(request), SERIALIZABLE))
-
-    async def _ask(self, op: Op, argument: object, flags: int) -> tuple[Any, Any]:
-        call = Call(op, argument, asyncio.get_running_loop().create_future(), flags)
-        if self._connection.why_lost:
-            raise Unavailable(self._connection.why_lost)
-        self._connection.send(call)
-        try:
-            async with asyncio.timeout(ASK_WITHIN_S):
-                answer = await call.future
-        except TimeoutError:
-            raise Unavailable("no answer in time") from None
-        return call.parts, answer
-
-    def answered(self, call: Call, value: Any) -> None:
-        if not call.future.done():
-            call.future.set_result(value)
-
-    def refused(self, call: Call, error: MinikubeError, connection: ClientConnection) -> None:
-        if not call.future.done():
-            call.future.set_exception(error)
-
-    def leader_told(self, connection: ClientConnection) -> None:
-        pass
-
-    def fell(self, connection: ClientConnection, calls: list[Call], reason: str) -> None:
-        for call in calls:
-            self.refused(call, OutcomeUnknown(reason), connection)
+        call = Call(Op.RANGE, pack(request), asyncio.get_running_loop().create_future(), SERIALIZABLE)
+        answer = await self.send(call)
+        return decode_range(call.parts, answer)
 
 
 async def until(check: Callable[[], Awaitable[Any]], what: str | Callable[[], str], within_s: float) -> Any:
