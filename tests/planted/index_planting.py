@@ -9,20 +9,18 @@ and must be in order.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
 from index_mutants import MUTANTS, IndexMutant
 from mutants import Mutant
 from planting import ROOT, copy_package, plant
+from planting_command import look_for, parse
 
 CLEAN_EXAMPLES = 60
 SEEDS = (0, 1, 2)
@@ -72,6 +70,13 @@ class Found(NamedTuple):
     seed: int
     duration_s: float
 
+    @property
+    def noticed(self) -> bool:
+        return bool(self.what)
+
+    def row(self) -> str:
+        return f"{self.name:<62} {self.duration_s:>5.1f}  {self.what or 'NOT FOUND'}"
+
 
 def search(mutant: IndexMutant | None, examples: int, seeds: tuple[int, ...] = SEEDS, structures: str = "*") -> Found:
     """`structures`: those that are looked at where there is no bug. Raises: SystemExit where the laws could not be put
@@ -97,28 +102,14 @@ def search(mutant: IndexMutant | None, examples: int, seeds: tuple[int, ...] = S
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", metavar="TEXT", help="those whose name holds this")
-    parser.add_argument("--examples", type=int, default=600, metavar="N", help="programs of each structure, at most")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="J")
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    arguments = parser.parse_args()
+    arguments = parse(__doc__, "examples", 600, "programs of each structure, at most")
     wanted = [mutant for mutant in MUTANTS if arguments.only in mutant.name]
     concerned = {name for mutant in wanted for name in mutant.structures.split(",")}
     clean = search(None, CLEAN_EXAMPLES, structures=",".join(sorted(concerned)))
-    if clean.what:
+    if clean.noticed:
         raise SystemExit(f"without a bug: {clean.what}")
     print(f"{'bug':<62} {'s':>5}  found", flush=True)
-    results = []
-    with ThreadPoolExecutor(arguments.jobs) as pool:
-        for found in pool.map(lambda mutant: search(mutant, arguments.examples), wanted):
-            results.append(found)
-            print(f"{found.name:<62} {found.duration_s:>5.1f}  {found.what or 'NOT FOUND'}", flush=True)
-    if arguments.json:
-        arguments.json.write_text(json.dumps([each._asdict() for each in results], indent=1) + "\n")
-    missed = [found.name for found in results if not found.what]
-    print(f"{len(results) - len(missed)} of {len(results)} found")
-    return 1 if missed else 0
+    return look_for(wanted, lambda mutant: search(mutant, arguments.amount), arguments)
 
 
 if __name__ == "__main__":

@@ -8,18 +8,16 @@ in a checker, or in the faults that are drawn. The same histories run without a 
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
 from planting import copy_package, plant
+from planting_command import look_for, parse
 from swarm_mutants import MUTANTS, SwarmMutant
 
 FIRST_SEED = 0
@@ -48,6 +46,14 @@ class Found(NamedTuple):
     what: str
     duration_s: float
 
+    @property
+    def noticed(self) -> bool:
+        return self.seed is not None
+
+    def row(self) -> str:
+        told = f"seed {self.seed}: {self.what[:120]}" if self.noticed else "NOT FOUND"
+        return f"{self.name:<58} {self.histories:>9} {self.duration_s:>5.0f}  {told}"
+
 
 def search(mutant: SwarmMutant | None, seeds: int) -> Found:
     started = time.monotonic()
@@ -70,28 +76,13 @@ def search(mutant: SwarmMutant | None, seeds: int) -> Found:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", metavar="TEXT", help="those whose name holds this")
-    parser.add_argument("--seeds", type=int, default=400, metavar="N", help="histories for each, at most")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="J")
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    arguments = parser.parse_args()
+    arguments = parse(__doc__, "seeds", 400, "histories for each, at most")
     clean = search(None, CLEAN_SEEDS)
-    if clean.seed is not None:
+    if clean.noticed:
         raise SystemExit(f"without a bug seed {clean.seed} finds: {clean.what}")
     print(f"{'bug':<58} {'histories':>9} {'s':>5}  found", flush=True)
     wanted = [mutant for mutant in MUTANTS if arguments.only in mutant.name]
-    results = []
-    with ThreadPoolExecutor(arguments.jobs) as pool:
-        for found in pool.map(lambda mutant: search(mutant, arguments.seeds), wanted):
-            results.append(found)
-            told = f"seed {found.seed}: {found.what[:120]}" if found.seed is not None else "NOT FOUND"
-            print(f"{found.name:<58} {found.histories:>9} {found.duration_s:>5.0f}  {told}", flush=True)
-    if arguments.json:
-        arguments.json.write_text(json.dumps([each._asdict() for each in results], indent=1) + "\n")
-    missed = [found.name for found in results if found.seed is None]
-    print(f"{len(results) - len(missed)} of {len(results)} found")
-    return 1 if missed else 0
+    return look_for(wanted, lambda mutant: search(mutant, arguments.amount), arguments)
 
 
 if __name__ == "__main__":
