@@ -18,9 +18,25 @@ INDEXES = {
 }  # fmt: skip
 
 
-class Table:
+class Rows:
+    """Nodes in a table `nodes`, however it is indexed."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+
+    def first(self, question: Question, limit: int) -> Sequence[int]:
+        text = "select number from nodes where cpu >= ? and memory >= ? and gpus >= ? limit ?"
+        return [row[0] for row in self._database.execute(text, (*question, limit))]
+
+    def every(self, question: Question) -> Sequence[int]:
+        text = "select number from nodes where cpu >= ? and memory >= ? and gpus >= ?"
+        return [row[0] for row in self._database.execute(text, question)]
+
+
+class Table(Rows):
     def __init__(self, database: sqlite3.Connection, indexes: Sequence[str]) -> None:
-        self._database, self._indexes = database, indexes
+        super().__init__(database)
+        self._indexes = indexes
 
     def load(self, nodes: Sequence[Node]) -> None:
         run = self._database.execute
@@ -37,20 +53,9 @@ class Table:
     def update(self, number: int, node: Node) -> None:
         self._database.execute("update nodes set cpu = ?, memory = ?, gpus = ? where number = ?", (*node, number))
 
-    def first(self, question: Question, limit: int) -> Sequence[int]:
-        text = "select number from nodes where cpu >= ? and memory >= ? and gpus >= ? limit ?"
-        return [row[0] for row in self._database.execute(text, (*question, limit))]
 
-    def every(self, question: Question) -> Sequence[int]:
-        text = "select number from nodes where cpu >= ? and memory >= ? and gpus >= ?"
-        return [row[0] for row in self._database.execute(text, question)]
-
-
-class RStar:
+class RStar(Rows):
     """Points as boxes without extent."""
-
-    def __init__(self, database: sqlite3.Connection) -> None:
-        self._database = database
 
     def load(self, nodes: Sequence[Node]) -> None:
         run = self._database.execute
@@ -67,14 +72,6 @@ class RStar:
         cpu, memory, gpus = node
         text = "update nodes set cpu=?, cpu_to=?, memory=?, memory_to=?, gpus=?, gpus_to=? where number=?"
         self._database.execute(text, (cpu, cpu, memory, memory, gpus, gpus, number))
-
-    def first(self, question: Question, limit: int) -> Sequence[int]:
-        text = "select number from nodes where cpu >= ? and memory >= ? and gpus >= ? limit ?"
-        return [row[0] for row in self._database.execute(text, (*question, limit))]
-
-    def every(self, question: Question) -> Sequence[int]:
-        text = "select number from nodes where cpu >= ? and memory >= ? and gpus >= ?"
-        return [row[0] for row in self._database.execute(text, question)]
 
 
 @contextmanager
