@@ -6,12 +6,12 @@ need no store (`row_of`, `where_of`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from minikube_py.errors import InvalidRequest
-from minikube_py.fields.extract import MAX_MEMBERS, SUM, SUMS, check, clamp, family, resource_list, scalar
-from minikube_py.fields.paths import parse_path, read
+from minikube_py.fields.extract import MAX_MEMBERS, SUM, SUMS, Family, Scalar, check, clamp, family, scalar
+from minikube_py.fields.paths import parse_path
 from minikube_py.fields.spec import FieldSet, FieldSpec
 from minikube_py.fields.where import Predicate, Where, compile_where
 
@@ -19,6 +19,11 @@ Row = dict[str, int | str]
 Totals = Mapping[str, int]
 """One sum of one object: resource name to units. Resources nobody asks for are absent."""
 NO_TOTALS: Totals = {}
+
+
+Lists = Sequence[dict[str, int]]
+"""What an object says of each family that its FieldSet reads."""
+Part = Callable[[Lists, Any], dict[str, int]]
 
 
 class Own(NamedTuple):
@@ -55,21 +60,41 @@ class Reader:
         check_field_set(field_set)
         self.field_set = field_set
         self.summed: list[Summed] = []
-        self._scalars = []
-        self._families = []
-        self._parts = []
+        self._scalars: list[tuple[str, Scalar]] = []
+        # Several fields may be of one list, as free and allocatable resources are: each is read once for an object.
+        self._lists: list[Family] = []
+        self._places: dict[tuple[str, str], int] = {}
+        self._families: list[tuple[str, int]] = []
+        self._parts: list[Part] = []
         for spec in field_set.fields:
             is_family = spec.name.endswith("*")
             if spec.extractor in SUMS:
                 self.summed.append(Summed(spec.args["sum"], 1, {}, spec))
-                self._parts.append(_zeros(spec))
+                self._parts.append(self._zeros(spec))
             elif spec.minus is not None:
                 self.summed.append(Summed(spec.minus, -1, {}, spec))
-                self._parts.append(family(spec.extractor, spec.args) if is_family else _one_member(spec))
+                self._parts.append(_same(self._list_of(spec.extractor, spec.args)) if is_family else _one_member(spec))
             elif is_family:
-                self._families.append((spec.name[:-1], family(spec.extractor, spec.args)))
+                self._families.append((spec.name[:-1], self._list_of(spec.extractor, spec.args)))
             else:
                 self._scalars.append((spec.name, scalar(spec.extractor, spec.args, spec.kind)))
+
+    def _list_of(self, extractor: str, args: Mapping[str, str]) -> int:
+        """The place of a family among what is read of each object."""
+        place = self._places.setdefault((extractor, args.get("path", "")), len(self._lists))
+        if place == len(self._lists):
+            self._lists.append(family(extractor, args))
+        return place
+
+    def _zeros(self, spec: FieldSpec) -> Part:
+        if spec.extractor != SUM:
+            zero = {spec.args["resource"]: 0}
+            return lambda lists, obj: zero
+        place = self._list_of("resources@1", {"path": spec.args["over"]})
+        only = spec.args.get("resource")
+        if only is None:
+            return lambda lists, obj: dict.fromkeys(lists[place], 0)
+        return lambda lists, obj: {only: 0} if only in lists[place] else {}
 
     def own(self, obj: Any) -> Own:
         """Never raises: what cannot be read is missing. `obj` is any decoded JSON."""
@@ -78,43 +103,36 @@ class Reader:
             value = value_of(obj)
             if value is not None:
                 plain[name] = value
-        for prefix, members_of in self._families:
-            for resource, units in members_of(obj).items():
+        lists = [members_of(obj) for members_of in self._lists]
+        for prefix, place in self._families:
+            for resource, units in lists[place].items():
                 plain[prefix + resource] = units
-        return Own(plain, tuple([part_of(obj) for part_of in self._parts]))
+        return Own(plain, tuple([part_of(lists, obj) for part_of in self._parts]))
 
     def row(self, own: Own, totals: Mapping[str, Totals]) -> Row:
         """The whole row, given each sum by its name."""
         row = dict(own.plain)
         for summed, part in zip(self.summed, own.parts):
             total = totals.get(summed.sum, NO_TOTALS)
+            _, sign, names, _ = summed
             for resource, units in part.items():
-                row[summed.name(resource)] = clamp(units + summed.sign * total.get(resource, 0))
+                name = names.get(resource) or summed.name(resource)
+                row[name] = clamp(units + sign * total[resource] if resource in total else units)
         return row
 
 
-def _one_member(spec: FieldSpec) -> Any:
+def _same(place: int) -> Part:
+    return lambda lists, obj: lists[place]
+
+
+def _one_member(spec: FieldSpec) -> Part:
     """The part of a single field: its own value under the name of the resource it measures."""
     value_of = scalar(spec.extractor, spec.args, spec.kind)
     resource = spec.args.get("resource", "")
 
-    def part(obj: Any) -> dict[str, int]:
+    def part(lists: Lists, obj: Any) -> dict[str, int]:
         value = value_of(obj)
         return {resource: value} if isinstance(value, int) else {}
-
-    return part
-
-
-def _zeros(spec: FieldSpec) -> Any:
-    if spec.extractor != SUM:
-        zero = {spec.args["resource"]: 0}
-        return lambda obj: zero
-    path = parse_path(spec.args["over"])
-    only = spec.args.get("resource")
-
-    def part(obj: Any) -> dict[str, int]:
-        names = resource_list(read(obj, path))
-        return dict.fromkeys(names if only is None else names.keys() & {only}, 0)
 
     return part
 

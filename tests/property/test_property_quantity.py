@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from minikube_py.fields.quantity import QuantityError, from_milli, from_value, parse, resource_text, resource_units
+from minikube_py.fields.quantity import (
+    Quantity,
+    QuantityError,
+    from_milli,
+    from_value,
+    parse,
+    resource_text,
+    resource_units,
+)
 
 SUFFIXES = {
     "": Fraction(1), "m": Fraction(1, 1000), "u": Fraction(1, 10**6), "n": Fraction(1, 10**9), "k": Fraction(10**3),
@@ -40,6 +48,25 @@ def test_printing_is_canonical_and_keeps_the_value(drawn: tuple[str, str]) -> No
     printed = str(quantity)
     assert parse(printed).compare(quantity) == 0
     assert str(parse(printed)) == printed
+
+
+@given(st.text(alphabet="0123456789.-", max_size=12), st.sampled_from([*SUFFIXES, "Ti", "Ei", "i", "Gm"]))
+@example("9" * 9, "Gi").via("the most that is read fast")
+@example("9" * 10, "Gi").via("does not fit an int64")
+@example("", "m").via("no digits")
+def test_what_is_read_fast_is_what_is_read_exactly(number: str, suffix: str) -> None:
+    text = number + suffix
+    for resource, exactly in (("cpu", Quantity.milli_value), ("memory", Quantity.value)):
+        try:
+            value = exactly(parse(text))
+            expected = value if -(2**63) <= value < 2**63 else "refused"
+        except QuantityError:
+            expected = "refused"
+        try:
+            units: int | str = resource_units(resource, text)
+        except QuantityError:
+            units = "refused"
+        assert units == expected, (resource, text)
 
 
 @given(TEXTS, TEXTS)

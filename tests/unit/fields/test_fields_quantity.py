@@ -151,6 +151,6 @@ def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quantity, "_CACHE_LIMIT", 10)
     for number in range(100):
         quantity.parse(f"{number}m")
-        quantity.milli_units(f"{number}m")
+        quantity.milli_units(f"{number}.5m")
     assert len(quantity._parsed) <= 10
     assert len(quantity._milli) <= 10
