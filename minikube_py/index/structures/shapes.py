@@ -60,6 +60,8 @@ class Shapes:
         if behind == self.structure:
             raise InvalidRequest(f"structure {self.structure}: behind is {behind!r}; it takes any other structure")
         self._behind = catalogue.build(behind, dimensions, {})
+        # Asked for each question, and a look at a protocol takes longer than most answers.
+        self._estimating = self._behind if isinstance(self._behind, Estimating) else None
         # The points as they are now, for the journal.
         self._columns = self._behind if isinstance(self._behind, Columns) else Columns(dimensions)
         self._known: OrderedDict[Box, _Shape] = OrderedDict()
@@ -118,7 +120,7 @@ class Shapes:
     def cost_us(self, rows: int, share: float, limit: int) -> float:
         """By how many questions so far were of a known shape, half to begin with: 0.6 us for those, and 5 us more than
         the structure behind for others (`tests/bench/bench_structures.py`)."""
-        behind = self._behind.cost_us(rows, share, limit) if isinstance(self._behind, Estimating) else 100.0
+        behind = 100.0 if self._estimating is None else self._estimating.cost_us(rows, share, limit)
         known = (self._hits + 1) / (self._asked + 2)
         return 0.6 * known + (1 - known) * (behind + 5.0)
 
