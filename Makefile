@@ -7,6 +7,8 @@ SEEDS  ?= 1000
 RUNS   ?= 34
 EXAMPLES ?= 2000
 SEED   ?= 1
+# More extras for the tests, by comma: `rivals,compiled`. Tests that need what is not installed are skipped, and say so.
+EXTRAS ?=
 
 .PHONY: help demo test lint check bench swarm torture planted laws study-quick clean
 
@@ -22,7 +24,7 @@ $(BIN)/.installed: pyproject.toml
 
 $(BIN)/.installed-dev: $(BIN)/.installed
 	@echo "installing what the tests need ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[lab,explain,dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[lab,explain,dev$(EXTRAS:%=,%)]'
 	@touch $@
 
 demo: $(BIN)/.installed  ## a control plane, a real trace, a range query: under two minutes

@@ -1,4 +1,4 @@
-"""What some tests need from outside: the original, its binaries, kubectl, the published trace.
+"""What some tests need from outside: the original, its binaries, kubectl, the published trace, numba.
 
 Where it is absent, a test fails in CI and is skipped with its reason on a user's machine.
 """
@@ -6,6 +6,7 @@ Where it is absent, a test fails in CI and is skipped with its reason on a user'
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
 import shutil
@@ -60,6 +61,11 @@ def kubectls() -> dict[int, Path]:
 
 def require_kubectls() -> dict[int, Path]:
     return kubectls() or absent("no kubectl.1.NN found: set MINIKUBE_PY_KUBECTL to the folder that holds them")
+
+
+def require_numba() -> None:
+    if importlib.util.find_spec("numba") is None:
+        absent("numba is not installed; pip install 'minikube_py[compiled]'")
 
 
 def published_trace() -> Path:

@@ -67,8 +67,9 @@ def start(condition: str, indexes: Sequence[str], synced: bool) -> Iterator[Post
     try:
         data = folder / "data"
         as_user = _as_user(folder)
-        subprocess.run([*as_user, binaries / "initdb", "-D", data, "-A", "trust", "-U", "rival"], check=True,
-                       capture_output=True, cwd=folder)  # fmt: skip
+        # What is there at first need not survive a crash, however the nodes are written.
+        make = [*as_user, binaries / "initdb", "--no-sync", "-D", data, "-A", "trust", "-U", "rival"]
+        subprocess.run(make, check=True, capture_output=True, cwd=folder)
         settings = (*SETTINGS, *(() if synced else UNSYNCED), f"unix_socket_directories={folder}")
         options = [part for setting in settings for part in ("-c", setting)]
         command = [*as_user, binaries / "postgres", "-D", data, *options]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
+from needs import require_numba
 
 from minikube_py.cli.main import main
 from minikube_py.index.catalogue import build
@@ -259,12 +260,19 @@ def test_shards_of_slots() -> None:
     assert shards_of(np.array([], dtype=np.int64), 16) == 0
 
 
-@pytest.mark.parametrize(
-    "way", [compiled.PYTHON, compiled.NUMPY, compiled.compiled()], ids=["python", "numpy", "numba"]
-)
-def test_the_three_ways_find_the_same(way: compiled.Probes | None) -> None:
-    if way is None:
-        pytest.skip("numba is not installed; pip install 'minikube_py[sweep]'")
+def in_machine_code() -> compiled.Probes:
+    require_numba()
+    way = compiled.compiled()
+    assert way is not None
+    return way
+
+
+WAYS = {"python": lambda: compiled.PYTHON, "numpy": lambda: compiled.NUMPY, "numba": in_machine_code}
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_the_three_ways_find_the_same(name: str) -> None:
+    way = WAYS[name]()
     design = small()
     cluster = Cluster(design, {**RAW["defaults"], "n": 200, "shards": 16, "utilisation": 0.9}, 1)
     table = tables(design, cluster, 12, np.random.default_rng(3))

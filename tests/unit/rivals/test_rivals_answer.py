@@ -5,7 +5,8 @@ from contextlib import contextmanager
 
 import pytest
 from bench_rivals import COLUMNS, Bench
-from rivals import duck, ours_store, rocks, sqlite, tantivy_index
+from needs import absent
+from rivals import duck, ours_store, postgres, rocks, sqlite, tantivy_index
 from rivals.contract import Absent, Entry, Node, Question
 from rivals.workload import Workload
 
@@ -15,6 +16,7 @@ ENTRIES = [
     *duck.entries(False),
     *tantivy_index.entries(False),
     *rocks.entries(False),
+    *postgres.entries(False),
 ]
 
 
@@ -23,7 +25,7 @@ def test_a_rival_answers_as_brute_force_does(entry: Entry) -> None:
     try:
         row = Bench(400, 1, 0.0).measure(entry)
     except Absent as missing:
-        pytest.skip(str(missing))
+        absent(str(missing))
     assert set(row["ms"]) == set(COLUMNS)
     assert all(cell["rounds"] >= 1 and cell["ms"] > 0 for cell in row["ms"].values())
 
