@@ -12,7 +12,6 @@ enough. Memory: 8 bytes per cell and per logged cell; `compact` frees the log in
 from __future__ import annotations
 
 import hashlib
-from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
@@ -24,11 +23,10 @@ from minikube_py.fields.spec import FieldSet
 from minikube_py.fields.where import CompiledWhere, Test, Where, compile_where
 from minikube_py.index.cells import CHUNK_ENTRIES, EXISTS, MISSING, Bound, Cells, Changed, Chunk, Mask, evaluate
 from minikube_py.index.contract import IndexStats, Matches, Order, Row, RowChange, Value
+from minikube_py.index.key_order import KeyOrder
 from minikube_py.index.strings import UNKNOWN, StringTable
 
 BLOCK_ROWS = 4096
-SPARSE_SHARE = 16
-"""Where fewer than one row in this many matches, the matches are sorted; else the key order is walked in blocks."""
 
 
 class Follower(Protocol):
@@ -66,12 +64,8 @@ class ColumnIndex:
         self._gone_at: dict[int, int] = {}
         self._chunks: list[Chunk] = []
         self._live = 0
-        # Key order: slots sorted by key, brought up to date by the next query that needs it.
-        self._sorted_keys: list[bytes] = []
-        self._sorted_slots: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
-        self._rank: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
-        self._added: list[bytes] = []
-        self._removed: list[bytes] = []
+        self.key_order = KeyOrder(self._slots, self._keys)
+        """For whoever gives out slots by key."""
         self._followers: list[Follower] = []
         self.changes = 0
         """Changes of rows since it was made."""
@@ -95,7 +89,8 @@ class ColumnIndex:
 
     def dispose(self, rows: int) -> None:
         """Frees about `rows` of its rows; nobody is to ask or change it any more."""
-        del self._rows[-rows:], self._keys[-rows:], self._sorted_keys[-rows:]
+        del self._rows[-rows:], self._keys[-rows:]
+        self.key_order.dispose(rows)
         for _ in range(min(rows, len(self._slots))):
             self._slots.popitem()
 
@@ -193,7 +188,7 @@ class ColumnIndex:
         else:
             self._keys[slot] = key
         self._slots[key] = slot
-        self._added.append(key)
+        self.key_order.added.append(key)
         return slot
 
     def _remember(self, revision: int, slot: int) -> None:
@@ -238,21 +233,12 @@ class ColumnIndex:
         if order == "ANY" and limit and not bounded and revision >= self._last_change():
             return self._any(tests, limit)
         mask = self._mask(tests, revision)
-        if not bounded:
-            count = int(np.count_nonzero(mask))
-            low, high = 0, len(self._keys)
-        else:
-            self._sort()
-            low = bisect_left(self._sorted_keys, first)
-            high = len(self._sorted_keys) if end is None else max(low, bisect_left(self._sorted_keys, end))
-            mask_in_order = mask[self._sorted_slots[low:high]]
-            count = int(np.count_nonzero(mask_in_order))
         if order == "ANY" and not bounded:
-            slots = np.flatnonzero(mask)[:limit] if limit else np.flatnonzero(mask)
+            slots = np.flatnonzero(mask)
+            count = len(slots)
+            slots = slots[:limit] if limit else slots
         else:
-            self._sort()
-            high = min(high, len(self._sorted_keys))
-            slots = self._first_in_order(mask, count, limit, low, high)
+            slots, count = self.key_order.of_mask(mask, first, end, limit)
         keys = self._keys
         found = [keys[slot] for slot in slots.tolist()]
         return Matches(found, count, count > len(found), len(self._keys))
@@ -273,25 +259,6 @@ class ColumnIndex:
             # The rarer the matches turn out, the less a call of numpy should be paid per row.
             start, block = stop, block * 4
         return Matches(found, len(found), False, total)
-
-    def _first_in_order(self, mask: Mask, count: int, limit: int, low: int, high: int) -> npt.NDArray[np.int64]:
-        """The slots of the first `limit` (0: all) matches among the ranks [low, high), in key order."""
-        wanted = min(limit or count, count)
-        if wanted == 0:
-            return np.empty(0, dtype=np.int64)
-        if wanted == count or count * SPARSE_SHARE < len(self._keys):
-            ranks = np.sort(self._rank[np.flatnonzero(mask)])
-            ranks = ranks[np.searchsorted(ranks, low) : np.searchsorted(ranks, high)]
-            return self._sorted_slots[ranks[:wanted]]
-        pieces = []
-        block = max(256, wanted * 2)
-        while wanted > 0 and low < high:
-            slots = self._sorted_slots[low : min(low + block, high)]
-            piece = slots[mask[slots]][:wanted]
-            pieces.append(piece)
-            wanted -= len(piece)
-            low += block
-        return np.concatenate(pieces)
 
     def row(self, key: bytes, revision: int) -> Row | None:
         self._check(revision)
@@ -440,21 +407,6 @@ class ColumnIndex:
         keys = self._keys
         return [keys[slot] for slot in slots.tolist()]
 
-    def in_key_order(self, slots: Cells, first: bytes, end: bytes | None, limit: int = 0) -> tuple[Cells, int]:
-        """Those of `slots` whose keys are in [first, end), by key, at most `limit` of them (0: all); and how many there
-        are without the limit."""
-        self._sort()
-        ranks = self._rank[slots]
-        if first:
-            ranks = ranks[ranks >= bisect_left(self._sorted_keys, first)]
-        if end is not None:
-            ranks = ranks[ranks < bisect_left(self._sorted_keys, end)]
-        count = len(ranks)
-        if 0 < limit < count:
-            ranks = np.partition(ranks, limit)[:limit]
-        ranks.sort()
-        return self._sorted_slots[ranks], count
-
     def may_match(self, where: Where, revision: int) -> bool:
         compiled = self._compiled(where, revision)
         if revision >= self._last_change():
@@ -501,7 +453,7 @@ class ColumnIndex:
             if self._gone_at.get(slot) == gone_revision:
                 del self._gone_at[slot]
                 del self._slots[self._keys[slot]]
-                self._removed.append(self._keys[slot])
+                self.key_order.removed.append(self._keys[slot])
                 self._free.append(slot)
         del self._gone[:done]
         for follower in self._followers:
@@ -594,33 +546,3 @@ class ColumnIndex:
                 table = self._strings.get(column)
                 row[self._names[column]] = value if table is None else table.text(value)
         return row
-
-    def _sort(self) -> None:
-        """Brings the key order up to date: a few keys are taken out and put in, many are merged."""
-        if (len(self._added) + len(self._removed)) * 50 > len(self._sorted_keys):
-            # Timsort merges the sorted run and the added keys in linear time.
-            self._sorted_keys = sorted(self._slots)
-            slots = self._slots
-            self._sorted_slots = np.fromiter((slots[key] for key in self._sorted_keys), np.int64, len(slots))
-        elif self._added or self._removed:
-            self._take_out(self._removed)
-            # A key may have been added, freed and added again since.
-            added = sorted({key for key in self._added if key in self._slots})
-            places = [bisect_left(self._sorted_keys, key) for key in added]
-            self._sorted_slots = np.insert(self._sorted_slots, places, [self._slots[key] for key in added])
-            for offset, (place, key) in enumerate(zip(places, added)):
-                self._sorted_keys.insert(place + offset, key)
-        else:
-            return
-        self._added = []
-        self._removed = []
-        self._rank = np.full(len(self._keys), -1, dtype=np.int64)
-        self._rank[self._sorted_slots] = np.arange(len(self._sorted_slots))
-
-    def _take_out(self, removed: list[bytes]) -> None:
-        order = self._sorted_keys
-        places = {place for key in removed if order[(place := bisect_left(order, key)) : place + 1] == [key]}
-        if places:
-            self._sorted_slots = np.delete(self._sorted_slots, list(places))
-            for place in sorted(places, reverse=True):
-                del order[place]

@@ -328,7 +328,7 @@ class HostedIndex:
         # One more than is wanted tells whether there is more.
         slots, _, *cost = self.search(tests, revision, limit + 1 if limit and anywhere else 0, known)
         if not anywhere:
-            slots, count = self.host.in_key_order(slots, first, end, limit)
+            slots, count = self.host.key_order.of_slots(slots, first, end, limit)
             return Matches(self.host.keys_of(slots), count, count > len(slots), *cost)
         if 0 < limit < len(slots):
             return Matches(self.host.keys_of(slots[:limit]), -1, True, *cost)

@@ -136,7 +136,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "index: a reused slot is listed twice", INDEX_MANY, "index/columns.py",
-        "                self._removed.append(self._keys[slot])\n",
+        "                self.key_order.removed.append(self._keys[slot])\n",
         "",
         "the key order is not told that an object is gone before its slot is used again",
     ),

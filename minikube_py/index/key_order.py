@@ -1,0 +1,114 @@
+"""The keys of a host's rows in order: brought up to date by the next question that is asked in key order.
+
+Questions that take any matches do without it, and most changes leave the keys as they are. So whoever adds a key or
+frees its slot only notes it, in `added` or `removed`; a few such keys are put in and taken out, many are merged. The
+order holds the keys of all slots in use, those of objects that are gone and not compacted yet included.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Final
+
+import numpy as np
+
+from minikube_py.index.cells import Cells, Mask
+
+SPARSE_SHARE: Final = 16
+"""Where fewer than one row in this many matches, the matches are sorted; else the key order is walked in blocks."""
+
+
+class KeyOrder:
+    """Over the `slots` of the keys and the `keys` of the slots, which stay the host's own: it changes neither."""
+
+    __slots__ = ("_keys", "_rank", "_slots", "_sorted_keys", "_sorted_slots", "added", "removed")
+
+    def __init__(self, slots: dict[bytes, int], keys: list[bytes]) -> None:
+        self._slots = slots
+        self._keys = keys
+        self._sorted_keys: list[bytes] = []
+        self._sorted_slots: Cells = np.empty(0, dtype=np.int64)
+        self._rank: Cells = np.empty(0, dtype=np.int64)
+        # Replaced by lists of their own when the order has taken them in: not to be kept by whoever notes.
+        self.added: list[bytes] = []
+        self.removed: list[bytes] = []
+
+    def dispose(self, keys: int) -> None:
+        """Frees `keys` of what it holds; nobody is to ask it any more."""
+        del self._sorted_keys[-keys:]
+
+    def of_mask(self, mask: Mask, first: bytes, end: bytes | None, limit: int) -> tuple[Cells, int]:
+        """The slots that are true in `mask` and whose keys are in [first, end), by key, at most `limit` of them
+        (0: all); and how many there are without the limit."""
+        self._sort()
+        if first or end is not None:
+            low = bisect_left(self._sorted_keys, first)
+            high = len(self._sorted_keys) if end is None else max(low, bisect_left(self._sorted_keys, end))
+            count = int(np.count_nonzero(mask[self._sorted_slots[low:high]]))
+        else:
+            low, high = 0, len(self._sorted_keys)
+            count = int(np.count_nonzero(mask))
+        return self._first_of(mask, count, limit, low, high), count
+
+    def of_slots(self, slots: Cells, first: bytes, end: bytes | None, limit: int = 0) -> tuple[Cells, int]:
+        """The same for those of `slots`, each given once."""
+        self._sort()
+        ranks = self._rank[slots]
+        if first:
+            ranks = ranks[ranks >= bisect_left(self._sorted_keys, first)]
+        if end is not None:
+            ranks = ranks[ranks < bisect_left(self._sorted_keys, end)]
+        count = len(ranks)
+        if 0 < limit < count:
+            ranks = np.partition(ranks, limit)[:limit]
+        ranks.sort()
+        return self._sorted_slots[ranks], count
+
+    def _first_of(self, mask: Mask, count: int, limit: int, low: int, high: int) -> Cells:
+        """The slots of the first `limit` (0: all) of `count` matches among the ranks [low, high), in key order."""
+        wanted = min(limit or count, count)
+        if wanted == 0:
+            return np.empty(0, dtype=np.int64)
+        if wanted == count or count * SPARSE_SHARE < len(self._keys):
+            ranks = np.sort(self._rank[np.flatnonzero(mask)])
+            ranks = ranks[np.searchsorted(ranks, low) : np.searchsorted(ranks, high)]
+            return self._sorted_slots[ranks[:wanted]]
+        pieces = []
+        block = max(256, wanted * 2)
+        while wanted > 0 and low < high:
+            slots = self._sorted_slots[low : min(low + block, high)]
+            piece = slots[mask[slots]][:wanted]
+            pieces.append(piece)
+            wanted -= len(piece)
+            low += block
+        return np.concatenate(pieces)
+
+    def _sort(self) -> None:
+        """Brings the order up to date: a few keys are taken out and put in, many are merged."""
+        if (len(self.added) + len(self.removed)) * 50 > len(self._sorted_keys):
+            # Timsort merges the sorted run and the added keys in linear time.
+            self._sorted_keys = sorted(self._slots)
+            slots = self._slots
+            self._sorted_slots = np.fromiter((slots[key] for key in self._sorted_keys), np.int64, len(slots))
+        elif self.added or self.removed:
+            self._take_out(self.removed)
+            # A key may have been added, freed and added again since.
+            added = sorted({key for key in self.added if key in self._slots})
+            places = [bisect_left(self._sorted_keys, key) for key in added]
+            self._sorted_slots = np.insert(self._sorted_slots, places, [self._slots[key] for key in added])
+            for offset, (place, key) in enumerate(zip(places, added)):
+                self._sorted_keys.insert(place + offset, key)
+        else:
+            return
+        self.added = []
+        self.removed = []
+        self._rank = np.full(len(self._keys), -1, dtype=np.int64)
+        self._rank[self._sorted_slots] = np.arange(len(self._sorted_slots))
+
+    def _take_out(self, removed: list[bytes]) -> None:
+        order = self._sorted_keys
+        places = {place for key in removed if order[(place := bisect_left(order, key)) : place + 1] == [key]}
+        if places:
+            self._sorted_slots = np.delete(self._sorted_slots, list(places))
+            for place in sorted(places, reverse=True):
+                del order[place]
