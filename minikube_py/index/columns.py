@@ -20,9 +20,9 @@ import numpy.typing as npt
 
 from minikube_py.errors import Compacted, FutureRevision
 from minikube_py.fields.spec import FieldSet
-from minikube_py.fields.where import CompiledWhere, Test, Where, compile_where
+from minikube_py.fields.where import Test, Where
 from minikube_py.index.cells import CHUNK_ENTRIES, EXISTS, MISSING, Bound, Cells, Changed, Chunk, Mask, evaluate
-from minikube_py.index.contract import IndexStats, Matches, Order, Row, RowChange, Value
+from minikube_py.index.contract import Answering, IndexStats, Matches, Order, Row, RowChange, Value
 from minikube_py.index.key_order import KeyOrder
 from minikube_py.index.strings import UNKNOWN, StringTable
 
@@ -45,7 +45,7 @@ class Follower(Protocol):
         """What only revisions below it needed is forgotten."""
 
 
-class ColumnIndex:
+class ColumnIndex(Answering):
     """An `Index` (see the contract) over the objects of one FieldSet, complete from `oldest_revision` on."""
 
     def __init__(self, field_set: FieldSet, oldest_revision: int = 0, rows: Iterable[RowChange] = ()) -> None:
@@ -205,20 +205,6 @@ class ColumnIndex:
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
-    def query(
-        self,
-        where: Where,
-        revision: int,
-        limit: int = 0,
-        cursor: bytes | None = None,
-        order: Order = "KEY",
-        end: bytes | None = None,
-        start: bytes = b"",
-    ) -> Matches:
-        tests = self._compiled(where, revision).tests
-        first = start if cursor is None else max(start, cursor + b"\0")
-        return self.answer(tests, revision, limit, order, first, end)
-
     def answer(
         self,
         tests: tuple[Test, ...],
@@ -228,7 +214,6 @@ class ColumnIndex:
         first: bytes = b"",
         end: bytes | None = None,
     ) -> Matches:
-        """`query` with its `where` read, for the keys in [first, end). The revision must be retained."""
         bounded = bool(first) or end is not None
         if order == "ANY" and limit and not bounded and revision >= self._last_change():
             return self._any(tests, limit)
@@ -260,8 +245,15 @@ class ColumnIndex:
             start, block = stop, block * 4
         return Matches(found, len(found), False, total)
 
+    def require_retained(self, revision: int) -> None:
+        """Raises: Compacted or FutureRevision where `revision` cannot be answered."""
+        if revision < self.oldest_revision:
+            raise Compacted(revision, self.oldest_revision)
+        if revision > self.revision:
+            raise FutureRevision(revision, self.revision)
+
     def row(self, key: bytes, revision: int) -> Row | None:
-        self._check(revision)
+        self.require_retained(revision)
         slot = self._slots.get(key)
         if slot is None:
             return None
@@ -274,7 +266,7 @@ class ColumnIndex:
 
     def rows(self, keys: Sequence[bytes], revision: int) -> list[Row | None]:
         """As `row`, for many keys: one pass over what changed since."""
-        self._check(revision)
+        self.require_retained(revision)
         slots = self._slots
         found = [None if (slot := slots.get(key)) is None else self._rows[slot] for key in keys]
         if revision < self._last_change():
@@ -476,19 +468,9 @@ class ColumnIndex:
 
     # -- inner -----------------------------------------------------------------------------------------------------
 
-    def _check(self, revision: int) -> None:
-        if revision < self.oldest_revision:
-            raise Compacted(revision, self.oldest_revision)
-        if revision > self.revision:
-            raise FutureRevision(revision, self.revision)
-
     def _check_window(self, after: int) -> None:
         if after < self.oldest_revision:
             raise Compacted(after, self.oldest_revision)
-
-    def _compiled(self, where: Where, revision: int) -> CompiledWhere:
-        self._check(revision)
-        return compile_where(self.field_set, where)
 
     def _last_change(self) -> int:
         """The revision of the newest logged change; at it and after, the present is the answer."""

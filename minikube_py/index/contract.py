@@ -6,11 +6,13 @@ retained revision: from the compacted one to the last applied.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
-from minikube_py.fields.where import Where
+from minikube_py.fields.spec import FieldSet
+from minikube_py.fields.where import CompiledWhere, Test, Where, compile_where
 
 Value = int | str
 Row = Mapping[str, Value]
@@ -82,3 +84,42 @@ class Index(Protocol):
         """Forgets what only revisions below `revision` need; `revision` itself still answers."""
 
     def stats(self) -> IndexStats: ...
+
+
+class Answering(ABC):
+    """`query` for an `Index` whose `answer` takes it with the `where` read.
+
+    `require_retained` raises Compacted below the oldest retained revision, FutureRevision above the last applied."""
+
+    field_set: FieldSet
+    require_retained: Callable[[int], None]
+
+    def query(
+        self,
+        where: Where,
+        revision: int,
+        limit: int = 0,
+        cursor: bytes | None = None,
+        order: Order = "KEY",
+        end: bytes | None = None,
+        start: bytes = b"",
+    ) -> Matches:
+        tests = self._compiled(where, revision).tests
+        first = start if cursor is None else max(start, cursor + b"\0")
+        return self.answer(tests, revision, limit, order, first, end)
+
+    @abstractmethod
+    def answer(
+        self,
+        tests: tuple[Test, ...],
+        revision: int,
+        limit: int,
+        order: Order,
+        first: bytes = b"",
+        end: bytes | None = None,
+    ) -> Matches:
+        """`query` with its `where` read, for the keys in [first, end). The revision must be retained."""
+
+    def _compiled(self, where: Where, revision: int) -> CompiledWhere:
+        self.require_retained(revision)
+        return compile_where(self.field_set, where)

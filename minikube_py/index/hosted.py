@@ -18,14 +18,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from minikube_py.errors import Compacted, FutureRevision
 from minikube_py.fields.spec import FieldSet
 from minikube_py.fields.where import Comparison, Test, Where, compile_where
 from minikube_py.index import catalogue
 from minikube_py.index.box import Boxed, boxed
 from minikube_py.index.cells import Changed, Mask
 from minikube_py.index.columns import ColumnIndex
-from minikube_py.index.contract import IndexStats, Matches, Order, Row, RowChange
+from minikube_py.index.contract import Answering, IndexStats, Matches, Order, Row, RowChange
 from minikube_py.index.structure import Box, Estimating, Found, IntArray, Loading, Structure, Versioned
 
 WAITING_MAX: Final = 128
@@ -44,7 +43,7 @@ _NO_SLOTS: Final = np.empty(0, dtype=np.int64)
 NOTHING: Final = Found(_NO_SLOTS, True, 0)
 
 
-class HostedIndex:
+class HostedIndex(Answering):
     """An `Index` (see the contract) over `fields` of the host's rows. It is complete once `build` has said so, or at
     once with `built`; the host is not to be changed but through its own `apply`, of whose changes it tells this.
 
@@ -61,6 +60,8 @@ class HostedIndex:
         failed: Callable[[Exception], None] | None = None,
     ) -> None:
         self.host = host
+        self.field_set = host.field_set
+        self.require_retained = host.require_retained
         self.structure = structure
         self.fields = tuple(fields)
         self.ready = False
@@ -298,21 +299,6 @@ class HostedIndex:
     def apply(self, revision: int, changes: Iterable[RowChange]) -> list[bytes]:
         return self.host.apply(revision, changes)
 
-    def query(
-        self,
-        where: Where,
-        revision: int,
-        limit: int = 0,
-        cursor: bytes | None = None,
-        order: Order = "KEY",
-        end: bytes | None = None,
-        start: bytes = b"",
-    ) -> Matches:
-        self._check(revision)
-        tests = compile_where(self.host.field_set, where).tests
-        first = start if cursor is None else max(start, cursor + b"\0")
-        return self.answer(tests, revision, limit, order, first, end)
-
     def answer(
         self,
         tests: tuple[Test, ...],
@@ -323,7 +309,7 @@ class HostedIndex:
         end: bytes | None = None,
         known: Boxed | None = None,
     ) -> Matches:
-        """`query` with its `where` read, for the keys in [first, end)."""
+        """See `Answering`. `known`: as for `search`."""
         anywhere = order == "ANY" and not first and end is None
         # One more than is wanted tells whether there is more.
         slots, _, *cost = self.search(tests, revision, limit + 1 if limit and anywhere else 0, known)
@@ -341,8 +327,7 @@ class HostedIndex:
         return self.host.changed(after, until)
 
     def may_match(self, where: Where, revision: int) -> bool:
-        self._check(revision)
-        tests = compile_where(self.host.field_set, where).tests
+        tests = self._compiled(where, revision).tests
         box, _ = self.boxed(tests)
         if box.empty:
             return False
@@ -363,12 +348,6 @@ class HostedIndex:
     def size_bytes(self) -> int:
         """What it takes beside its host: the structure, and the states of it that are kept."""
         return self.structure.size_bytes() + len(self._frozen) * FROZEN_BYTES + len(self._waiting) * 32
-
-    def _check(self, revision: int) -> None:
-        if revision < self.host.oldest_revision:
-            raise Compacted(revision, self.host.oldest_revision)
-        if revision > self.host.revision:
-            raise FutureRevision(revision, self.host.revision)
 
 
 def _revision_of(frozen: tuple[int, Any]) -> int:

@@ -111,7 +111,7 @@ MUTANTS: tuple[IndexMutant, ...] = (
         "what is left of the question after the box is lost",
     ),
     IndexMutant(
-        "hosted: a page after a cursor repeats it", "columns", "index/hosted.py",
+        "hosted: a page after a cursor repeats it", "columns", "index/contract.py",
         'first = start if cursor is None else max(start, cursor + b"\\0")',
         "first = start if cursor is None else max(start, cursor)",
         "an exclusive bound taken as inclusive",

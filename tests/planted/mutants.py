@@ -129,7 +129,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "the boundary of an inequality",
     ),
     Mutant(
-        "index: the page after a cursor repeats it", INDEX_MANY, "index/columns.py",
+        "index: the page after a cursor repeats it", INDEX_MANY, "index/contract.py",
         'first = start if cursor is None else max(start, cursor + b"\\0")',
         "first = start if cursor is None else max(start, cursor)",
         "an exclusive bound taken as inclusive",

@@ -314,7 +314,7 @@ class Columns:
 
 class AnswersThePresent(ColumnIndex):
     def query(self, where: Any, revision: int, *rest: Any) -> Any:
-        self._check(revision)
+        self.require_retained(revision)
         return super().query(where, self.revision, *rest)
 
 
