@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from minikube_py.index.structure import MISSING
+
 Cells = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-MISSING = -(1 << 63)
 EXISTS = 0
 """The column that says whether there is a row."""
 CHUNK_ENTRIES = 2048

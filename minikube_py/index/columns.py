@@ -21,10 +21,11 @@ import numpy.typing as npt
 from minikube_py.errors import Compacted, FutureRevision
 from minikube_py.fields.spec import FieldSet
 from minikube_py.fields.where import Test, Where
-from minikube_py.index.cells import CHUNK_ENTRIES, EXISTS, MISSING, Bound, Cells, Changed, Chunk, Mask, evaluate
+from minikube_py.index.cells import CHUNK_ENTRIES, EXISTS, Bound, Cells, Changed, Chunk, Mask, evaluate
 from minikube_py.index.contract import Answering, IndexStats, Matches, Order, Row, RowChange, Value
 from minikube_py.index.key_order import KeyOrder
 from minikube_py.index.strings import UNKNOWN, StringTable
+from minikube_py.index.structure import MISSING
 
 BLOCK_ROWS = 4096
 

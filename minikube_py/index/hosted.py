@@ -25,7 +25,7 @@ from minikube_py.index.box import Boxed, boxed
 from minikube_py.index.cells import Changed, Mask
 from minikube_py.index.columns import ColumnIndex
 from minikube_py.index.contract import Answering, IndexStats, Matches, Order, Row, RowChange
-from minikube_py.index.structure import Box, Estimating, Found, IntArray, Loading, Structure, Versioned
+from minikube_py.index.structure import NOTHING, Box, Estimating, Found, IntArray, Loading, Structure, Versioned
 
 WAITING_MAX: Final = 128
 """Changed rows that wait before they are put into the structure unasked."""
@@ -38,9 +38,6 @@ FROZEN_BYTES: Final = 2048
 """Counted for each state kept: about the path that a change copies in a tree."""
 FIRST_WANTED: Final = 64
 """With tests left after the box, so many candidates at least are asked for at once."""
-
-_NO_SLOTS: Final = np.empty(0, dtype=np.int64)
-NOTHING: Final = Found(_NO_SLOTS, True, 0)
 
 
 class HostedIndex(Answering):

@@ -65,6 +65,12 @@ class Found(NamedTuple):
     false_positives: int = 0
 
 
+NO_SLOTS: IntArray = np.empty(0, dtype=np.int64)
+NO_SLOTS.flags.writeable = False
+NOTHING = Found(NO_SLOTS, True, 0)
+"""The answer to a box in which nothing can lie."""
+
+
 @runtime_checkable
 class Structure(Protocol):
     """See the module. Built as `Structure(dimensions, **options)`, options being ints or texts with defaults."""

@@ -6,15 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from minikube_py.index.structure import HIGH, MISSING, Box, Found, IntArray, Point
+from minikube_py.index.structure import HIGH, MISSING, Box, Found, Point
 
 Asked = list[tuple[int, int, int]]
 """(dimension, low, high) of each dimension that is not MISSING..HIGH."""
-
-NO_SLOTS: IntArray = np.empty(0, dtype=np.int64)
-NO_SLOTS.flags.writeable = False
-NOTHING = Found(NO_SLOTS, True, 0)
-"""The answer to a box in which nothing can lie."""
 
 
 def asked_of(box: Box) -> Asked | None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from minikube_py.index.structure import HIGH, MISSING, Box, Found, IntArray, Point
-from minikube_py.index.structures.boxes import NO_SLOTS, NOTHING, Asked, asked_of
+from minikube_py.index.structure import HIGH, MISSING, NO_SLOTS, NOTHING, Box, Found, IntArray, Point
+from minikube_py.index.structures.boxes import Asked, asked_of
 from minikube_py.index.structures.options import check_dimensions, grown, within
 
 Mask = npt.NDArray[np.bool_]

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minikube_py.index.structure import MISSING, Box, Found, IntArray, Point
-from minikube_py.index.structures.boxes import NOTHING, Asked, asked_of, found_of, lies_in
+from minikube_py.index.structure import MISSING, NOTHING, Box, Found, IntArray, Point
+from minikube_py.index.structures.boxes import Asked, asked_of, found_of, lies_in
 from minikube_py.index.structures.columns import Columns
 from minikube_py.index.structures.max_tree import visits_of_a_scan
 from minikube_py.index.structures.options import check_dimensions, within

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from minikube_py.index.structure import HIGH, MISSING, Box, Found, IntArray, Point
-from minikube_py.index.structures.boxes import NOTHING, Asked, asked_of, found_of
+from minikube_py.index.structure import HIGH, MISSING, NOTHING, Box, Found, IntArray, Point
+from minikube_py.index.structures.boxes import Asked, asked_of, found_of
 from minikube_py.index.structures.columns import Columns
 from minikube_py.index.structures.options import check_dimensions, within
 

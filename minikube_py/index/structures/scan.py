@@ -6,8 +6,8 @@ a limit it stops at the first points that are enough.
 
 from __future__ import annotations
 
-from minikube_py.index.structure import Box, Found, Point
-from minikube_py.index.structures.boxes import NOTHING, asked_of, found_of
+from minikube_py.index.structure import NOTHING, Box, Found, Point
+from minikube_py.index.structures.boxes import asked_of, found_of
 from minikube_py.index.structures.options import check_dimensions, check_slot
 
 _SLOT_BYTES = 110

@@ -16,8 +16,8 @@ from math import sqrt
 
 import numpy as np
 
-from minikube_py.index.structure import Box, Found, IntArray, Point
-from minikube_py.index.structures.boxes import NO_SLOTS, NOTHING, Asked, asked_of
+from minikube_py.index.structure import NO_SLOTS, NOTHING, Box, Found, IntArray, Point
+from minikube_py.index.structures.boxes import Asked, asked_of
 from minikube_py.index.structures.columns import Columns
 from minikube_py.index.structures.options import check_dimensions, within
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from minikube_py.index.structure import HIGH, MISSING, Box, Found, IntArray, Point
-from minikube_py.index.structures.boxes import NO_SLOTS, NOTHING, Asked, asked_of
+from minikube_py.index.structure import HIGH, MISSING, NO_SLOTS, NOTHING, Box, Found, IntArray, Point
+from minikube_py.index.structures.boxes import Asked, asked_of
 from minikube_py.index.structures.columns import Columns, Mask
 from minikube_py.index.structures.options import check_dimensions, within
 
