@@ -4,7 +4,7 @@ A node is a tuple, first the greatest values of the dimensions below it, then it
 stands. A point is a node without children. Eight children make paths of six nodes for 100,000 slots, and of all
 powers of two the fewest bytes copied a change.
 
-A question on the present gives up and scans as that of `max_tree` does. One on a frozen state has no columns to scan:
+A question on the present gives up and scans in time (see `visits`). One on a frozen state has no columns to scan:
 what nothing answers, but each dimension promises, may visit most of the tree there.
 
 Source: path copying (Driscoll, Sarnak, Sleator and Tarjan, "Making data structures persistent", 1989, section 2).
@@ -19,8 +19,8 @@ import numpy as np
 from minikube_py.index.structure import MISSING, NOTHING, Box, Found, IntArray, Point
 from minikube_py.index.structures.boxes import Asked, asked_of, found_of, lies_in
 from minikube_py.index.structures.columns import Columns
-from minikube_py.index.structures.max_tree import visits_of_a_scan
 from minikube_py.index.structures.options import check_dimensions, within
+from minikube_py.index.structures.visits import WalkOrScan, visits_of_a_scan
 
 _BITS = 3
 _CHILDREN = 1 << _BITS
@@ -36,7 +36,7 @@ class Root(NamedTuple):
     height: int
 
 
-class CowMaxTree:
+class CowMaxTree(WalkOrScan):
     """`visit_limit`: after how many visited nodes, at the most, a question on the present gives up and scans."""
 
     structure = "cow-max-tree"
@@ -44,13 +44,13 @@ class CowMaxTree:
     def __init__(self, dimensions: int, visit_limit: int = 300) -> None:
         self._visit_limit = within(self.structure, "visit_limit", visit_limit, 1, 1 << 20)
         self._dimensions = check_dimensions(self.structure, dimensions)
-        self._columns = Columns(dimensions)
+        self.columns = Columns(dimensions)
         self._vacant = (MISSING,) * dimensions
         self._empty: Node = (*self._vacant, *[None] * _CHILDREN)
         self._root = Root(None, 1)
 
     def put(self, slot: int, point: Point) -> None:
-        self._columns.put(slot, point)
+        self.columns.put(slot, point)
         while slot >> _BITS * self._root.height:
             top = self._root.node
             raised = None if top is None else self._with_child(self._empty, 0, top)
@@ -58,18 +58,18 @@ class CowMaxTree:
         self._replace(slot, point)
 
     def remove(self, slot: int) -> None:
-        if self._columns.has(slot):
-            self._columns.remove(slot)
+        if self.columns.has(slot):
+            self.columns.remove(slot)
             self._replace(slot, None)
 
     def load(self, slots: IntArray, points: IntArray) -> None:
         """Builds the levels from the points up."""
-        self._columns.load(slots, points)
-        end = self._columns.end
+        self.columns.load(slots, points)
+        end = self.columns.end
         children: list[Node | None] = [None] * end
         for slot, point in zip(slots.tolist(), points.tolist()):
             children[slot] = tuple(point)
-        maxima = np.stack([column[:end] for column in self._columns.values], axis=1)
+        maxima = np.stack([column[:end] for column in self.columns.values], axis=1)
         height = 0
         while height == 0 or len(children) > 1:
             children += [None] * (-len(children) % _CHILDREN)
@@ -87,34 +87,18 @@ class CowMaxTree:
     def freeze(self) -> Root:
         return self._root
 
-    def find(self, box: Box, limit: int = 0) -> Found:
-        asked = asked_of(box)
-        if asked is None:
-            return NOTHING
-        visits_left = min(self._visit_limit, visits_of_a_scan(self._columns.end))
-        if not asked or limit > visits_left:
-            return self._columns.scan(asked, limit)
-        slots, examined = self._walk(self._root, asked, limit, visits_left)
-        if slots is None:
-            scanned = self._columns.scan(asked, limit)
-            return scanned._replace(examined=scanned.examined + examined)
-        return found_of(slots, not limit or len(slots) < limit, examined)
-
     def find_frozen(self, frozen: Root, box: Box, limit: int = 0) -> Found:
         asked = asked_of(box)
         if asked is None:
             return NOTHING
-        slots, examined = self._walk(frozen, asked, limit, 1 << 62)
+        slots, examined = self._walk(asked, limit, 1 << 62, frozen)
         return found_of(slots or (), not limit or len(slots or ()) < limit, examined)
-
-    def may_match(self, box: Box) -> bool:
-        return len(self.find(box, 1).slots) > 0
 
     def size_bytes(self) -> int:
         """The nodes are counted as if they were full, and the points with ints of their own."""
-        nodes = sum(self._columns.end >> _BITS * level for level in range(1, self._root.height + 1))
-        points = self._columns.end * (56 + 40 * self._dimensions)
-        return self._columns.size_bytes() + nodes * (_NODE_BYTES + 8 * self._dimensions) + points
+        nodes = sum(self.columns.end >> _BITS * level for level in range(1, self._root.height + 1))
+        points = self.columns.end * (56 + 40 * self._dimensions)
+        return self.columns.size_bytes() + nodes * (_NODE_BYTES + 8 * self._dimensions) + points
 
     def cost_us(self, rows: int, share: float, limit: int) -> float:
         """`tests/bench/bench_structures.py`: 0.15 us a child looked at, four a level for each point found. Where
@@ -124,10 +108,13 @@ class CowMaxTree:
         needed = 4 * self._root.height * (1 + found) if found >= 1 else visits / 3
         if needed <= visits:
             return 2.0 + 0.15 * needed
-        return (0.15 * visits if limit <= visits else 0) + self._columns.cost_us(rows, share, limit)
+        return (0.15 * visits if limit <= visits else 0) + self.columns.cost_us(rows, share, limit)
 
-    def _walk(self, root: Root, asked: Asked, limit: int, visits_left: int) -> tuple[list[int] | None, int]:
-        """The slots, None if the visits did not suffice; and how many nodes and points were compared."""
+    def _walk(
+        self, asked: Asked, limit: int, visits_left: int, root: Root | None = None
+    ) -> tuple[list[int] | None, int]:
+        """In the present where no `root` is given."""
+        root = self._root if root is None else root
         dimensions = self._dimensions
         lows = [(dimension, low) for dimension, low, _ in asked]
         slots: list[int] = []

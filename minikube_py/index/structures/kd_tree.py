@@ -21,8 +21,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from minikube_py.index.structure import Box, Found, IntArray, Point
-from minikube_py.index.structures.max_tree import MaxTree, visits_of_a_scan
+from minikube_py.index.structures.max_tree import MaxTree
 from minikube_py.index.structures.options import check_dimensions, check_slot, grown, within
+from minikube_py.index.structures.visits import visits_of_a_scan
 
 _LEAF_PLACES = 4
 """Within groups as small as this nothing is ordered."""

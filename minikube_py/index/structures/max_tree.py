@@ -2,36 +2,24 @@
 
 A subtree is passed over if its greatest value falls short of a low in any dimension, so a question that some point
 answers costs about log2(slots) steps. One that none answers can cost many: no single point need have all the greatest
-values together (the more the dimensions disagree, the more such subtrees). Therefore a question that has visited as
-many nodes as a scan of the columns would have cost gives up and scans: a question never
-costs much more than twice the better of both.
-Highs prune nothing; they are tested at the leaves.
+values together (the more the dimensions disagree, the more such subtrees). Therefore a question gives up
+and scans in time (see `visits`). Highs prune nothing; they are tested at the leaves.
 
-Source: a tournament tree (Knuth, TAOCP 3, 5.4.1) for each dimension over the same leaves. To give up for the other way
-when it would have been paid for is the rule of ski rental (Karlin et al. 1988), which costs at most twice the optimum.
+Source: a tournament tree (Knuth, TAOCP 3, 5.4.1) for each dimension over the same leaves.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from minikube_py.index.structure import HIGH, MISSING, NOTHING, Box, Found, IntArray, Point
-from minikube_py.index.structures.boxes import Asked, asked_of, found_of
+from minikube_py.index.structure import HIGH, MISSING, IntArray, Point
+from minikube_py.index.structures.boxes import Asked
 from minikube_py.index.structures.columns import Columns
 from minikube_py.index.structures.options import check_dimensions, within
-
-_SLOTS_PER_VISIT = 300
-"""A scan compares as many slots in the time of one visit."""
-_LEAST_VISITS = 40
-"""The time of the calls of numpy alone."""
+from minikube_py.index.structures.visits import WalkOrScan, visits_of_a_scan
 
 
-def visits_of_a_scan(slots: int) -> int:
-    """How many visits take as long as a scan of so many slots."""
-    return _LEAST_VISITS + slots // _SLOTS_PER_VISIT
-
-
-class MaxTree:
+class MaxTree(WalkOrScan):
     """Node 1 is the root, nodes 2n and 2n+1 stand below node n, and the leaves, from `_capacity` on, are the slots.
 
     `visit_limit`: after how many visited nodes, at the most, a question gives up and scans."""
@@ -60,22 +48,6 @@ class MaxTree:
         self.columns.load(slots, points)
         self._build()
 
-    def find(self, box: Box, limit: int = 0) -> Found:
-        asked = asked_of(box)
-        if asked is None:
-            return NOTHING
-        visits_left = min(self._visit_limit, visits_of_a_scan(self.columns.end))
-        if not asked or limit > visits_left:
-            return self.columns.scan(asked, limit)
-        slots, examined = self._walk(asked, limit, visits_left)
-        if slots is None:
-            scanned = self.columns.scan(asked, limit)
-            return scanned._replace(examined=scanned.examined + examined)
-        return found_of(slots, not limit or len(slots) < limit, examined)
-
-    def may_match(self, box: Box) -> bool:
-        return len(self.find(box, 1).slots) > 0
-
     def size_bytes(self) -> int:
         return self.columns.size_bytes() + self._capacity * 16 * self.columns.dimensions
 
@@ -90,7 +62,6 @@ class MaxTree:
         return (0.18 * visits if limit <= visits else 0) + self.columns.cost_us(rows, share, limit)
 
     def _walk(self, asked: Asked, limit: int, visits_left: int) -> tuple[list[int] | None, int]:
-        """The slots, None if the visits did not suffice; and how many nodes were compared, leaves among them."""
         lows = [(self._cells[dimension], low) for dimension, low, _ in asked]
         highs = [(self._cells[dimension], high) for dimension, _, high in asked if high != HIGH]
         capacity = self._capacity
