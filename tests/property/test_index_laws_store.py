@@ -43,6 +43,7 @@ from minikube_py.mvcc.types import (
     Txn,
     prefix_end,
 )
+from minikube_py.sim import indexing
 from minikube_py.sim.checkers.model import Model
 from minikube_py.sim.checkers.objects import Rows
 
@@ -57,17 +58,7 @@ RANK = FieldSpec("rank", "int", "path@1", {"path": "metadata.labels.rank"})
 DECLARED = {"zone": ZONE, "rank": RANK}
 FIELDS = ("free.cpu", "free.memory", "requested.cpu", "spec.unschedulable", "metadata.name", "zone", "rank")
 STRUCTURES: tuple[tuple[str, Options], ...] = (
-    ("columns", {}),
-    ("scan", {}),
-    ("sorted-runs", {"fresh_slots": 16}),
-    ("max-tree", {"visit_limit": 2}),
-    ("cow-max-tree", {}),
-    ("kd-tree", {"decay_percent": 1}),
-    ("bitmaps", {"levels": 2, "chunk_slots": 64}),
-    ("zones", {"zone_slots": 16}),
-    ("joint-zones", {"zone_slots": 16}),
-    ("shapes", {"shapes": 2}),
-    ("sharded", {"shards": 2}),
+    *indexing.STRUCTURES,
     ("sharded", {"shards": 3, "filter": "grafite"}),
 )
 OPS: tuple[Op, ...] = (">=", ">=", ">", "<", "<=", "=", "!=", "in", "exists")
