@@ -23,7 +23,7 @@ PROGRAM = "minikube-py"
 COMMANDS = {
     "up": "start a control plane in one process (or, with --split or --members 3, in several) until Ctrl-C",
     "demo": "replay a production trace on 1,213 fake nodes and ask range queries while it fills",
-    "bench": "measure: density (pods on nodes), query (inequalities over many nodes)",
+    "bench": "measure: density (pods on nodes), query (inequalities), schedule (pods that ask for much of full nodes)",
     "lab": "the laboratory: calls (what is asked of the store), study (which index answers best)",
     "replay": "replay a trace and write down how long each pod took",
     "trace": "convert the published trace to the compact table used here",

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from minikube_py.cli.store import SUBCOMMANDS, configure, run
+from minikube_py.cli.store import configure, run
 
-__all__ = ["SUBCOMMANDS", "configure", "run"]
+__all__ = ["configure", "run"]
