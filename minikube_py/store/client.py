@@ -126,7 +126,9 @@ class StoreClient:
         if connection is not None:
             ending = self._session.closing()
             if ending is not None and connection.leads:
-                connection.send(Call(Op.COMMAND, ending, asyncio.get_running_loop().create_future()))
+                call = Call(Op.COMMAND, ending, asyncio.get_running_loop().create_future())
+                call.future.add_done_callback(_retrieved)
+                connection.send(call)
             connection.close()
         self._watches.close(Unavailable(self._why_not))
         self._session.close(self._why_not)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import random
 from collections.abc import AsyncIterator
 from typing import Any
@@ -426,6 +427,18 @@ async def test_a_closed_client_leaves_nobody_waiting() -> None:
 
 
 # -- reads ------------------------------------------------------------------------------------------------------------
+
+
+async def test_nobody_is_told_that_the_end_of_a_session_had_no_answer() -> None:
+    complaints: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    async with fake_store() as store:
+        async with connected(store, fail_fast=True) as client:
+            await put(client, b"/a")
+        del client
+        gc.collect()
+        await asyncio.sleep(0)
+    assert not complaints
 
 
 async def test_a_read_that_may_be_old_is_never_older_than_what_was_seen() -> None:
