@@ -30,6 +30,14 @@ from minikube_py.index.structure import MISSING
 BLOCK_ROWS = 4096
 
 
+def rows_looked_at(rows: int, needed: float) -> int:
+    """How many of `rows` ANY looks at to see `needed` of them: whole blocks, each four times as long as the last."""
+    seen, block = 0, BLOCK_ROWS
+    while seen < min(rows, needed):
+        seen, block = seen + block, block * 4
+    return min(rows, max(seen, BLOCK_ROWS))
+
+
 class Follower(Protocol):
     """Whoever keeps something beside the rows, and is told what changes in them (`ColumnIndex.follow`)."""
 

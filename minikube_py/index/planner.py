@@ -15,7 +15,7 @@ import numpy as np
 from minikube_py.fields.where import Test
 from minikube_py.index.box import Boxed, bounded
 from minikube_py.index.cells import Mask
-from minikube_py.index.columns import BLOCK_ROWS
+from minikube_py.index.columns import rows_looked_at
 from minikube_py.index.contract import Order
 from minikube_py.index.running import Running
 from minikube_py.index.table import Table
@@ -66,7 +66,7 @@ def plan(table: Table, tests: tuple[Test, ...], limit: int, order: Order) -> Pla
     share = _share(masks)
     out_us = (min(limit, rows * share) if limit else rows * share) * KEY_US
     ranked_us = 0.0 if order == "ANY" else rows * share * RANKED_US
-    looked_at = min(rows, max(wanted / share, BLOCK_ROWS)) if wanted else rows
+    looked_at = rows_looked_at(rows, wanted / share) if wanted else rows
     ways = [Way(None, COLUMNS, COLUMNS_US + out_us + looked_at * TEST_ROW_US * max(1, len(tests)))]
     for running in table.running.values():
         hosted = running.hosted

@@ -260,13 +260,13 @@ class Bitmaps:
         return self._columns.size_bytes() + blocks + sum(map(getsizeof, levels)) + 8 * len(levels)
 
     def cost_us(self, rows: int, share: float, limit: int) -> float:
-        """`tests/bench/bench_structures.py`: 8 us for the calls, 1.7 us a chunk, and 40 ns a slot found, with those
-        that are rechecked. One in two of those that lie in the box is taken to be certain."""
+        """`tests/bench/bench_structures.py`: 16 us for the calls, 1.9 us a chunk, and 40 ns a slot found, with those
+        that are rechecked. One in four of those that lie in the box is taken to be certain."""
         chunks = 1 + (rows >> self._shift)
         found = min(limit or rows, rows * share)
-        enough = limit / (share * 0.5) / self._chunk_slots if limit and share else chunks
+        enough = limit / (share * 0.25) / self._chunk_slots if limit and share else chunks
         looked_at = min(chunks, 1 + enough)
-        return 8.0 + 1.7 * looked_at + 0.04 * found + (8.0 if looked_at == chunks else 0)
+        return 16.0 + 1.9 * looked_at + 0.04 * found + (8.0 if looked_at == chunks else 0)
 
 
 def _all_of(state: State, certain: list[int], doubtful: list[int]) -> bool:

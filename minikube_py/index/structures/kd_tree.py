@@ -17,6 +17,7 @@ its nodes are those of a priority search tree (McCreight 1985) in every dimensio
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import log2
 
 import numpy as np
 
@@ -90,10 +91,11 @@ class KdTree:
         return self._tree.size_bytes() + places + 60 * len(self._changed)
 
     def cost_us(self, rows: int, share: float, limit: int) -> float:
-        """`tests/bench/bench_structures.py`: 0.2 us a visit, two a level to the first point, and two more for each
-        further one, which stands beside it; as many to learn that there is none."""
+        """`tests/bench/bench_structures.py`, and `index explain` of few, many and no points: 0.2 us a visit, four a
+        level to the first point or to learn that there is none, and for each one found the more, the rarer they are:
+        the next one stands in another part of the tree."""
         found = min(limit or rows, rows * share)
-        needed = _NEEDED_VISITS * (max(1, rows).bit_length() + found)
+        needed = 4 * max(1, rows).bit_length() + found * (2 + log2(1 / share) if share else 1)
         visits = min(self._visit_limit, visits_of_a_scan(rows))
         if needed <= visits:
             return 2.5 + 0.2 * needed

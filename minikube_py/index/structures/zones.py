@@ -94,9 +94,9 @@ class Zones:
 
     def cost_us(self, rows: int, share: float, limit: int) -> float:
         """`tests/bench/bench_structures.py`: 6 us to compare the maxima, 9 us for each time that some zones are opened,
-        and 0.8 ns a slot there. Two zones are taken to be opened for each in which there is something, one at least."""
+        and 0.8 ns a slot there. Five are taken to be opened for each in which there is something, one at least."""
         slots = 1 << self._shift
-        opened = min(rows, max(slots, 2 * slots * rows * share))
+        opened = min(rows, max(slots, 5 * slots * rows * share))
         if limit and share:
             opened = min(opened, max(slots, limit / share))
         times = (int(opened) >> self._shift).bit_length() // 2 + 1 if limit else 1
