@@ -11,10 +11,10 @@ from typing import Final
 from minikube_py.env import Rng
 from minikube_py.errors import RequestError
 from minikube_py.fields.builtin import NODES
-from minikube_py.fields.spec import FieldSpec
 from minikube_py.index.declared import IndexSpec
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import RangeRequest, RangeResult
+from minikube_py.sim.declared_fields import drawn_group, sums_of
 
 FIELDS: Final = ("free.cpu", "free.memory", "requested.cpu", "spec.unschedulable", "metadata.name")
 STRUCTURES: Final[tuple[tuple[str, dict[str, int | str]], ...]] = (
@@ -31,22 +31,25 @@ STRUCTURES: Final[tuple[tuple[str, dict[str, int | str]], ...]] = (
     ("sharded", {"shards": 2}),
 )
 """With limits that a handful of nodes reaches."""
-POOL: Final = FieldSpec("pool", "string", "path@1", {"path": "metadata.labels.pool"})
-"""A field that no table holds until one has been built for it: the others are swapped for that one."""
+DECLARING: Final = 0.5
+"""Of the indexes, those that declare fields of their own, which no table holds until one has been built for them."""
 BUILD_ROWS: Final = 3
 """Rows taken in at each tick, so that writes, snapshots and elections come between."""
 BUILD_SLICES_MAX: Final = 10_000
 
 
-def drawn_spec(rng: Rng, name: str) -> IndexSpec:
-    """An index on nodes over one to three fields; one in three adds a field of its own, one in eight is too large for
-    its limit of memory."""
+def drawn_spec(rng: Rng, name: str, dropped: IndexSpec | None = None) -> IndexSpec:
+    """An index on nodes over one to three fields, or over some that it declares itself, alone or with others; one in
+    eight is too large for its limit of memory. Where one was `dropped`, it may give a field of that one another
+    meaning."""
     structure, options = rng.choice(STRUCTURES)
     start = rng.randrange(len(FIELDS))
     fields = (*FIELDS[start:], *FIELDS[:start])[: rng.choice((1, 2, 3))]
-    declares = (POOL,) if rng.random() < 0.33 else ()
+    declares = drawn_group(rng, dropped.declares if dropped else ()) if rng.random() < DECLARING else ()
+    if declares:
+        fields = (*(added.name for added in declares), *fields[: rng.choice((0, 1))])
     limit_bytes = 1 << 16 if rng.random() < 0.12 else 1 << 28
-    return IndexSpec(name, NODES.name, fields, structure, options, limit_bytes, declares)
+    return IndexSpec(name, NODES.name, fields, structure, options, limit_bytes, declares, sums_of(declares))
 
 
 def build_some(state: StateMachine) -> bool:

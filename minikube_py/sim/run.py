@@ -17,6 +17,7 @@ from minikube_py.env import Rng
 from minikube_py.errors import RequestError
 from minikube_py.fields.builtin import NODES
 from minikube_py.mvcc.types import DeclareFields, DeclareIndex, RangeRequest
+from minikube_py.sim import declared_fields
 from minikube_py.sim.checkers.convergence import MemberView
 from minikube_py.sim.checkers.leases import Bounds
 from minikube_py.sim.checkers.verdict import Verdict, violation
@@ -218,7 +219,8 @@ class Run:
         return False
 
     def _begin_load(self) -> None:
-        declared = Operation(AUDITOR, self.steps.now_us, None, DeclareFields(NODES), "unknown")
+        # The leader has applied it.
+        declared = Operation(AUDITOR, self.steps.now_us, self.steps.now_us, DeclareFields(NODES), "done")
         self.history.operations.append(declared)
         for number, (watched, start_revision) in enumerate(WATCHED):
             rng = Rng(self._rng.getrandbits(64))
@@ -285,7 +287,8 @@ class Run:
         return [leader, *(place for place in others if place.member_id in ids)]
 
     def _audit(self) -> None:
-        """Every member is asked for all keys, and about objects, now and in the past: reads like any others."""
+        """Every member is asked for all keys, and about objects, now and in the past: reads like any others. None is
+        behind, so that each must know all that was answered before."""
         rng = Rng(f"audit {self.options.seed}")
         [leader, *_] = places = self._members()
         assert leader.replica is not None
@@ -293,9 +296,12 @@ class Run:
         oldest = max(state.compact_revision, 1)
         past = sorted({rng.randint(oldest, state.revision) for _ in range(5)})
         requests = [RangeRequest(ALL, ALL), *(RangeRequest(ALL, ALL, revision=revision) for revision in past[:2])]
-        for where in WHERES:
-            requests += [RangeRequest(*NODE_RANGE, revision=at, where=where) for at in (0, rng.choice(past))]
         wheres = [RangeRequest(*NODE_RANGE, revision=at, where=where) for where in WHERES for at in (0, *past)]
+        # Of these fields some are declared and some are not, and are refused.
+        for where in declared_fields.WHERES:
+            wheres += [RangeRequest(*NODE_RANGE, revision=at, where=where) for at in (0, rng.choice(past))]
+        for where in (*WHERES, *declared_fields.WHERES):
+            requests += [RangeRequest(*NODE_RANGE, revision=at, where=where) for at in (0, rng.choice(past))]
         for place in places:
             for request in requests:
                 self._ask(place, request)
@@ -309,9 +315,9 @@ class Run:
         try:
             result = place.replica.state.range(request)
         except RequestError as error:
-            told = Operation(AUDITOR, now_us, now_us + 1, request, "refused", None, error, True, place.number)
+            told = Operation(AUDITOR, now_us, now_us + 1, request, "refused", None, error, False, place.number)
         else:
-            told = Operation(AUDITOR, now_us, now_us + 1, request, "done", result, None, True, place.number)
+            told = Operation(AUDITOR, now_us, now_us + 1, request, "done", result, None, False, place.number)
         self.history.operations.append(told)
 
     def _ask_indexes(self, place: Place, request: RangeRequest) -> None:
@@ -321,7 +327,7 @@ class Run:
             self.steps.now_us += 2
             now_us = self.steps.now_us
             status: Status = "done" if error is None else "refused"
-            told = Operation(AUDITOR, now_us, now_us + 1, request, status, result, error, True, place.number)
+            told = Operation(AUDITOR, now_us, now_us + 1, request, status, result, error, False, place.number)
             self.history.operations.append(told)
             self._asked_of_indexes += 1
 

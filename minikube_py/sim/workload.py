@@ -4,7 +4,8 @@
     /m/*                  several keys in one txn, guarded by revisions; ranges, pages, reads of the past
     /l/*                  keys with leases
     /registry/nodes, pods objects with declared fields: `where` on what is free, which pods and their ends change;
-                          indexes over them, declared and dropped, under names of the client's own
+                          indexes over them, declared and dropped, under names of the client's own, and `where` on
+                          fields that these declare
 
 Values are unique, so that what a read returns tells which write it saw.
 """
@@ -15,9 +16,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+import orjson
+
 from minikube_py.env import Rng
 from minikube_py.fields.builtin import NODES
 from minikube_py.fields.where import Comparison, Where
+from minikube_py.index.declared import IndexSpec
 from minikube_py.mvcc.types import (
     Compact,
     Compare,
@@ -34,6 +38,7 @@ from minikube_py.mvcc.types import (
     Txn,
     TxnResult,
 )
+from minikube_py.sim import declared_fields
 from minikube_py.sim.history import KeepAlive, Request
 from minikube_py.sim.indexing import drawn_spec
 
@@ -60,12 +65,14 @@ WHERES: Final = (
 
 @dataclass(slots=True)
 class Memory:
-    """What one client knows: the last state it saw of each key (revision 0: none), its leases and its indexes."""
+    """What one client knows: the last state it saw of each key (revision 0: none), its leases, its indexes, and the
+    fields that those declare which stood last."""
 
     mods: dict[bytes, int] = field(default_factory=dict)
     values: dict[bytes, bytes] = field(default_factory=dict)
     leases: list[int] = field(default_factory=list)
-    indexes: list[str] = field(default_factory=list)
+    indexes: dict[str, IndexSpec] = field(default_factory=dict)
+    fields: dict[str, frozenset[str]] = field(default_factory=dict)
     revision: int = 1
     compacted: int = 0
 
@@ -78,6 +85,8 @@ class Memory:
                 self.leases.remove(request.id)
             return
         self.revision = max(self.revision, result.revision)
+        if isinstance(request, DeclareIndex) and request.spec.name in self.indexes:
+            self.fields[request.spec.name] = frozenset([each.name for each in request.spec.declares])
         if isinstance(result, TxnResult):
             ops = request.success if result.succeeded else request.failure
             for op, response in zip(ops, result.responses):
@@ -102,11 +111,16 @@ class Workload:
         self._rng = rng
         self._client = client
         self._drawn = 0
+        self._soon: Callable[[Workload], Request] | None = None
+        self._dropped: IndexSpec | None = None
         self.memory = Memory()
 
     def draw(self) -> tuple[Request, bool]:
         """The next request, and whether it is to be a serializable read."""
-        request = self._rng.choices(_MAKERS, _SHARES)[0](self)
+        maker = self._rng.choices(_MAKERS, _SHARES)[0]
+        if self._soon is not None and self._rng.random() < 0.5:
+            maker, self._soon = self._soon, None
+        request = maker(self)
         serializable = isinstance(request, RangeRequest) and self._rng.random() < 0.15
         return request, serializable
 
@@ -192,12 +206,11 @@ class Workload:
         key = NODES.prefix + name.encode()
         if rng.random() < 0.1:
             return DeleteRange(key)
-        schedulable = ',"spec":{"unschedulable":true}' if rng.random() < 0.2 else ""
-        memory = rng.choice(("1Gi", "2Gi", "512Mi"))
-        cpu = rng.choice(("1", "2", "4", "1500m"))
-        allocatable = f'{{"cpu":"{cpu}","memory":"{memory}"}}'
-        text = f'{{"metadata":{{"name":"{name}"}}{schedulable},"status":{{"allocatable":{allocatable}}}}}'
-        return Put(key, text.encode())
+        spec = {"unschedulable": True} if rng.random() < 0.2 else {}
+        allocatable = {"memory": rng.choice(("1Gi", "2Gi", "512Mi")), "cpu": rng.choice(("1", "2", "4", "1500m"))}
+        metadata, status = declared_fields.drawn_parts(rng)
+        node = {"metadata": {"name": name} | metadata, "spec": spec, "status": {"allocatable": allocatable} | status}
+        return Put(key, orjson.dumps(node))
 
     def _pod(self) -> Request:
         """Made, bound to another node, finished, deleted: each changes what is free on one node or two."""
@@ -220,19 +233,35 @@ class Workload:
         rng, memory = self._rng, self.memory
         past = rng.randint(max(1, memory.compacted), memory.revision) if rng.random() < 0.4 else 0
         where = rng.choice(WHERES)
+        fields: tuple[str, ...] = ("free.cpu", "requested.memory")
+        known = frozenset[str]().union(*memory.fields.values())
+        # At times also by what another has declared, or nobody.
+        asking = declared_fields.asking(declared_fields.NAMES if rng.random() < 0.25 else known)
+        if asking and rng.random() < 0.7:
+            where = rng.choice(asking)
+            fields = ("free.cpu", *sorted(declared_fields.declared_in(where)))
         if rng.random() < 0.15:
             return RangeRequest(*NODE_RANGE, 2, past, where=where, order="ANY")
-        fields = ("free.cpu", "requested.memory") if rng.random() < 0.5 else ()
+        fields = fields if rng.random() < 0.5 else ()
         return RangeRequest(*NODE_RANGE, rng.choice((0, 0, 2)), past, where=where, fields=fields)
 
     def _index(self) -> Request:
-        rng, indexes = self._rng, self.memory.indexes
+        rng, indexes, fields = self._rng, self.memory.indexes, self.memory.fields
+        # By the fields of an index that it has dropped a client asks until now.
+        for gone in fields.keys() - indexes.keys():
+            del fields[gone]
         if len(indexes) == INDEXES or (indexes and rng.random() < 0.3):
-            return DropIndex(indexes.pop(rng.randrange(len(indexes))))
+            # What was built for the one that is gone may still be there when somebody asks, or declares another.
+            self._soon = rng.choice((Workload._index, Workload._where))
+            name = rng.choice(list(indexes))
+            self._dropped = indexes.pop(name)
+            return DropIndex(name)
+        self._soon = Workload._where
         self._drawn += 1
         # Never the same twice: what is answered is that it was made.
-        indexes.append(f"i{self._client}.{self._drawn}")
-        return DeclareIndex(drawn_spec(rng, indexes[-1]))
+        spec = drawn_spec(rng, f"i{self._client}.{self._drawn}", self._dropped)
+        indexes[spec.name], self._dropped = spec, None
+        return DeclareIndex(spec)
 
     # -- leases, compaction --------------------------------------------------------------------------------------------
 
@@ -275,4 +304,4 @@ _MAKERS: Final[tuple[Callable[[Workload], Request], ...]] = (
     Workload._compact,
     Workload._index,
 )
-_SHARES: Final = (30, 14, 8, 12, 5, 10, 7, 12, 2, 3)
+_SHARES: Final = (30, 14, 8, 12, 5, 10, 9, 12, 2, 4)

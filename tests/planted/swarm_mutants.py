@@ -219,4 +219,28 @@ MUTANTS: tuple[SwarmMutant, ...] = (
         "        if self.host.unchanged_since(revision):",
         "changes are put off, and the question does not wait for them",
     ),
+    SwarmMutant(
+        "index: a declared field is not read from what was there before", "mvcc/successor.py",
+        "            self.table.load((kv.key, decode(kv.value)) for kv in kvs)",
+        "            whole, self.table.reader = self.table.reader, type(self.table.reader)(state.tables.declared[self.table.field_set.name])\n            self.table.load((kv.key, decode(kv.value)) for kv in kvs)\n            self.table.reader = whole",
+        "rows that stood before the declaration are filled by the fields as they were",
+    ),
+    SwarmMutant(
+        "index: a declared field is known by its name alone", "index/table.py",
+        "        return asked_of(self.field_set, [name for name, _ in asked]) == asked",
+        "        return all(self.field_set.find(name) for name, _ in asked)",
+        "an index was dropped, and the next one means something else by the same name",
+    ),
+    SwarmMutant(
+        "index: a question is read by the fields that were declared when it first came", "mvcc/tables.py",
+        "        self._run(name, self.by_name[name])\n        self.version += 1",
+        "        self._run(name, self.by_name[name])",
+        "what is kept of a question outlives the declarations it was read by",
+    ),
+    SwarmMutant(
+        "index: a scan forgets who refers to the objects", "mvcc/queries.py",
+        "            standing.update((kv.key, kv) for kv in self._state.index.range_at(prefix, prefix_end(prefix), at))\n",
+        "            standing.update((kv.key, kv) for kv in ())\n",
+        "a declared sum is asked for before a table holds it, and only the objects asked about are decoded",
+    ),
 )

@@ -12,7 +12,7 @@ from typing import Final
 
 from minikube_py.fields.spec import FieldSet
 from minikube_py.fields.where import Where
-from minikube_py.index.declared import dump, key_of
+from minikube_py.index.declared import INDEXES_PREFIX, IndexSpec, dump, key_of
 from minikube_py.mvcc.types import (
     Command,
     Compare,
@@ -32,10 +32,13 @@ from minikube_py.mvcc.types import (
     Txn,
     TxnResult,
 )
-from minikube_py.sim.checkers.objects import Rows, Unsupported
+from minikube_py.sim.checkers.objects import Rows, Undeclared
 
 ABSENT: Final = KeyValue(b"", b"", 0, 0, 0, 0)
 ANY_KEY: Final = (b"", b"\0")
+
+
+INDEXES_END: Final = INDEXES_PREFIX[:-1] + b"0"
 
 
 class Impossible(Exception):
@@ -54,7 +57,9 @@ class Model:
         self._keys: list[bytes] = []
         self._revisions: dict[bytes, list[int]] = {}
         self._versions: dict[bytes, list[KeyValue | None]] = {}
-        self._rows: dict[tuple[str, int], Rows] = {}
+        self._specs: dict[bytes, IndexSpec] = {}
+        self._effective: dict[tuple[str, tuple[bytes, ...]], FieldSet] = {}
+        self._rows: dict[int, dict[tuple[str, tuple[bytes, ...]], Rows]] = {}
 
     # -- commands --------------------------------------------------------------------------------------------------
 
@@ -86,11 +91,23 @@ class Model:
 
     def _declare_index(self, run: _Run, command: DeclareIndex) -> PutResult:
         """Its declaration stands under a key of its own; the same once more changes nothing."""
-        key, value = key_of(command.spec.name), dump(command.spec)
+        spec = command.spec
+        key, value = key_of(spec.name), dump(spec)
+        self._specs[value] = spec
         known = self.current.get(key)
         if known is not None and known.value != value:
-            raise Impossible(f"index {command.spec.name} is declared already, as another")
-        return PutResult(self.revision) if known is not None else run.put(Put(key, value))
+            raise Impossible(f"index {spec.name} is declared already, as another")
+        if known is not None:
+            return PutResult(self.revision)
+        there = self.effective(spec.on, self.revision)
+        sums = {each.name: each for each in there.sums} if there is not None else {}
+        for added in spec.declares:
+            meaning = there.find(added.name) if there is not None else None
+            if meaning is not None and meaning != added:
+                raise Impossible(f"index {spec.name} declares {added.name}, which stands for something else")
+        if any(sums.get(added.name, added) != added for added in spec.sums):
+            raise Impossible(f"index {spec.name} declares a sum that stands for something else")
+        return run.put(Put(key, value))
 
     def take(self, events: Iterable[Event]) -> None:
         """`events` are what happens at the next revision."""
@@ -120,8 +137,7 @@ class Model:
                 self.current.pop(key, None)
             else:
                 self.current[key] = event.prev_kv
-        for name in self.field_sets:
-            self._rows.pop((name, self.revision), None)
+        self._rows.pop(self.revision, None)
         self.revision -= 1
 
     # -- reads -----------------------------------------------------------------------------------------------------
@@ -152,32 +168,64 @@ class Model:
         at = request.revision if request.revision > 0 else now
         kvs = self.standing(request.key, request.range_end, at)
         if request.where is not None:
-            holding = self.rows_for(request.key, request.range_end, request.where, at).holding(request.where)
+            holding = self.rows_for(request.key, request.range_end, request.where, at, now).holding(request.where)
             kvs = [kv for kv in kvs if kv.key in holding]
-        return answer(request, kvs, now, self._fields(request, at))
+        return answer(request, kvs, now, self._fields(request, at, now))
 
-    def _fields(self, request: RangeRequest, at: int) -> Rows | None:
-        return self.rows_for(request.key, request.range_end, None, at, request.fields) if request.fields else None
+    def _fields(self, request: RangeRequest, at: int, now: int) -> Rows | None:
+        if not request.fields:
+            return None
+        return self.rows_for(request.key, request.range_end, None, at, now, request.fields)
 
     def rows_for(
-        self, key: bytes, range_end: bytes, where: Where | None, revision: int, names: tuple[str, ...] = ()
+        self, key: bytes, range_end: bytes, where: Where | None, revision: int, now: int, names: tuple[str, ...] = ()
     ) -> Rows:
-        """Rows of the FieldSet that declares what is asked for. Raises: Unsupported where none does."""
+        """Rows at `revision` of the FieldSet that declares, at revision `now`, what is asked for: of the past too is
+        asked by what is declared when the question comes. Raises: Undeclared where none does."""
         wanted = [*names, *(comparison.field for comparison in (where.comparisons if where else ()))]
-        for field_set in self.field_sets.values():
-            if key.startswith(field_set.prefix) and all(map(field_set.find, wanted)):
-                return self.rows(field_set, revision)
-        raise Unsupported(f"no declared fields {wanted} for [{key!r}, {range_end!r})")
+        name = self.declaring(key, wanted, now)
+        if name is None:
+            raise Undeclared(f"no declared fields {wanted} for [{key!r}, {range_end!r}) at revision {now}")
+        return self.rows(name, revision, now)
 
-    def rows(self, field_set: FieldSet, revision: int) -> Rows:
+    def rows(self, name: str, revision: int, now: int) -> Rows:
         """Counted anew for each revision that touched an object the rows depend on."""
+        field_set = self.effective(name, now)
+        assert field_set is not None
         sources = (field_set.prefix, *(spec.source_prefix for spec in field_set.sums))
         while revision > 1 and not any(event.kv.key.startswith(sources) for event in self.events[revision]):
             revision -= 1
-        known = self._rows.get((field_set.name, revision))
-        if known is None:
-            known = self._rows[field_set.name, revision] = Rows(field_set, self.standing(*ANY_KEY, revision))
-        return known
+        rows = self._rows.setdefault(revision, {})
+        place = (name, self._declarations(name, now))
+        if place not in rows:
+            rows[place] = Rows(field_set, self.standing(*ANY_KEY, revision))
+        return rows[place]
+
+    # -- what is declared ------------------------------------------------------------------------------------------
+
+    def declaring(self, key: bytes, wanted: Iterable[str], now: int) -> str | None:
+        """The FieldSet that covers the keys from `key` on and declares all that is `wanted` at revision `now`."""
+        for name, base in self.field_sets.items():
+            field_set = self.effective(name, now) if key.startswith(base.prefix) else None
+            if field_set is not None and all(map(field_set.find, wanted)):
+                return name
+        return None
+
+    def effective(self, name: str, now: int) -> FieldSet | None:
+        """The FieldSet with what the indexes that stand at revision `now` declare beyond it."""
+        base = self.field_sets.get(name)
+        if base is None:
+            return None
+        place = (name, self._declarations(name, now))
+        if place not in self._effective:
+            self._effective[place] = _with(base, [self._specs[value] for value in place[1]])
+        return self._effective[place]
+
+    def _declarations(self, name: str, now: int) -> tuple[bytes, ...]:
+        """Of the indexes on a FieldSet that add something to it, in the order of their names."""
+        standing = self.standing(INDEXES_PREFIX, INDEXES_END, now)
+        specs = ((kv.value, self._specs[kv.value]) for kv in standing)
+        return tuple([value for value, spec in specs if spec.on == name and (spec.declares or spec.sums)])
 
 
 class _Run:
@@ -254,6 +302,19 @@ class _Run:
         if 0 < op.revision < self._revision:
             return self._model.range(op, self._now())._replace(revision=self._now())
         return answer(op, self._range(op.key, op.range_end), self._now(), None)
+
+
+def _with(base: FieldSet, specs: Iterable[IndexSpec]) -> FieldSet:
+    """Who comes first gives a name its meaning; a field whose sum is nowhere declared is none."""
+    fields, sums = {each.name: each for each in base.fields}, {each.name: each for each in base.sums}
+    for spec in specs:
+        for total in spec.sums:
+            sums.setdefault(total.name, total)
+        for added in spec.declares:
+            used = added.args.get("sum") if added.extractor in ("sum@1", "sum@2") else added.minus
+            if base.find(added.name) is None and (used is None or used in sums):
+                fields.setdefault(added.name, added)
+    return FieldSet(base.name, base.prefix, tuple(fields.values()), tuple(sums.values()))
 
 
 def tombstone(key: bytes, revision: int) -> KeyValue:

@@ -37,6 +37,10 @@ class Unsupported(Exception):
     """A declaration or an object beyond what this module can judge."""
 
 
+class Undeclared(Unsupported):
+    """Fields that nothing declares at that revision."""
+
+
 def amount(value: object) -> Fraction | None:
     """A quantity's exact value, None where it is none."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
@@ -111,6 +115,8 @@ def _requests(container: object) -> Amounts:
 
 def _units_of(obj: Any, extractor: str, args: Mapping[str, str]) -> dict[str, int]:
     """A resource family's members in units, each rounded up by itself."""
+    if extractor == "count@1":
+        return {"": 1}
     if extractor == "pod_requests@1":
         read = pod_amounts(obj)
     elif extractor == "resources@1":
@@ -169,6 +175,8 @@ class Rows:
             text = at_path(obj, spec.args["path"])
             return zlib.crc32(text.encode()) if isinstance(text, str) and text else None
         resource = resource_of(spec, name)
+        if spec.extractor == "sum@2":
+            return self._total(spec.args["sum"], key, spec.args["resource"])
         if spec.extractor == "sum@1":
             if resource not in resources(at_path(obj, spec.args["over"])):
                 return None

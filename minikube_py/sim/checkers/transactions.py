@@ -10,11 +10,12 @@ Source: etcd's robustness tests (tests/robustness/validate) replay a persisted o
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from minikube_py.errors import Compacted, FutureRevision
+from minikube_py.errors import Compacted, FutureRevision, InvalidRequest
 from minikube_py.mvcc.types import (
     Compact,
     DeclareFields,
@@ -35,7 +36,7 @@ from minikube_py.mvcc.types import (
     TxnResult,
 )
 from minikube_py.sim.checkers.model import Impossible, Model, within
-from minikube_py.sim.checkers.objects import Unsupported
+from minikube_py.sim.checkers.objects import Undeclared, Unsupported, read_as
 from minikube_py.sim.checkers.verdict import OK, Verdict, undecided, violation
 from minikube_py.sim.history import History, KeepAlive, Operation, Watch
 
@@ -70,7 +71,11 @@ def check(history: History, steps_max: int = STEPS_MAX) -> Checked:
     if problem:
         return Checked(violation(problem), model, {}, seen_us)
     search = _Search(facts, model, seen_us, steps_max)
-    return Checked(search.run(), model, search.writers, seen_us)
+    verdict = search.run()
+    if verdict.ok:
+        problem = _unasked(history, model, search.writers, seen_us)
+        verdict = violation(problem) if problem else verdict
+    return Checked(verdict, model, search.writers, seen_us)
 
 
 # -- what the history says, sorted by revision ------------------------------------------------------------------------
@@ -227,6 +232,52 @@ def _refusals(history: History) -> str:
                 if before and compact.status == "done" and 0 < request.revision < _compacted(compact):
                     return f"a read of what {compact.request} had compacted was answered:\n  {operation}"
     return ""
+
+
+def _unasked(history: History, model: Model, writers: dict[int, Operation], seen_us: list[int]) -> str:
+    """Who asks by fields that are declared all the while, and by bounds that read as their kind, is not refused as
+    wrong."""
+    declared_us = [
+        operation.return_us
+        for operation in history.operations
+        if isinstance(operation.request, DeclareFields) and operation.status == "done"
+    ]
+    base_us = max((each for each in declared_us if each is not None), default=NEVER_US)
+    placed = {id(operation) for operation in writers.values()}
+    # What nobody has seen may have been done after all.
+    drops = [each for each in history.operations if isinstance(each.request, DropIndex) and each.status == "unknown"]
+    unplaced = [each for each in drops if id(each) not in placed]
+    for operation in history.operations:
+        request, return_us = operation.request, operation.return_us
+        if not isinstance(operation.error, InvalidRequest) or not isinstance(request, RangeRequest):
+            continue
+        if operation.serializable or return_us is None or operation.call_us <= base_us:
+            continue
+        comparisons = request.where.comparisons if request.where else ()
+        wanted = [*request.fields, *(comparison.field for comparison in comparisons)]
+        # From what had been seen before the call to what may have been there at its end.
+        first = max(1, bisect_left(seen_us, operation.call_us, lo=1) - 1)
+        last = first
+        while last < model.revision and writers[last + 1].call_us <= return_us:
+            last += 1
+        if last == model.revision and any(each.call_us <= return_us for each in unplaced):
+            continue
+        moments = range(first, last + 1)
+        if wanted and all(_readable(model, request, wanted, moment) for moment in moments):
+            return f"refused, though {wanted} were declared from revision {first} to {last}:\n  {operation}"
+    return ""
+
+
+def _readable(model: Model, request: RangeRequest, wanted: list[str], now: int) -> bool:
+    name = model.declaring(request.key, wanted, now)
+    field_set = model.effective(name, now) if name is not None else None
+    if field_set is None:
+        return False
+    for comparison in request.where.comparisons if request.where else ():
+        spec = field_set.find(comparison.field)
+        if spec is None or any(read_as(spec, comparison.field, text) is None for text in comparison.values):
+            return False
+    return True
 
 
 def _compacted(operation: Operation) -> int:
@@ -398,7 +449,10 @@ class _Search:
             if isinstance(request, RangeRequest):
                 # Where any members of the truth are right, the whole truth is needed.
                 wanted = request._replace(limit=0) if request.order == "ANY" else request
-                answer: Any = self._model.range(wanted, revision)
+                try:
+                    answer: Any = self._model.range(wanted, revision)
+                except Undeclared as undeclared:
+                    return f"revision {revision}: {undeclared}, and it was answered:\n  {operation}"
             else:
                 try:
                     answer = self._model.run(request)  # type: ignore[arg-type]

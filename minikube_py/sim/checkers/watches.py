@@ -161,7 +161,7 @@ def _where_truth(watch: Watch, model: Model, first: int, last: int) -> Truth:
 
 def _holding(watch: Watch, model: Model, revision: int) -> set[bytes]:
     assert watch.where is not None
-    rows = model.rows_for(watch.key, watch.range_end, watch.where, revision)
+    rows = model.rows_for(watch.key, watch.range_end, watch.where, revision, revision)
     return {key for key in rows.holding(watch.where) if within(key, watch.key, watch.range_end)}
 
 
