@@ -14,14 +14,11 @@ from itertools import pairwise
 from time import perf_counter_ns, thread_time_ns
 from typing import Any, Final
 
-import numpy as np
-
-from minikube_py.index.structure import Box, Found, Point, Structure
+from minikube_py.index.structure import NOTHING, Box, Found, Point, Structure
 from minikube_py.lab.study.workload import Update
 
 STEPS_A_DECADE: Final = 12
 """Of the histogram of single latencies: a step is 21 %."""
-NOTHING = Found(np.empty(0, dtype=np.int64), True, 0)
 
 
 class Idle:
