@@ -34,7 +34,7 @@ SUMS: Final = {PODS.name: POD_COUNT}
 POOLS: Final = ("a", "b", "c")
 DISKS: Final = ("1Gi", "1500M", "2e9", "none")
 RANKS: Final = ("1", "2", "+3", "last")
-"""The last of each reads as no value: the field is missing then."""
+"""The last disk and the last rank read as no value: the field is missing then."""
 WHERES: Final = (
     Where((Comparison("pool", "=", ("a",)),)),
     Where((Comparison("pool", "in", ("b", "c")), Comparison("free.cpu", ">=", ("1",)))),

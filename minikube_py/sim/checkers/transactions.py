@@ -73,7 +73,7 @@ def check(history: History, steps_max: int = STEPS_MAX) -> Checked:
     search = _Search(facts, model, seen_us, steps_max)
     verdict = search.run()
     if verdict.ok:
-        problem = _unasked(history, model, search.writers, seen_us)
+        problem = _refused_as_wrong(history, model, search.writers, seen_us)
         verdict = violation(problem) if problem else verdict
     return Checked(verdict, model, search.writers, seen_us)
 
@@ -234,7 +234,7 @@ def _refusals(history: History) -> str:
     return ""
 
 
-def _unasked(history: History, model: Model, writers: dict[int, Operation], seen_us: list[int]) -> str:
+def _refused_as_wrong(history: History, model: Model, writers: dict[int, Operation], seen_us: list[int]) -> str:
     """Who asks by fields that are declared all the while, and by bounds that read as their kind, is not refused as
     wrong."""
     declared_us = [
