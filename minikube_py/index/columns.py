@@ -38,6 +38,10 @@ def rows_looked_at(rows: int, needed: float) -> int:
     return min(rows, max(seen, BLOCK_ROWS))
 
 
+NARROW_SHARE = 8
+"""Where the keys asked about are fewer than one in this many, their rows are picked out one by one."""
+
+
 class Follower(Protocol):
     """Whoever keeps something beside the rows, and is told what changes in them (`ColumnIndex.follow`)."""
 
@@ -226,6 +230,10 @@ class ColumnIndex(Answering):
         bounded = bool(first) or end is not None
         if order == "ANY" and limit and not bounded and revision >= self._last_change():
             return self._any(tests, limit)
+        if bounded and revision >= self._last_change():
+            within = self.key_order.between(first, end)
+            if len(within) * NARROW_SHARE < len(self._keys):
+                return self._narrow(tests, within, limit)
         mask = self._mask(tests, revision)
         if order == "ANY" and not bounded:
             slots = np.flatnonzero(mask)
@@ -236,6 +244,12 @@ class ColumnIndex(Answering):
         keys = self._keys
         found = [keys[slot] for slot in slots.tolist()]
         return Matches(found, count, count > len(found), len(self._keys))
+
+    def _narrow(self, tests: tuple[Test, ...], within: Cells, limit: int) -> Matches:
+        """Of the rows in `within`, which are in key order, and no others."""
+        slots = within[evaluate(self._cells, within, self.bound(tests))]
+        found = self.keys_of(slots[:limit] if limit else slots)
+        return Matches(found, len(slots), len(slots) > len(found), len(within))
 
     def _any(self, tests: tuple[Test, ...], limit: int) -> Matches:
         """The first `limit` matches by slot, block by block. Not counted unless all rows were looked at."""

@@ -37,18 +37,22 @@ class KeyOrder:
         """Frees `keys` of what it holds; nobody is to ask it any more."""
         del self._sorted_keys[-keys:]
 
+    def between(self, first: bytes, end: bytes | None) -> Cells:
+        """The slots whose keys are in [first, end), by key."""
+        self._sort()
+        low = bisect_left(self._sorted_keys, first)
+        high = len(self._sorted_keys) if end is None else max(low, bisect_left(self._sorted_keys, end))
+        return self._sorted_slots[low:high]
+
     def of_mask(self, mask: Mask, first: bytes, end: bytes | None, limit: int) -> tuple[Cells, int]:
         """The slots that are true in `mask` and whose keys are in [first, end), by key, at most `limit` of them
         (0: all); and how many there are without the limit."""
-        self._sort()
+        within = self.between(first, end)
         if first or end is not None:
-            low = bisect_left(self._sorted_keys, first)
-            high = len(self._sorted_keys) if end is None else max(low, bisect_left(self._sorted_keys, end))
-            count = int(np.count_nonzero(mask[self._sorted_slots[low:high]]))
-        else:
-            low, high = 0, len(self._sorted_keys)
-            count = int(np.count_nonzero(mask))
-        return self._first_of(mask, count, limit, low, high), count
+            found = within[mask[within]]
+            return (found[:limit] if limit else found), len(found)
+        count = int(np.count_nonzero(mask))
+        return self._first_of(mask, count, limit), count
 
     def of_slots(self, slots: Cells, first: bytes, end: bytes | None, limit: int = 0) -> tuple[Cells, int]:
         """The same for those of `slots`, each given once."""
@@ -64,23 +68,21 @@ class KeyOrder:
         ranks.sort()
         return self._sorted_slots[ranks], count
 
-    def _first_of(self, mask: Mask, count: int, limit: int, low: int, high: int) -> Cells:
-        """The slots of the first `limit` (0: all) of `count` matches among the ranks [low, high), in key order."""
+    def _first_of(self, mask: Mask, count: int, limit: int) -> Cells:
+        """The slots of the first `limit` (0: all) of all `count` matches."""
         wanted = min(limit or count, count)
         if wanted == 0:
             return np.empty(0, dtype=np.int64)
         if wanted == count or count * SPARSE_SHARE < len(self._keys):
-            ranks = np.sort(self._rank[np.flatnonzero(mask)])
-            ranks = ranks[np.searchsorted(ranks, low) : np.searchsorted(ranks, high)]
-            return self._sorted_slots[ranks[:wanted]]
+            return self._sorted_slots[np.sort(self._rank[np.flatnonzero(mask)])[:wanted]]
         pieces = []
-        block = max(256, wanted * 2)
-        while wanted > 0 and low < high:
-            slots = self._sorted_slots[low : min(low + block, high)]
+        block, start = max(256, wanted * 2), 0
+        while wanted > 0 and start < len(self._sorted_slots):
+            slots = self._sorted_slots[start : start + block]
             piece = slots[mask[slots]][:wanted]
             pieces.append(piece)
             wanted -= len(piece)
-            low += block
+            start += block
         return np.concatenate(pieces)
 
     def _sort(self) -> None:

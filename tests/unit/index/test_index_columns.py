@@ -101,6 +101,9 @@ class Beside:
             rest = query(asked, revision, 5, cursor, end=b"/things/04")
             part = [key for key in wanted if cursor < key < b"/things/04"]
             assert (rest.keys, rest.count, rest.more) == (part[:5], len(part), len(part) > 5)
+            few = query(asked, revision, 2, start=cursor, end=cursor[:-1] + b":", order="ANY")
+            part = [key for key in wanted if cursor <= key < cursor[:-1] + b":"]
+            assert (set(few.keys) <= set(part), len(few.keys), few.count) == (True, min(2, len(part)), len(part))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -130,6 +133,15 @@ def test_every_retained_revision_answers_as_its_dictionary(seed: int, monkeypatc
         oldest,
         beside.revision,
     )
+
+
+def test_few_keys_are_looked_at_alone() -> None:
+    rows = [RowChange(b"/things/%05d" % number, {"n": number % 7}) for number in range(1000)]
+    index = ColumnIndex(FIELDS, 1, rows)
+    found = index.query(where(("n", ">=", "5")), 1, start=b"/things/00100", end=b"/things/00120")
+    assert found.keys == [key for key, row in rows[100:120] if row is not None and row["n"] >= 5]
+    assert found.rows_examined == 20
+    assert index.query(where(("n", ">=", "5")), 1, end=b"/things/00900").rows_examined == 1000
 
 
 def test_revisions_out_of_reach() -> None:
