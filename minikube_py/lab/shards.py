@@ -1,35 +1,25 @@
-"""Shards that really cost something to open: cold ones in files, and remote ones in another process.
+"""Cold shards, which cost something to open: `Sharded.over(ColdShards(folder, 3), 3, shards=64, filter="grafite")`.
 
 `ColdShards` keeps a file for each shard, which `find` reads, decodes and drops. Changes wait in memory, as in any LSM
 store, and are written into the file once there are FLUSH_CHANGES of them. Two encodings: "columns", int64 side by side
 as a store made for it would keep them, and "objects", JSON of about OBJECT_BYTES for each row, as etcd has them.
-
-`RemoteShards` asks a shard server (`lab.shard_server`) over TCP; `spawned` starts one as a process of its own.
-Both are `ShardReader`s: `Sharded.over(ColdShards(folder, 3), 3, shards=64, filter="grafite")`.
 """
 
 from __future__ import annotations
 
 import os
-import socket
-import subprocess
-import sys
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import orjson
 
-from minikube_py.errors import Corruption, InvalidRequest, Unavailable
-from minikube_py.index.structure import MISSING, Box, IntArray, Point
+from minikube_py.errors import Corruption, InvalidRequest
+from minikube_py.index.structure import Box, IntArray, Point
 from minikube_py.index.structures.shard_reader import Read, find_in
-from minikube_py.lab.shard_server import arrays_of, bytes_of, receive, send
+from minikube_py.lab.shard_objects import object_of, points_of
 
 FLUSH_CHANGES: Final = 256
-OBJECT_BYTES: Final = 320
 ENCODINGS: Final = ("columns", "objects")
 _MAGIC = b"mkshard1"
 _HEADER_BYTES = len(_MAGIC) + 4
@@ -154,94 +144,13 @@ class ColdShards:
 
 def _encoded(encoding: str, slots: IntArray, points: IntArray) -> bytes:
     if encoding == "columns":
-        return bytes_of(slots) + bytes_of(points.T)
-    return b"\n".join(_object(slot, point) for slot, point in zip(slots.tolist(), points.tolist()))
-
-
-def _object(slot: int, point: list[int]) -> bytes:
-    """A row as JSON, with as much beside the values as a stored object has."""
-    values = {f"field{dimension}": value for dimension, value in enumerate(point) if value != MISSING}
-    plain = orjson.dumps({"slot": slot, "values": values, "about": ""})
-    return plain[:-2] + b"x" * (OBJECT_BYTES - len(plain)) + plain[-2:]
+        return np.vstack((slots, points.T)).astype("<i8").tobytes()
+    return b"\n".join(object_of(slot, point) for slot, point in zip(slots.tolist(), points.tolist()))
 
 
 def _decoded(encoding: str, body: bytes, dimensions: int) -> tuple[IntArray, IntArray]:
     if encoding == "columns":
         table = np.frombuffer(body, dtype="<i8").reshape(dimensions + 1, -1)
         return table[0], table[1:]
-    rows: list[dict[str, Any]] = [orjson.loads(line) for line in body.split(b"\n") if line]
-    names = [f"field{dimension}" for dimension in range(dimensions)]
-    slots = np.array([row["slot"] for row in rows], dtype=np.int64)
-    columns = np.array([[row["values"].get(name, MISSING) for row in rows] for name in names], dtype=np.int64)
-    return slots, columns.reshape(dimensions, -1)
-
-
-class RemoteShards:
-    """`ShardReader` over one TCP connection to a shard server, whose shards are empty at first.
-
-    Raises: Unavailable where the server cannot be reached or is gone; a change that was not answered may or may not
-    have been made there: build the shards anew."""
-
-    def __init__(self, address: tuple[str, int], dimensions: int, timeout_s: float = 10.0) -> None:
-        self.address, self._dimensions = address, dimensions
-        try:
-            self._socket = socket.create_connection(address, timeout_s)
-        except OSError as error:
-            raise Unavailable(f"no shard server at {address[0]}:{address[1]}: {error.strerror or error}") from error
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._ask("begin", dimensions)
-
-    def _ask(self, *request: Any) -> Any:
-        try:
-            send(self._socket, list(request))
-            answer = receive(self._socket)
-        except OSError as error:
-            raise Unavailable(f"the shard server at {self.address[0]}:{self.address[1]} is gone: {error}") from error
-        if answer is None:
-            raise Unavailable(f"the shard server at {self.address[0]}:{self.address[1]} has closed the connection")
-        return answer
-
-    def fill(self, shard: int, slots: IntArray, points: IntArray) -> None:
-        self._ask("fill", shard, bytes_of(slots), bytes_of(points))
-
-    def put(self, shard: int, slot: int, point: Point) -> None:
-        self._ask("put", shard, slot, point)
-
-    def remove(self, shard: int, slot: int) -> None:
-        self._ask("remove", shard, slot)
-
-    def point(self, shard: int, slot: int) -> Point:
-        return tuple(self._ask("point", shard, slot))
-
-    def find(self, shard: int, box: Box, limit: int = 0) -> Read:
-        slots, examined, complete = self._ask("find", shard, box.lows, box.highs, limit)
-        return Read(np.frombuffer(slots, dtype="<i8"), examined, complete)
-
-    def contents(self, shard: int) -> tuple[IntArray, IntArray]:
-        slots, points = self._ask("contents", shard)
-        return arrays_of(slots, points, self._dimensions)
-
-    def size_bytes(self) -> int:
-        return 0
-
-    def close(self) -> None:
-        self._socket.close()
-
-
-@contextmanager
-def spawned() -> Iterator[tuple[str, int]]:
-    """A shard server in a process of its own on this machine: its address. It ends with the block, or with us.
-
-    Raises: Unavailable where it does not start."""
-    command = [sys.executable, "-m", "minikube_py.lab.shard_server"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None and process.stdout is not None
-        try:
-            line = process.stdout.readline().split()
-            if len(line) != 2:
-                raise Unavailable(f"the shard server did not start: it ended with {process.wait(10)}")
-            yield line[0], int(line[1])
-        finally:
-            # It ends when its input does.
-            process.stdin.close()
-            process.wait(10)
+    slots, points = points_of(filter(None, body.split(b"\n")), dimensions)
+    return slots, points.T

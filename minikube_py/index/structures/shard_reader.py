@@ -1,5 +1,5 @@
 """What opening a shard is: the contents behind a filter, in memory, at a price, or wherever a reader of one's own keeps
-them. `lab.shards` has the real cases: cold on disk, and remote.
+them. The real cases are cold on disk (`lab.shards`) and at another member (`lab.remote_shards`).
 """
 
 from __future__ import annotations

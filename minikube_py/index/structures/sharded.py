@@ -2,7 +2,7 @@
 
 A question opens the shards whose filter says "perhaps", in order, until it has enough. What opening costs is the
 reader's affair (`structures.shard_reader`): nothing but the look itself in memory, `open_cost_us` more by option, a
-file's or another member's in `lab.shards`.
+file's in `lab.shards`, another member's in `lab.remote_shards`.
 
 Where a point goes: by `slot` modulo the number of shards, so that each shard is a sample of all; or, with
 `placing="sorted"`, down a k-d tree of the points at the last arrangement, so that a shard's points are alike. A tree is

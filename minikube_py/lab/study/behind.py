@@ -1,5 +1,5 @@
-"""Shards that really cost something to open: cold ones in files that the system has forgotten, and remote ones in
-another process.
+"""Shards that really cost something to open: cold ones in files that the system has forgotten, and remote ones at a
+store member in another process.
 
 C_behind is what opening a shard takes more than looking through the same shard in this process, by the wall clock,
 since what is waited for takes no CPU time: the median over single openings. Whole requests are asked too, behind no
@@ -21,7 +21,8 @@ from minikube_py.index.structures.shard_reader import MemoryShards, ShardReader
 from minikube_py.index.structures.sharded import Sharded
 from minikube_py.lab.environment import filesystem_of
 from minikube_py.lab.measure import percentile
-from minikube_py.lab.shards import ColdShards, RemoteShards, spawned
+from minikube_py.lab.remote_shards import RemoteShards, spawned
+from minikube_py.lab.shards import ColdShards
 from minikube_py.lab.study.candidates import joint_buckets
 from minikube_py.lab.study.design import Design, Levels, Unit
 from minikube_py.lab.study.matching import Report, mistaken
@@ -59,10 +60,10 @@ def readers(folder: Path, dimensions: int) -> Iterator[dict[str, Reading]]:
         count += 1
         return ColdShards(folder / str(count), dimensions, encoding, evict=True)
 
-    with spawned() as address:
+    with spawned(folder / "member") as member:
 
         def remote() -> ShardReader:
-            opened.append(RemoteShards(address, dimensions))
+            opened.append(RemoteShards(member, dimensions))
             return opened[-1]
 
         try:

@@ -14,13 +14,15 @@ from minikube_py.errors import Corruption, InvalidRequest, Unavailable
 from minikube_py.index.structure import HIGH, LOW, MISSING, Box, Point
 from minikube_py.index.structures.shard_reader import MemoryShards, ShardReader
 from minikube_py.index.structures.sharded import Sharded
-from minikube_py.lab import shard_server, shards
-from minikube_py.lab.shards import ColdShards, RemoteShards, spawned
+from minikube_py.lab import shards
+from minikube_py.lab.remote_shards import RemoteShards, spawned
+from minikube_py.lab.shards import ColdShards
+from minikube_py.store.client_connection import Endpoint
 
 
 @pytest.fixture(scope="module")
-def address() -> Iterator[tuple[str, int]]:
-    with spawned() as where:
+def member(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
+    with spawned(tmp_path_factory.mktemp("shards") / "store") as where:
         yield where
 
 
@@ -28,12 +30,12 @@ KINDS = ("memory", "cold columns", "cold objects", "cold evicted", "remote")
 
 
 @pytest.fixture(params=KINDS)
-def reader(request: pytest.FixtureRequest, tmp_path: Path, address: tuple[str, int]) -> Iterator[ShardReader]:
+def reader(request: pytest.FixtureRequest, tmp_path: Path, member: Endpoint) -> Iterator[ShardReader]:
     kind = request.param
     if kind == "memory":
         yield MemoryShards(2)
     elif kind == "remote":
-        remote = RemoteShards(address, 2)
+        remote = RemoteShards(member, 2)
         yield remote
         remote.close()
     else:
@@ -108,34 +110,63 @@ def test_a_folder_or_encoding_that_cannot_be(tmp_path: Path, options: dict[str, 
         ColdShards(tmp_path, 1, **options)
 
 
-def test_a_server_that_is_not_there_or_gone() -> None:
+EDGES = (MISSING, LOW, LOW + 1, -1, 0, 7, HIGH - 1, HIGH)
+
+
+def test_any_box_is_asked_as_it_is(reader: ShardReader) -> None:
+    points = np.array([(one, other) for one in EDGES for other in EDGES], dtype=np.int64)
+    slots = np.arange(len(points)) * 3
+    reader.fill(5, slots, points)
+    reader.fill(6, slots[:2] + 1, points[:2])
+    rng = np.random.default_rng(4)
+    for low, high in ((low, high) for low in EDGES for high in EDGES):
+        others = (int(rng.choice(EDGES)), int(rng.choice(EDGES)))
+        for box in (Box((low, MISSING), (high, HIGH)), Box((low, min(others)), (high, max(others)))):
+            right = {slot for slot, point in zip(slots.tolist(), points.tolist()) if box.holds(tuple(point))}
+            read = reader.find(5, box)
+            assert set(read.slots.tolist()) == right and read.complete, box
+            assert read.examined >= len(right)
+            some = reader.find(5, box, 3)
+            assert len(some.slots) == min(3, len(right)) and set(some.slots.tolist()) <= right, box
+            assert some.complete == (len(right) <= 3), box
+    reader.fill(5, slots[:1], points[:1])
+    assert reader.contents(5)[0].tolist() == [0] and reader.contents(6)[0].tolist() == [1, 4]
+    assert reader.contents(7)[1].shape == (0, 2)
+
+
+def test_a_member_that_is_not_there_or_gone(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        free = listener.getsockname()
-    with pytest.raises(Unavailable, match="no shard server at 127"):
+        free = Endpoint("127.0.0.1", listener.getsockname()[1], "a token of enough length")
+    with pytest.raises(Unavailable, match=r"127\.0\.0\.1"):
         RemoteShards(free, 1, timeout_s=2)
-    with spawned() as address:
-        remote = RemoteShards(address, 1)
+    with spawned(tmp_path / "store") as member:
+        remote = RemoteShards(member, 1)
         remote.put(0, 1, (5,))
-    with pytest.raises(Unavailable, match="shard server at"):
+    with pytest.raises(Unavailable):
         remote.find(0, Box((0,), (HIGH,)))
     remote.close()
 
 
-def test_a_message_over_the_limit_is_refused(address: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shard_server, "MESSAGE_LIMIT_BYTES", 64)
-    remote = RemoteShards(address, 1)
-    remote.fill(0, np.arange(100), np.arange(100, dtype=np.int64).reshape(-1, 1))
-    with pytest.raises(Unavailable, match="over the limit of 64"):
-        remote.contents(0)
-    remote.close()
+def test_each_reader_begins_without_shards_and_with_its_own_fields(member: Endpoint) -> None:
+    for dimensions in (1, 4, 2):
+        remote = RemoteShards(member, dimensions)
+        assert not len(remote.contents(3)[0])
+        point = tuple(range(dimensions))
+        remote.put(3, 7, point)
+        assert remote.point(3, 7) == point
+        assert remote.find(3, Box(point, point)).slots.tolist() == [7]
+        remote.close()
 
 
-def test_an_unknown_request_closes_the_connection(address: tuple[str, int]) -> None:
-    remote = RemoteShards(address, 1)
-    with pytest.raises(Unavailable, match="closed the connection"):
-        remote._ask("dance")
+def test_a_shard_larger_than_a_transaction(member: Endpoint) -> None:
+    remote = RemoteShards(member, 3)
+    slots, points = np.arange(300), np.random.default_rng(2).integers(0, 1 << 50, (300, 3))
+    remote.fill(0, slots, points)
+    remote.fill(1, slots + 300, points)
+    found, held = remote.contents(0)
+    assert {slot: tuple(point) for slot, point in zip(found.tolist(), held.tolist())} == {
+        slot: tuple(point) for slot, point in zip(slots.tolist(), points.tolist())
+    }
+    read = remote.find(0, Box((0, 0, 0), (HIGH,) * 3))
+    assert set(read.slots.tolist()) == set(range(300)) and read.examined >= 300
     remote.close()
-    again = RemoteShards(address, 1)
-    again.put(3, 7, (4,))
-    assert again.find(3, Box((4,), (4,))).slots.tolist() == [7]
-    again.close()
