@@ -141,5 +141,7 @@ def _named(options: object, name: str) -> str:
     """What a run is called by its options, where it says them."""
     if not isinstance(options, dict) or not {"nodes", "matcher"} <= options.keys():
         return name
-    more = f", {options.get('sampling')}, {options.get('members')} members, utilisation {options.get('utilisation')}"
+    members = options.get("members") or 1
+    of_members = f"{members} store member{'s' if members != 1 else ''}"
+    more = f", {options.get('sampling')} scored, {of_members}, {options.get('utilisation')} full"
     return f"{options['nodes']:,} nodes, {options['matcher']}{more}"

@@ -301,7 +301,7 @@ def test_pods_a_second_are_found_in_what_a_bench_wrote(tmp_path: Path) -> None:
     density.write_text(json.dumps({"saturation": {"pods_per_s": 900.5}, "latency": {"pods_per_s": 5}}))
     options = {"nodes": 1000, "matcher": "kd-tree", "sampling": "all", "members": 3, "utilisation": 0.97}
     schedule.write_text(json.dumps({"outcomes": [{"options": options, "pods_per_s": 3}] * 2}))
-    name = "1,000 nodes, kd-tree, all, 3 members, utilisation 0.97"
+    name = "1,000 nodes, kd-tree, all scored, 3 store members, 0.97 full"
     expected = {"saturation": 900.5, "latency": 5.0, name: 3.0, f"{name} (2)": 3.0}
     assert bench_rates([density, schedule]) == expected
     assert bench_rates([]) == {}
