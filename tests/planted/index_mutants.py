@@ -251,14 +251,14 @@ MUTANTS: tuple[IndexMutant, ...] = (
     ),
     IndexMutant(
         "shapes: what no longer lies in the box stays in its result", "shapes", "index/structures/shapes.py",
-        "            elif slot in members:\n                del members[slot]",
-        "            elif slot in members and not columns.has(slot):\n                del members[slot]",
+        "        for slot in gone:\n            del members[slot]\n",
+        "        for slot in gone:\n            if not self._columns.has(slot):\n                del members[slot]\n",
         "what is removed is thought of, what moves away is not",
     ),
     IndexMutant(
         "shapes: the last answer outlives a change", "shapes", "index/structures/shapes.py",
-        "            shape.answer = None\n        shape.seen",
-        "        shape.seen",
+        "        if gone or new:\n            shape.answer = None\n",
+        "",
         "the members are kept right, the array made of them is not",
     ),
     IndexMutant(
