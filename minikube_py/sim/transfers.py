@@ -92,7 +92,13 @@ class Transfer:
         except (TransferRefused, OSError) as error:
             self._broken(error)
             return
-        self._to_sender(self._wanted, self._receiver.life, incoming, incoming.offset)
+        self._go_on(self._receiver.life, incoming)
+
+    def _go_on(self, life: int, incoming: IncomingSnapshot) -> None:
+        if incoming.offset < incoming.offer.size_bytes:
+            self._to_sender(self._wanted, life, incoming, incoming.offset)
+        else:
+            self._finish(incoming, incoming.finish())
 
     def _arrived(self, life: int, incoming: IncomingSnapshot, offset: int, data: bytes) -> None:
         if life != self._receiver.life or incoming.closed:
@@ -104,10 +110,7 @@ class Transfer:
         except (TransferRefused, OSError) as error:
             self._broken(error)
             return
-        if incoming.offset < incoming.offer.size_bytes:
-            self._to_sender(self._wanted, life, incoming, incoming.offset)
-        else:
-            self._finish(incoming, incoming.finish())
+        self._go_on(life, incoming)
 
     def _finish(self, incoming: IncomingSnapshot, steps: Iterator[Callable[[], None] | None]) -> None:
         """Verifies and restores, a step at a time, while the member goes on."""

@@ -129,16 +129,26 @@ class IncomingSnapshot:
         if self._unsynced_bytes < SYNC_BYTES:
             return None
         self._unsynced_bytes = 0
-        return self._file.sync
+        return self._sync
+
+    def _sync(self) -> None:
+        """After one that failed nobody knows what is on the disk, and no other one brings it there: what came is to come
+        again. Raises: OSError."""
+        assert self._file is not None
+        try:
+            self._file.sync()
+        except OSError:
+            self.close()
+            raise
 
     def finish(self) -> Steps:
         """Verifies all of it and restores the state.
 
-        Raises: TransferRefused, after which nothing is left of it; OSError."""
+        Raises: TransferRefused, after which nothing is left of it; OSError, likewise where a sync fails."""
         if self._file is None or self.offset != self.offer.size_bytes:
             raise TransferRefused(f"{self.offset} of {self.offer.size_bytes} bytes have come")
         file = self._file
-        yield file.sync
+        yield self._sync
         try:
             reader = SnapshotReader(INCOMING, file.read_at)
             loader = Loader(StateMachine())

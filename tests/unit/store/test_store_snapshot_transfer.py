@@ -94,6 +94,33 @@ def test_it_is_synced_little_by_little(monkeypatch):
     assert receive(incoming, source) == source.offer.size_bytes // 10_000 == 3
 
 
+@pytest.mark.parametrize("at_the_end", [False, True], ids=["on the way", "at the end"])
+def test_what_could_not_be_synced_comes_again(monkeypatch, at_the_end):
+    """A sync that fails once and then says that all is well must not make what came count as durable."""
+    monkeypatch.setattr("minikube_py.store.snapshot_transfer.SYNC_BYTES", 1 << 20 if at_the_end else 10_000)
+    files, _ = with_snapshot()
+    source = SnapshotSource(files)
+    target = opened(2)
+    incoming = IncomingSnapshot(target, source.offer, CLUSTER)
+    file = incoming._file
+    assert file is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(type(file), "sync", failing_sync)
+        with pytest.raises(OSError, match="could not sync"):
+            receive(incoming, source)
+            finish(incoming)
+    assert incoming.closed and not incoming.complete
+    again = IncomingSnapshot(target, source.offer, CLUSTER)
+    assert again.offset == 0
+    receive(again, source)
+    finish(again)
+    assert again.complete
+
+
+def failing_sync(file: object) -> None:
+    raise OSError(5, "the disk could not sync")
+
+
 REFUSED_BYTES = [
     ("a gap", lambda offset, data: (offset + 1, data)),
     ("again", lambda offset, data: (offset - 1, data)),
