@@ -9,7 +9,6 @@ import base64
 import http.client
 import json
 import random
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ from typing import Any
 
 import pytest
 from needs import etcd_binary
+from ports import free_ports
 
 from minikube_py.errors import RequestError
 from minikube_py.mvcc.state import StateMachine
@@ -52,11 +52,7 @@ class Etcd:
     """A real etcd process and its JSON gateway."""
 
     def __init__(self, binary: str, folder: Path) -> None:
-        ports = []
-        sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
-        for each in sockets:
-            ports.append(each.getsockname()[1])
-            each.close()
+        ports = free_ports(2)
         self.port = ports[0]
         urls = [f"http://127.0.0.1:{port}" for port in ports]
         self.log = open(folder / "etcd.log", "wb")  # noqa: SIM115

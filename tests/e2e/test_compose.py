@@ -8,7 +8,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import socket
 import subprocess
 import threading
 import time
@@ -20,6 +19,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from needs import absent
+from ports import free_ports
 
 from minikube_py.client.kubeconfig import ClusterAccess, load_kubeconfig
 
@@ -29,18 +29,12 @@ NODES_EACH = 500
 WITHIN_S = 180
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 class Project:
     """One `docker compose` project."""
 
     def __init__(self) -> None:
         self.name = f"minikube-py-test-{os.getpid()}"
-        self._env = {**os.environ, "MINIKUBE_PY_PORT": str(free_port())}
+        self._env = {**os.environ, "MINIKUBE_PY_PORT": str(free_ports(1)[0])}
 
     def __call__(self, *arguments: str, check: bool = True) -> str:
         command = ["docker", "compose", "--project-name", self.name, *arguments]

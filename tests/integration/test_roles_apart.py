@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -11,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ports import free_ports
 from up_process import eventually
 
 from minikube_py.client.http_transport import HttpTransport
@@ -19,17 +19,6 @@ from minikube_py.client.rest import NODES, PODS, RestClient
 
 HEALTHY_WITHIN_S = 60.0
 ENDS_WITHIN_S = 10.0
-
-
-def free_ports(count: int) -> list[int]:
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for each in held:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in held]
-    finally:
-        for each in held:
-            each.close()
 
 
 class Roles:

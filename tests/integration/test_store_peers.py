@@ -19,7 +19,6 @@ from peer_world import (
     Talker,
     append,
     entries_from,
-    free_ports,
     heartbeat,
     linked,
     listening,
@@ -27,6 +26,7 @@ from peer_world import (
     talking,
     until,
 )
+from ports import free_ports
 
 from minikube_py.control_plane.certificates import ensure_authority
 from minikube_py.control_plane.tls import peer_client_context, peer_server_context

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ports import free_ports
 from up_process import Up, again, eventually, up
 
 from minikube_py.api.errors import StatusError
@@ -60,17 +60,6 @@ def store_pid(running: Up, name: str) -> int:
         if f"\0--name\0{name}\0" in Path(f"/proc/{child}/cmdline").read_text():
             return int(child)
     raise AssertionError(f"{name} does not run")
-
-
-def free_ports(count: int) -> list[int]:
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for each in held:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in held]
-    finally:
-        for each in held:
-            each.close()
 
 
 @contextlib.asynccontextmanager

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
 from hashlib import sha256
+
+from ports import free_ports
 
 from minikube_py.env import Clock, SystemClock
 from minikube_py.errors import MinikubeError, NotLeader
@@ -211,18 +212,6 @@ async def talking(count: int = 3, ports: list[int] | None = None, **options) -> 
 
 def linked(talker: Talker) -> int:
     return sum(sender.linked for sender in talker.peers._senders.values())
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago, none twice."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 async def until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:

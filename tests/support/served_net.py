@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from member_net import CLUSTER, PLAIN, MemberNet
-from peer_world import free_ports
+from ports import free_ports
 
 from minikube_py.env import Disk
 from minikube_py.raft.configuration import NodeId
