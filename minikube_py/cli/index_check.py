@@ -8,8 +8,11 @@ Where a law is broken, the least program that shows it is printed; exit code 1."
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,7 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"minikube-py index check: {error}", file=sys.stderr)
         return 2
     progress = _Progress(sys.stderr.isatty() and not arguments.json)
-    verdict = check(subject, arguments.examples, arguments.seed, not arguments.no_bench, progress.say)
+    with _notes_elsewhere():
+        verdict = check(subject, arguments.examples, arguments.seed, not arguments.no_bench, progress.say)
     progress.done()
     if arguments.json:
         print(json.dumps(as_json(verdict), indent=2))
@@ -66,6 +70,19 @@ def run(arguments: argparse.Namespace) -> int:
         written = bench.draw(verdict.costs, verdict.structure, arguments.plot)
         print(f"written: {written}", file=sys.stderr if arguments.json else sys.stdout)
     return 0 if verdict.holds else 1
+
+
+@contextlib.contextmanager
+def _notes_elsewhere() -> Iterator[None]:
+    """What hypothesis notes of the code it is put to would be left in the user's folder."""
+    from hypothesis.configuration import set_hypothesis_home_dir
+
+    with tempfile.TemporaryDirectory(prefix="minikube-py-check-") as folder:
+        set_hypothesis_home_dir(folder)
+        try:
+            yield
+        finally:
+            set_hypothesis_home_dir(None)
 
 
 class _Progress:

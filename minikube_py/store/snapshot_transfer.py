@@ -132,8 +132,8 @@ class IncomingSnapshot:
         return self._sync
 
     def _sync(self) -> None:
-        """After one that failed nobody knows what is on the disk, and no other one brings it there: what came is to come
-        again. Raises: OSError."""
+        """After one that failed nobody knows what is on the disk, and no other one brings it there: what came is to
+        come again. Raises: OSError."""
         assert self._file is not None
         try:
             self._file.sync()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +56,12 @@ def test_a_structure_whose_laws_hold(mine: str, capsys: pytest.CaptureFixture[st
         ["ok", name] for name in ("structure", "index", "counts", "growth")
     ]
     assert printed[-1] == "mine: all laws hold"
+
+
+def test_nothing_is_left_in_the_folder(mine: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "minikube_py", "index", "check", mine, "--examples", "4", "--no-bench"]
+    assert subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode == 0
+    assert {path.name for path in tmp_path.iterdir()} <= {"my_own_index.py", "__pycache__"}
 
 
 def test_one_that_is_broken_shows_a_program(mine: str, capsys: pytest.CaptureFixture[str]) -> None:
