@@ -38,6 +38,7 @@ class StoreFiles:
             *("--data-dir", str(self.folder / name), "--listen", listen, "--token-file", str(self.token_file)),
             *("--tls-cert-file", str(certificates.server_file)),
             *("--tls-private-key-file", str(certificates.server_key_file)),
+            *("--healthz", "none"),
         ]
 
     async def client(self, where: str) -> StoreClient:

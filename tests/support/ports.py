@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 import socket
 
-RANGE = range(10_000, 20_000)
-"""Below what systems give to outgoing connections: one of those may take a port between a look at it and its use."""
+RANGE = range(12_000, 20_000)
+"""Above the ports at which roles answer for their health, and below what systems give to outgoing connections: one of those may take a port between a look at it and its use."""
 
 
 def free_ports(count: int) -> list[int]:
