@@ -6,7 +6,8 @@ import random
 import socket
 
 RANGE = range(12_000, 20_000)
-"""Above the ports at which roles answer for their health, and below what systems give to outgoing connections: one of those may take a port between a look at it and its use."""
+"""Above the ports at which roles answer for their health, and below what systems give to outgoing connections: one of
+those may take a port between a look at it and its use."""
 
 
 def free_ports(count: int) -> list[int]:
