@@ -117,8 +117,14 @@ def add_kubeconfig(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kubeconfig", type=Path, required=True, metavar="F", help=help_text)
 
 
+DEFAULT_MATCHER = "columns"
+
+
 def matcher(text: str) -> str:
     """A kind of argument: the name of a structure, as there are in this process."""
+    # The default is read by this too, and the catalogue brings numpy, which a supervisor of processes never needs.
+    if text == DEFAULT_MATCHER:
+        return text
     from minikube_py.index.catalogue import STRUCTURES
 
     return one_of(*STRUCTURES)(text)
@@ -129,7 +135,7 @@ def add_matcher(parser: argparse.ArgumentParser) -> None:
         "what finds the scheduler the nodes that may fit: columns (filters look at all of them) or a structure of the "
         "index family; the decisions are the same (default: columns)"
     )
-    parser.add_argument("--matcher", type=matcher, default="columns", metavar="NAME", help=help_text)
+    parser.add_argument("--matcher", type=matcher, default=DEFAULT_MATCHER, metavar="NAME", help=help_text)
 
 
 def add_leader_election(parser: argparse.ArgumentParser, lease: str) -> None:
