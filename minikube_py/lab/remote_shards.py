@@ -2,8 +2,8 @@
 
 A row's key is /shards/<shard>/<slot>, and its values are fields that the client declares. A shard is opened by asking
 the member, over TLS, for the keys of its range for which the box holds: through the product's client, its protocol and
-its index, so that opening one costs what asking a member costs. The member's index is over all its rows, and it looks
-at those of the other shards too.
+its index, so that opening one costs what asking a member costs. The member's index is over all its rows; of a shard's
+part of the keys, where it is a small one, it looks at the rows alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from minikube_py.control_plane.tokens import ensure_token
 from minikube_py.env import SystemClock
 from minikube_py.fields.spec import FieldSet, FieldSpec
 from minikube_py.fields.where import Comparison, Where
-from minikube_py.index.structure import HIGH, LOW, MISSING, Box, IntArray, Point
+from minikube_py.index.structure import HIGH, LOW, MISSING, NO_SLOTS, Box, IntArray, Point
 from minikube_py.index.structures.shard_reader import Read
 from minikube_py.lab.shard_objects import field_name, object_of, points_of
 from minikube_py.mvcc.txn import MAX_TXN_OPS
@@ -101,8 +101,8 @@ class RemoteShards:
         return self._run(self._client.range(request))
 
     def find(self, shard: int, box: Box, limit: int = 0) -> Read:
-        if any(low > high for low, high in zip(box.lows, box.highs)):
-            return Read(np.empty(0, dtype=np.int64), 0, True)
+        if box.empty:
+            return Read(NO_SLOTS, 0, True)
         # A missing value lies below all others; to a `where` it only ever fails. What must not fail is tested here.
         here = [place for place, (low, high) in enumerate(zip(box.lows, box.highs)) if low == MISSING and high < HIGH]
         where = Where(tuple(_comparisons(box)))

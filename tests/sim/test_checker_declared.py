@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from judged import assert_found, assert_passes
 
 from minikube_py.errors import InvalidRequest
 from minikube_py.fields.builtin import NODES
@@ -100,16 +101,12 @@ BAD = {
 
 @pytest.mark.parametrize("name", GOOD)
 def test_a_good_history_passes(name):
-    checked = transactions.check(History(GOOD[name]))
-    assert checked.verdict.ok, checked.verdict.text
+    assert_passes(GOOD[name])
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_history_is_found(name):
-    operations, said = BAD[name]
-    verdict = transactions.check(History(operations)).verdict
-    assert verdict.outcome == "violation", verdict
-    assert said in verdict.text, verdict.text
+    assert_found(*BAD[name])
 
 
 def test_a_declaration_of_which_nobody_knows_is_found_by_what_it_lets_be_asked():

@@ -8,6 +8,7 @@ import pytest
 from correct_history import Recorder
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from judged import assert_found, assert_passes
 
 from minikube_py.errors import Compacted, FutureRevision
 from minikube_py.fields.builtin import NODES
@@ -196,16 +197,12 @@ BAD = {
 
 @pytest.mark.parametrize("name", GOOD)
 def test_a_good_history_passes(name):
-    checked = transactions.check(History(GOOD[name]))
-    assert checked.verdict.ok, checked.verdict.text
+    assert_passes(GOOD[name])
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_history_is_found(name):
-    operations, said = BAD[name]
-    verdict = transactions.check(History(operations)).verdict
-    assert verdict.outcome == "violation", verdict
-    assert said in verdict.text, verdict.text
+    assert_found(*BAD[name])
 
 
 def test_what_a_watch_saw_pins_an_unknown_write():
