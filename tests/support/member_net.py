@@ -101,8 +101,13 @@ class MemberNet:
 
     def deliver(self, message: Message) -> None:
         target = self.members.get(message.to)
-        if target is not None:
+        if target is None:
+            return
+        if message.sender not in self.links[message.to].removed:
             target.receive(message)
+        elif message.sender in self.members:
+            # As the links between processes do: who was removed is refused, and told why.
+            self.members[message.sender].expelled(f"member {message.sender:x} was removed from the cluster")
 
     async def start(self, id: int, bootstrap: Bootstrap | None = None, disk: Disk | None = None) -> StoreMember:
         fatal, removed = self.fatal.setdefault(id, []), self.removed.setdefault(id, [])
