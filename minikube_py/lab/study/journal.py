@@ -24,9 +24,9 @@ def digest(design: Design) -> str:
 class Journal:
     """The lines of one run. The first says which design they are of; lines that a kill tore are left out, and said.
 
-    `about`: what was written beside it when the run began, such as the commit that the design was registered by."""
+    `about`: what was written beside it when the run began: which commit registered the design, and on what it runs."""
 
-    def __init__(self, path: Path, design: Design, resume: bool, about: Mapping[str, str] | None = None) -> None:
+    def __init__(self, path: Path, design: Design, resume: bool, about: Mapping[str, Any] | None = None) -> None:
         """Raises: StudyError, if `path` holds what would be lost or mixed."""
         self.path = path
         self.about: Record = dict(about or {})

@@ -13,7 +13,7 @@ import orjson
 
 from minikube_py.control_plane.config import Step
 from minikube_py.lab import plots, report
-from minikube_py.lab.environment import describe
+from minikube_py.lab.environment import Environment, describe
 from minikube_py.lab.progress import progress
 from minikube_py.lab.study import runner, telling
 from minikube_py.lab.study.design import Design, Mode, StudyError
@@ -42,9 +42,11 @@ def run_study(options: StudyOptions, step: Step) -> int:
     design, registration = load(options.mode, options.unregistered)
     rates = bench_rates(options.bench)
     report.require_writable(options.out)
-    journal = Journal(options.out / NAME, design, options.resume or options.report_only, asdict(registration))
-    # The commit that counts is the one the run began under, whenever its report is written.
-    registration = Registration(**journal.about)
+    jobs = "on Ray" if options.ray else f"{options.jobs} processes, {threading.active_count()} thread each"
+    about = {"registration": asdict(registration), "environment": describe(options.out, jobs).as_dict()}
+    journal = Journal(options.out / NAME, design, options.resume or options.report_only, about)
+    # What counts is the commit and the machine that the run began under, wherever its report is written.
+    registration = Registration(**journal.about["registration"])
     try:
         step("design", registration.line)
         if journal.torn:
@@ -93,8 +95,7 @@ def _tell(
     if not any("failed" not in record for record in records):
         print("no unit has finished; there is nothing to report", flush=True)
         return 1
-    jobs = "on Ray" if options.ray else f"{options.jobs} processes, {threading.active_count()} thread each"
-    environment = describe(options.out, jobs)
+    environment = Environment(**journal.about["environment"])
     written = telling.write(design, registration, environment, records, options.out, rates)
     for line in (options.out / f"{telling.NAME}.md").read_text(encoding="utf-8").splitlines():
         if line.startswith("| P"):

@@ -28,6 +28,24 @@ table{border-collapse:collapse;margin:1em 0;font-size:13px;display:block;overflo
 td,th{padding:3px 9px;border-bottom:1px solid #e2e8f0;text-align:right}td:first-child,th:first-child{text-align:left}
 img{max-width:100%}h2{margin-top:2em}.warn{color:#c53030;font-weight:bold}li{margin:.3em 0}"""
 
+WORDS = {
+    "cell": "one choice of every factor: so many nodes, so full, so many resources, and so on",
+    "shard": "a part of the nodes that is looked through as a whole; a front (filter, max vector, bitset) stands "
+    "before each and says which need not be opened",
+    "C_behind": "what opening a shard costs beyond looking through it: 0 where it is at hand in this process; the "
+    "disk's or the network's time where it is not",
+    "U/Q": "updates per query: how many nodes change for each request that is asked",
+    "p_empty": "the share of shards that hold no match, and need not have been opened",
+    "FPR": "false positive rate: of the shards that hold no match, the share that a front lets through",
+    "oracle": "a filter without false positives and without cost; where it does not win, none can",
+    "none, `always`": "no filter: every shard is opened",
+    "tight memory": "rivals are no filter, the max vector, and a joint bitset of no more bytes",
+    "free memory": "those, and every exact structure that holds all nodes",
+    "win, tie, loss": "the interval of the ratio of costs lies below .95, between .95 and 1.05, above 1.05; else "
+    "undecided",
+}
+"""What the report's tables are told in, for who has not read the registration."""
+
 
 @dataclass(frozen=True, slots=True)
 class Told:
@@ -129,6 +147,7 @@ def markdown(told: Told) -> str:
     ]
     lines += [f"- {line}" for line in told.head] + [""]
     lines += [f"> **Note.** {line}" + "\n>" for line in told.warnings] + [""]
+    lines += ["## Words", "", *(f"- **{word}**: {meaning}." for word, meaning in WORDS.items()), ""]
     lines += ["## Predictions", "", "| | Prediction | | Evidence |", "|---|---|---|---|"]
     lines += [f"| {each.name} | {each.claim} | **{each.outcome}** | {each.evidence} |" for each in told.findings]
     lines += ["", "## Advice, with thresholds from these data", "", *told.advice, ""]
@@ -156,6 +175,8 @@ def page(told: Told) -> str:
     body = ["<h1>Filters and indexes for matching pods to nodes</h1>"]
     body += ["<ul>", *(f"<li>{safe(line)}</li>" for line in told.head), "</ul>"]
     body += [f'<p class="warn">{safe(line)}</p>' for line in told.warnings]
+    words = [f"<li>{safe(f'**{word}**: {meaning}.')}</li>" for word, meaning in WORDS.items()]
+    body += ["<h2>Words</h2>", "<ul>", *words, "</ul>"]
     findings = Table("Predictions", ("", "prediction", "outcome", "evidence"))
     for each in told.findings:
         findings.add(each.name, each.claim, each.outcome, each.evidence)

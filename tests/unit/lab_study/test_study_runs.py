@@ -1,8 +1,10 @@
 """A study of few small units from design to report; what is resumed, what is refused, and that wrong answers show."""
 
+import contextlib
 import csv
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from minikube_py.cli.main import main
 from minikube_py.index.catalogue import build
 from minikube_py.index.structure import Box, Found
 from minikube_py.lab.environment import Environment
-from minikube_py.lab.study import candidates, compiled, matching, runner, telling
+from minikube_py.lab.study import candidates, compiled, matching, runner, study, telling
 from minikube_py.lab.study.candidates import Absent, Candidate, candidate, fitted, joint_buckets, shards_of
 from minikube_py.lab.study.design import Design, StudyError, Unit, parse
 from minikube_py.lab.study.journal import NAME, Journal
@@ -109,12 +111,29 @@ def test_the_report_is_written_in_all_its_forms(ran: tuple[Design, Journal, Path
     assert {row["candidate"] for row in rows} >= {"columns", "max-vector", "oracle"}
     assert all(float(row["query_us"]) > 0 for row in rows)
     page = (folder / "bloom-report.html").read_text()
+    assert "**C_behind**" in text and "<b>C_behind</b>" in page
     for path in files:
         assert path.stat().st_size > 0
         if path.suffix == ".png":
             assert path.name in text and path.name in page
     for table in document["tables"]:
         assert all(len(row) == len(table["columns"]) for row in table["rows"]), table["title"]
+
+
+def test_a_report_names_the_machine_that_ran_not_the_one_that_writes(
+    ran: tuple[Design, Journal, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    design, journal, _ = ran
+    there = {**ENVIRONMENT.as_dict(), "machine": "far away", "commit": "c0ffee"}
+    about = {"registration": asdict(Registration("abc", "2026-01-01")), "environment": there}
+    with contextlib.closing(Journal(tmp_path / NAME, design, resume=False, about=about)) as copy:
+        for record in journal.records.values():
+            copy.add(record)
+    monkeypatch.setattr(study, "load", lambda mode, unregistered: (design, Registration("later", "2026-02-02")))
+    assert study.run_study(StudyOptions("quick", tmp_path, 1, report_only=True), lambda *_: None) == 0
+    text = (tmp_path / "bloom-report.md").read_text()
+    assert "commit c0ffee; Python 3; far away, 1 CPUs" in text
+    assert "commit abc" in text and "later" not in text
 
 
 def test_what_nothing_vouches_for_says_so(ran: tuple[Design, Journal, Path]) -> None:
