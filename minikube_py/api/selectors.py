@@ -21,6 +21,7 @@ from minikube_py.api.errors import FieldError, aggregate, bad_request, go_quote,
 from minikube_py.api.meta import is_label_value, is_qualified_name
 from minikube_py.api.registry import Resource, Selectable
 from minikube_py.fields import quantity
+from minikube_py.fields.asked import Asked, asked_of
 from minikube_py.fields.extract import MAX_STRING_LENGTH
 from minikube_py.fields.paths import parse_path
 from minikube_py.fields.spec import FieldSet, FieldSpec
@@ -346,6 +347,12 @@ class FieldSelector:
 
     def __bool__(self) -> bool:
         return bool(self.requirements or self.where)
+
+    def asked(self) -> Asked:
+        """The declared fields that it compares, with what declared them."""
+        if self.declared is None:
+            return ()
+        return asked_of(self.declared, [comparison.field for comparison in self.where.comparisons])
 
     def exact(self, field: str) -> str | None:
         """The one value that `field` must have, or None (`metadata.name`: a single object is asked for)."""

@@ -12,11 +12,12 @@ from collections.abc import Iterable
 from typing import Final
 
 from minikube_py.api.registry import Resource
-from minikube_py.api.selectors import Askable
+from minikube_py.api.selectors import Askable, FieldSelector
 from minikube_py.errors import InvalidRequest
+from minikube_py.fields.asked import parts_of
 from minikube_py.fields.evaluate import check_field_set
 from minikube_py.fields.spec import FieldSet
-from minikube_py.index.declared import INDEXES_PREFIX, IndexSpec, extended, parse
+from minikube_py.index.declared import INDEXES_PREFIX, IndexSpec, declared_since, extended, parse
 from minikube_py.index.reports import IndexReport
 from minikube_py.mvcc.types import Event, KeyValue
 
@@ -31,6 +32,7 @@ class Declarations:
         self.resources = {resource.plural: resource for resource in resources if resource.stored}
         self.specs: dict[str, IndexSpec] = {}
         self.version = 0
+        self._declared_at: dict[str, int] = {}
         self._built: set[str] = set()
         self._askable: dict[str, Askable] = {}
 
@@ -45,6 +47,12 @@ class Declarations:
     def base(self, resource: Resource) -> FieldSet:
         """What is declared of a resource without any index, by the name that indexes know it under."""
         return resource.field_set or FieldSet(resource.plural, resource.prefix, ())
+
+    def since(self, resource: Resource, fields: FieldSelector) -> int:
+        """The revision since which the declared fields of a selector have meant what they do now; 0 where they always
+        have."""
+        specs = [(spec, self._declared_at[name]) for name, spec in self.specs.items() if spec.on == resource.plural]
+        return declared_since(self.base(resource), specs, parts_of(fields.asked()))
 
     def _read(self, resource: Resource) -> Askable:
         specs = [spec for spec in self.specs.values() if spec.on == resource.plural]
@@ -61,6 +69,7 @@ class Declarations:
     def load(self, kvs: Iterable[KeyValue]) -> None:
         """Begins anew with what stands in the store."""
         self.specs = {}
+        self._declared_at = {}
         self._built = set()
         self._askable = {}
         self.version += 1
@@ -88,10 +97,12 @@ class Declarations:
             self._built.discard(spec.name)
             self._changed(there, spec)
             self.specs[spec.name] = spec
+            self._declared_at[spec.name] = kv.create_revision
 
     def _forget(self, key: bytes) -> None:
         name = key.removeprefix(INDEXES_PREFIX).decode("utf-8", "replace")
         self._built.discard(name)
+        self._declared_at.pop(name, None)
         self._changed(self.specs.pop(name, None))
 
     @property

@@ -71,6 +71,10 @@ def encode_continue(revision: int, after: bytes, prefix: bytes) -> str:
     return base64.urlsafe_b64encode(text).rstrip(b"=").decode()
 
 
+def _continue_expired(low: bytes, prefix: bytes) -> StatusError:
+    return ContinueExpired(_INCONSISTENT_CONTINUE, encode_continue(-1, low.removesuffix(b"\0"), prefix))
+
+
 def decode_continue(token: str, prefix: bytes) -> tuple[int, bytes]:
     """(revision, first key). Raises: StatusError 400."""
     what = "invalid continue token: continue key is not valid"
@@ -180,7 +184,8 @@ class Lister:
     def _select(self, route: Route, options: ListOptions) -> Selection:
         labels = parse_label_selector(options.label_selector)
         fields = parse_field_selector(route.resource, options.field_selector, self._declared.of(route.resource))
-        return Selection(route.resource, route.namespace, labels, fields)
+        since = self._declared.since(route.resource, fields)
+        return Selection(route.resource, route.namespace, labels, fields, since)
 
     async def answer(self, route: Route, options: ListOptions, form: Form) -> Response:
         """Raises: StatusError 400, 410, 504."""
@@ -200,6 +205,9 @@ class Lister:
             if options.revision:
                 raise bad_request("specifying resource version is not allowed when using continue")
             revision = max(revision, 0)
+            if 0 < revision < selection.declared_since:
+                # The pages before were of other fields by the same names.
+                raise _continue_expired(start, selection.prefix)
         elif options.revision and (options.match == EXACT or (limit and not options.match)):
             revision = options.revision
         if selection.needs_store() or selection.has_index():
@@ -304,8 +312,7 @@ class Lister:
         """A list that was begun can go on, at the newest state, by the token in the answer."""
         if error.message != TOO_OLD or not going_on:
             return error
-        token = encode_continue(-1, low.removesuffix(b"\0"), prefix)
-        return ContinueExpired(_INCONSISTENT_CONTINUE, token)
+        return _continue_expired(low, prefix)
 
     async def _from_index(
         self,

@@ -69,16 +69,30 @@ def unshown(key: bytes) -> Batch:
 # --- what a watcher asks for ----------------------------------------------------------------------------------------
 
 
+SelectionKey = tuple[str, str, str, str]
+
+
 class Selection:
-    """Scope and selectors of a list or watch, compiled once."""
+    """Scope and selectors of a list or watch, compiled once. `declared_since`: the revision since which the declared
+    fields have meant what they do; a list or watch begun before asked for something else, and cannot go on."""
 
-    __slots__ = ("_where", "fields", "labels", "name", "namespace", "node", "prefix", "resource", "selective")
+    __slots__ = (
+        "_where", "declared_since", "fields", "labels", "name", "namespace", "node", "prefix", "resource", "selective",
+    )  # fmt: skip
 
-    def __init__(self, resource: Resource, namespace: str, labels: LabelSelector, fields: FieldSelector) -> None:
+    def __init__(
+        self,
+        resource: Resource,
+        namespace: str,
+        labels: LabelSelector,
+        fields: FieldSelector,
+        declared_since: int = 0,
+    ) -> None:
         self.resource = resource
         self.namespace = namespace
         self.labels = labels
         self.fields = fields
+        self.declared_since = declared_since
         self.prefix = resource.collection_prefix(namespace)
         self.name = fields.exact("metadata.name")
         self.node = fields.exact("spec.nodeName") if resource is PODS else None
@@ -107,8 +121,9 @@ class Selection:
             return False
         return self._where is None or self._where(entry.row_by(self.fields.declared))
 
-    def key(self) -> tuple[str, str, str]:
-        return self.namespace, str(self.labels), str(self.fields)
+    def key(self) -> SelectionKey:
+        """Equal where the same is asked for: the same text, and fields that mean the same."""
+        return self.namespace, str(self.labels), str(self.fields), str(self.fields.asked()) if self._where else ""
 
 
 class Encoder:
@@ -368,7 +383,7 @@ class Group:
             yield Batch([end])
 
 
-GroupKey = tuple[tuple[str, str, str], tuple[str, str, str], bool, int]
+GroupKey = tuple[SelectionKey, tuple[str, str, str], bool, int]
 
 
 class Broadcaster:

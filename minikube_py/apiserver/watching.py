@@ -36,7 +36,7 @@ from minikube_py.apiserver.watch import (
 from minikube_py.apiserver.watch_cache import Entry, WatchCache, entry_of
 from minikube_py.client.transport import WatchEvent
 from minikube_py.env import Clock
-from minikube_py.errors import Compacted, MinikubeError, RequestError
+from minikube_py.errors import Compacted, FieldsRedeclared, MinikubeError, RequestError
 from minikube_py.mvcc.types import Event, KeyValue, RangeRequest, prefix_end
 from minikube_py.store.storage import WatchBatch, WatchHandle
 
@@ -132,13 +132,16 @@ class Watching:
         return stream
 
     def _from_history(self, selection: Selection, options: ListOptions, form: Form) -> Stream:
-        """What happened after a revision, then what happens. Too old a revision is told in the stream."""
+        """What happened after a revision, then what happens. Too old a revision is told in the stream, as is one from
+        before the fields asked for were declared: what its watcher was shown then was another set."""
         broadcaster = self.broadcasters[selection.resource]
         revision = options.revision or self._cache.revision
         after = revision if revision > self._cache.revision else 0
         group = broadcaster.group(selection, form, options.bookmarks, after)
         stream = broadcaster.join(group)
         try:
+            if options.revision and options.revision < selection.declared_since:
+                raise _redeclared(selection.declared_since)
             events = broadcaster.replay(group, revision) if not after else []
         except StatusError as error:
             stream.close()
@@ -288,4 +291,12 @@ class _StoreFeed:
 def _status_of(error: MinikubeError) -> StatusError:
     if isinstance(error, Compacted):
         return expired(f"too old resource version: {error.requested} ({error.compact_revision})")
+    if isinstance(error, FieldsRedeclared):
+        return _redeclared(0)
     return service_unavailable(f"the store is not available: {error}")
+
+
+def _redeclared(revision: int) -> StatusError:
+    """Has the watcher list anew, as for a version that is too old."""
+    since = f" at revision {revision}" if revision else ""
+    return expired(f"too old resource version: the fields of the selector were declared anew{since}")

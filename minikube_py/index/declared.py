@@ -139,6 +139,21 @@ def extended(base: FieldSet, specs: Iterable[IndexSpec]) -> FieldSet:
     return FieldSet(base.name, base.prefix, tuple(fields), tuple(sums))
 
 
+def declared_since(
+    base: FieldSet, standing: Iterable[tuple[IndexSpec, int]], parts: Iterable[FieldSpec | SumSpec]
+) -> int:
+    """The revision since which all `parts` have stood for what they do; 0 where `base` has them by itself.
+
+    `standing`: the indexes on it, each with the revision it was declared at. One of them declares what `base` has not;
+    of several the first."""
+    since = 0
+    own, indexes = (*base.fields, *base.sums), list(standing)
+    for part in parts:
+        if part not in own:
+            since = max(since, min(at for spec, at in indexes if part in spec.declares or part in spec.sums))
+    return since
+
+
 # -- as JSON -----------------------------------------------------------------------------------------------------------
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from minikube_py.fields.asked import Asked, asked_of
 from minikube_py.fields.evaluate import NO_TOTALS, Own, Reader, Row, Totals
-from minikube_py.fields.extract import SUMS, clamp, family, scalar
+from minikube_py.fields.extract import clamp, family, scalar
 from minikube_py.fields.paths import parse_path, read
-from minikube_py.fields.spec import FieldSet, FieldSpec, SumSpec
+from minikube_py.fields.spec import FieldSet, SumSpec
 from minikube_py.index.columns import ColumnIndex
 from minikube_py.index.contract import RowChange
 from minikube_py.index.running import Running
@@ -25,22 +26,6 @@ GONE = object()
 
 Members = dict[str, int]
 _INTERNED = 4096
-
-
-Asked = tuple[tuple[str, tuple[FieldSpec, SumSpec | None] | None], ...]
-"""Fields with what they mean: the spec of each, and of the sum it uses; None where it is not declared."""
-
-
-def asked_of(field_set: FieldSet, fields: Iterable[str]) -> Asked:
-    found: list[tuple[str, tuple[FieldSpec, SumSpec | None] | None]] = []
-    for name in fields:
-        spec = field_set.find(name)
-        if spec is None:
-            found.append((name, None))
-            continue
-        used = spec.args["sum"] if spec.extractor in SUMS else spec.minus
-        found.append((name, (spec, next((total for total in field_set.sums if total.name == used), None))))
-    return tuple(found)
 
 
 class Contribution(NamedTuple):

@@ -11,13 +11,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from minikube_py.errors import InvalidRequest
+from minikube_py.fields.asked import Asked
 from minikube_py.fields.extract import SUMS
 from minikube_py.fields.spec import FieldSet
 from minikube_py.fields.where import Test, read_where, readings_of
 from minikube_py.index.contract import Matches, Order
 from minikube_py.index.planner import COLUMNS, Plan, Way, plan
 from minikube_py.index.reports import Choice
-from minikube_py.index.table import Asked, Table
+from minikube_py.index.table import Table
 from minikube_py.mvcc.decoding import decode
 from minikube_py.mvcc.key_index import end_of
 from minikube_py.mvcc.types import KeyValue, QueryStats, RangeRequest, prefix_end

@@ -15,10 +15,11 @@ from typing import Any, Final, cast
 import msgpack
 
 from minikube_py.errors import Compacted, FutureRevision, InvalidRequest, RequestError
+from minikube_py.fields.asked import Asked, asked_of, parts_of
 from minikube_py.fields.spec import FieldSet
 from minikube_py.fields.where import Where
-from minikube_py.index.declared import INDEXES_PREFIX, dump, key_of, parse
-from minikube_py.index.table import Table, asked_of
+from minikube_py.index.declared import INDEXES_PREFIX, declared_since, dump, key_of, parse
+from minikube_py.index.table import Table
 from minikube_py.mvcc.decoding import changes_of, decode
 from minikube_py.mvcc.event_log import EventLog
 from minikube_py.mvcc.key_index import KeyIndex
@@ -457,6 +458,11 @@ class StateMachine:
 
         Answers do not depend on it. A member calls it between other work."""
         return self.tables.build(self, rows)
+
+    def declared_since(self, field_set: str, asked: Asked) -> int:
+        """The revision since which the fields have meant what they do now; 0 for what the FieldSet has by itself."""
+        standing = ((spec, self.index.current[key_of(spec.name)].create_revision) for spec in self.tables.on(field_set))
+        return declared_since(self.tables.declared[field_set], standing, parts_of(asked))
 
     def explain(self, request: RangeRequest) -> Explained:
         """The ways to answer a request with a `where`, to be tried by whoever has a clock. Raises: as `range`."""

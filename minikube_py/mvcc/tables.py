@@ -11,12 +11,13 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from minikube_py.errors import InvalidRequest
+from minikube_py.fields.asked import Asked, asked_of
 from minikube_py.fields.evaluate import check_field_set
 from minikube_py.fields.spec import FieldSet
 from minikube_py.index.declared import MAX_INDEXES, IndexSpec, check_against, check_spec, extended
 from minikube_py.index.reports import IndexReport
 from minikube_py.index.running import Counts, Running
-from minikube_py.index.table import Asked, Table, asked_of
+from minikube_py.index.table import Table
 from minikube_py.mvcc.decoding import changes_of
 from minikube_py.mvcc.key_index import end_of
 from minikube_py.mvcc.successor import Successor
@@ -58,7 +59,7 @@ class Tables:
 
     def whole(self, field_set: FieldSet) -> FieldSet:
         """`field_set` with what the declared indexes add to it."""
-        return extended(field_set, self._on(field_set.name))
+        return extended(field_set, self.on(field_set.name))
 
     def declare(self, field_set: FieldSet, table: Table) -> None:
         """`table` answers for it from now on; it was built for the whole."""
@@ -83,7 +84,7 @@ class Tables:
         if base is None:
             there = ", ".join(sorted(self.declared)) or "none"
             raise InvalidRequest(f"index {spec.name}: no fields are declared on {spec.on!r}; there are: {there}")
-        check_against(spec, base, self._on(spec.on))
+        check_against(spec, base, self.on(spec.on))
         return True
 
     def declare_index(self, spec: IndexSpec) -> None:
@@ -111,7 +112,8 @@ class Tables:
             self.specs[spec.name] = spec
             self._counts[spec.name] = Counts()
 
-    def _on(self, name: str) -> list[IndexSpec]:
+    def on(self, name: str) -> list[IndexSpec]:
+        """The indexes on a FieldSet."""
         return [spec for spec in self.specs.values() if spec.on == name]
 
     def _extend(self, name: str) -> None:
@@ -132,7 +134,7 @@ class Tables:
 
     def _run(self, name: str, table: Table) -> None:
         """Has `table` hold the declared indexes whose fields it knows, and no others."""
-        wanted = {spec.name: spec for spec in self._on(name)}
+        wanted = {spec.name: spec for spec in self.on(name)}
         for gone in [each for each, running in table.running.items() if wanted.get(each) != running.spec]:
             table.running.pop(gone).close()
         effective = self.effective[name]

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from minikube_py.errors import Compacted, FieldsRedeclared, InvalidRequest, MinikubeError
+from minikube_py.fields.asked import Asked
 from minikube_py.fields.where import Where, compile_where
-from minikube_py.index.table import Asked, Table
+from minikube_py.index.table import Table
 from minikube_py.mvcc.state import StateMachine, select
 from minikube_py.mvcc.transitions import where_events
 from minikube_py.mvcc.types import FROM_KEY, Event, WatchBatch
@@ -81,7 +82,10 @@ class WatchHub:
     def add(self, key: bytes, range_end: bytes, start_revision: int, sink: Sink, where: Where | None = None) -> Watcher:
         """Watches the range from `start_revision` on (0: from now; a future one: silent until then).
 
-        A start below the compacted revision ends the watch with Compacted in the next `catch_up`.
+        In the next `catch_up` a start below the compacted revision ends the watch with Compacted; one below the
+        declaration of the index that gave the fields their meaning ends it with FieldsRedeclared, for what was to be
+        seen of them before is something else.
+
         Raises: InvalidRequest for a range that holds no key or a `where` that cannot be answered."""
         if range_end and range_end != FROM_KEY and key >= range_end:
             raise InvalidRequest("etcdserver: mvcc: watcher range is empty")
@@ -213,6 +217,9 @@ class WatchHub:
             # A `where` needs the state before its first event too.
             if watcher.next_revision < compacted + (watcher.table is not None and compacted > 1):
                 self._end(watcher, Compacted(watcher.next_revision, self._state.compact_revision))
+                continue
+            if watcher.watched and watcher.next_revision <= self._state.declared_since(*watcher.watched):
+                self._end(watcher, FieldsRedeclared(REDECLARED))
                 continue
             until = after = max(watcher.next_revision - 1, 1)
             while until < self.revision and budget > 0:

@@ -318,6 +318,69 @@ async def test_watches_on_what_an_object_says_itself(world: Core) -> None:
     watch.close()
 
 
+async def redeclared(core: Core) -> tuple[int, int]:
+    """`rank` and `n` come to mean something else; revisions before and after."""
+    label, annotation = ([f'rank=metadata.{kind}["rank"]:int', "n"] for kind in ("labels", "annotations"))
+    everything, of_owners = (["n=pods:spec.nodeName:count@1"], ["n=pods:metadata.namespace:count@1"])
+    await core.done("POST", INDEXES, pools(fields=label, sums=everything))
+    before = await revision_of(core)
+    await core.done("DELETE", f"{INDEXES}/pools")
+    await core.done("POST", INDEXES, pools(fields=annotation, sums=of_owners))
+    return before, await revision_of(core)
+
+
+async def revision_of(core: Core) -> int:
+    return int((await core.done("GET", f"{NODES}?limit=1"))["metadata"]["resourceVersion"])
+
+
+@pytest.mark.parametrize("selector", ["rank>=2", "n=0"], ids=["by the cache", "by the store"])
+async def test_a_watch_is_not_resumed_where_its_fields_meant_something_else(world: Core, selector: str) -> None:
+    """Who goes on from what it was shown would never hear of what left the set by the declaration."""
+    before, after = await redeclared(world)
+    watch = await world.watch(f"{NODES}?fieldSelector={quote(selector)}&resourceVersion={before}")
+    [(kind, told)] = await watch.take(1)
+    assert (kind, told["code"], told["reason"]) == ("ERROR", 410, "Expired")
+    assert "declared anew" in told["message"]
+    watch = await world.watch(f"{NODES}?fieldSelector={quote(selector)}&resourceVersion={after}")
+    moved = {"metadata": {"annotations": {"rank": "5"}}}
+    await world.done("PATCH", f"{NODES}/n0", moved, "application/merge-patch+json")
+    assert await watch.named(1) == [("ADDED" if "rank" in selector else "MODIFIED", "n0")]
+    watch.close()
+
+
+async def test_who_asks_in_the_same_words_for_something_else_is_not_shown_the_same(world: Core) -> None:
+    await world.done("POST", INDEXES, pools())
+    asked = f"{NODES}?fieldSelector={quote('rank>=2')}"
+    old = await world.watch(asked)
+    assert sorted(await old.named(2)) == [("ADDED", "n1"), ("ADDED", "n2")]
+    await world.done("DELETE", f"{INDEXES}/pools")
+    await world.done("POST", INDEXES, pools(fields=['rank=metadata.annotations["rank"]:int']))
+    new = await world.watch(asked)
+    await world.done("PATCH", f"{NODES}/n3", {"metadata": {"labels": {"rank": "3"}}}, "application/merge-patch+json")
+    assert await old.named(1) == [("ADDED", "n3")]
+    moved = {"metadata": {"annotations": {"rank": "7"}}}
+    await world.done("PATCH", f"{NODES}/n0", moved, "application/merge-patch+json")
+    assert await new.named(1) == [("ADDED", "n0")]
+    for watch in (old, new):
+        watch.close()
+
+
+@pytest.mark.parametrize("selector", ["rank>=2", "n=0"], ids=["by the cache", "by the store"])
+async def test_a_list_does_not_go_on_with_fields_that_mean_something_else(world: Core, selector: str) -> None:
+    fields = ['rank=metadata.labels["rank"]:int', "n"]
+    await world.done("POST", INDEXES, pools(fields=fields, sums=["n=pods:spec.nodeName:count@1"]))
+    path = f"{NODES}?limit=1&fieldSelector={quote(selector)}"
+    first = await world.done("GET", path)
+    token = first["metadata"]["continue"]
+    await world.done("DELETE", f"{INDEXES}/pools")
+    other = ['rank=metadata.annotations["rank"]:int', "n"]
+    await world.done("POST", INDEXES, pools(fields=other, sums=["n=pods:metadata.namespace:count@1"]))
+    status, told = await world.ask("GET", f"{path}&continue={quote(token)}")
+    assert (status, told["reason"]) == (410, "Expired")
+    going_on = await world.done("GET", f"{path}&continue={quote(told['metadata']['continue'])}")
+    assert names(going_on) == (["n1"] if selector == "n=0" else [])
+
+
 async def test_too_many_comparisons_and_values_that_do_not_read(world: Core) -> None:
     await world.done("POST", INDEXES, pools())
     for selector, message in (

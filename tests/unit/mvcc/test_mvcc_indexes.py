@@ -4,6 +4,7 @@ depend on how far it has come."""
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -600,6 +601,8 @@ def kinds(seen: list[WatchBatch]) -> list[tuple[str, bytes]]:
 def test_a_watch_on_fields_that_are_being_built_waits_for_them_and_misses_nothing() -> None:
     state = cluster(9)
     state.apply(DeclareIndex(ZONES))
+    declared = state.revision
+    state.apply(node(3, 8, zone="z1"))
     hub = WatchHub(state)
     now: list[WatchBatch] = []
     past: list[WatchBatch] = []
@@ -607,7 +610,7 @@ def test_a_watch_on_fields_that_are_being_built_waits_for_them_and_misses_nothin
     end = prefix_end(NODES.prefix)
     asked = where(("zone", "=", "z1"))
     hub.add(NODES.prefix, end, 0, now.append, asked)
-    hub.add(NODES.prefix, end, 2, past.append, asked)
+    hub.add(NODES.prefix, end, declared + 1, past.append, asked)
     hub.add(NODES.prefix, end, state.revision + 20, later.append, asked)
     for number in (0, 1):
         state.apply(node(number, 8, zone=f"z{1 - number}"))
@@ -617,7 +620,7 @@ def test_a_watch_on_fields_that_are_being_built_waits_for_them_and_misses_nothin
     assert hub.catch_up() == 0
     hub.notify()
     assert kinds(now) == [("PUT", b"0"), ("DELETE", b"1")]
-    assert kinds(past) == [("PUT", b"1"), ("PUT", b"4"), ("PUT", b"7"), ("PUT", b"0"), ("DELETE", b"1")]
+    assert kinds(past) == [("PUT", b"3"), ("PUT", b"0"), ("DELETE", b"1")]
     while not kinds(later):
         state.apply(node(5, 1, zone="z1"))
         hub.notify()
@@ -636,6 +639,51 @@ def test_a_watch_that_waits_for_fields_ends_if_they_go() -> None:
     state.apply(DropIndex("zones"))
     hub.notify()
     assert [type(batch.error) for batch in seen] == [FieldsRedeclared] and len(hub) == 0
+
+
+def started(hub: WatchHub, start_revision: int, asked: Where) -> list[WatchBatch]:
+    """What a watch is sent at once that starts there."""
+    seen: list[WatchBatch] = []
+    watcher = hub.add(NODES.prefix, prefix_end(NODES.prefix), start_revision, seen.append, asked)
+    hub.catch_up()
+    watcher.cancel()
+    return seen
+
+
+def test_a_watch_is_not_resumed_where_its_fields_meant_something_else() -> None:
+    """Who goes on from what it was shown would never hear of what left the set by the declaration."""
+    state = cluster(3)
+    asked = where(("zone", "=", "z1"))
+    state.apply(DeclareIndex(ZONES))
+    build(state)
+    shown = state.revision
+    state.apply(DropIndex("zones"))
+    other = FieldSpec("zone", "string", "path@1", {"path": "metadata.annotations.zone"})
+    state.apply(DeclareIndex(replace(ZONES, declares=(other, *ZONES.declares[1:]))))
+    build(state)
+    hub = WatchHub(StateMachine.restore(state.snapshot()))
+    assert [type(batch.error) for batch in started(hub, shown + 1, asked)] == [FieldsRedeclared]
+    assert [type(batch.error) for batch in started(hub, state.revision, asked)] == [FieldsRedeclared]
+    assert started(hub, state.revision + 1, asked) == started(hub, 0, asked) == []
+    of_its_own = started(hub, 2, where(("free.cpu", ">=", "4")))
+    assert of_its_own and all(batch.error is None for batch in of_its_own)
+
+
+def test_the_same_declared_by_another_index_keeps_its_meaning() -> None:
+    state = cluster(3)
+    state.apply(DeclareIndex(ZONES))
+    state.apply(node(0, 8, zone="z1"))
+    shown = state.revision
+    state.apply(DeclareIndex(replace(ZONES, name="again")))
+    state.apply(node(1, 8, zone="z0"))
+    build(state)
+    hub = WatchHub(state)
+    assert kinds(started(hub, shown + 1, where(("zone", "=", "z1")))) == [("DELETE", b"1")]
+    state.apply(DropIndex("zones"))
+    state.apply(node(2, 8, zone="z1"))
+    build(state)
+    hub.notify()
+    assert kinds(started(hub, state.revision, where(("zone", "=", "z1")))) == [("PUT", b"2")]
 
 
 # -- what is said ------------------------------------------------------------------------------------------------------
