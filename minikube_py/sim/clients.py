@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from minikube_py.env import Rng
-from minikube_py.errors import Compacted, MinikubeError, NotLeader, OutcomeUnknown, RequestError, Unavailable
+from minikube_py.errors import (
+    Compacted,
+    FieldsRedeclared,
+    MinikubeError,
+    NotLeader,
+    OutcomeUnknown,
+    RequestError,
+    Unavailable,
+)
 from minikube_py.fields.where import Where
 from minikube_py.mvcc.types import (
     CloseSession,
@@ -306,7 +314,7 @@ class SimClient:
 
 class WatchClient:
     """Keeps one watch: where its stream breaks, it goes on elsewhere from what it has seen. One that was left behind
-    by a compaction begins a new one after it."""
+    by a compaction begins a new one after it; one whose fields were declared anew, from then on."""
 
     def __init__(
         self,
@@ -325,6 +333,7 @@ class WatchClient:
         self.rng = rng
         self.restless = restless
         self.resumed = 0
+        self.redeclared = 0
         self.batches = 0
         self._servers = servers
         self._history = history
@@ -337,6 +346,11 @@ class WatchClient:
     @property
     def next_revision(self) -> int:
         return self.seen + 1 if self.seen else self.start_revision
+
+    @property
+    def told_from(self) -> int:
+        """It is served, and will be told of this revision; 0 where nobody has said so."""
+        return self.next_revision or self.watch.parts[-1].created_revision
 
     def _begin(self, start_revision: int) -> None:
         self.start_revision = start_revision
@@ -372,6 +386,10 @@ class WatchClient:
         elif isinstance(batch.error, Compacted):
             self.watch.live = False
             self._begin(batch.error.compact_revision + 1)
+        elif isinstance(batch.error, FieldsRedeclared):
+            self.redeclared += 1
+            self.watch.live = False
+            self._begin(0)
         else:
             self._reopen()
 

@@ -421,6 +421,7 @@ class ServedWatch:
         self.place = place
         self._cluster = cluster
         self._watch = watch
+        self._part = watch.parts[-1]
         self._start_revision = start_revision
         self._sink: WatchSink | None = sink
         self._watcher: Watcher | None = None
@@ -454,6 +455,7 @@ class ServedWatch:
             # The fields are not declared yet where it was asked.
             self.lose(RESET_US[1])
             return
+        self._part.created_revision = self._watcher.next_revision
         self.place.turn_soon()
 
     def _send(self, batch: WatchBatch) -> None:

@@ -75,12 +75,14 @@ class Delivery(NamedTuple):
 
 @dataclass(slots=True)
 class WatchPart:
-    """One stream of a watch: from where it was asked for, through which member, and what came."""
+    """One stream of a watch: from where it was asked for, through which member, and what came. `created_revision`: what
+    came before it was no part of a watch "from now on", as far as who served it has said."""
 
     start_revision: int
     opened_us: int
     member: int = 0
     deliveries: list[Delivery] = field(default_factory=list)
+    created_revision: int = 0
 
     @property
     def told_until(self) -> int:

@@ -54,8 +54,12 @@ WATCHED: Final = (
     ((*NODE_RANGE, WHERES[2]), 2),
     ((b"/", b"0", None), 0),
     ((b"/m/3", ALL, None), 30),
+    ((*NODE_RANGE, declared_fields.WHERES[0]), 0),
+    ((*NODE_RANGE, declared_fields.WHERES[2]), 0),
+    ((*NODE_RANGE, declared_fields.WHERES[6]), 0),
 )
-"""What is watched, and from which revision on: the first, whatever is now, one that is still to come."""
+"""What is watched, and from which revision on: the first, whatever is now, one that is still to come. By fields that
+indexes declare: as soon as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +167,8 @@ class Run:
         if problem:
             outcome.verdicts["run"] = violation(problem)
         else:
+            for watcher in self._watchers:
+                watcher.watch.live = watcher.watch.live and self._declares(watcher)
             self._audit()
             views = self._views()
             bounds = Bounds(DRIFT_MAX * 1.01, 1 / DRIFT_MAX, self._healed_us + 2 * S, 2 * S)
@@ -271,10 +277,20 @@ class Run:
         assert leader.replica is not None
         revision = leader.replica.state.revision
         for watcher in self._watchers:
+            if not self._declares(watcher):
+                continue
             # Nobody is told of what does not concern them until there is progress to tell.
-            if watcher.next_revision <= revision:
+            if watcher.told_from <= revision:
                 return f"{watcher.watch} has seen {watcher.seen} of {revision}"
         return ""
+
+    def _declares(self, watcher: WatchClient) -> bool:
+        """Whether the fields that it asks by are declared now; if not, nobody serves it."""
+        [leader] = self._members()[:1]
+        assert leader.replica is not None
+        where = watcher.watch.where
+        known = leader.replica.state.tables.effective[NODES.name]
+        return where is None or all(known.find(each.field) for each in where.comparisons)
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
@@ -382,6 +398,7 @@ class Run:
         counts["syncs"] = sum(place.counts.syncs for place in cluster.all)
         counts["rot detected"] = tending.detected_rot
         counts["watch batches"] = sum(watcher.batches for watcher in self._watchers)
+        counts["watches ended by a declaration"] = sum(watcher.redeclared for watcher in self._watchers)
         counts["watches resumed"] = sum(watcher.resumed for watcher in self._watchers)
         counts["virtual ms"] = self.steps.now_us // 1000
         counts["faults"] = sum(tending.counts.values())

@@ -243,4 +243,23 @@ MUTANTS: tuple[SwarmMutant, ...] = (
         "            standing.update((kv.key, kv) for kv in ())\n",
         "a declared sum is asked for before a table holds it, and only the objects asked about are decoded",
     ),
+    # --- watches by fields that indexes declare ---------------------------------------------------------------------
+    SwarmMutant(
+        "watch: resumed behind a declaration", "mvcc/watch.py",
+        "            if watcher.watched and watcher.next_revision <= self._state.declared_since(*watcher.watched):",
+        "            if watcher.watched and watcher.next_revision < 0:",
+        "the stream broke, its fields were declared anew meanwhile, and the client asks in the same words",
+    ),
+    SwarmMutant(
+        "watch: goes on when its fields are declared anew", "mvcc/watch.py",
+        "            if not tables.stands(*watched):",
+        "            if not tables.stands(watched.field_set, ()):",
+        "only the FieldSet is looked for, and not what its fields mean",
+    ),
+    SwarmMutant(
+        "watch: in step before it has caught up with its table", "mvcc/watch.py",
+        "                del self._unserved[watcher]\n                self._behind[watcher] = None",
+        "                del self._unserved[watcher]\n                self._join(watcher)",
+        "what happened while its fields were being built is taken to be told",
+    ),
 )

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from correct_history import Recorder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minikube_py.errors import Compacted, Unavailable
+from minikube_py.errors import Compacted, FieldsRedeclared, Unavailable
 from minikube_py.fields.builtin import NODES
+from minikube_py.fields.spec import FieldSpec
 from minikube_py.fields.where import Comparison, Where
-from minikube_py.mvcc.types import Compact, DeleteRange, Event, KeyValue, Put, Txn, WatchBatch
+from minikube_py.index.declared import IndexSpec
+from minikube_py.mvcc.types import (
+    Compact,
+    DeclareIndex,
+    DeleteRange,
+    DropIndex,
+    Event,
+    KeyValue,
+    Put,
+    Txn,
+    WatchBatch,
+)
 from minikube_py.sim.checkers import transactions, watches
 from minikube_py.sim.checkers.model import Model, tombstone
 from minikube_py.sim.checkers.watches import check_watch
@@ -192,6 +205,82 @@ def test_a_watch_on_fields_is_told_what_enters_and_leaves():
 )
 def test_a_wrong_watch_on_fields_is_found(name, changed):
     assert check_watch(where_watch(dict(sorted(changed.items()))), NODE_MODEL).outcome == "violation"
+
+
+# -- watches on fields that indexes declare ----------------------------------------------------------------------------
+
+BY_LABEL = FieldSpec("rank", "int", "path@1", {"path": "metadata.labels.rank"})
+BY_NOTE = FieldSpec("rank", "int", "path@1", {"path": "metadata.annotations.rank"})
+HIGH = Where((Comparison("rank", ">=", ("5",)),))
+
+
+def ranked(label: int, note: int) -> bytes:
+    return b'{"metadata":{"name":"n","labels":{"rank":"%d"},"annotations":{"rank":"%d"}}}' % (label, note)
+
+
+def declared_twice() -> Model:
+    """2: in by its label. 3: rank is the label. 4: written. 5: dropped. 6: rank is the annotation. 7: in by that."""
+    model = Model([NODES])
+    for command in (
+        Put(N, ranked(7, 1)),
+        DeclareIndex(IndexSpec("i", "nodes", ("rank",), "scan", declares=(BY_LABEL,))),
+        Put(N, ranked(8, 1)),
+        DropIndex("i"),
+        DeclareIndex(IndexSpec("i", "nodes", ("rank",), "scan", declares=(BY_NOTE,))),
+        Put(N, ranked(1, 9)),
+    ):
+        model.run(command)
+    return model
+
+
+RANKS = declared_twice()
+WRITTEN = (4, [RANKS.events[4][0]])
+ENDED = WatchBatch([], 4, FieldsRedeclared("anew"))
+ENTERED = (7, [Event("PUT", RANKS.at(N, 7), None)])
+
+
+def rank_watch(*parts: WatchPart, live=False) -> Watch:
+    return Watch(1, NODES.prefix, b"/registry/nodes0", HIGH, list(parts), live=live)
+
+
+@pytest.mark.parametrize(
+    "watched",
+    [
+        pytest.param(rank_watch(part(4, WRITTEN)), id="by what was declared first"),
+        pytest.param(rank_watch(part(4, WRITTEN, ENDED)), id="and ended by a drop"),
+        pytest.param(rank_watch(part(7, ENTERED), live=True), id="by what was declared next"),
+        pytest.param(rank_watch(replace(part(0, ENTERED), created_revision=7), live=True), id="from then on"),
+        pytest.param(rank_watch(part(0)), id="never served"),
+    ],
+)
+def test_a_watch_is_of_one_meaning(watched):
+    drop = Operation(1, 3, 4, DropIndex("i"), "done")
+    verdict = check_watch(watched, RANKS, [drop])
+    assert verdict.ok, verdict.text
+
+
+@pytest.mark.parametrize(
+    "watched, said",
+    [
+        pytest.param(rank_watch(part(4, WRITTEN, ENTERED)), "declared anew at 5", id="in one stream"),
+        pytest.param(rank_watch(part(4, WRITTEN), part(5, ENTERED)), "declared anew at 5", id="resumed"),
+        pytest.param(rank_watch(part(4, WRITTEN, (6, []))), "declared anew at 5", id="by progress alone"),
+        pytest.param(rank_watch(part(3, WRITTEN)), "were not declared at 2", id="from before"),
+        pytest.param(rank_watch(part(6, (6, []))), "were not declared at 5", id="from where they were dropped"),
+        pytest.param(rank_watch(part(7, (7, RANKS.events[7]))), "what happened was", id="by the first meaning"),
+    ],
+)
+def test_a_watch_of_two_meanings_is_found(watched, said):
+    verdict = check_watch(watched, RANKS)
+    assert verdict.outcome == "violation" and said in verdict.text, verdict
+
+
+def test_an_end_for_a_declaration_needs_one():
+    ended = rank_watch(part(4, WRITTEN, ENDED))
+    drop = Operation(1, 3, 4, DropIndex("i"), "unknown")
+    assert check_watch(ended, RANKS, [drop]).ok
+    for none_before in ([], [drop._replace(call_us=21)], [Operation(1, 3, 4, Compact(3), "done")]):
+        assert "declaration that was not" in check_watch(ended, RANKS, none_before).text
 
 
 # -- right histories, whole and spoiled --------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable
 from typing import Final
 
-from minikube_py.fields.spec import FieldSet
+from minikube_py.fields.spec import FieldSet, FieldSpec, SumSpec
 from minikube_py.fields.where import Where
 from minikube_py.index.declared import INDEXES_PREFIX, IndexSpec, dump, key_of
 from minikube_py.mvcc.types import (
@@ -39,6 +39,8 @@ ANY_KEY: Final = (b"", b"\0")
 
 
 INDEXES_END: Final = INDEXES_PREFIX[:-1] + b"0"
+Meaning = list[tuple[FieldSpec, SumSpec | None]]
+"""Of each field, its spec and that of the sum it uses."""
 
 
 class Impossible(Exception):
@@ -210,6 +212,18 @@ class Model:
             if field_set is not None and all(map(field_set.find, wanted)):
                 return name
         return None
+
+    def meaning(self, key: bytes, where: Where, now: int) -> Meaning | None:
+        """What the fields of `where` stand for at revision `now`, for keys from `key` on; None where one is not
+        declared."""
+        wanted = [comparison.field for comparison in where.comparisons]
+        name = self.declaring(key, wanted, now)
+        field_set = self.effective(name, now) if name is not None else None
+        if field_set is None:
+            return None
+        sums = {each.name: each for each in field_set.sums}
+        found = [field_set.find(field) for field in wanted]
+        return [(spec, sums.get(spec.minus or spec.args.get("sum", ""))) for spec in found if spec is not None]
 
     def effective(self, name: str, now: int) -> FieldSet | None:
         """The FieldSet with what the indexes that stand at revision `now` declare beyond it."""

@@ -1,8 +1,9 @@
 """etcd's promises for watches, against what happened.
 
 Ordered: by revision. Unique: no event twice. Atomic: the events of one revision come in one batch. Reliable: none is
-missing. Resumable: nor across streams. Filter: only what was asked for. Bookmark: after a batch of revision R, nothing
-at or below R. Is-create and prev-kv: as the key was. Beyond them: what has a live watch sees everything in the end.
+missing. Resumable: nor across streams. Filter: only what was asked for, by fields that mean the same all the way.
+Bookmark: after a batch of revision R, nothing at or below R. Is-create and prev-kv: as the key was. Beyond them: what
+has a live watch sees everything in the end.
 
 Source: https://etcd.io/docs/v3.6/learning/api_guarantees; etcd tests/robustness/validate/watch.go.
 """
@@ -12,27 +13,30 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from minikube_py.errors import Compacted
-from minikube_py.mvcc.types import Compact, Event
-from minikube_py.sim.checkers.model import Model, tombstone, within
+from minikube_py.errors import Compacted, FieldsRedeclared
+from minikube_py.index.declared import INDEXES_PREFIX
+from minikube_py.mvcc.types import Compact, DeclareFields, DeclareIndex, DropIndex, Event
+from minikube_py.sim.checkers.model import INDEXES_END, Model, tombstone, within
 from minikube_py.sim.checkers.objects import Unsupported
 from minikube_py.sim.checkers.transactions import Checked
 from minikube_py.sim.checkers.verdict import OK, Verdict, undecided, violation, worst
 from minikube_py.sim.history import Delivery, History, Operation, Watch
 
+ENDING = (Compact, DeclareFields, DeclareIndex, DropIndex)
 Truth = dict[int, list[Event]]
 """By revision, what a watch is to be sent."""
 
 
 def check(history: History, checked: Checked) -> Verdict:
     """`checked`: what `transactions.check` made of the same history; it must be ok."""
-    compacts = [each for each in history.operations if isinstance(each.request, Compact) and each.status != "refused"]
-    return worst(check_watch(watch, checked.model, compacts) for watch in history.watches)
+    ending = [each for each in history.operations if isinstance(each.request, ENDING) and each.status != "refused"]
+    return worst(check_watch(watch, checked.model, ending) for watch in history.watches)
 
 
-def check_watch(watch: Watch, model: Model, compacts: Iterable[Operation] = ()) -> Verdict:
-    """One watch, with all its streams. `model`: all that happened up to its revision."""
-    problem = _refused_rightly(watch, list(compacts)) or _streams(watch)
+def check_watch(watch: Watch, model: Model, ending: Iterable[Operation] = ()) -> Verdict:
+    """One watch, with all its streams. `model`: all that happened up to its revision; `ending`: the operations that a
+    store may have to end a watch for."""
+    problem = _ended_rightly(watch, list(ending)) or _streams(watch)
     if problem:
         return violation(f"{watch}: {problem}")
     first, last = _span(watch)
@@ -40,6 +44,9 @@ def check_watch(watch: Watch, model: Model, compacts: Iterable[Operation] = ()) 
         return violation(f"{watch}: was told of revision {last}, the last one is {model.revision}")
     if watch.live:
         last = model.revision
+    problem = _of_two_meanings(watch, model, first, last)
+    if problem:
+        return violation(f"{watch}: {problem}")
     try:
         truth = _truth(watch, model, first, last) if first <= last else {}
     except Unsupported as beyond:
@@ -55,11 +62,14 @@ def _deliveries(watch: Watch) -> Iterable[Delivery]:
 def _span(watch: Watch) -> tuple[int, int]:
     """The first revision that the watch is answerable for, and the last one it was told of."""
     start = next((part.start_revision for part in watch.parts), 0)
-    batches = [each.batch for each in _deliveries(watch) if each.batch.error is None]
-    if not start:
-        # From whatever was "now" when it began: what came first is taken for it.
-        start = next((_revisions(batch.events)[0] if batch.events else batch.revision + 1 for batch in batches), 1)
-    return max(start, 2), max((batch.revision for batch in batches), default=0)
+    told = [(part, each.batch) for part in watch.parts for each in part.deliveries if each.batch.error is None]
+    if not start and told:
+        # From whatever was "now" when it began; where that is not known, what came first is taken for it.
+        part, batch = told[0]
+        start = part.created_revision or (_revisions(batch.events)[0] if batch.events else batch.revision + 1)
+    elif not start and watch.parts:
+        start = watch.parts[-1].created_revision
+    return max(start, 2), max((batch.revision for _, batch in told), default=0)
 
 
 def _revisions(events: Iterable[Event]) -> list[int]:
@@ -102,9 +112,13 @@ def _streams(watch: Watch) -> str:
     return ""
 
 
-def _refused_rightly(watch: Watch, compacts: list[Operation]) -> str:
+def _ended_rightly(watch: Watch, ending: list[Operation]) -> str:
+    compacts = [each for each in ending if isinstance(each.request, Compact)]
+    declarations = [each for each in ending if isinstance(each.request, DeclareFields | DeclareIndex | DropIndex)]
     for at_us, batch in _deliveries(watch):
         error = batch.error
+        if isinstance(error, FieldsRedeclared) and not any(each.call_us < at_us for each in declarations):
+            return "it was ended for a declaration that was not"
         if isinstance(error, Compacted):
             known = any(
                 each.request.revision == error.compact_revision and each.call_us < at_us  # type: ignore[union-attr]
@@ -112,6 +126,21 @@ def _refused_rightly(watch: Watch, compacts: list[Operation]) -> str:
             )
             if not known or error.requested > error.compact_revision:
                 return f"it was ended for a compaction that was not: {error.requested} < {error.compact_revision}"
+    return ""
+
+
+def _of_two_meanings(watch: Watch, model: Model, first: int, last: int) -> str:
+    """Whoever is told of revisions on both sides of a declaration never hears of what left the set by it."""
+    where = watch.where
+    if where is None or first > last:
+        return ""
+    meaning = model.meaning(watch.key, where, first - 1)
+    if meaning is None:
+        return f"it was told of revision {first}, where its fields were not declared at {first - 1}"
+    for revision in range(first, last + 1):
+        declared = any(within(event.kv.key, INDEXES_PREFIX, INDEXES_END) for event in model.events[revision])
+        if declared and model.meaning(watch.key, where, revision) != meaning:
+            return f"it was told of revision {last}, though its fields were declared anew at {revision}"
     return ""
 
 
