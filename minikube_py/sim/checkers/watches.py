@@ -14,9 +14,8 @@ from collections import Counter
 from collections.abc import Iterable
 
 from minikube_py.errors import Compacted, FieldsRedeclared
-from minikube_py.index.declared import INDEXES_PREFIX
 from minikube_py.mvcc.types import Compact, DeclareFields, DeclareIndex, DropIndex, Event
-from minikube_py.sim.checkers.model import INDEXES_END, Model, tombstone, within
+from minikube_py.sim.checkers.model import Model, tombstone, within
 from minikube_py.sim.checkers.objects import Unsupported
 from minikube_py.sim.checkers.transactions import Checked
 from minikube_py.sim.checkers.verdict import OK, Verdict, undecided, violation, worst
@@ -130,17 +129,18 @@ def _ended_rightly(watch: Watch, ending: list[Operation]) -> str:
 
 
 def _of_two_meanings(watch: Watch, model: Model, first: int, last: int) -> str:
-    """Whoever is told of revisions on both sides of a declaration never hears of what left the set by it."""
+    """Whoever is told of a revision at which the fields mean something else never hears of what left the set by that.
+    Between two batches they may have been dropped and declared alike."""
     where = watch.where
     if where is None or first > last:
         return ""
     meaning = model.meaning(watch.key, where, first - 1)
     if meaning is None:
         return f"it was told of revision {first}, where its fields were not declared at {first - 1}"
-    for revision in range(first, last + 1):
-        declared = any(within(event.kv.key, INDEXES_PREFIX, INDEXES_END) for event in model.events[revision])
-        if declared and model.meaning(watch.key, where, revision) != meaning:
-            return f"it was told of revision {last}, though its fields were declared anew at {revision}"
+    told = {each.batch.revision for each in _deliveries(watch) if each.batch.error is None}
+    for revision in sorted(told | {last}):
+        if revision >= first and model.meaning(watch.key, where, revision) != meaning:
+            return f"it was told of revision {revision}, where its fields mean something else than at {first - 1}"
     return ""
 
 
@@ -160,9 +160,10 @@ def _where_truth(watch: Watch, model: Model, first: int, last: int) -> Truth:
     """PUT: an object entered the set, or was written within it. DELETE: it left, be it by a write of another."""
     assert watch.where is not None
     truth: Truth = {}
-    before = _holding(watch, model, first - 1)
+    declared = first - 1
+    before = _holding(watch, model, first - 1, declared)
     for revision in range(first, last + 1):
-        after = _holding(watch, model, revision)
+        after = _holding(watch, model, revision, declared)
         if after == before and not any(event.kv.key in after for event in model.events[revision]):
             continue
         written: dict[bytes, Event] = {}
@@ -188,9 +189,10 @@ def _where_truth(watch: Watch, model: Model, first: int, last: int) -> Truth:
     return truth
 
 
-def _holding(watch: Watch, model: Model, revision: int) -> set[bytes]:
+def _holding(watch: Watch, model: Model, revision: int, declared: int) -> set[bytes]:
+    """What is in the set at `revision`, by the fields as they are declared at another."""
     assert watch.where is not None
-    rows = model.rows_for(watch.key, watch.range_end, watch.where, revision, revision)
+    rows = model.rows_for(watch.key, watch.range_end, watch.where, revision, declared)
     return {key for key in rows.holding(watch.where) if within(key, watch.key, watch.range_end)}
 
 
