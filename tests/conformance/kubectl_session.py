@@ -32,7 +32,7 @@ NORMAL = [
     (re.compile(r"https://[\d.]+:\d+"), "<server>"),
     (re.compile(r"\b(10|127|172|192)\.\d+\.\d+\.\d+\b"), "<ip>"),
     (re.compile(r"\b(web-rc)-[a-z0-9]{5}\b"), r"\1-<rand>"),
-    (re.compile(r"(?<![\w.=:/-])(\d+m)?\d+s(?![\w.])"), "<age>"),
+    (re.compile(r"(?<![\w.=:/-])(?:(\d+m)?\d+s|[2-9]m)(?![\w.])"), "<age>"),
     (re.compile(r"<invalid>"), "<age>"),
     (re.compile(r"(Resource Version:\s+)\d+"), r"\1<rv>"),
     (re.compile(r"/tmp/\S+?\.(yaml|json)"), "<file>"),

@@ -290,8 +290,8 @@ WORK = [
     S("uncordon drained", "uncordon n2"),
     S("wait for delete", "-n shop wait --for=delete pod/nothing --timeout=5s"),
     S("wait times out", "-n shop wait --for=condition=Ready pod/big --timeout=1s"),
-    S("watch only", "-n shop get pods -w --request-timeout=2s", compare="stdout"),
-    S("watch events", "-n shop get cm settings -w --output-watch-events --request-timeout=2s", compare="stdout"),
+    S("watch only", "-n shop get pods -w --request-timeout=5s", compare="stdout"),
+    S("watch events", "-n shop get cm settings -w --output-watch-events --request-timeout=5s", compare="stdout"),
 ]
 
 ASK = [

@@ -369,8 +369,8 @@ async def _rejoin(torture: Torture, name: str, old: int) -> None:
     cluster = torture.cluster
     await cluster.start(name, flags=("--rejoin",))
     await cluster.settle()
-    status = await cluster.status(name)
-    assert status is not None and status["member"]["id"] != old
+    status = await cluster.answer(name)
+    assert status["member"]["id"] != old
     torture.counts["rejoined under a new id"] += 1
     await torture.meanwhile()
 
@@ -456,7 +456,7 @@ async def test_nothing_acknowledged_is_lost(
         await SCENARIOS[scenario](torture)
         await cluster.heal()
         verdicts = await load.finish(LEASES_S if RUNS else 0.0)
-        terms = max(status["term"] for status in (await cluster.statuses()).values())
+        terms = max([(await cluster.answer(name))["term"] for name in cluster.where])
     counts = torture.counts + load.counts() + Counter({"terms": terms, "runs": 1})
     undecided = [name for name, verdict in verdicts.items() if verdict.outcome == "undecided"]
     counts["undecided"] += bool(undecided)

@@ -13,6 +13,7 @@ from urllib.parse import parse_qs
 
 import pytest
 from api_targets import our_core, served, until
+from ports import free_ports
 
 from minikube_py.api.errors import StatusError
 from minikube_py.client.http_transport import HttpTransport
@@ -111,7 +112,7 @@ async def test_half_an_answer_is_no_answer() -> None:
 
 
 async def test_a_server_that_says_nothing_is_given_up() -> None:
-    async with scripted((None, False), timeout_s=0.1) as (_, transport):
+    async with scripted((None, False), timeout_s=1.0) as (_, transport):
         with pytest.raises(OutcomeUnknown):
             await transport.request("POST", "/x", None, b"{}")
 
@@ -183,8 +184,8 @@ def project(obj: dict[str, Any]) -> View:
 
 async def test_an_informer_survives_the_restart_of_its_server(tmp_path: Path) -> None:
     async with our_core(tmp_path) as core:
-        async with served(core, tmp_path) as access:
-            port = int(access.server.rpartition(":")[2])
+        [port] = free_ports(1)
+        async with served(core, tmp_path, port) as access:
             transport = HttpTransport(access)
             client = RestClient(transport)
             informer: Informer[View] = Informer(

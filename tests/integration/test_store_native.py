@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import pytest
 from cryptography import x509
+from ports import free_ports
 
 from minikube_py.env import SystemClock, SystemDisk
 from minikube_py.errors import (
@@ -603,14 +604,14 @@ async def test_who_will_not_wait_is_refused_at_once(tmp_path):
 
 
 async def test_a_server_that_stops_answers_first_and_comes_back(tmp_path):
-    async with serving(tmp_path) as server:
-        port = server.address[1]
+    [port] = free_ports(1)
+    async with serving(tmp_path, port=port):
         endpoint = Endpoint("127.0.0.1", port, TOKEN)
-        client = StoreClient(endpoint, SystemClock(), random.Random(), request_timeout_s=0.5)
+        client = StoreClient(endpoint, SystemClock(), random.Random(), request_timeout_s=1.5)
         await client.start()
         revision = await put(client, b"/a")
     await until(lambda: client._connection is None)
-    with pytest.raises(Unavailable, match=rf"no leader of the store was reached within 0\.5 s: 127\.0\.0\.1:{port}: "):
+    with pytest.raises(Unavailable, match=rf"no leader of the store was reached within 1\.5 s: 127\.0\.0\.1:{port}: "):
         await put(client, b"/b")
     with pytest.raises(Unavailable, match="no member of the store was reached within"):
         await client.get(b"/a")

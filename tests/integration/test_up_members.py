@@ -141,7 +141,7 @@ async def test_any_store_process_may_be_killed_and_comes_back(three: Up) -> None
             os.kill(store_pid(three, name), signal.SIGKILL)
             started_s = time.monotonic()
             await create_map(client, f"without-{name}")
-            assert time.monotonic() - started_s < 5.0, "one of three is not missed for long"
+            assert time.monotonic() - started_s < 15.0, "one of three is not missed for long"
             assert await asyncio.to_thread(three.until_said, f"{name} is back", said)
         spec = {"containers": [{"name": "c", "image": "x"}]}
         await client.create(PODS, {"metadata": {"name": "after"}, "spec": spec}, "default")
@@ -214,8 +214,8 @@ def test_a_member_is_added_as_a_learner_promoted_and_removed(three: Up, data: Pa
     try:
         eventually(lambda: roles().get("store-4") == "learner", "it learns")
         eventually(lambda: command("store", "member", "promote", "store-4").returncode == 0, "it has caught up")
-        assert roles()["store-4"] == "follower"
-        assert asked("store", "hash")["alike"]
+        eventually(lambda: roles().get("store-4") == "follower", "it has heard of it")
+        eventually(lambda: asked("store", "hash")["alike"], "all members hold the same")
         assert command("store", "member", "remove", "store-4").returncode == 0
         _, errors = fourth.communicate(timeout=30)
         assert fourth.returncode == 3 and re.search("was removed from (the )?cluster", errors)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 
 from minikube_py.env import Disk, SystemClock, SystemDisk
@@ -156,6 +156,26 @@ class MemberNet:
         await until(lambda: bool(self.leaders(but=but)))
         return max(self.leaders(but=but), key=lambda member: member.replica.leading)
 
+    async def settled(self) -> StoreMember:
+        """The leader, once it has applied an entry of its term and all the others follow it: such a one lasts."""
+
+        def lasts(leader: StoreMember) -> bool:
+            term = leader.replica.leading
+            following = ((each.raft.leader, each.raft.term) for each in self.members.values())
+            return leader.replica._opened == term and set(following) == {(leader.member_id, term)}
+
+        await until(lambda: any(map(lasts, self.leaders())))
+        return await self.leader()
+
+    async def moved(self, id: int, transfer: Callable[[NodeId], Awaitable[None]] | None = None) -> None:
+        """Leadership goes to `id`, however often `transfer` (by default, the leader's own) must be asked for it: one
+        may come too late on a slow disk."""
+        while not self.members[id].replica.leading:
+            ask = transfer or (await self.leader()).transfer
+            with contextlib.suppress(Unavailable, OutcomeUnknown):
+                await ask(NodeId(id))
+            await asyncio.sleep(0.002)
+
     def others(self, member: StoreMember) -> list[int]:
         return [id for id in self.members if id != member.member_id]
 
@@ -185,6 +205,7 @@ async def three(folder: Path, config: MemberConfig = PLAIN, speed: float = 3.0) 
     net = MemberNet(folder, config, speed)
     await net.form()
     try:
+        await net.settled()
         yield net
     finally:
         await net.stop()

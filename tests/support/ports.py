@@ -1,32 +1,43 @@
-"""Ports for servers whose addresses others must know before they listen."""
+"""Ports for servers whose addresses others must know before they listen.
+
+Above the ports at which roles answer for their health, and below what systems give to outgoing connections: one of
+those may take a port between a look at it and its use. Each process of a test run has a part of its own, and gives none
+twice until most were given.
+"""
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 
-RANGE = range(12_000, 20_000)
-"""Above the ports at which roles answer for their health, and below what systems give to outgoing connections: one of
-those may take a port between a look at it and its use."""
+WORKERS_MAX = 4
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % WORKERS_MAX
+_RANGE = range(12_000, 20_000)
+_OWN = _RANGE[_WORKER::WORKERS_MAX]
+_given: set[int] = set()
 
 
 def free_ports(count: int) -> list[int]:
-    """So many different ones on which nobody listens now, at random, so that tests that look at once do not meet."""
-    held: list[socket.socket] = []
-    try:
-        for port in random.Random().sample(RANGE, len(RANGE)):
-            each = socket.socket()
-            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                each.bind(("127.0.0.1", port))
-                each.listen(1)
-            except OSError:
-                each.close()
-                continue
-            held.append(each)
-            if len(held) == count:
-                return [each.getsockname()[1] for each in held]
-        raise AssertionError(f"fewer than {count} ports from {RANGE.start} to {RANGE.stop} are free")
-    finally:
-        for each in held:
-            each.close()
+    """So many different ones on which nobody listens now."""
+    if len(_given) + count > len(_OWN) * 3 // 4:
+        _given.clear()
+    found: list[int] = []
+    for port in random.Random().sample(_OWN, len(_OWN)):
+        if port not in _given and _is_free(port):
+            found.append(port)
+            _given.add(port)
+            if len(found) == count:
+                return found
+    raise AssertionError(f"fewer than {count} ports from {_RANGE.start} to {_RANGE.stop} are free")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+            probe.listen(1)
+        except OSError:
+            return False
+    return True

@@ -78,6 +78,7 @@ async def served(folder: Path, config: MemberConfig = PLAIN, speed: float = 3.0)
     net = ServedNet(folder, config, speed)
     await net.form()
     try:
+        await net.settled()
         yield net
     finally:
         await net.stop()

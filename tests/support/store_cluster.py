@@ -13,13 +13,13 @@ import random
 import resource
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from ports import free_ports
 from store_members import Members
 
 from minikube_py.control_plane.secret_files import AUTHORITY, STORE_TOKEN
@@ -27,8 +27,6 @@ from minikube_py.control_plane.store_access import StoreAccess
 from minikube_py.control_plane.tokens import read_token
 
 HOST = "127.0.0.1"
-PORTS = range(12_000, 30_000)
-"""Below those that the system gives to whoever connects: a port is still free when its member is started again."""
 READY_WITHIN_S = 60.0
 ENDS_WITHIN_S = 30.0
 LIMITED = """\
@@ -178,7 +176,7 @@ class StoreCluster(Members):
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def place(self, name: str) -> Place:
-        client, peer = quiet_ports(2, self.rng)
+        client, peer = free_ports(2)
         answer = await self.links.say("listen", name=name, host=HOST, port=peer)
         self.where[name] = HOST, client
         self.places[name] = Place(name, self.folder / name, client, peer, f"{HOST}:{answer['port']}")
@@ -312,16 +310,3 @@ def make_secrets(folder: Path) -> Path:
     command = [sys.executable, "-m", "minikube_py", "init-secrets", "--dir", str(folder), "--hosts", HOST]
     subprocess.run(command, check=True, capture_output=True, timeout=READY_WITHIN_S)
     return folder
-
-
-def quiet_ports(count: int, rng: random.Random) -> list[int]:
-    """Ports at which nobody listens, none twice."""
-    found: list[int] = []
-    while len(found) < count:
-        port = rng.choice(PORTS)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((HOST, port))
-            if port not in found:
-                found.append(port)
-    return found

@@ -77,6 +77,12 @@ class Members:
         except MinikubeError:
             return None
 
+    async def answer(self, name: str) -> dict[str, Any]:
+        """The same, once it does."""
+        found = await until(lambda: self.status(name), f"{name} answers", SETTLES_WITHIN_S)
+        assert found is not None
+        return found
+
     async def statuses(self, names: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
         """Of those that answer."""
         there = [name for name in names or self.where if self.answers(name)]
@@ -159,6 +165,8 @@ class Members:
 
     async def _views(self) -> list[MemberView | None]:
         statuses = await self.statuses()
+        if len(statuses) < len(self.where):
+            return [None]
         first = 1 + max(status["compact_revision"] for status in statuses.values())
         last = min(status["revision"] for status in statuses.values())
         revisions = {first + (last - first) * number // (HASHES - 1) for number in range(HASHES)}

@@ -84,6 +84,6 @@ class Api:
 
 
 async def test_nodes_are_waited_for_while_more_and_more_are_ready():
-    await wait_ready(Api(30, 0.05), 30, within_s=1.0)
-    with pytest.raises(NodesNotReady, match=r"^3 of 4 nodes became Ready within 0 s"):
-        await wait_ready(Api(3, 0.01), 4, within_s=0.2)
+    await wait_ready(Api(30, 0.1), 30, within_s=2.0)
+    with pytest.raises(NodesNotReady, match=r"^3 of 4 nodes became Ready within 1 s"):
+        await wait_ready(Api(3, 0.01), 4, within_s=1.0)

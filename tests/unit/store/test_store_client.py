@@ -222,7 +222,8 @@ async def test_of_many_in_flight_those_that_failed_are_not_taken_for_answered(fa
         assert client.metrics()["minikube_py_store_client_sessions_renewed_total"] == 0
 
 
-async def test_what_still_waits_is_not_acknowledged_by_those_that_overtook_it() -> None:
+async def test_what_still_waits_is_not_acknowledged_by_those_that_overtook_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("minikube_py.store.client.RETRY_S", 1.0)
     async with fake_store() as store, connected(store) as client:
         await put(client, b"/warm")
         fates: Any = iter(["refused"])
@@ -266,10 +267,10 @@ async def test_opening_a_session_is_tried_again_too() -> None:
 
 
 async def test_when_its_time_is_over_a_write_that_was_sent_is_unknown() -> None:
-    async with fake_store() as store, connected(store, request_timeout_s=0.3) as client:
+    async with fake_store() as store, connected(store, request_timeout_s=1.5) as client:
         await put(client, b"/a")
         store.fate = lambda: "never answered"
-        with pytest.raises(OutcomeUnknown, match=r"no answer within 0\.3 s; the write may or may not"):
+        with pytest.raises(OutcomeUnknown, match=r"no answer within 1\.5 s; the write may or may not"):
             await put(client, b"/b")
         store.fate = lambda: "done"
         # What was given up is never answered; what comes after does not wait for it.
@@ -280,12 +281,12 @@ async def test_when_its_time_is_over_a_write_that_was_sent_is_unknown() -> None:
 
 
 async def test_when_its_time_is_over_a_write_that_was_never_sent_is_refused_with_all_reasons() -> None:
-    async with fake_store() as store, connected(store, request_timeout_s=0.4) as client:
+    async with fake_store() as store, connected(store, request_timeout_s=1.5) as client:
         await put(client, b"/a")
         store.elect(0)
         await store.members[0].stop()
         await until(lambda: not leads(client, 1))
-        with pytest.raises(Unavailable, match=r"no leader of the store was reached within 0\.4 s") as refused:
+        with pytest.raises(Unavailable, match=r"no leader of the store was reached within 1\.5 s") as refused:
             await put(client, b"/b")
         text = str(refused.value)
         for member in store.members:
@@ -294,7 +295,7 @@ async def test_when_its_time_is_over_a_write_that_was_never_sent_is_refused_with
 
 
 async def test_a_write_refused_until_its_time_is_over_says_by_what() -> None:
-    async with fake_store() as store, connected(store, request_timeout_s=0.3) as client:
+    async with fake_store() as store, connected(store, request_timeout_s=1.5) as client:
         await put(client, b"/a")
         store.fate = lambda: "refused"
         with pytest.raises(Unavailable, match="the last answer was: too much waits"):

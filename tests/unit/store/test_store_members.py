@@ -82,7 +82,8 @@ async def test_with_others_syncs_run_in_a_thread_and_alone_where_they_are_fast(t
     async with three(tmp_path) as net:
         await net.put(b"/a")
         assert all(not member._fsync.inline for member in net.members.values())
-    alone = MemberNet(tmp_path / "alone", speed=1.0)
+    # However long a sync takes here, it is a fast one by such a clock; alone it needs no ticks.
+    alone = MemberNet(tmp_path / "alone", speed=0.01)
     await alone.form(1, {1: SimDisk()})
     await alone.put(b"/a")
     assert alone[1]._fsync.inline and alone[1].readable
@@ -94,7 +95,7 @@ async def test_a_slow_disk_does_not_cost_a_leader_its_office(tmp_path):
     net = MemberNet(tmp_path, speed=5.0)
     disks = {id: SickDisk(tmp_path / str(id)) for id in (1, 2, 3)}
     await net.form(3, disks)
-    leader = await net.leader()
+    leader = await net.settled()
     await net.put(b"/a")
     term = leader.raft.term
     disks[leader.member_id].sync_s = 0.4
@@ -109,7 +110,7 @@ async def test_a_full_disk_ends_one_member_and_the_others_go_on(tmp_path):
     net = MemberNet(tmp_path)
     disks = {id: SickDisk(tmp_path / str(id)) for id in (1, 2, 3)}
     await net.form(3, disks)
-    leader = await net.leader()
+    leader = await net.settled()
     await net.put(b"/a")
     disks[leader.member_id].full = True
     refusal = await refused(leader.storage.txn((), (Put(b"/b", b"v"),)))
@@ -123,20 +124,24 @@ async def test_a_full_disk_ends_one_member_and_the_others_go_on(tmp_path):
 
 
 async def test_a_killed_leader_costs_less_than_a_second(tmp_path):
-    async with three(tmp_path, speed=1.0) as net:
-        for _ in range(2):
-            leader = await net.leader()
+    """A timeout of 10 to 19 ticks of 50 ms, and a few for the votes; another timeout, where these are split."""
+    waited: list[int] = []
+    async with three(tmp_path) as net:
+        for _ in range(3):
+            leader = await net.settled()
             await net.put(b"/before")
             id = leader.member_id
-            began_s = net.clock.monotonic_s()
             net.kill(id)
+            before = {other: net[other].replica._ticks for other in net.members}
+            successor = await net.leader(but=id)
+            waited.append(successor.replica._ticks - before[successor.member_id])
             await net.put(b"/after")
-            stall_s = net.clock.monotonic_s() - began_s
-            assert stall_s < 1.6, "a timeout of 0.5 to 1 s, and what a busy machine adds"
             await net.start(id)
+    assert min(waited) <= 22 and max(waited) <= 60, waited
 
 
-async def test_a_leader_that_stops_hands_over_and_nobody_waits_for_a_timeout(tmp_path):
+async def test_a_leader_that_stops_hands_over_and_nobody_waits_for_a_timeout(tmp_path, monkeypatch):
+    monkeypatch.setattr("minikube_py.store.member.HAND_OVER_S", 30.0)
     async with three(tmp_path) as net:
         leader = await net.leader()
         await net.put(b"/a")
@@ -171,7 +176,7 @@ async def test_one_that_has_stopped_hears_nothing_any_more(tmp_path):
 async def test_the_last_one_stops_without_anyone_to_hand_over_to(tmp_path):
     net = MemberNet(tmp_path)
     await net.form()
-    leader = await net.leader()
+    leader = await net.settled()
     for id in net.others(leader):
         net.kill(id)
     began_s = net.clock.monotonic_s()
@@ -184,10 +189,9 @@ async def test_leadership_is_given_on_demand(tmp_path):
         leader = await net.leader()
         await net.put(b"/a")
         heir = net.others(leader)[0]
-        await leader.transfer(heir)
-        assert net[heir].replica.leading or (await net.leader()).member_id == heir
-        await leader.transfer(leader.member_id)
-        assert (await net.leader()) is leader
+        await net.moved(heir)
+        await net.moved(leader.member_id)
+        await net.settled()
         net.isolate(heir)
         with pytest.raises(Unavailable, match="did not take over"):
             await leader.transfer(heir)
@@ -199,40 +203,40 @@ async def test_leadership_is_given_on_demand(tmp_path):
 
 
 async def test_only_the_leader_ends_leases_and_a_new_one_gives_each_its_full_time(tmp_path):
-    async with three(tmp_path, speed=20.0) as net:
+    async with three(tmp_path, speed=5.0) as net:
         leader = await net.leader()
-        lease = await leader.storage.lease_grant(10)
+        lease = await leader.storage.lease_grant(20)
         granted_s = net.clock.monotonic_s()
         await leader.storage.txn((), (Put(b"/leased", b"v", lease.id),))
         for id in net.others(leader):
             assert len(net[id].lessor) == 0 and isinstance(
                 await refused(net[id].storage.lease_keep_alive(lease.id)), NotLeader
             )
-        await net.clock.sleep(6)
+        await net.clock.sleep(8)
         net.kill(leader.member_id)
         successor = await net.leader()
         took_over_s = net.clock.monotonic_s()
-        assert took_over_s - granted_s < 10
+        assert took_over_s - granted_s < 20
         await until(lambda: len(successor.lessor) == 1)
-        assert await successor.storage.lease_keep_alive(lease.id) == 10
+        assert await successor.storage.lease_keep_alive(lease.id) == 20
         renewed_s = net.clock.monotonic_s()
         await until(lambda: successor.state.get(b"/leased") is None)
-        assert net.clock.monotonic_s() - renewed_s >= 10
+        assert net.clock.monotonic_s() - renewed_s >= 20
         assert await successor.storage.lease_keep_alive(lease.id) == 0
 
 
 async def test_a_lease_lives_its_full_time_under_a_new_leader_though_nobody_renews_it(tmp_path):
-    async with three(tmp_path, speed=20.0) as net:
+    async with three(tmp_path, speed=5.0) as net:
         leader = await net.leader()
-        lease = await leader.storage.lease_grant(8)
+        lease = await leader.storage.lease_grant(20)
         await leader.storage.txn((), (Put(b"/leased", b"v", lease.id),))
-        await net.clock.sleep(5)
+        await net.clock.sleep(8)
         heir = net.others(leader)[0]
         # It began to lead before anyone could see that it did.
         before_s = net.clock.monotonic_s()
-        await leader.transfer(heir)
+        await net.moved(heir)
         await until(lambda: net[heir].state.get(b"/leased") is None)
-        assert net.clock.monotonic_s() - before_s >= 8
+        assert net.clock.monotonic_s() - before_s >= 20
 
 
 async def test_a_deposed_leader_promises_no_lease(tmp_path):
@@ -330,7 +334,7 @@ async def test_nobody_is_removed_whose_going_leaves_no_majority(tmp_path):
         await net.put(b"/a")
         dead, alive = net.others(leader)
         net.kill(dead)
-        await net.clock.sleep(2)
+        await until(lambda: not any(peer.active for peer in leader.raft.status().peers if peer.id == dead))
         remove = MemberChange(ChangeKind.REMOVE, alive)
         refusal = await refused(leader.change_members(remove))
         assert isinstance(refusal, Unavailable) and "1 of 2 voters are in touch" in str(refusal)
