@@ -5,6 +5,7 @@ usage: python tests/bench/bench_compose.py [--pods N] [--turns N] [--layouts one
 `one`: `minikube-py up`. `members`: `minikube-py up --members 3`, the processes of compose without its containers.
 `compose`: `docker compose up` (three store members, API server, scheduler, controllers, two kubelets); needs Docker. By
 turns in one run; the load is this process. Each pod counts from the first create sent to the last pod seen bound.
+Of the first two, the processor time that each role took for a pod is told as well.
 """
 
 from __future__ import annotations
@@ -20,12 +21,15 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
-from bench_store import free_port
+from bench_store import cpu_s, free_port
 
 from minikube_py.client.http_transport import HttpTransport
 from minikube_py.client.kubeconfig import load_kubeconfig
@@ -40,11 +44,32 @@ ROOT = Path(__file__).parents[2]
 NODES = 1000
 RUN = "bench"
 QUIET_S = 60.0
+ROLES = ("store", "apiserver", "scheduler", "controllers", "kubelet")
+
+
+class Running(NamedTuple):
+    """`pid`: of `minikube-py up`, whose children are the roles; 0 where they are in containers."""
+
+    kubeconfig: Path
+    pid: int = 0
+
+    def cpu_by_role(self) -> dict[str, float]:
+        """Seconds so far; `up` is the process itself, with the roles that are in it."""
+        if not self.pid:
+            return {}
+        found: Counter[str] = Counter({"up": cpu_s(self.pid)})
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                if int(stat.read_text().rpartition(")")[2].split()[1]) == self.pid:
+                    arguments = stat.with_name("cmdline").read_text().split("\0")
+                    role = next((name for name in ROLES if name in arguments), "other")
+                    found[role] += cpu_s(int(stat.parent.name))
+        return dict(found)
 
 
 @contextlib.contextmanager
-def up(folder: Path, *arguments: str) -> Iterator[Path]:
-    """`minikube-py up` until it is left; gives its kubeconfig."""
+def up(folder: Path, *arguments: str) -> Iterator[Running]:
+    """`minikube-py up` until it is left."""
     file = folder / "kubeconfig"
     command = [sys.executable, "-m", "minikube_py", "up", "--nodes", str(NODES), "--port", str(free_port())]
     command += ["--data-dir", str(folder), *arguments]
@@ -55,14 +80,14 @@ def up(folder: Path, *arguments: str) -> Iterator[Path]:
                 break
         else:
             raise SystemExit("minikube-py up ended before it was ready")
-        yield file
+        yield Running(file, process.pid)
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
 
 
 @contextlib.contextmanager
-def compose(folder: Path) -> Iterator[Path]:
+def compose(folder: Path) -> Iterator[Running]:
     """`docker compose up` as a project of its own, removed when it is left."""
     env = {**os.environ, "MINIKUBE_PY_PORT": str(free_port())}
     base = ["docker", "compose", "--project-name", f"minikube-py-bench-{os.getpid()}"]
@@ -78,21 +103,21 @@ def compose(folder: Path) -> Iterator[Path]:
         file = folder / "kubeconfig"
         file.write_text(run("run", "--rm", "-T", "kubeconfig"))
         file.chmod(0o600)
-        yield file
+        yield Running(file)
     finally:
         run("down", "-v")
 
 
-LAYOUTS: dict[str, Callable[[Path], contextlib.AbstractContextManager[Path]]] = {
+LAYOUTS: dict[str, Callable[[Path], contextlib.AbstractContextManager[Running]]] = {
     "one": up,
     "members": lambda folder: up(folder, "--members", "3"),
     "compose": compose,
 }
 
 
-async def drive(kubeconfig: Path, count: int, in_flight: int) -> dict[str, float]:
+async def drive(running: Running, count: int, in_flight: int) -> dict[str, float]:
     clock = SystemClock()
-    transport = HttpTransport(load_kubeconfig(kubeconfig))
+    transport = HttpTransport(load_kubeconfig(running.kubeconfig))
     try:
         await wait_ready(transport, NODES)
         load = seeded_pods(random.Random(0), count, 1, RUN)
@@ -104,14 +129,17 @@ async def drive(kubeconfig: Path, count: int, in_flight: int) -> dict[str, float
             for pod in load:
                 yield partial(create_pod, transport, pod, recorder)
 
+        before = running.cpu_by_role() | {"load": time.process_time()}
         await run_bounded(each(), in_flight)
         if not await recorder.wait_until(lambda: recorder.running >= count, QUIET_S):
             raise SystemExit(f"{recorder.bound} of {count} pods were bound")
+        after = running.cpu_by_role() | {"load": time.process_time()}
         await recorder.stop()
         times = list(recorder.pods.values())
         sent_s = min(each.sent_s for each in times if each.sent_s is not None)
         last = {name: max(getattr(each, name) for each in times) - sent_s for name in ("bound_s", "running_s")}
-        return {"bound pods/s": count / last["bound_s"], "running pods/s": count / last["running_s"]}
+        cpu = {f"CPU us a pod, {role}": (after[role] - before[role]) / count * 1e6 for role in before}
+        return {"bound pods/s": count / last["bound_s"], "running pods/s": count / last["running_s"], **cpu}
     finally:
         await transport.close()
 
@@ -131,8 +159,8 @@ def main() -> None:
         for layout in arguments.layouts.split(","):
             with contextlib.ExitStack() as stack:
                 folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="minikube-py-bench-")))
-                kubeconfig = stack.enter_context(LAYOUTS[layout](folder))
-                figures = asyncio.run(drive(kubeconfig, arguments.pods, arguments.in_flight))
+                running = stack.enter_context(LAYOUTS[layout](folder))
+                figures = asyncio.run(drive(running, arguments.pods, arguments.in_flight))
             runs.setdefault(layout, []).append(figures)
             told = "   ".join(f"{figure} {value:,.0f}" for figure, value in figures.items())
             print(f"  {layout:<8} {told}", flush=True)
