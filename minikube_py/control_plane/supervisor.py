@@ -48,6 +48,7 @@ class Child:
         self._keeper: asyncio.Task[None] | None = None
         self._reader: asyncio.Task[None] | None = None
         self._log_start = 0
+        self._was_ready = False
 
     @property
     def pid(self) -> int | None:
@@ -56,6 +57,7 @@ class Child:
     async def start(self, progress: Say = lambda _: None) -> str:
         """Returns where it is reached; `progress` is told what it says before. Raises: RoleFailed with the last thing
         it said."""
+        self._was_ready = False
         with self.log_file.open("ab") as log:
             os.chmod(self.log_file, 0o600)
             self._log_start = log.tell()
@@ -78,6 +80,7 @@ class Child:
             what = "ended before it was ready" if ended else silent
             advice = self._advice(code) if ended else ""
             raise RoleFailed(f"{self.name} {what}: {self._last_words()}{advice}", code if ended else None) from None
+        self._was_ready = True
         self._reader = asyncio.create_task(self._read_on())
         return self.where
 
@@ -97,11 +100,11 @@ class Child:
         while not self.dismissed:
             started_s = self._clock.monotonic_s()
             assert self._process is not None
-            running = self._process.returncode is None
             code = await self._process.wait()
             lived_s = self._clock.monotonic_s() - started_s
             wait_s = RESTART_FIRST_S if lived_s > STABLE_AFTER_S else wait_s
-            if running and not self._is_dismissed(code, say):
+            # Of one that never was ready, whoever started it was told.
+            if self._was_ready and not self._is_dismissed(code, say):
                 how = f"{self.name} {self._how_it_ended(code)} after {lived_s:.1f} s"
                 say(f"{how}; starting it again (log: {self.log_file})")
             wait_s = await self._start_again(wait_s, say)

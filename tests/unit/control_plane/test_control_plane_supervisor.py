@@ -80,15 +80,17 @@ async def test_a_failed_start_has_its_code_and_what_to_do(care: Care) -> None:
     assert os.stat(child.log_file).st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("when", ["while it runs", "when it starts"])
+@pytest.mark.parametrize("when", ["while it runs", "before it is kept", "when it starts"])
 async def test_one_that_was_dismissed_is_left_alone(care: Care, when: str) -> None:
-    script = READY_THEN_ENDS if when == "while it runs" else ENDS_AT_ONCE
+    script = ENDS_AT_ONCE if when == "when it starts" else READY_THEN_ENDS
     child = care.child(script.format(why="it was removed", code=DISMISSED))
-    if when == "while it runs":
-        await child.start()
-    else:
+    if when == "when it starts":
         with pytest.raises(RoleFailed):
             await child.start()
+    else:
+        await child.start()
+    if when == "before it is kept":
+        await child._process.wait()  # type: ignore[union-attr]
     child.keep(care.say)
     await care.until_said("store-2 is not started again: it was removed")
     async with asyncio.timeout(10):
@@ -107,9 +109,12 @@ async def test_one_that_fails_again_and_again_is_told_of_once_and_comes_back(car
     await child.stop()
 
 
-async def test_an_end_is_told_with_its_reason(care: Care) -> None:
+@pytest.mark.parametrize("ended", [False, True], ids=["while it is kept", "before"])
+async def test_an_end_is_told_with_its_reason(care: Care, ended: bool) -> None:
     child = care.child(READY_THEN_ENDS.format(why="the disk is full", code=70))
     await child.start()
+    if ended:
+        await child._process.wait()  # type: ignore[union-attr]
     child.keep(care.say)
     await care.until_said("ended with exit code 70 (the disk is full) after")
     await child.stop()
