@@ -51,6 +51,8 @@ class Declarations:
     def since(self, resource: Resource, fields: FieldSelector) -> int:
         """The revision since which the declared fields of a selector have meant what they do now; 0 where they always
         have."""
+        if not fields.where:
+            return 0
         specs = [(spec, self._declared_at[name]) for name, spec in self.specs.items() if spec.on == resource.plural]
         return declared_since(self.base(resource), specs, parts_of(fields.asked()))
 

@@ -16,6 +16,7 @@ import msgpack
 from minikube_py.env import Rng
 from minikube_py.errors import RequestError
 from minikube_py.fields.builtin import NODES
+from minikube_py.fields.where import Where
 from minikube_py.mvcc.types import DeclareFields, DeclareIndex, RangeRequest
 from minikube_py.sim import declared_fields
 from minikube_py.sim.checkers.convergence import MemberView
@@ -167,8 +168,9 @@ class Run:
         if problem:
             outcome.verdicts["run"] = violation(problem)
         else:
+            served = self._served()
             for watcher in self._watchers:
-                watcher.watch.live = watcher.watch.live and self._declares(watcher)
+                watcher.watch.live = watcher.watch.live and watcher in served
             self._audit()
             views = self._views()
             bounds = Bounds(DRIFT_MAX * 1.01, 1 / DRIFT_MAX, self._healed_us + 2 * S, 2 * S)
@@ -276,21 +278,22 @@ class Run:
         [leader] = self._members()[:1]
         assert leader.replica is not None
         revision = leader.replica.state.revision
-        for watcher in self._watchers:
-            if not self._declares(watcher):
-                continue
+        for watcher in self._served():
             # Nobody is told of what does not concern them until there is progress to tell.
             if watcher.told_from <= revision:
                 return f"{watcher.watch} has seen {watcher.seen} of {revision}"
         return ""
 
-    def _declares(self, watcher: WatchClient) -> bool:
-        """Whether the fields that it asks by are declared now; if not, nobody serves it."""
+    def _served(self) -> list[WatchClient]:
+        """Those whose fields are declared now; nobody serves the others."""
         [leader] = self._members()[:1]
         assert leader.replica is not None
-        where = watcher.watch.where
         known = leader.replica.state.tables.effective[NODES.name]
-        return where is None or all(known.find(each.field) for each in where.comparisons)
+
+        def declared(where: Where | None) -> bool:
+            return where is None or all(known.find(each.field) for each in where.comparisons)
+
+        return [watcher for watcher in self._watchers if declared(watcher.watch.where)]
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

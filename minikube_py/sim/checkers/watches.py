@@ -21,7 +21,8 @@ from minikube_py.sim.checkers.transactions import Checked
 from minikube_py.sim.checkers.verdict import OK, Verdict, undecided, violation, worst
 from minikube_py.sim.history import Delivery, History, Operation, Watch
 
-ENDING = (Compact, DeclareFields, DeclareIndex, DropIndex)
+DECLARING = (DeclareFields, DeclareIndex, DropIndex)
+ENDING = (Compact, *DECLARING)
 Truth = dict[int, list[Event]]
 """By revision, what a watch is to be sent."""
 
@@ -113,7 +114,7 @@ def _streams(watch: Watch) -> str:
 
 def _ended_rightly(watch: Watch, ending: list[Operation]) -> str:
     compacts = [each for each in ending if isinstance(each.request, Compact)]
-    declarations = [each for each in ending if isinstance(each.request, DeclareFields | DeclareIndex | DropIndex)]
+    declarations = [each for each in ending if isinstance(each.request, DECLARING)]
     for at_us, batch in _deliveries(watch):
         error = batch.error
         if isinstance(error, FieldsRedeclared) and not any(each.call_us < at_us for each in declarations):
