@@ -25,9 +25,10 @@ import sys
 import traceback
 import warnings
 from asyncio import events
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 from minikube_py.env import Rng
 from minikube_py.sim.tasks import (
@@ -50,6 +51,8 @@ T = TypeVar("T")
 NS_PER_S = 1_000_000_000
 STEPS_PER_COLLECTION = 200_000
 WAITERS_SHOWN_MAX = 50
+ASIDE_NUMBER = 1 << 48
+"""Beyond all that a run comes to by itself."""
 
 
 class SimFailure(Exception):
@@ -117,6 +120,8 @@ class Scheduler:
         self._to_reap: list[SimLoop] = []
         self._failure: SimFailure | None = None
         self._collect_at = STEPS_PER_COLLECTION
+        self._aside_rng = Rng(f"aside {seed}")
+        self._aside_number = ASIDE_NUMBER
 
     # -- what is to happen --------------------------------------------------------------------------------------------
 
@@ -171,6 +176,24 @@ class Scheduler:
             sys.set_asyncgen_hooks(*hooks)
             if collecting:
                 gc.enable()
+
+    def run_to(self, when_ns: int) -> None:
+        """All that happens up to that time, and at it. Raises: SimFailure."""
+        self.at(when_ns, _nothing)
+        self.run(lambda: not self._runnable and not (self._events and self._events[0][0] <= when_ns))
+
+    @contextmanager
+    def aside(self, loop: SimLoop) -> Iterator[None]:
+        """What runs meanwhile draws from other generators, and is numbered after all else: what comes later is as if
+        it had not been, unless it changed what others see."""
+        rng, loop_rng, number = self.rng, loop._rng, self._number
+        self.rng = loop._rng = self._aside_rng
+        self._number = self._aside_number
+        try:
+            yield
+        finally:
+            self._aside_number = self._number
+            self.rng, loop._rng, self._number = rng, loop_rng, number
 
     def finish(self) -> None:
         """Ends all loops. Raises: SimFailure for what only shows when the garbage goes."""
@@ -440,6 +463,15 @@ class SimLoop(LoopBase):
             future.set_exception(error)
         return future
 
+    def run_until_complete(self, main: Coroutine[Any, Any, T]) -> T:  # type: ignore[override]
+        """What `main` returns or raises, run as a task; the other tasks go on meanwhile, and stand when it is done.
+
+        Raises: SimFailure."""
+        begun: list[asyncio.Task[T]] = []
+        self.call_soon(lambda: begun.append(self.create_task(main)))
+        self.scheduler.run(lambda: bool(begun) and begun[0].done())
+        return begun[0].result()
+
     # -- ends ---------------------------------------------------------------------------------------------------------
 
     def pause(self) -> None:
@@ -530,6 +562,10 @@ class SimLoop(LoopBase):
         return self._sockets
 
 
+def _nothing(argument: None) -> None:
+    pass
+
+
 def _wake(loop: SimLoop) -> None:
     loop.scheduler.runnable(loop)
 
@@ -543,57 +579,3 @@ def _end_generator(generator: AsyncGenerator[Any, Any]) -> None:
 
 async def _close_generator(generator: AsyncGenerator[Any, Any]) -> None:
     await generator.aclose()
-
-
-def run(
-    main: Callable[[], Coroutine[Any, Any, T]],
-    seed: object = 0,
-    options: LoopOptions | None = None,
-    trace: Callable[[str], None] | None = None,
-) -> T:
-    """What `asyncio.run(main())` returns or raises, in virtual time; what is left running is cancelled then.
-
-    Raises: SimFailure."""
-    scheduler = Scheduler(seed, options)
-    scheduler.trace = trace
-    loop = SimLoop(scheduler)
-    return run_on(loop, main)
-
-
-def run_on(loop: SimLoop, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """As `run`, on a loop that is there already."""
-    outcome: list[asyncio.Task[T]] = []
-
-    async def whole() -> None:
-        task = loop.create_task(main(), name="main")
-        await asyncio.wait((task,))
-        outcome.append(task)
-        await cancel_all(loop, but=cast(asyncio.Task[Any], asyncio.current_task()))
-
-    root: list[asyncio.Task[None]] = []
-    loop.call_soon(lambda: root.append(loop.create_task(whole(), name="root")))
-    # Collections walk what the run makes, and nothing that was there before.
-    gc.freeze()
-    try:
-        loop.scheduler.run(lambda: bool(root) and root[0].done())
-        root[0].result()
-        # Marks what it raised as seen.
-        if not outcome[0].cancelled():
-            outcome[0].exception()
-    finally:
-        try:
-            loop.scheduler.finish()
-        finally:
-            gc.unfreeze()
-    return outcome[0].result()
-
-
-async def cancel_all(loop: SimLoop, but: asyncio.Task[Any]) -> None:
-    """As asyncio.run does at its end. What a cancelled task raises instead fails the run."""
-    tasks = [task for task in loop.tasks() if task is not but]
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    for task in tasks:
-        if not task.cancelled() and (error := task.exception()) is not None:
-            loop.call_exception_handler({"message": "raised while it ended", "exception": error, "task": task})

@@ -16,8 +16,9 @@ from typing import Any, Literal, NamedTuple, NoReturn, TypeVar
 from minikube_py.env import Rng
 from minikube_py.sim.clock import MachineClock, SimClock
 from minikube_py.sim.disk import SimDisk
-from minikube_py.sim.loop import Killed, LoopOptions, Scheduler, SimLoop, cancel_all, run_on
+from minikube_py.sim.loop import Killed, LoopOptions, Scheduler, SimLoop
 from minikube_py.sim.network import LinkQuality, Network
+from minikube_py.sim.running import cancel_all, run_on
 from minikube_py.sim.syncs import SimSyncs, SyncTimes
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from minikube_py.sim import loop as sim
+from minikube_py.sim import running as sim
 from minikube_py.sim.loop import Deadlock, LoopOptions, Runaway, Scheduler, SimFailure, SimLoop
 
 # -- small programs: their outcome on asyncio's loop is the specification ---------------------------------------------

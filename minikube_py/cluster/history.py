@@ -1,0 +1,68 @@
+"""The digest of a history: two runs that have the same one did the same, at the same moments, to the byte."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from minikube_py.errors import MinikubeError
+from minikube_py.mvcc.types import FROM_KEY, Event
+from minikube_py.store.storage import Storage, WatchBatch, WatchHandle
+
+HEAD: Final = struct.Struct(">QQBII")
+DELETED: Final = 0
+PUT: Final = 1
+
+Told = Callable[[int, Event], None]
+"""Told of each change with the virtual time in nanoseconds."""
+
+
+class HistoryDigest:
+    """SHA-256 over the changes of all keys, in order of revision, each as the big-endian virtual time in nanoseconds
+    (8 bytes), revision (8), 1 for a put and 0 for a deletion (1), length of key and value (4 each), key, value.
+
+    It follows the store by a watch from the first revision on. `on_change` is told of each change as well."""
+
+    def __init__(self, now_ns: Callable[[], int], on_change: Told | None = None) -> None:
+        self.revision = 0
+        self.changes = 0
+        self.on_change = on_change
+        self._now_ns = now_ns
+        self._sum = hashlib.sha256()
+        self._watch: WatchHandle | None = None
+        self._error: MinikubeError | None = None
+
+    def follow(self, storage: Storage) -> None:
+        """To be called before anything is written: what was there before would be told late."""
+        self._watch = storage.watch(b"\0", FROM_KEY, 1, self._take)
+
+    def stop(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+
+    def hexdigest(self) -> str:
+        """Of all changes so far. Raises: MinikubeError where the watch broke, and changes are missing."""
+        if self._error is not None:
+            raise self._error
+        return self._sum.hexdigest()
+
+    def _take(self, batch: WatchBatch) -> None:
+        if batch.error is not None:
+            self._error = batch.error
+            return
+        self._add(self._now_ns(), batch.events)
+        self.revision = batch.revision
+
+    def _add(self, now_ns: int, events: Sequence[Event]) -> None:
+        for event in events:
+            kv = event.kv
+            put = PUT if event.type == "PUT" else DELETED
+            self._sum.update(HEAD.pack(now_ns, kv.mod_revision, put, len(kv.key), len(kv.value)))
+            self._sum.update(kv.key)
+            self._sum.update(kv.value)
+            self.changes += 1
+            if self.on_change is not None:
+                self.on_change(now_ns, event)

@@ -1,0 +1,216 @@
+"""The whole control plane in virtual time: from one seed one history, to the byte, in any process.
+
+    with VirtualCluster(seed=7, nodes=numbered_nodes(3)) as cluster:
+        cluster.request("POST", "/api/v1/namespaces/default/pods", pod)
+        cluster.advance(300)
+        print(cluster.digest)
+
+Store member, API server core, scheduler, controllers and fake kubelets are those that `minikube-py up` runs, on the
+loop, clock and disk of `minikube_py.sim`. Nothing waits: time passes when everybody waits. The seed decides the uids,
+the scheduler's ties, how long each sync of the disk takes and in which order what is ready at one moment runs. What
+processor time costs is not part of it: a turn of the loop takes no virtual time.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from minikube_py.apiserver.auth import User
+from minikube_py.client.transport import JSON, ApiResponse, ApiTransport
+from minikube_py.cluster.history import HistoryDigest, Told
+from minikube_py.control_plane import tokens
+from minikube_py.control_plane.config import COMPONENTS
+from minikube_py.control_plane.plane import Plane, PlaneConfig, child_of
+from minikube_py.control_plane.users import USERS
+from minikube_py.controllers.base import ControllerConfig
+from minikube_py.env import Rng
+from minikube_py.kubelet.config import KubeletConfig, NodeSpec
+from minikube_py.scheduler.config import SchedulerConfig
+from minikube_py.sim.clock import MachineClock, SimClock
+from minikube_py.sim.disk import SimDisk
+from minikube_py.sim.loop import NS_PER_S, LoopOptions, Scheduler, SimFailure, SimLoop
+from minikube_py.sim.running import cancel_others
+from minikube_py.sim.syncs import SimSyncs, SyncTimes
+from minikube_py.store.member import MemberConfig
+
+T = TypeVar("T")
+
+LOOP: Final = LoopOptions(shuffle=True, steps_at_once_max=50_000_000, steps_max=1 << 62)
+"""A burst of a hundred thousand pods is one moment's work."""
+MEMBER: Final = MemberConfig(segment_bytes=1 << 20, own_gc=False)
+"""Small segments: each is in memory twice, as written and as synced."""
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualConfig:
+    """`syncs`: how long the disk's syncs take."""
+
+    nodes: Sequence[NodeSpec] = ()
+    components: tuple[str, ...] = COMPONENTS
+    scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
+    controllers: ControllerConfig = field(default_factory=ControllerConfig)
+    kubelet: KubeletConfig = field(default_factory=KubeletConfig)
+    member: MemberConfig = MEMBER
+    syncs: SyncTimes = field(default_factory=SyncTimes)
+    loop: LoopOptions = LOOP
+
+
+class VirtualCluster:
+    """Used from plain code, not from within an event loop; its own runs only while one of the methods does.
+
+    What a real process would only log ends the run as SimFailure: a task's exception that nobody retrieves, a
+    callback that raises, a component that ends by itself."""
+
+    def __init__(self, seed: object = 0, nodes: Sequence[NodeSpec] = (), config: VirtualConfig | None = None) -> None:
+        self.seed = seed
+        self.config = config or VirtualConfig(nodes=nodes)
+        self._time = Scheduler(f"cluster {seed}", self.config.loop)
+        rng = Rng(f"cluster {seed}")
+        self.loop = SimLoop(self._time, "cluster", rng=child_of(rng))
+        self.clock = SimClock(self.loop, MachineClock())
+        self.history = HistoryDigest(lambda: self._time.now_ns)
+        self._rng = rng
+        self.plane: Plane
+        self._frozen = False
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        """Returns when all components are synced and the nodes registered.
+
+        Raises: SimFailure; MinikubeError of every kind."""
+        # Collections walk what the run makes, and nothing that was there before.
+        gc.freeze()
+        self._frozen = True
+        self.run(self._start)
+        return self
+
+    def stop(self) -> None:
+        """Ends all of it; idempotent. Raises: SimFailure for what only shows now."""
+        if self._time.loops:
+            try:
+                self.run(self._stop)
+            finally:
+                self._end()
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self._end()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.stop()
+        else:
+            self._end()
+
+    # -- time ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def now_s(self) -> float:
+        """Virtual seconds since the cluster was made."""
+        return self._time.now_s
+
+    @property
+    def steps(self) -> int:
+        """Callbacks that were run."""
+        return self._time.steps
+
+    def advance(self, seconds: float) -> None:
+        """Everything happens that is due within that time, its end included. Raises: SimFailure."""
+        self._time.run_to(self._time.now_ns + round(seconds * NS_PER_S))
+        self._check()
+
+    def run(self, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """What `main()` returns or raises, on the cluster's loop; as much time passes as that takes.
+
+        Raises: SimFailure."""
+        return self.loop.run_until_complete(main())
+
+    def aside(self, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """As `run`, for what only looks: the history goes on afterwards as if it had not been. It must come to its end
+        without time passing, and leave nothing behind.
+
+        Raises: SimFailure where time would have to pass."""
+        now_ns = self._time.now_ns
+        with self._time.aside(self.loop):
+            result = self.run(main)
+        if self._time.now_ns != now_ns:
+            raise SimFailure(f"a look took {self._time.now_ns - now_ns} ns: the history is not what it would have been")
+        return result
+
+    # -- the API ------------------------------------------------------------------------------------------------------
+
+    def transport(self, user: User = USERS[tokens.ADMIN]) -> ApiTransport:
+        """For coroutines that `run` runs."""
+        return self.plane.transport(user)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        params: Mapping[str, str] | None = None,
+        content_type: str = JSON,
+    ) -> ApiResponse:
+        """One request of an administrator's. A GET leaves the history as it was; all else is part of it."""
+
+        async def ask() -> ApiResponse:
+            return await self.transport().request(method, path, params, body, content_type)
+
+        return self.aside(ask) if method == "GET" else self.run(ask)
+
+    # -- the history --------------------------------------------------------------------------------------------------
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the history so far; see HistoryDigest."""
+        return self.history.hexdigest()
+
+    def on_change(self, told: Told | None) -> None:
+        """`told` hears of every change in the store from now on."""
+        self.history.on_change = told
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        config = self.config
+        disk = SimDisk(child_of(self._rng))
+        syncs = SimSyncs(self.loop, disk, child_of(self._rng), lambda: config.syncs)
+        plane = self.plane = Plane(self.clock, self._rng)
+        await plane.start_member(disk, config.member, syncs, self._time.fail)
+        self.history.follow(plane.storage)
+        plane.prepare_core({})
+        await plane.start_core()
+        await plane.start_components(
+            PlaneConfig(config.scheduler, config.controllers, self._kubelet_config(), config.components)
+        )
+
+    def _kubelet_config(self) -> KubeletConfig:
+        return replace(self.config.kubelet, nodes=(*self.config.kubelet.nodes, *self.config.nodes))
+
+    async def _stop(self) -> None:
+        self.history.stop()
+        await self.plane.stop()
+        await cancel_others(self.loop)
+
+    def _check(self) -> None:
+        failure = self.plane.failure()
+        if failure is not None:
+            raise SimFailure(f"a component ended by itself at {self.now_s:.6f} s: {failure}") from failure
+
+    def _end(self) -> None:
+        try:
+            self._time.finish()
+        finally:
+            if self._frozen:
+                self._frozen = False
+                gc.unfreeze()

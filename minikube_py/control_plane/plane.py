@@ -1,0 +1,140 @@
+"""Store, API server core, scheduler, controllers and fake kubelets on one event loop: what every layout within one
+process shares. It has no file, socket, thread, clock or seed of its own; whoever makes it hands those in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from minikube_py.apiserver.auth import User
+from minikube_py.apiserver.core import ApiServer
+from minikube_py.apiserver.inprocess import InProcessTransport
+from minikube_py.client.transport import ApiTransport
+from minikube_py.control_plane import tokens
+from minikube_py.control_plane.components import Component, failure_of
+from minikube_py.control_plane.config import COMPONENTS, Step
+from minikube_py.control_plane.errors import RoleFailed
+from minikube_py.control_plane.progress import Registered, Say
+from minikube_py.control_plane.users import USERS
+from minikube_py.controllers.base import ControllerConfig
+from minikube_py.controllers.manager import ControllerManager
+from minikube_py.env import Clock, Disk, Rng
+from minikube_py.kubelet.config import KubeletConfig
+from minikube_py.kubelet.fake import FakeKubelet
+from minikube_py.scheduler.config import SchedulerConfig
+from minikube_py.scheduler.scheduler import Scheduler
+from minikube_py.store.fsync import SyncRunner
+from minikube_py.store.member import Fatal, MemberConfig, StoreMember, exit_now
+from minikube_py.store.storage import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class PlaneConfig:
+    """What the components are told. `ties`: seeds the scheduler's choices among equals; None: from the plane's Rng.
+    `components`: which of them there are."""
+
+    scheduler: SchedulerConfig
+    controllers: ControllerConfig
+    kubelet: KubeletConfig
+    components: tuple[str, ...] = COMPONENTS
+    ties: int | None = None
+
+
+class Plane:
+    """The parts, started in the order store, core, components and stopped in reverse. `step` is told of each part that
+    became ready, `progress` how far one is that takes long."""
+
+    def __init__(self, clock: Clock, rng: Rng, step: Step = lambda *_: None, progress: Say = lambda _: None) -> None:
+        self.member: StoreMember
+        self.core: ApiServer
+        self.components: dict[str, Component] = {}
+        self._clock, self._rng, self._step, self._progress = clock, rng, step, progress
+        self._running = AsyncExitStack()
+
+    @property
+    def storage(self) -> Storage:
+        return self.member.storage
+
+    def transport(self, user: User = USERS[tokens.ADMIN]) -> ApiTransport:
+        """Straight to the core, as `user`."""
+        return InProcessTransport(self.core, user)
+
+    def make_core(self, users: Mapping[str, User], rng: Rng) -> ApiServer:
+        """The API server on the member's storage, before it starts; `users` by their tokens."""
+        return ApiServer(self.member.storage, self._clock, rng, tokens=users)
+
+    async def stop(self) -> None:
+        """In reverse order; whatever was started is ended."""
+        await self._running.aclose()
+
+    def failure(self) -> BaseException | None:
+        """What ended a component by itself, if anything did: a bug."""
+        return next(filter(None, map(failure_of, self.components.values())), None)
+
+    def metrics(self) -> dict[str, float]:
+        """Of the components; the API server's own, and the store's, are on its /metrics."""
+        return {name: value for part in self.components.values() for name, value in part.metrics().items()}
+
+    async def start_member(
+        self,
+        disk: Disk,
+        config: MemberConfig | None = None,
+        syncs: SyncRunner | None = None,
+        fatal: Fatal = exit_now,
+    ) -> None:
+        """The store's only member, in the folder that `disk` is. Raises: Corruption; OSError where the disk fails."""
+        self.member = StoreMember(disk, self._clock, child_of(self._rng), config, fatal, syncs=syncs)
+        await self.member.start()
+        self._running.push_async_callback(self.member.stop)
+
+    def prepare_core(self, users: Mapping[str, User]) -> None:
+        """Makes the API server's core, on the member that was started."""
+        self.core = self.make_core(users, child_of(self._rng))
+
+    async def start_core(self) -> None:
+        """Raises: RoleFailed, Unavailable."""
+        self._running.push_async_callback(self.core.stop)
+        await self.core.start()
+        await _require_ready(self.transport())
+
+    async def start_components(self, config: PlaneConfig) -> None:
+        """Together: each waits for its lists only. Raises: StatusError, RequestError, Unavailable."""
+        rng, clock = self._rng, self._clock
+        ties = child_of(rng) if config.ties is None else random.Random(config.ties)
+        made: dict[str, Component] = {
+            "scheduler": Scheduler(self.transport(USERS[tokens.SCHEDULER]), clock, ties, config.scheduler),
+            "controllers": ControllerManager(
+                self.transport(USERS[tokens.CONTROLLERS]), clock, child_of(rng), config=config.controllers
+            ),
+            "kubelet": FakeKubelet(
+                self.transport(USERS[tokens.KUBELET]),
+                clock,
+                child_of(rng),
+                config.kubelet,
+                Registered(clock, self._progress),
+            ),
+        }
+        self.components = {name: made[name] for name in COMPONENTS if name in config.components}
+        for component in self.components.values():
+            self._running.push_async_callback(component.stop)
+        await asyncio.gather(*(self._start_component(name) for name in self.components))
+
+    async def _start_component(self, name: str) -> None:
+        await self.components[name].start()
+        self._step(name, "")
+
+
+def child_of(rng: Rng) -> Rng:
+    """A generator of its own for each part, so that what one draws does not change what another gets."""
+    return random.Random(rng.getrandbits(64))
+
+
+async def _require_ready(transport: ApiTransport) -> None:
+    answer = await transport.request("GET", "/readyz")
+    if answer.status != 200:
+        text = answer.body[:500].decode(errors="replace")
+        raise RoleFailed(f"the API server is not ready: /readyz answered {answer.status}: {text}")

@@ -1,0 +1,71 @@
+"""Whole runs on the simulated loop: from a main coroutine to what it returns, with nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar, cast
+
+from minikube_py.sim.loop import LoopOptions, Scheduler, SimLoop
+
+T = TypeVar("T")
+
+
+def run(
+    main: Callable[[], Coroutine[Any, Any, T]],
+    seed: object = 0,
+    options: LoopOptions | None = None,
+    trace: Callable[[str], None] | None = None,
+) -> T:
+    """What `asyncio.run(main())` returns or raises, in virtual time; what is left running is cancelled then.
+
+    Raises: SimFailure."""
+    scheduler = Scheduler(seed, options)
+    scheduler.trace = trace
+    loop = SimLoop(scheduler)
+    return run_on(loop, main)
+
+
+def run_on(loop: SimLoop, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """As `run`, on a loop that is there already."""
+    outcome: list[asyncio.Task[T]] = []
+
+    async def whole() -> None:
+        task = loop.create_task(main(), name="main")
+        await asyncio.wait((task,))
+        outcome.append(task)
+        await cancel_others(loop)
+
+    root: list[asyncio.Task[None]] = []
+    loop.call_soon(lambda: root.append(loop.create_task(whole(), name="root")))
+    # Collections walk what the run makes, and nothing that was there before.
+    gc.freeze()
+    try:
+        loop.scheduler.run(lambda: bool(root) and root[0].done())
+        root[0].result()
+        # Marks what it raised as seen.
+        if not outcome[0].cancelled():
+            outcome[0].exception()
+    finally:
+        try:
+            loop.scheduler.finish()
+        finally:
+            gc.unfreeze()
+    return outcome[0].result()
+
+
+async def cancel_others(loop: SimLoop) -> None:
+    """All tasks but the one that calls this."""
+    await cancel_all(loop, but=cast(asyncio.Task[Any], asyncio.current_task()))
+
+
+async def cancel_all(loop: SimLoop, but: asyncio.Task[Any]) -> None:
+    """As asyncio.run does at its end. What a cancelled task raises instead fails the run."""
+    tasks = [task for task in loop.tasks() if task is not but]
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    for task in tasks:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            loop.call_exception_handler({"message": "raised while it ended", "exception": error, "task": task})

@@ -1,0 +1,101 @@
+"""The whole control plane in virtual time: one seed, one history; looking does not change it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import orjson
+import pytest
+
+from minikube_py.cluster.virtual import VirtualCluster
+from minikube_py.kubelet.config import numbered_nodes
+from minikube_py.sim.loop import SimFailure
+
+PODS = "/api/v1/namespaces/default/pods"
+
+
+def controller(name: str, replicas: int) -> bytes:
+    labels = {"app": name}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec = {"replicas": replicas, "selector": labels, "template": template}
+    return orjson.dumps({"apiVersion": "v1", "kind": "ReplicationController", "metadata": {"name": name}, "spec": spec})
+
+
+def pods_of(cluster: VirtualCluster) -> list[dict[str, Any]]:
+    return orjson.loads(cluster.request("GET", PODS).body)["items"]
+
+
+def scaled(seed: int, *, looks: int = 0) -> VirtualCluster:
+    with VirtualCluster(seed, numbered_nodes(3)) as cluster:
+        made = cluster.request("POST", "/api/v1/namespaces/default/replicationcontrollers", controller("web", 5))
+        assert made.status == 201
+        for _ in range(20):
+            cluster.advance(1)
+            for _ in range(looks):
+                assert len(pods_of(cluster)) == 5
+        assert [pod["status"]["phase"] for pod in pods_of(cluster)] == ["Running"] * 5
+    return cluster
+
+
+def test_one_seed_gives_one_history_and_another_seed_another() -> None:
+    first, again, other = scaled(7), scaled(7), scaled(8)
+    assert first.digest == again.digest
+    assert first.steps == again.steps
+    assert other.digest != first.digest
+
+
+def test_reads_between_two_advances_leave_the_history_as_it_was() -> None:
+    assert scaled(7, looks=3).digest == scaled(7).digest
+
+
+def test_an_advance_ends_at_its_moment_with_all_done_that_was_due() -> None:
+    with VirtualCluster(1, numbered_nodes(1)) as cluster:
+        begun_s = cluster.now_s
+        cluster.advance(60)
+        assert cluster.now_s == pytest.approx(begun_s + 60)
+        revision = cluster.history.revision
+        cluster.advance(0)
+        assert cluster.history.revision == revision
+
+
+def test_a_look_that_has_to_wait_is_refused() -> None:
+    async def wait() -> None:
+        await asyncio.sleep(1)
+
+    with VirtualCluster(1, numbered_nodes(1)) as cluster, pytest.raises(SimFailure, match="a look took"):
+        cluster.aside(wait)
+
+
+def test_the_digest_is_of_every_change_in_order() -> None:
+    told: list[tuple[int, int]] = []
+    with VirtualCluster(1) as cluster:
+        before = cluster.history.changes
+        cluster.on_change(lambda now_ns, event: told.append((now_ns, event.kv.mod_revision)))
+        cluster.request("POST", "/api/v1/namespaces/default/configmaps", b'{"metadata":{"name":"a"}}')
+        cluster.request("DELETE", "/api/v1/namespaces/default/configmaps/a")
+        assert cluster.history.changes == before + len(told)
+    assert told == sorted(told)
+    assert told[-1][1] == cluster.history.revision
+    assert told[-2][1] == told[-1][1] - 1
+
+
+def test_a_component_that_ends_by_itself_ends_the_run() -> None:
+    with pytest.raises(SimFailure, match="broken on purpose"), VirtualCluster(1, numbered_nodes(1)) as cluster:
+        scheduler: Any = cluster.plane.components["scheduler"]
+
+        def broken(queued: object) -> None:
+            raise RuntimeError("broken on purpose")
+
+        scheduler._schedule_one = broken
+        cluster.request("POST", PODS, b'{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}')
+        cluster.advance(1)
+
+
+def test_two_clusters_live_side_by_side() -> None:
+    with VirtualCluster(7, numbered_nodes(2)) as first, VirtualCluster(7, numbered_nodes(2)) as second:
+        first.advance(5)
+        second.advance(5)
+        assert first.digest == second.digest
+        second.advance(5)
+        assert first.now_s < second.now_s
