@@ -18,6 +18,7 @@ from minikube_py.store.bootstrap import Answer, Form, Initial, Intent
 from minikube_py.store.discovery import Discovery
 from minikube_py.store.fsync import FsyncRunner, SyncRunner
 from minikube_py.store.identity import has_log, load_identity, own_identity
+from minikube_py.store.links import PeerLinks
 from minikube_py.store.log_files import LogFiles
 from minikube_py.store.member import MemberConfig, StoreMember
 from minikube_py.store.membership import Member, MemberChange
@@ -47,7 +48,8 @@ class PeerPort:
 class LinkedMember:
     """`name`, `peer`, `client`: how this member is to be known. Without a `port` it is alone.
 
-    `fatal` and `removed` are told why it ends, and should end the process; `say` what it waits for."""
+    `fatal` and `removed` are told why it ends, and should end the process; `say` what it waits for. `through`: what
+    stands between the member and its links, as a simulation's faults do."""
 
     def __init__(
         self,
@@ -64,11 +66,13 @@ class LinkedMember:
         say: Told,
         config: MemberConfig | None = None,
         syncs: SyncRunner | None = None,
+        through: Callable[[PeerLinks], PeerLinks] | None = None,
     ) -> None:
         config = config or MemberConfig()
         self._disk, self._clock, self._rng, self._port = disk, clock, rng, port
         self._name, self._peer, self._client = name, peer, client
         self._say = say
+        self._through = through
         self._syncs: SyncRunner = syncs or FsyncRunner(clock, config.fsync)
         self.member = StoreMember(disk, clock, rng, config, fatal, removed, self._syncs)
         self.peers: Peers | None = None
@@ -104,7 +108,7 @@ class LinkedMember:
         members: tuple[Member, ...] = ()
         if not begun:
             bootstrap, members = await self._meet(port, peers)
-        await self.member.start(bootstrap, peers)
+        await self.member.start(bootstrap, self._through(peers) if self._through is not None else peers)
         self._begun = True
         peers.begin(self.member, self.member.cluster_id, self._who, self._join, members)
 

@@ -11,7 +11,6 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -27,21 +26,21 @@ from minikube_py.raft.node import Raft
 from minikube_py.store.caution import check_timely, heir
 from minikube_py.store.embedded import EmbeddedStorage
 from minikube_py.store.explaining import measured
-from minikube_py.store.fsync import FsyncMode, FsyncRunner, Histogram, SyncRunner
+from minikube_py.store.fsync import FsyncRunner, Histogram, SyncRunner
 from minikube_py.store.lessor import Lessor
 from minikube_py.store.links import PeerLinks
 from minikube_py.store.log_files import LogFiles
+from minikube_py.store.member_config import MemberConfig as MemberConfig
 from minikube_py.store.member_status import PREFIX, metrics_of, status_of
 from minikube_py.store.membership import Member, MemberChange, Membership
 from minikube_py.store.query_metrics import QueryMetrics
 from minikube_py.store.read_rounds import ReadDone
 from minikube_py.store.replica import REQUEST_BYTES_MAX as REQUEST_BYTES_MAX
-from minikube_py.store.replica import Bootstrap, Failed, Replica, ReplicaConfig, Reply, describe
+from minikube_py.store.replica import Bootstrap, Failed, Replica, Reply, describe
 from minikube_py.store.snapshot_transfer import IncomingSnapshot, SnapshotOffer, SnapshotSource
 from minikube_py.store.snapshotter import Snapshotter, Wait, drive
 from minikube_py.store.storage import WatchHandle, WatchSink
-from minikube_py.store.upkeep import TICK_S, Upkeep
-from minikube_py.wal.segment import SEGMENT_BYTES
+from minikube_py.store.upkeep import Upkeep
 
 Fatal = Callable[[str], None]
 
@@ -49,7 +48,6 @@ GATHER_MIN = 16
 GATHER_S = 0.001
 TURN_S = 0.02
 """After so long the loop has its turn before the next entries are applied: heartbeats must not wait for them."""
-COMMITTED_BYTES_MAX = 4 << 20
 HAND_OVER_S = 2.0
 """How long a leader that stops waits for another one."""
 TRANSFER_S = 2.0
@@ -60,38 +58,6 @@ def exit_now(message: str) -> None:
     """Ends the process without any of its leave-taking: what is not on disk must not be acknowledged by accident."""
     print(f"minikube-py store: {message}", file=sys.stderr, flush=True)
     os._exit(70)
-
-
-@dataclass(frozen=True, slots=True)
-class MemberConfig:
-    """`snapshot_log_bytes`: log written since the last snapshot before the next is taken (or as much as that snapshot
-    was large, whichever is more). `tail_entries_max`: entries behind it that are kept in memory for slow followers.
-    History is compacted when older than `retain_s` or, oldest first, when its writes sum up to more than
-    `retain_bytes`; 0 keeps without that bound. `fsync` "auto": in a thread with other members, alone as the disk is
-    fast. `lease_reads`: see RaftConfig."""
-
-    request_bytes_max: int = REQUEST_BYTES_MAX
-    segment_bytes: int = SEGMENT_BYTES
-    snapshot_log_bytes: int = 32 << 20
-    tail_entries_max: int = 20_000
-    retain_s: float = 300.0
-    retain_bytes: int = 64 << 20
-    fsync: FsyncMode = "auto"
-    own_gc: bool = True
-    election_ticks: int = 10
-    heartbeat_ticks: int = 2
-    lease_reads: bool = False
-
-    def replica(self) -> ReplicaConfig:
-        return ReplicaConfig(
-            request_bytes_max=self.request_bytes_max,
-            snapshot_log_bytes=self.snapshot_log_bytes,
-            tail_entries_max=self.tail_entries_max,
-            election_ticks=self.election_ticks,
-            heartbeat_ticks=self.heartbeat_ticks,
-            lease_reads=self.lease_reads,
-            committed_bytes_max=COMMITTED_BYTES_MAX,
-        )
 
 
 class NoLinks:
@@ -128,7 +94,8 @@ class StoreMember:
         self.replica.lease_listener = self._follow_lease
         self._fatal = fatal
         self._removed = removed or fatal
-        self._opened = False
+        self.opened = False
+        """The log was read: `raft` and `state` are there, and stay."""
         self._failed = False
         self._stopping = False
         self._deaf = False
@@ -164,7 +131,7 @@ class StoreMember:
         Raises: Corruption; LogLost; OSError where the disk fails; Unavailable where its writes fail."""
         self._loop = asyncio.get_running_loop()
         self.replica.open(bootstrap)
-        self._opened = True
+        self.opened = True
         self._links = links or self._links
         await self._settle()
         if self._failed:
@@ -179,7 +146,7 @@ class StoreMember:
         if self._stopping:
             return
         self._stopping = True
-        if not self._opened:
+        if not self.opened:
             return
         if not self._failed and not self.replica.alone:
             await self._hand_over()
@@ -206,7 +173,7 @@ class StoreMember:
                     return
                 self.replica.transfer(successor)
                 self._turn_soon()
-            await self.clock.sleep(TICK_S / 2)
+            await self.clock.sleep(self.config.tick_s / 2)
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
@@ -308,7 +275,7 @@ class StoreMember:
             except Unavailable:
                 if self.clock.monotonic_s() >= until_s:
                     raise
-            await self.clock.sleep(TICK_S)
+            await self.clock.sleep(self.config.tick_s)
         await done
 
     async def transfer(self, to: NodeId) -> None:
@@ -320,7 +287,7 @@ class StoreMember:
         while self.raft.leader != to:
             if self.clock.monotonic_s() >= until_s:
                 raise Unavailable(f"member {to:x} did not take over within {TRANSFER_S:g} s; the leader stays")
-            await self.clock.sleep(TICK_S / 2)
+            await self.clock.sleep(self.config.tick_s / 2)
             self._check_running()
 
     # -- what the links bring -----------------------------------------------------------------------------------------

@@ -17,8 +17,6 @@ from minikube_py.store.membership import ChangeKind, MemberChange
 if TYPE_CHECKING:
     from minikube_py.store.member import StoreMember
 
-TICK_S = 0.05
-"""Elections begin after 10 to 20 of them without a leader, so that one that was killed costs less than a second."""
 UPKEEP_TICKS = 2
 TRIM_PER_UPKEEP = 1000
 SLICE_PAUSE_S = 0.005
@@ -55,7 +53,7 @@ class Upkeep:
     async def _tick_forever(self) -> None:
         ticks = 0
         while True:
-            await self._clock.sleep(TICK_S)
+            await self._clock.sleep(self._member.config.tick_s)
             ticks += 1
             self._member.tick()
             if ticks % UPKEEP_TICKS == 0:
@@ -109,7 +107,7 @@ class Upkeep:
         files, wait = member.replica.files, member.wait_for_sync
         try:
             while True:
-                await self._clock.sleep(TICK_S * UPKEEP_TICKS)
+                await self._clock.sleep(member.config.tick_s * UPKEEP_TICKS)
                 for sync in files.spare_step() if files.wants_spare else ():
                     await wait(sync)
                     await self._clock.sleep(SLICE_PAUSE_S)
