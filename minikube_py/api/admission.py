@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from minikube_py.api.errors import Json, forbidden
-from minikube_py.api.registry import PODS
+from minikube_py.api.errors import GroupResource, Json, forbidden
 
+_PODS: Final = GroupResource("", "pods", "Pod")
 SYSTEM_PRIORITIES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 TOLERATION_S: Final = 300
 _NOT_READY: Final = "node.kubernetes.io/not-ready"
@@ -35,7 +35,7 @@ def admit_pod(pod: Json, old: Json | None = None) -> None:
 
 
 def _refuse(pod: Json, why: str) -> None:
-    raise forbidden(PODS, pod["metadata"].get("name") or "", why)
+    raise forbidden(_PODS, pod["metadata"].get("name") or "", why)
 
 
 def _admit_priority(pod: Json, spec: Json) -> None:

@@ -18,8 +18,8 @@ import orjson
 from minikube_py.api import json_text, yaml_text
 from minikube_py.api.errors import StatusError, bad_request, go_quote, request_entity_too_large, unsupported_media_type
 from minikube_py.api.json_text import Members, Number, Syntax
+from minikube_py.api.kind import Kind, Subresource
 from minikube_py.api.protobuf import ProtobufError, decode_message, open_envelope
-from minikube_py.api.registry import Resource, Subresource
 from minikube_py.api.schema import SCHEMA, Message
 from minikube_py.api.typed import DecodeError, Reader, Undecided, checker
 from minikube_py.api.values import is_text, json_type
@@ -64,7 +64,7 @@ def target(group: str, version: str, kind: str) -> Target:
     return Target(group, version, kind, message)
 
 
-def target_of(resource: Resource, subresource: Subresource | None = None) -> Target:
+def target_of(resource: Kind, subresource: Subresource | None = None) -> Target:
     """What is written to a resource, or to one of its subresources (Binding, Eviction, Scale, ...)."""
     if subresource is None:
         return target(resource.group, resource.version, resource.kind)
@@ -83,7 +83,7 @@ def media_type(content_type: str | None) -> str:
 
 
 def decode(
-    resource: Resource,
+    resource: Kind,
     body: bytes,
     content_type: str | None = JSON,
     field_validation: str = "Strict",
@@ -121,7 +121,7 @@ def check_size(body: bytes) -> None:
         raise request_entity_too_large(f"limit is {MAX_BODY_BYTES}")
 
 
-def normalize(resource: Resource, obj: Object) -> Object:
+def normalize(resource: Kind, obj: Object) -> Object:
     """`obj`, as Go would print it after reading: the same dict where that is quick, changed in place. For objects made
     by patches and by the server itself. Unknown fields are dropped. Raises: typed.DecodeError."""
     message = target_of(resource).message

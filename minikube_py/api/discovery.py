@@ -16,7 +16,8 @@ import yaml
 
 from minikube_py.api.document import JSON, YAML, Document, etag_of, matches, not_changed, parse_accept
 from minikube_py.api.errors import not_acceptable, path_not_found
-from minikube_py.api.registry import REGISTRY, Registry, Resource
+from minikube_py.api.kind import Kind
+from minikube_py.api.registry import REGISTRY, Registry
 
 AGGREGATED: Final = ("v2", "v2beta1")
 _ACCEPTED: Final = (JSON, YAML)
@@ -78,18 +79,18 @@ class Discovery:
         }
 
     def _groups(self) -> list[str]:
-        names = {resource.group for resource in self._registry.resources if resource.group}
+        names = {resource.group for resource in self._registry.kinds if resource.group}
         return sorted(names, key=lambda name: (_ORDER.index(name) if name in _ORDER else len(_ORDER), name))
 
     def _versions(self, group: str) -> list[str]:
-        return list(dict.fromkeys(r.version for r in self._registry.resources if r.group == group))
+        return list(dict.fromkeys(r.version for r in self._registry.kinds if r.group == group))
 
     def _group(self, name: str) -> Json:
         versions = [{"groupVersion": f"{name}/{version}", "version": version} for version in self._versions(name)]
         return {"name": name, "versions": versions, "preferredVersion": versions[0]}
 
-    def _rows(self, group: str, version: str) -> list[Resource]:
-        rows = [r for r in self._registry.resources if (r.group, r.version) == (group, version)]
+    def _rows(self, group: str, version: str) -> list[Kind]:
+        rows = [r for r in self._registry.kinds if (r.group, r.version) == (group, version)]
         return sorted(rows, key=lambda resource: resource.plural)
 
     def _resource_list(self, group: str, version: str) -> Json:
@@ -159,7 +160,7 @@ def _as_asked(content: Json, accept: str | None) -> Document:
     raise not_acceptable(_ACCEPTED)
 
 
-def _resource(row: Resource) -> Json:
+def _resource(row: Kind) -> Json:
     found: Json = {
         "name": row.plural,
         "singularName": row.singular,
@@ -174,7 +175,7 @@ def _resource(row: Resource) -> Json:
     return found
 
 
-def _subresources(row: Resource) -> list[Json]:
+def _subresources(row: Kind) -> list[Json]:
     found = []
     for sub in sorted(row.subresources, key=lambda sub: sub.name):
         entry: Json = {"name": f"{row.plural}/{sub.name}", "singularName": "", "namespaced": row.namespaced}
@@ -184,7 +185,7 @@ def _subresources(row: Resource) -> list[Json]:
     return found
 
 
-def _aggregated_resource(row: Resource) -> Json:
+def _aggregated_resource(row: Kind) -> Json:
     found: Json = {
         "resource": row.plural,
         "responseKind": {"group": "", "version": "", "kind": row.kind},

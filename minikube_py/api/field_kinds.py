@@ -9,14 +9,14 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import Final
 
-from minikube_py.api.registry import Resource
+from minikube_py.api.kind import Kind
 from minikube_py.api.schema import SCHEMA, Type
 from minikube_py.api.schema import Kind as SchemaKind
 from minikube_py.errors import InvalidRequest
 from minikube_py.fields.paths import Path, path_text
-from minikube_py.fields.spec import Kind
+from minikube_py.fields.spec import Kind as FieldKind
 
-_KINDS: Final[dict[SchemaKind, Kind]] = {
+_KINDS: Final[dict[SchemaKind, FieldKind]] = {
     "string": "string",
     "bool": "string",
     "int32": "int",
@@ -33,7 +33,7 @@ _NOT_STORED: Final = frozenset((("kind",), ("apiVersion",), ("metadata", "resour
 """What every answer has and no stored object."""
 
 
-def kind_at(resource: Resource, path: Path) -> Kind:
+def kind_at(resource: Kind, path: Path) -> FieldKind:
     """Raises: InvalidRequest where no object of `resource` has such a field, or what stands there is not compared."""
     if path in _NOT_STORED:
         raise InvalidRequest(f"{resource.plural}: {path_text(path)} is not stored with the objects, and {_ELSE}")
@@ -52,7 +52,7 @@ def kind_at(resource: Resource, path: Path) -> Kind:
     raise InvalidRequest(f"{resource.plural}: {text} is {whole}, which {_ELSE}; name a part of it{_example(text, at)}")
 
 
-def _step(resource: Resource, path: Path, position: int, part: str | int, at: Type) -> Type:
+def _step(resource: Kind, path: Path, position: int, part: str | int, at: Type) -> Type:
     here = path_text(path[:position]) if position else ""
     if at.kind == "list" and at.element is not None:
         if isinstance(part, int):

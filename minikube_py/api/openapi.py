@@ -18,7 +18,8 @@ from typing import Any, Final
 import orjson
 
 from minikube_py.api.document import JSON, Document, etag_of, matches, not_changed, parse_accept
-from minikube_py.api.registry import REGISTRY, Registry, Resource, Subresource
+from minikube_py.api.kind import Kind, Subresource
+from minikube_py.api.registry import REGISTRY, Registry
 from minikube_py.api.schema import META_KINDS, SCHEMA, Field, Message, Type, proto_name
 
 Json = dict[str, Any]
@@ -208,7 +209,7 @@ class _Paths:
         self._tag = f"{group.removesuffix('.k8s.io').split('.')[0] or 'core'}_{version}"
         self._group, self._version, self._schemas = group, version, schemas
 
-    def add(self, row: Resource) -> None:
+    def add(self, row: Kind) -> None:
         collection = f"{self._root}/namespaces/{{namespace}}/{row.plural}"
         if not row.namespaced:
             collection = f"{self._root}/{row.plural}"
@@ -233,7 +234,7 @@ class _Paths:
         for sub in row.subresources:
             self._add_subresource(f"{collection}/{{name}}/{sub.name}", ("name", *scope), row, sub, middle)
 
-    def _add_subresource(self, path: str, scope: tuple[str, ...], row: Resource, sub: Subresource, middle: str) -> None:
+    def _add_subresource(self, path: str, scope: tuple[str, ...], row: Kind, sub: Subresource, middle: str) -> None:
         kind = (sub.group, sub.version, sub.kind) if sub.version else (self._group, self._version, sub.kind)
         title = f"{self._title}{middle}{row.kind}{sub.name.capitalize()}"
         self._put(path, scope, kind, {
@@ -361,8 +362,8 @@ class OpenApi:
         texts = find_spec("kubernetes_validate") is not None
         return etag_of(orjson.dumps([dict(SCHEMA.versions), VERSION, group, version, rows, texts]))
 
-    def _rows(self, group: str, version: str) -> list[Resource]:
-        return [row for row in self._registry.resources if (row.group, row.version) == (group, version)]
+    def _rows(self, group: str, version: str) -> list[Kind]:
+        return [row for row in self._registry.kinds if (row.group, row.version) == (group, version)]
 
     def group_version(self, group: str, version: str) -> bytes:
         """The document of a group-version that is served."""

@@ -28,7 +28,7 @@ from minikube_py.api.errors import (
 from minikube_py.api.go_format import go_format
 from minikube_py.api.json_patch import JsonPatchError, PatchTooLarge
 from minikube_py.api.json_text import Members, Number, Syntax
-from minikube_py.api.registry import Resource, Subresource
+from minikube_py.api.kind import Kind, Subresource
 from minikube_py.api.restore import Restorer
 from minikube_py.api.schema import SCHEMA, Message
 from minikube_py.api.strategic_merge import StrategicMergeError
@@ -51,7 +51,7 @@ def patch_type(content_type: str | None) -> str:
 
 def apply_patch(
     content_type: str | None,
-    resource: Resource,
+    resource: Kind,
     original: Object,
     patch: bytes,
     field_validation: str = "Warn",

@@ -18,8 +18,8 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple, cast
 
 from minikube_py.api.errors import FieldError, aggregate, bad_request, go_quote, invalid_value
+from minikube_py.api.kind import Kind, Selectable
 from minikube_py.api.meta import is_label_value, is_qualified_name
-from minikube_py.api.registry import Resource, Selectable
 from minikube_py.fields import quantity
 from minikube_py.fields.asked import Asked, asked_of
 from minikube_py.fields.extract import MAX_STRING_LENGTH
@@ -310,7 +310,7 @@ class Askable:
 
 
 @lru_cache(256)
-def _built_in(resource: Resource) -> Askable:
+def _built_in(resource: Kind) -> Askable:
     return Askable(resource.field_set)
 
 
@@ -327,7 +327,7 @@ class FieldSelector:
 
     def __init__(
         self,
-        resource: Resource,
+        resource: Kind,
         requirements: tuple[FieldRequirement, ...],
         comparisons: tuple[Comparison, ...],
         askable: Askable | None = None,
@@ -363,7 +363,7 @@ class FieldSelector:
 
 
 def _indexable(
-    resource: Resource, requirements: tuple[FieldRequirement, ...], declared: FieldSet | None
+    resource: Kind, requirements: tuple[FieldRequirement, ...], declared: FieldSet | None
 ) -> tuple[Comparison, ...]:
     """A missing field is empty to the original and unequal to everything in a Where, so `f=` stays out; so does what
     is too long for a row."""
@@ -455,11 +455,11 @@ def _getter_of(selectable: Selectable) -> Getter:
 
 
 @lru_cache(1024)
-def _getter(resource: Resource, field: str) -> Getter:
+def _getter(resource: Kind, field: str) -> Getter:
     return _getter_of(resource.selectable[field])
 
 
-def field_attributes(resource: Resource, obj: Mapping[str, Any]) -> dict[str, str]:
+def field_attributes(resource: Kind, obj: Mapping[str, Any]) -> dict[str, str]:
     """All selectable fields of an object, as text; what is missing is left out (it equals the empty text)."""
     found = {label: _getter(resource, label)(obj) for label in resource.selectable}
     return {label: value for label, value in found.items() if value}
@@ -499,7 +499,7 @@ _DECLARED_TERM: Final = re.compile(
 )
 
 
-def parse_field_selector(resource: Resource, text: str, askable: Askable | None = None) -> FieldSelector:
+def parse_field_selector(resource: Kind, text: str, askable: Askable | None = None) -> FieldSelector:
     """`askable` None: what is declared of `resource` without any index.
 
     Raises: StatusError 400; on a field that is neither selectable nor declared, with the original's sentence."""
@@ -507,7 +507,7 @@ def parse_field_selector(resource: Resource, text: str, askable: Askable | None 
 
 
 @lru_cache(1024)
-def _parse_field_selector(resource: Resource, text: str, askable: Askable) -> FieldSelector:
+def _parse_field_selector(resource: Kind, text: str, askable: Askable) -> FieldSelector:
     terms: list[str] = []
     comparisons: list[Comparison] = []
     position = 0
@@ -539,7 +539,7 @@ def _split_term(selector: str, term: str) -> tuple[str, str, str]:
     return term[: match.start()], "!=" if match[0] == "!=" else "=", _unescape_value(term[match.end() :])
 
 
-def _supported(resource: Resource, field: str, op: str, value: str) -> FieldRequirement | None:
+def _supported(resource: Kind, field: str, op: str, value: str) -> FieldRequirement | None:
     if not field and not value:
         return None
     field = resource.field_aliases.get(field, field)
@@ -552,7 +552,7 @@ def _supported(resource: Resource, field: str, op: str, value: str) -> FieldRequ
 
 
 def _extension(
-    resource: Resource, declared: FieldSet | None, text: str, position: int
+    resource: Kind, declared: FieldSet | None, text: str, position: int
 ) -> tuple[Comparison, int] | None:
     """The comparison that starts at `position` and where it ends, or None where the term is the original's."""
     match = _DECLARED_TERM.match(text, position) if declared is not None else None

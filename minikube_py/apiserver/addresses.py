@@ -14,7 +14,7 @@ from typing import Final
 
 from minikube_py.api import services
 from minikube_py.api.errors import Json, StatusError, Verbatim, go_json, internal, invalid, invalid_value
-from minikube_py.api.registry import SERVICES
+from minikube_py.api.kinds.core import SERVICES
 from minikube_py.apiserver.object_store import Claim, ObjectStore
 from minikube_py.env import Rng
 from minikube_py.mvcc.types import RangeRequest, prefix_end

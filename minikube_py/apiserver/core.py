@@ -14,7 +14,8 @@ from ipaddress import IPv4Address
 from typing import Final
 
 from minikube_py.api.errors import StatusError, internal, method_not_allowed, timeout
-from minikube_py.api.registry import PODS, REGISTRY
+from minikube_py.api.kinds.core import PODS
+from minikube_py.api.registry import REGISTRY
 from minikube_py.apiserver import nonresource, system
 from minikube_py.apiserver.addresses import DEFAULT_RANGE, AddressAllocator
 from minikube_py.apiserver.auth import ANONYMOUS, Authenticator, User
@@ -73,8 +74,8 @@ class ApiServer:
         self.storage = storage
         self.auth = Authenticator(tokens or {})
         self.store = ObjectStore(storage, clock)
-        self.cache = WatchCache(REGISTRY.resources, self.limits)
-        self.declared = Declarations(REGISTRY.resources)
+        self.cache = WatchCache(REGISTRY.kinds, self.limits)
+        self.declared = Declarations(REGISTRY.kinds)
         self.lister = Lister(self.store, self.cache, self.declared, self.limits, clock)
         self.watching = Watching(self.store, self.cache, self.lister, self.limits, clock, rng)
         self.addresses = AddressAllocator(self.store, rng, cluster_range)
@@ -97,7 +98,7 @@ class ApiServer:
 
     async def start(self) -> None:
         """Raises: Unavailable where the store does not answer."""
-        for resource in REGISTRY.resources:
+        for resource in REGISTRY.kinds:
             if resource.field_set is not None:
                 await self.storage.declare(resource.field_set)
         await self._load(_REPLAYED)

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable
 from typing import Final
 
-from minikube_py.api.registry import Resource
+from minikube_py.api.kind import Kind
 from minikube_py.api.selectors import Askable, FieldSelector
 from minikube_py.errors import InvalidRequest
 from minikube_py.fields.asked import parts_of
@@ -28,7 +28,7 @@ _NOTHING: Final = Askable(None)
 class Declarations:
     """`specs`: the declared indexes by name. `version` grows with each change."""
 
-    def __init__(self, resources: Iterable[Resource]) -> None:
+    def __init__(self, resources: Iterable[Kind]) -> None:
         self.resources = {resource.plural: resource for resource in resources if resource.stored}
         self.specs: dict[str, IndexSpec] = {}
         self.version = 0
@@ -36,7 +36,7 @@ class Declarations:
         self._built: set[str] = set()
         self._askable: dict[str, Askable] = {}
 
-    def of(self, resource: Resource) -> Askable:
+    def of(self, resource: Kind) -> Askable:
         """The same object until something changes, by which what was read of it can be kept."""
         plural = resource.plural
         found = self._askable.get(plural)
@@ -44,11 +44,11 @@ class Declarations:
             found = self._askable[plural] = self._read(resource) if resource.stored else _NOTHING
         return found
 
-    def base(self, resource: Resource) -> FieldSet:
+    def base(self, resource: Kind) -> FieldSet:
         """What is declared of a resource without any index, by the name that indexes know it under."""
         return resource.field_set or FieldSet(resource.plural, resource.prefix, ())
 
-    def since(self, resource: Resource, fields: FieldSelector) -> int:
+    def since(self, resource: Kind, fields: FieldSelector) -> int:
         """The revision since which the declared fields of a selector have meant what they do now; 0 where they always
         have."""
         if not fields.where:
@@ -56,7 +56,7 @@ class Declarations:
         specs = [(spec, self._declared_at[name]) for name, spec in self.specs.items() if spec.on == resource.plural]
         return declared_since(self.base(resource), specs, parts_of(fields.asked()))
 
-    def _read(self, resource: Resource) -> Askable:
+    def _read(self, resource: Kind) -> Askable:
         specs = [spec for spec in self.specs.values() if spec.on == resource.plural]
         # While one is built, the store has to decode what it is asked for, and this server's cache has it already.
         indexed = frozenset(name for spec in specs if spec.name in self._built for name in spec.fields)

@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 import orjson
 
 from minikube_py.api.errors import GroupResource, Json, StatusError, conflict, not_found
+from minikube_py.api.kind import Kind
+from minikube_py.api.kinds.core import NAMESPACES, SERVICES
 from minikube_py.api.meta import parse_timestamp, timestamp
-from minikube_py.api.registry import NAMESPACES, REPLICATIONCONTROLLERS, SERVICES, Resource
-from minikube_py.api.strategy import deletion_grace_s
 from minikube_py.apiserver.addresses import held_keys
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.namespaces import check_mortal
@@ -42,10 +42,10 @@ class Deleter:
         self._clock = clock
         self._deleting: set[asyncio.Task[Deleted]] = set()
 
-    async def delete(self, resource: Resource, namespace: str, name: str, options: DeleteOptions) -> Deleted:
+    async def delete(self, resource: Kind, namespace: str, name: str, options: DeleteOptions) -> Deleted:
         """Raises: StatusError 403, 404, 409."""
         check_mortal(resource, name)
-        if not resource.graceful or options.dry_run:
+        if resource.deletion_grace_s is None or options.dry_run:
             return await self._delete(resource, namespace, name, options)
         # Announced and done are two txns. Whoever asked may leave between them, and nobody else might do the second.
         task = asyncio.get_running_loop().create_task(self._delete(resource, namespace, name, options))
@@ -53,7 +53,7 @@ class Deleter:
         task.add_done_callback(self._deleting.discard)
         return await asyncio.shield(task)
 
-    async def _delete(self, resource: Resource, namespace: str, name: str, options: DeleteOptions) -> Deleted:
+    async def _delete(self, resource: Kind, namespace: str, name: str, options: DeleteOptions) -> Deleted:
         kv = await self._store.get(resource.key(namespace, name))
         for _ in range(self._limits.update_attempts_max):
             if kv is None:
@@ -68,7 +68,7 @@ class Deleter:
             if waits and value == kv.value:
                 return Deleted(kv.value, kv.mod_revision, False)
             # Watchers of graceful kinds see the deletion announced before it is done, as the original's do.
-            if waits or (resource.graceful and not was_deleting):
+            if waits or (resource.deletion_grace_s is not None and not was_deleting):
                 outcome = await self._store.replace(kv, value)
                 if outcome.done and waits:
                     return Deleted(value, outcome.revision, False)
@@ -82,17 +82,17 @@ class Deleter:
             kv = outcome.current
         raise conflict(resource, name)
 
-    def _mark(self, resource: Resource, obj: Json, options: DeleteOptions) -> bool:
+    def _mark(self, resource: Kind, obj: Json, options: DeleteOptions) -> bool:
         """Writes the deletion into the object. False: nothing holds it, it can go at once."""
         metadata = obj["metadata"]
         if resource is NAMESPACES:
             return self._mark_namespace(obj)
         deleting = metadata.get("deletionTimestamp")
         waits = False
-        if resource.graceful and deleting:
+        if resource.deletion_grace_s is not None and deleting:
             waits = _shorten(metadata, options.grace_s)
-        elif resource.graceful:
-            grace_s = deletion_grace_s(resource, obj, options.grace_s)
+        elif resource.deletion_grace_s is not None:
+            grace_s = resource.deletion_grace_s(obj, options.grace_s)
             self._stamp(metadata, grace_s)
             waits = grace_s > 0
         before = metadata.get("finalizers") or []
@@ -119,7 +119,7 @@ class Deleter:
         obj.setdefault("status", {})["phase"] = "Terminating"
         return bool(spec.get("finalizers") or metadata.get("finalizers"))
 
-    async def delete_collection(self, resource: Resource, entries: list[Entry], options: DeleteOptions) -> None:
+    async def delete_collection(self, resource: Kind, entries: list[Entry], options: DeleteOptions) -> None:
         """One after the other; what is gone already is no error."""
         for entry in entries:
             *_, namespace, name = entry.key.decode().split("/")
@@ -143,14 +143,14 @@ def _shorten(metadata: Json, asked_s: int | None) -> bool:
     return asked_s > 0
 
 
-def _finalizers(resource: Resource, before: list[str], options: DeleteOptions) -> list[str]:
+def _finalizers(resource: Kind, before: list[str], options: DeleteOptions) -> list[str]:
     orphan, foreground = _propagation(resource, before, options)
     kept = [name for name in before if name not in (ORPHAN, FOREGROUND)]
     wanted = kept + ([ORPHAN] if orphan else []) + ([FOREGROUND] if foreground else [])
     return before if set(wanted) == set(before) else wanted
 
 
-def _propagation(resource: Resource, before: list[str], options: DeleteOptions) -> tuple[bool, bool]:
+def _propagation(resource: Kind, before: list[str], options: DeleteOptions) -> tuple[bool, bool]:
     """(orphan the dependents, delete them first)."""
     if options.orphan is not None:
         return options.orphan, False
@@ -160,11 +160,10 @@ def _propagation(resource: Resource, before: list[str], options: DeleteOptions) 
         return True, False
     if FOREGROUND in before:
         return False, True
-    # Replication controllers are older than garbage collection, and orphan unless told otherwise.
-    return resource is REPLICATIONCONTROLLERS, False
+    return resource.orphans_by_default, False
 
 
-def _check_preconditions(resource: Resource, name: str, obj: Json, kv: KeyValue, options: DeleteOptions) -> None:
+def _check_preconditions(resource: Kind, name: str, obj: Json, kv: KeyValue, options: DeleteOptions) -> None:
     found = obj["metadata"].get("uid", "")
     by_kind = GroupResource(resource.group, resource.kind, resource.kind)
     if options.uid and options.uid != found:

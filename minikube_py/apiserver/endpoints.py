@@ -15,7 +15,7 @@ import logging
 from typing import Final
 
 from minikube_py.api.errors import Json, StatusError
-from minikube_py.api.registry import ENDPOINTS
+from minikube_py.api.kinds.core import ENDPOINTS
 from minikube_py.apiserver.writes import Writer
 from minikube_py.env import Clock
 from minikube_py.errors import LeaseNotFound, MinikubeError

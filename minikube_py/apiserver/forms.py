@@ -14,7 +14,7 @@ import orjson
 import yaml
 
 from minikube_py.api.errors import StatusError, bad_request, invalid_value, not_acceptable
-from minikube_py.api.registry import Resource
+from minikube_py.api.kind import Kind
 from minikube_py.api.tables import TablePrinter, table_head
 from minikube_py.client.transport import JSON
 
@@ -24,14 +24,14 @@ SERVED: Final = (JSON, YAML)
 OPENING: Final = len(b'{"metadata":{')
 META_GROUP: Final = "meta.k8s.io"
 
-Kind = Literal["object", "table", "partial"]
+FormKind = Literal["object", "table", "partial"]
 
 
 class Form(NamedTuple):
     """`version` is that of meta.k8s.io for tables and partial objects. `single` tells PartialObjectMetadata from its
     list: each is right for one of the two only."""
 
-    kind: Kind = "object"
+    kind: FormKind = "object"
     version: str = "v1"
     single: bool = False
     media_type: str = JSON
@@ -112,11 +112,11 @@ def with_options(form: Form, query: Mapping[str, str]) -> Form:
 
 
 @lru_cache(256)
-def _opening(resource: Resource) -> bytes:
+def _opening(resource: Kind) -> bytes:
     return f'{{"kind":"{resource.kind}","apiVersion":"{resource.api_version}","metadata":{{'.encode()
 
 
-def object_bytes(resource: Resource, value: bytes, revision: int) -> bytes:
+def object_bytes(resource: Kind, value: bytes, revision: int) -> bytes:
     """The object as clients see it. Revision 0, of what was not stored (dryRun), is left out."""
     if not revision:
         return _opening(resource) + value[OPENING:]
@@ -146,7 +146,7 @@ def with_meta_version(head: bytes, form: Form) -> bytes:
 
 
 def single_bytes(
-    resource: Resource, value: bytes, revision: int, form: Form, now_s: float, fields: FieldValues | None = None
+    resource: Kind, value: bytes, revision: int, form: Form, now_s: float, fields: FieldValues | None = None
 ) -> bytes:
     """One object in any form; a Table has one row. Raises: StatusError 406 where a list form is asked for."""
     if form is PLAIN or form == PLAIN:

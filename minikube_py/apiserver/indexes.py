@@ -20,7 +20,7 @@ import orjson
 
 from minikube_py.api.errors import StatusError, bad_request, method_not_allowed, path_not_found
 from minikube_py.api.field_kinds import kind_at
-from minikube_py.api.registry import Resource
+from minikube_py.api.kind import Kind
 from minikube_py.api.selectors import FieldSelector, parse_field_selector
 from minikube_py.apiserver.messages import Request, Response
 from minikube_py.apiserver.object_store import translated
@@ -28,7 +28,8 @@ from minikube_py.apiserver.options import parse_int
 from minikube_py.errors import InvalidRequest
 from minikube_py.fields import quantity
 from minikube_py.fields.paths import Path, parse_path
-from minikube_py.fields.spec import FieldSpec, Kind
+from minikube_py.fields.spec import FieldSpec
+from minikube_py.fields.spec import Kind as FieldKind
 from minikube_py.fields.text import Source, field_text, read_declaration, sum_text
 from minikube_py.index import catalogue
 from minikube_py.index.declared import MEMORY_LIMIT_BYTES, IndexSpec, check_against, check_spec, to_json
@@ -119,14 +120,14 @@ def _item(server: ApiServer, report: IndexReport) -> Json:
     }
 
 
-def _kinds(server: ApiServer, spec: IndexSpec) -> dict[str, Kind]:
+def _kinds(server: ApiServer, spec: IndexSpec) -> dict[str, FieldKind]:
     resource = server.declared.resources.get(spec.on)
     declared = server.declared.of(resource).field_set if resource is not None else None
     found = {name: declared.find(name) for name in spec.fields} if declared is not None else {}
     return {name: each.kind for name, each in found.items() if each is not None}
 
 
-def _any_kind(path: Path) -> Kind:
+def _any_kind(path: Path) -> FieldKind:
     return "string"
 
 
@@ -219,7 +220,7 @@ def _read(body: bytes, server: ApiServer) -> IndexSpec:
     return spec
 
 
-def _check_label(resource: Resource, spec: FieldSpec) -> None:
+def _check_label(resource: Kind, spec: FieldSpec) -> None:
     """What the original selects by keeps its meaning: another field of that name would never be asked with `=`."""
     label = resource.selectable.get(spec.name)
     if label is not None and (spec.extractor != "path@1" or parse_path(spec.args["path"]) != label.path):
@@ -237,7 +238,7 @@ def _check_structure(spec: IndexSpec) -> None:
         raise InvalidRequest(f"structure {spec.structure} cannot be built: {why}") from error
 
 
-def _kinds_of(resource: Resource) -> Callable[[Path], Kind]:
+def _kinds_of(resource: Kind) -> Callable[[Path], FieldKind]:
     return lambda path: kind_at(resource, path)
 
 
@@ -322,13 +323,13 @@ async def _explain(request: Request, server: ApiServer) -> Response:
     return _json(200, _explained(resource, selector, asked, explanation))
 
 
-def _what_there_is(server: ApiServer, resource: Resource) -> str:
+def _what_there_is(server: ApiServer, resource: Kind) -> str:
     declared = server.declared.of(resource).field_set
     names = [spec.name for spec in declared.fields] if declared is not None else []
     return f"there are {', '.join(names)}" if names else "none is: minikube-py index create declares some"
 
 
-def _explained(resource: Resource, selector: FieldSelector, asked: RangeRequest, explanation: Explanation) -> Json:
+def _explained(resource: Kind, selector: FieldSelector, asked: RangeRequest, explanation: Explanation) -> Json:
     declared = selector.declared
     of_others = declared is not None and any(declared.depends_on_others(c.field) for c in selector.where.comparisons)
     return {

@@ -24,7 +24,8 @@ from minikube_py.api.errors import (
     not_found,
     too_large_resource_version,
 )
-from minikube_py.api.registry import NODES, PODS, Resource
+from minikube_py.api.kind import Kind
+from minikube_py.api.kinds.core import NODES, PODS
 from minikube_py.api.selectors import parse_field_selector, parse_label_selector
 from minikube_py.api.tables import TablePrinter, table_head
 from minikube_py.apiserver.declared import Declarations
@@ -348,7 +349,7 @@ class Lister:
 
     # --- rendering --------------------------------------------------------------------------------------------------
 
-    async def render(self, resource: Resource, page: Page, form: Form, selection: Selection) -> Response:
+    async def render(self, resource: Kind, page: Page, form: Form, selection: Selection) -> Response:
         metadata: Json = {"resourceVersion": str(page.revision)}
         if page.after is not None:
             metadata["continue"] = encode_continue(page.revision, page.after, selection.prefix)
@@ -369,7 +370,7 @@ class Lister:
         return Response(200, b"", form.media_type, pieces=_pieces(head, rows, self._limits.list_slice))
 
     def _rows(
-        self, resource: Resource, items: list[Entry], form: Form, fields: FieldValues | None
+        self, resource: Kind, items: list[Entry], form: Form, fields: FieldValues | None
     ) -> Iterator[bytes]:
         names = fields.names if fields else ()
         printer = TablePrinter(resource, self._clock.wall_s(), form.include_object, names)
@@ -382,7 +383,7 @@ class Lister:
             yield row_bytes(entry.value, str(entry.revision), values)
 
     async def _node_fields(
-        self, resource: Resource, kvs: list[KeyValue], revision: int, selection: Selection | None = None
+        self, resource: Kind, kvs: list[KeyValue], revision: int, selection: Selection | None = None
     ) -> FieldValues | None:
         """The free resources of nodes, for the further columns of their table."""
         if resource is not NODES or not kvs:
@@ -401,7 +402,7 @@ class Lister:
         declared = selection.fields.declared if selection is not None else resource.field_set
         return FieldValues(names, [_as_text(declared, names, by_key.get(kv.key)) for kv in kvs])
 
-    async def _table_fields(self, resource: Resource, page: Page, selection: Selection) -> FieldValues | None:
+    async def _table_fields(self, resource: Kind, page: Page, selection: Selection) -> FieldValues | None:
         if page.shown is None:
             kvs = [KeyValue(e.key, e.value, 0, e.revision, 0, 0) for e in page.items]
             return await self._node_fields(resource, kvs, page.revision, selection)
@@ -452,7 +453,7 @@ def _take_matching(
     return None
 
 
-def _list_head(resource: Resource, metadata: Json, form: Form) -> bytes:
+def _list_head(resource: Kind, metadata: Json, form: Form) -> bytes:
     if form.kind == "partial":
         if form.single:
             wanted = "you requested PartialObjectMetadata, but the requested object is a list"

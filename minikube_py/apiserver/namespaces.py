@@ -11,7 +11,8 @@ from typing import Final
 import orjson
 
 from minikube_py.api.errors import StatusError, forbidden, not_found
-from minikube_py.api.registry import NAMESPACES, Resource
+from minikube_py.api.kind import Kind
+from minikube_py.api.kinds.core import NAMESPACES
 from minikube_py.apiserver.object_store import ObjectStore
 from minikube_py.apiserver.watch_cache import WatchCache
 from minikube_py.mvcc.types import KeyValue
@@ -26,7 +27,7 @@ class NamespaceGate:
         self._namespaces = cache.of(NAMESPACES)
         self._open: dict[str, KeyValue] = {}
 
-    async def admit(self, resource: Resource, namespace: str, name: str, fresh: bool = False) -> KeyValue:
+    async def admit(self, resource: Kind, namespace: str, name: str, fresh: bool = False) -> KeyValue:
         """The namespace's state, as a guard for the txn. `fresh` asks the store, after the guard did not hold.
 
         Raises: StatusError 404 where there is none, 403 where it is being terminated."""
@@ -50,7 +51,7 @@ class NamespaceGate:
         return kv
 
 
-def _terminating(resource: Resource, namespace: str, name: str) -> StatusError:
+def _terminating(resource: Kind, namespace: str, name: str) -> StatusError:
     why = f"unable to create new content in namespace {namespace} because it is being terminated"
     error = forbidden(resource, name, why)
     cause = {
@@ -62,7 +63,7 @@ def _terminating(resource: Resource, namespace: str, name: str) -> StatusError:
     return error
 
 
-def check_mortal(resource: Resource, name: str) -> None:
+def check_mortal(resource: Kind, name: str) -> None:
     """Raises: StatusError 403 for the namespaces that stay."""
     if resource is NAMESPACES and name in IMMORTAL:
         raise forbidden(NAMESPACES, name, "this namespace may not be deleted")

@@ -11,7 +11,8 @@ import orjson
 from minikube_py import __version__
 from minikube_py.api import discovery, openapi
 from minikube_py.api.errors import StatusError, method_not_allowed
-from minikube_py.api.registry import REGISTRY, Resource
+from minikube_py.api.kind import Kind
+from minikube_py.api.registry import REGISTRY
 from minikube_py.apiserver import indexes
 from minikube_py.apiserver.forms import negotiate
 from minikube_py.apiserver.messages import TEXT, Request, Response
@@ -45,7 +46,7 @@ def page_not_found() -> Response:
     return Response(404, b"404 page not found\n", TEXT, {"X-Content-Type-Options": "nosniff"})
 
 
-def deleted_status(resource: Resource, name: str, value: bytes) -> bytes:
+def deleted_status(resource: Kind, name: str, value: bytes) -> bytes:
     """What a DELETE that is done answers for most kinds."""
     details = {"name": name, "group": resource.group, "kind": resource.plural}
     details["uid"] = orjson.loads(value)["metadata"].get("uid", "")

@@ -8,14 +8,15 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from minikube_py.api.errors import StatusError, method_not_allowed, path_not_found
-from minikube_py.api.registry import REGISTRY, Resource, Subresource
+from minikube_py.api.kind import Kind, Subresource
+from minikube_py.api.registry import REGISTRY
 from minikube_py.apiserver.messages import decode_path
 
 
 class Route(NamedTuple):
     """`verb` is the API's (`list`, `deletecollection`, ...), not HTTP's. `subresource` None: the object itself."""
 
-    resource: Resource
+    resource: Kind
     verb: str
     namespace: str = ""
     name: str = ""
@@ -32,7 +33,7 @@ class ResourcePath(NamedTuple):
     name: str
     subresource: str
     watch: bool
-    resource: Resource | None
+    resource: Kind | None
     found: Subresource | None
     error: StatusError | None
 

@@ -21,15 +21,15 @@ from minikube_py.api.errors import (
     invalid_value,
     not_found,
 )
+from minikube_py.api.kind import Kind
+from minikube_py.api.kinds.authentication import SELFSUBJECTREVIEWS
+from minikube_py.api.kinds.authorization import SELFSUBJECTACCESSREVIEWS, SELFSUBJECTRULESREVIEWS
+from minikube_py.api.kinds.core import PODS
+from minikube_py.api.kinds.core.pods import bind_pod, validate_binding
 from minikube_py.api.meta import timestamp
 from minikube_py.api.patch import apply_patch
-from minikube_py.api.registry import (
-    PODS,
-    SELFSUBJECTACCESSREVIEWS,
-    SELFSUBJECTREVIEWS,
-    SELFSUBJECTRULESREVIEWS,
-)
-from minikube_py.api.validation import validate_binding, validate_create, validate_scale
+from minikube_py.api.scale import scale_of, validate_scale, with_scale
+from minikube_py.api.validation.dispatch import validate_create
 from minikube_py.apiserver.auth import ANONYMOUS, AUTHENTICATED, User, path_allowed, resource_allowed, rules_of
 from minikube_py.apiserver.deletes import Deleter
 from minikube_py.apiserver.messages import TEXT, Request, Response, warning_headers
@@ -68,7 +68,7 @@ class Subresources:
 
         def make(old: Json) -> Json:
             # In place: a pod that was not bound is changed for certain, so nobody compares it with what it was.
-            strategy.bind_pod(old, binding, wall_s)
+            bind_pod(old, binding, wall_s)
             return old
 
         await self._writer.change(PODS, route.namespace, name, make, options.dry_run)
@@ -152,7 +152,7 @@ class Subresources:
         kv = await self._store.get(route.resource.key(route.namespace, route.name))
         if kv is None:
             raise not_found(route.resource, route.name)
-        return _scale_response(kv.value, kv.mod_revision)
+        return _scale_response(route.resource, kv.value, kv.mod_revision)
 
     async def write_scale(self, route: Route, request: Request, options: WriteOptions) -> Response:
         """PUT or PATCH. Raises: StatusError 400, 404, 409, 415, 422."""
@@ -171,7 +171,7 @@ class Subresources:
                 scale = apply_patch(
                     request.content_type,
                     resource,
-                    strategy.scale_of(old),
+                    scale_of(resource, old),
                     request.body,
                     options.field_validation,
                     subresource=sub,
@@ -179,18 +179,18 @@ class Subresources:
                 check_name(scale["metadata"], route.name)
             if errors := validate_scale(scale):
                 raise invalid(_SCALE, route.name, errors)
-            new = strategy.with_scale(old, scale)
+            new = with_scale(resource, old, scale)
             self._writer.check_version(resource, route.name, new["metadata"], old)
             return self._writer.prepared(resource, new, old, "", [])
 
         written = await self._writer.change(resource, route.namespace, route.name, make, options.dry_run)
-        return _scale_response(written.value, written.revision)
+        return _scale_response(resource, written.value, written.revision)
 
 
-def _scale_response(value: bytes, revision: int) -> Response:
+def _scale_response(kind: Kind, value: bytes, revision: int) -> Response:
     controller = orjson.loads(value)
     controller["metadata"]["resourceVersion"] = str(revision)
-    return Response(200, orjson.dumps(strategy.scale_of(controller)))
+    return Response(200, orjson.dumps(scale_of(kind, controller)))
 
 
 def _with_disruption(pod: Json, wall_s: float) -> Json:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from minikube_py.api.errors import Json, StatusError
-from minikube_py.api.registry import NAMESPACES, SERVICES, Resource
+from minikube_py.api.kind import Kind
+from minikube_py.api.kinds.core import NAMESPACES, SERVICES
 from minikube_py.apiserver.namespaces import SYSTEM
 from minikube_py.apiserver.writes import Writer
 
@@ -33,7 +34,7 @@ async def create_service(writer: Writer, cluster_ip: str, port: int) -> None:
         await writer.change(SERVICES, "default", "kubernetes", redirect)
 
 
-async def _create(writer: Writer, resource: Resource, obj: Json, namespace: str) -> bool:
+async def _create(writer: Writer, resource: Kind, obj: Json, namespace: str) -> bool:
     try:
         await writer.create_object(resource, namespace, obj)
     except StatusError as error:

@@ -16,7 +16,8 @@ from typing import Any, Final, Protocol
 import orjson
 
 from minikube_py.api.errors import Json, StatusError, expired, internal, too_many_requests
-from minikube_py.api.registry import PODS, Resource
+from minikube_py.api.kind import Kind
+from minikube_py.api.kinds.core import PODS
 from minikube_py.api.selectors import FieldSelector, LabelSelector
 from minikube_py.api.tables import TablePrinter, columns
 from minikube_py.apiserver.forms import Form, object_bytes, partial_bytes, status_bytes
@@ -82,7 +83,7 @@ class Selection:
 
     def __init__(
         self,
-        resource: Resource,
+        resource: Kind,
         namespace: str,
         labels: LabelSelector,
         fields: FieldSelector,
@@ -131,7 +132,7 @@ class Encoder:
 
     __slots__ = ("clock", "form", "key", "resource")
 
-    def __init__(self, resource: Resource, form: Form, clock: Clock) -> None:
+    def __init__(self, resource: Kind, form: Form, clock: Clock) -> None:
         self.resource = resource
         self.form = form
         self.clock = clock
@@ -184,7 +185,7 @@ class Encoder:
         return WatchEvent("BOOKMARK", self._table_head(revision) + orjson.dumps(row) + b"]}")
 
 
-_ZERO_BODIES: Final[dict[Resource, Json]] = {PODS: {"spec": {"containers": None}, "status": {}}}
+_ZERO_BODIES: Final[dict[Kind, Json]] = {PODS: {"spec": {"containers": None}, "status": {}}}
 """What else an object without content prints, where that is not nothing."""
 
 

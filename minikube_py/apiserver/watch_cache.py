@@ -17,7 +17,7 @@ from typing import Any, Literal
 import orjson
 from sortedcontainers import SortedDict
 
-from minikube_py.api.registry import Resource
+from minikube_py.api.kind import Kind
 from minikube_py.api.selectors import field_attributes
 from minikube_py.apiserver.limits import Limits
 from minikube_py.client.sharing import shared_labels
@@ -40,7 +40,7 @@ class Entry:
 
     __slots__ = ("_declared", "_fields", "_labels", "_row", "key", "resource", "revision", "value")
 
-    def __init__(self, resource: Resource, kv: KeyValue) -> None:
+    def __init__(self, resource: Kind, kv: KeyValue) -> None:
         self.resource = resource
         self.key = kv.key
         self.value = kv.value
@@ -90,7 +90,7 @@ class Entry:
         return self.row_by(self.resource.field_set)
 
 
-def entry_of(resource: Resource, kv: KeyValue) -> Entry | None:
+def entry_of(resource: Kind, kv: KeyValue) -> Entry | None:
     """The object in `kv`; None for a value that was put into the store past the API and is none."""
     entry = Entry(resource, kv)
     if kv.value.startswith(_STORED_FORM):
@@ -128,7 +128,7 @@ class ResourceCache:
     `history_from` is the revision from which on every change is in `history`.
     """
 
-    def __init__(self, owner: WatchCache, resource: Resource, limits: Limits) -> None:
+    def __init__(self, owner: WatchCache, resource: Kind, limits: Limits) -> None:
         self.owner = owner
         self.resource = resource
         self.entries: SortedDict = SortedDict()
@@ -240,9 +240,9 @@ class WatchCache:
     `revision` is that of the last batch. `on_batch_end` runs after each batch, when all changes have been sunk.
     """
 
-    def __init__(self, resources: Iterable[Resource], limits: Limits) -> None:
+    def __init__(self, resources: Iterable[Kind], limits: Limits) -> None:
         self.revision = 0
-        self.caches: dict[Resource, ResourceCache] = {
+        self.caches: dict[Kind, ResourceCache] = {
             resource: ResourceCache(self, resource, limits) for resource in resources if resource.stored
         }
         self._by_segment: dict[bytes, ResourceCache | dict[bytes, ResourceCache]] = {}
@@ -256,7 +256,7 @@ class WatchCache:
                 group[parts[1]] = cache
         self._waiting: dict[asyncio.Future[None], int] = {}
 
-    def of(self, resource: Resource) -> ResourceCache:
+    def of(self, resource: Kind) -> ResourceCache:
         return self.caches[resource]
 
     def find(self, key: bytes) -> ResourceCache | None:

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 import orjson
 
 from minikube_py.api.errors import StatusError, bad_request, expired, service_unavailable, too_many_requests
-from minikube_py.api.registry import NODES, Resource
+from minikube_py.api.kind import Kind
+from minikube_py.api.kinds.core import NODES
 from minikube_py.apiserver.forms import Form
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.lists import Lister
@@ -57,7 +58,7 @@ class Watching:
         self._clock = clock
         self._rng = rng
         self._store_streams: set[_StoreFeed] = set()
-        self.broadcasters: dict[Resource, Broadcaster] = {
+        self.broadcasters: dict[Kind, Broadcaster] = {
             resource: Broadcaster(of, limits, clock) for resource, of in cache.caches.items()
         }
 

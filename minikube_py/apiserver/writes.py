@@ -15,7 +15,6 @@ import orjson
 
 from minikube_py.api import strategy
 from minikube_py.api.decode import decode
-from minikube_py.api.defaults import apply_defaults
 from minikube_py.api.errors import (
     GroupResource,
     Json,
@@ -29,12 +28,12 @@ from minikube_py.api.errors import (
     invalid_value,
     not_found,
 )
+from minikube_py.api.kind import Kind
+from minikube_py.api.kinds.core import NAMESPACES, SERVICES
 from minikube_py.api.meta import generate_name, new_uid, timestamp
 from minikube_py.api.patch import ACCEPTED as PATCH_TYPES
 from minikube_py.api.patch import apply_patch
-from minikube_py.api.registry import EVENTS, NAMESPACES, SERVICES, Resource
-from minikube_py.api.validation import validate_create, validate_update
-from minikube_py.api.warnings import warnings_on_create, warnings_on_update
+from minikube_py.api.validation.dispatch import validate_create, validate_update
 from minikube_py.apiserver.addresses import AddressAllocator, held_keys
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.messages import Request
@@ -45,7 +44,6 @@ from minikube_py.apiserver.routes import Route
 from minikube_py.env import Clock, Rng
 from minikube_py.mvcc.types import KeyValue
 
-EVENT_TTL_S: Final = 3600
 UNSUPPORTED_PATCH: Final = "415: Unsupported Media Type"
 
 
@@ -89,7 +87,7 @@ class Writer:
             generated = "generateName" in obj["metadata"] and not obj["metadata"].get("name")
             try:
                 written = await self.create_object(route.resource, route.namespace, obj, options.dry_run)
-                warnings += warnings_on_create(route.resource, obj)
+                warnings += route.resource.warn(obj, None)
                 return written._replace(warnings=warnings) if warnings else written
             except StatusError as error:
                 attempts_left -= 1
@@ -99,7 +97,7 @@ class Writer:
                     raise generate_name_conflict(route.resource, obj["metadata"]["name"]) from None
             obj, _ = decode(route.resource, request.body, request.content_type, options.field_validation)
 
-    async def create_object(self, resource: Resource, namespace: str, obj: Json, dry_run: bool = False) -> Written:
+    async def create_object(self, resource: Kind, namespace: str, obj: Json, dry_run: bool = False) -> Written:
         """`obj` is used up. A generated name that is taken is told as AlreadyExists, of a name the sender never saw."""
         metadata = obj["metadata"]
         check_namespace(resource, metadata, namespace)
@@ -110,7 +108,7 @@ class Writer:
             metadata["name"] = generate_name(base, self._rng)
         return await self._create_named(resource, namespace, obj, dry_run)
 
-    async def _create_named(self, resource: Resource, namespace: str, obj: Json, dry_run: bool) -> Written:
+    async def _create_named(self, resource: Kind, namespace: str, obj: Json, dry_run: bool) -> Written:
         metadata = obj["metadata"]
         name = metadata.get("name") or ""
         guard = await self._gate.admit(resource, namespace, name) if resource.namespaced else None
@@ -119,27 +117,26 @@ class Writer:
                 del metadata[key]
         metadata["uid"] = new_uid(self._rng)
         metadata["creationTimestamp"] = timestamp(self._clock.wall_s())
-        apply_defaults(resource, obj)
+        resource.default(obj)
         strategy.prepare_for_create(resource, obj)
         errors = validate_create(resource, obj)
         if errors:
             raise invalid(resource, name, errors)
-        if resource is NAMESPACES:
-            strategy.canonicalize(resource, obj)
+        resource.canonicalize(obj)
         if resource is SERVICES:
             return await self._create_service(namespace, name, obj, dry_run, guard)
         value = encode(obj)
         return await self._put_new(resource, namespace, name, value, dry_run, guard)
 
     async def _put_new(
-        self, resource: Resource, namespace: str, name: str, value: bytes, dry_run: bool, guard: KeyValue | None
+        self, resource: Kind, namespace: str, name: str, value: bytes, dry_run: bool, guard: KeyValue | None
     ) -> Written:
         key = resource.key(namespace, name)
         if dry_run:
             if await self.store.get(key) is not None:
                 raise already_exists(resource, name)
             return Written(value, 0, True)
-        lease = await self.store.lease(EVENT_TTL_S) if resource is EVENTS else 0
+        lease = await self.store.lease(resource.ttl_s) if resource.ttl_s else 0
         while True:
             outcome = await self.store.create(key, value, guard, lease)
             if outcome.done:
@@ -149,7 +146,7 @@ class Writer:
             guard = await self._readmit(resource, namespace, name, guard, outcome)
 
     async def _readmit(
-        self, resource: Resource, namespace: str, name: str, guard: KeyValue | None, outcome: Outcome
+        self, resource: Kind, namespace: str, name: str, guard: KeyValue | None, outcome: Outcome
     ) -> KeyValue:
         """The namespace has changed since it was looked at: it may still be open."""
         assert guard is not None, "only a guard or the object itself refuses a create"
@@ -193,7 +190,7 @@ class Writer:
         check_name(metadata, route.name)
         check_namespace(resource, metadata, route.namespace)
         body = orjson.dumps(new)
-        apply_defaults(resource, new)
+        resource.default(new)
         spare: list[Json] = [new]
         said: list[str] = []
 
@@ -203,7 +200,7 @@ class Writer:
                 obj = spare.pop()
             else:
                 obj = orjson.loads(body)
-                apply_defaults(resource, obj)
+                resource.default(obj)
             self.check_version(resource, route.name, obj["metadata"], old)
             return self.prepared(resource, obj, old, sub, said)
 
@@ -221,7 +218,7 @@ class Writer:
         written = await self.create_object(route.resource, route.namespace, obj, options.dry_run)
         return written._replace(warnings=warnings)
 
-    def check_version(self, resource: Resource, name: str, metadata: Json, old: Json) -> None:
+    def check_version(self, resource: Kind, name: str, metadata: Json, old: Json) -> None:
         """A named version must be the stored one; an empty one means any, where the kind allows it."""
         before = old["metadata"]
         uid = metadata.get("uid")
@@ -239,15 +236,14 @@ class Writer:
                 raise bad_request(f"strconv.ParseUint: parsing {go_quote(wanted)}: invalid syntax")
             raise conflict(resource, name)
 
-    def prepared(self, resource: Resource, new: Json, old: Json, sub: str, said: list[str]) -> Json:
+    def prepared(self, resource: Kind, new: Json, old: Json, sub: str, said: list[str]) -> Json:
         """`new`, ready to be stored; `said` gets the warnings for its sender."""
         strategy.prepare_for_update(resource, new, old, sub)
         errors = validate_update(resource, new, old, sub)
         if errors:
             raise invalid(resource, old["metadata"]["name"], errors)
-        if resource is NAMESPACES:
-            strategy.canonicalize(resource, new)
-        said[:] = () if sub else warnings_on_update(resource, new, old)
+        resource.canonicalize(new)
+        said[:] = () if sub else resource.warn(new, old)
         return new
 
     # --- patch ------------------------------------------------------------------------------------------------------
@@ -272,7 +268,7 @@ class Writer:
             if wanted and wanted != old["metadata"]["resourceVersion"]:
                 raise conflict(resource, route.name)
             metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
-            apply_defaults(resource, new)
+            resource.default(new)
             return self.prepared(resource, new, old, sub, said)
 
         try:
@@ -285,7 +281,7 @@ class Writer:
 
     async def change(
         self,
-        resource: Resource,
+        resource: Kind,
         namespace: str,
         name: str,
         make: Make,
@@ -331,7 +327,7 @@ class Writer:
         raise conflict(resource, name)
 
     async def _claims(
-        self, resource: Resource, new: Json, old: Json, taken: list[Claim]
+        self, resource: Kind, new: Json, old: Json, taken: list[Claim]
     ) -> tuple[list[Claim], set[bytes]]:
         if resource is not SERVICES:
             return [], set()
@@ -348,7 +344,7 @@ def _same(value: bytes, stored: bytes) -> bool:
     return len(value) == len(stored) and bool(orjson.loads(value) == orjson.loads(stored))
 
 
-def is_finished(resource: Resource, obj: Json) -> bool:
+def is_finished(resource: Kind, obj: Json) -> bool:
     """An object being deleted goes when nothing holds it any more: no finalizer, no grace."""
     metadata = obj["metadata"]
     if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
@@ -367,7 +363,7 @@ def check_name(metadata: Json, name: str) -> None:
         raise bad_request(f"the name of the object ({found}) does not match the name on the URL ({name})")
 
 
-def check_namespace(resource: Resource, metadata: Json, namespace: str) -> None:
+def check_namespace(resource: Kind, metadata: Json, namespace: str) -> None:
     """Fills in the path's namespace. Raises: StatusError 400 where the body names another."""
     found = metadata.get("namespace") or ""
     wanted = namespace if resource.namespaced else ""

@@ -79,7 +79,7 @@ def record_discovery(original: Original) -> Case:
     recorded: Case = {}
     for group, version in REGISTRY.group_versions:
         path = f"/apis/{group}/{version}" if group else f"/api/{version}"
-        served = {row.plural for row in REGISTRY.resources if (row.group, row.version) == (group, version)}
+        served = {row.plural for row in REGISTRY.kinds if (row.group, row.version) == (group, version)}
         answer = original.ask("GET", path)["answer"]
         kept = [entry for entry in answer["resources"] if entry["name"].partition("/")[0] in served]
         for entry in kept:

@@ -16,16 +16,16 @@ from validation_cases import CREATES, UPDATES
 
 from minikube_py.api import strategy
 from minikube_py.api.decode import decode
-from minikube_py.api.defaults import apply_defaults
 from minikube_py.api.errors import StatusError, invalid
-from minikube_py.api.registry import REGISTRY, Resource
+from minikube_py.api.kind import Kind
+from minikube_py.api.registry import REGISTRY
 from minikube_py.api.tables import cells
-from minikube_py.api.validation import validate_create, validate_update
+from minikube_py.api.validation.dispatch import validate_create, validate_update
 
 CONFORMANCE = pathlib.Path(__file__).parents[1] / "conformance"
 
 Json = dict[str, Any]
-BY_PLURAL = {resource.plural: resource for resource in REGISTRY.resources}
+BY_PLURAL = {resource.plural: resource for resource in REGISTRY.kinds}
 SIZE_LIMIT_BYTES = 5000
 
 
@@ -63,18 +63,18 @@ def variants(body: Json) -> Iterator[Json]:
             yield out
 
 
-def judge(resource: Resource, body: Json) -> Json | None:
+def judge(resource: Kind, body: Json) -> Json | None:
     """The object as it would be stored, or None where it is refused."""
     try:
         obj, _ = decode(resource, orjson.dumps(body), "application/json", "Ignore")
         metadata = obj.setdefault("metadata", {})
         if resource.namespaced:
             metadata["namespace"] = "default"
-        apply_defaults(resource, obj)
+        resource.default(obj)
         strategy.prepare_for_create(resource, obj)
         if errors := validate_create(resource, obj):
             raise invalid(resource, metadata.get("name") or "", errors)
-        strategy.canonicalize(resource, obj)
+        resource.canonicalize(obj)
     except StatusError as refused:
         assert 400 <= refused.code < 500, refused.message
         orjson.dumps(refused.to_status())
@@ -110,7 +110,7 @@ def test_damaged_updates_are_judged_and_leave_the_old_alone(plural: str) -> None
             try:
                 new, _ = decode(resource, orjson.dumps(body), "application/json", "Ignore")
                 new.setdefault("metadata", {})
-                apply_defaults(resource, new)
+                resource.default(new)
                 strategy.prepare_for_update(resource, new, old, case.subresource)
                 errors = validate_update(resource, new, old, case.subresource)
                 orjson.dumps([error.cause() for error in errors])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minikube_py.api import registry
 from minikube_py.api.errors import StatusError
+from minikube_py.api.kinds import core
 from minikube_py.api.selectors import (
     FieldRequirement,
     FieldSelector,
@@ -69,17 +69,17 @@ PIECES = st.sampled_from(["free.cpu", "metadata.name", "x", " ", "<", ">", "=", 
 @settings(max_examples=300)
 def test_any_text_is_a_field_selector_or_a_400(text: str) -> None:
     try:
-        parse_field_selector(registry.NODES, text)
+        parse_field_selector(core.NODES, text)
     except StatusError as refused:
         assert refused.code == 400
 
 
-FIELDS = st.sampled_from(sorted(registry.PODS.selectable))
+FIELDS = st.sampled_from(sorted(core.PODS.selectable))
 
 
 @given(st.text(max_size=20))
 def test_escaped_values_come_back(value: str) -> None:
-    selector = parse_field_selector(registry.PODS, f"metadata.name={escape_value(value)}")
+    selector = parse_field_selector(core.PODS, f"metadata.name={escape_value(value)}")
     assert selector.exact("metadata.name") == value
 
 
@@ -94,7 +94,7 @@ def comparisons(draw: st.DrawFn) -> Comparison:
 
 
 OPS = st.sampled_from(["=", "!="])
-NODE_FIELDS = st.sampled_from(sorted(registry.NODES.selectable))
+NODE_FIELDS = st.sampled_from(sorted(core.NODES.selectable))
 
 
 @given(
@@ -104,8 +104,8 @@ NODE_FIELDS = st.sampled_from(sorted(registry.NODES.selectable))
 def test_field_selectors_read_back_what_they_print(
     requirements: list[FieldRequirement], where: list[Comparison]
 ) -> None:
-    selector = FieldSelector(registry.NODES, tuple(requirements), tuple(where))
-    again = parse_field_selector(registry.NODES, str(selector))
+    selector = FieldSelector(core.NODES, tuple(requirements), tuple(where))
+    again = parse_field_selector(core.NODES, str(selector))
     assert again.where == selector.where
     assert sorted(again.requirements) == sorted(requirements)
 
@@ -118,5 +118,5 @@ def test_objects_and_their_attributes_are_matched_alike(
     requirements: list[FieldRequirement], spec: dict[str, object]
 ) -> None:
     pod = {"metadata": {"name": "x", "namespace": "n1"}, "spec": spec, "status": {}}
-    selector = FieldSelector(registry.PODS, tuple(requirements), ())
-    assert selector.matches(pod) == selector.matches_attributes(field_attributes(registry.PODS, pod))
+    selector = FieldSelector(core.PODS, tuple(requirements), ())
+    assert selector.matches(pod) == selector.matches_attributes(field_attributes(core.PODS, pod))

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from minikube_py.api import json_patch, merge_patch
 from minikube_py.api.decode import _fast, _thorough, decode, no_repeats, target
 from minikube_py.api.errors import StatusError
+from minikube_py.api.kinds.core import CONFIGMAPS, PODS, REPLICATIONCONTROLLERS
 from minikube_py.api.patch import STRATEGIC_MERGE_PATCH, apply_patch
 from minikube_py.api.protobuf import decode_message
-from minikube_py.api.registry import CONFIGMAPS, PODS, REPLICATIONCONTROLLERS
 from minikube_py.api.schema import SCHEMA, Field, Message, Type
 
 TEXT = st.text(st.characters(min_codepoint=32, max_codepoint=1000), max_size=6)

@@ -16,7 +16,7 @@ from minikube_py.store.storage import Storage
 REGISTRY_ROOT: Final = b"/registry/"
 EVERYTHING: Final = "(all keys)"
 NO_OBJECT: Final = "(no object)"
-_PREFIXES: Final = {resource.prefix: resource.plural for resource in REGISTRY.resources if resource.stored}
+_PREFIXES: Final = {resource.prefix: resource.plural for resource in REGISTRY.kinds if resource.stored}
 
 
 class Shape(NamedTuple):

@@ -49,7 +49,7 @@ def difference(theirs: Any, ours: Any, path: str = "") -> str:
 
 
 def resource_of(plural: str) -> Any:
-    return next(resource for resource in REGISTRY.resources if resource.plural == plural)
+    return next(resource for resource in REGISTRY.kinds if resource.plural == plural)
 
 
 def body_of(case: dict[str, Any]) -> bytes:

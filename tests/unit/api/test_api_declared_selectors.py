@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minikube_py.api import registry
+from minikube_py.api import kind
 from minikube_py.api.errors import StatusError
 from minikube_py.api.field_kinds import kind_at
+from minikube_py.api.kinds import coordination, core
 from minikube_py.api.selectors import Askable, parse_field_selector
 from minikube_py.errors import InvalidRequest
 from minikube_py.fields.builtin import NODES
@@ -26,12 +27,12 @@ TEXTS = [
 ]  # fmt: skip
 
 
-def declared(resource: registry.Resource, base: FieldSet, *texts: str) -> Askable:
+def declared(resource: kind.Kind, base: FieldSet, *texts: str) -> Askable:
     fields, declares, _ = read_declaration(base, texts, kind_at=lambda path: kind_at(resource, path))
     return Askable(FieldSet(base.name, base.prefix, base.fields + declares, base.sums), frozenset(fields))
 
 
-ASKABLE = declared(registry.NODES, NODES, *TEXTS)
+ASKABLE = declared(core.NODES, NODES, *TEXTS)
 POOL, ZONE = 'metadata.labels["pool"]', 'metadata.labels["topology.kubernetes.io/zone"]'
 NOON = "2026-01-31T12:00:00Z"
 
@@ -69,11 +70,11 @@ EXTENSIONS = [
 
 @pytest.mark.parametrize(("text", "comparisons"), EXTENSIONS, ids=[text for text, _ in EXTENSIONS])
 def test_declared_paths_take_comparisons(text: str, comparisons: list[Comparison]) -> None:
-    selector = parse_field_selector(registry.NODES, text, ASKABLE)
+    selector = parse_field_selector(core.NODES, text, ASKABLE)
     assert list(selector.where.comparisons) == comparisons
     assert selector.requirements == ()
     assert selector.declared is ASKABLE.field_set
-    assert parse_field_selector(registry.NODES, str(selector), ASKABLE).where == selector.where
+    assert parse_field_selector(core.NODES, str(selector), ASKABLE).where == selector.where
 
 
 @pytest.mark.parametrize(
@@ -95,12 +96,12 @@ def test_declared_paths_take_comparisons(text: str, comparisons: list[Comparison
 )
 def test_what_cannot_be_read_is_refused(text: str, message: str) -> None:
     with pytest.raises(StatusError) as refused:
-        parse_field_selector(registry.NODES, text, ASKABLE)
+        parse_field_selector(core.NODES, text, ASKABLE)
     assert refused.value.code == 400
     assert message in refused.value.message
 
 
-def outcome(resource: registry.Resource, text: str, askable: Askable | None) -> object:
+def outcome(resource: kind.Kind, text: str, askable: Askable | None) -> object:
     try:
         selector = parse_field_selector(resource, text, askable)
     except StatusError as error:
@@ -117,64 +118,64 @@ PIECES = st.sampled_from(
 
 
 NONE = Askable(None)
-OTHERS = declared(registry.NODES, FieldSet("nodes", NODES.prefix, ()), POOL, "status.phase")
+OTHERS = declared(core.NODES, FieldSet("nodes", NODES.prefix, ()), POOL, "status.phase")
 
 
 @given(st.lists(PIECES, max_size=8).map("".join))
 def test_selectors_of_the_original_mean_what_they_always_did(text: str) -> None:
     """Fields are declared that no such text names: nothing changes."""
-    assert outcome(registry.NODES, text, OTHERS) == outcome(registry.NODES, text, NONE)
+    assert outcome(core.NODES, text, OTHERS) == outcome(core.NODES, text, NONE)
 
 
 @pytest.mark.parametrize(
     ("resource", "fields", "text", "indexed", "has_index"),
     [
-        (registry.PODS, "spec.nodeName", "spec.nodeName=n1", "spec.nodeName=n1", True),
-        (registry.PODS, "spec.nodeName", "spec.nodeName!=n1", "spec.nodeName!=n1", False),
-        (registry.PODS, "spec.nodeName", "spec.nodeName=", "", False),
-        (registry.PODS, "spec.nodeName", f"spec.nodeName={'n' * 1025}", "", False),
-        (registry.PODS, "status.podIP", "status.podIP=10.0.0.1", "", False),
-        (registry.PODS, "spec.hostNetwork", "spec.hostNetwork=false", "", False),
-        (registry.PODS, "spec.priority", "spec.priority>5,status.phase=Running", "spec.priority>5", True),
-        (registry.PODS, "spec.priority", "spec.priority!=5", "spec.priority!=5", False),
-        (registry.SECRETS, "type", "type=Opaque", "type=Opaque", True),
-        (registry.SECRETS, 'type=metadata.labels["t"]', "type=Opaque", "", False),
-        (registry.EVENTS, "source=reportingComponent", "source=kubelet", "", False),
-        (registry.EVENTS, "count", "reason=x", "", False),
+        (core.PODS, "spec.nodeName", "spec.nodeName=n1", "spec.nodeName=n1", True),
+        (core.PODS, "spec.nodeName", "spec.nodeName!=n1", "spec.nodeName!=n1", False),
+        (core.PODS, "spec.nodeName", "spec.nodeName=", "", False),
+        (core.PODS, "spec.nodeName", f"spec.nodeName={'n' * 1025}", "", False),
+        (core.PODS, "status.podIP", "status.podIP=10.0.0.1", "", False),
+        (core.PODS, "spec.hostNetwork", "spec.hostNetwork=false", "", False),
+        (core.PODS, "spec.priority", "spec.priority>5,status.phase=Running", "spec.priority>5", True),
+        (core.PODS, "spec.priority", "spec.priority!=5", "spec.priority!=5", False),
+        (core.SECRETS, "type", "type=Opaque", "type=Opaque", True),
+        (core.SECRETS, 'type=metadata.labels["t"]', "type=Opaque", "", False),
+        (core.EVENTS, "source=reportingComponent", "source=kubelet", "", False),
+        (core.EVENTS, "count", "reason=x", "", False),
     ],
 )
 def test_what_the_original_selects_by_is_left_to_an_index_only_where_that_is_the_same(
-    resource: registry.Resource, fields: str, text: str, indexed: str, has_index: bool
+    resource: kind.Kind, fields: str, text: str, indexed: str, has_index: bool
 ) -> None:
     askable = declared(resource, FieldSet(resource.plural, resource.prefix, ()), fields)
     selector = parse_field_selector(resource, text, askable)
     assert (str(selector.indexed), selector.has_index) == (indexed, has_index)
 
 
-KINDS: list[tuple[registry.Resource, str, str]] = [
-    (registry.NODES, "metadata.creationTimestamp", "time"),
-    (registry.NODES, POOL, "string"),
-    (registry.NODES, "status.capacity.cpu", "quantity"),
-    (registry.NODES, "spec.unschedulable", "string"),
-    (registry.PODS, "spec.priority", "int"),
-    (registry.PODS, 'spec.containers[0].resources.requests["cpu"]', "quantity"),
-    (registry.LEASES, "spec.renewTime", "time"),
-    (registry.SERVICES, "spec.ports[0].targetPort", "string"),
-    (registry.PODS, "spec.nodName", "pods have no spec.nodName, did you mean spec.nodeName?"),
-    (registry.PODS, "spec.containers", "is a list, which cannot be compared; name a part of it, as spec.containers[0]"),
-    (registry.PODS, "spec.containers.name", "spec.containers is a list: write which, as spec.containers[0]"),
-    (registry.PODS, "metadata.labels", 'is a map, which cannot be compared; name a part of it, as metadata.labels["k'),
-    (registry.PODS, "metadata", "is an object, which cannot be compared; name a part of it, as metadata.name"),
-    (registry.NODES, "spec.unschedulable.x", "spec.unschedulable is a bool: it has no 'x'"),
-    (registry.NODES, "status[0]", "status is no list: it has no [0]"),
-    (registry.NODES, "free", "nodes have no free"),
-    (registry.SECRETS, "data.x", "is of the type []uint8, which cannot be compared"),
-    (registry.NODES, "metadata.resourceVersion", "is not stored with the objects"),
+KINDS: list[tuple[kind.Kind, str, str]] = [
+    (core.NODES, "metadata.creationTimestamp", "time"),
+    (core.NODES, POOL, "string"),
+    (core.NODES, "status.capacity.cpu", "quantity"),
+    (core.NODES, "spec.unschedulable", "string"),
+    (core.PODS, "spec.priority", "int"),
+    (core.PODS, 'spec.containers[0].resources.requests["cpu"]', "quantity"),
+    (coordination.LEASES, "spec.renewTime", "time"),
+    (core.SERVICES, "spec.ports[0].targetPort", "string"),
+    (core.PODS, "spec.nodName", "pods have no spec.nodName, did you mean spec.nodeName?"),
+    (core.PODS, "spec.containers", "is a list, which cannot be compared; name a part of it, as spec.containers[0]"),
+    (core.PODS, "spec.containers.name", "spec.containers is a list: write which, as spec.containers[0]"),
+    (core.PODS, "metadata.labels", 'is a map, which cannot be compared; name a part of it, as metadata.labels["k'),
+    (core.PODS, "metadata", "is an object, which cannot be compared; name a part of it, as metadata.name"),
+    (core.NODES, "spec.unschedulable.x", "spec.unschedulable is a bool: it has no 'x'"),
+    (core.NODES, "status[0]", "status is no list: it has no [0]"),
+    (core.NODES, "free", "nodes have no free"),
+    (core.SECRETS, "data.x", "is of the type []uint8, which cannot be compared"),
+    (core.NODES, "metadata.resourceVersion", "is not stored with the objects"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("resource", "path", "wanted"), KINDS, ids=[f"{each[0].plural} {each[1]}" for each in KINDS])
-def test_the_schema_says_what_stands_at_a_path(resource: registry.Resource, path: str, wanted: str) -> None:
+def test_the_schema_says_what_stands_at_a_path(resource: kind.Kind, path: str, wanted: str) -> None:
     try:
         said: str = kind_at(resource, parse_path(path))
     except InvalidRequest as error:

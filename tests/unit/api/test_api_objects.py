@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from minikube_py.api import errors, meta, registry, services, strategy
-from minikube_py.api.defaults import apply_defaults
 from minikube_py.api.defaults_pod import default_pull_policy
 from minikube_py.api.errors import StatusError
-from minikube_py.api.validation import validate_binding, validate_create, validate_scale
+from minikube_py.api.kinds import coordination, core
+from minikube_py.api.kinds.core.pods import bind_pod, deletion_grace_s, qos_class, validate_binding
+from minikube_py.api.scale import scale_of, validate_scale, with_scale
+from minikube_py.api.validation.dispatch import validate_create
 
 Json = dict[str, Any]
 
@@ -27,10 +29,10 @@ def pod(**spec: Any) -> Json:
 # --- errors ---------------------------------------------------------------------------------------------------------
 
 STATUSES = [
-    (errors.not_found(registry.LEASES, "x"), 404, "NotFound", 'leases.coordination.k8s.io "x" not found'),
-    (errors.already_exists(registry.PODS, "x"), 409, "AlreadyExists", 'pods "x" already exists'),
+    (errors.not_found(coordination.LEASES, "x"), 404, "NotFound", 'leases.coordination.k8s.io "x" not found'),
+    (errors.already_exists(core.PODS, "x"), 409, "AlreadyExists", 'pods "x" already exists'),
     (
-        errors.conflict(registry.PODS, "x"),
+        errors.conflict(core.PODS, "x"),
         409,
         "Conflict",
         'Operation cannot be fulfilled on pods "x": the object has been modified; please apply your changes to the '
@@ -39,11 +41,11 @@ STATUSES = [
     (errors.expired("too old"), 410, "Expired", "too old"),
     (errors.bad_request("bad"), 400, "BadRequest", "bad"),
     (errors.unauthorized(), 401, "Unauthorized", "Unauthorized"),
-    (errors.forbidden(registry.PODS, "x", "no"), 403, "Forbidden", 'pods "x" is forbidden: no'),
-    (errors.forbidden(registry.PODS, "", "no"), 403, "Forbidden", "pods is forbidden: no"),
+    (errors.forbidden(core.PODS, "x", "no"), 403, "Forbidden", 'pods "x" is forbidden: no'),
+    (errors.forbidden(core.PODS, "", "no"), 403, "Forbidden", "pods is forbidden: no"),
     (errors.forbidden(None, "", "no"), 403, "Forbidden", "forbidden: no"),
     (
-        errors.method_not_supported(registry.PODS, "create"),
+        errors.method_not_supported(core.PODS, "create"),
         405,
         "MethodNotAllowed",
         'create is not supported on resources of kind "pods"',
@@ -82,12 +84,12 @@ def test_too_large_resource_version_says_so_in_a_cause() -> None:
 
 def test_invalid_tells_each_message_once_and_each_cause() -> None:
     wrong = errors.required("spec.x", "say it")
-    status = errors.invalid(registry.LEASES, "l", [wrong, wrong, errors.duplicate("y", 5)]).to_status()
+    status = errors.invalid(coordination.LEASES, "l", [wrong, wrong, errors.duplicate("y", 5)]).to_status()
     assert status["message"] == (
         'Lease.coordination.k8s.io "l" is invalid: [spec.x: Required value: say it, y: Duplicate value: 5]'
     )
     assert [cause["field"] for cause in status["details"]["causes"]] == ["spec.x", "spec.x", "y"]
-    one = errors.invalid(registry.PODS, "p", [wrong])
+    one = errors.invalid(core.PODS, "p", [wrong])
     assert one.message == 'Pod "p" is invalid: spec.x: Required value: say it'
 
 
@@ -147,21 +149,21 @@ def test_long_values_are_judged_and_not_remembered() -> None:
 
 
 def test_rows_are_found_by_path_and_by_kind() -> None:
-    assert registry.REGISTRY.resource("", "v1", "pods") is registry.PODS
-    assert registry.REGISTRY.kind("coordination.k8s.io", "v1", "Lease") is registry.LEASES
+    assert registry.REGISTRY.resource("", "v1", "pods") is core.PODS
+    assert registry.REGISTRY.kind("coordination.k8s.io", "v1", "Lease") is coordination.LEASES
     assert registry.REGISTRY.resource("", "v2", "pods") is None
-    assert len({(r.group, r.plural) for r in registry.REGISTRY.resources}) == len(registry.REGISTRY.resources)
+    assert len({(r.group, r.plural) for r in registry.REGISTRY.kinds}) == len(registry.REGISTRY.kinds)
 
 
 def test_keys_in_the_store() -> None:
-    assert registry.PODS.key("ns", "a") == b"/registry/pods/ns/a"
-    assert registry.NODES.key("", "n") == b"/registry/nodes/n"
-    assert registry.LEASES.key("ns", "l") == b"/registry/coordination.k8s.io/leases/ns/l"
-    assert registry.PODS.collection_prefix("ns") == b"/registry/pods/ns/"
-    assert registry.PODS.collection_prefix() == b"/registry/pods/"
-    assert registry.NODES.field_set is not None
-    assert registry.NODES.field_set.prefix == registry.NODES.prefix
-    assert registry.CONFIGMAPS.field_set is None
+    assert core.PODS.key("ns", "a") == b"/registry/pods/ns/a"
+    assert core.NODES.key("", "n") == b"/registry/nodes/n"
+    assert coordination.LEASES.key("ns", "l") == b"/registry/coordination.k8s.io/leases/ns/l"
+    assert core.PODS.collection_prefix("ns") == b"/registry/pods/ns/"
+    assert core.PODS.collection_prefix() == b"/registry/pods/"
+    assert core.NODES.field_set is not None
+    assert core.NODES.field_set.prefix == core.NODES.prefix
+    assert core.CONFIGMAPS.field_set is None
 
 
 # --- strategy -------------------------------------------------------------------------------------------------------
@@ -186,7 +188,7 @@ QOS = [
 @pytest.mark.parametrize(("name", "resources", "qos"), QOS, ids=[case[0] for case in QOS])
 def test_qos_class(name: str, resources: list[Json], qos: str) -> None:
     spec = {"containers": [{"name": f"c{i}", "resources": given} for i, given in enumerate(resources)]}
-    assert strategy.qos_class(spec) == qos
+    assert qos_class(spec) == qos
 
 
 GRACE = [
@@ -201,14 +203,14 @@ GRACE = [
 
 @pytest.mark.parametrize(("name", "spec", "status", "asked_s", "grace_s"), GRACE, ids=[case[0] for case in GRACE])
 def test_deletion_grace(name: str, spec: Json, status: Json, asked_s: int | None, grace_s: int) -> None:
-    assert strategy.deletion_grace_s(registry.PODS, {"spec": spec, "status": status}, asked_s) == grace_s
-    assert strategy.deletion_grace_s(registry.CONFIGMAPS, {}, asked_s) == 0
+    assert deletion_grace_s({"spec": spec, "status": status}, asked_s) == grace_s
+    assert core.CONFIGMAPS.deletion_grace_s is None
 
 
 def test_binding_sets_node_condition_and_annotations() -> None:
     bound = pod()
     binding = {"metadata": {"name": "p", "annotations": {"a": "b"}}, "target": {"kind": "Node", "name": "n1"}}
-    strategy.bind_pod(bound, binding, 1704067200)
+    bind_pod(bound, binding, 1704067200)
     assert bound["spec"]["nodeName"] == "n1"
     assert bound["metadata"]["annotations"] == {"a": "b"}
     assert bound["status"]["conditions"] == [
@@ -238,7 +240,7 @@ def test_binding_is_refused(name: str, change: Json, metadata: Json, message: st
     for part, values in change.items():
         given[part].update(values)
     with pytest.raises(StatusError) as refused:
-        strategy.bind_pod(given, {"metadata": {"name": "p", **metadata}, "target": {"name": "n1"}}, 0)
+        bind_pod(given, {"metadata": {"name": "p", **metadata}, "target": {"name": "n1"}}, 0)
     assert refused.value.code == 409
     assert message in refused.value.message
 
@@ -254,11 +256,11 @@ def test_scale_is_read_and_written() -> None:
         "spec": {"replicas": 3, "selector": {"b": "2", "a": "1"}},
         "status": {"replicas": 2},
     }
-    scale = strategy.scale_of(controller)
+    scale = scale_of(core.REPLICATIONCONTROLLERS, controller)
     assert scale["spec"] == {"replicas": 3}
     assert scale["status"] == {"replicas": 2, "selector": "a=1,b=2"}
     assert "labels" not in scale["metadata"]
-    scaled = strategy.with_scale(controller, {**scale, "spec": {"replicas": 7}})
+    scaled = with_scale(core.REPLICATIONCONTROLLERS, controller, {**scale, "spec": {"replicas": 7}})
     assert scaled["spec"]["replicas"] == 7
     assert controller["spec"]["replicas"] == 3
     assert validate_scale(scale) == []
@@ -267,8 +269,8 @@ def test_scale_is_read_and_written() -> None:
 
 def test_unscaled_is_an_empty_spec() -> None:
     controller = {"metadata": {"name": "r"}, "spec": {"replicas": 0}, "status": {}}
-    assert strategy.scale_of(controller)["spec"] == {}
-    assert strategy.scale_of(controller)["status"] == {"replicas": 0}
+    assert scale_of(core.REPLICATIONCONTROLLERS, controller)["spec"] == {}
+    assert scale_of(core.REPLICATIONCONTROLLERS, controller)["status"] == {"replicas": 0}
 
 
 SAME = [
@@ -298,7 +300,7 @@ def test_status_writes_keep_what_writers_do_not_know() -> None:
         "spec": {"nodeName": "elsewhere"},
         "status": {"phase": "Running", "conditions": [{"type": "Ready"}]},
     }
-    strategy.prepare_for_update(registry.PODS, new, old, "status")
+    strategy.prepare_for_update(core.PODS, new, old, "status")
     assert new["spec"] is old["spec"]
     assert "ownerReferences" not in new["metadata"]
     assert new["metadata"]["uid"] == "u"
@@ -324,18 +326,18 @@ def test_pull_policy_by_tag(image: str, policy: str) -> None:
 
 def test_unreadable_quantities_are_refused_not_crashed() -> None:
     with pytest.raises(StatusError) as refused:
-        apply_defaults(registry.NODES, {"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "x"}}})
+        core.NODES.default( {"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "x"}}})
     assert refused.value.code == 400
 
 
 def test_defaults_are_stable() -> None:
     first = pod(volumes=[{"name": "v"}], hostNetwork=True)
-    apply_defaults(registry.PODS, first)
-    strategy.prepare_for_create(registry.PODS, first)
+    core.PODS.default(first)
+    strategy.prepare_for_create(core.PODS, first)
     second = {**first, "spec": {**first["spec"]}}
-    apply_defaults(registry.PODS, second)
+    core.PODS.default(second)
     assert second == first
-    assert validate_create(registry.PODS, first) == []
+    assert validate_create(core.PODS, first) == []
 
 
 def test_services_say_what_is_to_be_found_for_them() -> None:

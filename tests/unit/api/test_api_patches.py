@@ -11,8 +11,8 @@ import pytest
 from api_cases import PATCHES
 
 from minikube_py.api.errors import StatusError
+from minikube_py.api.kinds.core import CONFIGMAPS, REPLICATIONCONTROLLERS, SERVICES
 from minikube_py.api.patch import apply_patch
-from minikube_py.api.registry import CONFIGMAPS, REPLICATIONCONTROLLERS, SERVICES
 
 CONFORMANCE = Path(__file__).parents[2] / "conformance"
 RECORDED: dict[str, Any] = json.loads((CONFORMANCE / "data" / "api_patches.json").read_text())

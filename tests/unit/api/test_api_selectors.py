@@ -10,6 +10,7 @@ import pytest
 
 from minikube_py.api import registry
 from minikube_py.api.errors import StatusError
+from minikube_py.api.kinds import core
 from minikube_py.api.selectors import (
     field_attributes,
     parse_field_selector,
@@ -21,7 +22,7 @@ from minikube_py.fields.where import Comparison
 DATA = pathlib.Path(__file__).parents[2] / "conformance" / "data" / "selectors.json"
 RECORDED: dict[str, Any] = json.loads(DATA.read_text())
 PODS: dict[str, Any] = RECORDED["pods"]
-BY_PLURAL = {resource.plural: resource for resource in registry.REGISTRY.resources}
+BY_PLURAL = {resource.plural: resource for resource in registry.REGISTRY.kinds}
 
 
 
@@ -92,14 +93,14 @@ EXTENSIONS = [
 
 @pytest.mark.parametrize(("text", "comparisons"), EXTENSIONS, ids=[text for text, _ in EXTENSIONS])
 def test_declared_fields_take_comparisons(text: str, comparisons: list[Comparison]) -> None:
-    selector = parse_field_selector(registry.NODES, text)
+    selector = parse_field_selector(core.NODES, text)
     assert list(selector.where.comparisons) == comparisons
     assert selector.requirements == ()
     assert selector.matches({"metadata": {"name": "x"}})
 
 
 def test_both_grammars_mix() -> None:
-    selector = parse_field_selector(registry.NODES, "metadata.name=x,free.cpu>4,spec.unschedulable!=true")
+    selector = parse_field_selector(core.NODES, "metadata.name=x,free.cpu>4,spec.unschedulable!=true")
     assert str(selector.where) == "free.cpu>4"
     assert [str(r) for r in selector.requirements] == ["metadata.name=x", "spec.unschedulable!=true"]
     assert selector.exact("metadata.name") == "x"
@@ -107,7 +108,7 @@ def test_both_grammars_mix() -> None:
 
 
 def test_an_empty_value_is_left_to_the_server_as_it_equals_a_missing_field() -> None:
-    assert not parse_field_selector(registry.NODES, "metadata.name=").indexed
+    assert not parse_field_selector(core.NODES, "metadata.name=").indexed
 
 
 @pytest.mark.parametrize(
@@ -126,20 +127,20 @@ def test_an_empty_value_is_left_to_the_server_as_it_equals_a_missing_field() -> 
 )  # fmt: skip
 def test_what_is_not_declared_or_not_readable_is_refused(text: str, message: str) -> None:
     with pytest.raises(StatusError) as refused:
-        parse_field_selector(registry.NODES, text)
+        parse_field_selector(core.NODES, text)
     assert (refused.value.code, refused.value.message) == (400, message)
 
 
 def test_integers_are_checked_by_their_kind() -> None:
-    selector = parse_field_selector(registry.PODS, "hash.spec.nodeName>=0,hash.spec.nodeName<2147483648")
+    selector = parse_field_selector(core.PODS, "hash.spec.nodeName>=0,hash.spec.nodeName<2147483648")
     assert len(selector.where.comparisons) == 2
     with pytest.raises(StatusError, match="must be a 64-bit integer"):
-        parse_field_selector(registry.PODS, "hash.spec.nodeName>=1.5")
+        parse_field_selector(core.PODS, "hash.spec.nodeName>=1.5")
 
 
 def test_too_many_terms_are_refused_with_the_limit() -> None:
     with pytest.raises(StatusError, match="limit 1000"):
-        parse_field_selector(registry.PODS, ",".join(["metadata.name=x"] * 1001))
+        parse_field_selector(core.PODS, ",".join(["metadata.name=x"] * 1001))
     with pytest.raises(StatusError, match="limit 1000"):
         parse_label_selector(",".join(["a"] * 1001))
 

@@ -11,11 +11,12 @@ import orjson
 import pytest
 
 from minikube_py.api import registry, tables
+from minikube_py.api.kinds import core
 from minikube_py.api.meta import parse_timestamp
 
 DATA = pathlib.Path(__file__).parents[2] / "conformance" / "data" / "tables.json"
 RECORDED: dict[str, Any] = json.loads(DATA.read_text())
-BY_PLURAL = {resource.plural: resource for resource in registry.REGISTRY.resources}
+BY_PLURAL = {resource.plural: resource for resource in registry.REGISTRY.kinds}
 NOW_S = parse_timestamp("2027-03-01T00:00:00Z")
 ROWS = [
     pytest.param(plural, row, id=f"{plural}: {row['object']['metadata']['name']}")
@@ -65,7 +66,7 @@ def test_human_duration(seconds: float, text: str) -> None:
 def test_row_bytes_splices_version_and_keeps_what_is_asked_for() -> None:
     value = b'{"metadata":{"name":"a","uid":"u","creationTimestamp":"2027-02-28T23:59:00Z"},"data":{"k":"v"}}'
     rows = {
-        include: orjson.loads(tables.TablePrinter(registry.CONFIGMAPS, NOW_S, include).row_bytes(value, "7"))
+        include: orjson.loads(tables.TablePrinter(core.CONFIGMAPS, NOW_S, include).row_bytes(value, "7"))
         for include in ("None", "Metadata", "Object", "")
     }
     assert all(row["cells"] == ["a", 1, "60s"] for row in rows.values())
@@ -83,20 +84,20 @@ def test_row_bytes_splices_version_and_keeps_what_is_asked_for() -> None:
 
 def test_field_values_become_wide_columns_of_nodes() -> None:
     node = {"metadata": {"name": "n"}, "status": {}}
-    printer = tables.TablePrinter(registry.NODES, NOW_S, "None", ("free.cpu", "free.memory"))
+    printer = tables.TablePrinter(core.NODES, NOW_S, "None", ("free.cpu", "free.memory"))
     assert [c["name"] for c in printer.columns()][-2:] == ["free.cpu", "free.memory"]
     assert {c["priority"] for c in printer.columns()[-2:]} == {1}
     assert printer.cells(node, {"free.cpu": "3500m"})[-2:] == ["3500m", "<none>"]
-    assert tables.cells(registry.NODES, node, NOW_S, {"free.cpu": "1"})[-1] == "1"
+    assert tables.cells(core.NODES, node, NOW_S, {"free.cpu": "1"})[-1] == "1"
 
 
 def test_ages_that_cannot_be_read_are_unknown() -> None:
-    printer = tables.TablePrinter(registry.CONFIGMAPS, NOW_S)
+    printer = tables.TablePrinter(core.CONFIGMAPS, NOW_S)
     assert [printer.age(text) for text in (None, "", "yesterday", "2024-01-01")] == ["<unknown>"] * 4
 
 
 def test_table_head_is_completed_by_rows() -> None:
-    head = tables.table_head(registry.SECRETS, {"resourceVersion": "5"})
+    head = tables.table_head(core.SECRETS, {"resourceVersion": "5"})
     table = orjson.loads(head + b'{"cells":[]}]}')
     assert table["kind"] == "Table"
     assert table["metadata"] == {"resourceVersion": "5"}

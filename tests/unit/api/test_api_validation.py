@@ -12,44 +12,43 @@ from validation_cases import CREATES, UPDATES, Create, Update
 
 from minikube_py.api import strategy
 from minikube_py.api.decode import decode
-from minikube_py.api.defaults import apply_defaults
 from minikube_py.api.errors import StatusError, invalid
-from minikube_py.api.registry import REGISTRY, Resource
-from minikube_py.api.validation import validate_create, validate_update
-from minikube_py.api.warnings import warnings_on_create, warnings_on_update
+from minikube_py.api.kind import Kind
+from minikube_py.api.registry import REGISTRY
+from minikube_py.api.validation.dispatch import validate_create, validate_update
 
 CONFORMANCE = pathlib.Path(__file__).parents[2] / "conformance"
 
 Json = dict[str, Any]
 RECORDED_CREATES: Json = json.loads((CONFORMANCE / "data" / "validation_create.json").read_text())
 RECORDED_UPDATES: Json = json.loads((CONFORMANCE / "data" / "validation_update.json").read_text())
-BY_PLURAL = {resource.plural: resource for resource in REGISTRY.resources}
+BY_PLURAL = {resource.plural: resource for resource in REGISTRY.kinds}
 NOW = "2024-01-01T00:00:00Z"
 ALLOCATED = ("clusterIP", "clusterIPs", "healthCheckNodePort")
 """What the API server finds for a service after its rules have passed."""
 
 
-def create(resource: Resource, body: Json) -> Json:
+def create(resource: Kind, body: Json) -> Json:
     obj, _ = decode(resource, orjson.dumps(body), "application/json", "Ignore")
     metadata = obj.setdefault("metadata", {})
     metadata["creationTimestamp"] = NOW
     if resource.namespaced:
         metadata["namespace"] = "default"
-    apply_defaults(resource, obj)
+    resource.default(obj)
     strategy.prepare_for_create(resource, obj)
     if errors := validate_create(resource, obj):
         raise invalid(resource, metadata.get("name") or "", errors)
-    strategy.canonicalize(resource, obj)
+    resource.canonicalize(obj)
     return obj
 
 
-def update(resource: Resource, new_body: Json, old: Json, subresource: str) -> Json:
+def update(resource: Kind, new_body: Json, old: Json, subresource: str) -> Json:
     new, _ = decode(resource, orjson.dumps(new_body), "application/json", "Ignore")
-    apply_defaults(resource, new)
+    resource.default(new)
     strategy.prepare_for_update(resource, new, old, subresource)
     if errors := validate_update(resource, new, old, subresource):
         raise invalid(resource, new["metadata"]["name"], errors)
-    strategy.canonicalize(resource, new)
+    resource.canonicalize(new)
     return new
 
 
@@ -131,7 +130,7 @@ def test_create_warns_as_the_original_does(case: Create) -> None:
     if recorded["code"] < 300 and case.plural not in DEPRECATED_KINDS:
         resource = BY_PLURAL[case.plural]
         obj = create(resource, case.body)
-        assert warnings_on_create(resource, obj) == unwrapped(recorded.get("warnings", []))
+        assert resource.warn(obj, None) == unwrapped(recorded.get("warnings", []))
 
 
 @pytest.mark.parametrize("case", UPDATES, ids=lambda case: case.name)
@@ -140,7 +139,7 @@ def test_update_warns_as_the_original_does(case: Update) -> None:
     if recorded["code"] < 300 and case.plural not in DEPRECATED_KINDS and not case.subresource:
         resource = BY_PLURAL[case.plural]
         new = update(resource, recorded["new"], recorded["old"], "")
-        assert warnings_on_update(resource, new, recorded["old"]) == unwrapped(recorded.get("warnings", []))
+        assert resource.warn(new, recorded["old"]) == unwrapped(recorded.get("warnings", []))
 
 
 def test_endpoints_are_told_to_be_deprecated() -> None:

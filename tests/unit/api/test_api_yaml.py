@@ -9,7 +9,7 @@ import pytest
 
 from minikube_py.api.decode import MAX_BODY_BYTES, decode
 from minikube_py.api.errors import StatusError
-from minikube_py.api.registry import PODS
+from minikube_py.api.kinds.core import PODS
 from minikube_py.api.yaml_text import MAX_NODES, YamlError, read
 
 SCALARS: list[tuple[str, Any]] = [

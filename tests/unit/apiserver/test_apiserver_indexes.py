@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 from api_core import PODS, TABLE, Core, config_map, names, node, pod
 
-from minikube_py.api import registry
+from minikube_py.api.kinds import core
 from minikube_py.api.registry import REGISTRY
 from minikube_py.api.selectors import parse_field_selector
 from minikube_py.apiserver.auth import SCHEDULER
@@ -400,10 +400,10 @@ def test_lists_ask_the_store_once_an_index_is_known_to_be_complete() -> None:
     """Until then it would have to decode every object for a field that the API server's cache has."""
     rank = FieldSpec("rank", "int", "path@1", {"path": 'metadata.labels["rank"]'})
     spec = IndexSpec("ranks", "nodes", ("rank",), "columns", declares=(rank,))
-    declared = Declarations(REGISTRY.resources)
+    declared = Declarations(REGISTRY.kinds)
 
     def told() -> tuple[str, bool, bool]:
-        selector = parse_field_selector(registry.NODES, "rank>1", declared.of(registry.NODES))
+        selector = parse_field_selector(core.NODES, "rank>1", declared.of(core.NODES))
         return str(selector.where), selector.has_index, declared.building
 
     declared.load([KeyValue(b"/minikube-py/indexes/ranks", dump(spec), 0, 1, 1, 0)])
@@ -419,13 +419,13 @@ def test_lists_ask_the_store_once_an_index_is_known_to_be_complete() -> None:
         declared.told(standing(spec, "building"))
         assert told() == ("rank>1", *wanted)
     declared.apply([Event("DELETE", KeyValue(b"/minikube-py/indexes/ranks", b"", 0, 4, 0, 0), None)])
-    assert declared.of(registry.NODES).field_set == NODES_FIELDS
+    assert declared.of(core.NODES).field_set == NODES_FIELDS
     assert not declared.building
 
 
 def test_a_kept_row_is_that_of_the_fields_asked_for() -> None:
     value = b'{"metadata":{"name":"n","labels":{"pool":"fast","rank":"3"}}}'
-    entry = Entry(registry.NODES, KeyValue(b"/registry/nodes/n", value, 1, 1, 1, 0))
+    entry = Entry(core.NODES, KeyValue(b"/registry/nodes/n", value, 1, 1, 1, 0))
     sets = [
         FieldSet("nodes", b"/registry/nodes/", (FieldSpec(name, "string", "path@1", {"path": path}),))
         for name, path in (("pool", "metadata.labels.pool"), ("rank", "metadata.labels.rank"))
@@ -437,12 +437,12 @@ def test_a_kept_row_is_that_of_the_fields_asked_for() -> None:
 
 
 def test_a_declaration_that_cannot_be_read_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
-    declared = Declarations(REGISTRY.resources)
+    declared = Declarations(REGISTRY.kinds)
     later = FieldSpec("rank", "int", "path@9", {"path": "spec.rank"})
     spec = IndexSpec("ranks", "nodes", ("rank",), "columns", declares=(later,))
     for value in (b"{", b'{"name":"ranks","of":"later"}', dump(spec)):
         declared.load([KeyValue(b"/minikube-py/indexes/ranks", value, 0, 1, 1, 0)])
-        assert declared.of(registry.NODES).field_set == NODES_FIELDS
+        assert declared.of(core.NODES).field_set == NODES_FIELDS
     assert len([record for record in caplog.records if "left out" in record.message]) == 3
 
 

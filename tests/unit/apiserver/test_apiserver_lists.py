@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 from api_core import MAPS, MERGE, PARTIAL, PARTIAL_LIST, PODS, TABLE, Core, config_map, names, node, pod
 
-from minikube_py.api.registry import CONFIGMAPS
+from minikube_py.api.kinds.core import CONFIGMAPS
 from minikube_py.api.selectors import parse_field_selector, parse_label_selector
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.lists import Page

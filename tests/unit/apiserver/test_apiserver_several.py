@@ -15,7 +15,7 @@ from api_core import MAPS, PODS, Core, Events, config_map, names, pod
 from step_clock import StepClock
 
 from minikube_py.api import services
-from minikube_py.api.registry import ENDPOINTS
+from minikube_py.api.kinds.core import ENDPOINTS
 from minikube_py.apiserver import endpoints
 from minikube_py.apiserver.auth import ADMIN
 from minikube_py.apiserver.core import ApiServer

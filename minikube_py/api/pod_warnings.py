@@ -1,6 +1,6 @@
-"""What the original tells the sender of an object that it takes all the same, in `Warning: 299` headers.
+"""What upstream tells the sender of a pod, or of a template, that it takes all the same.
 
-Source: `pkg/api/{pod,service,node}/warnings.go` and the `WarningsOn*` of the strategies. Objects have their defaults.
+Source: `pkg/api/pod/warnings.go`. Objects have their defaults.
 """
 
 from __future__ import annotations
@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from minikube_py.api import registry
 from minikube_py.api.errors import Json, go_quote
 from minikube_py.api.meta import is_dns1123_label
-from minikube_py.api.registry import Resource
 from minikube_py.fields import quantity
 
 _LABELS: Final = {
@@ -48,47 +46,9 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-def warnings_on_create(resource: Resource, obj: Json) -> list[str]:
-    """In the original's order; none of most objects."""
-    if resource is registry.PODS:
-        name = obj["metadata"].get("name") or ""
-        own = _name_warnings(name, "this is used in the Pod's hostname")
-        return own + _pod_warnings(obj["metadata"], obj["spec"], "")
-    if resource is registry.REPLICATIONCONTROLLERS:
-        own = _name_warnings(obj["metadata"].get("name") or "", "this is used in Pod names and hostnames")
-        return own + _template_warnings(obj)
-    if resource is registry.SERVICES:
-        return _service_warnings(obj)
-    if resource is registry.SERVICEACCOUNTS:
-        return _service_account_warnings(obj, {})
-    return _node_warnings(obj) if resource is registry.NODES else []
-
-
-def warnings_on_update(resource: Resource, new: Json, old: Json) -> list[str]:
-    """Pods are mostly written by machines, which are not warned."""
-    if resource is registry.REPLICATIONCONTROLLERS:
-        changed = new["metadata"].get("generation") != old["metadata"].get("generation")
-        return _template_warnings(new) if changed else []
-    if resource is registry.SERVICES:
-        return _service_warnings(new)
-    if resource is registry.SERVICEACCOUNTS:
-        return _service_account_warnings(new, old["metadata"].get("annotations") or {})
-    return _node_warnings(new) if resource is registry.NODES else []
-
-
-def _name_warnings(name: str, use: str) -> list[str]:
+def name_warnings(name: str, use: str) -> list[str]:
     messages = is_dns1123_label(name) if name else ()
     return [f"metadata.name: {use}, {_DNS_LABEL_WANTED}: [{' '.join(messages)}]"] if messages else []
-
-
-# --- pods -----------------------------------------------------------------------------------------------------------
-
-
-def _template_warnings(controller: Json) -> list[str]:
-    template = (controller.get("spec") or {}).get("template")
-    if template is None:
-        return []
-    return _pod_warnings(template.get("metadata") or {}, template.get("spec") or {}, "spec.template.")
 
 
 def _containers(spec: Json, prefix: str) -> Iterator[tuple[Json, str]]:
@@ -97,7 +57,7 @@ def _containers(spec: Json, prefix: str) -> Iterator[tuple[Json, str]]:
             yield container, f"{prefix}spec.{kind}[{i}]"
 
 
-def _pod_warnings(metadata: Json, spec: Json, prefix: str) -> list[str]:
+def pod_warnings(metadata: Json, spec: Json, prefix: str) -> list[str]:
     found: list[str] = []
     get = spec.get
     path = f"{prefix}spec"
@@ -239,48 +199,4 @@ def _port_warnings(ports: Sequence[tuple[Json, str]]) -> list[str]:
                     f"by name will use {where}"
                 )
             names.setdefault(name, at)
-    return found
-
-
-# --- services and nodes ---------------------------------------------------------------------------------------------
-
-
-def _service_warnings(service: Json) -> list[str]:
-    spec = service.get("spec") or {}
-    found: list[str] = []
-    kind, external = spec.get("type"), spec.get("externalIPs")
-    headless = kind == "ClusterIP" and spec.get("clusterIP") == "None"
-    if headless:
-        if spec.get("loadBalancerIP"):
-            found.append("spec.loadBalancerIP is ignored for headless services")
-        if external:
-            found.append("spec.externalIPs is ignored for headless services")
-        if spec.get("sessionAffinity") != "None":
-            found.append("spec.SessionAffinity is ignored for headless services")
-    if external and not headless and kind != "ExternalName":
-        found.append("spec.externalIPs is deprecated and may no longer be implemented in some clusters")
-    if kind == "ExternalName" and external:
-        found.append('spec.externalIPs is ignored when spec.type is "ExternalName"')
-    if kind != "ExternalName" and spec.get("externalName"):
-        found.append('spec.externalName is ignored when spec.type is not "ExternalName"')
-    if spec.get("trafficDistribution") == "PreferClose":
-        found.append('spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"')
-    return found
-
-
-_MOUNTABLE: Final = "kubernetes.io/enforce-mountable-secrets"
-
-
-def _service_account_warnings(account: Json, before: Json) -> list[str]:
-    if _MOUNTABLE in before or _MOUNTABLE not in (account["metadata"].get("annotations") or {}):
-        return []
-    why = "deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets"
-    return [f"metadata.annotations[{_MOUNTABLE}]: {why}"]
-
-
-def _node_warnings(node: Json) -> list[str]:
-    spec = node.get("spec") or {}
-    found = ["spec.configSource: the feature is removed"] if spec.get("configSource") is not None else []
-    if spec.get("externalID"):
-        found.append("spec.externalID: this field is deprecated, and is unused by Kubernetes")
     return found

@@ -1,9 +1,17 @@
-"""Reviews: questions about what somebody may do."""
+"""The group `authorization.k8s.io`: questions about what somebody may do."""
 
 from __future__ import annotations
 
+from typing import Final
+
+from minikube_py.api.defaulting import part
 from minikube_py.api.errors import FieldError, Json, invalid_value
+from minikube_py.api.kind import Kind, review
 from minikube_py.api.validation.affinity import validate_label_selector
+
+
+def _default_review(obj: Json) -> None:
+    part(obj, "spec")
 
 
 def validate_self_subject_access_review(review: Json) -> list[FieldError]:
@@ -25,3 +33,11 @@ def validate_self_subject_access_review(review: Json) -> list[FieldError]:
             for error in validate_label_selector(expressions, at)
         ]
     return []
+
+
+SELFSUBJECTACCESSREVIEWS: Final = review(
+    "authorization.k8s.io", "SelfSubjectAccessReview", _default_review, validate_self_subject_access_review
+)
+SELFSUBJECTRULESREVIEWS: Final = review("authorization.k8s.io", "SelfSubjectRulesReview", _default_review)
+
+KINDS: Final[tuple[Kind, ...]] = (SELFSUBJECTACCESSREVIEWS, SELFSUBJECTRULESREVIEWS)

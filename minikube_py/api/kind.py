@@ -1,0 +1,185 @@
+"""`Kind`: all that is known of one kind at one version, as a value.
+
+Generic code reads its facts and calls its hooks; it never asks which kind it has. Facts are those of upstream's
+discovery documents and of its `pkg/registry` strategies. The kinds are in `api.kinds`, one file for each group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final, Literal
+
+from minikube_py.api.errors import FieldError, Json
+from minikube_py.api.printing import DEFAULT_PRINTER, Printer
+from minikube_py.fields.spec import FieldSet
+
+DeleteAnswer = Literal["object", "status"]
+ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+STATUS_VERBS: Final = ("get", "patch", "update")
+
+Change = Callable[[Json], None]
+"""Changes a new object in place."""
+Carry = Callable[[Json, Json], None]
+"""Changes the new object (first) in place by what the old one holds."""
+Admit = Callable[[Json, Json | None], None]
+"""The same, where there is an old one. Raises: StatusError 403."""
+Validate = Callable[[Json], list[FieldError]]
+ValidateUpdate = Callable[[Json, Json], list[FieldError]]
+Warn = Callable[[Json, Json | None], list[str]]
+
+
+def nothing(obj: Json) -> None:
+    """The hook of a kind that leaves the object as it is."""
+
+
+def carries_nothing(new: Json, old: Json) -> None:
+    """The hook of a kind that keeps nothing of the old object but what all kinds keep."""
+
+
+def admits_all(new: Json, old: Json | None) -> None:
+    """The hook of a kind that no admission plugin looks at."""
+
+
+def warns_of_nothing(new: Json, old: Json | None) -> list[str]:
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class Subresource:
+    """`group` and `version` are set only where the kind is another group's (`pods/eviction`: policy/v1)."""
+
+    name: str
+    kind: str
+    verbs: tuple[str, ...]
+    group: str = ""
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Selectable:
+    """A field label: the text at `path`, `default` where that is missing or empty. Booleans and numbers are printed.
+
+    `otherwise` is a second path to try. A number in a path is an index into a list."""
+
+    path: tuple[str | int, ...]
+    default: str = ""
+    otherwise: tuple[str | int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ScalePaths:
+    """Where a kind keeps what its `scale` subresource shows. `selector(obj)` gives the selector of its pods as text."""
+
+    selector: Callable[[Json], str]
+    spec_replicas: tuple[str, str] = ("spec", "replicas")
+    status_replicas: tuple[str, str] = ("status", "replicas")
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """One kind at one version. `plural` names it in paths, `kind` in objects.
+
+    Facts. `stored` is false for kinds that are only answered (reviews, bindings). `delete_answer` says what a DELETE
+    that is done at once answers with; pending grace or finalizers always answer the object. `generation` says whether
+    `metadata.generation` is kept. `deprecation` is the warning that every request for the kind is answered with.
+    `field_set`: what may be asked of its objects beyond equality (`free.cpu>=4`). `ttl_s`: objects end so long after
+    their last write; 0: never. `orphans_by_default`: a DELETE that does not say otherwise leaves dependents.
+
+    Hooks, in the order of a write: `default` (also applied to what is read from bodies), `admit`, `prepare_create` or
+    `prepare_update` or, through `status`, `prepare_status` (what senders may not set, and what the server does),
+    `validate` or `validate_update` (by subresource, "" the main path), `canonicalize` (after validation, when the
+    name is known), `warn`. `checks_metadata`: `validate` has looked at all metadata. `deletion_grace_s(obj, asked_s)`
+    gives the seconds between the request for deletion and the end; None: objects end at once.
+    """
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    singular: str
+    namespaced: bool
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ALL_VERBS
+    subresources: tuple[Subresource, ...] = ()
+    selectable: Mapping[str, Selectable] = field(default_factory=dict)
+    field_aliases: Mapping[str, str] = field(default_factory=dict)
+    field_set: FieldSet | None = None
+    stored: bool = True
+    delete_answer: DeleteAnswer = "status"
+    generation: bool = False
+    allow_create_on_update: bool = False
+    allow_unconditional_update: bool = True
+    deprecation: str = ""
+    ttl_s: int = 0
+    orphans_by_default: bool = False
+    scale: ScalePaths | None = None
+    default: Change = nothing
+    admit: Admit = admits_all
+    prepare_create: Change = nothing
+    prepare_update: Carry = carries_nothing
+    prepare_status: Carry = carries_nothing
+    validate: Validate | None = None
+    checks_metadata: bool = True
+    validate_update: Mapping[str, ValidateUpdate] = field(default_factory=dict)
+    canonicalize: Change = nothing
+    warn: Warn = warns_of_nothing
+    deletion_grace_s: Callable[[Json, int | None], int] | None = None
+    printer: Printer = DEFAULT_PRINTER
+
+    @cached_property
+    def list_kind(self) -> str:
+        return f"{self.kind}List"
+
+    @cached_property
+    def api_version(self) -> str:
+        """As in objects: `v1`, `coordination.k8s.io/v1`."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @cached_property
+    def prefix(self) -> bytes:
+        """Where its objects are stored: `/registry/pods/`."""
+        middle = f"{self.group}/{self.plural}" if self.group else self.plural
+        return f"/registry/{middle}/".encode()
+
+    def key(self, namespace: str, name: str) -> bytes:
+        """The store's key of one object; `namespace` is ignored where the kind has none."""
+        return self.prefix + (f"{namespace}/{name}" if self.namespaced else name).encode()
+
+    def collection_prefix(self, namespace: str = "") -> bytes:
+        """The store's prefix of all objects, or of those of one namespace."""
+        return self.prefix + f"{namespace}/".encode() if namespace and self.namespaced else self.prefix
+
+    @cached_property
+    def _subresources(self) -> Mapping[str, Subresource]:
+        return {sub.name: sub for sub in self.subresources}
+
+    def subresource(self, name: str) -> Subresource | None:
+        return self._subresources.get(name)
+
+    @cached_property
+    def has_status(self) -> bool:
+        return "status" in self._subresources
+
+    def __repr__(self) -> str:
+        return f"<Kind {self.plural} {self.api_version}>"
+
+
+NAMED: Final = {"metadata.name": Selectable(("metadata", "name"))}
+NAMESPACED: Final = {**NAMED, "metadata.namespace": Selectable(("metadata", "namespace"))}
+"""The field labels of every kind, without a namespace and with one."""
+
+
+def status_of(kind: str) -> Subresource:
+    return Subresource("status", kind, STATUS_VERBS)
+
+
+def review(group: str, kind: str, default: Change = nothing, validate: Validate | None = None) -> Kind:
+    """A question that is answered in the object itself, and not stored."""
+    plural = f"{kind.lower()}s"
+    return Kind(
+        group, "v1", kind, plural, kind.lower(), False,
+        verbs=("create",), stored=False, default=default, validate=validate,
+    )  # fmt: skip

@@ -1,0 +1,44 @@
+"""The core group, `v1`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from minikube_py.api.kind import Kind
+from minikube_py.api.kinds.core.config import CONFIGMAPS, SECRETS, SERVICEACCOUNTS
+from minikube_py.api.kinds.core.endpoints import ENDPOINTS
+from minikube_py.api.kinds.core.events import EVENTS
+from minikube_py.api.kinds.core.namespaces import NAMESPACES
+from minikube_py.api.kinds.core.nodes import NODES
+from minikube_py.api.kinds.core.pods import BINDINGS, PODS
+from minikube_py.api.kinds.core.replication_controllers import REPLICATIONCONTROLLERS
+from minikube_py.api.kinds.core.services import SERVICES
+
+KINDS: Final[tuple[Kind, ...]] = (
+    BINDINGS,
+    CONFIGMAPS,
+    ENDPOINTS,
+    EVENTS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    REPLICATIONCONTROLLERS,
+    SECRETS,
+    SERVICEACCOUNTS,
+    SERVICES,
+)
+
+__all__ = [
+    "BINDINGS",
+    "CONFIGMAPS",
+    "ENDPOINTS",
+    "EVENTS",
+    "KINDS",
+    "NAMESPACES",
+    "NODES",
+    "PODS",
+    "REPLICATIONCONTROLLERS",
+    "SECRETS",
+    "SERVICEACCOUNTS",
+    "SERVICES",
+]

@@ -1,0 +1,225 @@
+"""Pod, and the Binding that gives it a node.
+
+The rules of its spec, which templates share, are in `api.defaults_pod` and `api.validation.pods`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from minikube_py.api.admission import admit_pod
+from minikube_py.api.defaults_pod import default_pod
+from minikube_py.api.errors import FieldError, GroupResource, Json, conflict, not_supported, required
+from minikube_py.api.kind import NAMESPACED, Kind, Selectable, Subresource, status_of
+from minikube_py.api.meta import timestamp
+from minikube_py.api.pod_status import print_pod
+from minikube_py.api.pod_warnings import name_warnings, pod_warnings
+from minikube_py.api.printing import AGE, NAME, Printer, column
+from minikube_py.api.strategy import check_preconditions, keep
+from minikube_py.api.validation.pods import validate_pod_create, validate_pod_status_update, validate_pod_update
+from minikube_py.fields import builtin, quantity
+
+
+def _create_pod(pod: Json) -> None:
+    pod["metadata"]["generation"] = 1
+    spec = pod["spec"]
+    pod["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
+    if spec.get("schedulingGates"):
+        pod["status"]["conditions"] = [
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "lastProbeTime": None,
+                "lastTransitionTime": pod["metadata"].get("creationTimestamp"),
+                "reason": "SchedulingGated",
+                "message": "Scheduling is blocked due to non-empty scheduling gates",
+            }
+        ]
+
+
+_QOS_RESOURCES: Final = ("cpu", "memory")
+
+
+def qos_class(spec: Json) -> str:
+    """`Guaranteed` where all containers limit cpu and memory and ask for as much, `BestEffort` where none asks for
+    any, `Burstable` otherwise. Pod-level resources, where given, decide alone."""
+    holders = [spec] if spec.get("resources") else (spec.get("containers") or []) + (spec.get("initContainers") or [])
+    requests: dict[str, int] = {}
+    limits: dict[str, int] = {}
+    limited = True
+    for holder in holders:
+        resources = holder.get("resources")
+        if not resources:
+            limited = False
+            continue
+        if given := resources.get("requests"):
+            for name in _QOS_RESOURCES:
+                if name in given and (amount := quantity.parse(given[name]).milli_value()) > 0:
+                    requests[name] = requests.get(name, 0) + amount
+        found = 0
+        if given := resources.get("limits"):
+            for name in _QOS_RESOURCES:
+                if name in given and (amount := quantity.parse(given[name]).milli_value()) > 0:
+                    limits[name] = limits.get(name, 0) + amount
+                    found += 1
+        if found < len(_QOS_RESOURCES):
+            limited = False
+    if not requests and not limits:
+        return "BestEffort"
+    return "Guaranteed" if limited and requests == limits else "Burstable"
+
+
+def _update_status(new: Json, old: Json) -> None:
+    metadata, status = new["metadata"], new["status"]
+    metadata.pop("deletionTimestamp", None)
+    keep(metadata, old["metadata"], "ownerReferences")
+    before = old.get("status") or {}
+    if not status.get("qosClass") and before.get("qosClass"):
+        status["qosClass"] = before["qosClass"]
+    _keep_observed_generation(status, before)
+
+
+def _keep_observed_generation(status: Json, before: Json) -> None:
+    """Writers that do not know the field must not clear it."""
+    if not status.get("observedGeneration") and before.get("observedGeneration"):
+        status["observedGeneration"] = before["observedGeneration"]
+    known: dict[str, list[int]] = {}
+    for condition in before.get("conditions") or ():
+        known.setdefault(condition.get("type", ""), []).append(condition.get("observedGeneration") or 0)
+    for condition in status.get("conditions") or ():
+        generations = known.get(condition.get("type", ""))
+        generation = generations.pop(0) if generations else 0
+        if generation and not condition.get("observedGeneration"):
+            condition["observedGeneration"] = generation
+
+
+def deletion_grace_s(pod: Json, asked_s: int | None) -> int:
+    """Seconds between the request and the end; 0 where it ends at once."""
+    spec = pod["spec"]
+    period_s = asked_s if asked_s is not None else (spec.get("terminationGracePeriodSeconds") or 0)
+    if not spec.get("nodeName") or (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
+        return 0
+    return 1 if period_s < 0 else int(period_s)
+
+
+def _warnings(pod: Json, old: Json | None) -> list[str]:
+    """Updates are mostly written by machines, which are not warned."""
+    if old is not None:
+        return []
+    own = name_warnings(pod["metadata"].get("name") or "", "this is used in the Pod's hostname")
+    return own + pod_warnings(pod["metadata"], pod["spec"], "")
+
+
+_ROW_CONDITIONS: Final = {
+    "Succeeded": [
+        {
+            "type": "Completed",
+            "status": "True",
+            "reason": "Succeeded",
+            "message": "The pod has completed successfully.",
+        }
+    ],
+    "Failed": [{"type": "Completed", "status": "True", "reason": "Failed", "message": "The pod failed."}],
+}
+
+
+def _row_conditions(pod: Json) -> list[Json] | None:
+    return _ROW_CONDITIONS.get((pod.get("status") or {}).get("phase") or "")
+
+
+PODS: Final = Kind(
+    "", "v1", "Pod", "pods", "pod", True,
+    short_names=("po",),
+    categories=("all",),
+    subresources=(
+        Subresource("binding", "Binding", ("create",)),
+        Subresource("eviction", "Eviction", ("create",), "policy", "v1"),
+        Subresource("log", "Pod", ("get",)),
+        status_of("Pod"),
+    ),
+    selectable={
+        **NAMESPACED,
+        "spec.nodeName": Selectable(("spec", "nodeName")),
+        "spec.restartPolicy": Selectable(("spec", "restartPolicy")),
+        "spec.schedulerName": Selectable(("spec", "schedulerName")),
+        "spec.serviceAccountName": Selectable(("spec", "serviceAccountName")),
+        "spec.hostNetwork": Selectable(("spec", "hostNetwork"), "false"),
+        "status.phase": Selectable(("status", "phase")),
+        "status.podIP": Selectable(("status", "podIPs", 0, "ip"), "", ("status", "podIP")),
+        # Accepted and never filled by upstream, so that it equals only the empty text.
+        "status.podIPs": Selectable(()),
+        "status.nominatedNodeName": Selectable(("status", "nominatedNodeName")),
+    },
+    field_aliases={"spec.host": "spec.nodeName"},
+    field_set=builtin.PODS,
+    delete_answer="object",
+    generation=True,
+    deletion_grace_s=deletion_grace_s,
+    default=default_pod,
+    admit=admit_pod,
+    prepare_create=_create_pod,
+    prepare_status=_update_status,
+    validate=validate_pod_create,
+    validate_update={"": validate_pod_update, "status": validate_pod_status_update},
+    warn=_warnings,
+    printer=Printer(
+        (
+            NAME,
+            column("Ready", "Containers that are ready, of all."),
+            column("Status", "What the pod is doing, in one word."),
+            column("Restarts", "Restarts of its containers, and when the last one was."),
+            AGE,
+            column("IP", "Address of the pod.", 1),
+            column("Node", "Node the pod is bound to.", 1),
+            column("Nominated Node", "Node that makes room for the pod.", 1),
+            column("Readiness Gates", "Readiness gates that hold, of all.", 1),
+        ),
+        print_pod,
+        _row_conditions,
+    ),
+)  # fmt: skip
+
+BINDINGS: Final = Kind("", "v1", "Binding", "bindings", "binding", True, verbs=("create",), stored=False)
+
+
+_PODS_BINDING: Final = GroupResource("", "pods/binding", "Binding")
+
+
+def bind_pod(pod: Json, binding: Json, wall_s: float) -> None:
+    """Sets the node and the PodScheduled condition. Raises: StatusError 409 where it cannot be bound any more."""
+    metadata, spec = pod["metadata"], pod["spec"]
+    name = metadata["name"]
+    wanted = binding.get("metadata") or {}
+    check_preconditions(PODS, pod, wanted.get("uid"), wanted.get("resourceVersion"))
+    if metadata.get("deletionTimestamp"):
+        raise conflict(_PODS_BINDING, name, f"pod {name} is being deleted, cannot be assigned to a host")
+    if spec.get("nodeName"):
+        raise conflict(_PODS_BINDING, name, f'pod {name} is already assigned to node "{spec["nodeName"]}"')
+    if spec.get("schedulingGates"):
+        raise conflict(_PODS_BINDING, name, f"pod {name} has non-empty .spec.schedulingGates")
+    spec["nodeName"] = binding["target"]["name"]
+    if annotations := wanted.get("annotations"):
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), **annotations}
+    if labels := wanted.get("labels"):
+        metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
+    status = pod.setdefault("status", {})
+    status.pop("nominatedNodeName", None)
+    conditions = [c for c in status.get("conditions") or () if c.get("type") != "PodScheduled"]
+    scheduled = {
+        "type": "PodScheduled",
+        "status": "True",
+        "lastProbeTime": None,
+        "lastTransitionTime": timestamp(wall_s),
+    }
+    status["conditions"] = [*conditions, scheduled]
+
+
+def validate_binding(binding: Json) -> list[FieldError]:
+    """A Binding's target."""
+    errors: list[FieldError] = []
+    target = binding.get("target") or {}
+    if target.get("kind") not in (None, "", "Node"):
+        errors.append(not_supported("target.kind", target["kind"], ("Node", "<empty>")))
+    if not target.get("name"):
+        errors.append(required("target.name"))
+    return errors

@@ -1,0 +1,55 @@
+"""The `scale` subresource: an autoscaling/v1 Scale of any kind that says where it keeps its replicas."""
+
+from __future__ import annotations
+
+from minikube_py.api.errors import FieldError, Json, invalid_value
+from minikube_py.api.kind import Kind, ScalePaths
+from minikube_py.api.meta import is_dns1123_subdomain
+from minikube_py.api.validation.metadata import validate_object_meta
+from minikube_py.api.validation.resources import NEGATIVE
+
+_KEPT = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+
+
+def _paths(kind: Kind) -> ScalePaths:
+    assert kind.scale is not None, f"{kind} has no scale"
+    return kind.scale
+
+
+def scale_of(kind: Kind, obj: Json) -> Json:
+    """The Scale of an object."""
+    paths, metadata = _paths(kind), obj["metadata"]
+    (spec, wanted), (status, found) = paths.spec_replicas, paths.status_replicas
+    replicas = (obj.get(spec) or {}).get(wanted)
+    scale: Json = {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {key: metadata[key] for key in _KEPT if metadata.get(key)},
+        "spec": {"replicas": replicas} if replicas else {},
+        "status": {"replicas": (obj.get(status) or {}).get(found) or 0},
+    }
+    if selector := paths.selector(obj):
+        scale["status"]["selector"] = selector
+    return scale
+
+
+def with_scale(kind: Kind, obj: Json, scale: Json) -> Json:
+    """A new object with the scale's replicas; the given one stays as it is."""
+    part, name = _paths(kind).spec_replicas
+    changed = {**(obj.get(part) or {}), name: (scale.get("spec") or {}).get("replicas") or 0}
+    metadata = dict(obj["metadata"])
+    given = scale.get("metadata") or {}
+    for key in ("resourceVersion", "uid"):
+        if given.get(key):
+            metadata[key] = given[key]
+    return {**obj, "metadata": metadata, part: changed}
+
+
+def validate_scale(scale: Json) -> list[FieldError]:
+    # The prefix of a generated name is not looked at here, only the name made from it.
+    own = {key: value for key, value in (scale.get("metadata") or {}).items() if key != "generateName"}
+    errors = validate_object_meta(own, True, is_dns1123_subdomain)
+    replicas = (scale.get("spec") or {}).get("replicas") or 0
+    if replicas < 0:
+        errors.append(invalid_value("spec.replicas", replicas, NEGATIVE))
+    return errors
