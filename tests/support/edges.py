@@ -1,0 +1,549 @@
+"""Values at the edges of every type, as hypothesis strategies: what a client may send, not what a polite one does.
+
+One library for all tests; later ones add data to it. Each strategy mixes values as users write them with those at the
+edges, and draws keys, names and ids from small sets, so that what is drawn meets what was drawn before.
+
+    ints, wire_ints             whole numbers: any size; what msgpack can carry
+    texts, wild_texts           valid Unicode; with lone surrogates, which JSON and Python can hold and UTF-8 cannot
+    quantities                  texts of Kubernetes quantities, of every suffix and size, and what only looks like one
+    json_values, deep_json      any JSON value; one as deep as it is long
+    keys, ranges                store keys and [key, range_end)
+    pods, nodes, objects        Kubernetes-like objects whose fields may be anything
+    commands, requests          commands of every kind, nested and in sessions; range requests with and without `where`
+    packed, mutated             commands as bytes; any bytes with bits, lengths and tags changed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgpack
+import orjson
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from minikube_py.fields.builtin import NODES, PODS
+from minikube_py.fields.spec import FieldSet, FieldSpec, SumSpec
+from minikube_py.fields.where import OPS, Comparison, Where
+from minikube_py.index.declared import IndexSpec
+from minikube_py.mvcc.codec import pack
+from minikube_py.mvcc.types import (
+    CloseSession,
+    Command,
+    Compact,
+    Compare,
+    DeclareFields,
+    DeclareIndex,
+    DeleteRange,
+    DropIndex,
+    InSession,
+    LeaseCheckpoint,
+    LeaseGrant,
+    LeaseRevoke,
+    Op,
+    OpenSession,
+    Put,
+    RangeRequest,
+    SessionCommand,
+    Txn,
+    prefix_end,
+)
+
+
+def one_of_these(values: Sequence[Any]) -> SearchStrategy[Any]:
+    """`sampled_from` whose description does not hold all the values."""
+    return st.integers(0, len(values) - 1).map(lambda at: values[at])
+
+
+def _brief(strategy: SearchStrategy[Any]) -> SearchStrategy[Any]:
+    """`strategy` whose description is short: those of nested ones hold all that they are made of."""
+
+    @st.composite
+    def drawn(draw: st.DrawFn) -> Any:
+        return draw(strategy)
+
+    return drawn()
+
+
+# -- numbers -----------------------------------------------------------------------------------------------------------
+
+_POWERS: Final = (7, 8, 15, 16, 31, 32, 53, 62, 63, 64, 65, 127, 128, 1023, 1024, 4096)
+EDGE_INTS: Final = tuple(
+    sorted({sign * (2**power + step) for power in _POWERS for step in (-1, 0, 1) for sign in (1, -1)} | {0, 1, -1})
+)
+"""Around every width that something is kept in."""
+INT64_EDGES: Final = tuple(value for value in EDGE_INTS if -(1 << 63) <= value < 1 << 63)
+WIRE_EDGES: Final = tuple(value for value in EDGE_INTS if -(1 << 63) <= value < 1 << 64)
+
+small_ints = st.integers(-2, 40)
+ints = st.one_of(small_ints, one_of_these(EDGE_INTS), st.integers())
+int64s = st.one_of(small_ints, one_of_these(INT64_EDGES), st.integers(-(1 << 63), (1 << 63) - 1))
+wire_ints = st.one_of(small_ints, small_ints, one_of_these(WIRE_EDGES), st.integers(-(1 << 63), (1 << 64) - 1))
+
+# -- texts and bytes ---------------------------------------------------------------------------------------------------
+
+EDGE_TEXTS: Final = (
+    "", " ", "\0", "a\0b", "\n", "\x7f", "\x1b[2J", "\u200b", "\u2028", "\ufeff", "\ufffd", "\U0010ffff", "e\u0301",
+    "é", "İ", "ß", "٣", "²", "Ⅷ", "👩‍👩‍👧", "../..", "a/b", "%00", "*", "-", ".", "true", "null", "0", "-0", "NaN",
+    "a" * 63, "a" * 64, "a" * 253, "a" * 254, "a" * 1024, "a" * 1025, "é" * 600, "9" * 19, "9" * 20, "9" * 400,
+)  # fmt: skip
+LONE_SURROGATES: Final = ("\ud800", "\udfff", "a\udc80b", "\udc00\ud800")
+texts = st.one_of(one_of_these(EDGE_TEXTS), st.text(max_size=12))
+"""Valid Unicode: what UTF-8 can hold."""
+wild_texts = st.one_of(texts, one_of_these(LONE_SURROGATES), st.text(st.characters(), max_size=6))
+EDGE_BYTES: Final = (b"", b"\0", b"\0\0", b"\xff", b"\xff\xff", b"\xc3", b"\xed\xa0\x80", b"a" * 1024, b"\x80" * 300)
+byte_strings = st.one_of(one_of_these(EDGE_BYTES), st.binary(max_size=24))
+
+# -- quantities --------------------------------------------------------------------------------------------------------
+
+SUFFIXES: Final = (
+    "", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei",
+    "e0", "e3", "E6", "e-3", "e-9", "e-10", "e18", "e19", "e38", "e39", "e99", "e9999", "e10000", "e-9999",
+    "e", "Zi", "K",
+)  # fmt: skip
+EDGE_QUANTITIES: Final = (
+    "0", "10P", "5Ei", "7Ei", "8Ei", "9E", "10E", "9223372036854775807", "9223372036854775808", "9223372036854775807m",
+    "9223372036854775808m", "-9223372036854775808", "-9223372036854775809", "-10P", "-1", "1n", "0.0000000001",
+    "1e9999", "-1e9999", "+1", "+", ".", "1.", ".5", "1..5", "Ki", "m", " 1 ", "1 Gi", "1,5", "0x10", "1e1e1", "٣",
+    "9" * 4096, "9" * 4097, "0" * 5000, "0." + "0" * 4000 + "1", "null", "", "inf", "1_000",
+)  # fmt: skip
+_mantissas = st.one_of(
+    st.integers(0, 2000).map(str),
+    one_of_these([str(value) for value in EDGE_INTS if abs(value) < 1 << 130]),
+    st.decimals(allow_nan=False, allow_infinity=False, places=9).map(str),
+)
+quantities = st.one_of(
+    st.builds("".join, st.tuples(_mantissas, st.sampled_from(SUFFIXES))), one_of_these(EDGE_QUANTITIES)
+)
+usual_quantities = st.sampled_from(("100m", "250m", "1", "1500m", "4", "64Mi", "128Mi", "1Gi", "2Gi", "16Gi"))
+
+# -- JSON --------------------------------------------------------------------------------------------------------------
+
+floats = st.one_of(st.sampled_from([0.0, -0.0, 5e-324, 1e308, -1e308, 1.5, 2.0**63, 2.0**64]), st.floats())
+scalars = st.one_of(st.none(), st.booleans(), ints, floats, texts, quantities)
+json_values: SearchStrategy[Any] = _brief(
+    st.recursive(
+        scalars,
+        lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(texts, inner, max_size=4)),
+        max_leaves=12,
+    )
+)
+
+
+def deep_json(depth: int, inner: str = "0") -> str:
+    """JSON text as deep as it is long."""
+    return '{"a":[' * (depth // 2) + inner + "]}" * (depth // 2)
+
+
+def as_json(value: Any) -> bytes:
+    """`value` as JSON bytes; what JSON has no form for (numbers beyond 64 bits) goes by the text of it."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return _json_text(value).encode("utf-8", "surrogatepass")
+
+
+def _json_text(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_json_text(str(name))}:{_json_text(each)}" for name, each in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(map(_json_text, value)) + "]"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError:
+        return '"' + "".join(char if " " <= char < "\x7f" and char not in '"\\' else "?" for char in str(value)) + '"'
+
+
+# -- keys and ranges ---------------------------------------------------------------------------------------------------
+
+POD_KEYS: Final = tuple(b"/registry/pods/default/p%d" % at for at in range(5))
+NODE_KEYS: Final = tuple(b"/registry/nodes/n%d" % at for at in range(3))
+OTHER_KEYS: Final = (
+    b"a",
+    b"b",
+    b"c",
+    b"\0",
+    b"\xff",
+    b"k" * 300,
+    b"/registry/pods/",
+    b"/registry/nodes/\xff\xfe",
+    b"/",
+)
+keys = st.one_of(st.sampled_from(POD_KEYS + NODE_KEYS), one_of_these(OTHER_KEYS), byte_strings)
+real_keys = keys.filter(bool)
+_PREFIXES: Final = (b"/registry/pods/", b"/registry/nodes/", b"/registry/", b"/minikube-py/indexes/", b"a")
+ranges = st.one_of(
+    st.tuples(keys, st.just(b"")),
+    st.sampled_from([(prefix, prefix_end(prefix)) for prefix in _PREFIXES]),
+    st.just((b"\0", b"\0")),
+    st.tuples(keys, st.just(b"\0")),
+    st.tuples(keys, keys),
+)
+"""(key, range_end), some empty or the wrong way round."""
+
+# -- Kubernetes-like objects -------------------------------------------------------------------------------------------
+
+RESOURCES: Final = ("cpu", "memory", "pods", "ephemeral-storage", "hugepages-2Mi", "nvidia.com/gpu", "")
+_lists = st.dictionaries(
+    st.one_of(st.sampled_from(RESOURCES), texts),
+    st.one_of(usual_quantities, quantities, quantities, json_values),
+    max_size=5,
+)
+
+
+def _or_anything(usual: SearchStrategy[Any]) -> SearchStrategy[Any]:
+    """Mostly what it should be, now and then any JSON at all."""
+    return st.one_of(usual, usual, usual, usual, usual, json_values)
+
+
+def _with(required: dict[str, SearchStrategy[Any]], **optional: SearchStrategy[Any]) -> SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries(
+        {name: _or_anything(each) for name, each in required.items()},
+        optional={name: _or_anything(each) for name, each in optional.items()},
+    )
+
+
+_resources = _with({}, requests=_lists, limits=_lists)
+_containers = st.lists(
+    _or_anything(
+        _with(
+            {"name": st.sampled_from(("a", "b", "c"))},
+            resources=_resources,
+            restartPolicy=st.sampled_from(("Always", "Never", "")),
+            image=texts,
+        )
+    ),
+    max_size=4,
+)
+_statuses = st.lists(
+    _or_anything(
+        _with(
+            {"name": st.sampled_from(("a", "b", "c"))},
+            allocatedResources=_lists,
+            resources=_resources,
+        )
+    ),
+    max_size=4,
+)
+_conditions = st.lists(
+    _or_anything(
+        _with(
+            {"type": st.sampled_from(("PodResizePending", "PodResizeInProgress", "Ready"))},
+            status=st.sampled_from(("True", "False")),
+            reason=st.sampled_from(("Infeasible", "Deferred", "Error")),
+        )
+    ),
+    max_size=2,
+)
+_metadata = _with(
+    {"name": st.sampled_from(("p0", "p1", "n0", "n1"))},
+    uid=texts,
+    labels=st.dictionaries(texts, _or_anything(texts), max_size=3),
+    annotations=st.dictionaries(texts, texts, max_size=2),
+    creationTimestamp=st.sampled_from(("2026-01-31T12:00:00Z", "0000-00-00T00:00:00Z", "9999-12-31T23:59:60Z", "")),
+)
+pods = _brief(
+    _with(
+        {"metadata": _metadata},
+        spec=_with(
+            {"containers": _containers},
+            initContainers=_containers,
+            nodeName=st.sampled_from(("n0", "n1", "n2", "", "a/../b")),
+            overhead=_lists,
+            resources=_resources,
+            priority=ints,
+        ),
+        status=_with(
+            {"phase": st.sampled_from(("Pending", "Running", "Succeeded", "Failed", ""))},
+            containerStatuses=_statuses,
+            initContainerStatuses=_statuses,
+            conditions=_conditions,
+            resources=_resources,
+            allocatedResources=_lists,
+        ),
+    )
+)
+nodes = _brief(
+    _with(
+        {"metadata": _metadata},
+        spec=_with({}, unschedulable=st.booleans(), podCIDR=texts),
+        status=_with({"allocatable": _lists}, capacity=_lists),
+    )
+)
+objects = st.one_of(pods, nodes, json_values)
+stored_values = st.one_of(
+    pods.map(as_json),
+    nodes.map(as_json),
+    json_values.map(as_json),
+    one_of_these((b"", b"{", b"null", b"[]", b"\xff", b'{"spec":NaN}', b"1" * 400)),
+    st.sampled_from((100, 1000, 1030, 20_000)).map(lambda depth: deep_json(depth).encode()),
+    byte_strings,
+)
+"""What may stand under a key: objects, other JSON, and what is none."""
+
+puts_of_objects = st.one_of(
+    st.builds(Put, st.sampled_from(POD_KEYS), pods.map(as_json)),
+    st.builds(Put, st.sampled_from(NODE_KEYS), nodes.map(as_json)),
+)
+
+# -- declarations ------------------------------------------------------------------------------------------------------
+
+EXTRACTORS: Final = ("path@1", "resources@1", "pod_requests@1", "hash32@1", "sum@1", "sum@2", "count@1", "path@9", "")
+_fields = st.one_of(
+    st.sampled_from((*NODES.fields, *PODS.fields)),
+    st.builds(
+        FieldSpec,
+        st.sampled_from(("x", "y.*", "free.cpu", "spec.priority", "*", "", "labels.z")),
+        st.sampled_from(("quantity", "int", "string", "time")),
+        st.sampled_from(
+            ("path@1", "resources@1", "pod_requests@1", "hash32@1", "sum@1", "sum@2", "count@1", "path@9", "")
+        ),
+        st.dictionaries(
+            st.sampled_from(("path", "resource", "default", "sum", "over")),
+            st.one_of(
+                st.sampled_from(("spec.priority", "status.phase", "cpu", "requested.*", "a[0]", "a..b", "[")), texts
+            ),
+            max_size=2,
+        ),
+        st.sampled_from((None, None, "requested.*")),
+    ),
+)
+_sums = st.one_of(
+    st.just(NODES.sums[0]),
+    st.builds(
+        SumSpec,
+        st.sampled_from(("requested.*", "tasks", "")),
+        st.sampled_from((b"/registry/pods/", b"", b"\xff")),
+        st.sampled_from(("spec.nodeName", "metadata.name", "a..b")),
+        st.sampled_from(("pod_requests@1", "count@1", "path@1")),
+        st.sampled_from(({}, {"path": "spec.priority"})),
+    ),
+)
+field_sets = st.one_of(
+    st.sampled_from((NODES, PODS)),
+    st.builds(
+        FieldSet,
+        st.sampled_from(("pods", "nodes", "other", "")),
+        st.sampled_from((b"/registry/pods/", b"/registry/nodes/", b"/", b"")),
+        st.lists(_fields, max_size=4).map(tuple),
+        st.lists(_sums, max_size=2).map(tuple),
+    ),
+)
+index_specs = st.builds(
+    IndexSpec,
+    st.sampled_from(("i0", "i1", "i2", "Bad", "")),
+    st.sampled_from(("nodes", "pods", "other")),
+    st.lists(
+        st.sampled_from(("free.cpu", "free.memory", "requests.cpu", "requests.memory", "hash.spec.nodeName", "x")),
+        min_size=1,
+        max_size=3,
+        unique=True,
+    ).map(tuple),
+    st.sampled_from(("columns", "kd-tree", "max-tree", "sorted-runs", "zones", "sharded", "no-such")),
+    st.dictionaries(st.sampled_from(("shards", "grid")), st.one_of(int64s, texts), max_size=1),
+    st.one_of(st.just(256 << 20), int64s),
+)
+
+# -- requests ----------------------------------------------------------------------------------------------------------
+
+_ASKED: Final = (
+    "free.cpu", "free.memory", "requested.cpu", "allocatable.memory", "requests.cpu", "requests.memory",
+    "metadata.name", "spec.unschedulable", "hash.spec.nodeName", "nope", "",
+)  # fmt: skip
+_operands = st.one_of(usual_quantities, quantities, ints.map(str), texts)
+comparisons = st.one_of(
+    st.builds(
+        Comparison,
+        st.sampled_from(_ASKED),
+        st.sampled_from(sorted(OPS - {"in", "exists"})),
+        _operands.map(lambda text: (text,)),
+    ),
+    st.builds(
+        Comparison, st.sampled_from(_ASKED), st.sampled_from(sorted(OPS)), st.lists(_operands, max_size=3).map(tuple)
+    ),
+)
+wheres = st.lists(comparisons, min_size=1, max_size=3).map(lambda found: Where(tuple(found)))
+
+
+def requests(
+    numbers: SearchStrategy[int] = wire_ints, where: SearchStrategy[Where | None] | None = None
+) -> SearchStrategy[RangeRequest]:
+    """Range requests whose numbers are of `numbers`; without `where` none has a where or fields."""
+    fields = st.just(()) if where is None else st.lists(st.sampled_from(_ASKED), max_size=2).map(tuple)
+    bounds = st.one_of(st.just(0), st.just(0), numbers)
+    return st.builds(
+        lambda bounds, *rest: RangeRequest(*bounds, *rest),
+        ranges,
+        st.one_of(st.just(0), numbers),
+        st.one_of(st.just(0), numbers),
+        st.booleans(),
+        st.booleans(),
+        st.none() if where is None else where,
+        st.sampled_from(("KEY", "ANY")),
+        fields,
+        st.sampled_from(("KEY", "VERSION", "CREATE", "MOD", "VALUE")),
+        st.sampled_from(("NONE", "NONE", "ASCEND", "DESCEND")),
+        bounds,
+        bounds,
+        bounds,
+        bounds,
+    )
+
+
+# -- commands ----------------------------------------------------------------------------------------------------------
+
+
+def puts(numbers: SearchStrategy[int] = wire_ints) -> SearchStrategy[Put]:
+    return st.builds(
+        Put,
+        keys,
+        stored_values,
+        st.one_of(st.just(0), st.just(0), numbers),
+        st.booleans(),
+        st.sampled_from((False, False, False, True)),
+        st.sampled_from((False, False, False, True)),
+    )
+
+
+deletes = st.builds(lambda bounds, prev_kv: DeleteRange(*bounds, prev_kv), ranges, st.booleans())
+
+
+def compares(numbers: SearchStrategy[int] = wire_ints) -> SearchStrategy[Compare]:
+    """Now and then one whose operand is of the wrong type, or whose target or operator is none."""
+    return st.builds(
+        lambda bounds, target, op, operand: Compare(bounds[0], target, op, operand, bounds[1]),
+        ranges,
+        st.sampled_from(("VERSION", "CREATE", "MOD", "VALUE", "LEASE", "VERSION", "NONE")),
+        st.sampled_from(("=", "!=", "<", ">", "<=")),
+        st.one_of(numbers, numbers, byte_strings),
+    )
+
+
+def txns(numbers: SearchStrategy[int] = wire_ints) -> SearchStrategy[Txn]:
+    """Nested ones too."""
+    leaves: SearchStrategy[Op] = st.one_of(puts(numbers), puts_of_objects, deletes, requests(numbers))
+    compared = st.lists(compares(numbers), max_size=2).map(tuple)
+
+    def branch(op: SearchStrategy[Any]) -> SearchStrategy[Any]:
+        return st.lists(op, max_size=3).map(tuple)
+
+    inner = st.recursive(
+        leaves, lambda op: st.one_of(leaves, st.builds(Txn, compared, branch(op), branch(op))), max_leaves=6
+    )
+    return _brief(st.builds(Txn, compared, branch(inner), branch(inner)))
+
+
+def deep_txn(depth: int, op: Op | None = None) -> Txn:
+    """One nested `depth` levels down."""
+    txn = Txn(success=() if op is None else (op,))
+    for _ in range(depth):
+        txn = Txn(success=(txn,))
+    return txn
+
+
+def wide_txn(nested: int, ops: int, key: bytes = b"k", value: bytes = b"") -> Txn:
+    """`nested` txns beside each other, each of `ops` puts and deletes of keys of their own."""
+    return Txn(
+        success=tuple(
+            Txn(
+                success=tuple(
+                    Put(b"%s/%d/%d" % (key, at, op), value)
+                    if op % 2
+                    else DeleteRange(b"%s/%d/%d" % (key, at, op), b"%s/%d/%d\0" % (key, at, op))
+                    for op in range(ops)
+                )
+            )
+            for at in range(nested)
+        )
+    )
+
+
+def session_commands(numbers: SearchStrategy[int] = wire_ints) -> SearchStrategy[SessionCommand]:
+    """What may be sent in a session; the numbers in them are of `numbers`."""
+    return _brief(
+        st.one_of(
+            puts(numbers),
+            puts_of_objects,
+            puts_of_objects,
+            deletes,
+            txns(numbers),
+            st.builds(LeaseGrant, numbers, numbers),
+            st.builds(LeaseRevoke, numbers),
+            st.builds(LeaseCheckpoint, numbers, numbers),
+            st.builds(Compact, numbers),
+            field_sets.map(DeclareFields),
+            index_specs.map(DeclareIndex),
+            one_of_these(("i0", "i1", "i2", "", "a" * 2000)).map(DropIndex),
+        )
+    )
+
+
+def commands(numbers: SearchStrategy[int] = wire_ints) -> SearchStrategy[Command]:
+    """Commands of every kind."""
+    inner = session_commands(numbers)
+    return st.one_of(
+        inner,
+        inner,
+        inner,
+        st.builds(OpenSession, numbers),
+        st.builds(InSession, numbers, numbers, numbers, inner),
+        st.builds(CloseSession, numbers),
+    )
+
+
+# -- bytes -------------------------------------------------------------------------------------------------------------
+
+_TAGS: Final = (0x00, 0x7F, 0x80, 0x90, 0xA0, 0xC0, 0xC1, 0xC4, 0xC6, 0xCB, 0xCF, 0xD3, 0xDB, 0xDD)
+"""Of msgpack: fixed and long lengths, numbers, nil, floats, and the one that is never used."""
+
+
+@st.composite
+def mutated(draw: st.DrawFn, source: SearchStrategy[bytes], changes: int = 3) -> bytes:
+    """Bytes of `source` with up to `changes` bits flipped, bytes set, pieces cut, doubled or put in."""
+    data = bytearray(draw(source))
+    for _ in range(draw(st.integers(0, changes))):
+        at = draw(st.integers(0, max(0, len(data) - 1)))
+        kind = draw(st.sampled_from(("flip", "set", "cut", "double", "put", "end")))
+        if kind == "flip" and data:
+            data[at] ^= 1 << draw(st.integers(0, 7))
+        elif kind == "set" and data:
+            data[at] = draw(
+                st.sampled_from((0x00, 0x7F, 0x80, 0x90, 0xA0, 0xC0, 0xC1, 0xC4, 0xC6, 0xCB, 0xCF, 0xD3, 0xDB, 0xDD))
+            )
+        elif kind == "cut":
+            del data[at : at + draw(st.integers(1, 8))]
+        elif kind == "double":
+            data[at:at] = data[at : at + draw(st.integers(1, 16))]
+        elif kind == "put":
+            data[at:at] = draw(byte_strings)
+        else:
+            del data[at:]
+    return bytes(data)
+
+
+def _packable(command: Command) -> bytes:
+    try:
+        return pack(command)
+    except (TypeError, ValueError, OverflowError):
+        # What the real packer refuses: a declaration in bytes of which no text can be made.
+        return b"\x92\x01\x90"
+
+
+packed = commands().map(_packable)
+plain_values: SearchStrategy[Any] = st.recursive(
+    st.one_of(st.none(), st.booleans(), wire_ints, floats, texts, byte_strings),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(texts, inner, max_size=3)),
+    max_leaves=10,
+)
+"""What msgpack can carry, in any shape."""
+hostile_bytes = st.one_of(
+    mutated(packed),
+    st.tuples(st.just(1), st.lists(plain_values, min_size=1, max_size=6)).map(
+        lambda value: bytes(msgpack.packb(value))
+    ),
+    byte_strings,
+)
+"""Bytes that may pass for a command, or nearly."""
