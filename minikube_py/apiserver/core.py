@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from ipaddress import IPv4Address
 from typing import Final
 
@@ -23,6 +23,7 @@ from minikube_py.apiserver.declared import Declarations
 from minikube_py.apiserver.deletes import Deleter
 from minikube_py.apiserver.endpoints import EndpointReconciler
 from minikube_py.apiserver.forms import Form, negotiate, single_bytes, status_bytes, with_options
+from minikube_py.apiserver.inflight import InFlight
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.lists import Lister
 from minikube_py.apiserver.messages import Request, Response, warning_headers
@@ -50,6 +51,7 @@ _LOADS_MAX: Final = 10
 """How often the state is read again because a compaction overtook the reading."""
 _RETRY_S: Final = 0.2
 _SWEEP_S: Final = 1.0
+_READS: Final = frozenset(("get", "list", "watch"))
 
 
 class ApiServer:
@@ -85,6 +87,8 @@ class ApiServer:
         self.subresources = Subresources(self.store, self.writer, self.deleter, clock)
         self.endpoints = EndpointReconciler(storage, self.writer, clock)
         self.requests = RequestMetrics()
+        self.in_flight = InFlight(self.limits)
+        self.connection_metrics: Callable[[], Mapping[str, float]] = dict
         self.ready = False
         self.address = ""
         self._watch: WatchHandle | None = None
@@ -230,13 +234,26 @@ class ApiServer:
             self._inflight[task] = started_s
         path = parse_path(request.path)
         verb = request.method.lower()
+        if path is not None:
+            verb = verb_of(path, request.method, "watch" in request.query and parse_bool(request.query, "watch"))
+        slots = self.in_flight.slots(request, verb)
+        taken = False
         try:
+            if slots is not None:
+                slots.check()
             if path is None:
                 response = await self._handle_path(request)
             else:
-                verb = verb_of(path, request.method, "watch" in request.query and parse_bool(request.query, "watch"))
                 self.auth.authorize(request.user or ANONYMOUS, path, verb)
-                response = await self._dispatch(route(path, request.method, verb), request)
+                asked = route(path, request.method, verb)
+                if request.receive is not None and verb not in _READS:
+                    # Its sender may: now the body is worth its memory.
+                    request.body = await request.receive()
+                if slots is not None:
+                    # Not before: who sends slowly keeps no slot from others.
+                    slots.take()
+                    taken = True
+                response = await self._dispatch(asked, request)
         except StatusError as error:
             response = error_response(error)
         except asyncio.CancelledError:
@@ -248,6 +265,8 @@ class ApiServer:
             log.exception("%s %s", request.method, request.path)
             response = error_response(internal("the server met a condition that it does not know"))
         finally:
+            if taken and slots is not None:
+                slots.give_back()
             if task is not None:
                 self._inflight.pop(task, None)
                 self._late.discard(task)
@@ -349,6 +368,8 @@ class ApiServer:
             labels = f'{{group="{resource.group}",version="{resource.version}",kind="{resource.kind}"}}'
             found[f"apiserver_registered_watchers{labels}"] = broadcaster.streams
         found["apiserver_watch_cache_resource_version"] = self.cache.revision
+        found.update(self.in_flight.metrics())
+        found.update(self.connection_metrics())
         return found | self.storage.metrics()
 
 

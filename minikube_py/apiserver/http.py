@@ -1,317 +1,357 @@
-"""The API server over HTTPS: aiohttp's parser and connections, with answers written straight to the transport.
+"""One connection over HTTP/1.1: an `asyncio.Protocol` around `http1.RequestReader`, and the core behind it.
 
-What is small leaves as one write of headers and body. A watch is chunked: what waits for a connection leaves in one
-write per turn of the loop, and connections with the same events share the bytes. A reader that is slow holds up itself.
+Who asks, and whether they may, is settled by the head alone; only then is a body read (`Request.receive`). What is
+small leaves as one write of headers and body. A watch is chunked: connections with the same events share the bytes.
+A reader that is slow holds up itself, and one that takes nothing is cut off. Connections come from `http_server`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import re
-import ssl
-import time
 from collections.abc import Mapping
-from email.utils import formatdate
-from http import HTTPStatus
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from aiohttp import http_exceptions, web
-from aiohttp.web_protocol import RequestHandler
-
-from minikube_py.api.errors import StatusError, bad_request, internal, method_not_allowed, request_entity_too_large
-from minikube_py.apiserver.core import ApiServer, error_response
-from minikube_py.apiserver.messages import NO_HEADERS, NO_QUERY, Request, Response, parse_query
+from minikube_py.api.errors import StatusError, bad_request, internal, request_entity_too_large, too_many_requests
+from minikube_py.apiserver.core import error_response
+from minikube_py.apiserver.http1 import CHUNKED, Head, Malformed, Refused, RequestReader
+from minikube_py.apiserver.http_bytes import CONTINUE, LAST_CHUNK, chunk, encode, head, wire
+from minikube_py.apiserver.messages import NO_QUERY, Request, Response, parse_query
 from minikube_py.apiserver.watch import Batch, Stream, error_event
 
+if TYPE_CHECKING:
+    from minikube_py.apiserver.http_server import HttpServer
+
 log = logging.getLogger(__name__)
-_REASONS: Final = {status.value: status.phrase for status in HTTPStatus}
-_UNKNOWN_METHOD: Final = re.compile(r"b['\"][A-Z]{1,32} /")
-"""How aiohttp shows a request line whose method it does not know, unlike bytes that are no request at all."""
-_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
-_LAST_CHUNK: Final = b"0\r\n\r\n"
-_NO_CACHE: Final = b"Cache-Control: no-cache, private\r\n"
-KEEPALIVE_TIMEOUT_S: Final = 3630.0
-SHUTDOWN_TIMEOUT_S: Final = 2.0
-BACKLOG: Final = 1024
+READ_AHEAD_BYTES: Final = 64 << 10
+"""What is read of a connection before somebody asks for it."""
+WRITE_BUFFER_BYTES: Final = 64 << 10
+DISCARDED_BYTES_MAX: Final = 256 << 10
+"""Of a body that nobody wanted, this much is read and dropped to keep the connection (as Go's net/http)."""
+
+# What a connection waits for; see HttpServer.deadlines_s.
+IDLE: Final = 0
+HEADS: Final = 1
+BODY: Final = 2
+ANSWER: Final = 3
+LINGER: Final = 4
 
 
-class HttpServer:
-    """Serves `core` on `host:port` (0: any free one) with the given TLS context; without one in the clear.
+class Connection(asyncio.Protocol):
+    """`proven` once a request on it has named a user; until then it counts among the strangers of its peer."""
 
-    `await start()` returns the port. `await stop()` ends the connections; the core is stopped by its owner, before."""
+    __slots__ = ("_body_error", "_body_wanted", "_data_waiter", "_drained", "_reading_paused", "head_bytes", "peer",
+                 "phase", "proven", "reader", "server", "stalled_bytes", "task", "transport")  # fmt: skip
 
-    def __init__(
-        self, core: ApiServer, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
-    ) -> None:
-        self._core = core
-        self._host = host
-        self._port = port
-        self._tls = tls
-        self._server: asyncio.Server | None = None
-        limits = core.limits
-        self._web = _Server(
-            _Connection(core).answer,
-            handler_cancellation=True,
-            access_log=None,
-            auto_decompress=False,
-            keepalive_timeout=KEEPALIVE_TIMEOUT_S,
-            max_line_size=limits.url_bytes_max,
-            max_field_size=limits.header_bytes_max,
-            max_headers=limits.headers_max,
-        )
+    def __init__(self, server: HttpServer, peer: str) -> None:
+        self.server = server
+        self.peer = peer
+        self.proven = False
+        self.phase = HEADS
+        self.reader = RequestReader(server.limits.header_bytes_max, server.limits.headers_max)
+        self.task: asyncio.Task[None] | None = None
+        self.transport: asyncio.Transport
+        self.head_bytes = 0
+        self.stalled_bytes = 0
+        self._reading_paused = False
+        self._data_waiter: asyncio.Future[None] | None = None
+        self._body_error: StatusError | None = None
+        self._drained: asyncio.Future[None] | None = None
 
-    async def start(self) -> int:
-        """Raises: OSError where the address is taken."""
-        loop = asyncio.get_running_loop()
-        timeout_s = SHUTDOWN_TIMEOUT_S if self._tls is not None else None
-        self._server = await loop.create_server(
-            self._web, self._host, self._port, ssl=self._tls, backlog=BACKLOG, ssl_shutdown_timeout=timeout_s
-        )
-        return int(self._server.sockets[0].getsockname()[1])
+    # --- from the transport -----------------------------------------------------------------------------------------
 
-    async def stop(self) -> None:
-        if self._server is None:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        self.server.opened(self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.server.lost(self)
+        if self.task is not None:
+            self.task.cancel()
+        self._wake_reader()
+        self.resume_writing()
+
+    def data_received(self, data: bytes) -> None:
+        if self.phase == LINGER:
             return
-        self._server.close()
-        transports = [each.transport for each in self._web.connections if each.transport is not None]
-        await self._web.shutdown(SHUTDOWN_TIMEOUT_S)
-        for transport in transports:
-            # A TLS peer that does not answer the goodbye would hold the connection, and with it the process.
-            transport.abort()
-        await self._server.wait_closed()
-        await asyncio.sleep(0)
+        self.reader.receive(data)
+        if self.task is None:
+            self._next_request()
+        elif self._data_waiter is not None:
+            self._wake_reader()
+        elif self.reader.buffered_bytes > READ_AHEAD_BYTES:
+            self._pause_reading()
 
+    def pause_writing(self) -> None:
+        self._drained = asyncio.get_running_loop().create_future()
+        self.stalled_bytes = self.transport.get_write_buffer_size()
+        self.server.stalled(self)
 
-class _Handler(RequestHandler):
-    """A connection whose errors of parsing are answered as the API's own are."""
+    def resume_writing(self) -> None:
+        drained, self._drained = self._drained, None
+        if drained is not None and not drained.done():
+            drained.set_result(None)
+        self.server.moving(self)
 
-    __slots__ = ()
+    def _pause_reading(self) -> None:
+        if not self._reading_paused and not self.transport.is_closing():
+            self._reading_paused = True
+            self.transport.pause_reading()
 
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> Any:
-        self.log_debug("request refused: %s", message or exc)
-        if isinstance(exc, http_exceptions.LineTooLong):
-            text = f"Request Header Fields Too Large: limits are {self.max_line_size} bytes for the request line"
-            error = StatusError(431, "RequestHeaderFieldsTooLarge", f"{text} and for a header")
-        elif isinstance(exc, http_exceptions.BadHttpMethod) and _UNKNOWN_METHOD.search(message or ""):
-            error = method_not_allowed()
-        elif status < 500:
-            text = (message or "the request could not be read").strip().splitlines()[0]
-            error = StatusError(status, "BadRequest", f"400 Bad Request: {text}")
+    def _resume_reading(self) -> None:
+        if self._reading_paused and not self.transport.is_closing():
+            self._reading_paused = False
+            self.transport.resume_reading()
+
+    def _wake_reader(self) -> None:
+        waiter = self._data_waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    async def _drain(self) -> None:
+        """Waits until the reader has taken enough. Raises: ConnectionResetError where it has gone."""
+        if self._drained is not None:
+            await self._drained
+        if self.transport.is_closing():
+            raise ConnectionResetError("the connection is closed")
+
+    # --- requests ---------------------------------------------------------------------------------------------------
+
+    def _next_request(self) -> None:
+        """Starts on the request whose head is there, if one is."""
+        try:
+            head = self.reader.head()
+        except Refused as refused:
+            self.server.head_read(self)
+            self.transport.write(refused.answer())
+            self.server.enter(self, LINGER)
+            return
+        if head is None:
+            self.server.head_grows(self)
+            return
+        self.server.head_read(self)
+        self.server.enter(self, ANSWER)
+        self.task = asyncio.get_running_loop().create_task(self._serve(head))
+
+    async def _serve(self, head: Head) -> None:
+        try:
+            keep = await self._answer(head)
+            if keep and not self.reader.body_ended:
+                keep = await self._discard()
+            if self._drained is not None:
+                await self._drain()
+        except ConnectionError:
+            self.transport.abort()
+            return
+        except asyncio.CancelledError:
+            if not self.transport.is_closing():
+                self.transport.abort()
+            raise
+        except Exception:
+            log.exception("%s %s", head.method, head.path)
+            self.transport.abort()
+            return
+        self.task = None
+        if not keep:
+            self._linger()
+            return
+        if self.server.stopping:
+            self.transport.close()
+            return
+        self.server.enter(self, IDLE)
+        self._resume_reading()
+        if self.reader.buffered_bytes:
+            self._next_request()
+
+    def _linger(self) -> None:
+        """Closes, but not at once where more is being sent: a reset could overtake the answer."""
+        if self.transport.is_closing():
+            return
+        if self.reader.body_ended:
+            self.transport.close()
         else:
-            error = StatusError(status, "InternalError", "the connection's request could not be answered")
-        return _Reply(_encode(error_response(error), False), False)
+            self.server.enter(self, LINGER)
+            self._resume_reading()
 
-
-class _Server(web.Server):
-    def __call__(self) -> RequestHandler:
-        return _Handler(self, loop=self._loop, **self._kwargs)
-
-
-class _Reply:
-    """What aiohttp's connection loop needs of a response: it writes itself, whole, in one go."""
-
-    __slots__ = ("_data", "keep_alive")
-
-    def __init__(self, data: bytes, keep_alive: bool) -> None:
-        self._data = data
-        self.keep_alive = keep_alive
-
-    async def prepare(self, request: web.BaseRequest) -> None:
-        transport = request.transport
-        if self._data and transport is not None and not transport.is_closing():
-            transport.write(self._data)
-
-    async def write_eof(self) -> None:
-        pass
-
-
-class _Connection:
-    """Requests of all connections; holds no state of any of them."""
-
-    def __init__(self, core: ApiServer) -> None:
-        self._core = core
-        self._body_max = core.limits.body_bytes_max
-
-    async def answer(self, request: web.BaseRequest) -> Any:
-        headers = request.headers
-        keep_alive = request.keep_alive
+    async def _answer(self, asked: Head) -> bool:
+        """Whether the connection can be used again."""
+        headers = asked.headers
+        keep_alive = asked.keep_alive
+        core = self.server.core
         try:
-            user = self._core.auth.authenticate(headers.get("Authorization"))
-            body = await self._body(request) if request.body_exists else b""
-            url = request.rel_url
-            text = url.raw_query_string
-            query: Mapping[str, str] = parse_query(text) if text else NO_QUERY
+            user = core.auth.authenticate(headers.get("authorization"))
+            if headers.get("authorization"):
+                self.server.proved(self)
+            query: Mapping[str, str] = parse_query(asked.query) if asked.query else NO_QUERY
         except StatusError as error:
-            if error.code == 413:
-                keep_alive = False
-            return _Reply(_encode(error_response(error), keep_alive), keep_alive)
-        asked = Request(
-            request.method,
-            url.raw_path,
-            query,
-            body,
-            user,
-            headers.get("Accept", "application/json"),
-            headers.get("Content-Type", "application/json"),
-            headers.get("If-None-Match"),
-        )
-        response = await self._core.handle(asked)
-        if response.stream is not None:
-            return await self._stream(request, response.stream)
-        if response.pieces is not None:
-            return await self._pieces(request, response, keep_alive)
-        if request.method == "HEAD":
-            return _Reply(_head(response, keep_alive, len(response.body)), keep_alive)
-        return _Reply(_encode(response, keep_alive), keep_alive)
+            response = error_response(error)
+        else:
+            get = headers.get
+            request = Request(
+                asked.method,
+                asked.path,
+                query,
+                b"",
+                user,
+                get("accept") or "application/json",
+                get("content-type") or "application/json",
+                get("if-none-match"),
+            )
+            request.receive = Body(self, asked)
+            response = await core.handle(request)
+            if response.stream is not None:
+                return await self._stream(asked, response.stream)
+            if response.pieces is not None:
+                return await self._pieces(asked, response)
+        if not self.reader.body_ended:
+            small = 0 < self.reader.body_left_bytes() <= DISCARDED_BYTES_MAX
+            keep_alive = keep_alive and small and not asked.expects_continue and self._body_error is None
+        if asked.method == "HEAD":
+            self.transport.write(head(response, keep_alive, len(response.body)))
+        else:
+            self.transport.write(encode(response, keep_alive))
+        return keep_alive
 
-    async def _body(self, request: web.BaseRequest) -> bytes:
-        """Raises: StatusError 413 once it is known to be too long, 400 where it breaks off."""
-        limit = self._body_max
-        length = request.content_length
-        if length is not None and length > limit:
-            raise request_entity_too_large(f"limit is {limit}")
-        expect = request.headers.get("Expect")
-        if expect is not None and expect.lower() == "100-continue" and request.transport is not None:
-            request.transport.write(_CONTINUE)
-        content = request.content
-        parts: list[bytes] = []
-        size = 0
+    # --- bodies -----------------------------------------------------------------------------------------------------
+
+    async def more(self) -> bytes:
+        """What is there of the body, at least one byte; empty at its end. Raises: StatusError 400, 408."""
+        reader = self.reader
+        while True:
+            if self._body_error is not None:
+                raise self._body_error
+            try:
+                data = reader.data()
+            except Malformed as error:
+                raise bad_request(f"the request's body could not be read: {error}") from None
+            if data or reader.body_ended:
+                return data
+            if reader.has_more:
+                # Of many small chunks, some are read at a time.
+                await asyncio.sleep(0)
+                continue
+            if self.transport.is_closing():
+                raise ConnectionResetError("the connection is closed")
+            self._data_waiter = asyncio.get_running_loop().create_future()
+            self._resume_reading()
+            try:
+                await self._data_waiter
+            finally:
+                self._data_waiter = None
+
+    def body_is_late(self, timeout_s: float) -> None:
+        """Called by the server when the body has taken too long."""
+        message = f"the body of the request did not arrive within {timeout_s:g} s, which is the limit"
+        self._body_error = StatusError(408, "Timeout", message, {})
+        self._wake_reader()
+
+    async def _discard(self) -> bool:
+        """Reads what is left of a body that nobody wanted."""
+        self.server.enter(self, BODY)
         try:
-            while not content.at_eof():
-                part = content.read_nowait(-1) if content.is_eof() else await content.readany()
-                parts.append(part)
-                size += len(part)
-                if size > limit:
-                    raise request_entity_too_large(f"limit is {limit}")
-        except web.RequestPayloadError as error:
-            raise bad_request(f"the request's body could not be read: {error}") from None
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+            while await self.more():
+                pass
+        except StatusError:
+            return False
+        return True
 
-    async def _pieces(self, request: web.BaseRequest, response: Response, keep_alive: bool) -> _Reply:
+    # --- long answers -----------------------------------------------------------------------------------------------
+
+    async def _pieces(self, asked: Head, response: Response) -> bool:
         """A large list, a part at a time, no faster than it is read."""
-        transport = request.transport
+        transport = self.transport
         assert response.pieces is not None
-        if transport is None:
-            return _Reply(b"", False)
-        chunked = request.version >= (1, 1)
-        transport.write(_head(response, keep_alive and chunked, -1 if chunked else None))
+        chunked = asked.minor > 0
+        keep_alive = asked.keep_alive and chunked and self.reader.body_ended
+        transport.write(head(response, keep_alive, CHUNKED if chunked else None))
+        if asked.method == "HEAD":
+            return keep_alive
         try:
             for piece in response.pieces:
-                if transport.is_closing():
-                    return _Reply(b"", False)
-                transport.write(_chunk(piece) if chunked else piece)
-                await request.writer.drain()
+                transport.write(chunk(piece) if chunked else piece)
+                await self._drain()
+                await asyncio.sleep(0)
         except Exception as error:
             if not isinstance(error, ConnectionError):
-                log.exception("a list broke off: %s", request.path)
+                log.exception("a list broke off: %s", asked.path)
             # Its head has said that all is well. Without a last chunk, it is seen not to be whole.
             transport.abort()
-            return _Reply(b"", False)
-        return _Reply(_LAST_CHUNK if chunked else b"", keep_alive and chunked)
+            return False
+        if chunked:
+            transport.write(LAST_CHUNK)
+        return keep_alive
 
-    async def _stream(self, request: web.BaseRequest, stream: Stream) -> _Reply:
-        transport = request.transport
-        if transport is None:
-            stream.close()
-            return _Reply(b"", False)
+    async def _stream(self, asked: Head, stream: Stream) -> bool:
+        transport = self.transport
         stream.on_cut = transport.abort
-        chunked = request.version >= (1, 1)
-        transport.write(_head(Response(200), chunked and request.keep_alive, -1 if chunked else None))
-        drain = request.writer.drain
+        chunked = asked.minor > 0
+        keep_alive = chunked and asked.keep_alive and self.reader.body_ended
+        encoding: Any = wire if chunked else Batch.lines
+        transport.write(head(Response(200), keep_alive, CHUNKED if chunked else None))
         try:
             while batches := await stream.next():
                 if transport.is_closing():
-                    return _Reply(b"", False)
-                if len(batches) == 1:
-                    transport.write(_wire(batches[0]) if chunked else batches[0].lines())
-                else:
-                    transport.write(b"".join([_wire(batch) if chunked else batch.lines() for batch in batches]))
-                await drain()
+                    return False
+                transport.write(encoding(batches[0]) if len(batches) == 1 else b"".join(map(encoding, batches)))
+                if self._drained is not None:
+                    await self._drain()
         except ConnectionError:
-            return _Reply(b"", False)
+            return False
         except Exception:
             # The head was sent: what goes wrong now is told as the last event.
-            log.exception("a watch broke off: %s", request.path)
+            log.exception("a watch broke off: %s", asked.path)
             last = Batch([error_event(internal("the server met a condition that it does not know"))])
             if not transport.is_closing():
-                transport.write(_wire(last) if chunked else last.lines())
+                transport.write(encoding(last))
         finally:
             stream.on_cut = None
             stream.close()
-        return _Reply(_LAST_CHUNK if chunked else b"", chunked and request.keep_alive)
+        if chunked and not transport.is_closing():
+            transport.write(LAST_CHUNK)
+        return keep_alive
 
 
-def _chunk(data: bytes) -> bytes:
-    return b"%x\r\n%b\r\n" % (len(data), data) if data else b""
+class Body:
+    """Reads the body of one request, when it is called: after its sender was found to be allowed."""
 
+    __slots__ = ("_asked", "_connection")
 
-def _wire(batch: Batch) -> bytes:
-    wire = batch.wire
-    if wire is None:
-        wire = batch.wire = _chunk(batch.lines())
-    return wire
+    def __init__(self, connection: Connection, asked: Head) -> None:
+        self._connection = connection
+        self._asked = asked
 
-
-# --- bytes of an answer ---------------------------------------------------------------------------------------------
-
-_starts: dict[tuple[int, str], bytes] = {}
-
-
-class _Date:
-    """The Date header, made once a second."""
-
-    second = 0
-    line = b""
-
-
-def _date() -> bytes:
-    now = int(time.time())
-    if now != _Date.second:
-        _Date.second = now
-        _Date.line = f"Date: {formatdate(now, usegmt=True)}\r\n".encode()
-    return _Date.line
-
-
-def _start(status: int, content_type: str) -> bytes:
-    key = (status, content_type)
-    found = _starts.get(key)
-    if found is None:
-        line = f"HTTP/1.1 {status} {_REASONS.get(status, '')}\r\n".encode()
-        found = line + _NO_CACHE + f"Content-Type: {content_type}\r\n".encode()
-        if len(_starts) < 1024:
-            _starts[key] = found
-    return found
-
-
-def _head(response: Response, keep_alive: bool, length: int | None) -> bytes:
-    """Everything before the body. `length` -1: chunked; None: until the connection closes."""
-    start = _start(response.status, response.content_type)
-    if "Cache-Control" in response.headers:
-        start = start.replace(_NO_CACHE, b"")
-    parts = [start, _date()]
-    if response.headers is not NO_HEADERS:
-        for name, value in response.headers.items():
-            parts += [f"{name}: {line}\r\n".encode() for line in value.split("\n")]
-    if length == -1:
-        parts.append(b"Transfer-Encoding: chunked\r\n")
-    elif length is not None:
-        parts.append(b"Content-Length: %d\r\n" % length)
-    if not keep_alive:
-        parts.append(b"Connection: close\r\n")
-    parts.append(b"\r\n")
-    return b"".join(parts)
-
-
-def _encode(response: Response, keep_alive: bool) -> bytes:
-    body = response.body
-    if keep_alive and response.headers is NO_HEADERS:
-        start = _start(response.status, response.content_type)
-        return b"%b%bContent-Length: %d\r\n\r\n%b" % (start, _date(), len(body), body)
-    return _head(response, keep_alive, len(body)) + body
+    async def __call__(self) -> bytes:
+        """Raises: StatusError 400 where it breaks off, 408, 413 once it is known to be too long, and 429 where the
+        bodies of all requests together are."""
+        asked, connection = self._asked, self._connection
+        if not asked.length:
+            return b""
+        server = connection.server
+        limits = server.limits
+        if asked.length > limits.body_bytes_max:
+            raise request_entity_too_large(f"limit is {limits.body_bytes_max}")
+        if asked.expects_continue:
+            connection.transport.write(CONTINUE)
+        body = bytearray()
+        held = 0
+        server.enter(connection, BODY)
+        try:
+            while part := await connection.more():
+                if not server.hold(len(part)):
+                    message = (
+                        f"too many requests: the bodies being received reach {limits.bodies_bytes_max} bytes, which is "
+                        "the limit; please try again later"
+                    )
+                    raise too_many_requests(message, 1)
+                held += len(part)
+                if held == asked.length == len(part):
+                    return part
+                body += part
+                if held > limits.body_bytes_max:
+                    raise request_entity_too_large(f"limit is {limits.body_bytes_max}")
+            return bytes(body)
+        finally:
+            server.release(held)
+            server.enter(connection, ANSWER)

@@ -1,4 +1,4 @@
-"""Limits on everything a client can make the server hold. Each says its value when it is hit."""
+"""Limits on everything a client can make the server hold, or wait for. Each says its value when it is hit."""
 
 from __future__ import annotations
 
@@ -7,31 +7,41 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`body_bytes_max` is the original's limit on request bodies. A watcher that holds more than
-    `watcher_queue_events` or `watcher_queue_bytes` of undelivered events is cut off, alone.
+    """docs/reference/limits.md says of each what it bounds, and what is answered beyond it.
 
-    `history_events_max` and `history_bytes_max` bound, per resource, the events kept for watches that resume.
-    `list_page_max` bounds a page whatever `limit` asks for (0: no bound; the original has none). `health_timeout_s`:
-    how long a health check waits for the store.
-    """
+    Names end in their unit: `_max` counts, `_bytes_max` bytes, `_timeout_s` seconds. 0 means no limit where the
+    original has none (`list_page_max`, `reads_in_flight_max`, `writes_in_flight_max`)."""
 
-    body_bytes_max: int = 3 << 20
-    url_bytes_max: int = 64 << 10
-    header_bytes_max: int = 64 << 10
+    # Connections
+    connections_max: int = 20_000
+    strangers_per_peer_max: int = 128
+    header_bytes_max: int = 128 << 10
     headers_max: int = 128
-    watchers_max: int = 100_000
+    heads_bytes_max: int = 4 << 20
+    header_timeout_s: float = 32.0
+    idle_timeout_s: float = 90.0
+    write_timeout_s: float = 60.0
+    # Bodies
+    body_bytes_max: int = 3 << 20
+    bodies_bytes_max: int = 64 << 20
+    body_timeout_s: float = 30.0
+    json_depth_max: int = 10_000
+    # Requests
+    reads_in_flight_max: int = 400
+    writes_in_flight_max: int = 200
     requests_max: int = 10_000
+    request_timeout_s: float = 60.0
     list_page_max: int = 0
+    list_slice: int = 500
+    update_attempts_max: int = 32
+    generate_name_attempts_max: int = 8
+    fresh_timeout_s: float = 3.0
+    health_timeout_s: float = 2.0
+    # Watches
+    watchers_max: int = 100_000
     watcher_queue_events: int = 100_000
     watcher_queue_bytes: int = 64 << 20
     history_events_max: int = 16_384
     history_bytes_max: int = 32 << 20
-    request_timeout_s: float = 60.0
     watch_timeout_s: float = 1800.0
-    fresh_timeout_s: float = 3.0
-    health_timeout_s: float = 2.0
     bookmark_interval_s: float = 60.0
-    list_slice: int = 500
-    update_attempts_max: int = 32
-    generate_name_attempts_max: int = 8
-    json_depth_max: int = 10_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, unquote
@@ -18,13 +18,17 @@ TEXT: Final = "text/plain; charset=utf-8"
 QUERY_TERMS_MAX: Final = 256
 NO_QUERY: Final[Mapping[str, str]] = {}
 NO_HEADERS: Final[Mapping[str, str]] = {}
+Receive = Callable[[], Awaitable[bytes]]
 
 
 class Request:
     """`path` is percent-decoded by the router, not before. `query` maps each name to its
-    first value. `accept`, `content_type` and `if_none_match` are the headers of those names."""
+    first value. `accept`, `content_type` and `if_none_match` are the headers of those names.
 
-    __slots__ = ("accept", "body", "content_type", "if_none_match", "method", "path", "query", "user")
+    `receive` is set where the request came over a connection: it reads the body, which waits there until its sender
+    was found to be allowed."""
+
+    __slots__ = ("accept", "body", "content_type", "if_none_match", "method", "path", "query", "receive", "user")
 
     def __init__(
         self,
@@ -45,6 +49,7 @@ class Request:
         self.accept = accept
         self.content_type = content_type
         self.if_none_match = if_none_match
+        self.receive: Receive | None = None
 
 
 class Response:

@@ -6,7 +6,7 @@ sockets or re-encoding. Started in that order, stopped in reverse.
 
 from __future__ import annotations
 
-from minikube_py.apiserver.http import HttpServer
+from minikube_py.apiserver.http_server import HttpServer
 from minikube_py.control_plane import tokens
 from minikube_py.control_plane.config import LOOPBACK, ControlPlaneConfig, Step
 from minikube_py.control_plane.files import (

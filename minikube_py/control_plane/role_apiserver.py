@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from minikube_py.apiserver.core import ApiServer
-from minikube_py.apiserver.http import HttpServer
+from minikube_py.apiserver.http_server import HttpServer
 from minikube_py.control_plane.listen import free_address, publish, start_http, url_of
 from minikube_py.control_plane.progress import say
 from minikube_py.control_plane.role import StackedRole, TlsFiles

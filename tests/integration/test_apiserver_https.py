@@ -20,14 +20,14 @@ from api_core import MAPS, PODS, TABLE, Core, config_map, names, node, pod
 from minikube_py.api.errors import service_unavailable
 from minikube_py.apiserver import lists
 from minikube_py.apiserver.auth import SCHEDULER
-from minikube_py.apiserver.http import HttpServer
+from minikube_py.apiserver.http_server import HttpServer
 from minikube_py.apiserver.limits import Limits
 from minikube_py.client.http_transport import HttpTransport
 from minikube_py.client.kubeconfig import ClusterAccess
 from minikube_py.control_plane.certificates import Certificates, ensure_certificates
 
 JSON = {"Content-Type": "application/json"}
-LIMITS = Limits(url_bytes_max=4096, header_bytes_max=4096, headers_max=64)
+LIMITS = Limits(header_bytes_max=4096, headers_max=64)
 
 
 class Served:
@@ -183,7 +183,7 @@ async def test_bad_input_is_refused_in_the_originals_way_and_changes_nothing(
 async def test_lines_that_are_too_long(served: Served) -> None:
     for path, headers in ((f"{MAPS}?labelSelector={'a' * 5000}", {}), (MAPS, {"X-Long": "a" * 5000})):
         status, answer = await served.ask("GET", path, **headers)
-        assert status == 431 and "limits are 4096 bytes" in answer["message"]
+        assert status == 431 and "the limit is 4096 bytes" in answer
 
 
 async def test_garbage_on_the_wire_is_answered_and_forgotten(served: Served) -> None:

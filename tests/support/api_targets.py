@@ -14,7 +14,7 @@ import needs
 
 from minikube_py.apiserver.auth import ADMIN
 from minikube_py.apiserver.core import ApiServer
-from minikube_py.apiserver.http import HttpServer
+from minikube_py.apiserver.http_server import HttpServer
 from minikube_py.apiserver.inprocess import InProcessTransport
 from minikube_py.client.http_transport import HttpTransport
 from minikube_py.client.kubeconfig import ClusterAccess, load_kubeconfig

@@ -1,0 +1,302 @@
+"""HTTP/1.1 as a server reads it, without IO: bytes in, heads and parts of bodies out.
+
+What is refused, and how, is as Go's net/http does it: these refusals are plain text, and the connection ends with them.
+Where messages could be read in two ways, the strict reading holds (one Transfer-Encoding, whole CRLF in chunks).
+
+Source: Go net/http (server.go, request.go, transfer.go, internal/chunked.go), RFC 9112.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+_TOKEN: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_REQUEST_LINE: Final = re.compile(rf"({_TOKEN}) ([\x21-\x7e\x80-\xff]+) HTTP/([0-9])\.([0-9])")
+_FIELDS: Final = re.compile(rf"(?:{_TOKEN}:[^\x00-\x08\x0a-\x1f\x7f]*+\r?\n)*+")
+_FIELD: Final = re.compile(rf"({_TOKEN}):[ \t]*([^\r\n]*)\r?\n")
+_HOST: Final = re.compile(r"[!$%&'()*+,\-./0-9:;=@A-Z\[\\\]_a-z~]*")
+_BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_LENGTH: Final = re.compile(r"[0-9]{1,18}")
+_CHUNK_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]*)?")
+CHUNK_LINE_BYTES_MAX: Final = 4096
+"""As Go's: the line before a chunk, and each line of a trailer."""
+TRAILER_BYTES_MAX: Final = 8192
+CHUNKS_READ_MAX: Final = 512
+"""Chunks read by one call of `data`: a body may come in chunks of one byte."""
+_EXCESS_BYTES_MAX: Final = 16 << 10
+"""As Go's: what lines before chunks may hold beyond 16 bytes and twice the data."""
+CHUNKED: Final = -1
+
+
+class Refused(Exception):
+    """What was sent is no request. `text` is told after the status, if there is one; the connection ends."""
+
+    def __init__(self, status: int, reason: str, text: str = "") -> None:
+        super().__init__(f"{status} {reason}")
+        self.status = status
+        self.reason = reason
+        self.text = text
+
+    def answer(self) -> bytes:
+        first = f"{self.status} {self.reason}"
+        if self.text and self.status != 501:
+            first = f"{first}: {self.text}"
+        body = self.text if self.status == 501 else first
+        return (
+            f"HTTP/1.1 {first}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n{body}"
+        ).encode()
+
+
+class Malformed(ValueError):
+    """A body whose chunks cannot be told apart. The connection cannot be used again."""
+
+
+class Head(NamedTuple):
+    """`headers` have names in lower case, and of repeated names the first value; `repeated` has the further ones.
+
+    `length` is that of the body; CHUNKED where only the body itself will tell. `minor` is that of HTTP/1.x."""
+
+    method: str
+    path: str
+    query: str
+    minor: int
+    headers: Mapping[str, str]
+    repeated: tuple[tuple[str, str], ...]
+    length: int
+    keep_alive: bool
+    expects_continue: bool
+
+    def values(self, name: str) -> list[str]:
+        """All values of a header, in order; `name` in lower case."""
+        found = [self.headers[name]] if name in self.headers else []
+        return found + [value for key, value in self.repeated if key == name] if self.repeated else found
+
+
+class RequestReader:
+    """The requests of one connection, one after another: a head, then its body, then the next head.
+
+    `head_bytes_max` bounds a head (request line and headers), `headers_max` the number of headers."""
+
+    __slots__ = ("_buffer", "_chunk", "_excess", "_headers_max", "_left", "_looked", "_trailer", "has_more",
+                 "head_bytes_max")  # fmt: skip
+
+    def __init__(self, head_bytes_max: int, headers_max: int) -> None:
+        self.head_bytes_max = head_bytes_max
+        self._headers_max = headers_max
+        self._buffer = bytearray()
+        self._looked = 0
+        self._left = 0
+        self._chunk = False
+        self._trailer = 0
+        self._excess = 0
+        self.has_more = False
+        """Whether `data` ended at CHUNKS_READ_MAX, not for want of bytes."""
+
+    @property
+    def buffered_bytes(self) -> int:
+        return len(self._buffer)
+
+    def receive(self, data: bytes) -> None:
+        self._buffer += data
+
+    # --- heads ------------------------------------------------------------------------------------------------------
+
+    def head(self) -> Head | None:
+        """The next request's head, once it is whole. The body before must have been read. Raises: Refused."""
+        buffer = self._buffer
+        if not self._looked and buffer.startswith((b"\r", b"\n")):
+            # Old clients send an empty line after a body.
+            del buffer[: len(buffer) - len(buffer.lstrip(b"\r\n"))]
+        end = self._head_end()
+        if end < 0 or end > self.head_bytes_max:
+            if end > 0 or len(buffer) > self.head_bytes_max:
+                text = f"the limit is {self.head_bytes_max} bytes for the request line and all headers"
+                raise Refused(431, "Request Header Fields Too Large", text)
+            return None
+        text = buffer[:end].decode("latin-1")
+        del buffer[:end]
+        self._looked = 0
+        line, _, fields = text.partition("\n")
+        head = self._parse(line.removesuffix("\r"), fields)
+        self._chunk = head.length == CHUNKED
+        self._left = 0 if self._chunk else head.length
+        self._trailer = 0
+        self._excess = 0
+        return head
+
+    def _head_end(self) -> int:
+        """Where the empty line ends, -1 where it has not come. What was looked at is not looked at again."""
+        buffer = self._buffer
+        start = max(self._looked - 3, 0)
+        wide, narrow = buffer.find(b"\n\r\n", start), buffer.find(b"\n\n", start)
+        self._looked = len(buffer)
+        if wide >= 0 and (narrow < 0 or wide < narrow):
+            return wide + 3
+        return narrow + 2 if narrow >= 0 else -1
+
+    def _parse(self, line: str, fields: str) -> Head:
+        match = _REQUEST_LINE.fullmatch(line)
+        if match is None:
+            raise Refused(400, "Bad Request")
+        method, target, major, minor = match.groups()
+        if major != "1":
+            raise Refused(505, "HTTP Version Not Supported", "unsupported protocol version")
+        if method == "CONNECT" and not target.startswith("/"):
+            raise Refused(400, "Bad Request")
+        path, query = _split_target(target)
+        headers, repeated = self._fields(fields[: -2 if fields.endswith("\r\n") else -1])
+        modern = minor != "0"
+        _check_host(headers, repeated, modern)
+        length, sure = _length(headers, repeated, modern)
+        connection = headers.get("connection")
+        keep_alive = modern and sure
+        if connection is not None:
+            options = [option.strip().lower() for option in connection.split(",")]
+            keep_alive = sure and "close" not in options and (modern or "keep-alive" in options)
+        expect = headers.get("expect")
+        if expect is not None and expect.lower() != "100-continue":
+            raise Refused(417, "Expectation Failed")
+        expects = expect is not None and modern and length != 0
+        return Head(method, path, query, int(minor), headers, repeated, length, keep_alive, expects)
+
+    def _fields(self, text: str) -> tuple[dict[str, str], tuple[tuple[str, str], ...]]:
+        if text.count("\n") > self._headers_max:
+            raise Refused(431, "Request Header Fields Too Large", f"the limit is {self._headers_max} headers")
+        whole = _FIELDS.match(text)
+        if whole is None or whole.end() != len(text):
+            raise Refused(400, "Bad Request")
+        headers: dict[str, str] = {}
+        repeated: list[tuple[str, str]] = []
+        for name, value in _FIELD.findall(text):
+            key = name.lower()
+            if key in headers:
+                repeated.append((key, value.rstrip(" \t")))
+            else:
+                headers[key] = value.rstrip(" \t")
+        return headers, tuple(repeated)
+
+    # --- bodies -----------------------------------------------------------------------------------------------------
+
+    @property
+    def body_ended(self) -> bool:
+        return not self._left and not self._chunk
+
+    def body_left_bytes(self) -> int:
+        """How much of a body is still to be read; CHUNKED where nobody knows."""
+        return CHUNKED if self._chunk else self._left
+
+    def data(self) -> bytes:
+        """What is there of the body; empty where more must come, and at its end. Raises: Malformed."""
+        if not self._chunk:
+            return self._take(self._left) if self._left else b""
+        parts: list[bytes] = []
+        self.has_more = False
+        for _ in range(2 * CHUNKS_READ_MAX):
+            if self._left > 2:
+                part = self._take(self._left - 2)
+                if not part:
+                    break
+                parts.append(part)
+            elif not self._between_chunks() or not self._chunk:
+                break
+        else:
+            self.has_more = True
+        return b"".join(parts)
+
+    def _take(self, size: int) -> bytes:
+        buffer = self._buffer
+        if len(buffer) <= size:
+            data = bytes(buffer)
+            self._buffer = bytearray()
+        else:
+            data = bytes(memoryview(buffer)[:size])
+            del buffer[:size]
+        self._left -= len(data)
+        return data
+
+    def _between_chunks(self) -> bool:
+        """Reads the end of a chunk, the line before the next, or a line of the trailer. False: more must come.
+
+        `_left` counts a chunk with the CRLF after it; what stays of 2 or less is that CRLF."""
+        buffer = self._buffer
+        if self._left:
+            if len(buffer) < self._left:
+                return False
+            if buffer[: self._left] != b"\r\n":
+                raise Malformed("malformed chunked encoding")
+            del buffer[: self._left]
+            self._left = 0
+        end = buffer.find(b"\n", 0, CHUNK_LINE_BYTES_MAX)
+        if end < 0:
+            if len(buffer) >= CHUNK_LINE_BYTES_MAX:
+                raise Malformed("header line too long")
+            return False
+        line = bytes(buffer[: end + 1])
+        if not line.endswith(b"\r\n") or b"\r" in line[:-2]:
+            raise Malformed("chunked line ends with bare LF")
+        del buffer[: end + 1]
+        if self._trailer:
+            self._trailer += len(line)
+            if self._trailer > TRAILER_BYTES_MAX:
+                raise Malformed(f"the trailer is longer than {TRAILER_BYTES_MAX} bytes")
+            self._chunk = line != b"\r\n"
+            return self._chunk
+        match = _CHUNK_SIZE.fullmatch(line[:-2])
+        if match is None:
+            raise Malformed("invalid byte in chunk length")
+        size = int(match[1], 16)
+        self._excess = max(self._excess + len(line) - 16 - 2 * size, 0)
+        if self._excess > _EXCESS_BYTES_MAX:
+            raise Malformed("chunked encoding contains too much non-data")
+        if size:
+            self._left = size + 2
+        else:
+            self._trailer = 1
+        return True
+
+
+def _split_target(target: str) -> tuple[str, str]:
+    """Path and query, as they were sent. Raises: Refused."""
+    if not target.startswith("/") and target != "*":
+        scheme, found, rest = target.partition("://")
+        if not found or scheme.lower() not in ("http", "https"):
+            raise Refused(400, "Bad Request")
+        slash = rest.find("/")
+        target = rest[slash:] if slash >= 0 else "/"
+    if not target.isascii():
+        target = target.encode("latin-1").decode("utf-8", "replace")
+    path, _, query = target.partition("?")
+    if "%" in path and _BAD_ESCAPE.search(path):
+        raise Refused(400, "Bad Request")
+    return path, query
+
+
+def _check_host(headers: Mapping[str, str], repeated: tuple[tuple[str, str], ...], modern: bool) -> None:
+    host = headers.get("host")
+    if host is None:
+        if modern:
+            raise Refused(400, "Bad Request", "missing required Host header")
+    elif _HOST.fullmatch(host) is None:
+        raise Refused(400, "Bad Request", "malformed Host header")
+    elif repeated and any(name == "host" for name, _ in repeated):
+        raise Refused(400, "Bad Request")
+
+
+def _length(
+    headers: Mapping[str, str], repeated: tuple[tuple[str, str], ...], modern: bool
+) -> tuple[int, bool]:
+    """The body's length, and whether nobody could take it for another one. Raises: Refused."""
+    length = headers.get("content-length")
+    if length is not None:
+        if _LENGTH.fullmatch(length) is None:
+            raise Refused(400, "Bad Request")
+        if repeated and any(name == "content-length" and value != length for name, value in repeated):
+            raise Refused(400, "Bad Request")
+    coding = headers.get("transfer-encoding")
+    if coding is not None and modern:
+        if coding.lower() != "chunked" or any(name == "transfer-encoding" for name, _ in repeated):
+            raise Refused(501, "Not Implemented", "Unsupported transfer encoding")
+        return CHUNKED, length is None
+    return int(length or 0), coding is None

@@ -1,0 +1,81 @@
+"""The bytes of an answer over HTTP/1.1: its head, its chunks, and the date, made once a second."""
+
+from __future__ import annotations
+
+import time
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import Final
+
+from minikube_py.apiserver.messages import NO_HEADERS, Response
+from minikube_py.apiserver.watch import Batch
+
+CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+LAST_CHUNK: Final = b"0\r\n\r\n"
+_REASONS: Final = {status.value: status.phrase for status in HTTPStatus}
+_NO_CACHE: Final = b"Cache-Control: no-cache, private\r\n"
+_starts: dict[tuple[int, str], bytes] = {}
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data) if data else b""
+
+
+def wire(batch: Batch) -> bytes:
+    """The chunk of a batch of events, made once for all connections that are sent it."""
+    found = batch.wire
+    if found is None:
+        found = batch.wire = chunk(batch.lines())
+    return found
+
+
+class _Date:
+    second = 0
+    line = b""
+
+
+def _date() -> bytes:
+    now = int(time.time())
+    if now != _Date.second:
+        _Date.second = now
+        _Date.line = f"Date: {formatdate(now, usegmt=True)}\r\n".encode()
+    return _Date.line
+
+
+def _start(status: int, content_type: str) -> bytes:
+    key = (status, content_type)
+    found = _starts.get(key)
+    if found is None:
+        line = f"HTTP/1.1 {status} {_REASONS.get(status, '')}\r\n".encode()
+        found = line + _NO_CACHE + f"Content-Type: {content_type}\r\n".encode()
+        if len(_starts) < 1024:
+            _starts[key] = found
+    return found
+
+
+def head(response: Response, keep_alive: bool, length: int | None) -> bytes:
+    """Everything before the body. `length` -1: chunked; None: until the connection closes."""
+    start = _start(response.status, response.content_type)
+    if "Cache-Control" in response.headers:
+        start = start.replace(_NO_CACHE, b"")
+    parts = [start, _date()]
+    if response.headers is not NO_HEADERS:
+        for name, value in response.headers.items():
+            parts += [f"{name}: {line}\r\n".encode() for line in value.split("\n")]
+    if length == -1:
+        parts.append(b"Transfer-Encoding: chunked\r\n")
+    elif length is not None:
+        parts.append(b"Content-Length: %d\r\n" % length)
+    if not keep_alive:
+        parts.append(b"Connection: close\r\n")
+    parts.append(b"\r\n")
+    return b"".join(parts)
+
+
+def encode(response: Response, keep_alive: bool) -> bytes:
+    """A whole answer."""
+    body = response.body
+    if keep_alive and response.headers is NO_HEADERS:
+        start = _start(response.status, response.content_type)
+        return b"%b%bContent-Length: %d\r\n\r\n%b" % (start, _date(), len(body), body)
+    return head(response, keep_alive, len(body)) + body

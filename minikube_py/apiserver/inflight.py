@@ -1,0 +1,68 @@
+"""How many requests from outside are worked on at once: reads and writes are counted apart, administrators not at all.
+
+Watches and followed logs are not counted, as in the original.
+
+Source: apiserver `pkg/server/filters/maxinflight.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from minikube_py.api.errors import StatusError
+from minikube_py.apiserver.auth import ANONYMOUS, MASTERS
+from minikube_py.apiserver.limits import Limits
+from minikube_py.apiserver.messages import Request
+
+RETRY_AFTER_S = 1
+_READS = ("get", "list", "head", "options")
+
+
+class Slots:
+    """`limit` 0: no limit."""
+
+    __slots__ = ("kind", "limit", "refused", "taken")
+
+    def __init__(self, kind: str, limit: int) -> None:
+        self.kind = kind
+        self.limit = limit
+        self.taken = 0
+        self.refused = 0
+
+    def check(self) -> None:
+        """Raises: StatusError 429."""
+        if self.limit and self.taken >= self.limit:
+            self.refused += 1
+            message = (
+                f"Too many requests, please try again later. The limit is {self.limit} {self.kind} requests in flight."
+            )
+            raise StatusError(429, "TooManyRequests", message, {}, RETRY_AFTER_S)
+
+    def take(self) -> None:
+        """Raises: StatusError 429."""
+        self.check()
+        self.taken += 1
+
+    def give_back(self) -> None:
+        self.taken -= 1
+
+
+class InFlight:
+    def __init__(self, limits: Limits) -> None:
+        self.reads = Slots("read-only", limits.reads_in_flight_max)
+        self.writes = Slots("mutating", limits.writes_in_flight_max)
+
+    def slots(self, request: Request, verb: str) -> Slots | None:
+        """Where the request is counted; None where it is not."""
+        if request.receive is None or MASTERS in (request.user or ANONYMOUS).groups:
+            return None
+        if verb == "watch" or "follow" in request.query:
+            return None
+        return self.reads if verb in _READS else self.writes
+
+    def metrics(self) -> Mapping[str, float]:
+        found: dict[str, float] = {}
+        for slots, kind in ((self.reads, "readOnly"), (self.writes, "mutating")):
+            found[f'apiserver_current_inflight_requests{{request_kind="{kind}"}}'] = slots.taken
+            found[f'apiserver_dropped_requests_total{{request_kind="{kind}"}}'] = slots.refused
+        return found

@@ -1,0 +1,305 @@
+"""What comes over a connection before anybody is known, and slowly: raw bytes, deadlines moved by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest_asyncio
+
+from minikube_py.apiserver.auth import SCHEDULER
+from minikube_py.apiserver.http_server import HttpServer
+from minikube_py.apiserver.limits import Limits
+from tests.support.api_core import Core
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+TURNS_MAX = 10_000
+
+
+class Peer:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, method: str, path: str, body: bytes = b"", token: str = "admin-token", **headers: str) -> None:
+        given = {"Host": "x", "Content-Length": str(len(body)), "Content-Type": "application/json"}
+        given |= {name.replace("_", "-"): value for name, value in headers.items()}
+        if token:
+            given["Authorization"] = f"Bearer {token}"
+        lines = "".join(f"{name}: {value}\r\n" for name, value in given.items() if value)
+        self.writer.write(f"{method} {path} HTTP/1.1\r\n{lines}\r\n".encode() + body)
+
+    async def answer(self) -> tuple[int, dict[str, str], Any]:
+        async with asyncio.timeout(20):
+            head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
+            first, *lines = head.rstrip().split("\r\n")
+            headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+            body = await self.reader.readexactly(int(headers["content-length"])) if "content-length" in headers else b""
+        return int(first.split()[1]), headers, json.loads(body) if body[:1] == b"{" else body
+
+    async def ended(self) -> bytes:
+        """What comes up to the end of the connection."""
+        try:
+            async with asyncio.timeout(20):
+                return await self.reader.read()
+        except ConnectionError:
+            return b""
+
+
+class Served:
+    def __init__(self, core: Core, http: HttpServer, port: int) -> None:
+        self.core = core
+        self.http = http
+        self.port = port
+        self.peers: list[Peer] = []
+
+    async def peer(self) -> Peer:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        self.peers.append(Peer(reader, writer))
+        return self.peers[-1]
+
+    def later(self, seconds: float) -> None:
+        """As if so much time had passed."""
+        self.http.sweep(self.core.clock.monotonic_s() + seconds)
+
+    async def until(self, what: Any) -> None:
+        for _ in range(TURNS_MAX):
+            if what():
+                return
+            await asyncio.sleep(0.001)
+        raise AssertionError(f"never: {self.http.metrics()}")
+
+    def held_bytes(self) -> int:
+        """All that was sent and is kept."""
+        return self.http.metrics()["apiserver_bodies_in_flight_bytes"] + sum(  # type: ignore[return-value]
+            connection.reader.buffered_bytes for connection in self.http._connections
+        )
+
+
+LIMITS = Limits(
+    connections_max=120,
+    strangers_per_peer_max=100,
+    header_bytes_max=8192,
+    heads_bytes_max=64 << 10,
+    bodies_bytes_max=4 << 20,
+    writes_in_flight_max=2,
+)
+
+
+@pytest_asyncio.fixture
+async def served(tmp_path: Path) -> AsyncIterator[Served]:
+    core = Core(tmp_path, LIMITS)
+    core.tokens["scheduler-token"] = SCHEDULER
+    await core.start()
+    http = HttpServer(core.api)
+    served = Served(core, http, await http.start())
+    yield served
+    for peer in served.peers:
+        peer.writer.close()
+    await core.api.stop()
+    await http.stop()
+    await core.member.stop()
+
+
+# --- nobody without credentials costs memory --------------------------------------------------------------------------
+
+
+async def test_whoever_may_not_write_is_told_so_before_a_body_is_read(served: Served) -> None:
+    for token, code in (("", 403), ("wrong", 401), ("scheduler-token", 403)):
+        peer = await served.peer()
+        peer.send("POST", MAPS, token=token, Content_Length=str(3 << 20))
+        status, headers, answer = await peer.answer()
+        assert (status, answer["code"], headers["connection"]) == (code, code, "close")
+        peer.writer.write(b"x" * 100_000)
+        served.later(1)
+        assert await peer.ended() == b""
+    assert served.http.metrics()["apiserver_bodies_in_flight_bytes"] == 0
+
+
+async def test_a_hundred_unfinished_bodies_without_credentials_keep_nothing(served: Served) -> None:
+    peers = [await served.peer() for _ in range(100)]
+    for peer in peers:
+        peer.send("POST", MAPS, token="", Content_Length=str(3 << 20))
+        peer.writer.write(b"x" * (1 << 20))
+    for peer in peers:
+        assert (await peer.answer())[0] == 403
+    await served.until(lambda: served.held_bytes() == 0)
+    served.later(1)
+    for peer in peers:
+        await peer.ended()
+    await served.until(lambda: not served.http._connections)
+
+
+async def test_a_body_is_asked_for_only_of_those_who_may_send_it(served: Served) -> None:
+    peer = await served.peer()
+    peer.send("POST", MAPS, token="", Expect="100-continue", Content_Length="10")
+    assert (await peer.answer())[0] == 403
+    peer = await served.peer()
+    body = b'{"metadata":{"name":"a"}}'
+    peer.send("POST", MAPS, Expect="100-continue", Content_Length=str(len(body)))
+    assert (await peer.reader.readuntil(b"\r\n\r\n")) == b"HTTP/1.1 100 Continue\r\n\r\n"
+    peer.writer.write(body)
+    assert (await peer.answer())[0] == 201
+
+
+async def test_a_small_body_that_nobody_wanted_does_not_cost_the_connection(served: Served) -> None:
+    peer = await served.peer()
+    for _ in range(3):
+        peer.send("POST", MAPS, b"x" * 70_000, token="")
+        assert (await peer.answer())[0] == 403
+    peer.send("GET", "/healthz", token="")
+    assert (await peer.answer())[0] == 200
+
+
+async def test_half_sent_heads_are_bounded_together_and_end_at_their_deadline(served: Served) -> None:
+    peers = [await served.peer() for _ in range(50)]
+    for peer in peers:
+        peer.writer.write(b"GET / HTTP/1.1\r\nX: " + b"y" * 4000)
+    await served.until(lambda: served.http.refused["heads_bytes_max"])
+    assert served.held_bytes() <= LIMITS.heads_bytes_max + LIMITS.header_bytes_max
+    served.later(LIMITS.header_timeout_s)
+    for peer in peers:
+        assert await peer.ended() == b""
+    await served.until(lambda: not served.http._connections)
+    assert served.http.metrics()["apiserver_unfinished_heads_bytes"] == 0
+
+
+async def test_a_connection_that_says_nothing_ends(served: Served) -> None:
+    silent, idle = await served.peer(), await served.peer()
+    idle.send("GET", "/healthz")
+    assert (await idle.answer())[0] == 200
+    served.later(LIMITS.header_timeout_s)
+    assert await silent.ended() == b""
+    idle.send("GET", "/healthz")
+    assert (await idle.answer())[0] == 200
+    served.later(LIMITS.idle_timeout_s)
+    assert await idle.ended() == b""
+
+
+async def test_strangers_of_one_peer_wait_for_each_other(served: Served) -> None:
+    strangers = [await served.peer() for _ in range(LIMITS.strangers_per_peer_max)]
+    await served.until(lambda: len(served.http._connections) == LIMITS.strangers_per_peer_max)
+    waiting = await served.peer()
+    waiting.send("GET", "/api/v1/nodes")
+    await served.until(lambda: served.http._waiting_count == 1)
+    strangers[0].send("GET", "/api/v1/nodes")
+    assert (await strangers[0].answer())[0] == 200
+    assert (await waiting.answer())[0] == 200
+    # Nobody waits for one who only rests.
+    strangers[1].send("GET", "/healthz", token="")
+    assert (await strangers[1].answer())[0] == 200
+    again = [await served.peer() for _ in range(3)]
+    again[2].send("GET", "/healthz", token="")
+    assert await strangers[1].ended() == b""
+
+
+async def test_the_number_of_connections_is_bounded(served: Served) -> None:
+    peers = [await served.peer() for _ in range(LIMITS.connections_max)]
+    await served.until(lambda: len(served.http._connections) + served.http._waiting_count == LIMITS.connections_max)
+    assert await (await served.peer()).ended() == b""
+    assert served.http.refused["connections_max"] == 1
+    for peer in peers:
+        peer.writer.close()
+    await served.until(lambda: not served.http._connections and not served.http._strangers)
+
+
+# --- bodies -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_body_that_does_not_come_is_answered_408(served: Served) -> None:
+    peer = await served.peer()
+    peer.send("POST", MAPS, Content_Length="100")
+    peer.writer.write(b"{")
+    await served.until(lambda: served.http.metrics()["apiserver_bodies_in_flight_bytes"] == 1)
+    served.later(LIMITS.body_timeout_s)
+    status, headers, answer = await peer.answer()
+    assert (status, answer["code"], headers["connection"]) == (408, 408, "close")
+    assert answer["message"] == "the body of the request did not arrive within 30 s, which is the limit"
+    await served.until(lambda: served.held_bytes() == 0)
+
+
+async def test_bodies_in_flight_have_a_budget(served: Served) -> None:
+    first, second = await served.peer(), await served.peer()
+    for peer in (first, second):
+        peer.send("POST", MAPS, Content_Length=str(3 << 20))
+        peer.writer.write(b"x" * ((3 << 20) - 1))
+    done, _ = await asyncio.wait([asyncio.ensure_future(peer.answer()) for peer in (first, second)],
+                                 return_when=asyncio.FIRST_COMPLETED)  # fmt: skip
+    status, headers, answer = done.pop().result()
+    assert (status, headers["retry-after"]) == (429, "1")
+    assert "reach 4194304 bytes, which is the limit" in answer["message"]
+    assert served.http.metrics()["apiserver_bodies_in_flight_bytes"] <= LIMITS.bodies_bytes_max
+
+
+async def test_too_long_a_body_is_refused_by_its_length_alone(served: Served) -> None:
+    peer = await served.peer()
+    peer.send("POST", MAPS, Content_Length=str((3 << 20) + 1))
+    status, _, answer = await peer.answer()
+    assert (status, answer["message"]) == (413, "Request entity too large: limit is 3145728")
+
+
+async def test_a_body_in_chunks_of_one_byte_is_read_a_part_at_a_time(served: Served) -> None:
+    body = json.dumps({"metadata": {"name": "a"}, "data": {"x": "y" * 20_000}}).encode()
+    peer = await served.peer()
+    peer.send("POST", MAPS, Content_Length="", Transfer_Encoding="chunked")
+    peer.writer.write(b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n")
+    assert (await peer.answer())[0] == 201
+    peer.send("POST", MAPS, Content_Length="", Transfer_Encoding="chunked")
+    peer.writer.write(b"zz\r\n")
+    status, headers, answer = await peer.answer()
+    assert (status, headers["connection"]) == (400, "close") and "invalid byte in chunk length" in answer["message"]
+
+
+async def test_writes_in_flight_are_bounded_but_for_administrators(served: Served) -> None:
+    slots = served.core.api.in_flight.writes
+    slots.taken = slots.limit
+    lease = b'{"metadata":{"name":"a","namespace":"default"}}'
+    path = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+    peer = await served.peer()
+    peer.send("POST", path, lease, token="scheduler-token")
+    status, headers, answer = await peer.answer()
+    assert (status, headers["retry-after"], answer["reason"]) == (429, "1", "TooManyRequests")
+    assert answer["message"] == (
+        "Too many requests, please try again later. The limit is 2 mutating requests in flight."
+    )
+    peer.send("GET", "/api/v1/nodes", token="scheduler-token")
+    assert (await peer.answer())[0] == 200
+    peer.send("POST", path, lease)
+    assert (await peer.answer())[0] == 201
+    slots.taken = 0
+    peer.send("POST", path, lease, token="scheduler-token")
+    assert (await peer.answer())[0] == 409
+    assert slots.taken == 0
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_reader_of_a_list_that_takes_nothing_is_cut_off(served: Served) -> None:
+    object.__setattr__(served.core.api.limits, "list_slice", 1)
+    for i in range(12):
+        await served.core.done("POST", MAPS, {"metadata": {"name": f"m{i}"}, "data": {"x": "y" * 1_000_000}})
+    peer = await served.peer()
+    peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
+    peer.send("GET", MAPS)
+    await served.until(lambda: served.http._stalled)
+    served.later(LIMITS.write_timeout_s)
+    assert served.http.refused["write_timeout_s"] == 1
+    await served.until(lambda: not served.http._connections)
+
+
+async def test_answers_that_are_not_read_hold_up_the_next_request(served: Served) -> None:
+    await served.core.done("POST", MAPS, {"metadata": {"name": "m"}, "data": {"x": "y" * 1_000_000}})
+    peer = await served.peer()
+    peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
+    for _ in range(40):
+        peer.send("GET", f"{MAPS}/m")
+    await served.until(lambda: served.http._stalled)
+    (connection,) = served.http._connections
+    assert connection.transport.get_write_buffer_size() < 4 << 20
+    peer.writer.transport.resume_reading()  # type: ignore[attr-defined]
+    for _ in range(40):
+        assert (await peer.answer())[0] == 200
