@@ -10,7 +10,7 @@ SEED   ?= 1
 # More extras for the tests, by comma: `rivals,compiled`. Tests that need what is not installed are skipped, and say so.
 EXTRAS ?=
 
-.PHONY: help demo test lint check bench swarm torture planted laws study-quick clean
+.PHONY: help demo test lint check upstream bench swarm torture planted laws study-quick clean
 
 help:            ## what can be made
 	@grep -E '^[a-z-]+: .*##|^[a-z-]+: *##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1	/' | expand -t 22
@@ -41,7 +41,10 @@ lint: $(BIN)/.installed-dev  ## ruff, mypy, import contracts
 check: lint      ## what to run before each commit: lint and the unit tests
 	@$(BIN)/python -m pytest -n $(JOBS) tests/unit
 
-bench: $(BIN)/.installed-dev  ## the originals and ours by turns, in one run (needs MINIKUBE_PY_ORIGINAL_UP, ORIGINAL_BIN, h2load)
+upstream:        ## builds etcd, Kubernetes and KWOK, which tests and benches compare with (needs Go; minutes, once)
+	@$(PYTHON) tools/upstream build
+
+bench: $(BIN)/.installed-dev upstream  ## upstream and ours by turns, in one run (needs Go, h2load)
 	@PYTHONPATH=tests/support $(BIN)/python tests/bench/beside.py
 
 swarm: $(BIN)/.installed  ## SEEDS=n simulated histories of the store under faults, on all cores

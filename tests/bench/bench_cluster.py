@@ -2,9 +2,9 @@
 
 usage: python tests/bench/bench_cluster.py [--rows puts,reads,stall,restart] [--turns N] [--seconds S] [--no-peer]
 
-256-byte values, each synced on a majority before its answer; in the clear on both sides, as `original-up` runs etcd. By
-turns in one run; the load comes from another process. Needs MINIKUBE_PY_ORIGINAL_UP, ORIGINAL_BIN and h2load for the
-peer. On tmpfs, where a sync costs nothing, it exits with 1. `restart`: a sole member with a million keys, killed.
+256-byte values, each synced on a majority before its answer; in the clear on both sides, as `tools/upstream` runs etcd.
+By turns in one run; the load comes from another process. Needs `make upstream` and h2load for the peer.
+On tmpfs, where a sync costs nothing, it exits with 1. `restart`: a sole member with a million keys, killed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import json
 import os
 import random
 import re
-import shutil
 import signal
 import statistics
 import subprocess
@@ -29,7 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import bench_store
-from bench_store import TOKEN, VALUE, cpu_s, free_port, grpc_put, milliseconds
+from bench_store import TOKEN, VALUE, cpu_s, free_port, grpc_put, milliseconds, upstream
 
 from minikube_py.env import SystemClock, SystemDisk
 from minikube_py.errors import MinikubeError
@@ -237,7 +236,7 @@ class Etcd(NamedTuple):
 
     def _status(self) -> list[dict[str, Any]]:
         ends = ",".join(f"127.0.0.1:{port}" for port in self.ports)
-        command = [str(Path(os.environ["ORIGINAL_BIN"], "etcdctl")), "--endpoints", ends, "endpoint", "status"]
+        command = [str(upstream.binary("etcdctl")), "--endpoints", ends, "endpoint", "status"]
         out = subprocess.run([*command, "-w", "json"], capture_output=True, text=True, check=True).stdout
         found = {each["Endpoint"].rsplit(":", 1)[1]: each["Status"] for each in json.loads(out)}
         return [found[str(port)] for port in self.ports]
@@ -245,17 +244,9 @@ class Etcd(NamedTuple):
 
 @contextlib.contextmanager
 def etcd() -> Iterator[Etcd]:
-    command = [os.environ["MINIKUBE_PY_ORIGINAL_UP"], "etcd", "--members", str(MEMBERS)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    try:
-        ready = json.loads(process.stdout.readline())
-        ends = ready["etcd"] if isinstance(ready["etcd"], list) else ready["etcd"].split(",")
-        pids = list(ready["pids"].values()) if isinstance(ready["pids"], dict) else ready["pids"]
-        yield Etcd([int(end.rsplit(":", 1)[1].rstrip("/")) for end in ends], pids)
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(30)
-        process.stdout.close()
+    with upstream.running("etcd", "--members", str(MEMBERS)) as ready:
+        ports = [int(end.rsplit(":", 1)[1]) for end in ready["etcd"]]
+        yield Etcd(ports, list(ready["pids"].values()))
 
 
 def _h2load(port: int, method: str, body: Path, in_flight: int, count: int) -> tuple[float, str]:
@@ -343,9 +334,8 @@ def main() -> None:
     print("  ".join(f"{key}: {value}" for key, value in asdict(here).items()))
     if here.filesystem == "tmpfs":
         raise SystemExit("the temporary folder is on tmpfs, where a sync costs nothing: set TMPDIR to a disk")
-    needed = [name for name in ("MINIKUBE_PY_ORIGINAL_UP", "ORIGINAL_BIN") if not os.environ.get(name)]
-    if not arguments.no_peer and (needed or not shutil.which("h2load")):
-        raise SystemExit(f"no peer: {', '.join(needed) or 'h2load'} is missing; --no-peer measures ours alone")
+    if not arguments.no_peer and (lacking := bench_store.lacking()):
+        raise SystemExit(f"no peer: {lacking}; --no-peer measures ours alone")
     results: dict[str, dict[str, list[dict[str, float]]]] = {}
     for row, side, run in rows(arguments):
         with bench_store.fresh_folder() as folder:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import os
 import random
 import statistics
 import subprocess
@@ -22,7 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import orjson
-from bench_store import TOKEN, child_of, etcd, fresh_folder
+from bench_store import TOKEN, child_of, etcd, fresh_folder, upstream
 
 from minikube_py.env import SystemClock, SystemDisk
 from minikube_py.fields.builtin import NODES
@@ -122,7 +121,7 @@ def query_ours() -> dict[str, float]:
 
 def query_etcd() -> dict[str, float]:
     """The same figure twice: etcd has no query within."""
-    binary = Path(os.environ["ORIGINAL_BIN"], "etcd")
+    binary = upstream.binary("etcd")
     with fresh_folder() as folder, etcd(folder, binary) as (port, _):
         for batch in _in_txns():
             puts = [{"requestPut": {"key": _text(key), "value": _text(value)}} for key, value in batch]

@@ -8,7 +8,7 @@ One process or server at a time, the same nodes, updates and questions for each,
 (outside the time). Questions of three classes: `none` (no node has all three, though one has each), `few` and `many`.
 `1:1` and `1:100`: a change of one node and then one or a hundred questions (few, first 10), per question, changes
 included. Rivals are found where installed: pip duckdb, tantivy, rocksdict, psycopg[binary]; apt postgresql
-postgresql-contrib; $ORIGINAL_BIN and $MINIKUBE_PY_ORIGINAL_UP for etcd and kube-apiserver.
+postgresql-contrib; `make upstream` for etcd and kube-apiserver.
 """
 
 from __future__ import annotations

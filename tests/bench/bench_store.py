@@ -3,7 +3,7 @@
 usage: python tests/bench/bench_store.py [--peer] [--seconds S] [--turns N] [--fsync auto|inline|thread] [--out FILE]
 
 256-byte values, every put synced to disk before its answer; the load comes from another process than the server's.
-`--peer` runs etcd (ORIGINAL_BIN names the folder of its binary) under h2load by turns with ours in the same run, and
+`--peer` runs etcd (as `make upstream` built it) under h2load by turns with ours in the same run, and
 prints ratios. Without the peer, or on tmpfs where a sync costs nothing, `--peer` exits with 1.
 """
 
@@ -36,6 +36,10 @@ from minikube_py.mvcc.types import Put
 from minikube_py.store.member import MemberConfig, StoreMember
 from minikube_py.store.protocol import MAGIC, VERSION, Answer, FrameReader, Op, frame
 from minikube_py.store.server import StoreServer
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+
+import upstream
 
 TOKEN = "bench"
 VALUE = bytes(range(256))
@@ -365,14 +369,23 @@ def fresh_folder() -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
+def lacking() -> str:
+    """What a comparison with etcd would need; empty if it is all there."""
+    try:
+        upstream.binary("etcd")
+        upstream.binary("etcdctl")
+    except upstream.Absent as reason:
+        return str(reason)
+    return "" if shutil.which("h2load") else "h2load is not installed (Debian: nghttp2-client)"
+
+
 def beside(args: argparse.Namespace) -> None:
     here = environment.describe(Path(tempfile.gettempdir()), "server and load in two processes, on the same cores")
     print("  ".join(f"{key}: {value}" for key, value in asdict(here).items()))
-    binary = Path(os.environ.get("ORIGINAL_BIN", "")) / "etcd"
     if args.peer and here.filesystem == "tmpfs":
         raise SystemExit("the temporary folder is on tmpfs, where a sync costs nothing: set TMPDIR to a disk")
-    if args.peer and not (os.environ.get("ORIGINAL_BIN") and binary.exists() and shutil.which("h2load")):
-        raise SystemExit("no peer: ORIGINAL_BIN must name a folder with etcd and etcdctl, and h2load must be installed")
+    if args.peer and (lacking_now := lacking()):
+        raise SystemExit(f"no peer: {lacking_now}")
     sides: dict[str, dict[int, list[dict[str, float]]]] = {}
     for _ in range(args.turns):
         for in_flight in (256, 1):
@@ -385,7 +398,7 @@ def beside(args: argparse.Namespace) -> None:
             if args.peer:
                 with fresh_folder() as folder:
                     folder.parent.mkdir(exist_ok=True)
-                    theirs = peer_puts(folder, binary, in_flight, args.seconds)
+                    theirs = peer_puts(folder, upstream.binary("etcd"), in_flight, args.seconds)
                     sides.setdefault("etcd", {}).setdefault(in_flight, []).append(theirs)
     lines = [row(side, in_flight, runs, sides) for side, by in sides.items() for in_flight, runs in by.items()]
     out = Path(args.out)

@@ -3,7 +3,7 @@
 usage: PYTHONPATH=tests/support python tests/bench/beside.py [--rows creates,lists,watchers,store,binds,query,kubelets]
                                                          [--turns N] [--out FILE]
 
-Needs MINIKUBE_PY_ORIGINAL_UP (a script that runs the original), ORIGINAL_BIN (etcd and etcdctl) and h2load.
+Needs h2load, and upstream as `make upstream` builds it.
 On tmpfs, or without the peer, it exits with 1: a ratio to nothing proves nothing. Absolute figures on shared cores are
 noise; compare within one run.
 """
@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import statistics
 import sys
 import tempfile
@@ -27,6 +26,7 @@ from typing import Any
 import bench_query
 import bench_store
 import load
+import upstream
 from servers import Server, original, ours
 
 from minikube_py.lab import environment
@@ -130,7 +130,7 @@ def store(of: str) -> dict[str, float]:
             if of == "ours":
                 run = bench_store.native(folder, "auto", in_flight, STORE_RUN_S)
             else:
-                run = bench_store.peer_puts(folder, Path(os.environ["ORIGINAL_BIN"], "etcd"), in_flight, STORE_RUN_S)
+                run = bench_store.peer_puts(folder, upstream.binary("etcd"), in_flight, STORE_RUN_S)
         result[f"puts/s, {in_flight} in flight"] = run["puts/s"]
     return result
 
@@ -212,8 +212,8 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=1, help="how often each side runs each row (median is shown)")
     parser.add_argument("--out", default="results/beside.json")
     args = parser.parse_args()
-    if shutil.which("h2load") is None:
-        raise SystemExit("h2load is not installed (Debian: nghttp2-client): there is nothing to make the load with")
+    if lacking := bench_store.lacking():
+        raise SystemExit(f"there is no peer to measure beside: {lacking}")
     layout = "ours one process, the original one for each part; the load from another, on the same cores"
     here = environment.describe(Path(tempfile.gettempdir()), layout, SCORE_ALL_NODES)
     print("  ".join(f"{key}: {value}" for key, value in asdict(here).items()))
@@ -222,10 +222,6 @@ def main() -> None:
     unknown = set(args.rows.split(",")) - {*ALL_ROWS}
     if unknown:
         raise SystemExit(f"no such rows: {', '.join(sorted(unknown))}; there are {', '.join(ALL_ROWS)}")
-    if not {"store", "query"}.isdisjoint(args.rows.split(",")) and not (
-        Path(os.environ.get("ORIGINAL_BIN", ""), "etcdctl").is_file()
-    ):
-        raise SystemExit("ORIGINAL_BIN names no folder with etcd and etcdctl: there is no peer to measure beside")
     lines: list[dict[str, Any]] = []
     for row in args.rows.split(","):
         print(f"{row}: {(ROWS.get(row) or STORE_ROWS[row]).__doc__}\n  {'':<34} {'original':>12} {'ours':>12}")

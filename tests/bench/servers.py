@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import upstream
 from ours import serve
 
 STOP_TIMEOUT_S = 30
@@ -62,18 +60,8 @@ def _running(command: list[str], log: Path) -> Iterator[subprocess.Popen[str]]:
 @contextlib.contextmanager
 def original(*parts: str) -> Iterator[Server]:
     """etcd and kube-apiserver, with `scheduler`, `controllers`, `kubelets` where named."""
-    script = os.environ.get("MINIKUBE_PY_ORIGINAL_UP")
-    if not script:
-        raise SystemExit("MINIKUBE_PY_ORIGINAL_UP names no script that runs the original: no peer to measure beside")
-    folder = Path(tempfile.mkdtemp(prefix="beside-original-"))
-    with _running([script, *(f"--{part}" for part in parts)], folder / "log") as process:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        if not line:
-            raise SystemExit(f"the original did not start: {(folder / 'log').read_text()[-500:]}")
-        ready = json.loads(line)
+    with upstream.running("run", *(f"--{part}" for part in parts)) as ready:
         yield Server("original", ready["url"], ready["token"], ready["pids"])
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager

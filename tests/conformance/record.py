@@ -1,9 +1,9 @@
 """Records the original's answers to the kubectl session and to the raw requests.
 
-usage: MINIKUBE_PY_ORIGINAL_UP=SCRIPT PYTHONPATH=tests/support python tests/conformance/record.py [raw] [kubectl]
+usage: PYTHONPATH=tests/support python tests/conformance/record.py [raw] [kubectl]
 
-The script takes --scheduler --controllers --kubelets, and prints one JSON line with url, token and kubeconfig once
-the servers are ready. Answers are kept as they compare: uids, times, versions and random names replaced.
+Upstream is run by `tools/upstream`, which must have built it. Answers are kept as they compare: uids, times, versions
+and random names replaced.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Asks the original what each selector of `selector_cases` selects, or why it refuses.
 
-    MINIKUBE_PY_ORIGINAL_UP=/path/to/original-up PYTHONPATH=tests/support python tests/conformance/record_selectors.py
+    PYTHONPATH=tests/support python tests/conformance/record_selectors.py
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Asks the original how it prints the objects of `table_cases`, and writes down objects and cells.
 
-    MINIKUBE_PY_ORIGINAL_UP=/path/to/original-up PYTHONPATH=tests/support python tests/conformance/record_tables.py
+    PYTHONPATH=tests/support python tests/conformance/record_tables.py
 """
 
 from __future__ import annotations

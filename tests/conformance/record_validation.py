@@ -1,6 +1,6 @@
 """Asks the original for its judgement on every case of `validation_cases` and writes it down.
 
-    MINIKUBE_PY_ORIGINAL_UP=/path/to/original-up PYTHONPATH=tests/support python tests/conformance/record_validation.py
+    PYTHONPATH=tests/support python tests/conformance/record_validation.py
 
 Kept are answers: status, and the object as it was stored or the refusal. Large values are cut out of bodies again when
 they are read, by making the cases anew.

@@ -1,4 +1,4 @@
-"""What some tests need from outside: the original, its binaries, kubectl, the published trace, numba.
+"""What some tests need from outside: upstream, kubectl, the published trace, numba.
 
 Where it is absent, a test fails in CI and is skipped with its reason on a user's machine.
 """
@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import json
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-
-STOP_TIMEOUT_S = 30
+import upstream
 
 
 def absent(reason: str) -> NoReturn:
@@ -28,23 +25,20 @@ def absent(reason: str) -> NoReturn:
 
 @contextlib.contextmanager
 def original(*flags: str) -> Iterator[dict[str, Any]]:
-    """A running original: url, token, kubeconfig, pids. `flags` name its parts beside the API server."""
-    script = os.environ.get("MINIKUBE_PY_ORIGINAL_UP")
-    if not script:
-        absent("no original: set MINIKUBE_PY_ORIGINAL_UP to the script that starts it")
-    with subprocess.Popen([script, *flags], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
+    """Upstream's control plane, running: url, token, kubeconfig, pids. `flags` name its parts beside the API server."""
+    with contextlib.ExitStack() as stack:
         try:
-            yield json.loads(process.stdout.readline())
-        finally:
-            process.terminate()
-            process.wait(STOP_TIMEOUT_S)
+            ready = stack.enter_context(upstream.running("run", *flags))
+        except upstream.Absent as reason:
+            absent(str(reason))
+        yield ready
 
 
 def etcd_binary() -> str:
-    folder = os.environ.get("ORIGINAL_BIN", "")
-    found = shutil.which("etcd", path=folder) if folder else shutil.which("etcd")
-    return found or absent("no etcd: set ORIGINAL_BIN to the folder of the original's binaries")
+    try:
+        return str(upstream.binary("etcd"))
+    except upstream.Absent as reason:
+        absent(str(reason))
 
 
 def kubectls() -> dict[int, Path]:

@@ -1,13 +1,10 @@
-"""What a client of the original does: range over all nodes of an etcd, or list them at a kube-apiserver; decode each;
-compare. `$ORIGINAL_BIN` names the folder of etcd and etcdctl, `$MINIKUBE_PY_ORIGINAL_UP` the script that runs both."""
+"""What a client of upstream does: range over all nodes of an etcd, or list them at a kube-apiserver; decode each;
+compare."""
 
 from __future__ import annotations
 
 import base64
 import http.client
-import json
-import os
-import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -17,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
+import upstream
 from rivals.contract import LOGGED, Absent, Entry, Node, Question, batches
 from rivals.https import Client
 from rivals.objects import KUBE_PREFIX, PREFIX, fits, key_of, number_in, stored
@@ -118,26 +116,13 @@ class KubeApiServer:
         return [number_in(node) for node in listed if fits(node, question)]
 
 
-def _script() -> str:
-    script = os.environ.get("MINIKUBE_PY_ORIGINAL_UP")
-    if not script:
-        raise Absent("MINIKUBE_PY_ORIGINAL_UP names no script that runs the original")
-    return script
-
-
 @contextmanager
 def _running(*arguments: str) -> Iterator[dict[str, Any]]:
-    process = subprocess.Popen([_script(), *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    assert process.stdout is not None
     try:
-        line = process.stdout.readline()
-        if not line:
-            raise SystemExit("the original did not start")
-        yield json.loads(line)
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(60)
-        process.stdout.close()
+        with upstream.running(*arguments) as ready:
+            yield ready
+    except upstream.Absent as reason:
+        raise Absent(str(reason)) from None
 
 
 @contextmanager
@@ -150,7 +135,7 @@ def start_etcd() -> Iterator[Etcd]:
 
 @contextmanager
 def start_kube() -> Iterator[KubeApiServer]:
-    with _running() as ready:
+    with _running("run") as ready:
         client = Client(ready["url"], ready["token"])
         yield KubeApiServer(client, ready["etcd"][0])
         client.close()

@@ -1,0 +1,259 @@
+"""Builds upstream's programs from their Go modules, at the versions that this project compares itself with.
+
+A binary lies in `bin_folder()` beside a stamp, which says from what it was built. A binary whose stamp does not fit is
+built again; one without a stamp is taken over if Go finds the right versions in it. Builders wait for each other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+KUBERNETES = "v1.36.2"
+STAGING = "v0.36.2"
+"""The version under which Kubernetes publishes the libraries of its own repository."""
+ETCD = "v3.7.3"
+KWOK = "v0.8.0"
+GO_LINE = "1.26.0"
+"""The language version; an older Go fetches the toolchain of this one by itself."""
+
+GO_MISSING = (
+    "Go is not installed, and upstream is built with it. Any Go from 1.21 on will do (it fetches the toolchain that "
+    "the modules ask for): https://go.dev/dl"
+)
+BIN_VARIABLES = ("MINIKUBE_PY_UPSTREAM_BIN", "ORIGINAL_BIN")
+"""The first that is set names the folder of the binaries; the second is the name it had before."""
+STAGES = "kwok-stages"
+"""A folder beside the binaries: KWOK's own rules for nodes and pods, which lie in its module and not in its binary."""
+PERF = "k8s.io/kubernetes/test/integration/scheduler_perf"
+
+
+class UpstreamError(Exception):
+    """What keeps upstream from being built or run, said for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program, its main package, the module it belongs to, and that module's version."""
+
+    name: str
+    package: str
+    module: str
+    version: str
+    test: bool = False
+    """Built by `go test -c`."""
+
+    @property
+    def recipe(self) -> dict[str, str]:
+        """All that decides what comes of a build."""
+        return {"package": self.package, "module": self.module, "version": self.version, "go": GO_LINE,
+                "ldflags": self.ldflags}  # fmt: skip
+
+    @property
+    def of_kubernetes(self) -> bool:
+        return self.module == "k8s.io/kubernetes"
+
+    @property
+    def ldflags(self) -> str:
+        if not self.of_kubernetes or self.test:
+            return "-s -w"
+        major, minor, _ = self.version.removeprefix("v").split(".")
+        told = {"gitVersion": self.version, "gitMajor": major, "gitMinor": minor}
+        return "-s -w " + " ".join(f"-X k8s.io/component-base/version.{key}={text}" for key, text in told.items())
+
+
+def _kubernetes(name: str) -> Program:
+    return Program(name, f"k8s.io/kubernetes/cmd/{name}", "k8s.io/kubernetes", KUBERNETES)
+
+
+PROGRAMS: Mapping[str, Program] = {
+    program.name: program
+    for program in (
+        Program("etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3", ETCD),
+        Program("etcdctl", "go.etcd.io/etcd/etcdctl/v3", "go.etcd.io/etcd/etcdctl/v3", ETCD),
+        Program("kwok", "sigs.k8s.io/kwok/cmd/kwok", "sigs.k8s.io/kwok", KWOK),
+        *map(_kubernetes, ("kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubectl")),
+    )
+}
+
+
+def scheduler_perf_program(folder: str) -> Program:
+    """The binary of one folder of upstream's benchmark of its scheduler."""
+    name = f"scheduler-perf-{folder.replace('/', '-')}"
+    return Program(name, f"{PERF}/{folder}", "k8s.io/kubernetes", KUBERNETES, test=True)
+
+
+def bin_folder() -> Path:
+    for variable in BIN_VARIABLES:
+        if folder := os.environ.get(variable):
+            return Path(folder)
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache, "minikube_py", "upstream", "bin")
+
+
+def note(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+# --- what is there ----------------------------------------------------------------------------------------------------
+
+
+def _stamp_path(program: Program) -> Path:
+    return bin_folder() / f".{program.name}.stamp"
+
+
+def is_built(program: Program) -> bool:
+    """Whether the binary is there, whole, and of these versions."""
+    binary = bin_folder() / program.name
+    try:
+        stamp = json.loads(_stamp_path(program).read_text())
+        if stamp["recipe"] == program.recipe and stamp["size_bytes"] == binary.stat().st_size:
+            return True
+    except (OSError, ValueError, KeyError):
+        pass
+    return binary.is_file() and _take_over(program, binary)
+
+
+def missing(names: Sequence[str]) -> list[str]:
+    return [name for name in names if not is_built(PROGRAMS[name])]
+
+
+def _take_over(program: Program, binary: Path) -> bool:
+    """A binary without a fitting stamp: the versions that Go wrote into it decide."""
+    if shutil.which("go") is None:
+        return False
+    done = subprocess.run(["go", "version", "-m", str(binary)], capture_output=True, text=True)
+    lines = [line.split() for line in done.stdout.splitlines()]
+    wanted = [program.module, program.version]
+    fits = any(line[:1] in (["dep"], ["mod"]) and line[1:3] == wanted for line in lines)
+    if not fits or ["path", program.package] not in lines or program.test:
+        return False
+    if program.name == "kwok" and not (bin_folder() / STAGES).is_dir():
+        _keep_stages(program)
+    _write_stamp(program)
+    return True
+
+
+def _write_stamp(program: Program) -> None:
+    binary = bin_folder() / program.name
+    with open(binary, "rb") as file:
+        checksum = hashlib.file_digest(file, "sha256").hexdigest()
+    stamp = {"recipe": program.recipe, "size_bytes": binary.stat().st_size, "sha256": checksum}
+    draft = _stamp_path(program).with_suffix(f".{os.getpid()}")
+    draft.write_text(json.dumps(stamp, indent=1) + "\n")
+    draft.replace(_stamp_path(program))
+
+
+def is_intact(program: Program) -> bool:
+    """Whether the binary's bytes are still those that were built. Slower than `is_built`: all of them are read."""
+    try:
+        stamp = json.loads(_stamp_path(program).read_text())
+        with open(bin_folder() / program.name, "rb") as file:
+            return bool(stamp["sha256"] == hashlib.file_digest(file, "sha256").hexdigest())
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+# --- building ---------------------------------------------------------------------------------------------------------
+
+
+def build(names: Sequence[str] = ()) -> None:
+    """Builds what is missing or stale of these, or of all. Raises: UpstreamError."""
+    for name in names or PROGRAMS:
+        if name not in PROGRAMS:
+            raise UpstreamError(f"no program is called {name}; there are: {', '.join(PROGRAMS)}")
+        build_program(PROGRAMS[name])
+
+
+def build_program(program: Program) -> Path:
+    """The binary's path, once it is there."""
+    folder = bin_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    with _one_at_a_time(folder / f".{program.name}.lock"):
+        if is_built(program):
+            return folder / program.name
+        if shutil.which("go") is None:
+            raise UpstreamError(GO_MISSING)
+        note(f"building {program.name} {program.version} ...")
+        started_s = time.monotonic()
+        draft = folder / f".{program.name}.draft"
+        with tempfile.TemporaryDirectory(prefix="upstream-build-") as module:
+            _write_module(Path(module), program)
+            what = ["test", "-c"] if program.test else ["build"]
+            go([*what, "-mod=mod", "-trimpath", "-ldflags", program.ldflags, "-o", str(draft), program.package], module)
+        draft.replace(folder / program.name)
+        if program.name == "kwok":
+            _keep_stages(program)
+        _write_stamp(program)
+        note(f"built {program.name} in {time.monotonic() - started_s:.0f} s")
+    return folder / program.name
+
+
+@contextlib.contextmanager
+def _one_at_a_time(path: Path) -> Iterator[None]:
+    with open(path, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def go(arguments: Sequence[str], folder: str | Path) -> None:
+    environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false", "GOWORK": "off"}
+    done = subprocess.run(["go", *arguments], cwd=folder, env=environment, stdout=subprocess.DEVNULL)
+    if done.returncode:
+        raise UpstreamError(f"go {arguments[0]} of {arguments[-1]} failed with {done.returncode}; its words are above")
+
+
+def _write_module(folder: Path, program: Program) -> None:
+    """A module that asks for this program alone, so that no other's requirements move its versions."""
+    lines = ["module upstream", f"go {GO_LINE}", f"require {program.module} {program.version}"]
+    if program.of_kubernetes:
+        lines += [f"replace {name} => {name} {STAGING}" for name in _staged()]
+    (folder / "go.mod").write_text("\n".join(lines) + "\n")
+    imported = PERF if program.test else program.package
+    (folder / "tools.go").write_text(f'//go:build tools\n\npackage tools\n\nimport _ "{imported}"\n')
+    if program.test:
+        go(["mod", "tidy", "-e"], folder)
+
+
+def _staged() -> list[str]:
+    """The libraries that Kubernetes' go.mod takes from its own repository, which a foreign module cannot."""
+    text = Path(module_info("k8s.io/kubernetes", KUBERNETES)["GoMod"]).read_text()
+    return sorted(set(re.findall(r"^\s*(?:replace\s+)?(\S+)\s+=>\s+\./staging/", text, re.MULTILINE)))
+
+
+def module_info(module: str, version: str) -> dict[str, Any]:
+    """What Go knows of a module after fetching it: `Dir` is where its files lie, `GoMod` its go.mod."""
+    if shutil.which("go") is None:
+        raise UpstreamError(GO_MISSING)
+    done = subprocess.run(
+        ["go", "mod", "download", "-json", f"{module}@{version}"],
+        capture_output=True, text=True, env={**os.environ, "GOWORK": "off"}, cwd=tempfile.gettempdir(),
+    )  # fmt: skip
+    if done.returncode:
+        raise UpstreamError(f"{module} {version} cannot be fetched: {done.stdout or done.stderr}")
+    info: dict[str, Any] = json.loads(done.stdout)
+    return info
+
+
+def _keep_stages(program: Program) -> None:
+    """Fast nodes and pods, and heartbeats by Lease."""
+    source = Path(module_info(program.module, program.version)["Dir"], "kustomize", "stage")
+    target = bin_folder() / STAGES
+    target.mkdir(exist_ok=True)
+    for kind in ("node/fast", "node/heartbeat-with-lease", "pod/fast"):
+        for file in (source / kind).glob("*.yaml"):
+            if file.name != "kustomization.yaml":
+                shutil.copyfile(file, target / f"{kind.replace('/', '-')}-{file.name}")
