@@ -9,9 +9,11 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
 
 Rng = random.Random
 """A seeded generator owned by its user. Never the module-level functions of `random`."""
@@ -36,6 +38,34 @@ class SystemClock:
 
     async def sleep(self, duration_s: float) -> None:
         await asyncio.sleep(duration_s)
+
+
+async def run_until(clock: Clock, deadline_s: float, work: Awaitable[T]) -> T:
+    """What `work` returns. Raises: TimeoutError where `clock` reached `deadline_s` first, and `work` is cancelled;
+    what `work` raises."""
+    task = asyncio.ensure_future(work)
+    alarm = asyncio.ensure_future(clock.sleep(max(0.0, deadline_s - clock.monotonic_s())))
+    try:
+        await asyncio.wait((task, alarm), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise TimeoutError
+        return task.result()
+    finally:
+        for each in (task, alarm):
+            each.cancel()
+        await ended(task, alarm)
+
+
+async def ended(*tasks: asyncio.Future[Any]) -> None:
+    """Returns when all have ended, however they did; what they raised is let go.
+
+    In place of asyncio.gather, which takes another number of the loop's turns from Python to Python where some are done
+    already: what is ready beside it would run in another order."""
+    if tasks:
+        await asyncio.wait(tasks)
+        for task in tasks:
+            if not task.cancelled():
+                task.exception()
 
 
 class File(Protocol):

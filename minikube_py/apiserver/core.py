@@ -36,7 +36,7 @@ from minikube_py.apiserver.subresources import Subresources, review
 from minikube_py.apiserver.watch_cache import WatchCache
 from minikube_py.apiserver.watching import Watching
 from minikube_py.apiserver.writes import Writer, Written
-from minikube_py.env import Clock, Rng
+from minikube_py.env import Clock, Rng, ended
 from minikube_py.errors import Compacted, MinikubeError, Unavailable
 from minikube_py.index.declared import INDEXES_PREFIX
 from minikube_py.mvcc.types import FROM_KEY, KeyValue, RangeRequest, prefix_end
@@ -127,7 +127,7 @@ class ApiServer:
         tasks = [*self._tasks, *([self._feeding] if self._feeding is not None else [])]
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await ended(*tasks)
         if self._watch is not None:
             self._watch.cancel()
 

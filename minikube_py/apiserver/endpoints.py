@@ -17,7 +17,7 @@ from typing import Final
 from minikube_py.api.errors import Json, StatusError
 from minikube_py.api.kinds.core import ENDPOINTS
 from minikube_py.apiserver.writes import Writer
-from minikube_py.env import Clock
+from minikube_py.env import Clock, ended
 from minikube_py.errors import LeaseNotFound, MinikubeError
 from minikube_py.mvcc.types import Put, RangeRequest, prefix_end
 from minikube_py.store.storage import Storage
@@ -51,7 +51,7 @@ class EndpointReconciler:
         if self._task is None:
             return
         self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await ended(self._task)
         self._task = None
         try:
             async with asyncio.timeout(GOODBYE_S):

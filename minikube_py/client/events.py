@@ -23,7 +23,7 @@ from minikube_py.api.errors import StatusError
 from minikube_py.client.backoff import Backoff
 from minikube_py.client.rest import EVENTS, Object, RestClient, path_of
 from minikube_py.client.transport import STRATEGIC_MERGE_PATCH
-from minikube_py.env import Clock, Rng
+from minikube_py.env import Clock, Rng, ended
 from minikube_py.errors import OutcomeUnknown, Unavailable
 
 Key = tuple[object, ...]
@@ -207,7 +207,7 @@ class EventRecorder:
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await ended(*tasks)
         self.dropped += self._queued
         self._queued = 0
         for queue in self._queues:

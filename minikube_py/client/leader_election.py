@@ -18,7 +18,6 @@ Source: client-go `tools/leaderelection/leaderelection.go`.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable
@@ -29,7 +28,7 @@ from minikube_py.api.meta import micro_timestamp
 from minikube_py.client.events import NORMAL, EventRecorder, Involved
 from minikube_py.client.lease_lock import JITTER_FACTOR, Candidate, LeaseLock, LeaseRecord, Timing
 from minikube_py.client.rest import LEASES, RestClient
-from minikube_py.env import Clock, Rng
+from minikube_py.env import Clock, Rng, run_until
 from minikube_py.errors import MinikubeError, OutcomeUnknown, Unavailable
 
 T = TypeVar("T")
@@ -246,19 +245,3 @@ def _same_holding(record: LeaseRecord, before: LeaseRecord) -> bool:
     """Whether nobody else held the lease in between."""
     fields = (record.holder, record.acquire_time, record.transitions)
     return fields == (before.holder, before.acquire_time, before.transitions)
-
-
-async def run_until(clock: Clock, deadline_s: float, work: Awaitable[T]) -> T:
-    """What `work` returns. Raises: TimeoutError where `clock` reached `deadline_s` first, and `work` is cancelled;
-    what `work` raises."""
-    task = asyncio.ensure_future(work)
-    alarm = asyncio.ensure_future(clock.sleep(max(0.0, deadline_s - clock.monotonic_s())))
-    try:
-        await asyncio.wait((task, alarm), return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise TimeoutError
-        return task.result()
-    finally:
-        for each in (task, alarm):
-            each.cancel()
-        await asyncio.gather(task, alarm, return_exceptions=True)

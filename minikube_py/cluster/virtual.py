@@ -14,7 +14,9 @@ processor time costs is not part of it: a turn of the loop takes no virtual time
 from __future__ import annotations
 
 import gc
+import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -109,8 +111,10 @@ class VirtualCluster:
     ) -> None:
         if kind is None:
             self.stop()
-        else:
-            self._end()
+            return
+        # What went wrong is on its way; an end in good order says nothing more, and a killed one too much.
+        with suppress(Exception):
+            self.stop()
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
@@ -168,6 +172,10 @@ class VirtualCluster:
 
         return self.aside(ask) if method == "GET" else self.run(ask)
 
+    def new_rng(self) -> Rng:
+        """A generator of its own for what else is to run here."""
+        return child_of(self._rng)
+
     # -- the history --------------------------------------------------------------------------------------------------
 
     @property
@@ -208,9 +216,13 @@ class VirtualCluster:
             raise SimFailure(f"a component ended by itself at {self.now_s:.6f} s: {failure}") from failure
 
     def _end(self) -> None:
+        logged = logging.root.manager.disable
+        # Whoever is killed where it waits says so, to nobody's use.
+        logging.disable(logging.CRITICAL)
         try:
             self._time.finish()
         finally:
+            logging.disable(logged)
             if self._frozen:
                 self._frozen = False
                 gc.unfreeze()

@@ -10,6 +10,7 @@ from minikube_py.client.leader_election import LeaderElector
 from minikube_py.client.transport import ApiTransport
 from minikube_py.control_plane.components import Component, failure_of
 from minikube_py.control_plane.progress import Say
+from minikube_py.env import ended
 
 
 class Leading:
@@ -55,7 +56,7 @@ class Leading:
         """Ends the work, then gives the lease up, so that another need not wait for it to run out."""
         if self._task is not None:
             self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await ended(self._task)
         await self.elector.release()
 
     def failure(self) -> BaseException | None:
@@ -87,5 +88,5 @@ class Leading:
         finally:
             for task in (holding, starting):
                 task.cancel()
-            await asyncio.gather(holding, starting, return_exceptions=True)
+            await ended(holding, starting)
             await component.stop()

@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeVar
 from minikube_py.control_plane.errors import Dismissed, RoleFailed, SetupError
 from minikube_py.control_plane.healthz import Healthz
 from minikube_py.control_plane.listen import parse_address
+from minikube_py.env import ended
 from minikube_py.errors import MinikubeError
 
 T = TypeVar("T")
@@ -132,7 +133,7 @@ class Stopping:
         finally:
             for each in (task, asked):
                 each.cancel()
-            await asyncio.gather(task, asked, return_exceptions=True)
+            await ended(task, asked)
 
     async def wait(self, role: Role) -> None:
         """Until the end is asked for. Raises: RoleFailed where a part of `role` ended by itself."""

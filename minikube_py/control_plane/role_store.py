@@ -17,7 +17,7 @@ from minikube_py.control_plane.role import StackedRole, TlsFiles
 from minikube_py.control_plane.store_access import StoreAccess
 from minikube_py.control_plane.tls import peer_client_context, peer_server_context
 from minikube_py.control_plane.tokens import read_token
-from minikube_py.env import SystemClock
+from minikube_py.env import SystemClock, ended
 from minikube_py.errors import MinikubeError
 from minikube_py.store.bootstrap import parse_initial_cluster
 from minikube_py.store.data_dir import DataDir
@@ -158,4 +158,4 @@ class StoreRole(StackedRole):
 
 async def _cancel(task: asyncio.Task[None]) -> None:
     task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    await ended(task)

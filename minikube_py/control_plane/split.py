@@ -39,7 +39,7 @@ from minikube_py.control_plane.store_layout import (
 )
 from minikube_py.control_plane.supervisor import Child
 from minikube_py.control_plane.users import users_by_token, write_token_auth_file
-from minikube_py.env import Clock
+from minikube_py.env import Clock, ended
 from minikube_py.store.data_dir import DataDir
 
 STORE, APISERVER = "store", "apiserver"
@@ -167,7 +167,7 @@ class SplitControlPlane:
         finally:
             for task in starts:
                 task.cancel()
-            await asyncio.gather(*starts, return_exceptions=True)
+            await ended(*starts)
         return failures
 
     def _store_secrets(self) -> list[str]:

@@ -16,7 +16,7 @@ from minikube_py.control_plane.errors import RoleFailed
 from minikube_py.control_plane.exit_codes import DISMISSED
 from minikube_py.control_plane.process import READY
 from minikube_py.control_plane.progress import Say
-from minikube_py.env import Clock
+from minikube_py.env import Clock, ended
 
 READY_WITHIN_S = 60.0
 """Of silence: one that says how far it is has more time."""
@@ -92,7 +92,7 @@ class Child:
         """Asks it to end and waits; after 15 s it is killed."""
         if self._keeper is not None:
             self._keeper.cancel()
-            await asyncio.gather(self._keeper, return_exceptions=True)
+            await ended(self._keeper)
         await self._end(STOP_WITHIN_S)
 
     async def _keep(self, say: Say) -> None:
@@ -161,7 +161,7 @@ class Child:
                 await process.wait()
         if self._reader is not None:
             self._reader.cancel()
-            await asyncio.gather(self._reader, return_exceptions=True)
+            await ended(self._reader)
         # The transport of a process whose pipes were never read to their end would complain when collected.
         if process.stdin is not None:
             process.stdin.close()

@@ -29,7 +29,7 @@ from minikube_py.client.timers import Timers
 from minikube_py.client.workqueue import RateLimitingQueue, work
 from minikube_py.controllers import views
 from minikube_py.controllers.views import Labels, MetaView, PodView, ReplicationView, ServiceView
-from minikube_py.env import Clock, Rng
+from minikube_py.env import Clock, Rng, ended
 from minikube_py.errors import MinikubeError
 
 logger = logging.getLogger(__name__)
@@ -208,7 +208,7 @@ class QueueWorkers:
         self.queue.shut_down()
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await ended(*self._tasks)
 
     async def _handle(self, key: str) -> None:
         self.syncs += 1

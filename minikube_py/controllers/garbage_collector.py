@@ -24,6 +24,7 @@ from minikube_py.controllers.base import ControllerContext
 from minikube_py.controllers.discovery import ServedResource, served_resources
 from minikube_py.controllers.owner_graph import Item, OwnerGraph, unblocked_owners
 from minikube_py.controllers.views import FOREGROUND, ORPHAN, MetaView, OwnerRef, owner_refs
+from minikube_py.env import ended
 from minikube_py.errors import MinikubeError
 
 logger = logging.getLogger(__name__)
@@ -93,7 +94,7 @@ class GarbageCollector:
         self._orphan_queue.shut_down()
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await ended(*self._tasks)
 
     def metrics(self) -> dict[str, float]:
         return {

@@ -32,6 +32,7 @@ from minikube_py.controllers.node_taints import (
 from minikube_py.controllers.ranking import parse_time_s
 from minikube_py.controllers.views import LeaseView, NodeView, PodView, project_node
 from minikube_py.controllers.zones import ZoneQueue, ZoneState, eviction_rate_per_s, zone_of, zone_state
+from minikube_py.env import ended
 from minikube_py.errors import MinikubeError
 
 logger = logging.getLogger(__name__)
@@ -89,7 +90,7 @@ class NodeLifecycleController:
     async def stop(self) -> None:
         if self._task is not None:
             self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await ended(self._task)
         for timer in self._zone_timers.values():
             timer.cancel()
         await self._workers.stop()

@@ -20,6 +20,7 @@ from minikube_py.client.rest import NODES, PODS, Object, delete_options, path_of
 from minikube_py.client.transport import STRATEGIC_MERGE_PATCH
 from minikube_py.controllers.base import BY_NODE, ControllerContext
 from minikube_py.controllers.views import NodeView, PodView
+from minikube_py.env import ended
 from minikube_py.errors import MinikubeError
 
 logger = logging.getLogger(__name__)
@@ -56,7 +57,7 @@ class PodGarbageCollector:
     async def stop(self) -> None:
         if self._task is not None:
             self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await ended(self._task)
 
     def metrics(self) -> dict[str, float]:
         counts = {

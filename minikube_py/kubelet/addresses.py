@@ -40,6 +40,10 @@ class Block:
     def cidr(self) -> str:
         return f"{text_of(self.base)}/{self.prefix_bits}"
 
+    def emptied(self) -> Block:
+        """The same addresses, none in use."""
+        return Block(self.base, 32 - self.prefix_bits)
+
     @property
     def used(self) -> int:
         return len(self._used)

@@ -97,6 +97,16 @@ class FakeKubelet:
         """Makes more nodes and plays them. Raises: StatusError, RequestError, Unavailable."""
         await self._nodes.register(specs)
 
+    def power_off(self, name: str) -> None:
+        """The node falls silent: no heartbeats; its pods stay as they are, whatever is asked of them. Idempotent.
+
+        Raises: InvalidRequest where it is not played here."""
+        self._nodes.power_off(name)
+
+    def power_on(self, name: str) -> None:
+        """It is there again, and deals with what was asked of its pods meanwhile. Idempotent."""
+        self._nodes.power_on(name)
+
     @property
     def failures(self) -> list[BaseException]:
         """What ended an informer by itself; a kubelet with any must be restarted."""

@@ -11,8 +11,9 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
 
-from minikube_py.env import Clock
+from minikube_py.env import Clock, ended
 from minikube_py.errors import MinikubeError
 
 logger = logging.getLogger(__name__)
@@ -23,6 +24,13 @@ AT_ONCE_MIN = 32
 BATCHES_MAX = 8
 """Where the server is slow, more heartbeats are due at a tick; they go out in larger batches rather than in more, since
 each batch waits for its answers."""
+
+
+class Place(NamedTuple):
+    """A node's place in the queue, by the number of its `add`."""
+
+    name: str
+    number: int
 
 
 class Round:
@@ -39,10 +47,11 @@ class Round:
         self._interval_s = interval_s
         self._beat = beat
         self._soon_s = soon_s
-        self._soon: deque[str] = deque()
+        self._soon: deque[Place] = deque()
         self._soon_rate_per_s = self._soon_credit = 0.0
-        self._order: deque[str] = deque()
-        self._members: set[str] = set()
+        self._order: deque[Place] = deque()
+        self._members: dict[str, int] = {}
+        self._added = 0
         self._credit = 0.0
         self._task: asyncio.Task[None] | None = None
         self.late_s = 0.0
@@ -53,12 +62,14 @@ class Round:
 
     def add(self, name: str, soon: bool = False) -> None:
         if name not in self._members:
-            self._members.add(name)
-            (self._soon if soon else self._order).append(name)
+            # Numbered, so that the place it had before a `discard` is not taken for this one.
+            self._added += 1
+            self._members[name] = self._added
+            (self._soon if soon else self._order).append(Place(name, self._added))
 
     def discard(self, name: str) -> None:
         """Its place in the queue goes when its turn comes."""
-        self._members.discard(name)
+        self._members.pop(name, None)
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -66,7 +77,7 @@ class Round:
     async def stop(self) -> None:
         if self._task is not None:
             self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await ended(self._task)
 
     def due(self, elapsed_s: float) -> list[str]:
         """The nodes whose turn comes within the next `elapsed_s`."""
@@ -76,14 +87,17 @@ class Round:
         first = self._first_turns(elapsed_s)
         names: list[str] = []
         while len(names) < count and self._order:
-            name = self._order.popleft()
-            if name in self._members:
-                names.append(name)
-                self._order.append(name)
+            place = self._order.popleft()
+            if self._stands(place):
+                names.append(place.name)
+                self._order.append(place)
         self._order.extend(first)
-        return first + names
+        return [place.name for place in first] + names
 
-    def _first_turns(self, elapsed_s: float) -> list[str]:
+    def _stands(self, place: Place) -> bool:
+        return self._members.get(place.name) == place.number
+
+    def _first_turns(self, elapsed_s: float) -> list[Place]:
         soon = self._soon
         if not soon:
             self._soon_rate_per_s = self._soon_credit = 0.0
@@ -93,8 +107,8 @@ class Round:
         self._soon_credit += self._soon_rate_per_s * elapsed_s
         count = min(int(self._soon_credit), len(soon))
         self._soon_credit -= count
-        names = [soon.popleft() for _ in range(count)]
-        return [name for name in names if name in self._members]
+        places = [soon.popleft() for _ in range(count)]
+        return [place for place in places if self._stands(place)]
 
     async def _run(self) -> None:
         last_s = self._clock.monotonic_s()

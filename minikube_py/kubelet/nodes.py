@@ -19,7 +19,7 @@ from minikube_py.client.informer import Handler, Informer
 from minikube_py.client.rest import LEASES, NODES, Object, RestClient, path_of, status_error
 from minikube_py.client.transport import STRATEGIC_MERGE_PATCH, ApiResponse
 from minikube_py.env import Clock, Rng
-from minikube_py.errors import MinikubeError, OutcomeUnknown, RequestError, Unavailable
+from minikube_py.errors import InvalidRequest, MinikubeError, OutcomeUnknown, RequestError, Unavailable
 from minikube_py.kubelet import node_status
 from minikube_py.kubelet.addresses import AddressPlan, Block, shares_that_fit
 from minikube_py.kubelet.config import SLOTS_MAX, KubeletConfig, NodeSpec
@@ -99,6 +99,7 @@ class Nodes:
         self._whole = config.share.count == 1
         self._of_slot = None if config.slot is None else frozenset(spec.name for spec in config.nodes)
         self.played: dict[str, PlayedNode] = {}
+        self._silent: dict[str, PlayedNode] = {}
         self._own: set[str] = {spec.name for spec in config.nodes if self._is_mine(spec.name)}
         self._addresses = address_plan(config, len(self._own))
         self.informer: Informer[NodeView] = Informer(client, NODES, project_node, clock=clock, rng=rng)
@@ -155,7 +156,7 @@ class Nodes:
         for spec in mine:
             if (view := self.informer.store.get(spec.name)) is not None:
                 self._seen(view)
-        missing = [spec for spec in mine if spec.name not in self.played]
+        missing = [spec for spec in mine if spec.name not in self.played and spec.name not in self._silent]
         specs_left = iter(missing)
 
         async def worker() -> None:
@@ -211,9 +212,35 @@ class Nodes:
         self._statuses.add(node.name)
         self._on_played(node)
 
+    def power_off(self, name: str) -> None:
+        """See FakeKubelet.power_off."""
+        if name in self._silent:
+            return
+        node = self.played.pop(name, None)
+        if node is None:
+            raise InvalidRequest(f"node {name} is not played here")
+        self._silent[name] = node
+        self._leases.discard(name)
+        self._statuses.discard(name)
+        self._on_lost(node)
+
+    def power_on(self, name: str) -> None:
+        """See FakeKubelet.power_on."""
+        node = self._silent.pop(name, None)
+        if node is None:
+            return
+        # Which addresses are in use is found anew: pods may have gone meanwhile.
+        node.block = node.block.emptied()
+        self._play(node)
+        view = self.informer.store.get(name)
+        if view is not None and not view.ready:
+            self._revive(view, node)
+
     # --- what the informer sees -------------------------------------------------------------------------------------
 
     def _seen(self, view: NodeView) -> None:
+        if view.name in self._silent:
+            return
         if not self._is_mine(view.name):
             self._keep_off(view)
             return
@@ -255,6 +282,7 @@ class Nodes:
 
     def _gone(self, view: NodeView) -> None:
         self._own.discard(view.name)
+        self._silent.pop(view.name, None)
         played = self.played.pop(view.name, None)
         if played is not None:
             self._leases.discard(view.name)

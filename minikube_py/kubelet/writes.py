@@ -11,7 +11,7 @@ from typing import NamedTuple
 from minikube_py.client.backoff import Backoff
 from minikube_py.client.timers import Timers
 from minikube_py.client.transport import ApiResponse, ApiTransport
-from minikube_py.env import Rng
+from minikube_py.env import Rng, ended
 from minikube_py.errors import OutcomeUnknown, Unavailable
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class Writer:
         """What is still queued is dropped; a restarted kubelet finds it to be done."""
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await ended(*self._tasks)
         self._queue.clear()
 
     def put(self, write: Write) -> None:

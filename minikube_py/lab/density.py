@@ -21,6 +21,7 @@ import orjson
 
 from minikube_py.control_plane.config import Step
 from minikube_py.control_plane.in_process import ControlPlane
+from minikube_py.env import ended
 from minikube_py.lab import metrics, plots, report
 from minikube_py.lab.cluster import Cluster, PlaneMaker, cluster
 from minikube_py.lab.environment import Environment
@@ -138,7 +139,7 @@ async def _phase(
             )
     finally:
         show.cancel()
-        await asyncio.gather(show, return_exceptions=True)
+        await ended(show)
         await recorder.stop()
     shown.update(recorder.running)
     ended_s = max((times.running_s for times in recorder.pods.values() if times.running_s), default=started_s)

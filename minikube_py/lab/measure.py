@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from minikube_py.client.transport import ApiTransport
-from minikube_py.env import Clock
+from minikube_py.env import Clock, ended, run_until
 from minikube_py.errors import Unavailable
 
 PERCENTILES = (50, 90, 99)
@@ -88,7 +88,7 @@ class PodRecorder:
     async def stop(self) -> None:
         if self._task is not None:
             self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await ended(self._task)
 
     def sent(self, key: str) -> None:
         self._times(key).sent_s = self._clock.monotonic_s()
@@ -106,7 +106,7 @@ class PodRecorder:
                 raise self._failure
             self._changed.clear()
             try:
-                await asyncio.wait_for(self._changed.wait(), quiet_s)
+                await run_until(self._clock, self._clock.monotonic_s() + quiet_s, self._changed.wait())
             except TimeoutError:
                 return reached()
         return True

@@ -16,7 +16,7 @@ from functools import partial
 from operator import truediv
 
 from minikube_py.client.transport import ApiTransport
-from minikube_py.env import Clock
+from minikube_py.env import Clock, ended
 from minikube_py.lab.load import IN_FLIGHT, LoadError, create_namespaces, create_pod, delete_pod, run_bounded
 from minikube_py.lab.measure import PodRecorder
 from minikube_py.lab.progress import Progress
@@ -81,7 +81,7 @@ class Replay:
             await feed()
         finally:
             sampler.cancel()
-            await asyncio.gather(sampler, return_exceptions=True)
+            await ended(sampler)
             await self.recorder.stop()
         self.duration_s = self._clock.monotonic_s() - started_s - self.standing_s
         self._take_sample(started_s, shown)

@@ -22,6 +22,7 @@ import orjson
 
 from minikube_py.client.transport import ApiTransport
 from minikube_py.control_plane.config import Step
+from minikube_py.env import ended
 from minikube_py.lab.density import throughput
 from minikube_py.lab.environment import Environment
 from minikube_py.lab.ledger import Ledger, Misplaced, Verdict
@@ -163,7 +164,7 @@ class _Load:
         finally:
             for task in (*deleting, show):
                 task.cancel()
-            await asyncio.gather(*deleting, show, return_exceptions=True)
+            await ended(*deleting, show)
             await recorder.stop()
         asked = await self._asker.figures() if self._options.ask_store else {}
         return replace(self._outcome(before, started_s, cpu_s, verdict), store=asked)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from minikube_py.api.errors import StatusError
 from minikube_py.client.rest import PODS
+from minikube_py.env import ended
 from minikube_py.errors import MinikubeError, OutcomeUnknown
 from minikube_py.scheduler.evaluate import Choice
 from minikube_py.scheduler.framework import CODE_NAMES, Code, CycleState, Status
@@ -58,7 +59,7 @@ class Bindings:
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await ended(*tasks)
 
     async def _cycle(
         self,

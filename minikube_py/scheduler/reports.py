@@ -13,7 +13,7 @@ from minikube_py.api.errors import StatusError
 from minikube_py.client.events import EventRecorder, Involved
 from minikube_py.client.rest import Object, RestClient
 from minikube_py.client.transport import STRATEGIC_MERGE_PATCH
-from minikube_py.env import Clock, Rng
+from minikube_py.env import Clock, Rng, ended
 from minikube_py.errors import MinikubeError
 from minikube_py.scheduler.objects import PodInfo
 
@@ -88,7 +88,7 @@ class Conditions:
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await ended(*tasks)
 
     async def _send(self, uid: str) -> None:
         try:

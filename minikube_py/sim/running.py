@@ -7,6 +7,7 @@ import gc
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, cast
 
+from minikube_py.env import ended
 from minikube_py.sim.loop import LoopOptions, Scheduler, SimLoop
 
 T = TypeVar("T")
@@ -65,7 +66,7 @@ async def cancel_all(loop: SimLoop, but: asyncio.Task[Any]) -> None:
     tasks = [task for task in loop.tasks() if task is not but]
     for task in tasks:
         task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    await ended(*tasks)
     for task in tasks:
         if not task.cancelled() and (error := task.exception()) is not None:
             loop.call_exception_handler({"message": "raised while it ended", "exception": error, "task": task})

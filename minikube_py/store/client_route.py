@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from minikube_py.env import Clock, Rng
+from minikube_py.env import Clock, Rng, ended
 from minikube_py.errors import MinikubeError, Unavailable
 from minikube_py.store.client_connection import ClientConnection, Endpoint, connect
 
@@ -68,7 +68,7 @@ class Route:
     async def stop(self) -> None:
         if self._keeper is not None:
             self._keeper.cancel()
-            await asyncio.gather(self._keeper, return_exceptions=True)
+            await ended(self._keeper)
             self._keeper = None
 
     def news(self) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from minikube_py.env import Clock, Disk, Rng
+from minikube_py.env import Clock, Disk, Rng, ended
 from minikube_py.errors import MinikubeError, NotLeader, Unavailable
 from minikube_py.fields.where import Where
 from minikube_py.mvcc.state import StateMachine
@@ -152,7 +152,7 @@ class StoreMember:
             await self._hand_over()
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await ended(*self._tasks)
         # The links end later: what they bring must neither keep this busy for ever nor be written to closed files.
         self._deaf = True
         await self._settle()

@@ -7,7 +7,7 @@ import pytest
 from fake_api import FakeApi
 from step_clock import StepClock, settle
 
-from minikube_py.errors import RequestError
+from minikube_py.errors import InvalidRequest, RequestError
 from minikube_py.kubelet.config import Delay, KubeletConfig, NodeSpec, Share, numbered_nodes
 from minikube_py.kubelet.fake import FakeKubelet
 
@@ -271,6 +271,31 @@ async def test_pods_of_a_deleted_node_are_left_to_the_controllers():
         w.api.remove("pods", "a/p")
         await w.clock.advance(60)
         assert w.names == {"p"} and "n1" not in w.api.kind("nodes")
+
+
+async def test_a_node_whose_power_is_off_is_silent_and_deals_with_its_pods_when_it_is_on_again():
+    async with World() as w:
+        w.pod("old")
+        await w.clock.advance(15)
+        w.kubelet.power_off("n1")
+        w.kubelet.power_off("n1")
+        w.pod("late")
+        w.api.remove("pods", "a/old", gracePeriodSeconds=30)
+        await w.clock.advance(400)
+        assert w.kubelet.metrics()["kubelet_nodes"] == 1
+        assert w.names == {"old", "late"} and not w.status("late").get("podIP")
+        renewed = w.api.kind("leases")["kube-node-lease/n1"]["spec"]["renewTime"]
+        w.kubelet.power_on("n1")
+        await w.clock.advance(30)
+        assert w.names == {"late"} and w.status("late")["phase"] == "Running"
+        assert w.api.kind("leases")["kube-node-lease/n1"]["spec"]["renewTime"] > renewed
+
+
+async def test_only_a_node_that_is_played_can_lose_its_power():
+    async with World() as w:
+        with pytest.raises(InvalidRequest, match="node n9 is not played here"):
+            w.kubelet.power_off("n9")
+        w.kubelet.power_on("n9")
 
 
 async def test_more_nodes_later():

@@ -120,6 +120,17 @@ def test_a_round_gives_each_node_one_turn_an_interval():
     assert "n3" not in turns and {turns.count(f"n{number}") for number in range(7) if number != 3} == {2}
 
 
+def test_a_node_that_left_and_came_back_before_its_turn_has_one_place():
+    round_ = Round(None, lambda: 10.0, None)
+    for name in ("n1", "n2"):
+        round_.add(name)
+    for _ in range(5):
+        round_.discard("n1")
+        round_.add("n1")
+    turns = [name for _ in range(80) for name in round_.due(0.25)]
+    assert turns.count("n1") == turns.count("n2") == 2
+
+
 def test_first_turns_come_soon_whatever_the_interval():
     round_ = Round(None, lambda: 1000.0, None, soon_s=10.0)
     for number in range(100):

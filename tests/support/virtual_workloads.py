@@ -1,0 +1,225 @@
+"""Five workloads in virtual time, each with what must hold at its end whatever the seed, and the digests they come to.
+
+python virtual_workloads.py SEED [NAME ...] [--plant FAULT]     one line of JSON: name to digest
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from minikube_py.client.leader_election import LeaderElector, Timing
+from minikube_py.client.rest import RestClient
+from minikube_py.client.transport import ApiTransport
+from minikube_py.cluster.virtual import VirtualCluster
+from minikube_py.control_plane.leading import Leading
+from minikube_py.kubelet.config import NodeSpec, numbered_nodes
+from minikube_py.lab.replay import Replay
+from minikube_py.lab.trace import load
+from minikube_py.lab.workload import trace_nodes
+
+NAMESPACE = "/api/v1/namespaces/default"
+LABELS = {"app": "web"}
+CONTAINERS = [{"name": "c", "image": "i", "ports": [{"containerPort": 80}]}]
+
+
+def scale(cluster: VirtualCluster) -> None:
+    """A ReplicationController goes up, down and up again; its pods spread over the nodes."""
+    create(cluster, f"{NAMESPACE}/replicationcontrollers", controller("web", 12))
+    cluster.advance(20)
+    assert len(running(cluster)) == 12
+    assert len({pod["spec"]["nodeName"] for pod in running(cluster)}) == 4
+    for replicas in (3, 9):
+        patch(cluster, f"{NAMESPACE}/replicationcontrollers/web", {"spec": {"replicas": replicas}})
+        cluster.advance(40)
+        assert len(running(cluster)) == replicas == len(pods(cluster))
+
+
+def node_down(cluster: VirtualCluster) -> None:
+    """A node falls silent; after the grace and the pods' tolerations of 300 s its pods run elsewhere; it comes back."""
+    create(cluster, f"{NAMESPACE}/replicationcontrollers", controller("web", 8))
+    cluster.advance(15)
+    kubelet: Any = cluster.plane.components["kubelet"]
+    lost = running(cluster)[0]["spec"]["nodeName"]
+    kubelet.power_off(lost)
+    cluster.advance(200)
+    assert {pod["spec"]["nodeName"] for pod in pods(cluster)} >= {lost}
+    cluster.advance(200)
+    elsewhere = [pod for pod in running(cluster) if pod["spec"]["nodeName"] != lost and alive(pod)]
+    assert len(elsewhere) == 8
+    kubelet.power_on(lost)
+    cluster.advance(60)
+    assert len(pods(cluster)) == 8
+    assert all(alive(pod) for pod in running(cluster))
+
+
+def burst(cluster: VirtualCluster) -> None:
+    """The first 150 pods of the openb trace on 40 of its nodes, as fast as they are taken; each leaves at its time."""
+    replay = Replay(openb(), cluster.transport(), cluster.clock, in_flight=16)
+    cluster.run(lambda: replay.run_with_departures(Unseen()))
+    assert len(replay.recorder.pods) == 150
+    assert all(times.deleted for times in replay.recorder.pods.values())
+    cluster.advance(30)
+
+
+def namespace(cluster: VirtualCluster) -> None:
+    """A namespace full of objects, some owned by others, is deleted; nothing of it is left."""
+    create(cluster, "/api/v1/namespaces", {"metadata": {"name": "work"}})
+    cluster.advance(1)
+    for number in range(4):
+        create(cluster, "/api/v1/namespaces/work/replicationcontrollers", controller(f"rc-{number}", 4))
+    for number in range(10):
+        create(cluster, "/api/v1/namespaces/work/configmaps", {"metadata": {"name": f"cm-{number}"}})
+    cluster.advance(15)
+    assert len(pods(cluster, "work")) == 16
+    answer = cluster.request("DELETE", "/api/v1/namespaces/work/replicationcontrollers/rc-0", FOREGROUND)
+    assert answer.status == 200
+    cluster.advance(60)
+    assert len(pods(cluster, "work")) == 12
+    cluster.request("DELETE", "/api/v1/namespaces/work")
+    cluster.advance(120)
+    assert cluster.request("GET", "/api/v1/namespaces/work").status == 404
+    assert pods(cluster, "work") == []
+
+
+def leases(cluster: VirtualCluster) -> None:
+    """A service follows its pods; of three candidates one leads, falls silent, and another takes over."""
+    port = {"port": 80, "protocol": "TCP"}
+    service = {"metadata": {"name": "web"}, "spec": {"selector": LABELS, "ports": [port]}}
+    create(cluster, f"{NAMESPACE}/services", service)
+    create(cluster, f"{NAMESPACE}/replicationcontrollers", controller("web", 6))
+    candidates = cluster.run(lambda: candidates_of(cluster))
+    cluster.advance(30)
+    (leader,) = [each for each in candidates if each.component is not None]
+    assert len(addresses(cluster)) == 6
+    leader._task.cancel()
+    cluster.advance(40)
+    (successor,) = [each for each in candidates if each is not leader and each.component is not None]
+    assert successor.elector.may_act()
+    patch(cluster, f"{NAMESPACE}/replicationcontrollers/web", {"spec": {"replicas": 2}})
+    cluster.advance(40)
+    assert len(addresses(cluster)) == 2
+    for each in candidates:
+        cluster.run(each.stop)
+
+
+WORKLOADS: dict[str, Callable[[VirtualCluster], None]] = {
+    "scale": scale,
+    "node-down": node_down,
+    "burst": burst,
+    "namespace": namespace,
+    "leases": leases,
+}
+FOREGROUND = b'{"kind":"DeleteOptions","apiVersion":"v1","propagationPolicy":"Foreground"}'
+
+
+def digest_of(name: str, seed: object) -> str:
+    with VirtualCluster(f"{name} {seed}", nodes_of(name)) as cluster:
+        WORKLOADS[name](cluster)
+        return cluster.digest
+
+
+def nodes_of(name: str) -> list[NodeSpec]:
+    return trace_nodes(openb().nodes) if name == "burst" else numbered_nodes(4)
+
+
+def openb() -> Any:
+    trace = load()
+    return replace(trace, nodes=trace.nodes[:40], pods=trace.pods[:150])
+
+
+class Unseen:
+    def update(self, done: int, note: str = "") -> None:
+        """Nobody looks."""
+
+
+class Idle:
+    """What a leader does: nothing."""
+
+    async def start(self) -> None:
+        """At once."""
+
+    async def stop(self) -> None:
+        """At once."""
+
+    def metrics(self) -> dict[str, float]:
+        return {}
+
+
+async def candidates_of(cluster: VirtualCluster) -> list[Leading]:
+    def candidate(number: int) -> Leading:
+        transport: ApiTransport = cluster.transport()
+        elector = LeaderElector(
+            RestClient(transport), cluster.clock, cluster.new_rng(), "work", f"candidate-{number}", timing=Timing()
+        )
+        return Leading(elector, transport, lambda _: Idle())
+
+    candidates = [candidate(number) for number in range(3)]
+    await asyncio.gather(*(each.start() for each in candidates))
+    return candidates
+
+
+def controller(name: str, replicas: int) -> dict[str, Any]:
+    labels = {**LABELS, "rc": name}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": CONTAINERS}}
+    return {"metadata": {"name": name}, "spec": {"replicas": replicas, "selector": labels, "template": template}}
+
+
+def create(cluster: VirtualCluster, path: str, obj: dict[str, Any]) -> None:
+    answer = cluster.request("POST", path, orjson.dumps(obj))
+    assert answer.status == 201, answer.body
+
+
+def patch(cluster: VirtualCluster, path: str, change: dict[str, Any]) -> None:
+    answer = cluster.request("PATCH", path, orjson.dumps(change), content_type="application/merge-patch+json")
+    assert answer.status == 200, answer.body
+
+
+def pods(cluster: VirtualCluster, within: str = "default") -> list[dict[str, Any]]:
+    answer = cluster.request("GET", f"/api/v1/namespaces/{within}/pods")
+    found: list[dict[str, Any]] = orjson.loads(answer.body)["items"]
+    return found
+
+
+def running(cluster: VirtualCluster) -> list[dict[str, Any]]:
+    return [pod for pod in pods(cluster) if pod["status"].get("phase") == "Running"]
+
+
+def alive(pod: dict[str, Any]) -> bool:
+    return "deletionTimestamp" not in pod["metadata"]
+
+
+def addresses(cluster: VirtualCluster) -> list[str]:
+    endpoints = orjson.loads(cluster.request("GET", f"{NAMESPACE}/endpoints/web").body)
+    return [address["ip"] for subset in endpoints.get("subsets", ()) for address in subset.get("addresses", ())]
+
+
+def scatter_heap() -> list[object]:
+    """Leaves holes of all small sizes all over the heap, other ones in each process: so new objects come to lie in an
+    order that nothing decides. What is returned must be kept."""
+    chance = random.SystemRandom()
+    kept: list[object] = []
+    for slots in range(24):
+        kind = type("Filler", (), {"__slots__": tuple(f"s{number}" for number in range(slots))})
+        fillers = [kind() for _ in range(4000)]
+        chance.shuffle(fillers)
+        kept += fillers[2000:]
+    return kept
+
+
+if __name__ == "__main__":
+    scattered = scatter_heap()
+    seed, *names = sys.argv[1:]
+    if "--plant" in names:
+        from virtual_plants import PLANTS
+
+        *names, _, fault = names
+        PLANTS[fault]()
+    print(json.dumps({name: digest_of(name, seed) for name in names or WORKLOADS}))
