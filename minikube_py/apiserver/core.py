@@ -17,8 +17,8 @@ from minikube_py.api.errors import StatusError, internal, method_not_allowed, ti
 from minikube_py.api.kinds.core import PODS
 from minikube_py.api.registry import REGISTRY
 from minikube_py.apiserver import nonresource, system
+from minikube_py.apiserver.access import Access
 from minikube_py.apiserver.addresses import DEFAULT_RANGE, AddressAllocator
-from minikube_py.apiserver.auth import ANONYMOUS, Authenticator, User
 from minikube_py.apiserver.declared import Declarations
 from minikube_py.apiserver.deletes import Deleter
 from minikube_py.apiserver.endpoints import EndpointReconciler
@@ -32,6 +32,7 @@ from minikube_py.apiserver.namespaces import NamespaceGate
 from minikube_py.apiserver.object_store import ObjectStore
 from minikube_py.apiserver.options import delete_options, list_options, parse_bool, write_options
 from minikube_py.apiserver.routes import Route, parse_path, route, verb_of
+from minikube_py.apiserver.rules import User
 from minikube_py.apiserver.subresources import Subresources, review
 from minikube_py.apiserver.watch_cache import WatchCache
 from minikube_py.apiserver.watching import Watching
@@ -74,9 +75,9 @@ class ApiServer:
         self.limits = limits or Limits()
         self.clock = clock
         self.storage = storage
-        self.auth = Authenticator(tokens or {})
         self.store = ObjectStore(storage, clock)
         self.cache = WatchCache(REGISTRY.kinds, self.limits)
+        self.access = Access(tokens or {}, self.cache, clock)
         self.declared = Declarations(REGISTRY.kinds)
         self.lister = Lister(self.store, self.cache, self.declared, self.limits, clock)
         self.watching = Watching(self.store, self.cache, self.lister, self.limits, clock, rng)
@@ -242,9 +243,10 @@ class ApiServer:
             if slots is not None:
                 slots.check()
             if path is None:
+                await self.access.admit(request, None, verb)
                 response = await self._handle_path(request)
             else:
-                self.auth.authorize(request.user or ANONYMOUS, path, verb)
+                await self.access.admit(request, path, verb)
                 asked = route(path, request.method, verb)
                 if request.receive is not None and verb not in _READS:
                     # Its sender may: now the body is worth its memory.
@@ -276,8 +278,6 @@ class ApiServer:
         return response
 
     async def _handle_path(self, request: Request) -> Response:
-        user = request.user or ANONYMOUS
-        self.auth.authorize_path(user, request.method, request.path)
         if request.path == "/metrics":
             if request.method != "GET":
                 raise method_not_allowed()
@@ -338,12 +338,12 @@ class ApiServer:
         options = write_options(request.query, "CreateOptions")
         if asked.resource.plural == "bindings":
             return await self.subresources.bind(asked._replace(resource=PODS), request, options)
-        return review(asked, request, request.user or ANONYMOUS, options, self.clock.wall_s())
+        return await review(asked, request, self.access, options, self.clock.wall_s())
 
     async def _delete(self, asked: Route, request: Request, form: Form) -> Response:
         resource = asked.resource
         options = delete_options(request.query, request.body, request.content_type)
-        deleted = await self.deleter.delete(resource, asked.namespace, asked.name, options)
+        deleted = await self.deleter.delete(resource, asked.namespace, asked.name, options, request.admit)
         if deleted.gone and resource.delete_answer == "status":
             return Response(200, nonresource.deleted_status(resource, asked.name, deleted.value))
         body = single_bytes(resource, deleted.value, deleted.revision, form, self.clock.wall_s())
@@ -353,7 +353,7 @@ class ApiServer:
         options = delete_options(request.query, request.body, request.content_type)
         listed = list_options(request.query, False)
         page, selection = await self.lister.page(asked, listed)
-        await self.deleter.delete_collection(asked.resource, page.items, options)
+        await self.deleter.delete_collection(asked.resource, page.items, options, request.admit)
         return await self.lister.render(asked.resource, page, form, selection)
 
     # --- what is going on -------------------------------------------------------------------------------------------

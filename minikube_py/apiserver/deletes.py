@@ -16,6 +16,7 @@ from minikube_py.api.kinds.core import NAMESPACES, SERVICES
 from minikube_py.api.meta import parse_timestamp, timestamp
 from minikube_py.apiserver.addresses import held_keys
 from minikube_py.apiserver.limits import Limits
+from minikube_py.apiserver.messages import Admission
 from minikube_py.apiserver.namespaces import check_mortal
 from minikube_py.apiserver.object_store import ObjectStore, encode
 from minikube_py.apiserver.options import DeleteOptions
@@ -42,23 +43,29 @@ class Deleter:
         self._clock = clock
         self._deleting: set[asyncio.Task[Deleted]] = set()
 
-    async def delete(self, resource: Kind, namespace: str, name: str, options: DeleteOptions) -> Deleted:
+    async def delete(
+        self, resource: Kind, namespace: str, name: str, options: DeleteOptions, admit: Admission | None = None
+    ) -> Deleted:
         """Raises: StatusError 403, 404, 409."""
         check_mortal(resource, name)
         if resource.deletion_grace_s is None or options.dry_run:
-            return await self._delete(resource, namespace, name, options)
+            return await self._delete(resource, namespace, name, options, admit)
         # Announced and done are two txns. Whoever asked may leave between them, and nobody else might do the second.
-        task = asyncio.get_running_loop().create_task(self._delete(resource, namespace, name, options))
+        task = asyncio.get_running_loop().create_task(self._delete(resource, namespace, name, options, admit))
         self._deleting.add(task)
         task.add_done_callback(self._deleting.discard)
         return await asyncio.shield(task)
 
-    async def _delete(self, resource: Kind, namespace: str, name: str, options: DeleteOptions) -> Deleted:
+    async def _delete(
+        self, resource: Kind, namespace: str, name: str, options: DeleteOptions, admit: Admission | None
+    ) -> Deleted:
         kv = await self._store.get(resource.key(namespace, name))
         for _ in range(self._limits.update_attempts_max):
             if kv is None:
                 raise not_found(resource, name)
             obj = orjson.loads(kv.value)
+            if admit is not None:
+                admit(resource, "", name, obj, None)
             _check_preconditions(resource, name, obj, kv, options)
             was_deleting = bool(obj["metadata"].get("deletionTimestamp"))
             waits = self._mark(resource, obj, options)
@@ -119,12 +126,14 @@ class Deleter:
         obj.setdefault("status", {})["phase"] = "Terminating"
         return bool(spec.get("finalizers") or metadata.get("finalizers"))
 
-    async def delete_collection(self, resource: Kind, entries: list[Entry], options: DeleteOptions) -> None:
+    async def delete_collection(
+        self, resource: Kind, entries: list[Entry], options: DeleteOptions, admit: Admission | None = None
+    ) -> None:
         """One after the other; what is gone already is no error."""
         for entry in entries:
             *_, namespace, name = entry.key.decode().split("/")
             try:
-                await self.delete(resource, namespace if resource.namespaced else "", name, options)
+                await self.delete(resource, namespace if resource.namespaced else "", name, options, admit)
             except StatusError as error:
                 if error.code != 404:
                     raise

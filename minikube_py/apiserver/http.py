@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +17,7 @@ from minikube_py.api.errors import StatusError, bad_request, internal, request_e
 from minikube_py.apiserver.core import error_response
 from minikube_py.apiserver.http1 import CHUNKED, Head, Malformed, Refused, RequestReader
 from minikube_py.apiserver.http_bytes import CONTINUE, LAST_CHUNK, chunk, encode, head, wire
+from minikube_py.apiserver.impersonation import PREFIX, wanted_user
 from minikube_py.apiserver.messages import NO_QUERY, Request, Response, parse_query
 from minikube_py.apiserver.watch import Batch, Stream, error_event
 
@@ -35,6 +37,7 @@ HEADS: Final = 1
 BODY: Final = 2
 ANSWER: Final = 3
 LINGER: Final = 4
+_IMPERSONATES: Final = re.compile(PREFIX).match
 
 
 class Connection(asyncio.Protocol):
@@ -181,10 +184,13 @@ class Connection(asyncio.Protocol):
         keep_alive = asked.keep_alive
         core = self.server.core
         try:
-            user = core.auth.authenticate(headers.get("authorization"))
+            user = core.access.authenticator.authenticate(headers.get("authorization"))
             if headers.get("authorization"):
                 self.server.proved(self)
             query: Mapping[str, str] = parse_query(asked.query) if asked.query else NO_QUERY
+            wanted = None
+            if any(map(_IMPERSONATES, headers)):
+                wanted = wanted_user((*headers.items(), *asked.repeated))
         except StatusError as error:
             response = error_response(error)
         else:
@@ -198,6 +204,7 @@ class Connection(asyncio.Protocol):
                 get("accept") or "application/json",
                 get("content-type") or "application/json",
                 get("if-none-match"),
+                wanted,
             )
             request.receive = Body(self, asked)
             response = await core.handle(request)

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from minikube_py.api.errors import StatusError
-from minikube_py.apiserver.auth import ANONYMOUS, MASTERS
+from minikube_py.apiserver.auth import ANONYMOUS
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.messages import Request
+from minikube_py.apiserver.rules import MASTERS
 
 RETRY_AFTER_S = 1
 _READS = ("get", "list", "head", "options")

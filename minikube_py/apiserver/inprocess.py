@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 
-from minikube_py.apiserver.auth import ADMIN, User
+from minikube_py.apiserver.auth import ADMIN
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.messages import NO_QUERY, Request
+from minikube_py.apiserver.rules import User
 from minikube_py.apiserver.watch import Stream
 from minikube_py.client.transport import JSON, ApiResponse, WatchEvent
 from minikube_py.errors import Unavailable

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import parse_qsl, unquote
 
 from minikube_py.api.errors import bad_request
 from minikube_py.client.transport import JSON
 
 if TYPE_CHECKING:
-    from minikube_py.apiserver.auth import User
+    from minikube_py.api.errors import Json
+    from minikube_py.api.kind import Kind
+    from minikube_py.apiserver.rules import User
     from minikube_py.apiserver.watch import Stream
 
 TEXT: Final = "text/plain; charset=utf-8"
@@ -20,15 +22,27 @@ NO_QUERY: Final[Mapping[str, str]] = {}
 NO_HEADERS: Final[Mapping[str, str]] = {}
 Receive = Callable[[], Awaitable[bytes]]
 
+Admission: TypeAlias = "Callable[[Kind, str, str, Json | None, Json | None], None]"
+"""What a user's writes are held to. Called with resource, subresource and name, the stored object (None: it is being
+created) and the new one (None: it is being deleted), before the new one is validated. May change the new one.
+
+Raises: StatusError 403, 404."""
+
 
 class Request:
     """`path` is percent-decoded by the router, not before. `query` maps each name to its
     first value. `accept`, `content_type` and `if_none_match` are the headers of those names.
 
     `receive` is set where the request came over a connection: it reads the body, which waits there until its sender
-    was found to be allowed."""
+    was found to be allowed.
 
-    __slots__ = ("accept", "body", "content_type", "if_none_match", "method", "path", "query", "receive", "user")
+    `user` is who sent it, and `wanted` whom its `Impersonate-*` headers name; once it was authorized, `user` is who it
+    runs as, and `admit` what that user's writes are held to."""
+
+    __slots__ = (
+        "accept", "admit", "body", "content_type", "if_none_match", "method", "path", "query", "receive", "user",
+        "wanted",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -40,6 +54,7 @@ class Request:
         accept: str = JSON,
         content_type: str = JSON,
         if_none_match: str | None = None,
+        wanted: User | None = None,
     ) -> None:
         self.method = method
         self.path = path
@@ -50,6 +65,8 @@ class Request:
         self.content_type = content_type
         self.if_none_match = if_none_match
         self.receive: Receive | None = None
+        self.wanted = wanted
+        self.admit: Admission | None = None
 
 
 class Response:

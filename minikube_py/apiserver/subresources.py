@@ -30,12 +30,14 @@ from minikube_py.api.meta import timestamp
 from minikube_py.api.patch import apply_patch
 from minikube_py.api.scale import scale_of, validate_scale, with_scale
 from minikube_py.api.validation.dispatch import validate_create
-from minikube_py.apiserver.auth import ANONYMOUS, AUTHENTICATED, User, path_allowed, resource_allowed, rules_of
+from minikube_py.apiserver.access import Access
+from minikube_py.apiserver.auth import ANONYMOUS, Asked
 from minikube_py.apiserver.deletes import Deleter
 from minikube_py.apiserver.messages import TEXT, Request, Response, warning_headers
 from minikube_py.apiserver.object_store import ObjectStore
 from minikube_py.apiserver.options import WriteOptions, delete_options, parse_bool, parse_int
 from minikube_py.apiserver.routes import Route
+from minikube_py.apiserver.rules import User, rules_of
 from minikube_py.apiserver.writes import Writer, check_name, check_namespace, check_patch_type
 from minikube_py.env import Clock
 
@@ -88,6 +90,8 @@ class Subresources:
         wall_s = self._clock.wall_s()
 
         def make(old: Json) -> Json:
+            if request.admit is not None:
+                request.admit(PODS, "eviction", route.name, old, None)
             strategy.check_preconditions(PODS, old, deletion.uid, deletion.revision_text)
             return _with_disruption(old, wall_s)
 
@@ -95,7 +99,10 @@ class Subresources:
         kv = await self._store.get(key)
         if kv is None:
             raise not_found(PODS, route.name)
-        phase = (orjson.loads(kv.value).get("status") or {}).get("phase")
+        pod = orjson.loads(kv.value)
+        if request.admit is not None:
+            request.admit(PODS, "eviction", route.name, pod, None)
+        phase = (pod.get("status") or {}).get("phase")
         if phase not in ("Succeeded", "Failed") and not dry_run:
             await self._writer.change(PODS, route.namespace, route.name, make)
         deletion = deletion._replace(revision_text="", dry_run=dry_run)
@@ -213,11 +220,11 @@ def _with_disruption(pod: Json, wall_s: float) -> Json:
 # --- reviews --------------------------------------------------------------------------------------------------------
 
 
-def review(route: Route, request: Request, user: User, options: WriteOptions, wall_s: float) -> Response:
+async def review(route: Route, request: Request, access: Access, options: WriteOptions, wall_s: float) -> Response:
     """SelfSubjectAccessReview, SelfSubjectRulesReview and SelfSubjectReview: answered, never stored.
 
     Raises: StatusError 400, 422."""
-    resource = route.resource
+    resource, user = route.resource, request.user or ANONYMOUS
     obj, warnings = decode(resource, request.body, request.content_type, options.field_validation)
     spec = obj.get("spec") or {}
     if resource is SELFSUBJECTREVIEWS:
@@ -227,7 +234,8 @@ def review(route: Route, request: Request, user: User, options: WriteOptions, wa
     if errors := validate_create(resource, obj):
         raise invalid(GroupResource(resource.group, resource.plural, ""), "", errors)
     if resource is SELFSUBJECTACCESSREVIEWS:
-        obj["status"] = {"allowed": _allowed(user, spec)}
+        may, reason = await access.may(user, _asked(spec))
+        obj["status"] = {"allowed": may, "reason": reason} if reason else {"allowed": may}
     elif resource is SELFSUBJECTRULESREVIEWS:
         if not spec.get("namespace"):
             raise bad_request("no namespace on request")
@@ -242,22 +250,22 @@ def _answer(obj: Json, warnings: list[str]) -> Response:
 
 
 def _user_info(user: User) -> Json:
-    groups = list(user.groups) if user is ANONYMOUS else [*user.groups, AUTHENTICATED]
     info: Json = {"username": user.name}
     if user.uid:
         info["uid"] = user.uid
-    return {**info, "groups": groups}
+    info["groups"] = list(user.groups)
+    if user.extra:
+        info["extra"] = {key: list(values) for key, values in user.extra}
+    return info
 
 
-def _allowed(user: User, spec: Json) -> bool:
+def _asked(spec: Json) -> Asked:
     wanted = spec.get("resourceAttributes")
     if wanted is not None:
-        resource = wanted.get("resource") or ""
-        if wanted.get("subresource"):
-            resource = f"{resource}/{wanted['subresource']}"
-        return resource_allowed(user, wanted.get("verb") or "", wanted.get("group") or "", resource)
+        names = ("verb", "group", "resource", "subresource", "namespace", "name")
+        return Asked(*(str(wanted.get(name) or "") for name in names))
     path = spec.get("nonResourceAttributes") or {}
-    return path_allowed(user, path.get("verb") or "", path.get("path") or "")
+    return Asked(path.get("verb") or "", path=path.get("path") or "")
 
 
 def _rules_status(user: User) -> Json:

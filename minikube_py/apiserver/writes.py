@@ -36,7 +36,7 @@ from minikube_py.api.patch import apply_patch
 from minikube_py.api.validation.dispatch import validate_create, validate_update
 from minikube_py.apiserver.addresses import AddressAllocator, held_keys
 from minikube_py.apiserver.limits import Limits
-from minikube_py.apiserver.messages import Request
+from minikube_py.apiserver.messages import Admission, Request
 from minikube_py.apiserver.namespaces import NamespaceGate
 from minikube_py.apiserver.object_store import Claim, ObjectStore, Outcome, encode
 from minikube_py.apiserver.options import WriteOptions
@@ -86,7 +86,8 @@ class Writer:
         while True:
             generated = "generateName" in obj["metadata"] and not obj["metadata"].get("name")
             try:
-                written = await self.create_object(route.resource, route.namespace, obj, options.dry_run)
+                admit = request.admit
+                written = await self.create_object(route.resource, route.namespace, obj, options.dry_run, admit)
                 warnings += route.resource.warn(obj, None)
                 return written._replace(warnings=warnings) if warnings else written
             except StatusError as error:
@@ -97,7 +98,9 @@ class Writer:
                     raise generate_name_conflict(route.resource, obj["metadata"]["name"]) from None
             obj, _ = decode(route.resource, request.body, request.content_type, options.field_validation)
 
-    async def create_object(self, resource: Kind, namespace: str, obj: Json, dry_run: bool = False) -> Written:
+    async def create_object(
+        self, resource: Kind, namespace: str, obj: Json, dry_run: bool = False, admit: Admission | None = None
+    ) -> Written:
         """`obj` is used up. A generated name that is taken is told as AlreadyExists, of a name the sender never saw."""
         metadata = obj["metadata"]
         check_namespace(resource, metadata, namespace)
@@ -106,9 +109,11 @@ class Writer:
             raise bad_request("resourceVersion should not be set on objects to be created")
         if not metadata.get("name") and (base := metadata.get("generateName")):
             metadata["name"] = generate_name(base, self._rng)
-        return await self._create_named(resource, namespace, obj, dry_run)
+        return await self._create_named(resource, namespace, obj, dry_run, admit)
 
-    async def _create_named(self, resource: Kind, namespace: str, obj: Json, dry_run: bool) -> Written:
+    async def _create_named(
+        self, resource: Kind, namespace: str, obj: Json, dry_run: bool, admit: Admission | None
+    ) -> Written:
         metadata = obj["metadata"]
         name = metadata.get("name") or ""
         guard = await self._gate.admit(resource, namespace, name) if resource.namespaced else None
@@ -118,6 +123,8 @@ class Writer:
         metadata["uid"] = new_uid(self._rng)
         metadata["creationTimestamp"] = timestamp(self._clock.wall_s())
         resource.default(obj)
+        if admit is not None:
+            admit(resource, "", name, None, obj)
         strategy.prepare_for_create(resource, obj)
         errors = validate_create(resource, obj)
         if errors:
@@ -202,20 +209,24 @@ class Writer:
                 obj = orjson.loads(body)
                 resource.default(obj)
             self.check_version(resource, route.name, obj["metadata"], old)
+            if request.admit is not None:
+                request.admit(resource, sub, route.name, old, obj)
             return self.prepared(resource, obj, old, sub, said)
 
         create_new = not sub and resource.allow_create_on_update
         try:
             written = await self.change(resource, route.namespace, route.name, make, options.dry_run, create_new)
         except _Absent:
-            return await self._create_by_update(route, orjson.loads(body), options, warnings)
+            return await self._create_by_update(route, orjson.loads(body), options, warnings, request.admit)
         except StatusError as error:
             raise with_warnings(error, warnings) from None
         return written._replace(warnings=warnings + said) if warnings or said else written
 
-    async def _create_by_update(self, route: Route, obj: Json, options: WriteOptions, warnings: list[str]) -> Written:
+    async def _create_by_update(
+        self, route: Route, obj: Json, options: WriteOptions, warnings: list[str], admit: Admission | None
+    ) -> Written:
         obj["metadata"].pop("resourceVersion", None)
-        written = await self.create_object(route.resource, route.namespace, obj, options.dry_run)
+        written = await self.create_object(route.resource, route.namespace, obj, options.dry_run, admit)
         return written._replace(warnings=warnings)
 
     def check_version(self, resource: Kind, name: str, metadata: Json, old: Json) -> None:
@@ -269,6 +280,8 @@ class Writer:
                 raise conflict(resource, route.name)
             metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
             resource.default(new)
+            if request.admit is not None:
+                request.admit(resource, sub, route.name, old, new)
             return self.prepared(resource, new, old, sub, said)
 
         try:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from minikube_py.apiserver.auth import User
+from minikube_py.apiserver.rules import User
 from minikube_py.client.transport import JSON, ApiResponse, ApiTransport
 from minikube_py.cluster.history import HistoryDigest, Told
 from minikube_py.control_plane import tokens

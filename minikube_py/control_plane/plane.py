@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-from minikube_py.apiserver.auth import User
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.inprocess import InProcessTransport
+from minikube_py.apiserver.rules import User
 from minikube_py.client.transport import ApiTransport
 from minikube_py.control_plane import tokens
 from minikube_py.control_plane.components import Component, failure_of

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from minikube_py.apiserver import auth
-from minikube_py.apiserver.auth import User
+from minikube_py.apiserver.rules import AUTHENTICATED, User
 from minikube_py.control_plane.errors import SetupError
 from minikube_py.control_plane.private_files import read_text, write_private
 from minikube_py.control_plane.tokens import ADMIN, CONTROLLERS, KUBELET, SCHEDULER
@@ -21,7 +21,7 @@ USERS: Mapping[str, User] = {
     ADMIN: auth.ADMIN,
     SCHEDULER: auth.SCHEDULER,
     CONTROLLERS: auth.CONTROLLER_MANAGER,
-    KUBELET: auth.KUBELETS,
+    KUBELET: auth.SHARED_KUBELET,
 }
 
 
@@ -38,7 +38,9 @@ def token_auth_text(users: Mapping[str, User]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for token, user in users.items():
-        writer.writerow([token, user.name, user.uid or user.name, ",".join(user.groups)])
+        # The group of all users is no part of the file, as in the original.
+        groups = ",".join(group for group in user.groups if group != AUTHENTICATED)
+        writer.writerow([token, user.name, user.uid or user.name, groups])
     return text.getvalue()
 
 
@@ -51,7 +53,7 @@ def read_token_auth_file(path: Path) -> dict[str, User]:
         if len(row) < 3 or not row[0] or not row[1]:
             raise SetupError(f"token file {path}, line {number}: needs token,user,uid and perhaps groups")
         groups = tuple(group for group in row[3].split(",") if group) if len(row) > 3 else ()
-        users[row[0]] = User(row[1], groups, row[2])
+        users[row[0]] = auth.known(User(row[1], groups, row[2]))
     if not users:
         raise SetupError(f"token file {path}: holds no token; nobody could reach the server")
     return users

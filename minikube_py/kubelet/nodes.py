@@ -6,7 +6,7 @@ import asyncio
 import logging
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import orjson
@@ -17,7 +17,7 @@ from minikube_py.client.backoff import Backoff
 from minikube_py.client.events import timestamp
 from minikube_py.client.informer import Handler, Informer
 from minikube_py.client.rest import LEASES, NODES, Object, RestClient, path_of, status_error
-from minikube_py.client.transport import STRATEGIC_MERGE_PATCH, ApiResponse
+from minikube_py.client.transport import JSON, STRATEGIC_MERGE_PATCH, ApiResponse
 from minikube_py.env import Clock, Rng
 from minikube_py.errors import InvalidRequest, MinikubeError, OutcomeUnknown, RequestError, Unavailable
 from minikube_py.kubelet import node_status
@@ -53,13 +53,18 @@ def project_node(obj: Object) -> NodeView:
 
 @dataclass(slots=True, eq=False)
 class PlayedNode:
-    """A node that this process plays. `lease_version` "": the lease is not known to exist."""
+    """A node that this process plays. `lease_version` "": the lease is not known to exist.
+
+    A node that others made is claimed by making its lease: before that the API server refuses what is written to it,
+    and `unsaid` keeps that by its path."""
 
     name: str
     uid: str
     address: str
     block: Block
     lease_version: str = ""
+    claimed: bool = False
+    unsaid: dict[str, Write] = field(default_factory=dict)
 
 
 Registered = Callable[[int, int], None]
@@ -187,7 +192,7 @@ class Nodes:
                 continue
             if response.status < 300:
                 # Played from now on; its uid comes with the informer.
-                self._play(PlayedNode(spec.name, "", address, block))
+                self._play(PlayedNode(spec.name, "", address, block, claimed=True))
                 return
             error = status_error(response.status, response.body)
             if error.reason == "AlreadyExists":
@@ -206,11 +211,15 @@ class Nodes:
         self.played[node.name] = node
         lease = self._known_leases.pop(node.name, None)
         if lease is not None:
-            node.lease_version = lease.version
+            # From an earlier life of this process, as a rule.
+            node.lease_version, node.claimed = lease.version, True
         # Whoever watches waits for it no longer than its lease says, and for a node without one not long at all.
         self._leases.add(node.name, soon=lease is None or lease.duration_s < self.lease_duration_s())
         self._statuses.add(node.name)
-        self._on_played(node)
+        if node.claimed:
+            self._on_played(node)
+        else:
+            self._claim(node)
 
     def power_off(self, name: str) -> None:
         """See FakeKubelet.power_off."""
@@ -294,13 +303,48 @@ class Nodes:
         now = timestamp(self._clock.wall_s())
         version = self._config.kubelet_version
         body = node_status.adopted_status(node.name, view.uid, node.address, version, now, view.has_capacity)
-        path = path_of(NODES, "", node.name, "status")
-        self._writer.put(Write("PATCH", path, body, STRATEGIC_MERGE_PATCH, _report))
+        self._say(node, Write("PATCH", path_of(NODES, "", node.name, "status"), body, STRATEGIC_MERGE_PATCH, _report))
 
     def _give_cidr(self, node: PlayedNode) -> None:
         spec = {"podCIDR": node.block.cidr, "podCIDRs": [node.block.cidr]}
         body = orjson.dumps({"metadata": {"uid": node.uid}, "spec": spec})
-        self._writer.put(Write("PATCH", path_of(NODES, "", node.name), body, STRATEGIC_MERGE_PATCH, _report))
+        self._say(node, Write("PATCH", path_of(NODES, "", node.name), body, STRATEGIC_MERGE_PATCH, _report))
+
+    # --- claims -----------------------------------------------------------------------------------------------------
+
+    def _say(self, node: PlayedNode, write: Write) -> None:
+        if node.claimed:
+            self._writer.put(write)
+        else:
+            node.unsaid[write.path] = write
+
+    def _claim(self, node: PlayedNode) -> None:
+        """Makes the lease; where there is one by now, the next renewal takes it, or waits until it has run out."""
+        now = micro_timestamp(self._clock.wall_s())
+        body = node_status.lease(node.name, node.uid, "", self.lease_duration_s(), now)
+
+        def made(response: ApiResponse) -> None:
+            if response.status < 300:
+                node.lease_version = version_of(response.body)
+                self._claimed(node)
+
+        self._writer.put(Write("POST", path_of(LEASES, node_status.LEASE_NAMESPACE), body, JSON, made))
+
+    def _claimed(self, node: PlayedNode) -> None:
+        if node.claimed or self.played.get(node.name) is not node:
+            return
+        node.claimed = True
+        for write in node.unsaid.values():
+            self._writer.put(write)
+        node.unsaid.clear()
+        self._on_played(node)
+
+    def _unclaimed(self, node: PlayedNode) -> None:
+        """Another kubelet holds the lease: its pods are not ours to run."""
+        if node.claimed:
+            logger.warning("node %s is another kubelet's: its lease is refused", node.name)
+            node.claimed = False
+            self._on_lost(node)
 
     # --- heartbeats -------------------------------------------------------------------------------------------------
 
@@ -325,7 +369,10 @@ class Nodes:
         if response.status < 300:
             node.lease_version = version_of(response.body)
             self.renewals += 1
+            self._claimed(node)
         else:
+            if response.status == 403:
+                self._unclaimed(node)
             node.lease_version = ""
             self.renewal_failures += 1
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import orjson
 
-from minikube_py.apiserver.auth import ADMIN, User
+from minikube_py.apiserver.auth import ADMIN
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.messages import Request, Response, parse_query
+from minikube_py.apiserver.rules import User
 from minikube_py.apiserver.watch import Stream
 from minikube_py.env import Clock, SystemClock, SystemDisk
 from minikube_py.store.member import StoreMember

@@ -12,11 +12,12 @@ from typing import Any, TypeVar, cast
 
 import orjson
 
-from minikube_py.apiserver.auth import ADMIN, ANONYMOUS, CONTROLLER_MANAGER, KUBELETS, SCHEDULER, User
+from minikube_py.apiserver.auth import ADMIN, ANONYMOUS, CONTROLLER_MANAGER, SCHEDULER, SHARED_KUBELET
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.inprocess import InProcessTransport
 from minikube_py.apiserver.messages import Request, Response
 from minikube_py.apiserver.routes import parse_path, verb_of
+from minikube_py.apiserver.rules import User
 from minikube_py.client.transport import ApiTransport, WatchEvent
 from minikube_py.control_plane import tokens
 from minikube_py.control_plane.config import ControlPlaneConfig, Step
@@ -48,7 +49,7 @@ ROLES: Mapping[str, str] = {
     ADMIN.name: "user",
     SCHEDULER.name: "scheduler",
     CONTROLLER_MANAGER.name: "controllers",
-    KUBELETS.name: "kubelet",
+    SHARED_KUBELET.name: "kubelet",
 }
 _NAMES_KEPT = 256
 """Of the objects in one batch."""

@@ -1,21 +1,10 @@
-"""From paths to verbs, and who may do what."""
+"""From paths to verbs, and from Accept headers to forms."""
 
 from __future__ import annotations
 
 import pytest
 
 from minikube_py.api.errors import StatusError
-from minikube_py.apiserver.auth import (
-    ADMIN,
-    ANONYMOUS,
-    CONTROLLER_MANAGER,
-    KUBELETS,
-    SCHEDULER,
-    Authenticator,
-    User,
-    path_allowed,
-    resource_allowed,
-)
 from minikube_py.apiserver.forms import PLAIN, negotiate
 from minikube_py.apiserver.routes import parse_path, route, verb_of
 
@@ -75,41 +64,6 @@ def test_not_served(case: tuple[str, str, int]) -> None:
 def test_paths_that_name_no_resource() -> None:
     for path in ("/", "/version", "/api", "/api/v1", "/apis/foo.example/v1/bars", "/healthz"):
         assert parse_path(path) is None
-
-
-RIGHTS = {
-    "an administrator": (ADMIN, "delete", "", "nodes", True),
-    "the scheduler binds": (SCHEDULER, "create", "", "pods/binding", True),
-    "the scheduler writes no secrets": (SCHEDULER, "update", "", "secrets", False),
-    "the scheduler reports": (SCHEDULER, "patch", "", "pods/status", True),
-    "controllers write": (CONTROLLER_MANAGER, "delete", "", "pods", True),
-    "kubelets report": (KUBELETS, "patch", "", "nodes/status", True),
-    "kubelets bind nothing": (KUBELETS, "create", "", "pods/binding", False),
-    "everyone asks what they may": (User("x"), "create", "authorization.k8s.io", "selfsubjectaccessreviews", True),
-    "nobody asks nothing": (ANONYMOUS, "create", "authorization.k8s.io", "selfsubjectaccessreviews", False),
-}
-
-
-@pytest.mark.parametrize("case", RIGHTS.values(), ids=RIGHTS)
-def test_rights(case: tuple[User, str, str, str, bool]) -> None:
-    user, verb, group, resource, allowed = case
-    assert resource_allowed(user, verb, group, resource) is allowed
-
-
-def test_rights_on_paths() -> None:
-    assert path_allowed(ANONYMOUS, "get", "/healthz") and not path_allowed(ANONYMOUS, "get", "/metrics")
-    assert path_allowed(User("x"), "get", "/apis/apps") and not path_allowed(User("x"), "get", "/metrics")
-    assert path_allowed(ADMIN, "get", "/metrics")
-
-
-def test_authentication() -> None:
-    auth = Authenticator({"secret": ADMIN})
-    assert auth.authenticate("Bearer secret") is auth.authenticate("bearer  secret") is ADMIN
-    assert auth.authenticate(None) is auth.authenticate("Basic eDp5") is auth.authenticate("Bearer ") is ANONYMOUS
-    for wrong in ("Bearer secre", "Bearer secrets", "Bearer \udcff", "Bearer " + "x" * 100_000):
-        with pytest.raises(StatusError) as refused:
-            auth.authenticate(wrong)
-        assert refused.value.code == 401
 
 
 FORMS = {

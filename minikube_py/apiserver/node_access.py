@@ -1,0 +1,248 @@
+"""What nodes and kubelets may ask for: the node authorizer.
+
+A user `system:node:NAME` is one node and gets the original's rules and reasons. A user of `system:kubelets` plays many
+nodes with one identity: those that it registered or claimed (see `node_claims`), and what their pods refer to. What
+can only be told from the object itself is left to `node_restriction`, in the write.
+
+Source: kubernetes `plugin/pkg/auth/authorizer/node/node_authorizer.go`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import orjson
+
+from minikube_py.api.errors import Json, StatusError, go_quote
+from minikube_py.api.kinds.core import PODS
+from minikube_py.api.selectors import parse_field_selector
+from minikube_py.apiserver.auth import Asked, allowed, refusal
+from minikube_py.apiserver.node_claims import LEASE_NAMESPACE, NodeClaims
+from minikube_py.apiserver.rules import KUBELETS, NODE_RIGHTS, NODES, User
+from minikube_py.apiserver.watch_cache import WatchCache
+
+NODE_PREFIX: Final = "system:node:"
+MIRROR: Final = "kubernetes.io/config.mirror"
+_READ: Final = ("get", "list", "watch")
+_LEASE_VERBS: Final = ("get", "create", "update", "patch", "delete")
+_POD_WRITES: Final = {"status": ("update", "patch"), "eviction": ("create",), "": ("create", "delete")}
+_SCAN_SLICE: Final = 1000
+_SECRETS: Final = ("secretRef", "secretKeyRef", "nodePublishSecretRef")
+_CONFIG_MAPS: Final = ("configMapRef", "configMapKeyRef", "configMap")
+
+
+class Nodes(Protocol):
+    """The nodes of a user. `title` is how reasons name them."""
+
+    title: str
+
+    def has(self, node: str) -> bool: ...
+
+
+class OneNode:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.title = f"node '{name}'"
+
+    def has(self, node: str) -> bool:
+        return node == self.name
+
+
+class PlayedNodes:
+    def __init__(self, claims: NodeClaims, user: User) -> None:
+        self._claims, self._user = claims, user
+        self.title = f"the nodes of user '{user.name}'"
+
+    def has(self, node: str) -> bool:
+        return self._claims.player_of(node) == self._user.name
+
+
+class NodeAccess:
+    """`authorize` is for users of `system:nodes` and `system:kubelets` only."""
+
+    def __init__(self, cache: WatchCache, claims: NodeClaims) -> None:
+        self._cache = cache
+        self._claims = claims
+
+    def nodes_of(self, user: User) -> Nodes | None:
+        """None where the user is in `system:nodes` but is no node that could be told."""
+        if NODES in user.groups:
+            name = user.name.removeprefix(NODE_PREFIX)
+            return OneNode(name) if name and name != user.name else None
+        return PlayedNodes(self._claims, user) if KUBELETS in user.groups else None
+
+    async def authorize(self, user: User, asked: Asked, field_selector: str = "") -> None:
+        """Raises: StatusError 403."""
+        reason = await self.reason(user, asked, field_selector)
+        if reason is not None:
+            raise refusal(user, asked, reason)
+
+    async def reason(self, user: User, asked: Asked, field_selector: str = "") -> str | None:
+        """Why the user may not, perhaps empty; None where they may."""
+        if allowed(user, asked):
+            return None
+        if not asked.plural:
+            return ""
+        nodes = self.nodes_of(user)
+        if nodes is None:
+            return f"unknown node for user {go_quote(user.name)}"
+        rule = _RULES.get((asked.group, asked.plural))
+        if rule is None:
+            return None if NODE_RIGHTS.allow(asked.verb, asked.group, asked.resource, asked.name) else ""
+        found = rule(nodes, asked, field_selector)
+        if found is not _RELATED:
+            return found
+        if not asked.name:
+            return "No Object name found"
+        related = await self._is_related(nodes, asked)
+        return None if related else f"no relationship found between {nodes.title} and this object"
+
+    async def _is_related(self, nodes: Nodes, asked: Asked) -> bool:
+        """Whether a pod on one of the nodes refers to the object, or is it."""
+        cache = self._cache.of(PODS)
+        if asked.plural == "pods":
+            entry = cache.entries.get(PODS.key(asked.namespace, asked.name))
+            return entry is not None and nodes.has(node_of(entry.decode()))
+        # Few pods name it: they are found by their bytes, and only they are decoded.
+        quoted = orjson.dumps(asked.name)
+        for number, entry in enumerate(cache.select(PODS.key(asked.namespace, ""))):
+            if number % _SCAN_SLICE == _SCAN_SLICE - 1:
+                await asyncio.sleep(0)
+            if quoted not in entry.value:
+                continue
+            pod = entry.decode()
+            if nodes.has(node_of(pod)) and asked.name in references(pod, asked.plural):
+                return True
+        return False
+
+
+def node_of(pod: Json) -> str:
+    return str((pod.get("spec") or {}).get("nodeName") or "")
+
+
+def references(pod: Json, plural: str) -> set[str]:
+    """The names of the secrets, config maps or service accounts that a pod refers to; a mirror pod to none."""
+    if MIRROR in (pod["metadata"].get("annotations") or {}):
+        return set()
+    spec = pod.get("spec") or {}
+    if plural == "serviceaccounts":
+        return {spec["serviceAccountName"]} if spec.get("serviceAccountName") else set()
+    found: set[str] = set()
+    _collect(spec, _SECRETS if plural == "secrets" else _CONFIG_MAPS, plural == "secrets", found)
+    return found
+
+
+def _collect(value: Any, keys: tuple[str, ...], secrets: bool, found: set[str]) -> None:
+    if isinstance(value, list):
+        for item in value:
+            _collect(item, keys, secrets, found)
+        return
+    if not isinstance(value, dict):
+        return
+    for key, item in value.items():
+        if key in keys and isinstance(item, dict):
+            found.add(str(item.get("name") or ""))
+        elif secrets and key == "secret" and isinstance(item, dict):
+            found.add(str(item.get("secretName") or item.get("name") or ""))
+        elif secrets and key == "imagePullSecrets":
+            found.update(str(each.get("name") or "") for each in item or ())
+        elif secrets and key == "azureFile" and isinstance(item, dict):
+            found.add(str(item.get("secretName") or ""))
+        if isinstance(item, dict | list):
+            _collect(item, keys, secrets, found)
+
+
+# --- rules by resource ----------------------------------------------------------------------------------------------
+
+_RELATED: Final = "\0"
+"""What a rule answers where it depends on what pods refer to."""
+
+_Rule = Callable[[Nodes, Asked, str], "str | None"]
+
+
+def _read_by_reference(nodes: Nodes, asked: Asked, _: str) -> str | None:
+    if asked.verb not in _READ:
+        return "can only read resources of this type"
+    if asked.subresource:
+        return "cannot read subresource"
+    if not asked.namespace:
+        return "can only read namespaced object of this type"
+    return _RELATED
+
+
+def _service_account(nodes: Nodes, asked: Asked, selector: str) -> str | None:
+    if asked.verb == "get" and not asked.subresource:
+        return _read_by_reference(nodes, asked, selector)
+    if asked.verb != "create" or not asked.name:
+        return "can only create tokens for individual service accounts"
+    return _RELATED if asked.subresource == "token" else "can only create token subresource of serviceaccount"
+
+
+def _lease(nodes: Nodes, asked: Asked, _: str) -> str | None:
+    """Shared kubelets see all node leases, and stand for slots by leases of `kube-system`."""
+    if isinstance(nodes, PlayedNodes):
+        if asked.namespace == "kube-system":
+            ok = asked.verb in ("get", "list", "watch", "create", "update")
+            return None if ok else "can only get, list, watch, create, or update a lease in kube-system"
+        if asked.namespace == LEASE_NAMESPACE and asked.verb in ("list", "watch"):
+            return None
+    if asked.verb not in _LEASE_VERBS:
+        return "can only get, create, update, patch, or delete a node lease"
+    if asked.namespace != LEASE_NAMESPACE:
+        return f'can only access leases in the "{LEASE_NAMESPACE}" system namespace'
+    if isinstance(nodes, OneNode) and asked.verb != "create" and asked.name != nodes.name:
+        return "can only access node lease with the same name as the requesting node"
+    return None
+
+
+def _node(nodes: Nodes, asked: Asked, _: str) -> str | None:
+    if asked.subresource == "status":
+        return None if asked.verb in ("update", "patch") else ""
+    if asked.subresource:
+        return ""
+    if asked.verb in ("create", "update", "patch"):
+        return None
+    if asked.verb in _READ:
+        if isinstance(nodes, PlayedNodes) or (isinstance(nodes, OneNode) and asked.name == nodes.name):
+            return None
+        if not asked.name:
+            return f"{nodes.title} cannot read all nodes, only its own Node object"
+        return f"{nodes.title} cannot read '{asked.name}', only its own Node object"
+    return ""
+
+
+def _pod(nodes: Nodes, asked: Asked, field_selector: str) -> str | None:
+    if asked.verb in _POD_WRITES.get(asked.subresource, ()):
+        return None
+    if asked.subresource or asked.verb not in _READ:
+        return ""
+    if asked.verb == "get":
+        return _RELATED
+    if _selects_by_node(nodes, field_selector):
+        return None
+    return _RELATED if asked.name else "can only list/watch pods with spec.nodeName field selector"
+
+
+def _selects_by_node(nodes: Nodes, text: str) -> bool:
+    """A node must ask for its own pods; shared kubelets, whose nodes come and go, for pods that are bound."""
+    try:
+        selector = parse_field_selector(PODS, text)
+    except StatusError:
+        return False
+    by_node = [each for each in selector.requirements if each.field == "spec.nodeName"]
+    if isinstance(nodes, OneNode):
+        return any(each.op == "=" and each.value == nodes.name for each in by_node)
+    hashed = any(each.field.endswith("spec.nodeName") for each in selector.where.comparisons)
+    return hashed or any((each.op == "=") == bool(each.value) for each in by_node)
+
+
+_RULES: Final[dict[tuple[str, str], _Rule]] = {
+    ("", "secrets"): _read_by_reference,
+    ("", "configmaps"): _read_by_reference,
+    ("", "serviceaccounts"): _service_account,
+    ("coordination.k8s.io", "leases"): _lease,
+    ("", "nodes"): _node,
+    ("", "pods"): _pod,
+}

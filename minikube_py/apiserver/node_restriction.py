@@ -1,0 +1,249 @@
+"""What a node or kubelet may write, told from the object: the admission plugin NodeRestriction.
+
+`admission_of` gives the check for one request, or None for everybody else; writes call it with the stored object and
+the new one. A shared kubelet (`node_claims`) meets the same rules for each node that it plays, and its registrations
+and claims are written down here.
+
+Source: kubernetes `plugin/pkg/admission/noderestriction/admission.go`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from minikube_py.api.errors import Json, forbidden, go_quote, not_found
+from minikube_py.api.kind import Kind
+from minikube_py.api.kinds.coordination import LEASES
+from minikube_py.api.kinds.core import NODES, PODS
+from minikube_py.apiserver.auth import is_narrowed
+from minikube_py.apiserver.messages import Admission
+from minikube_py.apiserver.node_access import MIRROR, NodeAccess, Nodes, OneNode, node_of, references
+from minikube_py.apiserver.node_claims import LEASE_NAMESPACE, PLAYED_BY, NodeClaims, player, set_player
+from minikube_py.apiserver.rules import MASTERS, User
+from minikube_py.apiserver.watch_cache import WatchCache
+
+_KUBELET_LABELS: Final = frozenset(
+    ("kubernetes.io/hostname", "topology.kubernetes.io/zone", "topology.kubernetes.io/region",
+     "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region",
+     "beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type", "kubernetes.io/os", "kubernetes.io/arch",
+     "beta.kubernetes.io/os", "beta.kubernetes.io/arch")
+)  # fmt: skip
+_KUBELET_NAMESPACES: Final = ("kubelet.kubernetes.io", "node.kubernetes.io")
+_RESTRICTED: Final = "node-restriction.kubernetes.io"
+
+
+class NodeRestriction:
+    def __init__(self, access: NodeAccess, claims: NodeClaims, cache: WatchCache) -> None:
+        self._access, self._claims, self._cache = access, claims, cache
+
+    def admission_of(self, user: User) -> Admission | None:
+        if not is_narrowed(user) or MASTERS in user.groups:
+            return None
+        nodes = self._access.nodes_of(user)
+        return _Admission(user, nodes, self._claims, self._cache).check
+
+
+class _Admission:
+    def __init__(self, user: User, nodes: Nodes | None, claims: NodeClaims, cache: WatchCache) -> None:
+        self._user, self._nodes, self._claims, self._cache = user, nodes, claims, cache
+
+    def check(self, resource: Kind, sub: str, name: str, old: Json | None, new: Json | None) -> None:
+        """See Admission."""
+        nodes = self._nodes
+        why: str | None = None
+        if nodes is None:
+            why = f"could not determine node from user {go_quote(self._user.name)}"
+        elif resource is PODS:
+            why = self._pod(nodes, sub, old, new)
+        elif resource is NODES:
+            why = self._node(nodes, name, old, new)
+        elif resource is LEASES:
+            why = self._lease(nodes, name, old, new)
+        if why is not None:
+            raise forbidden(resource, name, why)
+
+    # --- pods -------------------------------------------------------------------------------------------------------
+
+    def _pod(self, nodes: Nodes, sub: str, old: Json | None, new: Json | None) -> str | None:
+        who = self._who(nodes)
+        if sub == "status":
+            return _pod_status(who, nodes, old, new)
+        if sub == "eviction":
+            mine = old is not None and nodes.has(node_of(old))
+            return None if mine else f"{_unquoted(who)} can only evict pods with spec.nodeName set to itself"
+        if sub:
+            return f"unexpected pod subresource {go_quote(sub)}, only 'status' and 'eviction' are allowed"
+        if old is None and new is not None:
+            return self._mirror_pod(who, nodes, new)
+        if new is None and old is not None:
+            mine = nodes.has(node_of(old))
+            return None if mine else f"{who} can only delete pods with spec.nodeName set to itself"
+        return f'unexpected operation "UPDATE", {who} can only create and delete mirror pods'
+
+    def _mirror_pod(self, who: str, nodes: Nodes, pod: Json) -> str | None:
+        if MIRROR not in (pod["metadata"].get("annotations") or {}):
+            return f"pod does not have {go_quote(MIRROR)} annotation, {who} can only create mirror pods"
+        node = node_of(pod)
+        if not nodes.has(node):
+            return f"{who} can only create pods with spec.nodeName set to itself"
+        owners = pod["metadata"].get("ownerReferences") or []
+        if len(owners) > 1:
+            return f"{who} can only create pods with a single owner reference set to itself"
+        if not owners or (owners[0].get("apiVersion"), owners[0].get("kind"), owners[0].get("name")) != (
+            "v1", "Node", node,
+        ):  # fmt: skip
+            return f"{who} can only create pods with an owner reference set to itself"
+        if not owners[0].get("controller"):
+            return f"{who} can only create pods with a controller owner reference set to itself"
+        if owners[0].get("blockOwnerDeletion"):
+            return f"{who} must not set blockOwnerDeletion on an owner reference"
+        entry = self._cache.of(NODES).entries.get(NODES.key("", node))
+        if entry is None:
+            raise not_found(NODES, node)
+        uid = entry.decode()["metadata"]["uid"]
+        if owners[0].get("uid") != uid:
+            return f"node {node} UID mismatch: expected {owners[0].get('uid') or ''} got {uid}"
+        referred = _api_reference(pod.get("spec") or {})
+        return f"{who} can not create pods that reference {referred}" if referred else None
+
+    # --- nodes and leases -------------------------------------------------------------------------------------------
+
+    def _node(self, nodes: Nodes, name: str, old: Json | None, new: Json | None) -> str | None:
+        who = self._who(nodes)
+        registers = old is None and not isinstance(nodes, OneNode)
+        if not registers and not nodes.has(name):
+            return f"{who} is not allowed to modify node {go_quote(name)}"
+        if new is None:
+            return None
+        if old is None:
+            # A shared kubelet makes nodes up, labels and all.
+            if not registers and (labels := _forbidden_labels({}, new)):
+                return f"{who} is not allowed to set the following labels: {', '.join(labels)}"
+        else:
+            if (new.get("spec") or {}).get("taints") != (old.get("spec") or {}).get("taints"):
+                return f"{who} is not allowed to modify taints"
+            if new["metadata"].get("ownerReferences") != old["metadata"].get("ownerReferences"):
+                return f"{who} is not allowed to modify ownerReferences"
+            if labels := _forbidden_labels(old, new):
+                return f"is not allowed to modify labels: {', '.join(labels)}"
+        if registers:
+            if not self._claims.may_register(self._user.name, name):
+                return f"{who} is not allowed to register node {go_quote(name)}, whose lease another holds"
+            set_player(new, self._user.name)
+        elif not isinstance(nodes, OneNode) and old is not None:
+            _keep_player(old, new)
+        return None
+
+    def _lease(self, nodes: Nodes, name: str, old: Json | None, new: Json | None) -> str | None:
+        metadata = (old or new or {})["metadata"]
+        of_node = metadata.get("namespace") == LEASE_NAMESPACE
+        if isinstance(nodes, OneNode):
+            if not of_node:
+                return f'can only access leases in the "{LEASE_NAMESPACE}" system namespace'
+            same = metadata.get("name") == nodes.name
+            return None if same else "can only access node lease with the same name as the requesting node"
+        user = self._user.name
+        if old is None:
+            if of_node and not self._claims.may_claim(user, metadata.get("name") or ""):
+                return f"user {go_quote(user)} did not register the node, and nobody gave its lease up"
+        elif not self._claims.may_take(user, old):
+            return f"user {go_quote(user)} does not hold the lease, which has not run out"
+        if new is not None:
+            set_player(new, user)
+        return None
+
+    def _who(self, nodes: Nodes) -> str:
+        return f"node {go_quote(nodes.name)}" if isinstance(nodes, OneNode) else f"user {go_quote(self._user.name)}"
+
+
+def _unquoted(who: str) -> str:
+    """As the one sentence of the original that does not quote the node."""
+    return who.replace('"', "") if who.startswith("node ") else who
+
+
+def _keep_player(old: Json, new: Json) -> None:
+    before = player(old)
+    if before:
+        set_player(new, before)
+    elif PLAYED_BY in (new["metadata"].get("annotations") or {}):
+        del new["metadata"]["annotations"][PLAYED_BY]
+
+
+def _pod_status(who: str, nodes: Nodes, old: Json | None, new: Json | None) -> str | None:
+    if old is None or new is None:
+        return "unexpected operation"
+    if not nodes.has(node_of(old)):
+        return f"{who} can only update pod status for pods with spec.nodeName set to itself"
+    if (old["metadata"].get("labels") or {}) != (new["metadata"].get("labels") or {}):
+        return f"{who} cannot update labels through pod status"
+    before, after = old.get("status") or {}, new.get("status") or {}
+    if (before.get("resourceClaimStatuses") or []) != (after.get("resourceClaimStatuses") or []):
+        return f"{who} cannot update resource claim statues"
+    if before.get("extendedResourceClaimStatus") != after.get("extendedResourceClaimStatus"):
+        return f"{who} cannot update extended resource claim status"
+    return None
+
+
+def _forbidden_labels(old: Json, new: Json) -> list[str]:
+    """Labels that changed and that a kubelet may not set: sorted."""
+    before: dict[str, Any] = (old.get("metadata") or {}).get("labels") or {}
+    after: dict[str, Any] = new["metadata"].get("labels") or {}
+    changed = {key for key in {*before, *after} if before.get(key) != after.get(key)}
+    return sorted(key for key in changed if _is_forbidden(key))
+
+
+def _is_forbidden(key: str) -> bool:
+    namespace, slash, _ = key.partition("/")
+    if not slash:
+        return False
+    if _within(namespace, _RESTRICTED):
+        return True
+    if not (_within(namespace, "kubernetes.io") or _within(namespace, "k8s.io")):
+        return False
+    return key not in _KUBELET_LABELS and not any(_within(namespace, each) for each in _KUBELET_NAMESPACES)
+
+
+def _within(namespace: str, domain: str) -> bool:
+    return namespace == domain or namespace.endswith(f".{domain}")
+
+
+# --- what a mirror pod may not refer to -----------------------------------------------------------------------------
+
+_VOLUMES: Final = {
+    "configMap": "configmaps (via configmap volumes)",
+    "secret": "secrets (via secret volumes)",
+    "csi": "csidrivers (via CSI volumes)",
+    "glusterfs": "endpoints (via glusterFS volumes)",
+    "persistentVolumeClaim": "persistentvolumeclaims",
+    "ephemeral": "persistentvolumeclaims (via ephemeral volumes)",
+    "azureFile": "secrets (via azureFile volumes)",
+}
+_PROJECTED: Final = {
+    "configMap": "configmaps (via projected volumes)",
+    "secret": "secrets (via projected volumes)",
+    "serviceAccountToken": "serviceaccounts (via projected volumes)",
+    "clusterTrustBundle": "clustertrustbundles",
+    "podCertificate": "podcertificates",
+}
+
+
+def _api_reference(spec: Json) -> str:
+    """Which resource of the API a pod refers to, in the original's words; "" where it refers to none."""
+    if spec.get("serviceAccountName"):
+        return "serviceaccounts"
+    pod = {"metadata": {}, "spec": spec}
+    if references(pod, "secrets"):
+        return "secrets"
+    if references(pod, "configmaps"):
+        return "configmaps"
+    if spec.get("resourceClaims"):
+        return "resourceclaims"
+    for volume in spec.get("volumes") or ():
+        for kind, said in _VOLUMES.items():
+            if volume.get(kind) is not None:
+                return said
+        for source in (volume.get("projected") or {}).get("sources") or ():
+            for kind, said in _PROJECTED.items():
+                if source.get(kind) is not None:
+                    return said
+    return ""
