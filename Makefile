@@ -33,10 +33,12 @@ demo: $(BIN)/.installed  ## a control plane, a real trace, a range query: under 
 test: $(BIN)/.installed-dev  ## all tests of the project
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests
 
-lint: $(BIN)/.installed-dev  ## ruff, mypy, import contracts
+lint: $(BIN)/.installed-dev  ## ruff, mypy, import contracts, line budgets, language
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
+	@$(BIN)/python tools/check_size.py
+	@$(BIN)/python tools/check_language.py
 
 check: lint      ## what to run before each commit: lint and the unit tests
 	@$(BIN)/python -m pytest -n $(JOBS) tests/unit
