@@ -10,7 +10,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from minikube_py.errors import InvalidRequest
-from minikube_py.fields.extract import MAX_MEMBERS, SUM, SUMS, Family, Scalar, check, clamp, family, scalar
+from minikube_py.fields.extract import (
+    INT64_HIGH,
+    INT64_LOW,
+    MAX_MEMBERS,
+    SUM,
+    SUMS,
+    Family,
+    Scalar,
+    check,
+    clamp,
+    family,
+    scalar,
+)
 from minikube_py.fields.paths import parse_path
 from minikube_py.fields.spec import FieldSet, FieldSpec
 from minikube_py.fields.where import Predicate, Where, compile_where
@@ -106,7 +118,7 @@ class Reader:
         lists = [members_of(obj) for members_of in self._lists]
         for prefix, place in self._families:
             for resource, units in lists[place].items():
-                plain[prefix + resource] = units
+                plain[prefix + resource] = units if INT64_LOW <= units <= INT64_HIGH else clamp(units)
         return Own(plain, tuple([part_of(lists, obj) for part_of in self._parts]))
 
     def row(self, own: Own, totals: Mapping[str, Totals]) -> Row:

@@ -37,8 +37,8 @@ MAX_MEMBERS = 64
 MAX_STRING_LENGTH = 1024
 """A text longer than this is a missing field."""
 
-_INT64_LOW = -(1 << 63) + 1
-_INT64_HIGH = (1 << 63) - 1
+INT64_LOW = -(1 << 63) + 1
+INT64_HIGH = (1 << 63) - 1
 
 _ARGS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {
     "path@1": (frozenset({"path"}), frozenset({"default", "resource"})),
@@ -54,7 +54,7 @@ FAMILIES = frozenset({"resources@1", "pod_requests@1", SUM})
 
 def clamp(value: int) -> int:
     """The nearest value a row can hold."""
-    return _INT64_LOW if value < _INT64_LOW else _INT64_HIGH if value > _INT64_HIGH else value
+    return INT64_LOW if value < INT64_LOW else INT64_HIGH if value > INT64_HIGH else value
 
 
 def check(extractor: str, args: Mapping[str, str], kind: Kind, family: bool) -> None:
@@ -187,4 +187,4 @@ def read_int(value: Any) -> int | None:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
         return None
-    return value if _INT64_LOW <= value <= _INT64_HIGH else None
+    return value if INT64_LOW <= value <= INT64_HIGH else None

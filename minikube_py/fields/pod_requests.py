@@ -28,7 +28,8 @@ _CACHE_LIMIT = 20_000
 def is_finished(pod: Mapping[str, Any]) -> bool:
     """A pod whose containers have ended for good: it holds no resources any more."""
     status = pod.get("status")
-    return isinstance(status, dict) and status.get("phase") in FINISHED_PHASES
+    phase = status.get("phase") if isinstance(status, dict) else None
+    return isinstance(phase, str) and phase in FINISHED_PHASES
 
 
 def pod_requests(pod: Mapping[str, Any]) -> dict[str, int]:

@@ -84,9 +84,18 @@ _packb = msgpack.packb
 _unpackb = msgpack.unpackb
 
 
+class NewerMessage(InvalidRequest):
+    """Well-formed, but of a kind that this version does not know: a later one may have written it."""
+
+
 def pack(message: Message) -> bytes:
-    """The bytes of a message, version first."""
-    packed: bytes = _packb((VERSION, to_plain(message)))
+    """The bytes of a message, version first.
+
+    Raises: InvalidRequest where they cannot hold it: a number beyond 64 bits, a text that is no Unicode."""
+    try:
+        packed: bytes = _packb((VERSION, to_plain(message)))
+    except (OverflowError, UnicodeError) as error:
+        raise InvalidRequest(f"the request cannot be sent: {error}") from None
     return packed
 
 
@@ -97,7 +106,7 @@ def unpack_any(data: bytes) -> Message:
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise InvalidRequest(f"not a message: {error}") from None
     if version != VERSION:
-        raise InvalidRequest(f"message of version {version!r}, this is version {VERSION}")
+        raise NewerMessage(f"message of version {str(version)[:40]}, this is version {VERSION}")
     return from_plain(plain)
 
 
@@ -146,11 +155,21 @@ def to_plain(message: Message) -> Plain:
 def from_plain(plain: Plain, depth: int = 0) -> Message:
     """Raises: InvalidRequest where the shape or a type is wrong."""
     try:
-        message: Message = _READERS[plain[0]](plain, depth)
+        message: Message = _reader(plain)(plain, depth)
         return message
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
         tag = plain[0] if isinstance(plain, list | tuple) and plain else plain
         raise InvalidRequest(f"malformed message with tag {str(tag)[:40]!r}") from None
+
+
+def _reader(plain: Plain) -> Callable[[Plain, int], Any]:
+    tag = plain[0]
+    reader = _READERS.get(tag)
+    if reader is None:
+        if type(tag) is int:
+            raise NewerMessage(f"no message has the tag {tag}")
+        raise TypeError
+    return reader
 
 
 def _typed(kind: type, types: tuple[type, ...], required: int) -> Callable[[Plain, int], Any]:
@@ -201,7 +220,7 @@ def _in_session(plain: Plain, depth: int) -> InSession:
     _, session, sequence, acknowledged, command = plain
     if (type(session), type(sequence), type(acknowledged)) != (int, int, int):
         raise TypeError
-    inner = _READERS[command[0]](command, depth)
+    inner = _reader(command)(command, depth)
     if type(inner) not in SESSION_COMMANDS:
         raise InvalidRequest(f"{type(inner).__name__} cannot be sent in a session")
     return _new(InSession, (session, sequence, acknowledged, inner))
@@ -211,9 +230,10 @@ _OPS: Final = frozenset({PUT, DELETE, RANGE, TXN})
 
 
 def _ops(plain: Plain, depth: int) -> Any:
+    readers = [_reader(each) for each in plain]
     if any(each[0] not in _OPS for each in plain):
         raise TypeError
-    return tuple([_READERS[each[0]](each, depth) for each in plain])
+    return tuple([reader(each, depth) for reader, each in zip(readers, plain)])
 
 
 _RANGE_TYPES: Final = (bytes, bytes, int, int, bool, bool, None, str, None, str, str, int, int, int, int)

@@ -18,6 +18,8 @@ from minikube_py.mvcc.types import Event, KeyValue, QueryStats, RangeRequest, Ra
 if TYPE_CHECKING:
     from minikube_py.mvcc.state import StateMachine
 
+LIMIT_REACHABLE: Final = 1 << 40
+"""No store holds as many keys: a limit from here on is none."""
 _SORT_KEY: Final = {
     "KEY": attrgetter("key"),
     "VERSION": attrgetter("version"),
@@ -39,6 +41,8 @@ class Reads:
 
         Raises: Compacted, FutureRevision; InvalidRequest for a `where` or `fields` that cannot be answered."""
         at = request.revision
+        if not 0 <= request.limit < LIMIT_REACHABLE:
+            request = request._replace(limit=0)
         if at <= 0:
             at = now
         elif at > now:
@@ -91,7 +95,7 @@ class Reads:
             asked = request
             if request.count_only:
                 asked = request._replace(limit=1, order="KEY")
-            elif request.limit and not fetch_limit(request):
+            elif not fetch_limit(request):
                 asked = request._replace(limit=0)
             matches, stats = self._queries.answer(query, tests, asked, at)
             if at == now:
@@ -124,6 +128,8 @@ class Reads:
             raise FutureRevision(at, now)
         if at < self._state.compact_revision:
             raise Compacted(at, self._state.compact_revision)
+        if not 0 <= request.limit < LIMIT_REACHABLE:
+            request = request._replace(limit=0)
         return self._queries.explain(request, at)
 
 

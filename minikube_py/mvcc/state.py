@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 
 import msgpack
 
-from minikube_py.errors import Compacted, FutureRevision, InvalidRequest, RequestError
+from minikube_py.errors import Compacted, FutureRevision, InvalidRequest, MinikubeError, RequestError
 from minikube_py.fields.asked import Asked, asked_of, parts_of
 from minikube_py.fields.spec import FieldSet
 from minikube_py.fields.where import Where
@@ -61,8 +61,10 @@ from minikube_py.mvcc.types import (
     TxnResult,
     prefix_end,
 )
+from minikube_py.mvcc.validate import validate
 
 HASHED_PER_STEP: Final = 500
+ERROR_CHARS_MAX: Final = 500
 TRIM_PER_COMPACT: Final = 5000
 TRIM_PER_APPLY: Final = 32
 """Events whose memory a compaction frees at once, and those each later apply frees of what is left."""
@@ -311,9 +313,14 @@ class StateMachine:
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def range(self, request: RangeRequest) -> RangeResult:
-        """Raises: InvalidRequest, Compacted, FutureRevision."""
-        check(request)
-        return self._reads.range(request, self.revision, ())
+        """Raises: InvalidRequest, Compacted, FutureRevision; whatever else goes wrong is told to this reader alone."""
+        validate(request)
+        try:
+            return self._reads.range(request, self.revision, ())
+        except MinikubeError:
+            raise
+        except Exception as error:
+            raise unanswerable(error) from error
 
     def get(self, key: bytes, revision: int = 0) -> KeyValue | None:
         """The state of `key` at `revision` (0: now). Raises: Compacted, FutureRevision."""
@@ -466,8 +473,18 @@ class StateMachine:
 
     def explain(self, request: RangeRequest) -> Explained:
         """The ways to answer a request with a `where`, to be tried by whoever has a clock. Raises: as `range`."""
-        check(request)
-        return self._reads.explain(request, self.revision)
+        validate(request)
+        try:
+            return self._reads.explain(request, self.revision)
+        except MinikubeError:
+            raise
+        except Exception as error:
+            raise unanswerable(error) from error
+
+
+def unanswerable(error: Exception) -> InvalidRequest:
+    """What a reader is told where answering it went wrong in a way that nobody thought of."""
+    return InvalidRequest(f"the request cannot be answered: {type(error).__name__}: {error}"[:ERROR_CHARS_MAX])
 
 
 def _holds(delete: DeleteRange, key: bytes) -> bool:

@@ -7,12 +7,13 @@ the state before the txn.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from minikube_py.errors import InvalidRequest
 from minikube_py.index.declared import INDEXES_PREFIX
 from minikube_py.mvcc.key_index import KeyIndex
+from minikube_py.mvcc.overlap import Overlap, check_overlap
 from minikube_py.mvcc.types import Compare, DeleteRange, KeyValue, Op, Put, RangeRequest, Txn
 
 MAX_TXN_OPS: Final = 128
@@ -42,8 +43,11 @@ def check(request: Put | DeleteRange | RangeRequest | Txn) -> None:
     """Raises: InvalidRequest if the request is wrong whatever the state."""
     if type(request) is Txn:
         _check_txn(request, MAX_TXN_OPS)
-        _check_overlap(request.success)
-        _check_overlap(request.failure)
+        try:
+            check_overlap(request.success)
+            check_overlap(request.failure)
+        except Overlap:
+            raise InvalidRequest(DUPLICATE_KEY) from None
     else:
         _check_op(request, MAX_TXN_OPS)
 
@@ -78,44 +82,6 @@ def _check_op(op: Op, budget: int) -> None:
             raise InvalidRequest("etcdserver: value is provided")
         if op.ignore_lease and op.lease:
             raise InvalidRequest("etcdserver: lease is provided")
-
-
-Interval = tuple[bytes, bytes]
-
-
-def _covers(interval: Interval, key: bytes) -> bool:
-    """As the original sees it: here, unlike where it deletes, a `range_end` of b"\\0" is no more than that key."""
-    start, end = interval
-    return start <= key < end if end else key == start
-
-
-def _check_overlap(ops: tuple[Op, ...]) -> tuple[set[bytes], list[Interval]]:
-    """The keys put and the ranges deleted by `ops`. Raises: InvalidRequest where they overlap."""
-    if len(ops) == 1 and type(ops[0]) is Put:
-        return {ops[0].key}, []
-    deletes = [(op.key, op.range_end) for op in ops if type(op) is DeleteRange]
-    puts: set[bytes] = set()
-    for op in ops:
-        if type(op) is not Txn:
-            continue
-        then_puts, then_deletes = _check_overlap(op.success)
-        else_puts, else_deletes = _check_overlap(op.failure)
-        _add(puts, then_puts, deletes)
-        # The branches exclude each other: what both put is put once.
-        _add(puts, else_puts - then_puts, deletes)
-        deletes += then_deletes
-        deletes += else_deletes
-    for op in ops:
-        if type(op) is Put:
-            _add(puts, (op.key,), deletes)
-    return puts, deletes
-
-
-def _add(puts: set[bytes], keys: Iterable[bytes], deletes: list[Interval]) -> None:
-    for key in keys:
-        if key in puts or any(_covers(interval, key) for interval in deletes):
-            raise InvalidRequest(DUPLICATE_KEY)
-        puts.add(key)
 
 
 def path(txn: Txn, index: KeyIndex) -> Path:

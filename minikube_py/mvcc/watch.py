@@ -7,16 +7,17 @@ sides, because both sides speak of the same `revision`: the last one that `notif
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from minikube_py.errors import Compacted, FieldsRedeclared, InvalidRequest, MinikubeError
+from minikube_py.errors import Compacted, FieldsRedeclared, InvalidRequest, MinikubeError, Unavailable
 from minikube_py.fields.asked import Asked
 from minikube_py.fields.where import Where, compile_where
 from minikube_py.index.table import Table
-from minikube_py.mvcc.state import StateMachine, select
+from minikube_py.mvcc.state import ERROR_CHARS_MAX, StateMachine, select, unanswerable
 from minikube_py.mvcc.transitions import where_events
 from minikube_py.mvcc.types import FROM_KEY, Event, WatchBatch
+from minikube_py.mvcc.validate import require_int64, validate_where
 
 Sink = Callable[[WatchBatch], None]
 CATCH_UP_BUDGET: Final = 5000
@@ -57,7 +58,9 @@ class Watcher:
 
 
 class WatchHub:
-    """Pure: it runs when called, and calls sinks in turn. A sink must neither block nor raise; it may cancel."""
+    """Pure: it runs when called, and calls sinks in turn. A sink must not block; it may cancel. One that raises, or
+    whose `where` cannot be answered any more, loses its watch, and nobody else does: `in_vain` counts these,
+    `last_in_vain` says what the latest was."""
 
     def __init__(self, state: StateMachine) -> None:
         self._state = state
@@ -67,6 +70,8 @@ class WatchHub:
         self._behind: dict[Watcher, None] = {}
         self._unserved: dict[Watcher, None] = {}
         """Those on fields that no table holds yet: they are behind once there is one."""
+        self.in_vain = 0
+        self.last_in_vain = ""
         self._version = state.tables.version
         # What a compaction frees must have been handed out before.
         state.before_compact.append(self.notify)
@@ -87,6 +92,9 @@ class WatchHub:
         seen of them before is something else.
 
         Raises: InvalidRequest for a range that holds no key or a `where` that cannot be answered."""
+        require_int64("start revision", start_revision)
+        if where:
+            validate_where(where)
         if range_end and range_end != FROM_KEY and key >= range_end:
             raise InvalidRequest("etcdserver: mvcc: watcher range is empty")
         self.refresh()
@@ -139,7 +147,10 @@ class WatchHub:
                 # Whoever was told just now has cancelled its watches.
                 continue
             if where is not None:
-                selected = self._where(next(iter(members)), after, until)
+                found = self._where_or_end(next(iter(members)), members, after, until)
+                if found is None:
+                    continue
+                selected = found
             elif range_end:
                 selected = select(events, key, range_end)
             else:
@@ -184,15 +195,36 @@ class WatchHub:
             if watcher.cancelled or watcher.next_revision > until:
                 continue
             if watcher.next_revision <= after + 1:
-                watcher.sink(batch)
+                self._tell(watcher, batch)
                 continue
             # It was added with a start ahead of the hub, and wants only a part.
             if watcher.group[2] is None:
                 later = [event for event in events if event.kv.mod_revision >= watcher.next_revision]
             else:
-                later = self._where(watcher, watcher.next_revision - 1, until)
+                later = self._where_or_end(watcher, (watcher,), watcher.next_revision - 1, until) or []
             if later:
-                watcher.sink(WatchBatch(later, until))
+                self._tell(watcher, WatchBatch(later, until))
+
+    def _tell(self, watcher: Watcher, batch: WatchBatch) -> None:
+        try:
+            watcher.sink(batch)
+        except Exception as error:
+            self._note(error)
+            self._end(watcher, Unavailable(f"the watch ended: its receiver failed with {type(error).__name__}"))
+
+    def _note(self, error: Exception) -> None:
+        self.in_vain += 1
+        self.last_in_vain = f"{type(error).__name__}: {error}"[:ERROR_CHARS_MAX]
+
+    def _where_or_end(self, watcher: Watcher, members: Iterable[Watcher], after: int, until: int) -> list[Event] | None:
+        """None: it cannot be answered, and the watches of `members` have ended."""
+        try:
+            return self._where(watcher, after, until)
+        except Exception as error:
+            self._note(error)
+            for each in list(members):
+                self._end(each, unanswerable(error))
+            return None
 
     def _where(self, watcher: Watcher, after: int, until: int) -> list[Event]:
         key, range_end, where = watcher.group
@@ -233,13 +265,16 @@ class WatchHub:
         if where is None:
             events = select(self._state.log.flat(after, until), key, range_end)
         else:
-            events = self._where(watcher, after, until)
+            found = self._where_or_end(watcher, (watcher,), after, until)
+            if found is None:
+                return
+            events = found
         watcher.next_revision = until + 1
         if until == self.revision:
             del self._behind[watcher]
             self._join(watcher)
         if events or until == self.revision:
-            watcher.sink(WatchBatch(events, until))
+            self._tell(watcher, WatchBatch(events, until))
 
     def progress(self, watcher: Watcher | None = None) -> bool:
         """Tells `watcher` (None: all in step) that it has seen everything up to `revision`. False if it has not, or
@@ -251,7 +286,7 @@ class WatchHub:
         sent = False
         for each in watchers:
             if not each.cancelled and each.next_revision <= self.revision + 1:
-                each.sink(WatchBatch((), self.revision))
+                self._tell(each, WatchBatch((), self.revision))
                 sent = True
         return sent
 
@@ -290,7 +325,10 @@ class WatchHub:
         if not watcher.cancelled:
             watcher.cancel()
             seen = self.revision if watcher.synced else min(watcher.next_revision - 1, self.revision)
-            watcher.sink(WatchBatch((), seen, error))
+            try:
+                watcher.sink(WatchBatch((), seen, error))
+            except Exception as raised:
+                self._note(raised)
 
 
 def _by_key(events: list[Event]) -> dict[bytes, list[Event]]:

@@ -36,10 +36,11 @@ from minikube_py.store.membership import Member, MemberChange, Membership
 from minikube_py.store.query_metrics import QueryMetrics
 from minikube_py.store.read_rounds import ReadDone
 from minikube_py.store.replica import REQUEST_BYTES_MAX as REQUEST_BYTES_MAX
-from minikube_py.store.replica import Bootstrap, Failed, Replica, Reply, describe
+from minikube_py.store.replica import Bootstrap, Failed, Replica, Reply
 from minikube_py.store.snapshot_transfer import IncomingSnapshot, SnapshotOffer, SnapshotSource
 from minikube_py.store.snapshotter import Snapshotter, Wait, drive
 from minikube_py.store.storage import WatchHandle, WatchSink
+from minikube_py.store.telling import describe
 from minikube_py.store.upkeep import Upkeep
 
 Fatal = Callable[[str], None]

@@ -70,6 +70,7 @@ def metrics_of(member: StoreMember) -> dict[str, float]:
         PREFIX + "compact_revision": state.compact_revision,
         PREFIX + "size_bytes": state.size_bytes,
         PREFIX + "watchers": len(member.hub),
+        PREFIX + "callbacks_failed_total": replica.tell.in_vain + member.hub.in_vain,
         **{f'{PREFIX}indexes{{state="{each}"}}': indexes.count(each) for each in get_args(IndexState)},
         PREFIX + "snapshot_size_bytes": replica.files.snapshot.size_bytes if replica.files.snapshot else 0,
         **member.snapshotter.metrics(PREFIX),

@@ -8,7 +8,6 @@ writers, then readers.
 
 from __future__ import annotations
 
-import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,9 +24,10 @@ from minikube_py.errors import (
     SessionExpired,
     Unavailable,
 )
-from minikube_py.mvcc.codec import unpack
+from minikube_py.mvcc.codec import NewerMessage, unpack
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import Command, LeaseResult, Result
+from minikube_py.mvcc.validate import validate
 from minikube_py.mvcc.watch import WatchHub
 from minikube_py.raft.codec import decode_change, encode_change
 from minikube_py.raft.configuration import ChangeRefused, ConfChange, Configuration, NodeId
@@ -55,11 +55,12 @@ from minikube_py.store.snapshot_transfer import (
     head_of,
     meta_of,
 )
+from minikube_py.store.telling import Telling, describe
 from minikube_py.wal.segment import SegmentHead
 
 Reply = Callable[[Result | None, MinikubeError | None], None]
-"""Told how a proposal ended: its result (None for a change of members), or why there is none. Called once; must not
-raise."""
+"""Told how a proposal ended: its result (None for a change of members), or why there is none. Called once; what it
+raises is counted, and stops nobody."""
 
 REQUEST_BYTES_MAX: Final = 3 << 19
 """1.5 MiB, etcd's default (`--max-request-bytes`)."""
@@ -127,6 +128,7 @@ class Replica:
         self.leading = Term(0)
         """The term that this member leads, 0 while it does not."""
         self.failure = ""
+        self.tell = Telling()
         self._violation = ""
         self._delivered = LogIndex(0)
         self._waiting: deque[tuple[LogIndex, Any, Reply]] = deque()
@@ -228,7 +230,7 @@ class Replica:
         self._watch_role()
         if self._reads.size:
             for done in self._reads.expired(self._ticks, self.config.read_ticks):
-                done(Unavailable("there is no leader that could confirm the read; try again"))
+                self.tell(done, Unavailable("there is no leader that could confirm the read; try again"))
 
     def receive(self, message: Message) -> None:
         """What another member sent. A SNAPSHOT counts only once its bytes are here, complete."""
@@ -247,9 +249,10 @@ class Replica:
     def propose(self, command: Command, data: bytes, reply: Reply) -> None:
         """Sends `command`, packed as `data`, into the log; `reply` is told once it is applied, or may never be.
 
-        Raises: RequestTooLarge, NotLeader, Unavailable: nothing was done, and `reply` will not be called."""
+        Raises: RequestTooLarge, InvalidRequest, NotLeader, Unavailable: nothing was done, and `reply` is not called."""
         if len(data) > self.config.request_bytes_max:
             raise RequestTooLarge(len(data), self.config.request_bytes_max)
+        validate(command)
         if self._lost_lead or self.failure:
             raise self._not_taken("")
         raft = self.raft
@@ -305,7 +308,7 @@ class Replica:
         """Ends reads and watches with `error`, and proposals as unknown; the files stay open."""
         self._give_up_waiting(OutcomeUnknown(str(error)))
         for done in self._reads.take_all():
-            done(error)
+            self.tell(done, error)
         self.hub.close(error)
 
     def close(self) -> None:
@@ -329,7 +332,6 @@ class Replica:
         except OSError as error:
             self.failure = f"cannot write the log: {error}"
         except Exception as error:
-            # A bug, here or in a watcher's sink. Writers that wait for ever would be worse than an end.
             self.failure = f"cannot go on: {describe(error)}"
         raise Failed(self.failure)
 
@@ -423,13 +425,13 @@ class Replica:
             except ProposalDropped:
                 reads.answered(ReadState(None, context))
         for done in reads.ready(raft.log.applied):
-            done(None)
+            self.tell(done, None)
 
     def _give_up_waiting(self, error: MinikubeError) -> None:
         waiting, self._waiting = self._waiting, deque()
         owed, self._owed = self._owed, []
         for reply in [*(reply for reply, _, _ in reversed(owed)), *(reply for _, _, reply in waiting)]:
-            reply(None, error)
+            self.tell(reply, None, error)
 
     # -- applying -----------------------------------------------------------------------------------------------------
 
@@ -446,7 +448,12 @@ class Replica:
             elif not data:
                 continue
             elif not kind:
-                command = unpack(data)
+                try:
+                    command = unpack(data)
+                except NewerMessage as error:
+                    raise Failed(f"cannot apply entry {index}: {error}; a later version wrote it") from None
+                except InvalidRequest:
+                    continue
             if kind:
                 self._apply_change(entry)
                 if reply is not None:
@@ -466,13 +473,13 @@ class Replica:
                 outcomes.append((reply, result, refusal))
         self.applied_entries += len(entries)
         self._applied(entries[-1])
-        # Popped one by one: if a watcher or a reply raises, `fail` tells the others.
+        # Popped one by one: if something here fails, `fail` tells the others.
         outcomes.reverse()
         self._owed = outcomes
         self.hub.notify()
         while outcomes:
             reply, result, refusal = outcomes.pop()
-            reply(result, refusal)
+            self.tell(reply, result, refusal)
 
     def _apply_change(self, entry: Entry) -> None:
         """The record of members changes here, Raft's configuration in `raft.applied`: both before anything else."""
@@ -591,10 +598,3 @@ class Replica:
         if leading != self.leading:
             self._lost_lead = self._lost_lead or bool(self._waiting)
             self.leading = leading
-
-
-def describe(error: BaseException) -> str:
-    """What went wrong and where, in one line."""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {error}{place}"

@@ -23,6 +23,7 @@ import orjson
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from minikube_py.errors import InvalidRequest
 from minikube_py.fields.builtin import NODES, PODS
 from minikube_py.fields.spec import FieldSet, FieldSpec, SumSpec
 from minikube_py.fields.where import OPS, Comparison, Where
@@ -527,8 +528,8 @@ def mutated(draw: st.DrawFn, source: SearchStrategy[bytes], changes: int = 3) ->
 def _packable(command: Command) -> bytes:
     try:
         return pack(command)
-    except (TypeError, ValueError, OverflowError):
-        # What the real packer refuses: a declaration in bytes of which no text can be made.
+    except (InvalidRequest, ValueError):
+        # What the packer refuses: a declaration in bytes of which no text can be made.
         return b"\x92\x01\x90"
 
 

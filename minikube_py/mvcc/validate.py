@@ -1,0 +1,216 @@
+"""What a command or a read must be to be taken up at all, whatever the state: the same answer on every member.
+
+`validate` runs where a request comes in, before a command goes into the log and before a read is answered. It bounds
+all that is paid for later: whole numbers are int64, as they are in etcd's protobuf; a txn has a depth, a width and a
+number of operations in all; texts and their number have limits, which the errors state. Its own cost is near-linear in
+the bytes of the request. What passes may still be refused by the state (a lease that is not there); what is in a log
+already is applied without it, for entries of earlier versions never met it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from minikube_py.errors import InvalidRequest
+from minikube_py.fields.spec import FieldSet, FieldSpec, SumSpec
+from minikube_py.fields.where import MAX_COMPARISONS, MAX_VALUES, Where
+from minikube_py.mvcc.txn import TOO_MANY_OPS, check
+from minikube_py.mvcc.types import (
+    CloseSession,
+    Command,
+    Compact,
+    DeclareFields,
+    DeclareIndex,
+    DeleteRange,
+    DropIndex,
+    InSession,
+    LeaseCheckpoint,
+    LeaseGrant,
+    LeaseRevoke,
+    OpenSession,
+    Put,
+    RangeRequest,
+    Txn,
+)
+
+INT64_MIN: Final = -(1 << 63)
+INT64_MAX: Final = (1 << 63) - 1
+TXN_OPS_TOTAL: Final = 16_384
+"""Operations and compares of a txn and all that are nested in it. etcd's own limit, 128 a level, is kept beside it."""
+WHERE_CHARS_MAX: Final = 256 << 10
+"""Of all fields and values of a `where` together."""
+FIELDS_MAX: Final = 256
+"""Fields whose values are asked for."""
+NAME_CHARS_MAX: Final = 1024
+"""Of each text in a declaration of fields."""
+
+
+def validate(request: Command | RangeRequest) -> None:
+    """Raises: InvalidRequest, in etcd's words where etcd refuses the same."""
+    rule = _RULES.get(type(request))
+    if rule is None:
+        raise InvalidRequest(f"{type(request).__name__} is neither a command nor a range request")
+    rule(request)
+
+
+def validate_where(where: Where) -> None:
+    """Raises: InvalidRequest where it is larger than a question may be."""
+    comparisons = where.comparisons
+    if len(comparisons) > MAX_COMPARISONS:
+        raise InvalidRequest(f"a where has at most {MAX_COMPARISONS} comparisons, this one {len(comparisons)}")
+    chars = 0
+    for comparison in comparisons:
+        field, values = comparison.field, comparison.values
+        if len(values) > MAX_VALUES:
+            raise InvalidRequest(f"field {field[:80]} is compared with {len(values)} values, the limit is {MAX_VALUES}")
+        chars += len(field) + sum(map(len, values))
+    if chars > WHERE_CHARS_MAX:
+        raise InvalidRequest(f"a where has at most {WHERE_CHARS_MAX} characters, this one {chars}")
+
+
+def require_int64(name: str, value: int) -> None:
+    """Raises: InvalidRequest."""
+    if not INT64_MIN <= value <= INT64_MAX:
+        raise InvalidRequest(f"{name} {_shown(value)} does not fit a signed 64-bit integer")
+
+
+def _shown(value: int) -> str:
+    """Python refuses to print the largest of all."""
+    return str(value) if value.bit_length() <= 256 else f"of {value.bit_length()} bits"
+
+
+def _put(put: Put) -> None:
+    if not INT64_MIN <= put.lease <= INT64_MAX:
+        require_int64("lease", put.lease)
+    check(put)
+
+
+def _range(request: RangeRequest) -> None:
+    _bounds(request)
+    check(request)
+
+
+def _bounds(request: RangeRequest) -> None:
+    _, _, limit, revision, _, _, where, _, fields, _, _, low, high, low_create, high_create = request
+    numbers = (limit, revision, low, high, low_create, high_create)
+    if min(numbers) < INT64_MIN or max(numbers) > INT64_MAX:
+        for name, number in zip(_RANGE_NUMBERS, numbers):
+            require_int64(name, number)
+    if where is not None:
+        validate_where(where)
+    if fields and (len(fields) > FIELDS_MAX or sum(map(len, fields)) > WHERE_CHARS_MAX):
+        raise InvalidRequest(f"at most {FIELDS_MAX} fields of {WHERE_CHARS_MAX} characters in all can be asked for")
+
+
+_RANGE_NUMBERS: Final = (
+    "limit",
+    "revision",
+    "min_mod_revision",
+    "max_mod_revision",
+    "min_create_revision",
+    "max_create_revision",
+)
+
+
+def _txn(txn: Txn) -> None:
+    """Counted first: what is too large is not looked at any closer."""
+    left = TXN_OPS_TOTAL
+    waiting = [txn]
+    while waiting:
+        each = waiting.pop()
+        left -= len(each.compare) + len(each.success) + len(each.failure)
+        if left < 0:
+            raise InvalidRequest(f"{TOO_MANY_OPS}: more than {TXN_OPS_TOTAL} in it and in the txns nested in it")
+        for _, target, _, operand, _ in each.compare:
+            if type(operand) is int and not INT64_MIN <= operand <= INT64_MAX:
+                require_int64(f"the operand of a compare of {target[:20]}", operand)
+        for branch in (each.success, each.failure):
+            for op in branch:
+                kind = type(op)
+                if kind is Txn:
+                    waiting.append(op)  # type: ignore[arg-type]
+                elif kind is Put:
+                    require_int64("lease", op.lease)  # type: ignore[union-attr]
+                elif kind is RangeRequest:
+                    _bounds(op)  # type: ignore[arg-type]
+    check(txn)
+
+
+def _numbers(*names: str) -> Callable[[Any], None]:
+    """The rule of a command that is nothing but numbers, its first fields."""
+
+    def rule(command: Any) -> None:
+        for name, value in zip(names, command):
+            if not INT64_MIN <= value <= INT64_MAX:
+                require_int64(name, value)
+
+    return rule
+
+
+def _in_session(request: InSession) -> None:
+    session, sequence, acknowledged, command = request
+    if min(session, sequence, acknowledged) < 0 or max(session, sequence, acknowledged) > INT64_MAX:
+        _SESSION_NUMBERS(request)
+    rule = None if type(command) in _OUTER else _RULES.get(type(command))
+    if rule is None:
+        raise InvalidRequest(f"{type(command).__name__} cannot be sent in a session")
+    rule(command)
+
+
+_SESSION_NUMBERS: Final = _numbers("session", "sequence", "acknowledged")
+
+
+def _field_set(field_set: FieldSet) -> None:
+    _texts((field_set.name,))
+    _spans(len(field_set.prefix))
+    _parts(field_set.fields)
+    _parts(field_set.sums)
+
+
+def _parts(parts: Iterable[FieldSpec | SumSpec]) -> None:
+    for part in parts:
+        _texts((part.name, part.extractor, *part.args.keys(), *part.args.values()))
+        if isinstance(part, SumSpec):
+            _texts((part.reference,))
+            _spans(len(part.source_prefix))
+
+
+def _texts(texts: Iterable[str]) -> None:
+    for text in texts:
+        _spans(len(text))
+
+
+def _spans(size: int) -> None:
+    if size > NAME_CHARS_MAX:
+        raise InvalidRequest(f"a text in a declaration has at most {NAME_CHARS_MAX} characters, this one {size}")
+
+
+def _declare_index(declare: DeclareIndex) -> None:
+    spec = declare.spec
+    _parts(spec.declares)
+    _parts(spec.sums)
+    for name, value in spec.options.items():
+        _texts((name,))
+        if not isinstance(value, str):
+            require_int64(f"option {name}", value)
+    require_int64("memoryLimitBytes", spec.memory_limit_bytes)
+
+
+_RULES: Final[dict[type, Callable[[Any], None]]] = {
+    Put: _put,
+    DeleteRange: check,
+    Txn: _txn,
+    RangeRequest: _range,
+    LeaseGrant: _numbers("lease", "TTL"),
+    LeaseRevoke: _numbers("lease"),
+    LeaseCheckpoint: _numbers("lease", "TTL"),
+    Compact: _numbers("revision"),
+    DeclareFields: lambda declare: _field_set(declare.field_set),
+    DeclareIndex: _declare_index,
+    DropIndex: lambda drop: _texts(drop),
+    OpenSession: _numbers("client"),
+    InSession: _in_session,
+    CloseSession: _numbers("session"),
+}
+_OUTER: Final = frozenset({OpenSession, InSession, CloseSession, RangeRequest})
