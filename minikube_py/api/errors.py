@@ -50,6 +50,11 @@ class StatusError(MinikubeError):
         self.retry_after_s = retry_after_s
         self.warnings: tuple[str, ...] = ()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For its way from a worker process."""
+        given = (self.code, self.reason, self.message, self.details, self.retry_after_s)
+        return type(self), given, {"warnings": self.warnings}
+
     def to_status(self) -> Json:
         """The `Status` object, its keys in the original's order; what is empty is left out."""
         status: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}

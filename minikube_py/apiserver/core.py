@@ -30,7 +30,7 @@ from minikube_py.apiserver.messages import Request, Response, warning_headers
 from minikube_py.apiserver.metrics import RequestMetrics, render
 from minikube_py.apiserver.namespaces import NamespaceGate
 from minikube_py.apiserver.object_store import ObjectStore
-from minikube_py.apiserver.options import delete_options, list_options, parse_bool, write_options
+from minikube_py.apiserver.options import list_options, parse_bool, write_options
 from minikube_py.apiserver.routes import Route, parse_path, route, verb_of
 from minikube_py.apiserver.rules import User
 from minikube_py.apiserver.subresources import Subresources, review
@@ -338,11 +338,11 @@ class ApiServer:
         options = write_options(request.query, "CreateOptions")
         if asked.resource.plural == "bindings":
             return await self.subresources.bind(asked._replace(resource=PODS), request, options)
-        return await review(asked, request, self.access, options, self.clock.wall_s())
+        return await review(self.writer, asked, request, self.access, options, self.clock.wall_s())
 
     async def _delete(self, asked: Route, request: Request, form: Form) -> Response:
         resource = asked.resource
-        options = delete_options(request.query, request.body, request.content_type)
+        options = await self.writer.delete_options(request.query, request.body, request.content_type)
         deleted = await self.deleter.delete(resource, asked.namespace, asked.name, options, request.admit)
         if deleted.gone and resource.delete_answer == "status":
             return Response(200, nonresource.deleted_status(resource, asked.name, deleted.value))
@@ -350,7 +350,7 @@ class ApiServer:
         return Response(200, body, form.media_type)
 
     async def _delete_collection(self, asked: Route, request: Request, form: Form) -> Response:
-        options = delete_options(request.query, request.body, request.content_type)
+        options = await self.writer.delete_options(request.query, request.body, request.content_type)
         listed = list_options(request.query, False)
         page, selection = await self.lister.page(asked, listed)
         await self.deleter.delete_collection(asked.resource, page.items, options, request.admit)

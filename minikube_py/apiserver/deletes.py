@@ -18,8 +18,9 @@ from minikube_py.apiserver.addresses import held_keys
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.messages import Admission
 from minikube_py.apiserver.namespaces import check_mortal
-from minikube_py.apiserver.object_store import ObjectStore, encode
+from minikube_py.apiserver.object_store import ObjectStore
 from minikube_py.apiserver.options import DeleteOptions
+from minikube_py.apiserver.preparing import encode
 from minikube_py.apiserver.watch_cache import Entry
 from minikube_py.env import Clock
 from minikube_py.mvcc.types import KeyValue

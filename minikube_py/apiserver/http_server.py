@@ -16,6 +16,7 @@ from typing import Final
 
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.http import ANSWER, BODY, HEADS, IDLE, LINGER, Connection
+from minikube_py.apiserver.workers import Workers
 
 log = logging.getLogger(__name__)
 SHUTDOWN_TIMEOUT_S: Final = 2.0
@@ -56,11 +57,15 @@ class HttpServer:
         self._stalled: dict[Connection, float] = {}
         self._heads_bytes = 0
         self._bodies_bytes = 0
+        self._workers: Workers | None = None
         self.refused: Counter[str] = Counter()
         core.connection_metrics = self.metrics
 
     async def start(self) -> int:
         """Raises: OSError where the address is taken."""
+        # Here are others who would wait: large requests are worked on elsewhere.
+        self._workers = Workers(self.limits)
+        self.core.writer.work = self._workers
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(self._host or None, self._port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, *_, address in dict.fromkeys(found):
@@ -88,6 +93,8 @@ class HttpServer:
         for connection in list(self._connections):
             # A TLS peer that does not answer the goodbye would hold the connection, and with it the process.
             connection.transport.abort()
+        if self._workers is not None:
+            self._workers.close()
         await asyncio.sleep(0)
         await asyncio.gather(*(task for task in busy if not task.done()), return_exceptions=True)
 
@@ -100,7 +107,7 @@ class HttpServer:
         }
         for reason, count in self.refused.items():
             found[f'apiserver_connections_ended_total{{reason="{reason}"}}'] = count
-        return found
+        return found | (self._workers.metrics() if self._workers is not None else {})
 
     # --- new connections --------------------------------------------------------------------------------------------
 

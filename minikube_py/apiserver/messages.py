@@ -101,14 +101,28 @@ class Response:
         return self
 
 
+WARNINGS_CHARS_MAX: Final = 4096
+WARNING_CHARS_MAX: Final = 256
+"""Of each warning, where all together are longer than WARNINGS_CHARS_MAX (apiserver `endpoints/filters/warning.go`)."""
+
+
 def warning_headers(warnings: Iterable[str]) -> Mapping[str, str]:
     """`Warning: 299` headers, one line each (RFC 7234, 5.5)."""
-    texts = [str(warning).replace("\\", "\\\\").replace('"', '\\"') for warning in warnings]
+    texts = list(dict.fromkeys(str(warning) for warning in warnings if warning))
+    if sum(map(len, texts)) > WARNINGS_CHARS_MAX:
+        short, room = [], WARNINGS_CHARS_MAX
+        for text in texts:
+            if room <= 0:
+                break
+            short.append(text[:WARNING_CHARS_MAX])
+            room -= len(short[-1])
+        texts = short
     return {"Warning": "\n".join(f'299 - "{_one_line(text)}"' for text in texts)} if texts else {}
 
 
 def _one_line(text: str) -> str:
-    return "".join(char if char.isprintable() else "?" for char in text)[:2048]
+    text = text.replace("\\", "\\\\").replace('"', '\\"')
+    return text if text.isprintable() else "".join(char if char.isprintable() else "?" for char in text)
 
 
 @lru_cache(4096)

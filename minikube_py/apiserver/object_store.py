@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import Final, NamedTuple, TypeVar
 
-import orjson
-
-from minikube_py.api.errors import Json, StatusError, expired, request_entity_too_large, service_unavailable, timeout
+from minikube_py.api.errors import StatusError, expired, request_entity_too_large, service_unavailable, timeout
 from minikube_py.env import Clock
 from minikube_py.errors import (
     Compacted,
@@ -29,17 +27,6 @@ TOO_OLD: Final = "The resourceVersion for the provided list is too old."
 UNKNOWN: Final = "etcdserver: request timed out, possibly due to previous leader failure; the outcome is unknown"
 """Begins as etcd's own words do (api/v3rpc/rpctypes/error.go), by which clients know it."""
 LEASE_REUSE_S: Final = 60
-
-
-def encode(obj: Json) -> bytes:
-    """The store's form: `metadata` first, without kind, apiVersion and resourceVersion. Takes these off `obj`.
-
-    Copied, because it will be kept: what orjson returns holds on to its whole buffer, 8 KB for a pod of 1 KB."""
-    metadata = obj["metadata"]
-    metadata.pop("resourceVersion", None)
-    obj.pop("kind", None)
-    obj.pop("apiVersion", None)
-    return bytes(memoryview(orjson.dumps({"metadata": metadata, **obj})))
 
 
 class Claim(NamedTuple):

@@ -205,7 +205,7 @@ _PROPAGATION: Final = ("Foreground", "Background", "Orphan", "nil")
 def delete_options(query: Mapping[str, str], body: bytes, content_type: str) -> DeleteOptions:
     """From the body where there is one, from the query otherwise. Raises: StatusError 400, 415, 422."""
     if body:
-        return _options_of(decode_delete_options(body, content_type))
+        return options_of(decode_delete_options(body, content_type))
     if not query:
         return _DEFAULT_DELETE
     errors: list[FieldError] = []
@@ -219,7 +219,8 @@ def delete_options(query: Mapping[str, str], body: bytes, content_type: str) -> 
     return _checked(options, errors)
 
 
-def _options_of(obj: Json) -> DeleteOptions:
+def options_of(obj: Json) -> DeleteOptions:
+    """Of a decoded body. Raises: StatusError 422."""
     preconditions: Mapping[str, Any] = obj.get("preconditions") or {}
     errors: list[FieldError] = []
     wanted = obj.get("dryRun") or []

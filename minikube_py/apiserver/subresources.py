@@ -12,7 +12,6 @@ from typing import Final
 import orjson
 
 from minikube_py.api import strategy
-from minikube_py.api.decode import decode
 from minikube_py.api.errors import (
     GroupResource,
     Json,
@@ -35,10 +34,11 @@ from minikube_py.apiserver.auth import ANONYMOUS, Asked
 from minikube_py.apiserver.deletes import Deleter
 from minikube_py.apiserver.messages import TEXT, Request, Response, warning_headers
 from minikube_py.apiserver.object_store import ObjectStore
-from minikube_py.apiserver.options import WriteOptions, delete_options, parse_bool, parse_int
+from minikube_py.apiserver.options import WriteOptions, parse_bool, parse_int
+from minikube_py.apiserver.preparing import check_name, check_namespace, check_version, finish_update
 from minikube_py.apiserver.routes import Route
 from minikube_py.apiserver.rules import User, rules_of
-from minikube_py.apiserver.writes import Writer, check_name, check_namespace, check_patch_type
+from minikube_py.apiserver.writes import Writer, check_patch_type
 from minikube_py.env import Clock
 
 SUCCESS: Final = orjson.dumps({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
@@ -58,7 +58,7 @@ class Subresources:
     async def bind(self, route: Route, request: Request, options: WriteOptions) -> Response:
         """Raises: StatusError 400, 404, 409, 422."""
         sub = PODS.subresource("binding")
-        binding, _ = decode(PODS, request.body, request.content_type, options.field_validation, subresource=sub)
+        binding, _ = await self._writer.read(PODS, request, options, sub)
         metadata = binding["metadata"]
         check_namespace(PODS, metadata, route.namespace)
         name = route.name or metadata.get("name") or ""
@@ -79,13 +79,13 @@ class Subresources:
     async def evict(self, route: Route, request: Request, options: WriteOptions) -> Response:
         """There are no disruption budgets here, so an eviction is a deletion that leaves a condition."""
         sub = PODS.subresource("eviction")
-        eviction, _ = decode(PODS, request.body, request.content_type, options.field_validation, subresource=sub)
+        eviction, _ = await self._writer.read(PODS, request, options, sub)
         if (eviction["metadata"].get("name") or route.name) != route.name:
             raise bad_request("name in URL does not match name in Eviction object")
         check_namespace(PODS, eviction["metadata"], route.namespace)
         wanted = eviction.get("deleteOptions") or {}
         body = orjson.dumps({**wanted, "kind": "DeleteOptions", "apiVersion": "v1"})
-        deletion = delete_options({}, body, "application/json")
+        deletion = await self._writer.delete_options({}, body, "application/json")
         dry_run = options.dry_run or deletion.dry_run
         wall_s = self._clock.wall_s()
 
@@ -168,7 +168,7 @@ class Subresources:
         if route.verb == "patch":
             check_patch_type(request.content_type)
         else:
-            given, _ = decode(resource, request.body, request.content_type, options.field_validation, subresource=sub)
+            given, _ = await self._writer.read(resource, request, options, sub)
             check_name(given["metadata"], route.name)
             check_namespace(resource, given["metadata"], route.namespace)
 
@@ -187,8 +187,8 @@ class Subresources:
             if errors := validate_scale(scale):
                 raise invalid(_SCALE, route.name, errors)
             new = with_scale(resource, old, scale)
-            self._writer.check_version(resource, route.name, new["metadata"], old)
-            return self._writer.prepared(resource, new, old, "", [])
+            check_version(resource, route.name, new["metadata"], old)
+            return finish_update(resource, new, old, "", [])
 
         written = await self._writer.change(resource, route.namespace, route.name, make, options.dry_run)
         return _scale_response(resource, written.value, written.revision)
@@ -220,12 +220,14 @@ def _with_disruption(pod: Json, wall_s: float) -> Json:
 # --- reviews --------------------------------------------------------------------------------------------------------
 
 
-async def review(route: Route, request: Request, access: Access, options: WriteOptions, wall_s: float) -> Response:
+async def review(
+    writer: Writer, route: Route, request: Request, access: Access, options: WriteOptions, wall_s: float
+) -> Response:
     """SelfSubjectAccessReview, SelfSubjectRulesReview and SelfSubjectReview: answered, never stored.
 
     Raises: StatusError 400, 422."""
     resource, user = route.resource, request.user or ANONYMOUS
-    obj, warnings = decode(resource, request.body, request.content_type, options.field_validation)
+    obj, warnings = await writer.read(resource, request, options)
     spec = obj.get("spec") or {}
     if resource is SELFSUBJECTREVIEWS:
         obj["metadata"]["creationTimestamp"] = timestamp(wall_s)

@@ -8,39 +8,48 @@ Source: apiserver `pkg/registry/generic/registry/store.go`, `pkg/endpoints/handl
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple
 
 import orjson
 
-from minikube_py.api import strategy
-from minikube_py.api.decode import decode
+from minikube_py.api.decode import JSON, decode
 from minikube_py.api.errors import (
-    GroupResource,
     Json,
     StatusError,
     already_exists,
-    bad_request,
     conflict,
     generate_name_conflict,
-    go_quote,
-    invalid,
-    invalid_value,
     not_found,
 )
-from minikube_py.api.kind import Kind
-from minikube_py.api.kinds.core import NAMESPACES, SERVICES
-from minikube_py.api.meta import generate_name, new_uid, timestamp
+from minikube_py.api.kind import Kind, Subresource
+from minikube_py.api.kinds.core import SERVICES
 from minikube_py.api.patch import ACCEPTED as PATCH_TYPES
-from minikube_py.api.patch import apply_patch
-from minikube_py.api.validation.dispatch import validate_create, validate_update
 from minikube_py.apiserver.addresses import AddressAllocator, held_keys
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.messages import Admission, Request
 from minikube_py.apiserver.namespaces import NamespaceGate
-from minikube_py.apiserver.object_store import Claim, ObjectStore, Outcome, encode
-from minikube_py.apiserver.options import WriteOptions
+from minikube_py.apiserver.object_store import Claim, ObjectStore, Outcome
+from minikube_py.apiserver.options import DeleteOptions, WriteOptions, delete_options, options_of
+from minikube_py.apiserver.preparing import (
+    Body,
+    Made,
+    PatchBody,
+    check_name,
+    check_namespace,
+    check_version,
+    encode,
+    finish_create,
+    finish_update,
+    is_finished,
+    key_of,
+    named_for_create,
+    patched,
+    same,
+    stored,
+)
 from minikube_py.apiserver.routes import Route
+from minikube_py.apiserver.work import Work, WorkHere, is_large, is_large_patch
 from minikube_py.env import Clock, Rng
 from minikube_py.mvcc.types import KeyValue
 
@@ -72,6 +81,7 @@ class Writer:
     ) -> None:
         self.store = store
         self.addresses = addresses
+        self.work: Work = WorkHere()
         self._gate = gate
         self._limits = limits
         self._clock = clock
@@ -81,6 +91,8 @@ class Writer:
 
     async def create(self, route: Route, request: Request, options: WriteOptions) -> Written:
         """Raises: StatusError 400, 403, 404, 409, 413, 415, 422."""
+        if is_large(request.body, request.content_type):
+            return await self._create_large(route, request, options)
         obj, warnings = decode(route.resource, request.body, request.content_type, options.field_validation)
         attempts_left = self._limits.generate_name_attempts_max
         while True:
@@ -102,38 +114,43 @@ class Writer:
         self, resource: Kind, namespace: str, obj: Json, dry_run: bool = False, admit: Admission | None = None
     ) -> Written:
         """`obj` is used up. A generated name that is taken is told as AlreadyExists, of a name the sender never saw."""
-        metadata = obj["metadata"]
-        check_namespace(resource, metadata, namespace)
-        if metadata.get("resourceVersion"):
-            # The original answers 500 here; a sender's mistake is no fault of the server.
-            raise bad_request("resourceVersion should not be set on objects to be created")
-        if not metadata.get("name") and (base := metadata.get("generateName")):
-            metadata["name"] = generate_name(base, self._rng)
-        return await self._create_named(resource, namespace, obj, dry_run, admit)
-
-    async def _create_named(
-        self, resource: Kind, namespace: str, obj: Json, dry_run: bool, admit: Admission | None
-    ) -> Written:
-        metadata = obj["metadata"]
-        name = metadata.get("name") or ""
+        name = named_for_create(resource, namespace, obj, self._rng)
         guard = await self._gate.admit(resource, namespace, name) if resource.namespaced else None
-        for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields"):
-            if key in metadata:
-                del metadata[key]
-        metadata["uid"] = new_uid(self._rng)
-        metadata["creationTimestamp"] = timestamp(self._clock.wall_s())
-        resource.default(obj)
-        if admit is not None:
-            admit(resource, "", name, None, obj)
-        strategy.prepare_for_create(resource, obj)
-        errors = validate_create(resource, obj)
-        if errors:
-            raise invalid(resource, name, errors)
-        resource.canonicalize(obj)
+        finish_create(resource, obj, self._rng, self._clock.wall_s(), admit)
         if resource is SERVICES:
             return await self._create_service(namespace, name, obj, dry_run, guard)
-        value = encode(obj)
-        return await self._put_new(resource, namespace, name, value, dry_run, guard)
+        return await self._put_new(resource, namespace, name, encode(obj), dry_run, guard)
+
+    async def _create_large(
+        self, route: Route, request: Request, options: WriteOptions, updating: bool = False
+    ) -> Written:
+        """As `create`, with the work done elsewhere."""
+        resource, namespace = route.resource, route.namespace
+        attempts_left = self._limits.generate_name_attempts_max
+        while True:
+            seed = self._rng.getrandbits(64)
+            made = await self.work.run("create", _body(route, request, options), self._clock.wall_s(), seed, updating)
+            attempts_left -= 1
+            try:
+                written = await self._put_made(resource, namespace, made, options.dry_run, request.admit)
+                return written._replace(warnings=made.warnings)
+            except StatusError as error:
+                if not made.generated or error.reason != "AlreadyExists":
+                    raise with_warnings(error, made.warnings) from None
+                if not attempts_left:
+                    raise generate_name_conflict(resource, made.name) from None
+
+    async def _put_made(
+        self, resource: Kind, namespace: str, made: Made, dry_run: bool, admit: Admission | None
+    ) -> Written:
+        guard = await self._gate.admit(resource, namespace, made.name) if resource.namespaced else None
+        if made.refusal is not None:
+            raise made.refusal
+        if admit is not None:
+            admit(resource, "", made.name, None, orjson.loads(made.value))
+        if resource is SERVICES:
+            return await self._create_service(namespace, made.name, orjson.loads(made.value), dry_run, guard)
+        return await self._put_new(resource, namespace, made.name, made.value, dry_run, guard)
 
     async def _put_new(
         self, resource: Kind, namespace: str, name: str, value: bytes, dry_run: bool, guard: KeyValue | None
@@ -192,34 +209,44 @@ class Writer:
     async def update(self, route: Route, request: Request, options: WriteOptions) -> Written:
         """PUT, of the object or of its `status` or `finalize`."""
         resource, sub = route.resource, route.subresource.name if route.subresource else ""
-        new, warnings = decode(resource, request.body, request.content_type, options.field_validation)
-        metadata = new["metadata"]
-        check_name(metadata, route.name)
-        check_namespace(resource, metadata, route.namespace)
-        body = orjson.dumps(new)
-        resource.default(new)
-        spare: list[Json] = [new]
+        create_new = not sub and resource.allow_create_on_update
+        large = is_large(request.body, request.content_type)
+        asked = _body(route, request, options)
+        warnings: list[str] = []
         said: list[str] = []
+        body, spare = b"", None
+        if not large:
+            spare, warnings = decode(resource, request.body, request.content_type, options.field_validation)
+            check_name(spare["metadata"], route.name)
+            check_namespace(resource, spare["metadata"], route.namespace)
+            body = orjson.dumps(spare)
 
-        def make(old: Json) -> Json:
+        async def make(kv: KeyValue | None) -> _Next | None:
             """The decoded body is used up by its first use; a retry decodes it again."""
-            if spare:
-                obj = spare.pop()
-            else:
-                obj = orjson.loads(body)
-                resource.default(obj)
-            self.check_version(resource, route.name, obj["metadata"], old)
+            nonlocal spare
+            if large or (kv is not None and is_large(kv.value, JSON)):
+                old_value, revision = (kv.value, kv.mod_revision) if kv is not None else (None, 0)
+                made: Made | None = await self.work.run("update", asked, old_value, revision, create_new)
+                said.clear()
+                return None if made is None else _next(made, resource, warnings, request, kv, asked)
+            if kv is None:
+                return None
+            obj, spare = spare if spare is not None else orjson.loads(body), None
+            old = stored(kv.value, kv.mod_revision)
+            resource.default(obj)
+            check_version(resource, route.name, obj["metadata"], old)
             if request.admit is not None:
                 request.admit(resource, sub, route.name, old, obj)
-            return self.prepared(resource, obj, old, sub, said)
+            return _Next(finish_update(resource, obj, old, sub, said))
 
-        create_new = not sub and resource.allow_create_on_update
         try:
-            written = await self.change(resource, route.namespace, route.name, make, options.dry_run, create_new)
+            written = await self._change(resource, route.namespace, route.name, make, options.dry_run, create_new)
         except _Absent:
+            if large:
+                return await self._create_large(route, request, options, updating=True)
             return await self._create_by_update(route, orjson.loads(body), options, warnings, request.admit)
         except StatusError as error:
-            raise with_warnings(error, warnings) from None
+            raise with_warnings(error, warnings or list(error.warnings)) from None
         return written._replace(warnings=warnings + said) if warnings or said else written
 
     async def _create_by_update(
@@ -229,34 +256,6 @@ class Writer:
         written = await self.create_object(route.resource, route.namespace, obj, options.dry_run, admit)
         return written._replace(warnings=warnings)
 
-    def check_version(self, resource: Kind, name: str, metadata: Json, old: Json) -> None:
-        """A named version must be the stored one; an empty one means any, where the kind allows it."""
-        before = old["metadata"]
-        uid = metadata.get("uid")
-        if uid and uid != before["uid"]:
-            strategy.check_preconditions(resource, old, uid, None)
-        wanted = metadata.get("resourceVersion")
-        if not wanted or wanted == "0":
-            if not resource.allow_unconditional_update:
-                kind = GroupResource(resource.group, resource.plural, resource.plural)
-                wrong = invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
-                raise invalid(kind, name, [wrong])
-            metadata["resourceVersion"] = before["resourceVersion"]
-        elif wanted != before["resourceVersion"]:
-            if not (wanted.isascii() and wanted.isdigit()):
-                raise bad_request(f"strconv.ParseUint: parsing {go_quote(wanted)}: invalid syntax")
-            raise conflict(resource, name)
-
-    def prepared(self, resource: Kind, new: Json, old: Json, sub: str, said: list[str]) -> Json:
-        """`new`, ready to be stored; `said` gets the warnings for its sender."""
-        strategy.prepare_for_update(resource, new, old, sub)
-        errors = validate_update(resource, new, old, sub)
-        if errors:
-            raise invalid(resource, old["metadata"]["name"], errors)
-        resource.canonicalize(new)
-        said[:] = () if sub else resource.warn(new, old)
-        return new
-
     # --- patch ------------------------------------------------------------------------------------------------------
 
     async def patch(self, route: Route, request: Request, options: WriteOptions) -> Written:
@@ -265,30 +264,44 @@ class Writer:
         warnings: list[str] = []
         said: list[str] = []
         check_patch_type(request.content_type)
+        content_type, validation = request.content_type, options.field_validation
+        patch = PatchBody(content_type, request.body, validation, route.namespace, route.name)
 
-        def make(old: Json) -> Json:
-            original = {"kind": resource.kind, "apiVersion": resource.api_version, **old}
-            warnings.clear()
-            new = apply_patch(
-                request.content_type, resource, original, request.body, options.field_validation, warnings=warnings
-            )
-            metadata = new["metadata"]
-            check_name(metadata, route.name)
-            check_namespace(resource, metadata, route.namespace)
-            wanted = metadata.get("resourceVersion")
-            if wanted and wanted != old["metadata"]["resourceVersion"]:
-                raise conflict(resource, route.name)
-            metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
-            resource.default(new)
-            if request.admit is not None:
-                request.admit(resource, sub, route.name, old, new)
-            return self.prepared(resource, new, old, sub, said)
+        async def make(kv: KeyValue | None) -> _Next | None:
+            if kv is None:
+                return None
+            if is_large_patch(request.body, content_type, kv.value):
+                asked = _body(route, request, options)
+                made = await self.work.run("patch", asked, kv.value, kv.mod_revision)
+                said.clear()
+                return _next(made, resource, warnings, request, kv, asked)
+            old = stored(kv.value, kv.mod_revision)
+            return _Next(patched(resource, old, patch, sub, warnings, said, request.admit))
 
         try:
-            written = await self.change(resource, route.namespace, route.name, make, options.dry_run)
+            written = await self._change(resource, route.namespace, route.name, make, options.dry_run)
         except StatusError as error:
-            raise with_warnings(error, warnings) from None
+            raise with_warnings(error, warnings or list(error.warnings)) from None
         return written._replace(warnings=warnings + said) if warnings or said else written
+
+    # --- other bodies -----------------------------------------------------------------------------------------------
+
+    async def read(
+        self, kind: Kind, request: Request, options: WriteOptions, sub: Subresource | None = None
+    ) -> tuple[Json, list[str]]:
+        """A body that is not stored as it is, and warnings. Raises: StatusError 400, 413, 415."""
+        if not is_large(request.body, request.content_type):
+            return decode(kind, request.body, request.content_type, options.field_validation, subresource=sub)
+        name, validation = sub.name if sub is not None else "", options.field_validation
+        body = Body(key_of(kind), request.body, request.content_type, validation, "", "", name)
+        value, warnings = await self.work.run("read", body)
+        return orjson.loads(value), warnings
+
+    async def delete_options(self, query: Mapping[str, str], body: bytes, content_type: str) -> DeleteOptions:
+        """Raises: StatusError 400, 413, 415, 422."""
+        if is_large(body, content_type):
+            return options_of(orjson.loads(await self.work.run("read_delete_options", body, content_type)))
+        return delete_options(query, body, content_type)
 
     # --- the common way of a change ---------------------------------------------------------------------------------
 
@@ -304,27 +317,40 @@ class Writer:
         """Reads, makes, writes if unchanged; anew on a conflict. What changes nothing is not written.
 
         Raises: StatusError 404, or _Absent where `may_be_absent`; 409 after too many conflicts."""
-        key = resource.key(namespace, name)
-        kv = await self.store.get(key)
+
+        async def make_next(kv: KeyValue | None) -> _Next | None:
+            return None if kv is None else _Next(make(stored(kv.value, kv.mod_revision)))
+
+        return await self._change(resource, namespace, name, make_next, dry_run, may_be_absent)
+
+    async def _change(
+        self, resource: Kind, namespace: str, name: str, make: _MakeNext, dry_run: bool, absent: bool = False
+    ) -> Written:
+        """As `change`. `absent`: that there is nothing to be changed is told as _Absent."""
+        kv = await self.store.get(resource.key(namespace, name))
         taken: list[Claim] = []
         for _ in range(self._limits.update_attempts_max):
-            if kv is None:
-                raise _Absent if may_be_absent else not_found(resource, name)
-            old = orjson.loads(kv.value)
-            old["metadata"]["resourceVersion"] = str(kv.mod_revision)
-            new = make(old)
-            asked = held_keys(new) if resource is SERVICES else set()
-            claims, held = await self._claims(resource, new, old, taken)
-            finished = is_finished(resource, new)
-            value = encode(new)
+            found = await make(kv)
+            if found is None or kv is None:
+                raise _Absent if absent else not_found(resource, name)
+            value, finished = found.value, found.finished
+            asked: set[bytes] = set()
+            held: set[bytes] = set()
+            claims: list[Claim] = []
+            if found.new is not None:
+                new = found.new
+                if resource is SERVICES:
+                    asked, held = held_keys(new), held_keys(orjson.loads(kv.value))
+                    claims = await self.addresses.allocate(new, held, taken)
+                finished = is_finished(resource, new)
+                value = encode(new)
             if dry_run:
                 return Written(value, kv.mod_revision)
             if finished:
-                released = sorted(held_keys(old)) if resource is SERVICES else ()
-                outcome = await self.store.delete(kv, released)
+                outcome = await self.store.delete(kv, sorted(held))
                 if outcome.done:
                     return Written(value, kv.mod_revision)
-            elif value == kv.value or _same(value, kv.value):
+            elif value is kv.value or same(value, kv.value):
                 return Written(kv.value, kv.mod_revision)
             else:
                 released = sorted(held - held_keys(orjson.loads(value))) if resource is SERVICES else ()
@@ -339,52 +365,38 @@ class Writer:
             kv = outcome.current
         raise conflict(resource, name)
 
-    async def _claims(
-        self, resource: Kind, new: Json, old: Json, taken: list[Claim]
-    ) -> tuple[list[Claim], set[bytes]]:
-        if resource is not SERVICES:
-            return [], set()
-        held = held_keys(old)
-        return await self.addresses.allocate(new, held, taken), held
-
 
 class _Absent(Exception):
     """The object to be changed is not there, and may be created."""
 
 
-def _same(value: bytes, stored: bytes) -> bool:
-    """Equal but for the order of members, which senders may choose."""
-    return len(value) == len(stored) and bool(orjson.loads(value) == orjson.loads(stored))
+class _Next(NamedTuple):
+    """What an object is to become: as an object, or as the bytes of one that was made elsewhere."""
+
+    new: Json | None
+    value: bytes = b""
+    finished: bool = False
 
 
-def is_finished(resource: Kind, obj: Json) -> bool:
-    """An object being deleted goes when nothing holds it any more: no finalizer, no grace."""
-    metadata = obj["metadata"]
-    if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
-        return False
-    if resource is NAMESPACES:
-        return not (obj.get("spec") or {}).get("finalizers")
-    return not metadata.get("deletionGracePeriodSeconds")
+_MakeNext = Callable[[KeyValue | None], Awaitable[_Next | None]]
 
 
-def check_name(metadata: Json, name: str) -> None:
-    """Raises: StatusError 400 where the body names another object than the path."""
-    found = metadata.get("name")
-    if not found:
-        raise bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
-    if found != name:
-        raise bad_request(f"the name of the object ({found}) does not match the name on the URL ({name})")
+def _next(
+    made: Made, resource: Kind, warnings: list[str], request: Request, kv: KeyValue | None, asked: Body
+) -> _Next:
+    """A service comes as an object: its addresses are still to be found. Raises: StatusError of admission, which looks
+    at what would be stored, after it was found to be valid."""
+    warnings[:] = made.warnings
+    if request.admit is not None and kv is not None:
+        request.admit(resource, asked.sub, asked.name, stored(kv.value, kv.mod_revision), orjson.loads(made.value))
+    return _Next(orjson.loads(made.value)) if resource is SERVICES else _Next(None, made.value, made.finished)
 
 
-def check_namespace(resource: Kind, metadata: Json, namespace: str) -> None:
-    """Fills in the path's namespace. Raises: StatusError 400 where the body names another."""
-    found = metadata.get("namespace") or ""
-    wanted = namespace if resource.namespaced else ""
-    if not found:
-        if wanted:
-            metadata["namespace"] = wanted
-    elif found != wanted:
-        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+def _body(route: Route, request: Request, options: WriteOptions) -> Body:
+    sub = route.subresource.name if route.subresource else ""
+    kind = key_of(route.resource)
+    validation = options.field_validation
+    return Body(kind, request.body, request.content_type, validation, route.namespace, route.name, sub)
 
 
 def check_patch_type(content_type: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from api_records import OTHERS, PREFIX, ApiRecord, ApiWatch, Asked, Told
 
-from minikube_py.apiserver.object_store import encode
+from minikube_py.apiserver.preparing import encode
 from minikube_py.mvcc.types import Event, KeyValue, WatchBatch
 from minikube_py.sim.checkers.convergence import MemberView
 from minikube_py.sim.history import Delivery

@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from minikube_py.apiserver.object_store import encode
+from minikube_py.apiserver.preparing import encode
 from minikube_py.errors import RequestError
 from minikube_py.mvcc.types import (
     Compare,

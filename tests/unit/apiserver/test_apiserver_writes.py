@@ -111,7 +111,7 @@ async def test_refusals_say_why_and_change_nothing(core: Core, case: tuple[Any, 
 
 async def test_generated_names_are_tried_again_when_taken(core: Core, monkeypatch: pytest.MonkeyPatch) -> None:
     tried = iter(["g-1", "g-1", "g-2"])
-    monkeypatch.setattr("minikube_py.apiserver.writes.generate_name", lambda base, rng: next(tried))
+    monkeypatch.setattr("minikube_py.apiserver.preparing.generate_name", lambda base, rng: next(tried))
     body = {"metadata": {"generateName": "g-"}}
     assert (await core.done("POST", MAPS, body))["metadata"]["name"] == "g-1"
     assert (await core.done("POST", MAPS, body))["metadata"]["name"] == "g-2"

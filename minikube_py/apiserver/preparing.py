@@ -1,0 +1,323 @@
+"""From a request's body to the bytes that are stored: decode, default, admit, validate, encode. Pure, and in no hurry.
+
+Small bodies go this way on the loop (`writes`); large ones in a worker process, as the jobs at the end of this module,
+whose arguments and results are plain values. Both take the same steps in the same order.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, NamedTuple
+
+import orjson
+
+from minikube_py.api import strategy
+from minikube_py.api.decode import decode, decode_delete_options
+from minikube_py.api.errors import (
+    GroupResource,
+    Json,
+    StatusError,
+    bad_request,
+    conflict,
+    go_quote,
+    invalid,
+    invalid_value,
+    not_found,
+    request_entity_too_large,
+)
+from minikube_py.api.kind import Kind
+from minikube_py.api.kinds.core import NAMESPACES
+from minikube_py.api.meta import generate_name, new_uid, timestamp
+from minikube_py.api.patch import apply_patch
+from minikube_py.api.registry import REGISTRY
+from minikube_py.api.validation.dispatch import validate_create, validate_update
+
+if TYPE_CHECKING:
+    from minikube_py.apiserver.messages import Admission
+
+STORED_BYTES_MAX = 3 << 19
+"""The store takes requests of 1.5 MiB, as etcd does: what is larger need not come back from a worker."""
+
+
+def encode(obj: Json) -> bytes:
+    """The store's form: `metadata` first, without kind, apiVersion and resourceVersion. Takes these off `obj`.
+
+    Copied, because it will be kept: what orjson returns holds on to its whole buffer, 8 KB for a pod of 1 KB."""
+    metadata = obj["metadata"]
+    metadata.pop("resourceVersion", None)
+    obj.pop("kind", None)
+    obj.pop("apiVersion", None)
+    return bytes(memoryview(orjson.dumps({"metadata": metadata, **obj})))
+
+
+def stored(value: bytes, revision: int) -> Json:
+    """The object that `encode` made these bytes of, with its version."""
+    obj: Json = orjson.loads(value)
+    obj["metadata"]["resourceVersion"] = str(revision)
+    return obj
+
+
+def same(value: bytes, stored_value: bytes) -> bool:
+    """Equal but for the order of members, which senders may choose."""
+    return value == stored_value or (
+        len(value) == len(stored_value) and bool(orjson.loads(value) == orjson.loads(stored_value))
+    )
+
+
+def is_finished(kind: Kind, obj: Json) -> bool:
+    """An object being deleted goes when nothing holds it any more: no finalizer, no grace."""
+    metadata = obj["metadata"]
+    if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
+        return False
+    if kind is NAMESPACES:
+        return not (obj.get("spec") or {}).get("finalizers")
+    return not metadata.get("deletionGracePeriodSeconds")
+
+
+# --- checks -----------------------------------------------------------------------------------------------------------
+
+
+def check_name(metadata: Json, name: str) -> None:
+    """Raises: StatusError 400 where the body names another object than the path."""
+    found = metadata.get("name")
+    if not found:
+        raise bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
+    if found != name:
+        raise bad_request(f"the name of the object ({found}) does not match the name on the URL ({name})")
+
+
+def check_namespace(kind: Kind, metadata: Json, namespace: str) -> None:
+    """Fills in the path's namespace. Raises: StatusError 400 where the body names another."""
+    found = metadata.get("namespace") or ""
+    wanted = namespace if kind.namespaced else ""
+    if not found:
+        if wanted:
+            metadata["namespace"] = wanted
+    elif found != wanted:
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+
+
+def check_version(kind: Kind, name: str, metadata: Json, old: Json) -> None:
+    """A named version must be the stored one; an empty one means any, where the kind allows it."""
+    before = old["metadata"]
+    uid = metadata.get("uid")
+    if uid and uid != before["uid"]:
+        strategy.check_preconditions(kind, old, uid, None)
+    wanted = metadata.get("resourceVersion")
+    if not wanted or wanted == "0":
+        if not kind.allow_unconditional_update:
+            group_resource = GroupResource(kind.group, kind.plural, kind.plural)
+            wrong = invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
+            raise invalid(group_resource, name, [wrong])
+        metadata["resourceVersion"] = before["resourceVersion"]
+    elif wanted != before["resourceVersion"]:
+        if not (wanted.isascii() and wanted.isdigit()):
+            raise bad_request(f"strconv.ParseUint: parsing {go_quote(wanted)}: invalid syntax")
+        raise conflict(kind, name)
+
+
+# --- steps ------------------------------------------------------------------------------------------------------------
+
+
+def named_for_create(kind: Kind, namespace: str, obj: Json, rng: random.Random) -> str:
+    """The object's name, generated where only the beginning of one was given. Raises: StatusError 400."""
+    metadata = obj["metadata"]
+    check_namespace(kind, metadata, namespace)
+    if metadata.get("resourceVersion"):
+        # The original answers 500 here; a sender's mistake is no fault of the server.
+        raise bad_request("resourceVersion should not be set on objects to be created")
+    if not metadata.get("name") and (base := metadata.get("generateName")):
+        metadata["name"] = generate_name(base, rng)
+    return metadata.get("name") or ""
+
+
+def finish_create(
+    kind: Kind, obj: Json, rng: random.Random, wall_s: float, admit: Admission | None = None
+) -> None:
+    """Makes of a named object what will be stored. Raises: StatusError 403, 422."""
+    metadata = obj["metadata"]
+    for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields"):
+        if key in metadata:
+            del metadata[key]
+    metadata["uid"] = new_uid(rng)
+    metadata["creationTimestamp"] = timestamp(wall_s)
+    kind.default(obj)
+    if admit is not None:
+        admit(kind, "", metadata.get("name") or "", None, obj)
+    strategy.prepare_for_create(kind, obj)
+    errors = validate_create(kind, obj)
+    if errors:
+        raise invalid(kind, metadata.get("name") or "", errors)
+    kind.canonicalize(obj)
+
+
+def finish_update(kind: Kind, new: Json, old: Json, sub: str, said: list[str]) -> Json:
+    """`new`, ready to be stored; `said` gets the warnings for its sender. Raises: StatusError 403, 422."""
+    strategy.prepare_for_update(kind, new, old, sub)
+    errors = validate_update(kind, new, old, sub)
+    if errors:
+        raise invalid(kind, old["metadata"]["name"], errors)
+    kind.canonicalize(new)
+    said[:] = () if sub else kind.warn(new, old)
+    return new
+
+
+class PatchBody(NamedTuple):
+    """A patch of the object `name`, as it was sent."""
+
+    content_type: str
+    body: bytes
+    field_validation: str
+    namespace: str
+    name: str
+
+
+def patched(
+    kind: Kind,
+    old: Json,
+    patch: PatchBody,
+    sub: str,
+    warnings: list[str],
+    said: list[str],
+    admit: Admission | None = None,
+) -> Json:
+    """The object after the patch, ready to be stored. Raises: StatusError 400, 409, 413, 415, 422."""
+    original = {"kind": kind.kind, "apiVersion": kind.api_version, **old}
+    warnings.clear()
+    new = apply_patch(patch.content_type, kind, original, patch.body, patch.field_validation, warnings=warnings)
+    metadata = new["metadata"]
+    check_name(metadata, patch.name)
+    check_namespace(kind, metadata, patch.namespace)
+    wanted = metadata.get("resourceVersion")
+    if wanted and wanted != old["metadata"]["resourceVersion"]:
+        raise conflict(kind, patch.name)
+    metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
+    kind.default(new)
+    if admit is not None:
+        admit(kind, sub, patch.name, old, new)
+    return finish_update(kind, new, old, sub, said)
+
+
+# --- jobs -------------------------------------------------------------------------------------------------------------
+
+KindKey = tuple[str, str, str]
+"""Group, version and plural: a kind as another process can be told of it."""
+
+
+class Body(NamedTuple):
+    kind: KindKey
+    body: bytes
+    content_type: str
+    field_validation: str
+    namespace: str
+    name: str
+    """As the path says; empty for a create."""
+    sub: str = ""
+
+
+class Made(NamedTuple):
+    """`value` is what is to be stored, `old` itself where nothing changes. `refusal`: what speaks against it, once its
+    namespace has been found to be open."""
+
+    name: str
+    value: bytes
+    warnings: list[str]
+    generated: bool = False
+    finished: bool = False
+    refusal: StatusError | None = None
+
+
+def key_of(kind: Kind) -> KindKey:
+    return kind.group, kind.version, kind.plural
+
+
+def _kind(key: KindKey) -> Kind:
+    kind = REGISTRY.resource(*key)
+    assert kind is not None, "jobs are made of kinds that are served"
+    return kind
+
+
+def _checked(value: bytes) -> bytes:
+    if len(value) > STORED_BYTES_MAX:
+        raise request_entity_too_large(f"limit is {STORED_BYTES_MAX}")
+    return value
+
+
+def _warned(error: StatusError, warnings: list[str]) -> StatusError:
+    error.warnings = tuple(warnings)
+    return error
+
+
+def create(asked: Body, wall_s: float, seed: int, updating: bool = False) -> Made:
+    """`updating`: a PUT of what is not there yet. Raises: StatusError 400, 413, 415, before the namespace counts."""
+    kind, rng = _kind(asked.kind), random.Random(seed)
+    obj, warnings = decode(kind, asked.body, asked.content_type, asked.field_validation)
+    generated = "generateName" in obj["metadata"] and not obj["metadata"].get("name")
+    try:
+        if updating:
+            check_name(obj["metadata"], asked.name)
+            obj["metadata"].pop("resourceVersion", None)
+        name = named_for_create(kind, asked.namespace, obj, rng)
+    except StatusError as error:
+        raise _warned(error, warnings) from None
+    try:
+        finish_create(kind, obj, rng, wall_s)
+        said = kind.warn(obj, None) if not updating else []
+        return Made(name, _checked(encode(obj)), warnings + said, generated)
+    except StatusError as error:
+        return Made(name, b"", warnings, generated, refusal=_warned(error, warnings))
+
+
+def update(asked: Body, old_value: bytes | None, revision: int, may_be_absent: bool) -> Made | None:
+    """None: it is not there, and may be created. Raises: StatusError."""
+    kind = _kind(asked.kind)
+    new, warnings = decode(kind, asked.body, asked.content_type, asked.field_validation)
+    said: list[str] = []
+    try:
+        check_name(new["metadata"], asked.name)
+        check_namespace(kind, new["metadata"], asked.namespace)
+        if old_value is None:
+            if may_be_absent:
+                return None
+            raise not_found(kind, asked.name)
+        old = stored(old_value, revision)
+        kind.default(new)
+        check_version(kind, asked.name, new["metadata"], old)
+        return _made(kind, finish_update(kind, new, old, asked.sub, said), old_value, warnings + said)
+    except StatusError as error:
+        raise _warned(error, warnings) from None
+
+
+def patch(asked: Body, old_value: bytes, revision: int) -> Made:
+    """Raises: StatusError."""
+    kind = _kind(asked.kind)
+    warnings: list[str] = []
+    said: list[str] = []
+    given = PatchBody(asked.content_type, asked.body, asked.field_validation, asked.namespace, asked.name)
+    try:
+        new = patched(kind, stored(old_value, revision), given, asked.sub, warnings, said)
+        return _made(kind, new, old_value, warnings + said)
+    except StatusError as error:
+        raise _warned(error, warnings) from None
+
+
+def _made(kind: Kind, new: Json, old_value: bytes, warnings: list[str]) -> Made:
+    finished = is_finished(kind, new)
+    value = _checked(encode(new))
+    return Made("", old_value if same(value, old_value) else value, warnings, finished=finished)
+
+
+def read(asked: Body) -> tuple[bytes, list[str]]:
+    """A body that is not stored as it is: a binding, a scale, a review. Raises: StatusError."""
+    kind = _kind(asked.kind)
+    sub = kind.subresource(asked.sub) if asked.sub else None
+    obj, warnings = decode(kind, asked.body, asked.content_type, asked.field_validation, subresource=sub)
+    return orjson.dumps(obj), warnings
+
+
+def read_delete_options(body: bytes, content_type: str) -> bytes:
+    """Raises: StatusError."""
+    return orjson.dumps(decode_delete_options(body, content_type))
+
+
+JOBS = {job.__name__: job for job in (create, update, patch, read, read_delete_options)}

@@ -1,0 +1,152 @@
+"""Worker processes for large requests: started when one is wanted, few, ended where a job takes too long."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import pickle
+import socket
+import subprocess
+import sys
+from typing import Any, Final
+
+from minikube_py.api.errors import StatusError, internal, timeout, too_many_requests
+from minikube_py.apiserver.limits import Limits
+from minikube_py.apiserver.worker import FRAME
+
+log = logging.getLogger(__name__)
+STREAM_BYTES: Final = 1 << 20
+RETRY_AFTER_S: Final = 1
+
+
+class WorkerEnded(Exception):
+    """The process went away in the middle of a job, or before it."""
+
+
+class Workers:
+    """Up to `limits.workers_max` processes, each with one job at a time; `limits.jobs_waiting_max` more may wait."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._slots = asyncio.Semaphore(limits.workers_max)
+        self._idle: list[_Worker] = []
+        self._all: set[_Worker] = set()
+        self._waiting = 0
+        self._closed = False
+        self.done = 0
+        self.killed = 0
+
+    async def run(self, job: str, *given: Any) -> Any:
+        """Raises: what the job raises; StatusError 429 where too many wait, 504 where it takes too long, 500 where the
+        process ended twice."""
+        limits = self._limits
+        if self._waiting >= limits.jobs_waiting_max + limits.workers_max:
+            raise too_many_requests(
+                f"too many large requests: {limits.jobs_waiting_max} wait, which is the limit; please try again later",
+                RETRY_AFTER_S,
+            )
+        self._waiting += 1
+        try:
+            async with self._slots:
+                return await self._run(pickle.dumps((job, given), 5))
+        finally:
+            self._waiting -= 1
+
+    async def _run(self, frame: bytes) -> Any:
+        for _ in range(2):
+            worker = self._idle.pop() if self._idle else await self._start()
+            try:
+                async with asyncio.timeout(self._limits.job_timeout_s):
+                    done, result = await worker.ask(frame)
+            except WorkerEnded:
+                # One that was idle may end just now; a job that ends its process does so twice.
+                self._end(worker)
+                continue
+            except TimeoutError:
+                self.killed += 1
+                self._end(worker)
+                raise timeout(f"request did not complete within {self._limits.job_timeout_s:g} s of work") from None
+            except BaseException:
+                # Whoever asked has gone; what the worker still does, it does for nobody.
+                self._end(worker)
+                raise
+            self.done += 1
+            self._idle.append(worker)
+            if done:
+                return result
+            if isinstance(result, StatusError):
+                raise result
+            log.error("a large request: %s", result)
+            raise internal("the server met a condition that it does not know")
+        raise internal("the process that works on large requests has ended twice on this one")
+
+    async def _start(self) -> _Worker:
+        if self._closed:
+            raise internal("the server is stopping")
+        worker = await _Worker.start()
+        self._all.add(worker)
+        return worker
+
+    def _end(self, worker: _Worker) -> None:
+        self._all.discard(worker)
+        worker.kill()
+
+    def close(self) -> None:
+        """Ends all processes; nobody may be waiting for one any more."""
+        self._closed = True
+        self._idle.clear()
+        for worker in list(self._all):
+            self._end(worker)
+
+    def metrics(self) -> dict[str, float]:
+        return {
+            "apiserver_workers": len(self._all),
+            "apiserver_worker_jobs_waiting": self._waiting,
+            "apiserver_worker_jobs_total": self.done,
+            "apiserver_workers_killed_total": self.killed,
+        }
+
+
+def _spawn(command: list[str], stdin: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(command, stdin=stdin, stdout=subprocess.DEVNULL)
+
+
+class _Worker:
+    def __init__(self, process: subprocess.Popen[bytes], reader: asyncio.StreamReader, writer: asyncio.StreamWriter):
+        self._process = process
+        self._reader = reader
+        self._writer = writer
+
+    @staticmethod
+    async def start() -> _Worker:
+        ours, theirs = socket.socketpair()
+        try:
+            command = [sys.executable, "-m", "minikube_py.apiserver.worker"]
+            with theirs:
+                process = await asyncio.to_thread(_spawn, command, theirs.fileno())
+            ours.setblocking(False)
+            reader, writer = await asyncio.open_connection(sock=ours, limit=STREAM_BYTES)
+        except BaseException:
+            ours.close()
+            raise
+        return _Worker(process, reader, writer)
+
+    async def ask(self, frame: bytes) -> tuple[bool, Any]:
+        """Raises: WorkerEnded."""
+        try:
+            self._writer.write(FRAME.pack(len(frame)))
+            self._writer.write(frame)
+            await self._writer.drain()
+            (size,) = FRAME.unpack(await self._reader.readexactly(FRAME.size))
+            answer: tuple[bool, Any] = pickle.loads(await self._reader.readexactly(size))
+            return answer
+        except (OSError, asyncio.IncompleteReadError) as error:
+            raise WorkerEnded from error
+
+    def kill(self) -> None:
+        self._writer.close()
+        with contextlib.suppress(OSError):
+            self._process.kill()
+        # In a thread: the memory of a large process takes its time to go.
+        asyncio.get_running_loop().run_in_executor(None, self._process.wait)
