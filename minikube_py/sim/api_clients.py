@@ -17,8 +17,8 @@ from minikube_py.env import Clock, Rng
 from minikube_py.errors import MinikubeError, OutcomeUnknown
 from minikube_py.mvcc.types import Compare, DeleteRange, DeleteResult, KeyValue, Put, RangeRequest, RangeResult, Txn
 from minikube_py.mvcc.types import TxnResult as Swapped
+from minikube_py.sim.clients import Traffic
 from minikube_py.sim.recorder import Recorder
-from minikube_py.sim.store_clients import Traffic
 
 NAMESPACE: Final = "default"
 NAMES: Final = tuple(f"c{number}" for number in range(5))

@@ -1,6 +1,6 @@
 """A run with API servers on the simulated store: their clients' requests and watches, under the same faults and more.
 
-    python -m minikube_py.sim.api_run 17 [--steps]       as `store_run`
+    python -m minikube_py.sim.replay 17 --api
 
 The API servers' core is the product's, on its own StoreClient; requests come to it by `api_calls`, not over HTTP.
 """
@@ -8,9 +8,8 @@ The API servers' core is the product's, on its own StoreClient; requests come to
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, cast
 
 from minikube_py.apiserver.core import ApiServer
@@ -18,25 +17,27 @@ from minikube_py.client.rest import CONFIG_MAPS, RestClient
 from minikube_py.env import Rng
 from minikube_py.errors import MinikubeError
 from minikube_py.mvcc.types import Compact
+from minikube_py.sim.access import StoreAccess
 from minikube_py.sim.api_calls import ApiCalls, CallTransport
 from minikube_py.sim.api_clients import NAMESPACE, ApiClient, ApiFollower, Stretch, check_stretches
 from minikube_py.sim.checkers import linearizability, transactions
 from minikube_py.sim.checkers.verdict import OK, violation
+from minikube_py.sim.clients import Watched
 from minikube_py.sim.clock import MachineClock, SimClock
 from minikube_py.sim.loop import SimFailure, SimLoop
 from minikube_py.sim.recorded_storage import RecordedStorage
 from minikube_py.sim.recorder import Recorder
-from minikube_py.sim.run import Outcome
-from minikube_py.sim.store_access import StoreAccess
-from minikube_py.sim.store_run import (
+from minikube_py.sim.run import (
     AFTERWARDS,
     BEGIN_S,
     FINISH_S,
     SETTLE_S,
-    StoreRun,
-    StoreRunOptions,
+    SPAN_US,
+    Outcome,
+    Run,
+    RunOptions,
+    drawn_faults,
     drawn_options,
-    play_seeds,
 )
 from minikube_py.sim.world import Ended, Process
 
@@ -51,10 +52,10 @@ def run_seed(seed: int, told: Told | None = None) -> Outcome:
     return ApiRun(drawn_options(seed), told).go()
 
 
-class ApiRun(StoreRun):
-    """As StoreRun, with API servers between clients and store. What they ask of the store is judged as well."""
+class ApiRun(Run):
+    """As Run, with API servers between clients and store. What they ask of the store is judged as well."""
 
-    def __init__(self, options: StoreRunOptions, told: Told | None = None) -> None:
+    def __init__(self, options: RunOptions, told: Told | None = None) -> None:
         super().__init__(options, told)
         self.beneath = Recorder(self.world.scheduler)
         self.calls = ApiCalls(self.world, Rng(self._rng.getrandbits(64)))
@@ -78,31 +79,29 @@ class ApiRun(StoreRun):
         outcome.verdicts["api registers"] = linearizability.check(history.operations)
         outcome.verdicts["api watches"] = violation(self._watch_problem) if self._watch_problem else OK
         outcome.verdicts["transactions"] = transactions.check(beneath).verdict
-        outcome.verdicts["log"] = self.store.agreement.verdict()
+        outcome.verdicts["log"] = self.cluster.checks.agreement.verdict()
 
     # -- the story ----------------------------------------------------------------------------------------------------
 
     async def _story(self) -> None:
         loop, options = asyncio.get_running_loop(), self.options
-        self._asides.append(loop.create_task(self.store.watch_over()))
-        for place in self.store.places:
-            self.store.start(place)
+        self.cluster.start_all()
         for host in self._hosts:
             self.world.start(host, self._serve)
         await self._until(lambda: len(self.calls.served) == API_SERVERS, BEGIN_S, "begin")
         for number in range(options.clients):
-            self._start_client(f"client-{number}")
+            self._start_client(f"client-{number}", ())
         self.traffic.ask(quota=options.operations)
         self._asides += [loop.create_task(work) for work in (self._trouble_servers(), self._roll())]
         begin_s = self.world.scheduler.now_s
-        await self.faults.play(self._schedule)
-        await asyncio.sleep(max(0.0, begin_s + options.span_us / 1e6 - self.world.scheduler.now_s))
+        await self.faults.play(drawn_faults(self.options))
+        await asyncio.sleep(max(0.0, begin_s + SPAN_US / 1e6 - self.world.scheduler.now_s))
         await self._heal()
         for host in self._hosts:
             self.world.resume(host)
             if self.world.running(host) is None:
                 self.world.start(host)
-        await self._until(lambda: not self.store.settled(), SETTLE_S, "settle")
+        await self._until(lambda: not self.cluster.unsettled(), SETTLE_S, "settle")
         await self._until(lambda: len(self.calls.served) == API_SERVERS, SETTLE_S, "serve again")
         self.traffic.think_s = min(self.traffic.think_s, 0.05)
         self.traffic.ask(quota=options.clients * options.workers * AFTERWARDS)
@@ -139,7 +138,7 @@ class ApiRun(StoreRun):
     async def _serve(self, process: Process) -> None:
         self._servers += 1
         number = self._servers
-        hosts = [place.host for place in self.store.places]
+        hosts = [place.host for place in self.cluster.places]
         access = StoreAccess(process, hosts)
         while True:
             try:
@@ -165,7 +164,7 @@ class ApiRun(StoreRun):
             # Nobody needs it.
             return
 
-    def _start_client(self, host: str) -> None:
+    def _start_client(self, host: str, watched: Sequence[Watched]) -> None:
         async def main(process: Process) -> None:
             self._client_lives += 1
             number = self._client_lives
@@ -180,7 +179,7 @@ class ApiRun(StoreRun):
         """API servers are killed and stopped too; one at a time or both."""
         troubles = self._rng.choice(TROUBLES)
         for _ in range(troubles):
-            await asyncio.sleep(self._rng.random() * self.options.span_us / 1e6 / troubles)
+            await asyncio.sleep(self._rng.random() * SPAN_US / 1e6 / troubles)
             host = self._rng.choice(self._hosts)
             if self._rng.random() < 0.3:
                 self.world.pause(host)
@@ -198,6 +197,3 @@ class ApiRun(StoreRun):
         counts["stretches"] = len(self.stretches)
         counts["API server lives"] = self._servers
 
-
-if __name__ == "__main__":
-    sys.exit(play_seeds(sys.argv[1:], ApiRun))

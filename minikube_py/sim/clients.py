@@ -1,404 +1,271 @@
-"""Clients of a simulated cluster, by the rules of the real one, as a pure model of it.
+"""Clients of the simulated store: the product's StoreClient, asked by a drawn workload and written down.
 
-A client follows the leader. In a session it sends a write again, under the same sequence number, until it has an
-answer; without one a write whose answer was lost is unknown, and never sent again. Reads are sent again. Each request
-ends as done, refused or unknown, and stands in the history as that.
+A client is a process with a machine and a number of its own; when it is killed, the next one there has another number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, NamedTuple
 
-from minikube_py.env import Rng
+from minikube_py.env import Clock, Rng
 from minikube_py.errors import (
     Compacted,
     FieldsRedeclared,
+    InvalidRequest,
     MinikubeError,
-    NotLeader,
     OutcomeUnknown,
     RequestError,
-    Unavailable,
 )
 from minikube_py.fields.where import Where
-from minikube_py.mvcc.types import (
-    CloseSession,
-    InSession,
-    OpenSession,
-    RangeRequest,
-    SessionResult,
-    WatchBatch,
-)
-from minikube_py.sim.history import Delivery, History, KeepAlive, Operation, Request, Watch, WatchPart
-from minikube_py.sim.steps import Steps
+from minikube_py.mvcc.types import RangeRequest, WatchBatch
+from minikube_py.sim.access import Access, RoamingAccess
+from minikube_py.sim.history import Request, Watch, WatchPart
+from minikube_py.sim.recorder import Recorder
 from minikube_py.sim.workload import Workload
+from minikube_py.sim.world import Process
+from minikube_py.store.storage import WatchHandle
 
-ATTEMPT_US: Final = 900_000
-"""Without an answer for so long, a connection counts as lost."""
-ASTRAY_SHARE: Final = 0.15
-"""Of the writes, those that do not go first to the leader that the client knows."""
-BACKOFF_US: Final = (10_000, 60_000)
-REOPEN_US: Final = (2_000, 120_000)
-CLOSE_SHARE: Final = 0.02
-"""Of the moments at which nothing is under way: those at which a client changes its session for a new one."""
-
-Answer = Callable[[Any, MinikubeError | None], None]
-
-
-class Servers(Protocol):
-    """What a client can do: say something to a member. What it says may be lost, and so may the answer."""
-
-    def request(self, client: int, place: int, request: Any, serializable: bool, answer: Answer) -> None:
-        """`answer` is called at most once."""
-
-    def watch(self, client: int, place: int, watch: Watch, start_revision: int, sink: WatchSink) -> Stream: ...
-
-    def place_of(self, member_id: int) -> int | None: ...
-
-    def places(self) -> list[int]:
-        """Those that a client knows of."""
+REFUSED_PAUSE_S: Final = 0.05
+REOPEN_S: Final = (0.002, 0.1)
+UNDECLARED_S: Final = (0.05, 0.5)
+RESTLESS: Final = 0.05
+"""The probability that one who watches goes elsewhere, at each batch."""
+READS_ASTRAY: Final = 0.4
+WRITES_ASTRAY: Final = 0.15
+"""Of the requests, those that go to any member, leader or not."""
+RENEW_SHARE: Final = 0.01
+"""Of the requests, those after which a client begins anew, in another session."""
 
 
-WatchSink = Callable[[WatchBatch | None], None]
-"""A batch arrived; None: the stream broke."""
+class Rivals(NamedTuple):
+    """What is written through the member on one host must be seen when it is read through that on the other."""
 
-
-class Stream(Protocol):
-    def cancel(self) -> None: ...
+    writer: str
+    reader: str
 
 
 @dataclass(slots=True)
-class Call:
-    """A request under way. `sequence` 0: in no session. `uncertain`: an attempt was sent whose end is not known."""
+class Traffic:
+    """What all clients together are to do. `quota`: requests to be begun yet, by workers; `think_s`: the longest pause
+    between two of them; `asides`: requests that somebody wants made besides, at once. `watching`: watches may begin."""
 
-    request: Request
-    serializable: bool
-    call_us: int
-    deadline_us: int
-    sequence: int = 0
-    attempt: int = 0
-    place: int = 0
-    uncertain: bool = False
-    ended: bool = False
-    then: Callable[[], None] | None = None
-    """To be called once it is done."""
+    quota: int = 0
+    think_s: float = 0.2
+    asides: deque[Request | Rivals] = field(default_factory=deque)
+    watching: bool = False
+    waiting: list[asyncio.Future[None]] = field(default_factory=list)
 
     @property
-    def reads(self) -> bool:
-        return isinstance(self.request, RangeRequest | KeepAlive)
+    def wanted(self) -> bool:
+        return self.quota > 0 or bool(self.asides)
+
+    async def wait(self) -> None:
+        """Returns when there is something to do."""
+        while not self.wanted:
+            await self._more()
+
+    async def wait_asides(self) -> None:
+        """Returns when somebody wants something made besides."""
+        while not self.asides:
+            await self._more()
+
+    async def _more(self) -> None:
+        more = asyncio.get_running_loop().create_future()
+        self.waiting.append(more)
+        await more
+
+    def ask(self, *asides: Request | Rivals, quota: int = 0) -> None:
+        """There is more to do: whoever waits for that goes on, in a process of its own."""
+        self.asides.extend(asides)
+        self.quota += quota
+        waiting, self.waiting = self.waiting, []
+        for future in waiting:
+            future.get_loop().call_soon(_wake, future)
 
 
 @dataclass(frozen=True, slots=True)
-class ClientOptions:
-    """`sessions`: writes are sent in one. `depth`: requests under way at once. `think_us`: between two of them."""
+class Watched:
+    """What is watched, and from which revision on: 0 is from now on. `roams`: by whichever member, and at times by
+    another, by itself; otherwise by the product's client."""
 
-    sessions: bool = True
-    depth: int = 2
-    think_us: tuple[int, int] = (5_000, 120_000)
-    patience_us: int = 4_000_000
-
-
-class SimClient:
-    """One client and its workload. `left`: requests it has yet to begin."""
-
-    def __init__(
-        self, number: int, steps: Steps, rng: Rng, servers: Servers, history: History, options: ClientOptions
-    ) -> None:
-        self.number = number
-        self.steps = steps
-        self.rng = rng
-        self.options = options
-        self.left = 0
-        self.ended = 0
-        self.workload = Workload(Rng(rng.getrandbits(64)), number)
-        self._servers = servers
-        self._history = history
-        self._leader = rng.choice(servers.places())
-        self._session = 0
-        self._sequence = 0
-        self._unanswered: dict[int, Call] = {}
-        self._calls: dict[int, Call] = {}
-        self._opening = False
-        self._next_due = False
-        self.retries = 0
-
-    def go_on(self, requests: int) -> None:
-        """Is to make so many more requests."""
-        self.left += requests
-        self._soon(0)
-
-    @property
-    def idle(self) -> bool:
-        return not self.left and not self._calls
-
-    def give_up(self) -> None:
-        """The run is over: what has no answer never will."""
-        self.left = 0
-        for call in list(self._calls.values()):
-            self._end(call, "unknown")
-
-    # -- beginning -----------------------------------------------------------------------------------------------------
-
-    def _soon(self, delay_us: int) -> None:
-        if not self._next_due:
-            self._next_due = True
-            self.steps.after(delay_us, self._next)
-
-    def _next(self) -> None:
-        self._next_due = False
-        if not self.left or len(self._calls) >= self.options.depth:
-            return
-        if self._session and not self._calls and self.rng.random() < CLOSE_SHARE:
-            self._close_session()
-        if self.options.sessions and not self._session:
-            self._open_session()
-            return
-        self.left -= 1
-        self._begin(*self.workload.draw())
-        if self.left:
-            self._soon(self.rng.randint(*self.options.think_us))
-
-    def _close_session(self) -> None:
-        """The client is done with it; what it sent in it may still be on its way, and must not be executed any more."""
-        self._servers.request(self.number, self._leader, CloseSession(self._session), False, lambda result, error: None)
-        self._session = 0
-
-    def _open_session(self) -> None:
-        """Opening is idempotent: the same client gets the same session while it is open."""
-        if self._opening:
-            return
-        self._opening = True
-
-        def opened(result: Any, error: MinikubeError | None) -> None:
-            self._opening = False
-            if isinstance(result, SessionResult):
-                self._session, self._sequence = result.id, 0
-            elif isinstance(error, NotLeader):
-                self._turn_to(error)
-            else:
-                self._turn_elsewhere()
-            self._soon(0 if result is not None else self.rng.randint(*BACKOFF_US))
-
-        answered = self._once(opened)
-        self._servers.request(self.number, self._leader, OpenSession(self.number), False, answered)
-        self.steps.after(ATTEMPT_US, answered, None, None)
-
-    @staticmethod
-    def _once(act: Answer) -> Answer:
-        pending = [act]
-
-        def run(result: Any, error: MinikubeError | None) -> None:
-            if pending:
-                pending.pop()(result, error)
-
-        return run
-
-    def write_then_read(self, writer: int, reader: int) -> None:
-        """Beside all else a write through one place and, once it is done, a read of it through another."""
-        put = self.workload.write()
-        self._begin(put, False, writer, lambda: self._begin(RangeRequest(put.key), False, reader))
-
-    def _begin(
-        self, request: Request, serializable: bool, place: int | None = None, then: Callable[[], None] | None = None
-    ) -> None:
-        now_us = self.steps.now_us
-        call = Call(request, serializable, now_us, now_us + self.options.patience_us, then=then)
-        if self._session and not call.reads:
-            self._sequence += 1
-            call.sequence = self._sequence
-            self._unanswered[call.sequence] = call
-        self._calls[id(call)] = call
-        anywhere = serializable or self.rng.random() < (0.4 if isinstance(request, RangeRequest) else ASTRAY_SHARE)
-        call.place = self.rng.choice(self._servers.places()) if anywhere else self._leader
-        if place is not None:
-            call.place = place
-        self._attempt(call)
-
-    def _attempt(self, call: Call) -> None:
-        if call.ended:
-            return
-        call.attempt += 1
-        attempt = call.attempt
-        sent: Any = call.request
-        if call.sequence:
-            sent = InSession(self._session, call.sequence, min(self._unanswered), sent)
-
-        def answered(result: Any, error: MinikubeError | None) -> None:
-            if not call.ended:
-                self._answered(call, attempt, result, error)
-
-        self._servers.request(self.number, call.place, sent, call.serializable, answered)
-        self.steps.after(ATTEMPT_US, self._lost, call, attempt)
-
-    # -- ends ----------------------------------------------------------------------------------------------------------
-
-    def _answered(self, call: Call, attempt: int, result: Any, error: MinikubeError | None) -> None:
-        if error is None:
-            self._end(call, "done", result)
-        elif isinstance(error, RequestError):
-            self._end(call, "refused", None, error)
-        elif attempt != call.attempt:
-            return
-        elif isinstance(error, Unavailable):
-            # This attempt did nothing; an earlier one may have.
-            if isinstance(error, NotLeader):
-                self._turn_to(error)
-            else:
-                self._turn_elsewhere()
-            self._again(call)
-        else:
-            self._uncertain(call, error)
-
-    def _lost(self, call: Call, attempt: int) -> None:
-        """The connection broke, or nothing was heard for too long."""
-        if not call.ended and attempt == call.attempt:
-            self._turn_elsewhere()
-            self._uncertain(call, OutcomeUnknown("the connection was lost"))
-
-    def _uncertain(self, call: Call, error: MinikubeError) -> None:
-        call.uncertain = True
-        if call.reads or (call.sequence and type(error) is OutcomeUnknown):
-            self._again(call)
-        else:
-            self._end(call, "unknown")
-            if call.sequence and type(error) is not OutcomeUnknown:
-                self._new_session()
-
-    def _new_session(self) -> None:
-        """The old one has ended; what was sent in it and has no answer stays unknown."""
-        for call in list(self._unanswered.values()):
-            self._end(call, "unknown")
-        self._session = 0
-
-    def _again(self, call: Call) -> None:
-        if self.steps.now_us >= call.deadline_us:
-            self._end(call, "unknown" if call.uncertain or call.reads else "refused", None, None)
-            return
-        self.retries += 1
-        call.attempt += 1
-        if not call.serializable:
-            call.place = self._leader
-        else:
-            call.place = self.rng.choice(self._servers.places())
-        self.steps.after(self.rng.randint(*BACKOFF_US), self._attempt, call)
-
-    def _turn_to(self, error: NotLeader) -> None:
-        place = self._servers.place_of(error.leader_id) if error.leader_id else None
-        if place is None:
-            self._turn_elsewhere()
-        else:
-            self._leader = place
-
-    def _turn_elsewhere(self) -> None:
-        self._leader = self.rng.choice(self._servers.places())
-
-    def _end(self, call: Call, status: Any, result: Any = None, error: MinikubeError | None = None) -> None:
-        call.ended = True
-        self.ended += 1
-        del self._calls[id(call)]
-        self._unanswered.pop(call.sequence, None)
-        return_us = None if status == "unknown" else self.steps.now_us
-        operation = Operation(
-            self.number, call.call_us, return_us, call.request, status, result, error, call.serializable, call.place
-        )
-        self._history.operations.append(operation)
-        if self.steps.told is not None:
-            self.steps.tell(str(operation))
-        if status == "done":
-            self.workload.memory.learn(call.request, result)
-            if call.then is not None:
-                call.then()
-        self._soon(self.rng.randint(*self.options.think_us))
+    key: bytes
+    range_end: bytes
+    where: Where | None = None
+    start_revision: int = 0
+    roams: bool = False
 
 
-class WatchClient:
-    """Keeps one watch: where its stream breaks, it goes on elsewhere from what it has seen. One that was left behind
-    by a compaction begins a new one after it; one whose fields were declared anew, from then on."""
+class Client:
+    """One life of one client: `workers` ask at the same time, and `watched` are watched until it ends. With `roaming`
+    some of the requests go by that."""
 
     def __init__(
         self,
+        process: Process,
         number: int,
-        steps: Steps,
-        rng: Rng,
-        servers: Servers,
-        history: History,
-        watched: tuple[bytes, bytes, Where | None],
-        start_revision: int,
-        restless: float = 0.02,
+        access: Access,
+        traffic: Traffic,
+        recorder: Recorder,
+        workers: int,
+        watched: Sequence[Watched],
+        roaming: RoamingAccess | None = None,
     ) -> None:
-        """`restless`: the probability that it goes elsewhere by itself, at each batch."""
-        self.number = number
-        self.steps = steps
-        self.rng = rng
-        self.restless = restless
-        self.resumed = 0
-        self.redeclared = 0
-        self.batches = 0
-        self._servers = servers
-        self._history = history
+        self._clock: Clock = process.clock
+        self._rng: Rng = process.rng
+        self._number = number
+        self._access = access
+        self._roaming = roaming
+        self._traffic = traffic
+        self._recorder = recorder
+        self._workers = workers
         self._watched = watched
-        self._stream: Stream | None = None
-        self._life = 0
-        self.seen = 0
-        self._begin(start_revision)
+        self._workload = Workload(Rng(process.rng.getrandbits(64)), number)
 
-    @property
-    def next_revision(self) -> int:
-        return self.seen + 1 if self.seen else self.start_revision
+    async def run(self) -> None:
+        await self._start()
+        await asyncio.gather(self._follow(), self._work_aside(), *[self._work() for _ in range(self._workers)])
 
-    @property
-    def told_from(self) -> int:
-        """It is served, and will be told of this revision; 0 where nobody has said so."""
-        return self.next_revision or self.watch.parts[-1].created_revision
+    async def _start(self) -> None:
+        while True:
+            try:
+                await self._access.start()
+                return
+            except MinikubeError:
+                await self._clock.sleep(REFUSED_PAUSE_S)
 
-    def _begin(self, start_revision: int) -> None:
-        self.start_revision = start_revision
-        self.seen = 0
-        self.watch = Watch(self.number, *self._watched, live=True)
-        self._history.watches.append(self.watch)
+    async def _follow(self) -> None:
+        while not self._traffic.watching:
+            await self._clock.sleep(REFUSED_PAUSE_S)
+        for watched in self._watched:
+            by = self._roaming if watched.roams and self._roaming is not None else self._access
+            follower = Follower(self._number, by, self._recorder, self._clock, self._rng, watched)
+            follower.begin(watched.start_revision)
+
+    async def _work(self) -> None:
+        traffic = self._traffic
+        while True:
+            await traffic.wait()
+            await self._clock.sleep(self._rng.random() * traffic.think_s)
+            if traffic.quota > 0:
+                traffic.quota -= 1
+                await self._ask(*self._workload.draw())
+                if self._rng.random() < RENEW_SHARE:
+                    # What is under way in the old session must not be executed any more once that has ended.
+                    await self._access.close()
+                    await self._start()
+
+    async def _work_aside(self) -> None:
+        traffic = self._traffic
+        while True:
+            await traffic.wait_asides()
+            aside = traffic.asides.popleft()
+            if not isinstance(aside, Rivals):
+                await self._ask(aside, False)
+            elif self._roaming is not None:
+                put = self._workload.write()
+                if await self._ask(put, False, aside.writer):
+                    await self._ask(RangeRequest(put.key), False, aside.reader)
+
+    async def _ask(self, request: Request, serializable: bool, host: str = "") -> bool:
+        """Whether it was done."""
+        number = self._recorder.begin(self._number, request, serializable)
+        reads = isinstance(request, RangeRequest)
+        share = READS_ASTRAY if reads else WRITES_ASTRAY
+        astray = bool(host) or serializable or self._rng.random() < share
+        try:
+            if astray and self._roaming is not None:
+                result = await self._roaming.ask(request, serializable, host)
+            else:
+                result = await self._access.ask(request, serializable)
+        except OutcomeUnknown as error:
+            self._recorder.end(number, "unknown", None, error)
+        except RequestError as error:
+            self._recorder.end(number, "refused", None, error)
+            if isinstance(error, Compacted):
+                memory = self._workload.memory
+                memory.compacted = max(memory.compacted, error.compact_revision)
+                memory.revision = max(memory.revision, error.compact_revision)
+        except MinikubeError as error:
+            self._recorder.end(number, "refused", None, error)
+            await self._clock.sleep(REFUSED_PAUSE_S * self._rng.random())
+        else:
+            self._recorder.end(number, "done", result)
+            self._workload.memory.learn(request, result)
+            return True
+        return False
+
+
+class Follower:
+    """Keeps one watch. A stream that ends is followed by another, from where it had got to. One that compaction left
+    behind begins a new watch after it; one whose fields were declared anew, from then on."""
+
+    def __init__(
+        self, client: int, access: Access, recorder: Recorder, clock: Clock, rng: Rng, watched: Watched
+    ) -> None:
+        self._client = client
+        self._access = access
+        self._recorder = recorder
+        self._clock = clock
+        self._rng = rng
+        self._watched = watched
+        self._restless = RESTLESS if watched.roams else 0.0
+        self._watch: Watch
+        self._next = 0
+        self._part: WatchPart | None = None
+        self._handle: WatchHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self, start_revision: int) -> None:
+        watched = self._watched
+        self._watch = Watch(self._client, watched.key, watched.range_end, watched.where, live=True)
+        self._recorder.watch(self._watch)
+        self._next = start_revision
         self._open()
 
     def _open(self) -> None:
-        self._life += 1
-        life = self._life
-        part = WatchPart(self.next_revision, self.steps.now_us, self.rng.choice(self._servers.places()))
-        self.watch.parts.append(part)
+        watched = self._watched
+        part = self._part = self._recorder.part(self._watch, self._next)
+        self._handle = self._access.watch(
+            watched.key, watched.range_end, self._next, lambda batch: self._came(part, batch), watched.where
+        )
 
-        def sink(batch: WatchBatch | None) -> None:
-            if life == self._life:
-                self._arrived(part, batch)
-
-        self._stream = self._servers.watch(self.number, part.member, self.watch, part.start_revision, sink)
-
-    def _arrived(self, part: WatchPart, batch: WatchBatch | None) -> None:
-        if batch is None:
-            self._reopen()
+    def _came(self, part: WatchPart, batch: WatchBatch) -> None:
+        if part is not self._part:
             return
-        self.batches += 1
-        part.deliveries.append(Delivery(self.steps.now_us, batch))
-        if self.steps.told is not None:
-            self.steps.tell(f"watch {self.number}: {len(batch.events)} events to {batch.revision} {batch.error or ''}")
-        if batch.error is None:
-            self.seen = batch.revision
-            if self.rng.random() < self.restless:
-                self._reopen()
-        elif isinstance(batch.error, Compacted):
-            self.watch.live = False
-            self._begin(batch.error.compact_revision + 1)
-        elif isinstance(batch.error, FieldsRedeclared):
-            self.redeclared += 1
-            self.watch.live = False
-            self._begin(0)
+        self._recorder.deliver(self._watch, part, batch)
+        error = batch.error
+        if error is None:
+            self._next = batch.revision + 1
+            if self._restless and self._rng.random() < self._restless:
+                self._part = None
+                if self._handle is not None:
+                    self._handle.cancel()
+                self._later(self._open, REOPEN_S)
+            return
+        self._part = None
+        if isinstance(error, Compacted):
+            self._watch.live = False
+            self._later(partial(self.begin, error.compact_revision + 1), REOPEN_S)
+        elif isinstance(error, FieldsRedeclared):
+            self._watch.live = False
+            self._later(partial(self.begin, 0), REOPEN_S)
         else:
-            self._reopen()
+            # What asks by fields that nobody has declared may be served soon.
+            self._later(self._open, UNDECLARED_S if isinstance(error, InvalidRequest) else REOPEN_S)
 
-    def _reopen(self) -> None:
-        self._life += 1
-        if self._stream is not None:
-            self._stream.cancel()
-            self._stream = None
-        self.resumed += 1
-        self.steps.after(self.rng.randint(*REOPEN_US), self._open)
+    def _later(self, call: Callable[[], None], within_s: tuple[float, float]) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._wait(call, self._rng.uniform(*within_s)))
+
+    async def _wait(self, call: Callable[[], None], pause_s: float) -> None:
+        await self._clock.sleep(pause_s)
+        call()
 
 
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,505 +1,485 @@
-"""A cluster of real replicas in virtual time, without an event loop: places, links between them, and clients.
+"""A simulated cluster: members on machines of their own, who starts them again, and what they must agree on.
 
-Level 1 of the simulation. All that happens is a step of `Steps`; all that is random comes from the seed; nothing
-waits. The members' log, state machine, watches, sessions, membership and bootstrap are the product's own code.
+The members are the product's, with its links and servers, over simulated TCP, disks and clocks. `FaultPlayer` breaks
+them; `unsettled` says what is missing until all is well again.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
-from zlib import crc32
 
 from minikube_py.env import Rng
-from minikube_py.errors import (
-    InvalidRequest,
-    MinikubeError,
-    NotLeader,
-    OutcomeUnknown,
-    RequestError,
-    RequestTooLarge,
-    Unavailable,
-)
-from minikube_py.mvcc.types import LeaseResult, RangeRequest, WatchBatch
-from minikube_py.mvcc.watch import Watcher
-from minikube_py.raft.codec import message_from_plain, message_to_plain
-from minikube_py.raft.log import RaftLog
-from minikube_py.raft.message import LogIndex, Message, MessageType, Term
-from minikube_py.sim.checkers.convergence import Agreement, LogEnd
-from minikube_py.sim.clients import Answer, WatchSink
-from minikube_py.sim.history import KeepAlive, Watch
-from minikube_py.sim.links import HELD, LATENCY_US, Links
-from minikube_py.sim.place import SYNC_US, Place
-from minikube_py.sim.steps import Act, Steps
-from minikube_py.sim.transfers import Transfer
+from minikube_py.errors import Corruption, MinikubeError
+from minikube_py.raft.configuration import Configuration, NodeId
+from minikube_py.raft.message import NOBODY, EntryKind, Message
+from minikube_py.sim.clients import Traffic
+from minikube_py.sim.disk import SimDisk
+from minikube_py.sim.member_process import CLIENT_PORT, CONFIG, PEER_PORT, Started, run_member
+from minikube_py.sim.message_links import MessageTroubles, TroubledLinks
+from minikube_py.sim.step_checks import Look, StepChecks
+from minikube_py.sim.world import Ended, Process, World
 from minikube_py.store.bootstrap import Initial
-from minikube_py.store.membership import Member, MemberChange
-from minikube_py.store.replica import Replica
+from minikube_py.store.discovery import BootstrapRefused
+from minikube_py.store.identity import LogLost
+from minikube_py.store.links import PeerLinks
+from minikube_py.store.member import StoreMember
+from minikube_py.store.member_config import TICK_S, MemberConfig
+from minikube_py.store.membership import ChangeKind, MemberChange, Membership
 
-SNAPSHOT: Final = int(MessageType.SNAPSHOT)
-VOTE: Final = int(MessageType.VOTE)
-VOTE_REPLY: Final = int(MessageType.VOTE_REPLY)
-BINDING: Final = frozenset((VOTE, VOTE_REPLY, int(MessageType.APPEND_REPLY)))
-RESET_US: Final = (200, 3_000)
-SILENCE_US: Final = 700_000
-"""So long a client takes a connection for good on which nothing comes any more."""
+RESTART_S: Final = (0.02, 0.4)
+AT_ONCE_S: Final = 0.002
+AT_ONCE_SHARE: Final = 0.4
+STOP_S: Final = 15.0
+WISH_TRIES: Final = 50
+WISH_PAUSE_S: Final = 0.1
+
+Task = Callable[[StoreMember], Coroutine[Any, Any, None]]
 
 
-class Cluster:
-    """`members` places that form a cluster, and `spare` ones that may join it. A client is at a place too: its links
-    to the members are that place's."""
+@dataclass(slots=True)
+class Place:
+    """A member's machine. `down`: how many faults hold it down. `member`: what runs there and takes part. `last`: the
+    latest whose log was opened there, looked at by `look`; `opened`: in this life. `wiped`: what that one held is gone;
+    `rotten`: it may be; `rejoin`: whoever starts there on an empty disk comes under a new id. `sick`: its disk was made
+    to fail. `leaving`: somebody asked that the member be removed; `gone`: it was. `known`: there is to be a member."""
+
+    number: int
+    host: str
+    name: str
+    down: int = 0
+    member: StoreMember | None = None
+    last: StoreMember | None = None
+    look: Look | None = None
+    opened: bool = False
+    member_id: NodeId = NOBODY
+    started: Started | None = None
+    known: bool = False
+    wiped: bool = False
+    rejoin: bool = False
+    rotten: bool = False
+    sick: bool = False
+    leaving: bool = False
+    gone: bool = False
+
+    @property
+    def up(self) -> bool:
+        return self.opened
+
+    @property
+    def peer(self) -> str:
+        return f"{self.host}:{PEER_PORT}"
+
+
+class SimCluster:
+    """`members` that form the cluster, and `spare` places for those that may join it. `problem`: the first thing that
+    was wrong. `elected` is told the place of whoever comes to lead, `rivals` the places of a new leader and of an old
+    one that does not know of it."""
 
     def __init__(
-        self,
-        rng: Rng,
-        steps: Steps,
-        members: int,
-        spare: int = 0,
-        latency_us: tuple[int, int] = LATENCY_US,
-        sync_us: tuple[int, int] = SYNC_US,
+        self, world: World, rng: Rng, members: int, spare: int, traffic: Traffic, config: MemberConfig = CONFIG
     ) -> None:
-        self.steps = steps
+        self.world = world
         self.rng = rng
-        self.links = Links(Rng(rng.getrandbits(64)), latency_us)
-        self.agreement = Agreement()
-        self.problem = ""
-        self.refusals: list[tuple[int, MinikubeError]] = []
-        """(place, why) of members that would not start, for whoever tends the cluster."""
-        self.failures: list[tuple[int, str]] = []
-        """The same of members that ended themselves."""
-        self.elections = 0
-        self.elected: Callable[[Place], None] | None = None
+        self.traffic = traffic
+        self.forming = members
+        self.messages = MessageTroubles()
+        self.counts: Counter[str] = Counter()
+        self.ended: Counter[str] = Counter()
+        self.elected: Callable[[int], None] | None = None
         self.rivals: Callable[[Place, Place], None] | None = None
-        """Told when one begins to lead while another, of an earlier term, does not know of it."""
-        """Told of each member that comes to lead."""
-        self.messages = 0
-        self.snapshots_sent = 0
-        self.snapshots_installed = 0
-        self._members = members
-        initial: Initial = tuple((f"m{number}", f"m{number}:1") for number in range(members))
-        self.all = [
-            Place(number, steps, Rng(rng.getrandbits(64)), self, initial) for number in range(members + spare)
-        ]
-        for place in self.all:
-            place.sync_us = sync_us
-        self._place_of: dict[int, int] = {}
-        self._held: dict[tuple[int, int], list[tuple[Act, tuple[Any, ...], Act | None]]] = {}
-        self._requests: dict[int, dict[int, tuple[int, Answer]]] = {place.number: {} for place in self.all}
-        self._streams: dict[int, dict[int, ServedWatch]] = {place.number: {} for place in self.all}
-        self._number = 0
-        self._looked: dict[int, tuple[object, ...]] = {}
-        self._looked_at: dict[int, LogIndex] = {}
-        self._looked_life: dict[int, int] = {}
-        self._terms: dict[int, int] = {}
-        self._sending: dict[tuple[int, int], Transfer] = {}
-        self._states: dict[int, Any] = {}
+        self.places = [Place(number, f"store-{number}", f"m{number}") for number in range(members + spare)]
+        self.checks = StepChecks(self.places, self._elected)
+        self._config = config
+        self._initial: Initial = tuple((place.name, place.peer) for place in self.places[:members])
+        self._hosts: dict[NodeId, str] = {}
+        self.problem = ""
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        world.on_end = self._ended
+        for place in self.places[:members]:
+            place.known = True
 
-    # -- what is known -------------------------------------------------------------------------------------------------
+    def fail(self, text: str) -> None:
+        if not self.problem:
+            self.problem = text
+            self.world.scheduler.log(f"VIOLATION: {text}")
+
+    # -- members' lives ------------------------------------------------------------------------------------------------
+
+    def start(self, place: Place) -> None:
+        """Nothing where it is held down, runs already, or is no member any more."""
+        if place.down or place.gone or not place.known or self.world.running(place.host) is not None:
+            return
+        initial = self._initial
+        if place.name not in dict(initial):
+            initial = tuple(sorted((*initial, (place.name, place.peer))))
+        started = place.started = Started(
+            place.name,
+            initial,
+            place.rejoin,
+            partial(self._ready, place),
+            partial(self._made, place),
+            self._through,
+            self._config,
+        )
+        self.counts["starts"] += 1
+        self.world.start(place.host, lambda process: run_member(process, started))
+
+    def start_all(self) -> None:
+        for place in self.places:
+            self.start(place)
+
+    def _made(self, place: Place, process: Process, member: StoreMember) -> None:
+        process.loop.after_step = partial(self._stepped, place, member)
+
+    def _through(self, process: Process, links: PeerLinks) -> PeerLinks:
+        rng = Rng(process.rng.getrandbits(64))
+        return TroubledLinks(links, process.loop, rng, process.name, self.messages, self._host_of, self._said)
+
+    def _said(self, message: Message) -> None:
+        self.checks.said(message)
+
+    def _host_of(self, id: NodeId) -> str:
+        return self._hosts.get(id, "")
+
+    def _stepped(self, place: Place, member: StoreMember) -> None:
+        """After each callback of a member's process."""
+        if not place.opened:
+            if not member.opened:
+                return
+            self._opened(place, member)
+        look = place.look
+        assert look is not None
+        if look.changed():
+            self.checks.look(look)
+            if self.checks.problem:
+                self.fail(self.checks.problem)
+
+    def _opened(self, place: Place, member: StoreMember) -> None:
+        if place.wiped and place.last is not None:
+            self.counts["rejoins"] += 1
+        place.last, place.opened, place.wiped = member, True, False
+        place.member_id = member.member_id
+        place.look = self.checks.opened(member)
+        self._hosts[member.member_id] = place.host
+
+    def _ready(self, place: Place, member: StoreMember) -> None:
+        place.member = member
+
+    def _elected(self, look: Look) -> None:
+        new = next(place for place in self.places if place.look is look)
+        self.world.scheduler.log(f"{new.host} leads term {look.term}")
+        if self.elected is not None:
+            self.elected(new.number)
+        for old in self.places:
+            leads = old.opened and old.last is not None and old.last.raft.role == "LEADER"
+            if self.rivals is not None and old is not new and leads:
+                self.rivals(new, old)
+
+    def _ended(self, process: Process, ended: Ended) -> None:
+        place = next((place for place in self.places if place.host == process.name), None)
+        if place is None:
+            if ended.error is not None:
+                self.fail(f"{process.name} raised {type(ended.error).__name__}: {ended.error}")
+            return
+        self.ended[ended.how] += 1
+        place.member = None
+        place.opened = False
+        error = ended.error
+        if "was removed" in (str(error) if isinstance(error, BootstrapRefused) else ended.why):
+            if not place.leaving and not place.gone:
+                self.fail(f"{process.loop.name} was removed, and nobody had asked for it: {ended.why}")
+            place.gone, place.leaving = True, False
+        elif isinstance(error, Corruption | LogLost) and place.rotten:
+            self.world.scheduler.log(f"{place.host} refuses to start, rightly: {error}")
+            self.counts["rot detected"] += 1
+            self.wipe(place.number)
+        elif ended.how == "died" and not place.sick:
+            self.fail(f"{process.loop.name} ended itself: {ended.why}")
+        elif error is not None and not (isinstance(error, OSError) and place.sick):
+            self.fail(f"{process.loop.name} does not start: {type(error).__name__}: {error}")
+        if not place.down and not place.gone:
+            self._start_soon(place)
+
+    def _start_soon(self, place: Place) -> None:
+        """As a supervisor does: at once, or after a while."""
+        at_once = self.rng.random() < AT_ONCE_SHARE
+        delay_s = self.rng.random() * AT_ONCE_S if at_once else self.rng.uniform(*RESTART_S)
+        self.world.scheduler.after(delay_s, self.start, place)
+
+    async def stop(self, place: Place) -> None:
+        """Asks a member to end in good order, and returns when it has; it is started again as after any end."""
+        process, started = self.world.running(place.host), place.started
+        if process is None or started is None or place.member is None or process.loop.paused:
+            return
+        self.world.scheduler.log(f"stop {process.loop.name}")
+        self.counts["members stopped"] += 1
+        process.loop.call_soon(started.stop.set)
+        until_s = self.world.scheduler.now_s + STOP_S
+        while process.ended is None:
+            if process.loop.paused:
+                until_s += STOP_S
+            if self.world.scheduler.now_s > until_s:
+                self.fail(f"{process.loop.name} was asked to stop, and has not ended {STOP_S:g} s later")
+                return
+            await asyncio.sleep(0.05)
+
+    def calm(self) -> None:
+        """From here on all go by the usual unit of time, which costs the simulator less than a quick one."""
+        self._config = replace(self._config, tick_s=TICK_S)
+        for place in self.running():
+            if place.member is not None:
+                place.member.config = replace(place.member.config, tick_s=TICK_S)
+
+    # -- for faults ----------------------------------------------------------------------------------------------------
+
+    def host(self, place: int) -> str:
+        return self.places[place].host
+
+    def takes_part(self, place: int) -> bool:
+        """False: nobody was ever started there, or it was removed for good."""
+        return place < len(self.places) and self.places[place].known and not self.places[place].gone
+
+    def hold_down(self, place: int) -> None:
+        """What runs there has ended, or will, and stays down until it is released as often."""
+        self.places[place].down += 1
+
+    def release(self, place: int) -> None:
+        held = self.places[place]
+        held.down -= 1
+        if not held.down:
+            self._start_soon(held)
+
+    def rotten(self, place: int) -> None:
+        self.places[place].rotten = True
+
+    def sick(self, places: tuple[int, ...]) -> None:
+        for place in places:
+            self.places[place].sick = True
+
+    def wipe(self, place: int) -> None:
+        """All that its disk held is gone. Nothing may run there."""
+        wiped = self.places[place]
+        machine = self.world.machine(wiped.host)
+        machine.disk = SimDisk(machine.rng)
+        wiped.wiped, wiped.rejoin, wiped.rotten = True, True, False
+
+    def may_lose(self, place: int) -> bool:
+        """Whether a majority stays whole without this member's data."""
+        voters = self.configuration().voters
+        if not self.places[place].opened or not self.quiet():
+            return False
+        if self.places[place].member_id not in voters:
+            return True
+        return self.lost_voters() + 1 <= (len(voters) - 1) // 2
+
+    def lost_voters(self) -> int:
+        """Voters whose data is gone, or may turn out to be when they start."""
+        held = {place.member_id for place in self._views() if not place.rotten}
+        configuration = self.configuration()
+        return len((configuration.voters | configuration.outgoing) - held)
+
+    def quiet(self) -> bool:
+        """No change of members is under way, not even one in the log of somebody who is cut off."""
+        configuration, membership = self.configuration(), self.membership()
+        if not configuration.voters or configuration.outgoing or membership.expected:
+            return False
+        if any(place.leaving for place in self.places):
+            return False
+        if any(member.learner and member.auto_promote for member in membership.members):
+            return False
+        for place in self._views():
+            assert place.last is not None
+            log = place.last.raft.log
+            if any(entry.kind == EntryKind.CHANGE for entry in log.slice(log.applied, log.last_index)):
+                return False
+            if place.opened and place.last.membership != membership:
+                return False
+        return True
+
+    # -- what an administrator asks ------------------------------------------------------------------------------------
+
+    def grow(self, number: int) -> bool:
+        place = self.places[number]
+        if (place.known and not place.gone) or not self.quiet() or self.lost_voters():
+            return False
+        if place.gone:
+            self.world.kill(place.host)
+            self.wipe(number)
+            place.wiped = place.rejoin = place.known = place.gone = False
+            place.last, place.member_id = None, NOBODY
+        return self._try(self._expect, place)
+
+    async def _expect(self, place: Place) -> bool:
+        leader = self.leader()
+        if leader is None or leader.member is None:
+            return False
+        membership = leader.member.membership
+        if membership.expecting(place.name) is None and membership.named(place.name) is None:
+            change = MemberChange(
+                ChangeKind.EXPECT, name=place.name, peer=place.peer, client=f"{place.host}:{CLIENT_PORT}"
+            )
+            await self._at_leader(lambda member: member.change_members(change))
+            return False
+        place.known = True
+        self.start(place)
+        return True
+
+    def shrink(self, number: int) -> bool:
+        place = self.places[number]
+        if not place.opened or len(self.configuration().voters) < 3 or not self.quiet() or self.lost_voters():
+            return False
+        place.leaving = True
+        return self._try(self._remove, place)
+
+    async def _remove(self, place: Place) -> bool:
+        change = MemberChange(ChangeKind.REMOVE, id=place.member_id)
+        await self._at_leader(lambda member: member.change_members(change))
+        self.follow()
+        return place.gone
+
+    def transfer(self, number: int) -> bool:
+        place, leader = self.places[number], self.leader()
+        if leader is None or place is leader:
+            return False
+        to = place.member_id
+        task = asyncio.get_running_loop().create_task(self._transferred(to))
+        self._keep(task)
+        return True
+
+    async def _transferred(self, to: NodeId) -> None:
+        await self._at_leader(lambda member: member.transfer(to))
+
+    def take_snapshot(self, number: int) -> bool:
+        place = self.places[number]
+        process = self.world.running(place.host)
+        if place.member is None or process is None or not place.member.raft.log.applied:
+            return False
+        process.loop.call_soon(_begin, process, _snapshot, place.member, [])
+        return True
+
+    def _try(self, wish: Callable[[Place], Coroutine[Any, Any, bool]], place: Place) -> bool:
+        self._keep(asyncio.get_running_loop().create_task(self._until_done(wish, place)))
+        return True
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
+
+    async def _until_done(self, wish: Callable[[Place], Coroutine[Any, Any, bool]], place: Place) -> None:
+        """An administrator who tries again for a while."""
+        for _ in range(WISH_TRIES):
+            if await wish(place):
+                self.counts["membership changes"] += 1
+                return
+            await asyncio.sleep(WISH_PAUSE_S)
+
+    async def _at_leader(self, task: Task) -> bool:
+        """Lets the leader do something in its own process; whether it said that it is done."""
+        leader = self.leader()
+        process = self.world.running(leader.host) if leader is not None else None
+        if leader is None or leader.member is None or process is None:
+            return False
+        outcome: list[bool] = []
+        process.loop.call_soon(_begin, process, task, leader.member, outcome)
+        for _ in range(WISH_TRIES):
+            await asyncio.sleep(WISH_PAUSE_S)
+            if outcome or process.ended is not None:
+                break
+        return outcome == [True]
+
+    # -- what is known of it -------------------------------------------------------------------------------------------
+
+    def running(self) -> list[Place]:
+        return [place for place in self.places if place.member is not None]
 
     def leader(self) -> Place | None:
         """The leader of the newest term, if a running member thinks that it is."""
-        leading = [place for place in self.all if place.replica is not None and place.replica.leading]
-        return max(leading, key=lambda place: place.replica.leading if place.replica else 0, default=None)
+        leading = [place for place in self.running() if place.member is not None and place.member.replica.leading]
+        return max(leading, key=_term, default=None)
 
-    def place_of(self, member_id: int) -> int | None:
-        number = self._place_of.get(member_id)
-        return number if number is not None and self.all[number].member_id == member_id else None
+    def members(self) -> list[tuple[Place, StoreMember]]:
+        """Places whose members belong to the cluster, the leader's first. There must be one."""
+        leader = self.leader()
+        assert leader is not None and leader.member is not None
+        ids = {member.id for member in leader.member.membership.members}
+        others = [place for place in self.running() if place is not leader and place.member_id in ids]
+        return [(place, place.member) for place in (leader, *others) if place.member is not None]
 
-    def places(self) -> list[int]:
-        return list(range(len(self.all)))
+    def configuration(self) -> Configuration:
+        """The newest one that anybody has in force."""
+        newest = self._newest()
+        return newest.raft.configuration if newest is not None else Configuration(frozenset())
 
-    def fail(self, text: str) -> None:
-        """The first thing that was wrong; the run ends."""
-        if not self.problem:
-            self.problem = text
-            self.steps.tell(f"VIOLATION: {text}")
-            self.steps.stop()
+    def membership(self) -> Membership:
+        newest = self._newest()
+        return newest.membership if newest is not None else Membership()
 
-    # -- links ---------------------------------------------------------------------------------------------------------
+    def _views(self) -> list[Place]:
+        """Places whose members know something of the cluster, those that are down included."""
+        return [place for place in self.places if place.last is not None and not place.wiped and not place.gone]
 
-    def carry(
-        self, sender: int, receiver: int, act: Act, *arguments: Any, once: bool = True, lost: Act | None = None
-    ) -> None:
-        """Lets `act` happen at `receiver` when what says so arrives; `lost` is called where it never will."""
-        arrivals = self.links.arrivals(self.steps.now_us, sender, receiver)
-        if not arrivals and lost is not None:
-            lost()
-        for at_us in arrivals[:1] if once else arrivals:
-            if at_us == HELD:
-                self._held.setdefault((sender, receiver), []).append((act, arguments, lost))
-            else:
-                self.steps.at(at_us, act, *arguments)
+    def _newest(self) -> StoreMember | None:
+        known = [place.last for place in self._views() if place.last is not None]
+        return max(known, key=_applied, default=None)
 
-    def release(self, sender: int, receiver: int) -> None:
-        """What waited in a clogged link comes."""
-        if self.links.link(sender, receiver).clogs:
-            return
-        for act, arguments, lost in self._held.pop((sender, receiver), ()):
-            self.carry(sender, receiver, act, *arguments, lost=lost)
+    def follow(self) -> None:
+        """Takes note of who was removed, and who votes again."""
+        removed, voters = self.membership().removed, self.configuration().voters
+        for place in self.places:
+            if place.leaving and place.member_id in removed:
+                place.gone, place.leaving = True, False
+            if place.rejoin and place.opened and place.member_id in voters:
+                place.rejoin = False
 
-    def release_all(self) -> None:
-        for sender, receiver in list(self._held):
-            self.release(sender, receiver)
+    def unsettled(self) -> str:
+        """What is still missing until the cluster is well; empty: nothing."""
+        leader = self.leader()
+        if leader is None or leader.member is None:
+            return "there is no leader"
+        self.follow()
+        log, membership = leader.member.raft.log, leader.member.membership
+        wanted = {place.name for place in self.places if place.known and not place.gone}
+        named = {member.name for member in membership.members}
+        if named != wanted or membership.expected or leader.member.raft.configuration.outgoing:
+            return f"members are {sorted(named)}, expected {membership.expected}, wanted {sorted(wanted)}"
+        running = {place.member_id: place.member for place in self.running()}
+        for known in membership.members:
+            member = running.get(known.id)
+            if member is None:
+                return f"{known.name} does not run"
+            if known.learner:
+                return f"{known.name} does not vote"
+            if member.raft.log.applied < log.last_index:
+                return f"{known.name} has applied {member.raft.log.applied} of {log.last_index}"
+        return ""
 
-    # -- between members -----------------------------------------------------------------------------------------------
 
-    def send(self, place: Place, messages: Sequence[Message]) -> None:
-        for message in messages:
-            self.messages += 1
-            if message.type in BINDING:
-                self._promised(message)
-            receiver = self.place_of(message.to)
-            if receiver is None:
-                continue
-            if message.type == SNAPSHOT:
-                self._send_snapshot(place, self.all[receiver], message)
-                continue
-            if not self.messages % 32:
-                message = message_from_plain(message_to_plain(message))
-            self.carry(place.number, receiver, self._deliver, place, self.all[receiver], message, once=False)
-
-    def _promised(self, message: Message) -> None:
-        """What may be said only once it is durable."""
-        agreement = self.agreement
-        agreement.promised(message.sender, message.term)
-        if message.type == VOTE:
-            agreement.voted(message.sender, message.term, message.sender)
-        elif message.type == VOTE_REPLY and not message.reject:
-            agreement.voted(message.sender, message.term, message.to)
-
-    def _deliver(self, sender: Place, receiver: Place, message: Message) -> None:
-        if self.steps.told is not None:
-            self.steps.tell(f"{sender.name} -> {receiver.name} {in_brief(message)}")
-        if receiver.running:
-            receiver.do(receiver.life, receiver.receive, message)
-        else:
-            self.carry(receiver.number, sender.number, sender.do, sender.life, self._unreachable, sender, message.to)
-
-    def _unreachable(self, place: Place, to: Any) -> None:
-        if place.replica is not None:
-            place.replica.report(to, False)
-
-    def _send_snapshot(self, sender: Place, receiver: Place, message: Message) -> None:
-        """One transfer at a time to each; a newer one takes its place."""
-        pair = (sender.number, receiver.number)
-        running = self._sending.get(pair)
-        if running is not None:
-            running.end()
-        self.snapshots_sent += 1
-        self._sending[pair] = Transfer(self, sender, receiver, message)
-
-    def ask(self, place: Place) -> None:
-        for other in self.all:
-            if other is not place:
-                self.carry(place.number, other.number, self._answer, place, place.life, other)
-
-    def _answer(self, place: Place, life: int, other: Place) -> None:
-        answer = other.answer()
-        if answer is not None:
-            self.carry(other.number, place.number, self._answered, place, life, other.address, answer)
-
-    def _answered(self, place: Place, life: int, address: str, answer: Any) -> None:
-        if life == place.life:
-            place.answers[address] = answer
-
-    def ask_to_join(self, place: Place, leader: Member, change: MemberChange) -> None:
-        number = self.place_of(leader.id)
-        if number is not None:
-            self.carry(place.number, number, self._propose_change, self.all[number], change)
-
-    def _propose_change(self, place: Place, change: MemberChange) -> None:
-        place.do(place.life, self.change_members, place, change)
-
-    def change_members(self, place: Place, change: MemberChange) -> bool:
-        """Whether the member there took the change as a proposal."""
-        if place.replica is None:
-            return False
+def _begin(process: Process, task: Task, member: StoreMember, outcome: list[bool]) -> None:
+    async def do() -> None:
         try:
-            place.replica.propose_change(change, _ignore)
-        except (Unavailable, InvalidRequest) as error:
-            self.steps.tell(f"{place.name} does not take {change.kind.name} of {change.name or change.id}: {error}")
-            return False
-        self.steps.tell(f"{place.name} proposes {change.kind.name} of {change.name} {change.id:x}")
-        place.turn_soon()
-        return True
-
-    # -- what members tell ---------------------------------------------------------------------------------------------
-
-    def stepped(self, place: Place) -> None:
-        """Looks at what a member has committed since it was last looked at: one leader a term, one log for all."""
-        replica = place.replica
-        if replica is None:
-            return
-        raft = replica.raft
-        looked = (place.life, raft.term, raft.log.committed, raft.log.applied, raft.role, id(replica.state))
-        if self._looked.get(place.number) != looked:
-            self._look(place, replica)
-            self._looked[place.number] = looked
-
-    def _look(self, place: Place, replica: Replica) -> None:
-        raft, agreement = replica.raft, self.agreement
-        member, log = place.member_id, raft.log
-        if self._looked_life.get(place.number) != place.life:
-            self._looked_life[place.number] = place.life
-            self._place_of[member] = place.number
-            agreement.restarted(member)
-            self._looked_at[place.number] = log.offset
-            self._states[place.number] = replica.state
-        if replica.state is not self._states[place.number]:
-            self._states[place.number] = replica.state
-            self.snapshots_installed += 1
-        led = self._terms.get(place.number) == raft.term
-        if raft.role == "LEADER" and not led:
-            self._terms[place.number] = raft.term
-            self.elections += 1
-            if self.elected is not None:
-                self.elected(place)
-            for other in self.all:
-                old = other.replica
-                if self.rivals is not None and other is not place and old is not None and old.raft.role == "LEADER":
-                    self.rivals(place, other)
-            terms = {index: log.term(LogIndex(index)) for index in range(log.offset, log.last_index + 1)}
-            agreement.leads(member, raft.term, terms)
-        seen = max(self._looked_at[place.number], log.offset)
-        if log.committed > seen:
-            if raft.role == "LEADER":
-                self._decided(place, replica, log.committed)
-                if led:
-                    agreement.counts(member, raft.term, log.committed, log.term(log.committed))
-            for entry in log.slice(LogIndex(seen), log.committed):
-                agreement.committed(member, entry.index, entry.term, crc32(entry.data))
-            self._looked_at[place.number] = log.committed
-        agreement.stands_at(member, raft.term, log.committed, raft.vote)
-        agreement.applied(member, log.applied, replica.state.revision)
-        if agreement.problem:
-            self.fail(agreement.problem)
-
-    def _decided(self, leader: Place, replica: Replica, index: LogIndex) -> None:
-        term = replica.raft.log.term(index)
-        configuration = replica.raft.configuration
-        groups = [group for group in (configuration.voters, configuration.outgoing) if group]
-        logs: dict[int, LogEnd] = {}
-        for place in self.all:
-            if place.last is not None and not place.lost and any(place.last.member_id in group for group in groups):
-                logs[place.last.member_id] = _log_end(place, place.last.raft.log, index, term)
-        self.agreement.decides(leader.member_id, index, term, logs, groups)
-
-    def refused(self, place: Place, error: MinikubeError) -> None:
-        self.refusals.append((place.number, error))
-
-    def failed(self, place: Place, why: str) -> None:
-        self.failures.append((place.number, why))
-
-    def gone(self, place: Place, *, silently: bool) -> None:
-        """Connections break; who is not told finds out by itself."""
-        requests, self._requests[place.number] = self._requests[place.number], {}
-        lost = OutcomeUnknown("the connection was lost")
-        for home, answer in requests.values():
-            if not silently:
-                self.steps.after(self.rng.randint(*RESET_US), self.carry, place.number, home, answer, None, lost)
-        streams, self._streams[place.number] = self._streams[place.number], {}
-        for stream in streams.values():
-            stream.lose(SILENCE_US if silently else self.rng.randint(*RESET_US))
-
-    # -- clients -------------------------------------------------------------------------------------------------------
-
-    def home_of(self, client: int) -> int:
-        return client % self._members
-
-    def request(self, client: int, place: int, request: Any, serializable: bool, answer: Answer) -> None:
-        home = self.home_of(client)
-        self.carry(home, place, self._arrived, home, self.all[place], request, serializable, answer)
-
-    def _arrived(self, home: int, place: Place, request: Any, serializable: bool, answer: Answer) -> None:
-        if not place.running:
-            refused = Unavailable("connection refused")
-            self.carry(place.number, home, answer, None, refused)
-            return
-        self._number += 1
-        number, requests = self._number, self._requests[place.number]
-        requests[number] = (home, answer)
-
-        def respond(result: Any, error: MinikubeError | None) -> None:
-            if requests.pop(number, None) is not None:
-                self.carry(place.number, home, answer, result, error)
-
-        place.do(place.life, self._serve, place, request, serializable, respond)
-
-    def _serve(self, place: Place, request: Any, serializable: bool, respond: Answer) -> None:
-        replica = place.replica
-        if replica is None:
-            respond(None, Unavailable("this member has not begun"))
-        elif isinstance(request, RangeRequest):
-            self._read(place, replica, request, serializable, respond)
-        elif isinstance(request, KeepAlive):
-            self._keep_alive(place, replica, request, respond)
+            await task(member)
+        except (MinikubeError, OSError) as error:
+            process.world.scheduler.log(f"{process.loop.name} does not do as it is asked: {error}")
+            outcome.append(False)
         else:
-            try:
-                place.propose(request, respond)
-            except (RequestTooLarge, Unavailable) as error:
-                respond(None, error)
+            outcome.append(True)
 
-    def _read(
-        self, place: Place, replica: Replica, request: RangeRequest, serializable: bool, respond: Answer
-    ) -> None:
-        def done(error: MinikubeError | None) -> None:
-            if error is not None:
-                respond(None, error)
-                return
-            try:
-                result = replica.state.range(request)
-            except RequestError as refusal:
-                respond(None, refusal)
-            else:
-                respond(result, None)
-
-        replica.read(done, linearizable=not serializable)
-        place.turn_soon()
-
-    def _keep_alive(self, place: Place, replica: Replica, request: KeepAlive, respond: Answer) -> None:
-        """The leader renews, once it is sure that it still leads."""
-        term = replica.leading
-        if not term:
-            respond(None, NotLeader(replica.raft.leader))
-            return
-
-        def done(error: MinikubeError | None) -> None:
-            if error is None and replica.leading != term:
-                error = NotLeader(replica.raft.leader)
-            if error is not None:
-                respond(None, error)
-            else:
-                respond(LeaseResult(0, request.id, place.lessor.renew(request.id)), None)
-
-        replica.read(done)
-        place.turn_soon()
-
-    def watch(self, client: int, place: int, watch: Watch, start_revision: int, sink: WatchSink) -> ServedWatch:
-        stream = ServedWatch(self, self.home_of(client), self.all[place], watch, start_revision, sink)
-        self.carry(stream.home, place, stream.open, lost=stream.fall_silent)
-        return stream
-
-    def add_stream(self, stream: ServedWatch) -> Callable[[], None]:
-        """Keeps a stream while it is served; returns what forgets it."""
-        self._number += 1
-        number, streams = self._number, self._streams[stream.place.number]
-        streams[number] = stream
-        return lambda: _forget(streams, number)
+    process.errands.append(process.loop.create_task(do()))
 
 
-def _log_end(place: Place, log: RaftLog, index: LogIndex, term: Term) -> LogEnd:
-    durable = (log.term(log.stable), log.stable)
-    now = (log.last_term, log.last_index) if place.running else durable
-    there = index < log.offset or (index <= log.last_index and log.term(index) == term)
-    return LogEnd(durable, now, there and index <= now[1], there and index <= log.stable)
+async def _snapshot(member: StoreMember) -> None:
+    await member.take_snapshot()
 
 
-def in_brief(message: Message) -> str:
-    """A message as one reads it in a trace."""
-    words = [MessageType(message.type).name, f"term {message.term}"]
-    if message.index or message.log_term:
-        words.append(f"at {message.index} of term {message.log_term}")
-    if message.entries:
-        words.append(f"{len(message.entries)} entries")
-    if message.commit:
-        words.append(f"commit {message.commit}")
-    if message.reject:
-        words.append(f"refused, hint {message.hint}")
-    if message.snapshot is not None:
-        words.append(f"snapshot {message.snapshot.index}")
-    return " ".join(words)
+def _applied(member: StoreMember) -> int:
+    return member.raft.log.applied
 
 
-class ServedWatch:
-    """A watch at a member, and the connection that its batches come by, in order."""
-
-    def __init__(
-        self, cluster: Cluster, home: int, place: Place, watch: Watch, start_revision: int, sink: WatchSink
-    ) -> None:
-        self.home = home
-        self.place = place
-        self._cluster = cluster
-        self._watch = watch
-        self._part = watch.parts[-1]
-        self._start_revision = start_revision
-        self._sink: WatchSink | None = sink
-        self._watcher: Watcher | None = None
-        self._on_its_way: deque[WatchBatch] = deque()
-        self._lost = False
-        self._forget: Callable[[], None] = _nothing
-
-    def open(self) -> None:
-        place = self.place
-        if self._sink is None:
-            return
-        if not place.running:
-            self.lose(RESET_US[1])
-            return
-        self._forget = self._cluster.add_stream(self)
-        place.do(place.life, self._add)
-
-    def _add(self) -> None:
-        replica = self.place.replica
-        if self._sink is None or self._lost:
-            return
-        if replica is None:
-            self.lose(RESET_US[1])
-            return
-        watch = self._watch
-        try:
-            self._watcher = replica.hub.add(
-                watch.key, watch.range_end, self._start_revision, self._send, watch.where
-            )
-        except InvalidRequest:
-            # The fields are not declared yet where it was asked.
-            self.lose(RESET_US[1])
-            return
-        self._part.created_revision = self._watcher.next_revision
-        self.place.turn_soon()
-
-    def _send(self, batch: WatchBatch) -> None:
-        """What overtakes on the link does not in a connection: each arrival hands over what is next."""
-        if self._lost:
-            return
-        self._on_its_way.append(batch)
-        self._cluster.carry(self.place.number, self.home, self._arrive, lost=self.fall_silent)
-
-    def _arrive(self) -> None:
-        if self._sink is not None and not self._lost:
-            self._sink(self._on_its_way.popleft())
-
-    def fall_silent(self) -> None:
-        self.lose(SILENCE_US)
-
-    def lose(self, after_us: int) -> None:
-        """Nothing comes any more; the client finds out after a while."""
-        if not self._lost:
-            self._lost = True
-            self._cluster.steps.after(after_us, self._tell_lost)
-
-    def _tell_lost(self) -> None:
-        self.cancel()
-        sink, self._sink = self._sink, None
-        if sink is not None:
-            sink(None)
-
-    def cancel(self) -> None:
-        """The client goes; the member hears of it."""
-        self._lost = True
-        self._forget()
-        if self._watcher is not None:
-            self._watcher.cancel()
-            self._watcher = None
-
-
-def _forget(streams: dict[int, ServedWatch], number: int) -> None:
-    streams.pop(number, None)
-
-
-def _ignore(result: Any, error: MinikubeError | None) -> None:
-    pass
-
-
-def _nothing() -> None:
-    pass
+def _term(place: Place) -> int:
+    assert place.member is not None
+    return place.member.replica.leading

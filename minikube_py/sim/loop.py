@@ -282,6 +282,8 @@ class SimLoop(LoopBase):
         self.options = options or scheduler.options
         self.dead = False
         self.paused = False
+        self.after_step: Callable[[], None] | None = None
+        """Called after each callback of this process: who looks at it sees every state that others may see."""
         self.next_number = scheduler.next_number
         self._rng = rng or Rng(f"{name} {scheduler.rng.getrandbits(64)}")
         self._sockets = sockets
@@ -387,7 +389,7 @@ class SimLoop(LoopBase):
         ready, self._ready = self._ready, []
         if self.options.shuffle and len(ready) > 1:
             shuffle(ready, self._rng)
-        scheduler = self.scheduler
+        scheduler, after_step = self.scheduler, self.after_step
         # The scheduler takes it back when the run is over.
         events._set_running_loop(self)
         for place, handle in enumerate(ready):
@@ -396,9 +398,17 @@ class SimLoop(LoopBase):
             scheduler.steps += 1
             if scheduler.trace is not None:
                 scheduler.log(f"{self.name} {describe_callback(handle._callback)}")
-            self._run(handle)
+            try:
+                handle._context.run(handle._callback, *handle._args)  # type: ignore[union-attr,arg-type]
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                if not self.dead:
+                    self.call_exception_handler({"message": "a callback raised", "exception": error})
             if self.dead:
                 return
+            if after_step is not None:
+                after_step()
             if self.paused:
                 self._ready = [*ready[place + 1 :], *self._ready]
                 break
@@ -417,15 +427,6 @@ class SimLoop(LoopBase):
         if self._cost_ns:
             self._busy_until_ns = self.scheduler.now_ns + self._cost_ns
             self._cost_ns = 0
-
-    def _run(self, handle: asyncio.Handle) -> None:
-        try:
-            handle._context.run(handle._callback, *handle._args)  # type: ignore[attr-defined]
-        except (SystemExit, KeyboardInterrupt):
-            raise
-        except BaseException as error:
-            if not self.dead:
-                self.call_exception_handler({"message": "a callback raised", "exception": error})
 
     # -- tasks and futures --------------------------------------------------------------------------------------------
 

@@ -2,7 +2,8 @@
 
   python -m minikube_py.sim.replay 4711                 what happened, and the verdicts
   python -m minikube_py.sim.replay 4711 --until 3.5     no further than to that second
-  python -m minikube_py.sim.replay 4711 --shrink        with as few faults and requests as still go wrong"""
+  python -m minikube_py.sim.replay 4711 --shrink        with as few faults and requests as still go wrong
+  python -m minikube_py.sim.replay 4711 --api           with API servers between the clients and the store"""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
+from minikube_py.sim.api_run import ApiRun
 from minikube_py.sim.history import write_lines
 from minikube_py.sim.run import Outcome, Run, RunOptions, drawn_faults, drawn_options
 
@@ -30,7 +32,7 @@ def main(arguments: Sequence[str] | None = None, out: TextIO | None = None) -> i
         options = replace(options, without=frozenset(parsed.without))
     if parsed.shrink:
         return _shrink(options, out)
-    return _replay(options, out, parsed.until, parsed.history)
+    return _replay(ApiRun if parsed.api else Run, options, out, parsed.until, parsed.history)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -45,6 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--operations", type=int, metavar="N", help="requests before all heals (default: 220)")
     parser.add_argument("--without", type=_numbers, metavar="N,N", help="faults of the schedule to leave out")
     parser.add_argument("--shrink", action="store_true", help="look for a smaller history that goes wrong likewise")
+    parser.add_argument("--api", action="store_true", help="with API servers")
     parser.add_argument("--history", type=Path, metavar="FILE", help="write what clients saw to it, as JSON lines")
     return parser
 
@@ -53,12 +56,11 @@ def _numbers(text: str) -> list[int]:
     return [int(number) for number in text.split(",") if number]
 
 
-def _replay(options: RunOptions, out: TextIO, until_s: float | None, history: Path | None) -> int:
+def _replay(kind: type[Run], options: RunOptions, out: TextIO, until_s: float | None, history: Path | None) -> int:
     plan = options.plan
-    sessions = options.clients - min(options.clients, options.without_sessions)
     print(
-        f"seed {options.seed}: {plan.members} members, {options.clients} clients ({sessions} with sessions, "
-        f"{options.client.depth} requests at once), {options.operations} requests",
+        f"seed {options.seed}: {plan.members} members, {options.clients} clients ({options.workers} requests at once), "
+        f"{options.operations} requests",
         file=out,
     )
     for number, fault in enumerate(drawn_faults(replace(options, without=frozenset()))):
@@ -66,19 +68,19 @@ def _replay(options: RunOptions, out: TextIO, until_s: float | None, history: Pa
         print(f"  fault {number:2d} at {fault.at_us / 1e6:9.6f}: {fault}{left_out}", file=out)
 
     def told(line: str) -> None:
-        if until_s is None or float(line[:11]) <= until_s:
+        if until_s is None or float(line.partition(" ")[0]) <= until_s:
             print(line, file=out)
 
-    run = Run(options, told)
+    run = kind(options, told)
     outcome = run.go()
     print(file=out)
     for name, verdict in outcome.verdicts.items():
         print(f"{name:14s} {verdict.outcome}{': ' if verdict.text else ''}{verdict.text}", file=out)
     counted = ", ".join(f"{count} {name}" for name, count in outcome.counts.items() if count and "fault " not in name)
-    print(f"\n{counted}", file=out)
+    print(f"\n{counted}\n{run.fingerprint()}", file=out)
     if history is not None:
         with history.open("w", encoding="utf-8") as file:
-            write_lines(run.history, file)
+            write_lines(run.recorder.history, file)
     return 1 if outcome.violations else 0
 
 

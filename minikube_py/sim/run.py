@@ -1,63 +1,73 @@
-"""One simulated history: a cluster under faults, then made well, then judged. All of it follows from the seed.
+"""One simulated history: a store, clients and faults from a seed; then everything heals, and what happened is judged.
 
-Phases: faults and load; everything heals, and within a bound there must be a leader, all members alike and new
-requests answered; leases end; at last every member is asked about its past, and the checkers judge.
+Phases: faults and load; everything heals, and within a bound there must be a leader, all members alike and new requests
+answered; leases end; at last every member is asked about its past, and the checkers judge. What runs is the product:
+members, links, servers and clients, on a loop in virtual time (docs/adr/0010-the-swarm-runs-the-product.md).
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-import msgpack
-
 from minikube_py.env import Rng
-from minikube_py.errors import RequestError
 from minikube_py.fields.builtin import NODES
 from minikube_py.fields.where import Where
 from minikube_py.mvcc.types import DeclareFields, DeclareIndex, RangeRequest
 from minikube_py.sim import declared_fields
+from minikube_py.sim.access import Access, RoamingAccess, StoreAccess
+from minikube_py.sim.audit import AUDITOR, Audit
 from minikube_py.sim.checkers.convergence import MemberView
 from minikube_py.sim.checkers.leases import Bounds
 from minikube_py.sim.checkers.verdict import Verdict, violation
-from minikube_py.sim.clients import ClientOptions, SimClient, WatchClient
-from minikube_py.sim.cluster import Cluster
-from minikube_py.sim.faults import DRIFT_MAX, Fault, Plan, drawn_plan, schedule
-from minikube_py.sim.history import History, Operation, Status
-from minikube_py.sim.indexing import answers, build_all
+from minikube_py.sim.clients import Client, Rivals, Traffic, Watched
+from minikube_py.sim.cluster import Place, SimCluster
+from minikube_py.sim.fault_player import FaultPlayer
+from minikube_py.sim.fault_schedule import drawn_plan, schedule
+from minikube_py.sim.faults import DRIFT_MAX, Fault, Plan
+from minikube_py.sim.history import Request
 from minikube_py.sim.judge import judge
-from minikube_py.sim.links import LATENCY_US
-from minikube_py.sim.place import SYNC_US, TICK_US, Place
-from minikube_py.sim.steps import Steps, Told
-from minikube_py.sim.tending import Tending
+from minikube_py.sim.loop import LoopOptions, SimFailure
+from minikube_py.sim.member_process import CONFIG
+from minikube_py.sim.network import LinkQuality
+from minikube_py.sim.recorder import Recorder
+from minikube_py.sim.syncs import SyncTimes
 from minikube_py.sim.workload import ALL, NODE_RANGE, TTLS_S, WHERES
+from minikube_py.sim.world import Process, World, WorldOptions
+from minikube_py.store.member_config import TICK_S
 
-S: Final = 1_000_000
-SPAN_US: Final = 7 * S
-SETTLE_US: Final = 20 * S
+Told = Callable[[str], None]
+Reach = Callable[[Process, Sequence[str]], Access]
+"""How a client on that machine reaches the members on those hosts."""
+
+SPAN_US: Final = 7_000_000
+BEGIN_S: Final = 30.0
+SETTLE_S: Final = 30.0
 """Once nothing fails any more: a leader, all members alike, and those that lost their disk back as voters by then."""
-PROGRESS_US: Final = 6 * S
+FINISH_S: Final = 15.0
 """And every new request answered by then."""
-LOAD_US: Final = 60 * S
-LEASES_US: Final = round((max(TTLS_S) + 1.5) * S)
+LEASES_S: Final = max(TTLS_S) + 2.0
+GRACE_US: Final = 2_500_000
+AFTERWARDS: Final = 4
+"""Requests of each worker once all is well."""
+TRIES: Final = 20
+LOOK_S: Final = 0.02
 APPEND_BYTES: Final = (1 << 20, 1 << 20, 1)
 """How much a message may carry. With room for one entry alone, those of an earlier term are acknowledged apart."""
-AFTERWARDS: Final = 4
-"""Requests of each client once all is well."""
-AUDITOR: Final = 90
 WATCHED: Final = (
-    ((ALL, ALL, None), 2),
-    ((b"/m/", b"/m0", None), 2),
-    ((b"/r/1", b"", None), 2),
-    ((*NODE_RANGE, WHERES[0]), 2),
-    ((*NODE_RANGE, WHERES[2]), 2),
-    ((b"/", b"0", None), 0),
-    ((b"/m/3", ALL, None), 30),
-    ((*NODE_RANGE, declared_fields.WHERES[0]), 0),
-    ((*NODE_RANGE, declared_fields.WHERES[2]), 0),
-    ((*NODE_RANGE, declared_fields.WHERES[6]), 0),
+    Watched(ALL, ALL, None, 2, roams=True),
+    Watched(b"/m/", b"/m0", None, 2),
+    Watched(b"/r/1", b"", None, 2, roams=True),
+    Watched(*NODE_RANGE, WHERES[0], 2),
+    Watched(*NODE_RANGE, WHERES[2], 2, roams=True),
+    Watched(b"/", b"0"),
+    Watched(b"/m/3", ALL, None, 30, roams=True),
+    Watched(*NODE_RANGE, declared_fields.WHERES[0]),
+    Watched(*NODE_RANGE, declared_fields.WHERES[2], roams=True),
+    Watched(*NODE_RANGE, declared_fields.WHERES[6], roams=True),
 )
 """What is watched, and from which revision on: the first, whatever is now, one that is still to come. By fields that
 indexes declare: as soon as they are."""
@@ -65,41 +75,63 @@ indexes declare: as soon as they are."""
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What a history consists of. `faults`: those drawn from the seed, but for `without` (their places in the drawn
-    schedule); `operations`: how many requests clients make before all heals, at least."""
+    """All that a seed decides before anything runs. `operations`: requests before all heals. `faults`: those drawn from
+    the seed, but for `without` (their places in the schedule). `client_ends`: how often a client is killed; `rollings`:
+    how often all members are restarted in good order, one after the other."""
 
     seed: int
+    world: WorldOptions
     plan: Plan
     operations: int = 220
-    clients: int = 4
-    client: ClientOptions = field(default_factory=ClientOptions)
-    without_sessions: int = 0
-    latency_us: tuple[int, int] = LATENCY_US
-    sync_us: tuple[int, int] = SYNC_US
-    tick_us: int = TICK_US
+    clients: int = 3
+    workers: int = 2
+    think_s: float = 0.1
+    client_ends: int = 0
+    rollings: int = 0
+    tick_s: float = TICK_S
     append_bytes: int = APPEND_BYTES[0]
     without: frozenset[int] = frozenset()
 
 
 def drawn_options(seed: int) -> RunOptions:
-    """All that a seed decides before anything runs."""
     rng = Rng(f"options {seed}")
-    plan = drawn_plan(rng, SPAN_US, aimed=True)
-    clients = rng.choice((3, 4, 5))
-    client = ClientOptions(
-        depth=rng.choice((1, 1, 2, 3)), think_us=rng.choice(((1_000, 20_000), (5_000, 150_000), (20_000, 250_000)))
-    )
+    plan = drawn_plan(rng, SPAN_US)
     return RunOptions(
         seed,
+        drawn_world(rng),
         plan,
-        220,
-        clients,
-        client,
-        rng.choice((0, 0, 1, 1, clients)),
-        rng.choice((LATENCY_US, LATENCY_US, (2_000, 10_000), (5_000, 80_000))),
-        rng.choice((SYNC_US, SYNC_US, (1_000, 10_000), (5_000, 50_000))),
-        rng.choice((10_000, 20_000)) if plan.pace < 1 else TICK_US,
-        rng.choice(APPEND_BYTES),
+        clients=rng.choice((2, 3, 4)),
+        workers=rng.choice((1, 2, 3)),
+        think_s=rng.choice((0.02, 0.1, 0.3)),
+        client_ends=rng.choice((0, 0, 1, 3)),
+        rollings=rng.choice((0, 0, 0, 0, 1, 2)),
+        tick_s=rng.choice((0.01, 0.02)) if plan.pace < 1 else TICK_S,
+        append_bytes=rng.choice(APPEND_BYTES),
+    )
+
+
+def drawn_world(rng: Rng) -> WorldOptions:
+    """Machines, links and loops of their own for each seed."""
+    return WorldOptions(
+        loop=LoopOptions(
+            shuffle=rng.random() < 0.7,
+            jitter_s=rng.choice((0.0, 0.001, 0.01)),
+            turn_s=rng.choice((0.00002, 0.0001, 0.0005)),
+            stall_every=rng.choice((0, 0, 500, 5000)),
+            stall_s=rng.choice((0.01, 0.1, 1.0)),
+            steps_at_once_max=200_000,
+        ),
+        link=LinkQuality(
+            delay_s=rng.choice((0.0001, 0.001, 0.005)),
+            jitter_s=rng.choice((0.0001, 0.001, 0.01)),
+            split=rng.choice((0.0, 0.1, 0.5)),
+            give_up_s=rng.choice((5.0, 20.0)),
+            connect_timeout_s=10.0,
+        ),
+        syncs=SyncTimes(rng.choice((0.0002, 0.002, 0.02)), rng.choice((0.0001, 0.002)), rng.choice((0, 50)), 0.2),
+        drift_max=rng.choice((0.0, 0.0001, 0.01)),
+        wall_offset_max_s=rng.choice((0.0, 100.0)),
+        reading_s=rng.choice((0.0, 0.00001, 0.0002)),
     )
 
 
@@ -125,293 +157,242 @@ class Outcome:
         return not self.violations and any(verdict.outcome == "undecided" for verdict in self.verdicts.values())
 
 
+def run_seed(seed: int, told: Told | None = None) -> Outcome:
+    """The history of one seed, judged. Equal for equal seeds, to the last line that is `told`."""
+    return Run(drawn_options(seed), told).go()
+
+
 class Run:
-    """One history in the making. `go` runs it to its end; afterwards `history` and `cluster` can be looked at."""
+    """One history in the making. `go` runs it to its end; then `world`, `cluster` and `recorder` can be looked at."""
 
-    def __init__(self, options: RunOptions, told: Told | None = None) -> None:
+    def __init__(self, options: RunOptions, told: Told | None = None, reach: Reach = StoreAccess) -> None:
         self.options = options
-        self.steps = Steps(told)
-        self.history = History()
-        rng = Rng(f"run {options.seed}")
+        rng = self._rng = Rng(f"run {options.seed}")
+        self.world = World(options.seed, options.world)
+        self.world.scheduler.trace = told
+        self.recorder = Recorder(self.world.scheduler)
+        self.traffic = Traffic(0, options.think_s)
         plan = options.plan
-        self.cluster = Cluster(
-            Rng(rng.getrandbits(64)), self.steps, plan.members, plan.spare, options.latency_us, options.sync_us
+        config = replace(CONFIG, tick_s=options.tick_s, append_bytes_max=options.append_bytes)
+        self.cluster = SimCluster(
+            self.world, Rng(rng.getrandbits(64)), plan.members, plan.spare, self.traffic, config
         )
-        for place in self.cluster.all:
-            place.tick_us = options.tick_us
-            place.config = replace(place.config, append_bytes_max=options.append_bytes)
-        self.tending = Tending(self.cluster, Rng(rng.getrandbits(64)), self.history, plan.members)
-        self.clients = [self._client(number, Rng(rng.getrandbits(64))) for number in range(1, options.clients + 1)]
         self.cluster.rivals = self._between
-        self._rng = rng
-        self._watchers: list[WatchClient] = []
-        self._healed_us = 0
+        self.faults = FaultPlayer(self.cluster, Rng(rng.getrandbits(64)))
+        self._reach = reach
+        self._clients: dict[str, int] = {}
+        self._client_lives = 0
+        self._settled_us = 0
         self._asked_of_indexes = 0
-
-    def _between(self, new: Place, old: Place) -> None:
-        """What is written where one leads now must be seen where another thinks that it still does."""
-        self._rng.choice(self.clients).write_then_read(new.number, old.number)
-
-    def _client(self, number: int, rng: Rng) -> SimClient:
-        options = self.options.client
-        if number <= self.options.without_sessions:
-            options = replace(options, sessions=False)
-        return SimClient(number, self.steps, rng, self.cluster, self.history, options)
+        self._views: list[MemberView] = []
+        self._asides: list[asyncio.Task[None]] = []
 
     def go(self) -> Outcome:
         outcome = Outcome(self.options.seed)
-        problem = self._live()
-        for client in self.clients:
-            client.give_up()
-        views: list[MemberView] = []
-        bounds = Bounds(DRIFT_MAX * 1.01)
-        if problem:
-            outcome.verdicts["run"] = violation(problem)
-        else:
-            served = self._served()
-            for watcher in self._watchers:
-                watcher.watch.live = watcher.watch.live and watcher in served
-            self._audit()
-            views = self._views()
-            bounds = Bounds(DRIFT_MAX * 1.01, 1 / DRIFT_MAX, self._healed_us + 2 * S, 2 * S)
-        outcome.verdicts |= judge(self.history, views, self.cluster.agreement, bounds)
+        problem = ""
+        try:
+            self.world.drive(self._story)
+        except SimFailure as failure:
+            problem = str(failure)
+        self._judge(outcome, self.cluster.problem or problem)
         self._count(outcome.counts)
         return outcome
 
-    # -- the run -------------------------------------------------------------------------------------------------------
+    def fingerprint(self) -> str:
+        """Equal for equal runs, and hardly ever for others."""
+        return self.world.fingerprint()
 
-    def _live(self) -> str:
-        """Why the run could not be brought to its end, "" if it could."""
-        steps, cluster = self.steps, self.cluster
-        self.tending.start(drawn_faults(self.options))
-        if not self._until(self._declared, 2 * SETTLE_US):
-            return cluster.problem or f"nothing was applied in the first {2 * SETTLE_US // S} s"
-        self._begin_load()
-        span_us = max(SPAN_US, steps.now_us + 2 * S)
-        self._until(None, span_us)
-        self._until(self._loaded, span_us + SETTLE_US)
-        self.tending.heal()
-        self._healed_us = steps.now_us
-        if not self._until(self._settled, steps.now_us + SETTLE_US):
-            return cluster.problem or f"not settled {SETTLE_US // S} s after all faults had ended: {self._unsettled()}"
-        # Under many faults clients may not have come to ask all they had to.
-        self._until(self._loaded, steps.now_us + LOAD_US)
-        for client in self.clients:
-            client.go_on(AFTERWARDS)
-        if not self._until(self._idle, steps.now_us + PROGRESS_US):
-            return cluster.problem or f"requests are not answered {PROGRESS_US // S} s after all has settled"
-        self._until(None, steps.now_us + LEASES_US)
-        if not self._until(self._settled, steps.now_us + SETTLE_US):
-            return cluster.problem or f"not settled in the end: {self._unsettled()}"
-        for place in self._members():
-            assert place.replica is not None
-            unbuilt = build_all(place.replica.state)
-            if unbuilt:
-                return f"{place.name}: {unbuilt}"
-            place.replica.hub.refresh()
-        if not self._until(self._watched, steps.now_us + PROGRESS_US):
-            return cluster.problem or f"a watch is not up to date: {self._unwatched()}"
-        return cluster.problem
+    def _judge(self, outcome: Outcome, problem: str) -> None:
+        history = self.recorder.finish()
+        bounds = Bounds(DRIFT_MAX * 1.03)
+        if problem:
+            outcome.verdicts["run"] = violation(problem)
+            self._views = []
+        else:
+            bounds = Bounds(DRIFT_MAX * 1.03, 1 / DRIFT_MAX / 1.03, self._settled_us, GRACE_US)
+        outcome.verdicts |= judge(history, self._views, self.cluster.checks.agreement, bounds)
 
-    def _until(self, done: Callable[[], bool] | None, until_us: int) -> bool:
-        return self.steps.run(until_us, done)
+    def _between(self, new: Place, old: Place) -> None:
+        """What is written where one leads now must be seen where another thinks that it still does."""
+        self.traffic.ask(Rivals(new.host, old.host))
 
-    def _declared(self) -> bool:
-        """The fields that `where` asks for; asked for again until they are there, which changes nothing if they are."""
-        leader = self.cluster.leader()
-        if leader is None or leader.replica is None:
-            return False
-        if NODES.name in leader.replica.state.tables.by_name:
-            return True
-        leader.propose_own(DeclareFields(NODES))
-        return False
+    # -- the story -----------------------------------------------------------------------------------------------------
 
-    def _begin_load(self) -> None:
-        # The leader has applied it.
-        declared = Operation(AUDITOR, self.steps.now_us, self.steps.now_us, DeclareFields(NODES), "done")
-        self.history.operations.append(declared)
-        for number, (watched, start_revision) in enumerate(WATCHED):
-            rng = Rng(self._rng.getrandbits(64))
-            restless = 0.0 if number == 0 else 0.05
-            watcher = WatchClient(
-                50 + number, self.steps, rng, self.cluster, self.history, watched, start_revision, restless
-            )
-            self._watchers.append(watcher)
-        for client in self.clients:
-            client.go_on(-(-self.options.operations // len(self.clients)))
+    async def _story(self) -> None:
+        cluster, options = self.cluster, self.options
+        cluster.start_all()
+        for number in range(options.clients):
+            self._start_client(f"client-{number}", WATCHED[number :: options.clients])
+        begin_s = await self._begin_faults()
+        await self._have(DeclareFields(NODES), BEGIN_S, "begin")
+        self.traffic.watching = True
+        self.traffic.ask(quota=options.operations)
+        await self._until(lambda: self.world.scheduler.now_s >= begin_s + SPAN_US / 1e6, BEGIN_S, "go on")
+        await self._until(lambda: self.traffic.quota <= 0, SETTLE_S, "ask", must=False)
+        await self._heal()
+        await self._until(lambda: not cluster.unsettled(), SETTLE_S, "settle")
+        self._settled_us = self.recorder.now_us()
+        self.traffic.think_s = min(self.traffic.think_s, 0.05)
+        self.traffic.ask(quota=options.clients * options.workers * AFTERWARDS)
+        await self._until(self._idle, 2 * FINISH_S, "answer")
+        await asyncio.sleep(LEASES_S)
+        # What nobody has seen, as the end of a lease, could not be judged.
+        await self._have(RangeRequest(ALL, ALL), FINISH_S, "answer")
+        await self._until(lambda: not cluster.unsettled(), SETTLE_S, "converge")
+        audit = Audit(options.seed, [member for _, member in cluster.members()], self.recorder)
+        unbuilt = audit.build()
+        if unbuilt:
+            raise SimFailure(unbuilt)
+        await self._until(lambda: not self._unwatched(), SETTLE_S, "tell all watches")
+        self._end_unserved()
+        audit.ask()
+        self._views = audit.views()
+        self._asked_of_indexes = audit.asked_of_indexes
 
-    def _loaded(self) -> bool:
-        return all(not client.left for client in self.clients)
+    async def _begin_faults(self) -> float:
+        """They begin with the members themselves. Returns when."""
+        loop = asyncio.get_running_loop()
+        works = (self.faults.play(drawn_faults(self.options)), self._end_clients(), self._roll())
+        self._asides += [loop.create_task(work) for work in works]
+        return self.world.scheduler.now_s
+
+    async def _have(self, request: Request, bound_s: float, what: str) -> None:
+        """Asks until it is done: a client with little patience may be refused while members look for a leader."""
+        for _ in range(TRIES):
+            self.traffic.ask(request)
+            await self._until(lambda: not self.traffic.asides and not self.recorder.waiting, bound_s, what)
+            if self.recorder.history.operations[-1].status == "done":
+                return
+        raise SimFailure(f"{type(request).__name__} was not done in {TRIES} tries")
+
+    async def _heal(self) -> None:
+        for aside in self._asides:
+            aside.cancel()
+        self.world.scheduler.log("all faults end")
+        self.faults.end_all()
+        self.world.calm()
+        self.cluster.calm()
+        for place in self.cluster.places:
+            place.down = 0
+            self.world.resume(place.host)
+            self.cluster.start(place)
+        for host in self._clients:
+            if self.world.running(host) is None:
+                self.world.start(host)
+
+    async def _until(self, holds: Callable[[], bool], bound_s: float, what: str, *, must: bool = True) -> None:
+        until_s = self.world.scheduler.now_s + bound_s
+        while not holds():
+            if self.cluster.problem:
+                raise SimFailure(self.cluster.problem)
+            if self.world.scheduler.now_s >= until_s:
+                if not must:
+                    return
+                raise SimFailure(f"it did not {what} within {bound_s:g} s: {self._missing()}")
+            await asyncio.sleep(LOOK_S)
+            self.cluster.follow()
+
+    def _missing(self) -> str:
+        missing = [self.cluster.unsettled()]
+        if not self._idle():
+            missing.append(f"{self.recorder.waiting} requests wait, {self.traffic.quota} are not begun")
+        if self.cluster.leader() is not None:
+            missing.append(self._unwatched())
+        return "; ".join(filter(None, missing))
 
     def _idle(self) -> bool:
-        return all(client.idle for client in self.clients)
+        return not self.traffic.wanted and not self.recorder.waiting
 
-    def _settled(self) -> bool:
-        return not self._unsettled()
-
-    def _unsettled(self) -> str:
-        """What is still to come before all members are alike."""
-        leader = self.cluster.leader()
-        if leader is None or leader.replica is None:
-            return "no leader"
-        log = leader.replica.raft.log
-        membership = leader.replica.membership
-        wanted = {f"m{number}" for number in self.tending.wanted}
-        named = {member.name for member in membership.members}
-        if named != wanted or membership.expected or leader.replica.raft.configuration.outgoing:
-            return f"members are {sorted(named)}, wanted {sorted(wanted)}"
-        for member in membership.members:
-            number = self.cluster.place_of(member.id)
-            place = self.cluster.all[number] if number is not None else None
-            if place is None or place.replica is None:
-                return f"{member.name} is down"
-            if member.learner:
-                return f"{member.name} is a learner"
-            if place.replica.raft.log.applied < log.last_index:
-                return f"{member.name} has applied {place.replica.raft.log.applied} of {log.last_index}"
-        return ""
-
-    def _watched(self) -> bool:
-        return not self._unwatched()
+    # -- watches -------------------------------------------------------------------------------------------------------
 
     def _unwatched(self) -> str:
-        [leader] = self._members()[:1]
-        assert leader.replica is not None
-        revision = leader.replica.state.revision
-        for watcher in self._served():
-            # Nobody is told of what does not concern them until there is progress to tell.
-            if watcher.told_from <= revision:
-                return f"{watcher.watch} has seen {watcher.seen} of {revision}"
+        """A watch that was not told of all there is."""
+        revision = self.cluster.members()[0][1].state.revision
+        for watch in self.recorder.history.watches:
+            if watch.live and watch.parts and watch.parts[-1].told_until < revision and self._served(watch.where):
+                return f"{watch} has seen {watch.parts[-1].told_until} of {revision}"
         return ""
 
-    def _served(self) -> list[WatchClient]:
-        """Those whose fields are declared now; nobody serves the others."""
-        [leader] = self._members()[:1]
-        assert leader.replica is not None
-        known = leader.replica.state.tables.effective[NODES.name]
+    def _end_unserved(self) -> None:
+        """Nobody serves what asks by fields that are not declared now."""
+        for watch in self.recorder.history.watches:
+            watch.live = watch.live and self._served(watch.where)
 
-        def declared(where: Where | None) -> bool:
-            return where is None or all(known.find(each.field) for each in where.comparisons)
+    def _served(self, where: Where | None) -> bool:
+        known = self.cluster.members()[0][1].state.tables.effective[NODES.name]
+        return where is None or all(known.find(each.field) for each in where.comparisons)
 
-        return [watcher for watcher in self._watchers if declared(watcher.watch.where)]
+    # -- clients -------------------------------------------------------------------------------------------------------
+
+    def _start_client(self, host: str, watched: Sequence[Watched]) -> None:
+        hosts = [place.host for place in self.cluster.places]
+
+        async def main(process: Process) -> None:
+            self._client_lives += 1
+            number = self._clients[host] = self._client_lives
+            access, roaming = self._reach(process, hosts), RoamingAccess(process, hosts)
+            workers = self.options.workers
+            client = Client(process, number, access, self.traffic, self.recorder, workers, watched, roaming)
+            await client.run()
+
+        self.world.start(host, main)
+
+    async def _end_clients(self) -> None:
+        """Clients die too: what they waited for may or may not be done."""
+        for _ in range(self.options.client_ends):
+            await asyncio.sleep(self._rng.random() * SPAN_US / 1e6 / self.options.client_ends)
+            if not self._clients:
+                continue
+            host = self._rng.choice(list(self._clients))
+            if self.world.running(host) is None:
+                continue
+            self.world.kill(host, silently=self._rng.random() < 0.5)
+            self.recorder.abandon(self._clients[host])
+            await asyncio.sleep(self._rng.random() * 0.5)
+            self.world.start(host)
+
+    async def _roll(self) -> None:
+        """Rolling restarts, as for an upgrade; beside whatever else goes on."""
+        for _ in range(self.options.rollings):
+            await asyncio.sleep(self._rng.random() * SPAN_US / 1e6 / self.options.rollings)
+            for place in self.cluster.places:
+                await self.cluster.stop(place)
+                await asyncio.sleep(self._rng.random())
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
-    def _members(self) -> list[Place]:
-        """Places whose members belong to the cluster, the leader's first."""
-        leader = self.cluster.leader()
-        assert leader is not None and leader.replica is not None
-        ids = {member.id for member in leader.replica.membership.members}
-        others = [place for place in self.cluster.all if place.replica is not None and place is not leader]
-        return [leader, *(place for place in others if place.member_id in ids)]
-
-    def _audit(self) -> None:
-        """Every member is asked for all keys, and about objects, now and in the past: reads like any others. None is
-        behind, so that each must know all that was answered before."""
-        rng = Rng(f"audit {self.options.seed}")
-        [leader, *_] = places = self._members()
-        assert leader.replica is not None
-        state = leader.replica.state
-        oldest = max(state.compact_revision, 1)
-        past = sorted({rng.randint(oldest, state.revision) for _ in range(5)})
-        requests = [RangeRequest(ALL, ALL), *(RangeRequest(ALL, ALL, revision=revision) for revision in past[:2])]
-        wheres = [RangeRequest(*NODE_RANGE, revision=at, where=where) for where in WHERES for at in (0, *past)]
-        # Of these fields some are declared and some are not, and are refused.
-        for where in declared_fields.WHERES:
-            wheres += [RangeRequest(*NODE_RANGE, revision=at, where=where) for at in (0, rng.choice(past))]
-        for where in (*WHERES, *declared_fields.WHERES):
-            requests += [RangeRequest(*NODE_RANGE, revision=at, where=where) for at in (0, rng.choice(past))]
-        for place in places:
-            for request in requests:
-                self._ask(place, request)
-            for request in wheres:
-                self._ask_indexes(place, request)
-
-    def _ask(self, place: Place, request: RangeRequest) -> None:
-        assert place.replica is not None
-        self.steps.now_us += 2
-        now_us = self.steps.now_us
-        try:
-            result = place.replica.state.range(request)
-        except RequestError as error:
-            told = Operation(AUDITOR, now_us, now_us + 1, request, "refused", None, error, False, place.number)
-        else:
-            told = Operation(AUDITOR, now_us, now_us + 1, request, "done", result, None, False, place.number)
-        self.history.operations.append(told)
-
-    def _ask_indexes(self, place: Place, request: RangeRequest) -> None:
-        """Each index by itself, which the planner might never have sent anything."""
-        assert place.replica is not None
-        for result, error in answers(place.replica.state, request):
-            self.steps.now_us += 2
-            now_us = self.steps.now_us
-            status: Status = "done" if error is None else "refused"
-            told = Operation(AUDITOR, now_us, now_us + 1, request, status, result, error, False, place.number)
-            self.history.operations.append(told)
-            self._asked_of_indexes += 1
-
-    def _view(self, place: Place, revisions: list[int]) -> MemberView:
-        replica = place.replica
-        assert replica is not None
-        state = replica.state
-        return MemberView(
-            place.member_id,
-            replica.raft.log.applied,
-            state.revision,
-            state.compact_revision,
-            {revision: state.hash(revision) for revision in revisions if revision >= state.compact_revision},
-            tuple(state.range(RangeRequest(ALL, ALL)).kvs),
-            tuple(state.leases()),
-            # As another member reads them: tuples in what was applied are lists in what was restored.
-            tuple([repr(msgpack.unpackb(msgpack.packb(record))) for record in state.sessions.records()]),
-        )
-
-    def _views(self) -> list[MemberView]:
-        places = self._members()
-        assert places[0].replica is not None
-        state = places[0].replica.state
-        oldest = max(state.compact_revision, 1)
-        rng = Rng(f"hashes {self.options.seed}")
-        revisions = [0, state.revision, *(rng.randint(oldest, state.revision) for _ in range(3))]
-        return [self._view(place, revisions) for place in places]
-
     def _count(self, counts: Counter[str]) -> None:
-        cluster, tending = self.cluster, self.tending
-        operations = self.history.operations
-        counts["operations"] = sum(each.client not in (AUDITOR,) for each in operations)
+        cluster, scheduler, checks = self.cluster, self.world.scheduler, self.cluster.checks
+        operations = [each for each in self.recorder.history.operations if each.client != AUDITOR]
+        watches = self.recorder.history.watches
+        counts["operations"] = len(operations)
         for status in ("done", "refused", "unknown"):
-            counts[status] = sum(each.status == status and each.client != AUDITOR for each in operations)
+            counts[status] = sum(each.status == status for each in operations)
         counts["indexes declared"] = sum(
             isinstance(each.request, DeclareIndex) and each.status == "done" for each in operations
         )
         counts["indexes asked"] = self._asked_of_indexes
-        counts["retries"] = sum(client.retries for client in self.clients)
-        counts["steps"] = self.steps.taken
-        counts["messages"] = cluster.messages
-        counts["messages lost"] = cluster.links.lost
-        counts["messages doubled"] = cluster.links.doubled
-        counts["elections"] = cluster.elections
-        counts["entries"] = cluster.agreement.last_index
-        counts["membership changes"] = tending.membership_changes
-        counts["snapshots taken"] = sum(place.counts.snapshots for place in cluster.all)
-        counts["snapshots sent"] = cluster.snapshots_sent
-        counts["snapshots installed"] = cluster.snapshots_installed
-        counts["starts"] = sum(place.counts.starts for place in cluster.all)
-        counts["power losses"] = sum(place.counts.power_losses for place in cluster.all)
-        counts["syncs"] = sum(place.counts.syncs for place in cluster.all)
-        counts["rot detected"] = tending.detected_rot
-        counts["watch batches"] = sum(watcher.batches for watcher in self._watchers)
-        counts["watches ended by a declaration"] = sum(watcher.redeclared for watcher in self._watchers)
-        counts["watches resumed"] = sum(watcher.resumed for watcher in self._watchers)
-        counts["virtual ms"] = self.steps.now_us // 1000
-        counts["faults"] = sum(tending.counts.values())
-        counts["faults left out"] = sum(tending.left_out.values())
-        for kind, count in tending.counts.items():
+        counts["steps"] = scheduler.steps
+        counts["segments"] = self.world.network.segments
+        counts["messages"] = cluster.messages.messages
+        counts["messages lost"] = cluster.messages.lost
+        counts["messages doubled"] = cluster.messages.doubled
+        counts["elections"] = checks.elections
+        counts["entries"] = checks.agreement.last_index
+        counts["snapshots installed"] = checks.snapshots_installed
+        counts["snapshots taken"] = checks.snapshots_taken
+        counts["snapshots sent"] = checks.snapshots_sent
+        for machine in self.world.machines.values():
+            counts["syncs"] += machine.sync_count + machine.disk.syncs
+            counts["power losses"] += machine.power_losses
+        counts["watch batches"] = sum(len(part.deliveries) for watch in watches for part in watch.parts)
+        counts["watches resumed"] = sum(len(watch.parts) - 1 for watch in watches)
+        counts["clients"] = self._client_lives
+        counts["virtual ms"] = scheduler.now_ns // 1_000_000
+        counts["faults"] = sum(self.faults.counts.values())
+        counts["faults left out"] = sum(self.faults.left_out.values())
+        counts.update(cluster.counts)
+        for kind, count in self.faults.counts.items():
             counts[f"fault {kind}"] = count
-
-
-def run_seed(seed: int, told: Told | None = None) -> Outcome:
-    """The history of one seed, judged."""
-    return Run(drawn_options(seed), told).go()
-
-
+        for how, count in cluster.ended.items():
+            counts[f"members {how}"] = count

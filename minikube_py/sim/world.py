@@ -49,7 +49,7 @@ class WorldOptions:
 
 @dataclass(slots=True)
 class Machine:
-    """What is there whether or not a process runs. `main`: what a restart starts."""
+    """What is there whether or not a process runs. `main`: what a restart starts; `usual_rate`: that of its clock."""
 
     name: str
     rng: Rng
@@ -59,7 +59,10 @@ class Machine:
     main: Main | None = None
     process: Process | None = None
     lives: int = 0
+    usual_rate: float = 1.0
     ends: list[Ended] = field(default_factory=list)
+    power_losses: int = 0
+    sync_count: int = 0
 
 
 class Process:
@@ -130,7 +133,9 @@ class World:
             options = self.options
             rate = 1.0 + options.drift_max * rng.uniform(-1.0, 1.0)
             clock = MachineClock(rate, options.wall_offset_max_s * rng.uniform(-1.0, 1.0))
-            machine = self.machines[name] = Machine(name, rng, clock, SimDisk(rng), options.syncs)
+            machine = self.machines[name] = Machine(
+                name, rng, clock, SimDisk(rng), options.syncs, usual_rate=rate
+            )
         return machine
 
     def start(self, name: str, main: Main | None = None) -> Process:
@@ -209,6 +214,8 @@ class World:
         process.loop.kill()
         self.network.drop_loop(process.loop, silently=silently)
         machine.disk = process.disk.crash(machine.rng) if power else process.disk.killed()
+        machine.power_losses += power
+        machine.sync_count += process.disk.syncs
         process.disk.lose()
         machine.process = None
         machine.ends.append(ended)

@@ -150,6 +150,37 @@ MUTANTS: tuple[SwarmMutant, ...] = (
         "        self.state = state\n",
         "the state is replaced, the record beside it is not",
     ),
+    SwarmMutant(
+        "member: reads ask nobody", "store/member.py",
+        "        self.replica.read(done, linearizable=linearizable)\n",
+        "        self.replica.read(done, linearizable=False)\n",
+        "the flag of serializable reads is taken for that of all",
+    ),
+    SwarmMutant(
+        "member: a new leader does not renew leases", "store/member.py",
+        "                self.lessor.restart(self.state.leases())\n",
+        "                pass\n",
+        "who leads goes by deadlines from when it led before",
+    ),
+    # --- client ------------------------------------------------------------------------------------------------------
+    SwarmMutant(
+        "client: a write without an answer is called refused", "store/client.py",
+        'return OutcomeUnknown(f"the store gave no answer {after}; the write may',
+        'return Unavailable(f"the store gave no answer {after}; the write may',
+        "a timeout is taken for a refusal",
+    ),
+    SwarmMutant(
+        "client: a write is sent again under another number", "store/client_session.py",
+        "        write.on = None\n        write.doubtful = write.doubtful or may_be_done\n",
+        "        write.on = None\n        write.doubtful = write.doubtful or may_be_done\n        if may_be_done and self.unanswered.pop(write.sequence, None):\n            self._queue.append(write)\n            return\n",
+        "what came back is queued like what is new",
+    ),
+    SwarmMutant(
+        "client: a watch goes on one too far", "store/client_watch.py",
+        "self._request._replace(start_revision=revision + 1)",
+        "self._request._replace(start_revision=revision + 2)",
+        "an inclusive start is taken as exclusive",
+    ),
     # --- mvcc, sessions, watch, index --------------------------------------------------------------------------------
     SwarmMutant(
         "sessions: what was executed is executed again", "mvcc/sessions.py",

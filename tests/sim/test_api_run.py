@@ -16,7 +16,7 @@ CAUGHT_WITHIN = 60
 @pytest.mark.parametrize("seed", range(8))
 def test_nothing_is_violated(seed):
     outcome = run_seed(seed)
-    assert not outcome.violations, f"replay: python -m minikube_py.sim.api_run {seed} --steps"
+    assert not outcome.violations, f"replay: python -m minikube_py.sim.replay {seed} --api"
     assert outcome.counts["operations"] > 200 and outcome.counts["watch events"] > 0
 
 

@@ -9,8 +9,8 @@ import random
 import pytest
 
 from minikube_py.sim.loop import LoopOptions
+from minikube_py.sim.member_process import Started, run_member
 from minikube_py.sim.network import LinkQuality
-from minikube_py.sim.store_member import Started, run_member
 from minikube_py.sim.world import Ended, Process, World, WorldOptions
 from minikube_py.store.bootstrap import parse_initial_cluster
 from minikube_py.store.discovery import BootstrapRefused

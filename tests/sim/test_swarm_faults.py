@@ -1,4 +1,4 @@
-"""Schedules are data that follow from their seed; links and steps do what schedules say."""
+"""Schedules are data that follow from their seed; what befalls messages is what was said."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from collections import Counter
 
 import pytest
 
-from minikube_py.sim.faults import KINDS, LEADER, Fault, Plan, aim, drawn_plan, schedule
-from minikube_py.sim.links import HELD, Links
+from minikube_py.raft.configuration import NodeId
+from minikube_py.raft.message import LogIndex, Message, MessageType
+from minikube_py.sim.fault_schedule import KINDS, REGISTRY, drawn_plan, schedule
+from minikube_py.sim.faults import LEADER, Fault, Plan, aim
+from minikube_py.sim.loop import Scheduler, SimLoop
+from minikube_py.sim.message_links import MessageTroubles, TroubledLinks
 from minikube_py.sim.run import SPAN_US, drawn_options
-from minikube_py.sim.steps import Steps
 
 
 def drawn(seed: int, **plan) -> list[Fault]:
-    return schedule(random.Random(seed), Plan(**plan))
+    return schedule(random.Random(seed), Plan(**{"kinds": KINDS} | plan))
 
 
 def test_the_same_seed_gives_the_same_schedule():
@@ -43,8 +46,7 @@ def test_a_plan_without_kinds_is_quiet():
     assert drawn(1, count=10, kinds=()) == []
     plans = [drawn_plan(random.Random(seed), SPAN_US) for seed in range(200)]
     assert {plan.members for plan in plans} == {1, 3, 5}
-    assert any(plan.count == 0 for plan in plans) and all(plan.aimed == 0.0 for plan in plans)
-    assert any(drawn_plan(random.Random(seed), SPAN_US, aimed=True).aimed for seed in range(20))
+    assert any(plan.count == 0 for plan in plans) and {plan.aimed > 0 for plan in plans} == {False, True}
 
 
 @pytest.mark.parametrize(
@@ -61,79 +63,55 @@ def test_faults_are_aimed_at_whoever_leads(fault, leader, aimed):
     assert aim(fault, leader, 3) == aimed
 
 
-# -- links -------------------------------------------------------------------------------------------------------------
+def test_every_row_of_the_registry_says_what_it_means():
+    assert all(row.kind == kind and len(row.about) > 10 for kind, row in REGISTRY.items())
 
 
-def test_a_sound_link_keeps_order():
-    links = Links(random.Random(1))
-    arrivals = [links.arrivals(now, 0, 1)[0] for now in range(100)]
-    assert arrivals == sorted(set(arrivals)) and arrivals[0] >= 200
-    assert links.arrivals(0, 3, 3) == (20,), "who is in the same place is near"
+# -- messages ----------------------------------------------------------------------------------------------------------
 
 
-def test_what_faults_do_to_messages():
-    links = Links(random.Random(1))
-    link = links.link(0, 1)
-    link.cuts += 1
-    assert links.arrivals(5, 0, 1) == () and links.lost == 1
-    assert links.arrivals(5, 1, 0), "the other way is another link"
-    link.cuts -= 1
-    link.clogs += 1
-    assert links.arrivals(5, 0, 1) == (HELD,)
-    link.clogs -= 1
-    link.loss += [0.1, 1.0]
-    assert links.arrivals(5, 0, 1) == ()
-    link.loss.remove(1.0)
-    assert any(links.arrivals(5, 0, 1) for _ in range(50))
-    link.loss.clear()
-    link.double.append(1.0)
-    assert len(links.arrivals(5, 0, 1)) == 2 and links.doubled == 1
-    link.double.clear()
-    link.delays.append(1_000_000)
-    arrivals = [links.arrivals(now, 0, 1)[0] for now in range(50)]
-    assert arrivals != sorted(arrivals), "they overtake each other"
-    assert not link.sound
-    links.heal()
-    assert links.link(0, 1).sound
+class Wire:
+    """Links that note when each message comes to them."""
+
+    def __init__(self, loop) -> None:
+        self.loop, self.sent = loop, []
+
+    def send(self, messages) -> None:
+        self.sent += [(message.commit, self.loop.scheduler.now_s) for message in messages]
+
+    def update(self, members, removed) -> None:
+        self.updated = (members, removed)
 
 
-# -- steps -------------------------------------------------------------------------------------------------------------
+def carried(kind: str, amount: float, *, type=MessageType.HEARTBEAT, heal=False) -> list[tuple[int, float]]:
+    """A hundred numbered messages over a troubled link: which came, and when."""
+    loop = SimLoop(Scheduler(1))
+    troubles, wire, told = MessageTroubles(), Wire(loop), []
+    links = TroubledLinks(wire, loop, random.Random(1), "a", troubles, lambda node: "bc"[node], told.append)
+    end = troubles.begin(kind, ["a"], ["a", "b"], amount)
+    if heal:
+        end()
+    for number in range(100):
+        links.send([Message(type, NodeId(9), NodeId(0), commit=LogIndex(number))])
+    loop.scheduler.run_to(10_000_000_000)
+    assert [message.commit for message in told] == list(range(100)), "who is told hears what was said, not what came"
+    links.send([Message(type, NodeId(9), NodeId(1), commit=LogIndex(100))])
+    assert wire.sent[-1][0] == 100, "the link to another is sound"
+    return wire.sent[:-1]
 
 
-def test_steps_are_taken_in_order_and_at_times_of_their_own():
-    steps = Steps()
-    seen: list[tuple[str, int]] = []
-
-    def note(name: str) -> None:
-        seen.append((name, steps.now_us))
-
-    steps.at(10, note, "b")
-    steps.at(10, note, "c")
-    steps.at(3, note, "a")
-    steps.at(10, lambda: steps.after(0, note, "e"))
-    steps.at(12, note, "d")
-    assert not steps.run(100)
-    assert [name for name, _ in seen] == ["a", "b", "c", "d", "e"]
-    times = [at_us for _, at_us in seen]
-    assert times == sorted(set(times)) and steps.now_us == 100 and steps.taken == 6
+def test_messages_are_lost():
+    assert 20 < len(carried("loss", 0.5)) < 80
+    assert len(carried("loss", 0.5, heal=True)) == 100
+    assert len(carried("loss", 1.0, type=MessageType.SNAPSHOT)) == 100, "its sender has to hear of its end"
 
 
-def test_steps_end_where_they_are_done():
-    steps = Steps()
-    seen: list[int] = []
-    for number in range(10):
-        steps.at(number * 10_000, seen.append, number)
-    assert steps.run(1_000_000, lambda: len(seen) == 4)
-    assert seen == [0, 1, 2, 3] and steps.now_us == 30_000
-    assert steps.run(1_000_000, lambda: len(seen) == 10) and steps.now_us == 90_000
-    assert not steps.run(1_000_000, lambda: False) and steps.now_us == 1_000_000
+def test_messages_come_twice():
+    sent = carried("double", 0.5)
+    assert 120 < len(sent) < 180 and {number for number, _ in sent} == set(range(100))
 
 
-def test_a_stop_is_the_end():
-    steps = Steps()
-    seen: list[int] = []
-    steps.at(1, seen.append, 1)
-    steps.at(2, steps.stop)
-    steps.at(3, seen.append, 3)
-    assert not steps.run(100) and not steps.run(200)
-    assert seen == [1] and steps.now_us == 2
+def test_messages_overtake_each_other():
+    sent = carried("delay", 1_000_000)
+    numbers = [number for number, _ in sent]
+    assert sorted(numbers) == list(range(100)) != numbers and max(at_s for _, at_s in sent) <= 1.0

@@ -1,4 +1,4 @@
-"""Two hundred simulated histories of at least 200 operations, all checked. `make swarm` runs as many as one likes."""
+"""A hundred simulated histories of at least 200 operations, all checked. `make swarm` runs as many as one likes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from minikube_py.sim.swarm import run_block, told
 
-BLOCK = 10
+BLOCK = 5
 
 
 @pytest.mark.parametrize("block", range(20))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -48,7 +49,8 @@ def test_a_history_does_not_depend_on_who_listens():
 
 def test_until_tells_no_more(tmp_path):
     told = replayed(str(SEEDS[0]), "--until", "1.5")
-    times = [float(line[:11]) for line in told.splitlines() if line[:11].strip().replace(".", "").isdigit()]
+    stamps = [line.partition(" ")[0] for line in told.splitlines()]
+    times = [float(stamp) for stamp in stamps if re.fullmatch(r"\d+\.\d{9}", stamp)]
     assert times and max(times) <= 1.5
     assert "transactions   ok" in told, "it is judged as a whole all the same"
 
@@ -59,10 +61,16 @@ def test_the_history_can_be_kept(tmp_path):
     run = Run(drawn_options(SEEDS[0]))
     run.go()
     kept = read_lines(file.read_text().splitlines())
-    assert list(map(str, kept.operations)) == list(map(str, run.history.operations))
+    assert list(map(str, kept.operations)) == list(map(str, run.recorder.history.operations))
     assert [watch.parts[0].start_revision for watch in kept.watches] == [
-        watch.parts[0].start_revision for watch in run.history.watches
+        watch.parts[0].start_revision for watch in run.recorder.history.watches
     ]
+
+
+def test_the_seeds_differ_in_what_they_try():
+    options = [drawn_options(seed) for seed in range(200)]
+    assert {each.plan.members for each in options} == {1, 3, 5}
+    assert len({each.world for each in options}) > 150 and len({each.plan.kinds for each in options}) > 80
 
 
 def test_shrinking_keeps_what_is_needed():

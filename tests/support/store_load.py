@@ -16,14 +16,14 @@ from minikube_py.env import SystemClock
 from minikube_py.fields.builtin import NODES
 from minikube_py.fields.where import Where
 from minikube_py.mvcc.types import DeclareFields, RangeRequest
+from minikube_py.sim.access import asked_of
 from minikube_py.sim.checkers.convergence import MemberView
 from minikube_py.sim.checkers.leases import Bounds
 from minikube_py.sim.checkers.verdict import Verdict
+from minikube_py.sim.clients import Client, Traffic, Watched
 from minikube_py.sim.history import History, KeepAlive, Operation, Request, Watch
 from minikube_py.sim.judge import judge
 from minikube_py.sim.recorder import Recorder
-from minikube_py.sim.store_access import asked_of
-from minikube_py.sim.store_clients import Client, Traffic
 from minikube_py.sim.workload import ALL, NODE_RANGE, WHERES
 from minikube_py.store.client import StoreClient
 from minikube_py.store.client_connection import Endpoint
@@ -55,7 +55,7 @@ class RealProcess(NamedTuple):
 
 
 class RealAccess:
-    """store_clients.Access, by a StoreClient over real sockets."""
+    """sim.access.Access, by a StoreClient over real sockets."""
 
     def __init__(self, endpoints: Sequence[Endpoint], process: RealProcess) -> None:
         self._endpoints, self._process = endpoints, process
@@ -123,18 +123,17 @@ class StoreLoad:
         self._born += 1
         process = RealProcess(SystemClock(), random.Random(self._rng.getrandbits(64)))
         access = RealAccess(self._cluster.endpoints(), process)
-        watched: list[tuple[bytes, bytes, Where | None]] = [(*self._rng.choice(WATCHED), None)]
-        watched.append((*NODE_RANGE, self._rng.choice(WHERES)))
+        watched = [Watched(*self._rng.choice(WATCHED)), Watched(*NODE_RANGE, self._rng.choice(WHERES))]
         if self._born == 1:
-            watched.append((ALL, ALL, None))
+            watched.append(Watched(ALL, ALL))
         client = Client(
-            process,
+            process,  # type: ignore[arg-type]
             self._born,
             access,
             self.traffic,
             self.recorder,
             self._workers,
-            tuple(watched),  # type: ignore[arg-type]
+            watched,
         )
         self._lives[self._born] = Life(self._born, access, asyncio.create_task(client.run()))
 

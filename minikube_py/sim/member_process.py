@@ -10,7 +10,9 @@ from typing import Final
 from minikube_py.control_plane.linked_member import LinkedMember, PeerPort
 from minikube_py.sim.world import Process
 from minikube_py.store.bootstrap import Initial
-from minikube_py.store.member import MemberConfig, StoreMember
+from minikube_py.store.links import PeerLinks
+from minikube_py.store.member import StoreMember
+from minikube_py.store.member_config import MemberConfig
 from minikube_py.store.peer_connection import PeerLimits
 from minikube_py.store.server import StoreServer
 
@@ -20,8 +22,11 @@ TOKEN: Final = "a token that members and clients share"
 
 CONFIG: Final = MemberConfig(
     request_bytes_max=8 << 10,
-    segment_bytes=48 << 10,
+    segment_bytes=20 << 10,
     snapshot_log_bytes=24 << 10,
+    tail_entries_max=40,
+    tail_bytes_max=12 << 10,
+    log_bytes_max=64 << 10,
     retain_s=0.0,
     retain_bytes=0,
     own_gc=False,
@@ -32,12 +37,16 @@ LIMITS: Final = PeerLimits(snapshot_chunk_bytes=2 << 10, snapshot_window_bytes=6
 
 @dataclass(slots=True)
 class Started:
-    """What a member was started as. `ready` is told when it takes part; `stop`, once set, ends it in good order."""
+    """What a member was started as. `made` is told of it before it reads its disk, `ready` when it takes part; `stop`,
+    once set, ends it in good order. `through`: see LinkedMember."""
 
     name: str
     initial: Initial
     rejoin: bool
     ready: Callable[[StoreMember], None]
+    made: Callable[[Process, StoreMember], None] | None = None
+    through: Callable[[Process, PeerLinks], PeerLinks] | None = None
+    config: MemberConfig = CONFIG
     stop: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -47,6 +56,7 @@ async def run_member(process: Process, started: Started) -> None:
     def say(text: str) -> None:
         process.world.scheduler.log(f"{process.loop.name} says: {text}")
 
+    through = started.through
     port = PeerPort("0.0.0.0", PEER_PORT, TOKEN, started.initial, started.rejoin, limits=LIMITS)
     linked = LinkedMember(
         process.disk,
@@ -59,9 +69,12 @@ async def run_member(process: Process, started: Started) -> None:
         fatal=process.die,
         removed=process.die,
         say=say,
-        config=CONFIG,
+        config=started.config,
         syncs=process.syncs,
+        through=None if through is None else lambda links: through(process, links),
     )
+    if started.made is not None:
+        started.made(process, linked.member)
     server = StoreServer(linked.member, TOKEN, "0.0.0.0", CLIENT_PORT)
     await linked.start()
     await server.start()

@@ -1,0 +1,115 @@
+"""Plays a schedule of faults on the machines, links and disks of a simulated cluster.
+
+Left out, and counted, is what the store does not promise to survive: data lost on more members than a majority can
+spare, or while a change of members is under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from minikube_py.env import Rng
+from minikube_py.sim.fault_schedule import REGISTRY
+from minikube_py.sim.faults import Fault, aim
+from minikube_py.sim.loop import shuffle
+from minikube_py.sim.world import Machine
+
+if TYPE_CHECKING:
+    from minikube_py.sim.cluster import SimCluster
+
+US_PER_S: Final = 1_000_000
+
+
+class FaultPlayer:
+    """`play` returns when the last fault has begun; `end_all` ends those that still last. `counts`: by kind, what was
+    played; `left_out`, what was not."""
+
+    def __init__(self, cluster: SimCluster, rng: Rng) -> None:
+        self.cluster = cluster
+        self.world = cluster.world
+        self.rng = rng
+        self.counts: Counter[str] = Counter()
+        self.left_out: Counter[str] = Counter()
+        self._ends: dict[int, Callable[[], object]] = {}
+        self._number = 0
+
+    async def play(self, faults: Sequence[Fault]) -> None:
+        begin_s = self.world.scheduler.now_s
+        for fault in faults:
+            await asyncio.sleep(max(0.0, begin_s + fault.at_us / US_PER_S - self.world.scheduler.now_s))
+            self.begin(fault)
+
+    def begin(self, fault: Fault) -> None:
+        """Plays one, or leaves it out."""
+        cluster, kind = self.cluster, fault.kind
+        leader = cluster.leader()
+        aimed = aim(fault, leader.number if leader is not None else None, cluster.forming)
+        places = tuple([each for each in aimed.places if kind == "grow" or cluster.takes_part(each)]) if aimed else ()
+        if aimed is None or (aimed.places and not places):
+            self.left_out[kind] += 1
+            return
+        self.world.scheduler.log(f"fault {aimed}")
+        begun = REGISTRY[kind].begin(self, aimed._replace(places=places))
+        (self.counts if begun else self.left_out)[kind] += 1
+
+    def end_all(self) -> None:
+        """Everything is well from here on, but for what is broken."""
+        for number in list(self._ends):
+            self._end(number)
+        self.world.network.heal()
+        self.cluster.messages.heal()
+        for machine in self.world.machines.values():
+            machine.disk.mend()
+            if machine.process is not None:
+                machine.process.syncs.in_the_next(None)
+
+    # -- for the rows of the registry ----------------------------------------------------------------------------------
+
+    def until(self, fault: Fault, end: Callable[[], object]) -> bool:
+        """Calls `end` when the fault is over. True: it has begun."""
+        self._number += 1
+        self._ends[self._number] = end
+        self.world.scheduler.after(fault.duration_us / US_PER_S, self._end, self._number)
+        return True
+
+    def _end(self, number: int) -> None:
+        end = self._ends.pop(number, None)
+        if end is not None:
+            end()
+
+    def hosts(self, places: Sequence[int]) -> list[str]:
+        return [self.cluster.host(place) for place in places if self.cluster.takes_part(place)]
+
+    def machine(self, place: int) -> Machine:
+        return self.world.machine(self.cluster.host(place))
+
+    def sides(self, fault: Fault) -> tuple[list[str], list[str]]:
+        """The hosts of both; a fault of members' links is one of their clients' too, half of the time."""
+        sources, others = self.hosts(fault.places), self.hosts(fault.others)
+        if self.rng.random() < 0.5:
+            members = {place.host for place in self.cluster.places}
+            clients = [host for host in self.world.machines if host not in members]
+            (sources if self.rng.random() < 0.5 else others).extend(clients)
+        return sources, others
+
+    def take_down(self, fault: Fault, *, power: bool) -> bool:
+        """Some peers of a machine that lost its power hear nothing of it until it is back."""
+        for place in fault.places:
+            self.cluster.hold_down(place)
+            self.world.kill(self.cluster.host(place), power=power, silently=power and self.rng.random() < 0.5)
+        return self.until(fault, lambda: self.release(fault.places))
+
+    def release(self, places: Sequence[int]) -> None:
+        order = list(places)
+        shuffle(order, self.rng)
+        for place in order:
+            self.cluster.release(place)
+
+    def release_surely(self, places: Sequence[int]) -> None:
+        """A disk that had too little to do to come to its last operation loses its power now."""
+        for place in places:
+            self.world.kill(self.cluster.host(place), power=True)
+        self.release(places)

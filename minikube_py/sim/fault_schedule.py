@@ -1,0 +1,60 @@
+"""The registry of all faults that can be injected, and schedules of them drawn from a seed.
+
+Each run has a few kinds of faults, not all: what only shows under long losses is not drowned by crashes, and the other
+way round. Source: Groce and others, Swarm testing, 2012. A new fault is a row in one of the `inject_*` modules.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from minikube_py.env import Rng
+from minikube_py.sim import inject_links, inject_machines, inject_members
+from minikube_py.sim.faults import Fault, Injection, Plan
+
+REGISTRY: Final[dict[str, Injection]] = {
+    row.kind: row
+    for row in (*inject_links.INJECTIONS, *inject_machines.INJECTIONS, *inject_members.INJECTIONS)
+}
+KINDS: Final = tuple(REGISTRY)
+
+STORM: Final = (
+    "crash", "kill", "torn_sync", "pause", "cut", "delay", "transfer", "loss", "depose", "depose", "slow_sync",
+)  # fmt: skip
+"""What makes for many elections, if it comes quickly and is soon over."""
+STORM_SHARE: Final = 0.3
+THEMES: Final[tuple[tuple[str, ...], ...]] = (
+    ("crash", "torn_sync", "slow_sync", "depose"),
+    ("cut", "clog", "pause", "clock"),
+    ("kill", "loss", "double", "delay", "pause"),
+    ("grow", "shrink", "wipe", "transfer", "crash", "snapshot"),
+    ("full", "bad_sync", "slow_sync", "rot", "crash"),
+)
+"""Kinds of faults that have something to do with each other."""
+THEMED_SHARE: Final = 0.2
+
+
+def drawn_plan(rng: Rng, span_us: int) -> Plan:
+    """A plan of its own for each seed: how many members, how many faults, and of which kinds."""
+    members = rng.choice((1, 3, 3, 3, 3, 3, 5))
+    if rng.random() < STORM_SHARE:
+        members = rng.choice((3, 5))
+        stormy = tuple(kind for kind in STORM if rng.random() < 0.5) or STORM
+        return Plan(members, span_us, rng.choice((30, 50, 70)), stormy, aimed=rng.choice((0.3, 0.7)), pace=0.1)
+    aimed = rng.choice((0.0, 0.5, 0.9))
+    if rng.random() < THEMED_SHARE:
+        return Plan(members, span_us, rng.choice((12, 24, 36)), rng.choice(THEMES), aimed=aimed)
+    share = rng.choice((0.1, 0.2, 0.4, 0.7))
+    kinds = tuple([kind for kind in KINDS if rng.random() < share])
+    return Plan(members, span_us, rng.choice((0, 4, 8, 12, 16, 24)) if kinds else 0, kinds, aimed=aimed)
+
+
+def schedule(rng: Rng, plan: Plan) -> list[Fault]:
+    """In order of time. The same `rng` gives the same one."""
+    faults: list[Fault] = []
+    if not plan.kinds:
+        return faults
+    for _ in range(plan.count):
+        at_us = rng.randrange(plan.span_us)
+        faults += REGISTRY[rng.choice(plan.kinds)].draw(rng, plan, at_us)
+    return sorted(faults, key=lambda fault: fault.at_us)

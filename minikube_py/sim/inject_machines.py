@@ -1,0 +1,178 @@
+"""Faults of processes, their machines' power, disks and clocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from minikube_py.env import Rng
+from minikube_py.sim.faults import (
+    DRIFT_MAX,
+    MS,
+    Fault,
+    Injection,
+    Plan,
+    S,
+    everyone,
+    lasting,
+    of_one,
+    one,
+    some,
+    stopping,
+)
+
+if TYPE_CHECKING:
+    from minikube_py.sim.fault_player import FaultPlayer
+
+US_PER_S: Final = 1_000_000
+JUMP_S: Final = 100.0
+
+
+def _draw_crash(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
+    """One, some, or all at once; at once, or after so many operations of the disk."""
+    places = everyone(plan) if rng.random() < 0.2 else some(rng, plan) if rng.random() < 0.3 else one(rng, plan)
+    after = rng.choice((0, 1, 2, 3, 5, 8, 13, 40))
+    yield Fault(at_us, "crash", places, (), lasting(rng, plan, 20 * MS), after)
+
+
+def _crash(player: FaultPlayer, fault: Fault) -> bool:
+    if not fault.amount:
+        return player.take_down(fault, power=True)
+    for place in fault.places:
+        player.cluster.hold_down(place)
+        player.machine(place).disk.cut_after(int(fault.amount))
+    return player.until(fault, lambda: player.release_surely(fault.places))
+
+
+def _torn_sync(player: FaultPlayer, fault: Fault) -> bool:
+    for place in fault.places:
+        player.cluster.hold_down(place)
+        process = player.machine(place).process
+        if process is not None:
+            process.syncs.in_the_next(partial(player.world.kill, process.name, power=True))
+    return player.until(fault, lambda: player.release_surely(fault.places))
+
+
+def _kill(player: FaultPlayer, fault: Fault) -> bool:
+    return player.take_down(fault, power=False)
+
+
+def _pause(player: FaultPlayer, fault: Fault) -> bool:
+    world, hosts = player.world, player.hosts(fault.places)
+    for host in hosts:
+        world.pause(host)
+
+    def end() -> None:
+        for host in hosts:
+            world.resume(host)
+
+    return player.until(fault, end)
+
+
+def _rot(player: FaultPlayer, fault: Fault) -> bool:
+    """No power cut: it might take the last record's witness, and then nobody could tell damage from a torn write."""
+    cluster, world = player.cluster, player.world
+    place = next((place for place in fault.places if cluster.may_lose(place)), None)
+    if place is None:
+        return False
+    host = cluster.host(place)
+    cluster.hold_down(place)
+    world.kill(host)
+    world.scheduler.log(f"rot on {host}: {player.machine(place).disk.rot(player.rng)}")
+    cluster.rotten(place)
+    return player.until(fault, lambda: player.release((place,)))
+
+
+def _wipe(player: FaultPlayer, fault: Fault) -> bool:
+    cluster = player.cluster
+    place = next((place for place in fault.places if cluster.may_lose(place)), None)
+    if place is None:
+        return False
+    cluster.hold_down(place)
+    player.world.kill(cluster.host(place), power=True)
+    cluster.wipe(place)
+    return player.until(fault, lambda: player.release((place,)))
+
+
+def _full(player: FaultPlayer, fault: Fault) -> bool:
+    machines = [player.machine(place) for place in fault.places]
+    player.cluster.sick(fault.places)
+    for machine in machines:
+        machine.disk.capacity_bytes = machine.disk.used_bytes() + int(fault.amount)
+
+    def end() -> None:
+        for machine in machines:
+            machine.disk.capacity_bytes = None
+
+    return player.until(fault, end)
+
+
+def _slow_sync(player: FaultPlayer, fault: Fault) -> bool:
+    machines = [player.machine(place) for place in fault.places]
+    usual = player.world.options.syncs
+    for machine in machines:
+        machine.syncs = replace(usual, sync_s=usual.sync_s + fault.amount / US_PER_S)
+
+    def end() -> None:
+        for machine in machines:
+            machine.syncs = usual
+
+    return player.until(fault, end)
+
+
+def _bad_sync(player: FaultPlayer, fault: Fault) -> bool:
+    player.cluster.sick(fault.places)
+    for place in fault.places:
+        player.machine(place).disk.fail_sync_after(int(fault.amount))
+    return True
+
+
+def _draw_clock(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
+    rate = DRIFT_MAX ** rng.uniform(-1, 1)
+    yield Fault(at_us, "clock", some(rng, plan), (), lasting(rng, plan, 500 * MS, 6 * S), round(rate, 3))
+
+
+def _clock(player: FaultPlayer, fault: Fault) -> bool:
+    world, hosts = player.world, player.hosts(fault.places)
+    rates = {host: world.machine(host).usual_rate for host in hosts}
+    for host in hosts:
+        world.drift(host, fault.amount)
+        world.machine(host).clock.jump(player.rng.uniform(-JUMP_S, JUMP_S))
+
+    def end() -> None:
+        for host in hosts:
+            world.drift(host, rates[host])
+
+    return player.until(fault, end)
+
+
+INJECTIONS: Final = (
+    Injection(
+        "crash",
+        "the power of `places` goes, at the `amount`-th operation of the disk from now (0: at once)",
+        _draw_crash,
+        _crash,
+    ),
+    Injection("kill", "the processes of `places` end; what they wrote stays", stopping("kill"), _kill),
+    Injection("pause", "the processes of `places` stand still", stopping("pause"), _pause),
+    Injection(
+        "torn_sync", "the power goes in the middle of the next sync, if one comes", stopping("torn_sync"), _torn_sync
+    ),
+    Injection(
+        "rot",
+        "a bit flips on the disk of a member that was killed; it must refuse to start, and comes back empty",
+        stopping("rot"),
+        _rot,
+    ),
+    Injection("full", "a disk has room for `amount` bytes more", of_one("full", (0, 100, 5000)), _full),
+    Injection(
+        "slow_sync", "syncs take `amount` us more", of_one("slow_sync", (10 * MS, 200 * MS, 2 * S)), _slow_sync
+    ),
+    Injection("bad_sync", "the `amount`-th sync from now fails", of_one("bad_sync", (0, 1, 5)), _bad_sync),
+    Injection(
+        "clock", "the clocks of `places` count `amount` seconds a second; their dates jump", _draw_clock, _clock
+    ),
+    Injection("wipe", "a member loses its disk, and comes back under a new id", stopping("wipe"), _wipe),
+)

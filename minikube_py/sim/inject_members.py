@@ -1,0 +1,103 @@
+"""What is asked of the cluster itself in the midst of all else, and leaders that go as soon as they have come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from minikube_py.env import Rng
+from minikube_py.mvcc.types import Compact
+from minikube_py.sim.faults import MS, Fault, Injection, Plan, S, at_once, everyone, lasting
+from minikube_py.sim.inject_links import clog
+
+if TYPE_CHECKING:
+    from minikube_py.sim.fault_player import FaultPlayer
+    from minikube_py.sim.world import Process
+
+US_PER_S: Final = 1_000_000
+
+
+def _draw_grow(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
+    if plan.spare:
+        yield Fault(at_us, "grow", (plan.members + rng.randrange(plan.spare),))
+
+
+def _grow(player: FaultPlayer, fault: Fault) -> bool:
+    return player.cluster.grow(fault.places[0])
+
+
+def _shrink(player: FaultPlayer, fault: Fault) -> bool:
+    return player.cluster.shrink(fault.places[0])
+
+
+def _transfer(player: FaultPlayer, fault: Fault) -> bool:
+    return player.cluster.transfer(fault.places[0])
+
+
+def _compact(player: FaultPlayer, fault: Fault) -> bool:
+    leader = player.cluster.leader()
+    if leader is None or leader.member is None:
+        return False
+    player.cluster.traffic.ask(Compact(max(1, int(leader.member.state.revision * fault.amount))))
+    return True
+
+
+def _snapshot(player: FaultPlayer, fault: Fault) -> bool:
+    taken = [player.cluster.take_snapshot(place) for place in fault.places]
+    return any(taken)
+
+
+def _draw_depose(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
+    after_us = rng.choice((0, 200, 1 * MS, 5 * MS, 20 * MS, 60 * MS))
+    yield Fault(at_us, "depose", everyone(plan), (), lasting(rng, plan, 1 * S, 20 * S), after_us)
+
+
+def _depose(player: FaultPlayer, fault: Fault) -> bool:
+    """What a leader began is to be left with a few."""
+    cluster = player.cluster
+
+    def strike(whom: tuple[int, Process | None]) -> None:
+        place, process = whom
+        if cluster.elected is elected and process is not None and process.ended is None:
+            _strike(player, place)
+
+    def elected(place: int) -> None:
+        player.world.scheduler.after(fault.amount / US_PER_S, strike, (place, player.machine(place).process))
+
+    def leave() -> None:
+        cluster.elected = None
+
+    cluster.elected = elected
+    return player.until(fault, leave)
+
+
+def _strike(player: FaultPlayer, place: int) -> None:
+    how = player.rng.random()
+    fault = Fault(0, "kill", (place,), (), player.rng.randint(50_000, 500_000))
+    if how < 0.4:
+        player.take_down(fault._replace(duration_us=fault.duration_us // 4), power=how >= 0.2)
+        return
+    cluster = player.cluster
+    others = [other.number for other in cluster.places if other.number != place and cluster.takes_part(other.number)]
+    if how < 0.8 and others:
+        others.remove(player.rng.choice(others))
+    rest = tuple(others)
+    clog(player, fault._replace(others=rest))
+    if how < 0.6 or how > 0.9:
+        clog(player, fault._replace(places=rest, others=(place,)))
+
+
+INJECTIONS: Final = (
+    Injection("grow", "a new member joins", _draw_grow, _grow),
+    Injection("shrink", "a member is removed, for ever", at_once("shrink"), _shrink),
+    Injection("transfer", "leadership goes to `places`", at_once("transfer"), _transfer),
+    Injection(
+        "depose",
+        "whoever comes to lead meanwhile is cut off from all, or from all but one, or loses its process or its power, "
+        "`amount` us after its election",
+        _draw_depose,
+        _depose,
+    ),
+    Injection("compact", "history older than the share `amount` of all goes", at_once("compact"), _compact),
+    Injection("snapshot", "`places` take one that nothing made due", at_once("snapshot"), _snapshot),
+)
