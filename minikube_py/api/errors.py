@@ -205,10 +205,13 @@ def _go_escape(char: str) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
+_GO_JSON_ESCAPES: Final = str.maketrans({char: f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"})
+
+
 def go_json(value: Any) -> str:
-    """`value` as Go's json.Marshal prints it: `<`, `>` and `&` escaped, map keys as they stand."""
+    """`value` as Go's json.Marshal prints it: `<`, `>`, `&` and the two line separators escaped."""
     text = orjson.dumps(value).decode()
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return text.translate(_GO_JSON_ESCAPES)
 
 
 def go_value(value: Any) -> str:

@@ -6,10 +6,10 @@ discovery documents and of its `pkg/registry` strategies. The kinds are in `api.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 
 from minikube_py.api.errors import FieldError, Json
 from minikube_py.api.printing import DEFAULT_PRINTER, Printer
@@ -23,8 +23,30 @@ Change = Callable[[Json], None]
 """Changes a new object in place."""
 Carry = Callable[[Json, Json], None]
 """Changes the new object (first) in place by what the old one holds."""
-Admit = Callable[[Json, Json | None], None]
-"""The same, where there is an old one. Raises: StatusError 403."""
+
+
+class Cluster(Protocol):
+    """The objects that admission may look at, moments old, as in upstream's informers."""
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Json | None: ...
+
+    def all(self, kind: Kind) -> Iterable[Json]: ...
+
+
+class EmptyCluster:
+    """Nothing is there."""
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
+        return None
+
+    def all(self, kind: Kind) -> Iterable[Json]:
+        return ()
+
+
+Admit = Callable[[Json, Json | None, Cluster], None]
+"""Changes the new object (first) in place, or refuses it, by the old one (None: a create) and by other objects.
+
+Raises: StatusError 403."""
 Validate = Callable[[Json], list[FieldError]]
 ValidateUpdate = Callable[[Json, Json], list[FieldError]]
 Warn = Callable[[Json, Json | None], list[str]]
@@ -38,7 +60,7 @@ def carries_nothing(new: Json, old: Json) -> None:
     """The hook of a kind that keeps nothing of the old object but what all kinds keep."""
 
 
-def admits_all(new: Json, old: Json | None) -> None:
+def admits_all(new: Json, old: Json | None, cluster: Cluster) -> None:
     """The hook of a kind that no admission plugin looks at."""
 
 
@@ -86,12 +108,14 @@ class Kind:
     `metadata.generation` is kept. `deprecation` is the warning that every request for the kind is answered with.
     `field_set`: what may be asked of its objects beyond equality (`free.cpu>=4`). `ttl_s`: objects end so long after
     their last write; 0: never. `orphans_by_default`: a DELETE that does not say otherwise leaves dependents.
+    `sees`: the kinds (group, version, plural) that its admission looks at.
 
-    Hooks, in the order of a write: `default` (also applied to what is read from bodies), `admit`, `prepare_create` or
-    `prepare_update` or, through `status`, `prepare_status` (what senders may not set, and what the server does),
-    `validate` or `validate_update` (by subresource, "" the main path), `canonicalize` (after validation, when the
-    name is known), `warn`. `checks_metadata`: `validate` has looked at all metadata. `deletion_grace_s(obj, asked_s)`
-    gives the seconds between the request for deletion and the end; None: objects end at once.
+    Hooks, in the order of a write: `default` (also applied to what is read from bodies), `admit` (mutating admission),
+    `prepare_create` or `prepare_update` or, through `status`, `prepare_status` (what senders may not set, and what the
+    server does), `validate` or `validate_update` (by subresource, "" the main path), `canonicalize` (when the name is
+    known), `validate_admission`, `warn`. `checks_metadata`: `validate` has looked at all metadata.
+    `deletion_grace_s(obj, asked_s)` gives the seconds between the request for deletion and the end; None: objects end
+    at once.
     """
 
     group: str
@@ -116,8 +140,10 @@ class Kind:
     ttl_s: int = 0
     orphans_by_default: bool = False
     scale: ScalePaths | None = None
+    sees: tuple[tuple[str, str, str], ...] = ()
     default: Change = nothing
     admit: Admit = admits_all
+    validate_admission: Admit = admits_all
     prepare_create: Change = nothing
     prepare_update: Carry = carries_nothing
     prepare_status: Carry = carries_nothing

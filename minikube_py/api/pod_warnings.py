@@ -12,7 +12,7 @@ from minikube_py.api.errors import Json, go_quote
 from minikube_py.api.meta import is_dns1123_label
 from minikube_py.fields import quantity
 
-_LABELS: Final = {
+DEPRECATED_LABELS: Final = {
     "beta.kubernetes.io/arch": 'deprecated since v1.14; use "kubernetes.io/arch" instead',
     "beta.kubernetes.io/os": 'deprecated since v1.14; use "kubernetes.io/os" instead',
     "failure-domain.beta.kubernetes.io/region": 'deprecated since v1.17; use "topology.kubernetes.io/region" instead',
@@ -62,14 +62,15 @@ def pod_warnings(metadata: Json, spec: Json, prefix: str) -> list[str]:
     get = spec.get
     path = f"{prefix}spec"
     if selector := get("nodeSelector"):
-        found += [f"{path}.nodeSelector[{key}]: {_LABELS[key]}" for key in selector if key in _LABELS]
+        old = (key for key in selector if key in DEPRECATED_LABELS)
+        found += [f"{path}.nodeSelector[{key}]: {DEPRECATED_LABELS[key]}" for key in old]
     affinity = get("affinity") or {}
     if affinity:
         found += _node_affinity_warnings(affinity.get("nodeAffinity") or {}, f"{path}.affinity.nodeAffinity")
     for i, constraint in enumerate(get("topologySpreadConstraints") or ()):
         at, key = f"{path}.topologySpreadConstraints[{i}]", constraint.get("topologyKey") or ""
-        if key in _LABELS:
-            found.append(f"{at}.topologyKey: {key} is {_LABELS[key]}")
+        if key in DEPRECATED_LABELS:
+            found.append(f"{at}.topologyKey: {key} is {DEPRECATED_LABELS[key]}")
         if constraint.get("labelSelector") is None:
             found.append(f"{at}.labelSelector: {_NO_SELECTOR}")
     annotations = metadata.get("annotations") or {}
@@ -100,10 +101,10 @@ def _node_affinity_warnings(affinity: Json, path: str) -> list[str]:
         for i, term in enumerate(affinity.get(_PREFERRED) or ())
     ]
     return [
-        f"{at}.matchExpressions[{i}].key: {expression['key']} is {_LABELS[expression['key']]}"
+        f"{at}.matchExpressions[{i}].key: {expression['key']} is {DEPRECATED_LABELS[expression['key']]}"
         for at, term in terms
         for i, expression in enumerate(term.get("matchExpressions") or ())
-        if expression.get("key") in _LABELS
+        if expression.get("key") in DEPRECATED_LABELS
     ]
 
 

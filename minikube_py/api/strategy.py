@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from minikube_py.api.errors import Json, conflict
-from minikube_py.api.kind import Kind
+from minikube_py.api.kind import Cluster, Kind
 
 
 def semantic_equal(left: Any, right: Any) -> bool:
@@ -29,18 +29,18 @@ def _is_nothing(value: Any) -> bool:
     return value is None or value is False or value in ("", [])
 
 
-def prepare_for_create(kind: Kind, obj: Json) -> None:
+def prepare_for_create(kind: Kind, obj: Json, cluster: Cluster) -> None:
     """Admits, clears what senders may not set, and sets what the server does. Name, uid and creationTimestamp are
     the caller's.
 
     Raises: StatusError 403 of admission."""
     # Who manages which field is not kept.
     obj["metadata"].pop("managedFields", None)
-    kind.admit(obj, None)
+    kind.admit(obj, None, cluster)
     kind.prepare_create(obj)
 
 
-def prepare_for_update(kind: Kind, new: Json, old: Json, subresource: str = "") -> None:
+def prepare_for_update(kind: Kind, new: Json, old: Json, subresource: str, cluster: Cluster) -> None:
     """Keeps what this path may not write: status on the main one, spec on `status`; and what nobody may.
 
     Raises: StatusError 403 of admission."""
@@ -51,7 +51,7 @@ def prepare_for_update(kind: Kind, new: Json, old: Json, subresource: str = "") 
     else:
         metadata.pop("generation", None)
     if not subresource:
-        kind.admit(new, old)
+        kind.admit(new, old, cluster)
     if subresource == "status":
         keep(new, old, "spec")
         kind.prepare_status(new, old)

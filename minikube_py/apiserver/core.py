@@ -19,6 +19,7 @@ from minikube_py.api.registry import REGISTRY
 from minikube_py.apiserver import nonresource, system
 from minikube_py.apiserver.access import Access
 from minikube_py.apiserver.addresses import DEFAULT_RANGE, AddressAllocator
+from minikube_py.apiserver.cached_cluster import CachedCluster
 from minikube_py.apiserver.declared import Declarations
 from minikube_py.apiserver.deletes import Deleter
 from minikube_py.apiserver.endpoints import EndpointReconciler
@@ -83,7 +84,7 @@ class ApiServer:
         self.watching = Watching(self.store, self.cache, self.lister, self.limits, clock, rng)
         self.addresses = AddressAllocator(self.store, rng, cluster_range)
         gate = NamespaceGate(self.store, self.cache)
-        self.writer = Writer(self.store, gate, self.addresses, self.limits, clock, rng)
+        self.writer = Writer(self.store, gate, self.addresses, self.limits, clock, rng, CachedCluster(self.cache))
         self.deleter = Deleter(self.store, self.limits, clock)
         self.subresources = Subresources(self.store, self.writer, self.deleter, clock)
         self.endpoints = EndpointReconciler(storage, self.writer, clock)
@@ -108,6 +109,7 @@ class ApiServer:
                 await self.storage.declare(resource.field_set)
         await self._load(_REPLAYED)
         await system.create_namespaces(self.writer)
+        await system.create_priority_classes(self.writer)
         forever = (self._bookmark_forever(), self._sweep_forever(), self._follow_builds())
         self._tasks = [asyncio.create_task(work) for work in forever]
         self.ready = True

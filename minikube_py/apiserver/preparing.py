@@ -7,6 +7,7 @@ whose arguments and results are plain values. Both take the same steps in the sa
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
@@ -25,7 +26,7 @@ from minikube_py.api.errors import (
     not_found,
     request_entity_too_large,
 )
-from minikube_py.api.kind import Kind
+from minikube_py.api.kind import Cluster, Kind
 from minikube_py.api.kinds.core import NAMESPACES
 from minikube_py.api.meta import generate_name, new_uid, timestamp
 from minikube_py.api.patch import apply_patch
@@ -132,7 +133,7 @@ def named_for_create(kind: Kind, namespace: str, obj: Json, rng: random.Random) 
 
 
 def finish_create(
-    kind: Kind, obj: Json, rng: random.Random, wall_s: float, admit: Admission | None = None
+    kind: Kind, obj: Json, rng: random.Random, wall_s: float, cluster: Cluster, admit: Admission | None = None
 ) -> None:
     """Makes of a named object what will be stored. Raises: StatusError 403, 422."""
     metadata = obj["metadata"]
@@ -144,20 +145,23 @@ def finish_create(
     kind.default(obj)
     if admit is not None:
         admit(kind, "", metadata.get("name") or "", None, obj)
-    strategy.prepare_for_create(kind, obj)
+    strategy.prepare_for_create(kind, obj, cluster)
     errors = validate_create(kind, obj)
     if errors:
         raise invalid(kind, metadata.get("name") or "", errors)
     kind.canonicalize(obj)
+    kind.validate_admission(obj, None, cluster)
 
 
-def finish_update(kind: Kind, new: Json, old: Json, sub: str, said: list[str]) -> Json:
+def finish_update(kind: Kind, new: Json, old: Json, sub: str, said: list[str], cluster: Cluster) -> Json:
     """`new`, ready to be stored; `said` gets the warnings for its sender. Raises: StatusError 403, 422."""
-    strategy.prepare_for_update(kind, new, old, sub)
+    strategy.prepare_for_update(kind, new, old, sub, cluster)
     errors = validate_update(kind, new, old, sub)
     if errors:
         raise invalid(kind, old["metadata"]["name"], errors)
     kind.canonicalize(new)
+    if not sub:
+        kind.validate_admission(new, old, cluster)
     said[:] = () if sub else kind.warn(new, old)
     return new
 
@@ -179,6 +183,7 @@ def patched(
     sub: str,
     warnings: list[str],
     said: list[str],
+    cluster: Cluster,
     admit: Admission | None = None,
 ) -> Json:
     """The object after the patch, ready to be stored. Raises: StatusError 400, 409, 413, 415, 422."""
@@ -195,7 +200,7 @@ def patched(
     kind.default(new)
     if admit is not None:
         admit(kind, sub, patch.name, old, new)
-    return finish_update(kind, new, old, sub, said)
+    return finish_update(kind, new, old, sub, said, cluster)
 
 
 # --- jobs -------------------------------------------------------------------------------------------------------------
@@ -213,6 +218,25 @@ class Body(NamedTuple):
     name: str
     """As the path says; empty for a create."""
     sub: str = ""
+    seen: Mapping[KindKey, Sequence[Json]] = {}
+    """The objects of the kinds that the admission of this one looks at."""
+
+
+class Seen:
+    """A `Cluster` of what was sent along."""
+
+    def __init__(self, objects: Mapping[KindKey, Sequence[Json]]) -> None:
+        self._objects = objects
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
+        for obj in self.all(kind):
+            metadata = obj["metadata"]
+            if metadata["name"] == name and (metadata.get("namespace") or "") == namespace:
+                return obj
+        return None
+
+    def all(self, kind: Kind) -> Sequence[Json]:
+        return self._objects.get(key_of(kind), ())
 
 
 class Made(NamedTuple):
@@ -261,7 +285,7 @@ def create(asked: Body, wall_s: float, seed: int, updating: bool = False) -> Mad
     except StatusError as error:
         raise _warned(error, warnings) from None
     try:
-        finish_create(kind, obj, rng, wall_s)
+        finish_create(kind, obj, rng, wall_s, Seen(asked.seen))
         said = kind.warn(obj, None) if not updating else []
         return Made(name, _checked(encode(obj)), warnings + said, generated)
     except StatusError as error:
@@ -283,7 +307,7 @@ def update(asked: Body, old_value: bytes | None, revision: int, may_be_absent: b
         old = stored(old_value, revision)
         kind.default(new)
         check_version(kind, asked.name, new["metadata"], old)
-        return _made(kind, finish_update(kind, new, old, asked.sub, said), old_value, warnings + said)
+        return _made(kind, finish_update(kind, new, old, asked.sub, said, Seen(asked.seen)), old_value, warnings + said)
     except StatusError as error:
         raise _warned(error, warnings) from None
 
@@ -295,7 +319,7 @@ def patch(asked: Body, old_value: bytes, revision: int) -> Made:
     said: list[str] = []
     given = PatchBody(asked.content_type, asked.body, asked.field_validation, asked.namespace, asked.name)
     try:
-        new = patched(kind, stored(old_value, revision), given, asked.sub, warnings, said)
+        new = patched(kind, stored(old_value, revision), given, asked.sub, warnings, said, Seen(asked.seen))
         return _made(kind, new, old_value, warnings + said)
     except StatusError as error:
         raise _warned(error, warnings) from None

@@ -188,7 +188,7 @@ class Subresources:
                 raise invalid(_SCALE, route.name, errors)
             new = with_scale(resource, old, scale)
             check_version(resource, route.name, new["metadata"], old)
-            return finish_update(resource, new, old, "", [])
+            return finish_update(resource, new, old, "", [], self._writer.cluster)
 
         written = await self._writer.change(resource, route.namespace, route.name, make, options.dry_run)
         return _scale_response(resource, written.value, written.revision)

@@ -1,4 +1,4 @@
-"""What every cluster has from its first moment: namespaces, and the `kubernetes` service."""
+"""What every cluster has from its first moment: namespaces, priority classes, and the `kubernetes` service."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Final
 from minikube_py.api.errors import Json, StatusError
 from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.core import NAMESPACES, SERVICES
+from minikube_py.api.kinds.scheduling import PRIORITYCLASSES, SYSTEM_PRIORITIES, SYSTEM_USES
 from minikube_py.apiserver.namespaces import SYSTEM
 from minikube_py.apiserver.writes import Writer
 
@@ -17,6 +18,13 @@ async def create_namespaces(writer: Writer) -> None:
     """Those that are there already stay as they are."""
     for name in SYSTEM:
         await _create(writer, NAMESPACES, {"metadata": {"name": name}}, "")
+
+
+async def create_priority_classes(writer: Writer) -> None:
+    """Those of the system, which pods may name in every cluster."""
+    for name, value in SYSTEM_PRIORITIES.items():
+        obj: Json = {"metadata": {"name": name}, "value": value, "description": SYSTEM_USES[name]}
+        await _create(writer, PRIORITYCLASSES, obj, "")
 
 
 async def create_service(writer: Writer, cluster_ip: str, port: int) -> None:

@@ -26,6 +26,7 @@ from minikube_py.api.kind import Kind, Subresource
 from minikube_py.api.kinds.core import SERVICES
 from minikube_py.api.patch import ACCEPTED as PATCH_TYPES
 from minikube_py.apiserver.addresses import AddressAllocator, held_keys
+from minikube_py.apiserver.cached_cluster import CachedCluster
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.messages import Admission, Request
 from minikube_py.apiserver.namespaces import NamespaceGate
@@ -78,8 +79,10 @@ class Writer:
         limits: Limits,
         clock: Clock,
         rng: Rng,
+        cluster: CachedCluster,
     ) -> None:
         self.store = store
+        self.cluster = cluster
         self.addresses = addresses
         self.work: Work = WorkHere()
         self._gate = gate
@@ -116,10 +119,18 @@ class Writer:
         """`obj` is used up. A generated name that is taken is told as AlreadyExists, of a name the sender never saw."""
         name = named_for_create(resource, namespace, obj, self._rng)
         guard = await self._gate.admit(resource, namespace, name) if resource.namespaced else None
-        finish_create(resource, obj, self._rng, self._clock.wall_s(), admit)
+        finish_create(resource, obj, self._rng, self._clock.wall_s(), self.cluster, admit)
         if resource is SERVICES:
             return await self._create_service(namespace, name, obj, dry_run, guard)
         return await self._put_new(resource, namespace, name, encode(obj), dry_run, guard)
+
+    def _body(self, route: Route, request: Request, options: WriteOptions) -> Body:
+        sub = route.subresource.name if route.subresource else ""
+        kind, validation = route.resource, options.field_validation
+        seen = self.cluster.seen_by(kind)
+        return Body(
+            key_of(kind), request.body, request.content_type, validation, route.namespace, route.name, sub, seen
+        )
 
     async def _create_large(
         self, route: Route, request: Request, options: WriteOptions, updating: bool = False
@@ -129,7 +140,7 @@ class Writer:
         attempts_left = self._limits.generate_name_attempts_max
         while True:
             seed = self._rng.getrandbits(64)
-            made = await self.work.run("create", _body(route, request, options), self._clock.wall_s(), seed, updating)
+            made = await self.work.run("create", self._body(route, request, options), self._clock.wall_s(), seed, updating)
             attempts_left -= 1
             try:
                 written = await self._put_made(resource, namespace, made, options.dry_run, request.admit)
@@ -211,7 +222,7 @@ class Writer:
         resource, sub = route.resource, route.subresource.name if route.subresource else ""
         create_new = not sub and resource.allow_create_on_update
         large = is_large(request.body, request.content_type)
-        asked = _body(route, request, options)
+        asked = self._body(route, request, options)
         warnings: list[str] = []
         said: list[str] = []
         body, spare = b"", None
@@ -237,7 +248,7 @@ class Writer:
             check_version(resource, route.name, obj["metadata"], old)
             if request.admit is not None:
                 request.admit(resource, sub, route.name, old, obj)
-            return _Next(finish_update(resource, obj, old, sub, said))
+            return _Next(finish_update(resource, obj, old, sub, said, self.cluster))
 
         try:
             written = await self._change(resource, route.namespace, route.name, make, options.dry_run, create_new)
@@ -271,12 +282,12 @@ class Writer:
             if kv is None:
                 return None
             if is_large_patch(request.body, content_type, kv.value):
-                asked = _body(route, request, options)
+                asked = self._body(route, request, options)
                 made = await self.work.run("patch", asked, kv.value, kv.mod_revision)
                 said.clear()
                 return _next(made, resource, warnings, request, kv, asked)
             old = stored(kv.value, kv.mod_revision)
-            return _Next(patched(resource, old, patch, sub, warnings, said, request.admit))
+            return _Next(patched(resource, old, patch, sub, warnings, said, self.cluster, request.admit))
 
         try:
             written = await self._change(resource, route.namespace, route.name, make, options.dry_run)
@@ -390,13 +401,6 @@ def _next(
     if request.admit is not None and kv is not None:
         request.admit(resource, asked.sub, asked.name, stored(kv.value, kv.mod_revision), orjson.loads(made.value))
     return _Next(orjson.loads(made.value)) if resource is SERVICES else _Next(None, made.value, made.finished)
-
-
-def _body(route: Route, request: Request, options: WriteOptions) -> Body:
-    sub = route.subresource.name if route.subresource else ""
-    kind = key_of(route.resource)
-    validation = options.field_validation
-    return Body(kind, request.body, request.content_type, validation, route.namespace, route.name, sub)
 
 
 def check_patch_type(content_type: str) -> None:

@@ -17,7 +17,7 @@ from validation_cases import CREATES, UPDATES
 from minikube_py.api import strategy
 from minikube_py.api.decode import decode
 from minikube_py.api.errors import StatusError, invalid
-from minikube_py.api.kind import Kind
+from minikube_py.api.kind import EmptyCluster, Kind
 from minikube_py.api.registry import REGISTRY
 from minikube_py.api.tables import cells
 from minikube_py.api.validation.dispatch import validate_create, validate_update
@@ -71,7 +71,7 @@ def judge(resource: Kind, body: Json) -> Json | None:
         if resource.namespaced:
             metadata["namespace"] = "default"
         resource.default(obj)
-        strategy.prepare_for_create(resource, obj)
+        strategy.prepare_for_create(resource, obj, EmptyCluster())
         if errors := validate_create(resource, obj):
             raise invalid(resource, metadata.get("name") or "", errors)
         resource.canonicalize(obj)
@@ -111,7 +111,7 @@ def test_damaged_updates_are_judged_and_leave_the_old_alone(plural: str) -> None
                 new, _ = decode(resource, orjson.dumps(body), "application/json", "Ignore")
                 new.setdefault("metadata", {})
                 resource.default(new)
-                strategy.prepare_for_update(resource, new, old, case.subresource)
+                strategy.prepare_for_update(resource, new, old, case.subresource, EmptyCluster())
                 errors = validate_update(resource, new, old, case.subresource)
                 orjson.dumps([error.cause() for error in errors])
             except StatusError as refused:

@@ -10,6 +10,7 @@ import pytest
 from minikube_py.api import errors, meta, registry, services, strategy
 from minikube_py.api.defaults_pod import default_pull_policy
 from minikube_py.api.errors import StatusError
+from minikube_py.api.kind import EmptyCluster
 from minikube_py.api.kinds import coordination, core
 from minikube_py.api.kinds.core.pods import bind_pod, deletion_grace_s, qos_class, validate_binding
 from minikube_py.api.scale import scale_of, validate_scale, with_scale
@@ -300,7 +301,7 @@ def test_status_writes_keep_what_writers_do_not_know() -> None:
         "spec": {"nodeName": "elsewhere"},
         "status": {"phase": "Running", "conditions": [{"type": "Ready"}]},
     }
-    strategy.prepare_for_update(core.PODS, new, old, "status")
+    strategy.prepare_for_update(core.PODS, new, old, "status", EmptyCluster())
     assert new["spec"] is old["spec"]
     assert "ownerReferences" not in new["metadata"]
     assert new["metadata"]["uid"] == "u"
@@ -333,7 +334,7 @@ def test_unreadable_quantities_are_refused_not_crashed() -> None:
 def test_defaults_are_stable() -> None:
     first = pod(volumes=[{"name": "v"}], hostNetwork=True)
     core.PODS.default(first)
-    strategy.prepare_for_create(core.PODS, first)
+    strategy.prepare_for_create(core.PODS, first, EmptyCluster())
     second = {**first, "spec": {**first["spec"]}}
     core.PODS.default(second)
     assert second == first

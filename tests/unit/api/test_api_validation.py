@@ -13,7 +13,7 @@ from validation_cases import CREATES, UPDATES, Create, Update
 from minikube_py.api import strategy
 from minikube_py.api.decode import decode
 from minikube_py.api.errors import StatusError, invalid
-from minikube_py.api.kind import Kind
+from minikube_py.api.kind import EmptyCluster, Kind
 from minikube_py.api.registry import REGISTRY
 from minikube_py.api.validation.dispatch import validate_create, validate_update
 
@@ -35,7 +35,7 @@ def create(resource: Kind, body: Json) -> Json:
     if resource.namespaced:
         metadata["namespace"] = "default"
     resource.default(obj)
-    strategy.prepare_for_create(resource, obj)
+    strategy.prepare_for_create(resource, obj, EmptyCluster())
     if errors := validate_create(resource, obj):
         raise invalid(resource, metadata.get("name") or "", errors)
     resource.canonicalize(obj)
@@ -45,7 +45,7 @@ def create(resource: Kind, body: Json) -> Json:
 def update(resource: Kind, new_body: Json, old: Json, subresource: str) -> Json:
     new, _ = decode(resource, orjson.dumps(new_body), "application/json", "Ignore")
     resource.default(new)
-    strategy.prepare_for_update(resource, new, old, subresource)
+    strategy.prepare_for_update(resource, new, old, subresource, EmptyCluster())
     if errors := validate_update(resource, new, old, subresource):
         raise invalid(resource, new["metadata"]["name"], errors)
     resource.canonicalize(new)

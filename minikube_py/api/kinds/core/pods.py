@@ -157,6 +157,7 @@ PODS: Final = Kind(
     deletion_grace_s=deletion_grace_s,
     default=default_pod,
     admit=admit_pod,
+    sees=(("scheduling.k8s.io", "v1", "priorityclasses"),),
     prepare_create=_create_pod,
     prepare_status=_update_status,
     validate=validate_pod_create,
