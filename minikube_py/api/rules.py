@@ -8,7 +8,7 @@ A kind lists what must hold at which path, in upstream's order of errors:
     )
 
 A check gets the value at its path (None where it is missing) and that path's text, and says what is wrong. Paths name
-fields by dots; `drivers[*].name` is asked of each item of a list.
+fields by dots; `drivers[*].name` applies to each item of a list.
 """
 
 from __future__ import annotations

@@ -140,7 +140,8 @@ class Writer:
         attempts_left = self._limits.generate_name_attempts_max
         while True:
             seed = self._rng.getrandbits(64)
-            made = await self.work.run("create", self._body(route, request, options), self._clock.wall_s(), seed, updating)
+            asked, wall_s = self._body(route, request, options), self._clock.wall_s()
+            made = await self.work.run("create", asked, wall_s, seed, updating)
             attempts_left -= 1
             try:
                 written = await self._put_made(resource, namespace, made, options.dry_run, request.admit)

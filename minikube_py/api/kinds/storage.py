@@ -304,7 +304,7 @@ CSIDRIVERS: Final = Kind(
         (
             NAME,
             column("AttachRequired", "Whether volumes are attached before they are mounted.", 0, "boolean"),
-            column("PodInfoOnMount", "Whether the driver is told of the pod.", 0, "boolean"),
+            column("PodInfoOnMount", "Whether the driver gets the facts of the pod.", 0, "boolean"),
             column("StorageCapacity", "Whether the scheduler looks at CSIStorageCapacity.", 0, "boolean"),
             column("TokenRequests", "Audiences of the tokens that the driver gets."),
             column("RequiresRepublish", "Whether volumes are published again and again.", 0, "boolean"),
