@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 
+from minikube_py.api import go_json
 from minikube_py.api.errors import Json
 from minikube_py.api.kind import Kind
 from minikube_py.api.meta import parse_timestamp
@@ -85,7 +86,7 @@ class TablePrinter:
         obj["metadata"]["resourceVersion"] = resource_version
         if self._include == "Object":
             obj = {"kind": self._kind.kind, "apiVersion": self._kind.api_version, **obj}
-        return orjson.dumps(self.row(obj, values))
+        return go_json.dumps(self.row(obj, values))
 
 
 def cells(kind: Kind, obj: Json, now_s: float, fields: Mapping[str, str] | None = None) -> list[Any]:

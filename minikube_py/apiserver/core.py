@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from ipaddress import IPv4Address
 from typing import Final
 
+from minikube_py.api import go_json
 from minikube_py.api.errors import StatusError, internal, method_not_allowed, timeout
 from minikube_py.api.kinds.core import PODS
 from minikube_py.api.registry import REGISTRY
@@ -23,7 +24,7 @@ from minikube_py.apiserver.cached_cluster import CachedCluster
 from minikube_py.apiserver.declared import Declarations
 from minikube_py.apiserver.deletes import Deleter
 from minikube_py.apiserver.endpoints import EndpointReconciler
-from minikube_py.apiserver.forms import Form, negotiate, single_bytes, status_bytes, with_options
+from minikube_py.apiserver.forms import Form, negotiate, presented, single_bytes, with_options
 from minikube_py.apiserver.inflight import InFlight
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.lists import Lister
@@ -240,15 +241,17 @@ class ApiServer:
         if path is not None:
             verb = verb_of(path, request.method, "watch" in request.query and parse_bool(request.query, "watch"))
         slots = self.in_flight.slots(request, verb)
-        taken = False
+        taken = permitted = False
         try:
             if slots is not None:
                 slots.check()
             if path is None:
                 await self.access.admit(request, None, verb)
+                permitted = True
                 response = await self._handle_path(request)
             else:
                 await self.access.admit(request, path, verb)
+                permitted = True
                 asked = route(path, request.method, verb)
                 if request.receive is not None and verb not in _READS:
                     # Its sender may: now the body is worth its memory.
@@ -260,6 +263,8 @@ class ApiServer:
                 response = await self._dispatch(asked, request)
         except StatusError as error:
             response = error_response(error)
+            if not permitted and error.code in (400, 403):
+                response.headers = {**response.headers, "X-Content-Type-Options": "nosniff"}
         except asyncio.CancelledError:
             if task is None or task not in self._late:
                 raise
@@ -276,6 +281,8 @@ class ApiServer:
                 self._late.discard(task)
         if path is not None and path.resource is not None and path.resource.deprecation:
             response = response.warning(path.resource.deprecation)
+        if request.pretty is not None:
+            response = presented(response, request.accept, request.pretty)
         self.requests.observe(path, verb, response.status, self.clock.monotonic_s() - started_s)
         return response
 
@@ -380,7 +387,7 @@ def error_response(error: StatusError) -> Response:
     if error.retry_after_s:
         headers["Retry-After"] = str(error.retry_after_s)
     headers |= warning_headers(error.warnings)
-    return Response(error.code, status_bytes(error.to_status()), headers=headers)
+    return Response(error.code, go_json.dumps(error.to_status()), headers=headers)
 
 
 def _too_many(limit: int) -> Response:

@@ -6,22 +6,25 @@ plain JSON. Source: apiserver `pkg/endpoints/handlers/negotiation`, KEP-2334 and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple
 
 import orjson
 import yaml
 
+from minikube_py.api import go_json
 from minikube_py.api.errors import StatusError, bad_request, invalid_value, not_acceptable
 from minikube_py.api.kind import Kind
 from minikube_py.api.tables import TablePrinter, table_head
+from minikube_py.apiserver.messages import Response
+from minikube_py.apiserver.object_store import OPENING
 from minikube_py.client.transport import JSON
 
 YAML: Final = "application/yaml"
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 SERVED: Final = (JSON, YAML)
-OPENING: Final = len(b'{"metadata":{')
+
 META_GROUP: Final = "meta.k8s.io"
 
 FormKind = Literal["object", "table", "partial"]
@@ -36,7 +39,6 @@ class Form(NamedTuple):
     single: bool = False
     media_type: str = JSON
     include_object: str = "Metadata"
-    pretty: bool = False
 
 
 PLAIN: Final = Form()
@@ -97,15 +99,63 @@ def negotiate(accept: str) -> Form:
 
 
 def with_options(form: Form, query: Mapping[str, str]) -> Form:
-    """Takes `includeObject` and `pretty` of the query in. Raises: StatusError 400."""
+    """Takes `includeObject` of the query in. Raises: StatusError 400."""
     if form.kind == "table" and (wanted := query.get("includeObject")):
         if wanted not in ("None", "Metadata", "Object"):
             wrong = invalid_value("includeObject", wanted, "must be 'Metadata', 'Object', 'None', or empty")
             raise bad_request(f"Unable to convert to Table as requested: {wrong}")
         form = form._replace(include_object=wanted)
-    if query.get("pretty", "").lower() in ("1", "true"):
-        form = form._replace(pretty=True)
     return form
+
+
+_TRUE: Final = frozenset(("1", "t", "T", "TRUE", "true", "True"))
+_PEOPLES: Final = ("curl", "Wget", "Mozilla/5.0")
+
+
+def is_pretty(query: Mapping[str, str], user_agent: str) -> bool:
+    """Whether JSON is to be laid out for people: as the query says; else for command lines and browsers.
+
+    Source: apiserver `pkg/endpoints/handlers/negotiation/negotiate.go` (isPrettyPrint)."""
+    if wanted := query.get("pretty"):
+        return wanted in _TRUE
+    return user_agent.startswith(_PEOPLES)
+
+
+def presented(response: Response, accept: str, pretty: bool) -> Response:
+    """The answer as it goes over a connection: JSON with its newline or indented, a refusal in YAML where that is
+    accepted."""
+    if response.pieces is not None and pretty:
+        response.pieces = _pretty_pieces(response.pieces)
+    if response.content_type != JSON or response.exact or not response.body:
+        return response
+    if response.status >= 400 and accept != JSON and _wants_yaml(accept):
+        response.content_type, response.body = YAML, yaml_bytes(orjson.loads(response.body))
+    elif pretty:
+        response.body = go_json.indented(response.body)
+    elif not response.body.endswith(b"\n"):
+        response.body += b"\n"
+    return response
+
+
+def _pretty_pieces(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """A list in parts (`lists`), each laid out by itself. It has items, or it would not come in parts."""
+    yield go_json.indented(next(pieces) + b"]}").removesuffix(b"]\n}")
+    opening = b"\n"
+    for piece in pieces:
+        if piece.startswith(b"]"):
+            break
+        laid_out = go_json.indented(b"[%b]" % piece.removeprefix(b","), 2)
+        # Without the brackets of the part and their lines.
+        yield opening + laid_out[2:-4]
+        opening = b",\n"
+    yield b"\n  ]\n}"
+
+
+def _wants_yaml(accept: str) -> bool:
+    try:
+        return negotiate(accept).media_type == YAML
+    except StatusError:
+        return False
 
 
 # --- one object -----------------------------------------------------------------------------------------------------
@@ -130,7 +180,7 @@ def item_bytes(value: bytes, revision: int) -> bytes:
 
 def partial_bytes(value: bytes, revision: int, version: str) -> bytes:
     """Its metadata alone."""
-    metadata = orjson.dumps(orjson.loads(value)["metadata"])
+    metadata = go_json.dumps(orjson.loads(value)["metadata"])
     return b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/%b","metadata":{"resourceVersion":"%d",%b}' % (
         version.encode(),
         revision,
@@ -174,19 +224,13 @@ class FieldValues(NamedTuple):
 
 
 def finish(body: bytes, form: Form) -> bytes:
-    """Indents, or turns into YAML, where that was asked for."""
-    if form.media_type == YAML:
-        return yaml_bytes(orjson.loads(body))
-    return orjson.dumps(orjson.loads(body), option=orjson.OPT_INDENT_2) if form.pretty else body
+    """Turns into YAML where that was asked for."""
+    return yaml_bytes(orjson.loads(body)) if form.media_type == YAML else body
 
 
 _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 def yaml_bytes(obj: Any) -> bytes:
-    text: bytes = yaml.dump(obj, Dumper=_Dumper, encoding="utf-8", allow_unicode=True, width=1 << 20)
-    return text
-
-
-def status_bytes(status: Mapping[str, Any]) -> bytes:
-    return orjson.dumps(status)
+    found: bytes = yaml.dump(obj, Dumper=_Dumper, encoding="utf-8", allow_unicode=True, width=1 << 20)
+    return found

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from minikube_py.api.errors import StatusError, bad_request, internal, request_entity_too_large, too_many_requests
 from minikube_py.apiserver.core import error_response
+from minikube_py.apiserver.forms import is_pretty, presented
 from minikube_py.apiserver.http1 import CHUNKED, Head, Malformed, Refused, RequestReader
 from minikube_py.apiserver.http_bytes import CONTINUE, LAST_CHUNK, chunk, encode, head, wire
 from minikube_py.apiserver.impersonation import PREFIX, wanted_user
@@ -183,16 +184,19 @@ class Connection(asyncio.Protocol):
         headers = asked.headers
         keep_alive = asked.keep_alive
         core = self.server.core
+        query: Mapping[str, str] = NO_QUERY
         try:
+            if asked.query:
+                query = parse_query(asked.query)
             user = core.access.authenticator.authenticate(headers.get("authorization"))
             if headers.get("authorization"):
                 self.server.proved(self)
-            query: Mapping[str, str] = parse_query(asked.query) if asked.query else NO_QUERY
             wanted = None
             if any(map(_IMPERSONATES, headers)):
                 wanted = wanted_user((*headers.items(), *asked.repeated))
         except StatusError as error:
-            response = error_response(error)
+            pretty = is_pretty(query, headers.get("user-agent") or "")
+            response = presented(error_response(error), headers.get("accept") or "application/json", pretty)
         else:
             get = headers.get
             request = Request(
@@ -207,6 +211,7 @@ class Connection(asyncio.Protocol):
                 wanted,
             )
             request.receive = Body(self, asked)
+            request.pretty = is_pretty(query, get("user-agent") or "")
             response = await core.handle(request)
             if response.stream is not None:
                 return await self._stream(asked, response.stream)

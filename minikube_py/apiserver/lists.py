@@ -362,7 +362,7 @@ class Lister:
         else:
             head = _list_head(resource, metadata, form)
             rows = _items(page.items, form)
-        if form.pretty or form.media_type != "application/json":
+        if form.media_type != "application/json":
             body = finish(b"%b%b]}" % (head, b",".join(rows)), form)
             return Response(200, body, form.media_type)
         if len(page.items) <= self._limits.list_slice:
@@ -472,15 +472,18 @@ def _items(items: list[Entry], form: Form) -> Iterator[bytes]:
 
 
 def _pieces(head: bytes, rows: Iterator[bytes], size: int) -> Iterator[bytes]:
-    """A large list in parts of `size` objects, made as they are sent."""
+    """A large list in parts: all up to its items, then `size` items each, made as they are sent, then its end."""
+    yield head
     part: list[bytes] = []
-    opening = head
+    opening = b""
     for row in rows:
         part.append(row)
         if len(part) == size:
             yield opening + b",".join(part)
             part, opening = [], b","
-    yield (opening + b",".join(part) if part else b"") + b"]}"
+    if part:
+        yield opening + b",".join(part)
+    yield b"]}\n"
 
 
 def _as_text(

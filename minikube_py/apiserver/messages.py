@@ -36,12 +36,15 @@ class Request:
     `receive` is set where the request came over a connection: it reads the body, which waits there until its sender
     was found to be allowed.
 
+    `pretty` is None for callers in this process, who want JSON as it is made; over a connection it says whether JSON
+    is to be laid out for people.
+
     `user` is who sent it, and `wanted` whom its `Impersonate-*` headers name; once it was authorized, `user` is who it
     runs as, and `admit` what that user's writes are held to."""
 
     __slots__ = (
-        "accept", "admit", "body", "content_type", "if_none_match", "method", "path", "query", "receive", "user",
-        "wanted",
+        "accept", "admit", "body", "content_type", "if_none_match", "method", "path", "pretty", "query", "receive",
+        "user", "wanted",
     )  # fmt: skip
 
     def __init__(
@@ -66,6 +69,7 @@ class Request:
         self.if_none_match = if_none_match
         self.receive: Receive | None = None
         self.wanted = wanted
+        self.pretty: bool | None = None
         self.admit: Admission | None = None
 
 
@@ -73,9 +77,10 @@ class Response:
     """Exactly one of `body`, `pieces` and `stream` is the answer's content.
 
     `pieces` yields the parts of a large list one after another; the objects they hold are those of one moment.
+    `exact`: the body goes out to the byte, neither laid out nor ended with a newline.
     """
 
-    __slots__ = ("body", "content_type", "headers", "pieces", "status", "stream")
+    __slots__ = ("body", "content_type", "exact", "headers", "pieces", "status", "stream")
 
     def __init__(
         self,
@@ -92,6 +97,7 @@ class Response:
         self.headers = headers
         self.pieces = pieces
         self.stream = stream
+        self.exact = False
 
 
     def warning(self, text: str) -> Response:

@@ -144,11 +144,17 @@ def _document(path: str, request: Request, server: ApiServer) -> Response | None
     """None where there is no such document. Raises: StatusError 404, 406."""
     if path in ("/", "/version"):
         negotiate(request.accept)
-        return Response(200, _VERSION if path == "/version" else _index())
+        return _exact(Response(200, _VERSION if path == "/version" else _index()))
     if path.startswith("/openapi/"):
         found = openapi.document(path, request.accept, "", request.if_none_match)
     else:
         found = discovery.document(path, request.accept, server.address, request.if_none_match)
     if found is None:
         return None
-    return Response(found.status, found.body, found.content_type, found.headers)
+    answer = Response(found.status, found.body, found.content_type, found.headers)
+    return _exact(answer) if path.startswith("/openapi/") else answer
+
+
+def _exact(response: Response) -> Response:
+    response.exact = True
+    return response

@@ -26,6 +26,7 @@ T = TypeVar("T")
 TOO_OLD: Final = "The resourceVersion for the provided list is too old."
 UNKNOWN: Final = "etcdserver: request timed out, possibly due to previous leader failure; the outcome is unknown"
 """Begins as etcd's own words do (api/v3rpc/rpctypes/error.go), by which clients know it."""
+OPENING: Final = len(b'{"metadata":{')
 LEASE_REUSE_S: Final = 60
 
 

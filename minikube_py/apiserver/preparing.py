@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
-from minikube_py.api import strategy
+from minikube_py.api import go_json, strategy
 from minikube_py.api.decode import decode, decode_delete_options
 from minikube_py.api.errors import (
     GroupResource,
@@ -48,7 +48,7 @@ def encode(obj: Json) -> bytes:
     metadata.pop("resourceVersion", None)
     obj.pop("kind", None)
     obj.pop("apiVersion", None)
-    return bytes(memoryview(orjson.dumps({"metadata": metadata, **obj})))
+    return bytes(memoryview(go_json.dumps({"metadata": metadata, **obj})))
 
 
 def stored(value: bytes, revision: int) -> Json:
@@ -117,6 +117,11 @@ def check_version(kind: Kind, name: str, metadata: Json, old: Json) -> None:
         raise conflict(kind, name)
 
 
+def _is_revision(text: str) -> bool:
+    """Whether upstream's storage takes the text for a version of an object; all else it does not look at."""
+    return text.isascii() and text.isdigit() and 0 < int(text[:40]) < 1 << 64
+
+
 # --- steps ------------------------------------------------------------------------------------------------------------
 
 
@@ -124,8 +129,8 @@ def named_for_create(kind: Kind, namespace: str, obj: Json, rng: random.Random) 
     """The object's name, generated where only the beginning of one was given. Raises: StatusError 400."""
     metadata = obj["metadata"]
     check_namespace(kind, metadata, namespace)
-    if metadata.get("resourceVersion"):
-        # The original answers 500 here; a sender's mistake is no fault of the server.
+    if _is_revision(metadata.get("resourceVersion") or ""):
+        # Upstream answers 500 here, unless it is a dry run; a sender's mistake is no fault of the server.
         raise bad_request("resourceVersion should not be set on objects to be created")
     if not metadata.get("name") and (base := metadata.get("generateName")):
         metadata["name"] = generate_name(base, rng)

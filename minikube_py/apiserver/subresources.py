@@ -11,7 +11,7 @@ from typing import Final
 
 import orjson
 
-from minikube_py.api import strategy
+from minikube_py.api import go_json, strategy
 from minikube_py.api.errors import (
     GroupResource,
     Json,
@@ -41,7 +41,7 @@ from minikube_py.apiserver.rules import User, rules_of
 from minikube_py.apiserver.writes import Writer, check_patch_type
 from minikube_py.env import Clock
 
-SUCCESS: Final = orjson.dumps({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
+SUCCESS: Final = go_json.dumps({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
 _SCALE: Final = GroupResource("autoscaling", "scales", "Scale")
 _LOG_OPTIONS: Final = GroupResource("", "", "PodLogOptions")
 
@@ -197,7 +197,7 @@ class Subresources:
 def _scale_response(kind: Kind, value: bytes, revision: int) -> Response:
     controller = orjson.loads(value)
     controller["metadata"]["resourceVersion"] = str(revision)
-    return Response(200, orjson.dumps(scale_of(kind, controller)))
+    return Response(200, go_json.dumps(scale_of(kind, controller)))
 
 
 def _with_disruption(pod: Json, wall_s: float) -> Json:
@@ -248,7 +248,7 @@ async def review(
 
 def _answer(obj: Json, warnings: list[str]) -> Response:
     headers = warning_headers(warnings)
-    return Response(201, orjson.dumps(obj), headers=headers)
+    return Response(201, go_json.dumps(obj), headers=headers)
 
 
 def _user_info(user: User) -> Json:

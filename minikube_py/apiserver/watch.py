@@ -15,12 +15,13 @@ from typing import Any, Final, Protocol
 
 import orjson
 
+from minikube_py.api import go_json
 from minikube_py.api.errors import Json, StatusError, expired, internal, too_many_requests
 from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.core import PODS
 from minikube_py.api.selectors import FieldSelector, LabelSelector
 from minikube_py.api.tables import TablePrinter, columns
-from minikube_py.apiserver.forms import Form, object_bytes, partial_bytes, status_bytes
+from minikube_py.apiserver.forms import Form, object_bytes, partial_bytes
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.watch_cache import Change, Entry, ResourceCache
 from minikube_py.client.transport import WatchEvent
@@ -58,7 +59,7 @@ class Batch:
 
 
 def error_event(error: StatusError) -> WatchEvent:
-    return WatchEvent("ERROR", status_bytes(error.to_status()))
+    return WatchEvent("ERROR", go_json.dumps(error.to_status()))
 
 
 def unshown(key: bytes) -> Batch:

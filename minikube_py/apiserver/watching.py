@@ -86,7 +86,7 @@ class Watching:
             options = options._replace(field_selector=",".join(terms))
         if form.media_type != "application/json":
             form = form._replace(media_type="application/json")
-        form = form._replace(single=True, pretty=False)
+        form = form._replace(single=True)
         selection = await self._lister.selection(route, options)
         stream = await self._stream(selection, options, form)
         if form.kind == "table" and route.resource is NODES:

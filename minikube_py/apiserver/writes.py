@@ -159,7 +159,9 @@ class Writer:
         if made.refusal is not None:
             raise made.refusal
         if admit is not None:
-            admit(resource, "", made.name, None, orjson.loads(made.value))
+            obj = orjson.loads(made.value)
+            admit(resource, "", made.name, None, obj)
+            made = made._replace(value=encode(obj))
         if resource is SERVICES:
             return await self._create_service(namespace, made.name, orjson.loads(made.value), dry_run, guard)
         return await self._put_new(resource, namespace, made.name, made.value, dry_run, guard)
@@ -400,7 +402,10 @@ def _next(
     at what would be stored, after it was found to be valid."""
     warnings[:] = made.warnings
     if request.admit is not None and kv is not None:
-        request.admit(resource, asked.sub, asked.name, stored(kv.value, kv.mod_revision), orjson.loads(made.value))
+        obj = orjson.loads(made.value)
+        request.admit(resource, asked.sub, asked.name, stored(kv.value, kv.mod_revision), obj)
+        # The admission of kubelets writes down who plays a node.
+        made = made._replace(value=encode(obj))
     return _Next(orjson.loads(made.value)) if resource is SERVICES else _Next(None, made.value, made.finished)
 
 

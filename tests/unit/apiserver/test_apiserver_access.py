@@ -451,3 +451,19 @@ async def test_a_kubelet_writes_the_leases_of_slots_and_never_those_of_leaders(c
         version = (await core.done("GET", f"{SLOT_LEASES}/{name}"))["metadata"]["resourceVersion"]
         body = lease(name, FAR, version=version)
         assert await code_of(core, SHARED_KUBELET, "PUT", f"{SLOT_LEASES}/{name}", body) == code
+
+
+async def test_what_a_kubelet_registers_is_written_down_for_large_objects_too(core: Core) -> None:
+    """They are made in another place than small ones (`work`)."""
+    large = node("k1")
+    large["metadata"]["annotations"] = {f"a{number}": "x" * 1000 for number in range(250)}
+    status, made = await core.ask("POST", "/api/v1/nodes", large, user=SHARED_KUBELET)
+    assert status == 201 and made["metadata"]["annotations"][PLAYED_BY] == "system:kubelets"
+    images = [{"names": ["n" * 400], "sizeBytes": number} for number in range(600)]
+    status, changed = await core.ask(
+        "PATCH", "/api/v1/nodes/k1/status", {"status": {"images": images}}, content_type=MERGE, user=SHARED_KUBELET
+    )
+    assert status == 200 and changed["metadata"]["annotations"][PLAYED_BY] == "system:kubelets"
+    stripped = {**made, "metadata": {**made["metadata"], "annotations": {"b": "x" * 250_000}, "resourceVersion": ""}}
+    status, changed = await core.ask("PUT", "/api/v1/nodes/k1", stripped, user=SHARED_KUBELET)
+    assert status == 200 and changed["metadata"]["annotations"][PLAYED_BY] == "system:kubelets"
