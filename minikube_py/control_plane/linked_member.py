@@ -75,6 +75,7 @@ class LinkedMember:
         self._through = through
         self._syncs: SyncRunner = syncs or FsyncRunner(clock, config.fsync)
         self.member = StoreMember(disk, clock, rng, config, fatal, removed, self._syncs)
+        self.member.say = say
         self.peers: Peers | None = None
         self.own = Member(NodeId(0), name, peer, client)
         self._begun = False

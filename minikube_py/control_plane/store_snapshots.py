@@ -127,6 +127,7 @@ def _install(path: Path, files: LogFiles, cluster_id: int, member_id: int, new: 
         finally:
             file.close()
     files.install_snapshot(SnapshotFile(writer.head, writer.size_bytes, writer.sha256()), HardState(term, commit=index))
+    files.sync()
 
 
 def _membership(head: SnapshotHead) -> Membership:

@@ -261,6 +261,11 @@ class Raft(State):
                 self._leading.replication.snapshot_wanted = False
 
     @property
+    def accepted_snapshot(self) -> SnapshotMeta | None:
+        """One that was stepped and not handed out yet: the driver must be able to put it in force."""
+        return self._following.offered
+
+    @property
     def snapshot_wanted(self) -> bool:
         """Whether a peer waits for a newer snapshot than the latest: one that the log reaches back to, and whose
         configuration the peer is in."""

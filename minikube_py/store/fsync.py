@@ -69,7 +69,8 @@ class FsyncRunner:
 
     def run(self, sync: Callable[[], None], done: Done) -> None:
         """Calls `sync`, then `done` on the loop."""
-        if self._threaded:
+        if self._threaded or getattr(sync, "syncs", 1) > 1:
+            # One sync may hold up the loop while they are fast, several in a row may not.
             self._start_thread()
             self._queue.put((sync, done))
             return

@@ -1,7 +1,8 @@
 """The log and the snapshots on a Disk: recovery at start, appends, rotation to the next segment, removal of old ones.
 
-All calls block; when to make them is the member's business. An OSError from here means that nothing can be promised
-any more: the member ends the process.
+The last two snapshots are kept, and the log from the older one on: where the newer does not read any more, nothing is
+lost. All syncs are handed out, for whoever has a thread for them. An OSError of the log means that nothing can be
+promised any more: the member ends the process; one of a snapshot or of the spare segment is no more than a delay.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ from minikube_py.env import Disk, File, Rng
 from minikube_py.errors import Corruption
 from minikube_py.raft.configuration import NodeId
 from minikube_py.raft.message import Entry, HardState, LogIndex, Term
+from minikube_py.store.spare import SPARE_NAME, Spare, Steps
 from minikube_py.wal.record import RecordType
-from minikube_py.wal.recovery import Recovered, Tail, check_identity, recover
+from minikube_py.wal.recovery import FILE_BYTES_MAX, Recovered, Tail, check_identity, recover
 from minikube_py.wal.segment import (
     HEAD_BYTES,
     SEGMENT_BYTES,
     SegmentHead,
     SegmentWriter,
+    damage,
     encode_head,
     segment_name,
 )
@@ -30,9 +33,9 @@ from minikube_py.wal.snapshot import PART_SUFFIX, SnapshotHead, SnapshotReader, 
 
 RECORD_BYTES_MAX = 4 << 20
 """Entries are put into one record up to this; a batch above it becomes several records under the same sync."""
-SPARE_NAME = "spare.part"
 INCOMING_NAME = "incoming.part"
-ZERO_SLICE = bytes(1 << 20)
+WITNESS_BYTES = 64
+"""Room that entries leave at a segment's end, so that what is durable there always has its witness."""
 
 
 class SnapshotFile(NamedTuple):
@@ -44,11 +47,14 @@ class SnapshotFile(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """What a start finds. `snapshot` None: none was taken yet; `chunks` are its slices."""
+    """What a start finds. `snapshot` None: none was taken yet; `chunks` are its slices. `kept_from`: what the log holds
+    begins after this entry or before. `warnings`: what is damaged, though nothing is lost by it."""
 
     snapshot: SnapshotFile | None
     chunks: Iterator[list[Any]]
     log: Recovered
+    kept_from: int = 0
+    warnings: tuple[str, ...] = ()
 
 
 class Origin(NamedTuple):
@@ -60,6 +66,34 @@ class Origin(NamedTuple):
     joined: bool = False
 
 
+class LogSync:
+    """Makes durable what was written until it was made; to be called once, by any thread. Where segments ended
+    meanwhile, `syncs` is above 1: each next one gets its name when all before it is durable."""
+
+    __slots__ = ("_steps", "syncs")
+
+    def __init__(self, steps: Sequence[Callable[[], None]], syncs: int) -> None:
+        self._steps = steps
+        self.syncs = syncs
+
+    def __call__(self) -> None:
+        for step in self._steps:
+            step()
+
+
+class FolderLost(OSError):
+    """The folder could not be synced. Whatever was named there may be gone, though a later sync succeeds."""
+
+
+class Segment:
+    """One that is open. `part`: the name it has while its own is not due yet, "" after."""
+
+    __slots__ = ("file", "part", "writer")
+
+    def __init__(self, file: File, writer: SegmentWriter, part: str) -> None:
+        self.file, self.writer, self.part = file, writer, part
+
+
 class LogFiles:
     """The files of one member. `load`, then `begin`, then `write` and `sync` in turn; one sync at a time."""
 
@@ -68,30 +102,71 @@ class LogFiles:
         self._rng = rng
         self._segment_bytes = segment_bytes
         self._heads: list[SegmentHead] = []
-        self._writer: SegmentWriter
-        self._file: File
-        self._spare: File | None = None
-        self._spare_ready = False
-        self._recycled: str | None = None
+        """Of the segments that have their names."""
+        self._current: Segment
+        self._ended: list[Segment] = []
+        self._installing = ""
+        self._removal_due = False
+        self._spare = Spare(disk, segment_bytes)
         self._next_index = 1
         self._state: HardState | None = None
         self._record_bytes_max = min(RECORD_BYTES_MAX, (segment_bytes - HEAD_BYTES) // 4)
         self.snapshot: SnapshotFile | None = None
         """The newest one."""
+        self.kept_from = 0
+        """The log is kept from the entry after this one on, which is the last of the snapshot before the newest."""
+        self.warnings: tuple[str, ...] = ()
+        """What was found damaged at the start, though nothing was lost by it."""
         self.written_bytes = 0
 
     def load(self) -> Loaded:
-        """Reads all there is. Raises: Corruption."""
+        """Reads all there is. Where the newest snapshot does not read, the one before and the log since say the same.
+
+        Raises: Corruption."""
         names = self.disk.names()
-        snapshot, chunks = self._load_snapshot(names)
+        indexes = sorted((index for name in names if (index := snapshot_index(name)) is not None), reverse=True)
+        unread: list[Corruption] = []
+        # The beginning counts as the snapshot before the first one.
+        for index, before in zip([*indexes, 0], [*indexes[1:], 0, 0]):
+            try:
+                snapshot, chunks = self._load_snapshot(index)
+            except Corruption as error:
+                unread.append(error)
+                continue
+            try:
+                loaded = self._load_log(names, snapshot, before)
+                if unread:
+                    _check_reach(loaded, indexes[0])
+            except Corruption:
+                if unread:
+                    break
+                raise
+            lost = [f"{_what(error)}; nothing is lost, for the log reaches back before it" for error in unread]
+            return loaded._replace(chunks=chunks, warnings=(*lost, *loaded.log.warnings))
+        raise unread[0]
+
+    def _load_snapshot(self, index: int) -> tuple[SnapshotFile | None, Iterator[list[Any]]]:
+        """None for index 0: all that the state began with."""
+        if not index:
+            return None, iter(())
+        name = snapshot_name(index)
+        data = self._read(name)
+        reader = SnapshotReader(name, partial(_slice, data))
+        if reader.head.index != index:
+            raise damage(name, 0, f"its head says that it ends with entry {reader.head.index}")
+        reader.check()
+        return SnapshotFile(reader.head, len(data), reader.sha256), reader.chunks()
+
+    def _load_log(self, names: Sequence[str], snapshot: SnapshotFile | None, before: int) -> Loaded:
+        """`before`: the index of the snapshot before that one."""
         if snapshot is None:
-            log = recover(names, self._read, 0, 0)
-        else:
-            head = snapshot.head
-            log = recover(names, self._read, head.index, head.term, head.member_id)
-            if log.segments:
-                check_identity(log.segments[0], head.cluster_id)
-        return Loaded(snapshot, chunks, log)
+            return Loaded(None, iter(()), recover(names, self._read, 0, 0))
+        head = snapshot.head
+        log = recover(names, self._read, head.index, head.term, head.member_id)
+        if log.segments:
+            check_identity(log.segments[0], head.cluster_id)
+        reaches = bool(log.segments) and not log.void and log.segments[0].first_index <= before + 1
+        return Loaded(snapshot, iter(()), log, before if reaches else head.index)
 
     def begin(self, loaded: Loaded, origin: Origin | None = None) -> SegmentHead:
         """Makes the files ready to be written to: cuts a torn tail, removes leftovers, starts a new log if there is
@@ -100,18 +175,20 @@ class LogFiles:
         self._remove_leftovers(loaded)
         snapshot, log = loaded.snapshot, loaded.log
         tail = log.tail
-        self.snapshot = snapshot
+        self.snapshot, self.kept_from = snapshot, loaded.kept_from
+        self.warnings = loaded.warnings
         self._next_index = (snapshot.head.index if snapshot else 0) + len(log.entries) + 1
         if tail is None:
             self._start_log(origin or Origin(self._rng.getrandbits(63), self._rng.getrandbits(63)))
             return self._writer.head
         self._state = HardState(Term(log.state.term), NodeId(log.state.vote), LogIndex(log.state.commit))
         self._heads = list(log.segments)
-        self._file = self.disk.open(segment_name(tail.head.sequence))
-        self._cut(tail)
-        self._writer = SegmentWriter(tail.head, tail.end)
-        if log.void:
-            self._begin_anew()
+        file = self.disk.open(segment_name(tail.head.sequence))
+        self._cut(file, tail)
+        self._current = Segment(file, SegmentWriter(tail.head, tail.end), "")
+        if log.void and snapshot is not None:
+            self._begin_after(snapshot)
+            self.sync()
         return self._writer.head
 
     def write(self, entries: Sequence[Entry], state: HardState | None) -> None:
@@ -133,68 +210,99 @@ class LogFiles:
         up to there are committed, and durable here."""
         if self._writer.end == self._writer.synced:
             self._state = (self._state or HardState())._replace(commit=commit)
-            self._append(RecordType.HARD_STATE, msgpack.packb(self._state))
+            self._append(RecordType.HARD_STATE, msgpack.packb(self._state), room_bytes=0)
 
     def sync(self) -> None:
         """Makes durable what was written."""
         self.begin_sync()()
 
-    def begin_sync(self) -> Callable[[], None]:
+    def begin_sync(self) -> LogSync:
         """The sync as a function that another thread may run; what is written meanwhile is not covered by it.
 
         `write` must not be called before it returned: the log may go on in the next segment."""
-        file, writer, end = self._file, self._writer, self._writer.end
+        ended, self._ended = self._ended, []
+        steps: list[Callable[[], None]] = []
+        installed = False
+        if self._installing:
+            # With its name the snapshot is in force: only then may a segment begin behind it.
+            steps += [partial(self.disk.rename, INCOMING_NAME, self._installing), self._sync_folder]
+            self._installing = ""
+            installed = True
+        syncs = len(steps) // 2
+        for segment in ended:
+            steps += self._sync_steps(segment, segment.writer.end)
+            steps.append(segment.file.close)
+        steps += self._sync_steps(self._current, self._writer.end)
+        syncs += 1 + len(ended) + sum(1 for segment in (*ended, self._current) if segment.part)
+        if installed:
+            steps.append(self._installed)
+        return LogSync(steps, syncs)
 
-        def run() -> None:
-            file.sync()
-            writer.mark_synced(end)
+    def _installed(self) -> None:
+        self._removal_due = True
 
-        return run
+    def _sync_steps(self, segment: Segment, end: int) -> list[Callable[[], None]]:
+        steps: list[Callable[[], None]] = [segment.file.sync, partial(segment.writer.mark_synced, end)]
+        if segment.part:
+            steps.append(partial(self._name, segment))
+        return steps
 
-    def spare_step(self) -> Iterator[Callable[[], None]]:
-        """Makes the next segment's file ready ahead of time: filled with zeros and durable, so that appends to it
-        change no file metadata and sync faster. Yields a sync to run before going on, slice by slice."""
-        if self._spare is not None:
-            return
-        if self._recycled is not None:
-            self.disk.rename(self._recycled, SPARE_NAME)
-            self._recycled = None
-            # A crash must not bring the old name back with the new zeros.
-            self.disk.sync_folder()
-            self._spare = self.disk.open(SPARE_NAME)
-        else:
-            self._spare = self.disk.open(SPARE_NAME, create=True)
-        spare = self._spare
-        spare.truncate(self._segment_bytes)
-        for offset in range(0, self._segment_bytes, len(ZERO_SLICE)):
-            spare.write_at(offset, ZERO_SLICE[: self._segment_bytes - offset])
-            yield spare.sync
-            if self._spare is not spare:
-                # The log was faster and took a fresh file; this one has lost its name.
-                spare.close()
-                return
-        self._spare_ready = True
+    def _name(self, segment: Segment) -> None:
+        """All before it is durable, and so is its head."""
+        head = segment.writer.head
+        self.disk.rename(segment.part, segment_name(head.sequence))
+        self._sync_folder()
+        segment.part = ""
+        self._heads.append(head)
+
+    def upkeep(self) -> Steps:
+        """What `wants_upkeep`, a step at a time: files that are not needed any more go, the next segment's is made
+        ready. Yields a sync to run before going on. Raises: OSError; the log does not depend on it."""
+        if self._removal_due:
+            self._removal_due = False
+            yield from self.remove_old()
+        if self._wants_spare:
+            yield from self._spare.prepare()
 
     @property
-    def wants_spare(self) -> bool:
-        return self._spare is None and self._writer.end > self._segment_bytes // 4
+    def wants_upkeep(self) -> bool:
+        return self._removal_due or self._wants_spare
+
+    @property
+    def _wants_spare(self) -> bool:
+        return not self._spare.begun and self._writer.end > self._segment_bytes // 4
 
     def write_snapshot(self, index: int) -> File:
         """The file to write a snapshot to; `finish_snapshot` gives it its name once it is synced."""
         return self._fresh(snapshot_name(index) + PART_SUFFIX)
 
-    def finish_snapshot(self, snapshot: SnapshotFile) -> Iterator[None]:
-        """The synced file becomes the newest snapshot; older ones and segments that it makes needless go, one at each
-        step: to free a large file takes milliseconds. Where a newer one has come meanwhile, it goes itself."""
+    def finish_snapshot(self, snapshot: SnapshotFile) -> Steps:
+        """The synced file becomes the newest snapshot; those before the last one and segments that only they need go,
+        one at each step: to free a large file takes milliseconds. Where a newer one has come meanwhile, it goes itself.
+        Yields a sync to run before going on."""
         index = snapshot.head.index
         name = snapshot_name(index)
-        if self.snapshot is not None and self.snapshot.head.index >= index:
+        if self._newest_index >= index:
             self.disk.remove(name + PART_SUFFIX)
             return
         self.disk.rename(name + PART_SUFFIX, name)
-        self.disk.sync_folder()
+        yield self._sync_folder
+        if self._newest_index >= index:
+            # The one that came has removed it, or does so.
+            return
+        self.kept_from = self._newest_index
         self.snapshot = snapshot
-        yield from self._remove_before(index)
+        yield from self.remove_old()
+
+    def abandon_snapshot(self, index: int) -> None:
+        """One that could not be written to its end. Raises: OSError."""
+        part = snapshot_name(index) + PART_SUFFIX
+        if part in self.disk.names():
+            self.disk.remove(part)
+
+    @property
+    def _newest_index(self) -> int:
+        return self.snapshot.head.index if self.snapshot is not None else 0
 
     def write_incoming(self) -> File:
         """The file to write another member's snapshot to, in place of one that was begun before."""
@@ -206,20 +314,21 @@ class LogFiles:
 
     def install_snapshot(self, snapshot: SnapshotFile, state: HardState | None) -> None:
         """The synced incoming file becomes the newest snapshot, and the log begins anew after it, with `state` (None:
-        unchanged). No sync of the log may be under way.
+        unchanged), both with the next sync. No sync of the log may be under way.
 
         With its name the snapshot is in force: a power cut before leaves all as it was, one after it leaves a log that
         does not reach the snapshot, and the next start begins the log anew in its turn."""
         index = snapshot.head.index
-        assert self.snapshot is None or self.snapshot.head.index < index, "an older snapshot"
+        assert self._newest_index < index, "an older snapshot"
         self._state = state or self._state
-        self.disk.rename(INCOMING_NAME, snapshot_name(index))
-        self.disk.sync_folder()
-        self.snapshot = snapshot
-        self._next_index = index + 1
-        self._rotate()
-        for _ in self._remove_before(index):
-            pass
+        self._installing = snapshot_name(index)
+        self.snapshot, self.kept_from = snapshot, index
+        self._begin_after(snapshot)
+
+    def _begin_after(self, snapshot: SnapshotFile) -> None:
+        """What the log says before is no part of what follows: without the snapshot nothing leads there."""
+        self._next_index = snapshot.head.index + 1
+        self._end_segment([(RecordType.INSTALLED, msgpack.packb((snapshot.head.index, snapshot.head.term)))])
 
     def open_snapshot(self) -> File:
         """The newest snapshot's file, to be read while it may be replaced."""
@@ -227,94 +336,85 @@ class LogFiles:
         return self.disk.open(snapshot_name(self.snapshot.head.index))
 
     def close(self) -> None:
-        self._file.close()
-        if self._spare is not None:
-            self._spare.close()
+        self._current.file.close()
+        self._spare.close()
 
     def _fresh(self, name: str) -> File:
         if name in self.disk.names():
             self.disk.remove(name)
         return self.disk.open(name, create=True)
 
-    def _load_snapshot(self, names: Sequence[str]) -> tuple[SnapshotFile | None, Iterator[list[Any]]]:
-        """The newest snapshot that reads; an older one only serves if the log still reaches back to it."""
-        indexes = sorted((index for name in names if (index := snapshot_index(name)) is not None), reverse=True)
-        first_error: Corruption | None = None
-        for index in indexes:
-            name = snapshot_name(index)
-            data = self._read(name)
-            try:
-                reader = SnapshotReader(name, partial(_slice, data))
-                reader.check()
-                return SnapshotFile(reader.head, len(data), reader.sha256), reader.chunks()
-            except Corruption as error:
-                first_error = first_error or error
-        if first_error is not None:
-            raise first_error
-        return None, iter(())
-
-    def _read(self, name: str) -> bytes:
+    def _read(self, name: str, size_bytes: int = FILE_BYTES_MAX) -> bytes:
         file = self.disk.open(name)
         try:
-            return file.read_all()
+            return file.read_all() if size_bytes == FILE_BYTES_MAX else file.read_at(0, size_bytes)
         finally:
             file.close()
 
     def _remove_leftovers(self, loaded: Loaded) -> None:
-        newest = loaded.snapshot.head.index if loaded.snapshot else 0
+        kept = {loaded.snapshot.head.index, loaded.kept_from} if loaded.snapshot else {0}
+        spare = self._spare.adopt()
         for name in self.disk.names():
             index = snapshot_index(name)
-            if name.endswith(PART_SUFFIX) or name in loaded.log.obsolete or (index is not None and index < newest):
+            part = name.endswith(PART_SUFFIX) and not (spare and name == SPARE_NAME)
+            # One that is newer than what was loaded does not read; it stays to be looked at until there is a new one.
+            if part or name in loaded.log.obsolete or (index is not None and index < max(kept) and index not in kept):
                 self.disk.remove(name)
         self.disk.sync_folder()
 
-    def _remove_before(self, index: int) -> Iterator[None]:
-        """Snapshots before that of `index`, and segments that hold nothing after it, one a step."""
+    def remove_old(self) -> Steps:
+        """Snapshots but the newest and the one before, and segments that hold nothing after it, one a step; yields a
+        sync to run before going on. To be called when the newest is durable."""
+        kept = (self._newest_index, self.kept_from)
         for old in self.disk.names():
             other = snapshot_index(old)
-            if other is not None and other < index:
-                yield
+            if other is not None and other not in kept and other < self._newest_index:
+                yield None
                 if old in self.disk.names():
                     self.disk.remove(old)
-        while len(self._heads) > 1 and self._heads[1].first_index <= index + 1:
+        while len(self._heads) > 1 and self._heads[1].first_index <= self.kept_from + 1:
             old_name = segment_name(self._heads.pop(0).sequence)
-            if self._recycled is None:
-                self._recycled = old_name
-            else:
-                yield
+            if not self._spare.offer(old_name):
+                yield None
                 self.disk.remove(old_name)
-        self.disk.sync_folder()
+        yield self._sync_folder
 
-    def _cut(self, tail: Tail) -> None:
+    def _sync_folder(self) -> None:
+        try:
+            self.disk.sync_folder()
+        except OSError as error:
+            raise FolderLost(error.errno, error.strerror) from error
+
+    def _cut(self, file: File, tail: Tail) -> None:
         """Also where nothing was torn: what was read may have been in the page cache only, and after a failed sync no
         other one brings it to the disk unless it is written again."""
-        self._file.write_at(tail.sure_end, tail.unsure + bytes(tail.dirty_end - tail.end))
-        self._file.sync()
+        file.write_at(tail.sure_end, tail.unsure + bytes(tail.dirty_end - tail.end))
+        file.sync()
 
-    def _append(self, type: RecordType, payload: bytes) -> None:
-        if not self._writer.fits(len(payload)):
-            self._rotate()
-        offset = self._writer.end
-        data = self._writer.encode(type, payload)
-        self._file.write_at(offset, data)
+    @property
+    def _writer(self) -> SegmentWriter:
+        return self._current.writer
+
+    def _append(self, type: RecordType, payload: bytes, room_bytes: int = WITNESS_BYTES) -> None:
+        if not self._writer.fits(len(payload) + room_bytes):
+            self._end_segment()
+        segment = self._current
+        offset = segment.writer.end
+        data = segment.writer.encode(type, payload)
+        segment.file.write_at(offset, data)
         self.written_bytes += len(data)
 
-    def _rotate(self) -> None:
-        # The next segment's existence says that all of this one is durable.
-        self.sync()
-        self._begin_anew()
-
-    def _begin_anew(self) -> None:
-        """The next segment; all that was written must be durable."""
+    def _end_segment(self, records: Sequence[tuple[RecordType, bytes]] = ()) -> None:
+        """The next one takes over. With the next sync it gets its name, which says that all before it is durable."""
         old = self._writer.head
-        self._file.close()
-        self._start_segment(old._replace(
+        self._ended.append(self._current)
+        self._current = self._new_segment(old._replace(
             sequence=old.sequence + 1,
             first_index=self._next_index,
             previous_end=self._writer.end,
             size_bytes=self._segment_bytes,
             seed=self._rng.getrandbits(32),
-        ))
+        ), records)
 
     def _start_log(self, origin: Origin) -> None:
         seed = self._rng.getrandbits(32)
@@ -327,34 +427,34 @@ class LogFiles:
             self._state = HardState(origin.first.term, commit=origin.first.index)
             records.append((RecordType.ENTRIES, _pack_run((origin.first,))))
             self._next_index = origin.first.index + 1
-        self._start_segment(head, records)
+        self._current = self._new_segment(head, records)
+        self.sync()
 
-    def _start_segment(self, head: SegmentHead, records: Sequence[tuple[RecordType, bytes]] = ()) -> None:
-        """Head, hard state and `records` are durable when the segment gets its name: the segment before, which held
-        the hard state until now, may go."""
-        if self._spare is None or not self._spare_ready:
-            self._discard_spare()
-            self._spare = self.disk.open(SPARE_NAME, create=True)
-            self._spare.allocate(head.size_bytes)
+    def _new_segment(self, head: SegmentHead, records: Sequence[tuple[RecordType, bytes]] = ()) -> Segment:
+        """Head, hard state and `records` are durable before the segment gets its name: the segment before, which held
+        the hard state until now, may go then."""
+        part = segment_name(head.sequence) + PART_SUFFIX
+        file = self._spare.take(part)
         writer = SegmentWriter(head)
         data = encode_head(head)
         if self._state is not None:
             data += writer.encode(RecordType.HARD_STATE, msgpack.packb(self._state))
         for type, payload in records:
             data += writer.encode(type, payload)
-        self._spare.write_at(0, data)
-        self._spare.sync()
-        writer.mark_synced(writer.end)
-        self.disk.rename(SPARE_NAME, segment_name(head.sequence))
-        self.disk.sync_folder()
-        self._file, self._spare, self._spare_ready = self._spare, None, False
-        self._writer = writer
-        self._heads.append(head)
+        file.write_at(0, data)
+        return Segment(file, writer, part)
 
-    def _discard_spare(self) -> None:
-        if self._spare is not None:
-            self.disk.remove(SPARE_NAME)
-            self._spare = None
+
+def _check_reach(loaded: Loaded, newest: int) -> None:
+    """All that the newest snapshot held, which does not read, has to be in the log."""
+    base = loaded.snapshot.head.index if loaded.snapshot else 0
+    if base + len(loaded.log.entries) < newest:
+        raise Corruption("the log does not hold all of it")
+
+
+def _what(error: Corruption) -> str:
+    """Without the advice, which is for those who cannot go on."""
+    return str(error).partition(". Acknowledged")[0]
 
 
 def _slice(data: bytes, offset: int, size_bytes: int) -> bytes:

@@ -37,6 +37,7 @@ from minikube_py.store.query_metrics import QueryMetrics
 from minikube_py.store.read_rounds import ReadDone
 from minikube_py.store.replica import REQUEST_BYTES_MAX as REQUEST_BYTES_MAX
 from minikube_py.store.replica import Bootstrap, Failed, Replica, Reply
+from minikube_py.store.room import explained
 from minikube_py.store.snapshot_transfer import IncomingSnapshot, SnapshotOffer, SnapshotSource
 from minikube_py.store.snapshotter import Snapshotter, Wait, drive
 from minikube_py.store.storage import WatchHandle, WatchSink
@@ -107,6 +108,8 @@ class StoreMember:
         self._idle = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._loop: asyncio.AbstractEventLoop
+        self.say: Fatal = _unheard
+        """Told what people should know, and what goes on nevertheless."""
         self.lessor = Lessor(clock)
         self.snapshotter = Snapshotter(self._fsync.wait, clock)
         self._snapshot_lock = asyncio.Lock()
@@ -132,6 +135,8 @@ class StoreMember:
         Raises: Corruption; LogLost; OSError where the disk fails; Unavailable where its writes fail."""
         self._loop = asyncio.get_running_loop()
         self.replica.open(bootstrap)
+        for warning in self.replica.files.warnings:
+            self.say(warning)
         self.opened = True
         self._links = links or self._links
         await self._settle()
@@ -481,7 +486,7 @@ class StoreMember:
         if self._failed:
             return
         if error is not None:
-            self.fail(f"cannot sync the log: {error}")
+            self.fail(f"cannot sync the log: {explained(error, self.replica.files.disk)}")
             return
         try:
             after = self.replica.synced()
@@ -557,6 +562,10 @@ class StoreMember:
         tell(message)
         self._idle.set()
         self.replica.fail(message)
+
+
+def _unheard(message: str) -> None:
+    """Nobody listens."""
 
 
 def _settle_change(done: asyncio.Future[None], result: Result | None, error: MinikubeError | None) -> None:

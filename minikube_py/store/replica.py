@@ -47,11 +47,13 @@ from minikube_py.store.membership import (
 )
 from minikube_py.store.read_rounds import ReadDone, ReadRounds
 from minikube_py.store.replica_snapshots import Snapshots
+from minikube_py.store.room import explained
 from minikube_py.store.snapshot_transfer import (
     IncomingSnapshot,
     SnapshotOffer,
     SnapshotSource,
     Steps,
+    TransferRefused,
     head_of,
     meta_of,
 )
@@ -330,7 +332,7 @@ class Replica:
             self.failure = str(error)
             raise
         except OSError as error:
-            self.failure = f"cannot write the log: {error}"
+            self.failure = f"cannot write the log: {explained(error, self.files.disk)}"
         except Exception as error:
             self.failure = f"cannot go on: {describe(error)}"
         raise Failed(self.failure)
@@ -342,7 +344,7 @@ class Replica:
         try:
             self._persisted(after)
         except OSError as error:
-            self.failure = f"cannot write the log: {error}"
+            self.failure = f"cannot write the log: {explained(error, self.files.disk)}"
             raise Failed(self.failure) from None
         return after
 
@@ -397,15 +399,16 @@ class Replica:
         if committed:
             self._committed = committed
             self._delivered = committed[-1].index
-        if entries or hard_state:
+        if entries or hard_state or snapshot is not None:
             self.files.write(entries, hard_state)
             self._syncing = True
-            self._persisting = (self.raft.term, entries[-1].index if entries else LogIndex(0))
+            base = snapshot.index if snapshot is not None else LogIndex(0)
+            self._persisting = (self.raft.term, entries[-1].index if entries else base)
             self._after = after
             return Turn(messages, self.files.begin_sync(), len(entries))
-        if snapshot is not None or after:
+        if after:
             # All of it is durable already.
-            self._persisting = (self.raft.term, snapshot.index if snapshot else LogIndex(0))
+            self._persisting = (self.raft.term, LogIndex(0))
             self._persisted(after)
             return Turn([*messages, *after])
         if committed and not self._syncing:
@@ -528,7 +531,10 @@ class Replica:
     def incoming_snapshot(self, offer: SnapshotOffer) -> IncomingSnapshot:
         """Where the bytes of an offered snapshot go: what is here of it already, or anew, in place of any other.
 
-        Raises: TransferRefused; OSError."""
+        Raises: TransferRefused, also where Raft has accepted one that is not in force yet: it must stay; OSError."""
+        accepted = self.raft.accepted_snapshot
+        if accepted is not None:
+            raise TransferRefused(f"the snapshot of entry {accepted.index} is about to be put in force; offer it later")
         return self._snapshots.incoming(offer, self.cluster_id)
 
     def _install(self, meta: SnapshotMeta, hard_state: HardState | None) -> None:

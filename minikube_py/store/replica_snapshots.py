@@ -7,7 +7,7 @@ from typing import Final, Protocol
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.raft.message import HardState, LogIndex, SnapshotMeta
 from minikube_py.raft.node import Raft
-from minikube_py.store.log_files import LogFiles, SnapshotFile
+from minikube_py.store.log_files import FolderLost, LogFiles, SnapshotFile
 from minikube_py.store.snapshot_transfer import IncomingSnapshot, SnapshotOffer, Steps
 from minikube_py.wal.snapshot import SnapshotHead, SnapshotWriter
 
@@ -57,13 +57,19 @@ class Snapshots:
         return written_bytes >= max(limits.snapshot_log_bytes, enough_bytes) or raft.snapshot_wanted
 
     def take(self, raft: Raft, meta: SnapshotMeta, head: SnapshotHead, state: StateMachine) -> Steps:
-        """Writes `state` as of the first step, which `head` and `meta` describe. Raises: OSError."""
+        """Writes `state` as of the first step, which `head` and `meta` describe.
+
+        Raises: OSError, after which nothing is left of it; FolderLost."""
         newest = self._files.snapshot
         if self._taking or not meta.index or (newest is not None and newest.head.index >= meta.index):
             return
         self._taking = True
         try:
             yield from self._take(raft, meta, head, state)
+        except OSError as error:
+            if not isinstance(error, FolderLost):
+                self._files.abandon_snapshot(meta.index)
+            raise
         finally:
             self._taking = False
 
@@ -92,8 +98,7 @@ class Snapshots:
         finally:
             file.close()
         made = SnapshotFile(head, writer.size_bytes, writer.sha256())
-        for _ in files.finish_snapshot(made):
-            yield None
+        yield from files.finish_snapshot(made)
         if files.snapshot is made:
             self._written_before = written_before
             raft.snapshot_taken(meta)

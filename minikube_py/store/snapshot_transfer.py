@@ -16,7 +16,7 @@ snapshot the receiver's state in one step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from minikube_py.env import File
@@ -27,6 +27,7 @@ from minikube_py.raft.codec import configuration_from_plain, configuration_to_pl
 from minikube_py.raft.configuration import Configuration, NodeId
 from minikube_py.raft.message import LogIndex, SnapshotMeta, Term
 from minikube_py.store.log_files import LogFiles, SnapshotFile
+from minikube_py.store.spare import Steps as Steps
 from minikube_py.wal.snapshot import SnapshotHead, SnapshotReader
 
 CHUNK_BYTES: Final = 256 << 10
@@ -34,9 +35,6 @@ SNAPSHOT_BYTES_MAX: Final = 16 << 30
 """No store holds so much in memory; a larger offer is refused before it fills the disk."""
 SYNC_BYTES: Final = 4 << 20
 """Received bytes before they are synced: one sync of all at the end would hold up the log's own for long."""
-Steps = Generator[Callable[[], None] | None, None, None]
-"""Work that can be left and taken up again: each item is a sync to run before going on, which another thread may do, or
-None where a slice of work was done."""
 INCOMING: Final = "the snapshot that came in"
 
 
@@ -145,12 +143,13 @@ class IncomingSnapshot:
         """Verifies all of it and restores the state.
 
         Raises: TransferRefused, after which nothing is left of it; OSError, likewise where a sync fails."""
+        if self.complete:
+            return
         if self._file is None or self.offset != self.offer.size_bytes:
             raise TransferRefused(f"{self.offset} of {self.offer.size_bytes} bytes have come")
-        file = self._file
         yield self._sync
         try:
-            reader = SnapshotReader(INCOMING, file.read_at)
+            reader = SnapshotReader(INCOMING, self._read)
             loader = Loader(StateMachine())
             for chunk in reader.chunks():
                 loader.feed(chunk)
@@ -163,6 +162,11 @@ class IncomingSnapshot:
             raise TransferRefused(f"what came is not what was sent: {error}") from None
         self._head = reader.head
         self._state = loader.state
+
+    def _read(self, offset: int, size_bytes: int) -> bytes:
+        if self._file is None:
+            raise TransferRefused("another offer took its place")
+        return self._file.read_at(offset, size_bytes)
 
     def result(self) -> tuple[SnapshotFile, StateMachine]:
         """To be installed; the transfer is closed."""

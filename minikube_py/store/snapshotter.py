@@ -7,6 +7,7 @@ from typing import TypeVar, cast
 
 from minikube_py.env import Clock
 from minikube_py.store.replica import Replica
+from minikube_py.store.room import explained
 
 SLICE_S = 0.003
 PAUSE_S = 0.006
@@ -17,21 +18,60 @@ End = TypeVar("End")
 Wait = Callable[[Sync], Awaitable[None]]
 
 
-async def drive(steps: Generator[Sync | None, None, End], wait: Wait, clock: Clock) -> End:
-    """Takes steps to their end, and gives it: of each item that is a sync, `wait` says when it has ended."""
+async def drive(
+    steps: Generator[Sync | None, None, End], wait: Wait, clock: Clock, pause_s: float | None = None
+) -> End:
+    """Takes steps to their end, and gives it: of each item that is a sync, `wait` says when it has ended. `pause_s`: so
+    long after each item; None: a pause after each slice of time. Raises: what the steps raise."""
     slice_end_s = clock.monotonic_s() + SLICE_S
     try:
         while True:
             sync = next(steps)
-            if sync is not None:
-                await wait(sync)
-            if clock.monotonic_s() >= slice_end_s:
-                await clock.sleep(PAUSE_S)
+            try:
+                if sync is not None:
+                    await wait(sync)
+            except OSError as error:
+                # Whoever asked for the sync knows what has to be undone.
+                steps.throw(error)
+            if pause_s is not None or clock.monotonic_s() >= slice_end_s:
+                await clock.sleep(PAUSE_S if pause_s is None else pause_s)
                 slice_end_s = clock.monotonic_s() + SLICE_S
     except StopIteration as end:
         return cast(End, end.value)
     finally:
         steps.close()
+
+
+RETRY_S = 1.0
+RETRY_S_MAX = 60.0
+
+
+class Retry:
+    """Work on files that may fail without harm: it is tried again, later each time. `failure`: why it failed last, ""
+    once it has succeeded."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.pause_s = 0.0
+        self._next_s = 0.0
+        self.failure = ""
+        self.failures = 0
+        """In all."""
+
+    @property
+    def due(self) -> bool:
+        return not self.failure or self._clock.monotonic_s() >= self._next_s
+
+    def failed(self, why: str) -> float:
+        """After how many seconds it is due again."""
+        self.failures += 1
+        self.failure = why
+        self.pause_s = min(RETRY_S_MAX, self.pause_s * 2 or RETRY_S)
+        self._next_s = self._clock.monotonic_s() + self.pause_s
+        return self.pause_s
+
+    def succeeded(self) -> None:
+        self.failure, self.pause_s = "", 0.0
 
 
 class Snapshotter:
@@ -43,11 +83,17 @@ class Snapshotter:
         self._taken = 0
         self._last_duration_s = 0.0
         self._taken_at_s: float | None = None
+        self.retry = Retry(clock)
 
     async def take(self, replica: Replica) -> None:
-        """Returns when it is durable and the log before it is gone. Raises: OSError."""
+        """Returns when it is durable and what it makes needless is gone. Raises: OSError, FolderLost."""
         start_s = self._clock.monotonic_s()
-        await drive(replica.take_snapshot(), self._wait, self._clock)
+        try:
+            await drive(replica.take_snapshot(), self._wait, self._clock)
+        except OSError as error:
+            self.retry.failed(explained(error, replica.files.disk))
+            raise
+        self.retry.succeeded()
         self._taken += 1
         self._taken_at_s = self._clock.monotonic_s()
         self._last_duration_s = self._taken_at_s - start_s
@@ -60,5 +106,6 @@ class Snapshotter:
     def metrics(self, prefix: str) -> dict[str, float]:
         return {
             prefix + "snapshots_total": self._taken,
+            prefix + "snapshot_failures_total": self.retry.failures,
             prefix + "snapshot_duration_seconds": self._last_duration_s,
         }

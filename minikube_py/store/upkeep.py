@@ -12,7 +12,10 @@ from minikube_py.mvcc.types import Command, Compact, LeaseRevoke, Result
 from minikube_py.store.caution import caught_up
 from minikube_py.store.collector import Collector
 from minikube_py.store.compaction import CompactionPolicy
+from minikube_py.store.log_files import FolderLost
 from minikube_py.store.membership import ChangeKind, MemberChange
+from minikube_py.store.room import explained
+from minikube_py.store.snapshotter import Retry, drive
 
 if TYPE_CHECKING:
     from minikube_py.store.member import StoreMember
@@ -103,18 +106,28 @@ class Upkeep:
                 return
 
     async def _keep_house(self) -> None:
-        member = self._member
-        files, wait = member.replica.files, member.wait_for_sync
-        try:
-            while True:
-                await self._clock.sleep(member.config.tick_s * UPKEEP_TICKS)
-                for sync in files.spare_step() if files.wants_spare else ():
-                    await wait(sync)
-                    await self._clock.sleep(SLICE_PAUSE_S)
-                if member.replica.snapshot_due:
+        member, spare = self._member, Retry(self._clock)
+        files, taking = member.replica.files, member.snapshotter.retry
+        while True:
+            await self._clock.sleep(member.config.tick_s * UPKEEP_TICKS)
+            try:
+                if files.wants_upkeep and spare.due:
+                    await drive(files.upkeep(), member.wait_for_sync, self._clock, SLICE_PAUSE_S)
+                    spare.succeeded()
+            except FolderLost as error:
+                member.fail(f"cannot sync its folder: {explained(error, files.disk)}")
+            except OSError as error:
+                why = explained(error, files.disk)
+                again_s = spare.failed(why)
+                member.say(f"cannot make the next segment of the log ready: {why}; trying again in {again_s:g} s")
+            try:
+                if member.replica.snapshot_due and taking.due:
                     await member.take_snapshot()
-        except OSError as error:
-            member.fail(f"cannot write a snapshot or segment: {error}")
+            except FolderLost as error:
+                member.fail(f"cannot sync its folder: {explained(error, files.disk)}")
+            except OSError:
+                again_s = taking.pause_s
+                member.say(f"cannot take a snapshot: {taking.failure}; trying again in {again_s:g} s, the log stays")
 
     async def _build_indexes(self) -> None:
         """A few rows at a time until the slice is over: what one costs differs a hundredfold, and from row to row."""

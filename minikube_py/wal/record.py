@@ -30,12 +30,14 @@ class RecordType(IntEnum):
     """Stands in files on disk: never change a number.
 
     ENTRIES: (term, first index, [data...]), and a kind behind them where it is not 0. HARD_STATE: (term, vote, commit).
-    JOINED: this log began without an entry, as that of a member which waits for a snapshot from the others."""
+    JOINED: this log began without an entry, as that of a member which waits for a snapshot from the others. INSTALLED:
+    (index, term) of a snapshot that came from another member; the log before does not lead to what follows."""
 
     SEGMENT = 1
     ENTRIES = 2
     HARD_STATE = 3
     JOINED = 4
+    INSTALLED = 5
     SNAPSHOT_HEAD = 16
     SNAPSHOT_CHUNK = 17
     SNAPSHOT_END = 18

@@ -23,6 +23,8 @@ from minikube_py.wal.segment import (
     unpack_payload,
 )
 
+FILE_BYTES_MAX = 1 << 40
+
 
 class LogEntry(NamedTuple):
     term: int
@@ -54,9 +56,11 @@ class Tail(NamedTuple):
 
 class Recovered(NamedTuple):
     """`entries` are those after the snapshot, without gaps. `tail` None: there is no log yet. `obsolete`: segments
-    that hold nothing after the snapshot and were left behind by an unfinished removal. `segments`: the heads of the
-    others, in order. `void`: the snapshot is another member's and newer than this log, whose end it never saw; the log
-    has to begin anew after it. `joined`: the log began as that of a member which waits for a snapshot."""
+    that can never be read from: they lie before a gap, or before one whose head does not read. `segments`: the heads of
+    the others, in order; the first `past` of them hold nothing after the snapshot, and were not read. `warnings`: what
+    is damaged there, and is not needed. `void`: the snapshot is another member's and newer than this log, whose end it
+    never saw; the log has to begin anew after it. `joined`: the log began as that of a member which waits for a
+    snapshot."""
 
     entries: list[LogEntry]
     state: SavedState
@@ -66,18 +70,24 @@ class Recovered(NamedTuple):
     torn_bytes: int
     void: bool = False
     joined: bool = False
+    past: int = 0
+    warnings: tuple[str, ...] = ()
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes of segments there are, the last one up to its end."""
+        """How many bytes of segments hold what follows the snapshot, the last one up to its end."""
         if self.tail is None:
             return 0
-        return sum(head.size_bytes for head in self.segments[:-1]) + self.tail.end
+        return sum(head.size_bytes for head in self.segments[self.past : -1]) + self.tail.end
+
+
+Read = Callable[[str, int], bytes]
+"""A file's first bytes, so many at most."""
 
 
 def recover(
     names: Sequence[str],
-    read: Callable[[str], bytes],
+    read: Read,
     snapshot_index: int,
     snapshot_term: int,
     snapshot_member: int | None = None,
@@ -87,11 +97,13 @@ def recover(
 
     Raises: Corruption."""
     chain, obsolete = _newest_run(names)
+    past, sequences, warnings = _split_past(chain, read, snapshot_index)
+    kept = len(past) + len(sequences)
+    obsolete += [segment_name(sequence) for sequence in chain[: len(chain) - kept]]
     replay = _Replay(snapshot_index, snapshot_term)
     heads: list[SegmentHead] = []
     tail: Tail | None = None
-    sequences = list(chain)
-    contents = {sequence: read(segment_name(sequence)) for sequence in sequences}
+    contents = {sequence: read(segment_name(sequence), FILE_BYTES_MAX) for sequence in sequences}
     for position, sequence in enumerate(sequences):
         name = segment_name(sequence)
         data = contents.pop(sequence)
@@ -119,7 +131,38 @@ def recover(
     if state.term < snapshot_term:
         state = SavedState(snapshot_term, 0, state.commit)
     entries = [] if void else replay.entries
-    return Recovered(entries, state, tail, heads, obsolete, tail.dirty_end - tail.end, void, replay.joined)
+    torn_bytes = tail.dirty_end - tail.end
+    return Recovered(
+        entries, state, tail, [*past, *heads], obsolete, torn_bytes, void, replay.joined, len(past), warnings
+    )
+
+
+def _split_past(chain: range, read: Read, snapshot_index: int) -> tuple[list[SegmentHead], list[int], tuple[str, ...]]:
+    """The heads of the segments that hold nothing after the snapshot, and the numbers of the others.
+
+    A segment holds nothing beyond the index that the next one begins with. Those before the snapshot are kept for the
+    day on which it does not read any more: damage to them is worth a warning, and no more."""
+    if not chain:
+        return [], [], ()
+    heads: dict[int, SegmentHead] = {}
+    first = chain[-1]
+    while first > chain[0]:
+        name = segment_name(first)
+        heads[first] = decode_head(name, read(name, HEAD_BYTES), whole=False)
+        if heads[first].first_index <= snapshot_index + 1:
+            break
+        first -= 1
+    past: list[SegmentHead] = []
+    for sequence in reversed(range(chain[0], first)):
+        name = segment_name(sequence)
+        try:
+            head = decode_head(name, read(name, HEAD_BYTES), whole=False)
+        except Corruption as error:
+            what = str(error).partition(". Acknowledged")[0]
+            return past[::-1], list(range(first, chain[-1] + 1)), (f"{what}; it holds nothing after the snapshot",)
+        _check_head(name, head, sequence, [heads[first]], snapshot_index)
+        past.append(head)
+    return past[::-1], list(range(first, chain[-1] + 1)), ()
 
 
 def _check_end(replay: _Replay, tail: Tail, heads: list[SegmentHead], foreign: bool) -> bool:
@@ -219,6 +262,10 @@ class _Replay:
             self.state = SavedState(term, vote, max(commit, self.snapshot_index))
         elif record.type == RecordType.JOINED:
             self.joined = True
+        elif record.type == RecordType.INSTALLED:
+            if payload[0] > self.snapshot_index:
+                what = f"what precedes entry {payload[0] + 1} came as a snapshot, which is not there or does not read"
+                raise damage(name, record.offset, what)
         else:
             raise damage(name, record.offset, f"unknown record type {record.type}")
 

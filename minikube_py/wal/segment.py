@@ -51,8 +51,10 @@ def encode_head(head: SegmentHead) -> bytes:
     return encode_record(RecordType.SEGMENT, payload, seed=0, offset=0, synced=0).ljust(HEAD_BYTES, b"\0")
 
 
-def decode_head(name: str, data: bytes) -> SegmentHead:
-    """Raises: Corruption where the head is not whole, or the file is shorter than it says."""
+def decode_head(name: str, data: bytes, *, whole: bool = True) -> SegmentHead:
+    """`data`: all of the file, or, not `whole`, its beginning.
+
+    Raises: Corruption where the head does not read, or the file is shorter than it says."""
     record = decode_record(data[:HEAD_BYTES], 0, 0)
     if record is None or record.type != RecordType.SEGMENT:
         raise damage(name, 0, "the segment's head is not readable")
@@ -60,7 +62,7 @@ def decode_head(name: str, data: bytes) -> SegmentHead:
     if version != FORMAT_VERSION or len(fields) != len(SegmentHead._fields):
         raise unknown_format(name, version)
     head = SegmentHead(*fields)
-    if len(data) < head.size_bytes:
+    if whole and len(data) < head.size_bytes:
         raise damage(name, len(data), f"the file was cut: {len(data)} of {head.size_bytes} bytes are left")
     return head
 
@@ -68,8 +70,9 @@ def decode_head(name: str, data: bytes) -> SegmentHead:
 def damage(name: str, offset: int, what: str) -> Corruption:
     """The one form of a refusal to start: file, offset, what, and what to do."""
     return Corruption(
-        f"{name}: damaged at offset {offset}: {what}. Acknowledged writes may be lost, so the store does not start; "
-        "restore the data directory from a backup, or remove it to begin anew"
+        f"{name}: damaged at offset {offset}: {what}. Acknowledged writes may be lost, so the store does not start. "
+        "With other members, empty the data directory and start with --rejoin. Alone, see what is left with "
+        "`minikube-py store salvage`, or restore the directory from a backup"
     )
 
 

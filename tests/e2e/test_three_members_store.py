@@ -36,7 +36,7 @@ LEASES_S = 5.0
 LARGE, LARGE_BYTES = 100, 256 << 10
 """More than the others keep of the log behind a snapshot."""
 DISK_FULL = ("cannot write the log", "File too large", "cannot be used", "no space")
-DAMAGE = ("damaged at offset", "remove it to begin anew")
+DAMAGE = ("damaged at offset", "start with --rejoin")
 
 
 class Torture(NamedTuple):

@@ -85,8 +85,9 @@ def take_own(files: LogFiles, history: History, rng: random.Random) -> None:
     file = files.write_snapshot(index)
     file.write_at(0, data)
     file.sync()
-    for _ in files.finish_snapshot(made):
-        pass
+    for sync in files.finish_snapshot(made):
+        if sync is not None:
+            sync()
     history.snapshot = (index, term)
     history.entries = history.entries[position + 1 :]
 
@@ -98,6 +99,10 @@ def install(files: LogFiles, index: int, term: int, state: HardState) -> None:
         file.write_at(offset, data[offset : offset + 40])
     file.sync()
     files.install_snapshot(made, state)
+    files.sync()
+    for sync in files.upkeep():
+        if sync is not None:
+            sync()
 
 
 def prepared(seed: int) -> tuple[SimDisk, History, int, int]:

@@ -11,9 +11,10 @@ from minikube_py.env import SystemDisk
 from minikube_py.errors import Corruption
 from minikube_py.raft.message import Entry, HardState
 from minikube_py.sim.disk import SimDisk
-from minikube_py.store.log_files import SPARE_NAME, LogFiles, Origin, SnapshotFile
+from minikube_py.store.log_files import LogFiles, Origin, SnapshotFile
+from minikube_py.store.spare import SPARE_NAME
 from minikube_py.wal.segment import HEAD_BYTES, segment_name
-from minikube_py.wal.snapshot import SnapshotHead, SnapshotWriter
+from minikube_py.wal.snapshot import SnapshotHead, SnapshotWriter, snapshot_name
 
 SEGMENT_BYTES = 32 << 10
 
@@ -38,8 +39,16 @@ def take_snapshot(files: LogFiles, index: int) -> None:
     file.write_at(0, writer.head_bytes + writer.chunk([index]) + writer.end())
     file.sync()
     file.close()
-    for _ in files.finish_snapshot(SnapshotFile(writer.head, writer.size_bytes, writer.sha256())):
-        pass
+    for sync in files.finish_snapshot(SnapshotFile(writer.head, writer.size_bytes, writer.sha256())):
+        if sync is not None:
+            sync()
+
+
+def upkeep(files: LogFiles) -> None:
+    files.sync()
+    for sync in files.upkeep():
+        if sync is not None:
+            sync()
 
 
 def indexes(datas: list[bytes]) -> list[int]:
@@ -55,41 +64,48 @@ def test_a_log_goes_on_over_segments_and_starts(tmp_path):
     assert len(list(tmp_path.glob("wal-*"))) >= 7
 
 
-def test_a_snapshot_frees_exactly_the_segments_before_it(tmp_path):
+def test_a_snapshot_frees_exactly_the_segments_that_the_one_before_does_not_need(tmp_path):
     for index in (1, 31, 60, 99, 100):
         folder = tmp_path / str(index)
         files, _ = open_log(folder)
         append(files, 1, 100)
         take_snapshot(files, index)
+        assert files._heads[0].first_index == 1, "the first one has nothing before it but the whole log"
+        append(files, 101, 1)
+        take_snapshot(files, 101)
         first, *later = files._heads
         assert first.first_index <= index + 1 and all(head.first_index > index + 1 for head in later)
         assert len(list(folder.glob("wal-*"))) <= len(files._heads) + 1, "one more is kept to be reused"
         files.close()
         _, found = open_log(folder)
-        assert indexes(found) == list(range(index + 1, 101))
+        assert found == []
+        (folder / snapshot_name(101)).unlink()
+        _, found = open_log(folder)
+        assert indexes(found) == list(range(index + 1, 102))
 
 
 def test_old_segments_are_reused_filled_with_zeros(tmp_path):
     files, _ = open_log(tmp_path)
     append(files, 1, 70)
     take_snapshot(files, 65)
+    take_snapshot(files, 66)
     old = (tmp_path / segment_name(1)).stat().st_ino
-    assert files.wants_spare
-    for sync in files.spare_step():
+    assert files.wants_upkeep
+    for sync in files.upkeep():
         sync()
-    assert not files.wants_spare
+    assert not files.wants_upkeep
     spare = tmp_path / SPARE_NAME
     assert spare.stat().st_ino == old and spare.read_bytes() == bytes(SEGMENT_BYTES)
     append(files, 71, 40)
     assert not spare.exists() and (tmp_path / segment_name(4)).stat().st_ino == old
     files.close()
-    assert indexes(open_log(tmp_path)[1]) == list(range(66, 111))
+    assert indexes(open_log(tmp_path)[1]) == list(range(67, 111))
 
 
 def test_a_segment_that_is_needed_before_its_spare_is_ready_gets_a_fresh_file(tmp_path):
     files, _ = open_log(tmp_path)
     append(files, 1, 20)
-    steps = files.spare_step()
+    steps = files.upkeep()
     sync = next(steps)
     append(files, 21, 30)
     sync()
@@ -144,6 +160,7 @@ def test_each_segment_begins_with_the_hard_state(tmp_path):
     files, _ = open_log(tmp_path)
     files.write((), HardState(3, 7, 0))
     append(files, 1, 100)
+    take_snapshot(files, 98)
     take_snapshot(files, 99)
     assert len(list(tmp_path.glob("wal-*"))) == 2, "the last one, and one to be reused"
     files.close()
@@ -222,8 +239,10 @@ def test_a_snapshot_that_was_overtaken_by_an_installed_one_is_dropped(tmp_path):
     incoming.sync()
     installed = SnapshotFile(theirs.head, theirs.size_bytes, theirs.sha256())
     files.install_snapshot(installed, HardState(2, 0, 50))
-    for _ in files.finish_snapshot(SnapshotFile(own.head, own.size_bytes, own.sha256())):
-        pass
+    upkeep(files)
+    for sync in files.finish_snapshot(SnapshotFile(own.head, own.size_bytes, own.sha256())):
+        if sync is not None:
+            sync()
     assert files.snapshot is installed
     assert [name for name in files.disk.names() if "snapshot" in name] == ["snapshot-00000000000000000050.snap"]
     append(files, 51, 3)

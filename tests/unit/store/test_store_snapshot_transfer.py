@@ -43,8 +43,9 @@ def with_snapshot(keys: int = 2000) -> tuple[LogFiles, StateMachine]:
     file = files.write_snapshot(META.index)
     file.write_at(0, data)
     file.sync()
-    for _ in files.finish_snapshot(SnapshotFile(writer.head, writer.size_bytes, writer.sha256())):
-        pass
+    for sync in files.finish_snapshot(SnapshotFile(writer.head, writer.size_bytes, writer.sha256())):
+        if sync is not None:
+            sync()
     return files, state
 
 

@@ -56,7 +56,7 @@ def entries(first: int, *datas: bytes, term: int = 1) -> tuple[int, object]:
 
 
 def load(files: dict[str, bytes], snapshot: int = 0, term: int = 0):
-    return recover(list(files), files.__getitem__, snapshot, term)
+    return recover(list(files), lambda name, size_bytes: files[name][:size_bytes], snapshot, term)
 
 
 def test_record_round_trip():
@@ -192,9 +192,9 @@ def test_a_log_beside_a_snapshot_that_came_from_elsewhere(index, term, member, o
     files = {segment_name(1): data}
     if isinstance(outcome, str):
         with pytest.raises(Corruption, match=outcome):
-            recover(list(files), files.__getitem__, index, term, member)
+            recover(list(files), lambda name, size_bytes: files[name][:size_bytes], index, term, member)
         return
-    found = recover(list(files), files.__getitem__, index, term, member)
+    found = recover(list(files), lambda name, size_bytes: files[name][:size_bytes], index, term, member)
     assert found.void is outcome and [entry.data for entry in found.entries] == ([] if outcome else [b"c"])
     assert found.state.term == max(4, term) and found.state.commit == index
     assert found.state.vote == (11 if term <= 4 else 0)

@@ -1,0 +1,138 @@
+"""The next segment's file, made ready ahead of time: it is what a full disk still has room for.
+
+Ready means zeros that are durable, so that appends change no file metadata and sync faster. It is made out of a segment
+that nobody needs any more where there is one, and survives a restart: its room is never given back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Final
+
+from minikube_py.env import Disk, File
+
+Steps = Generator[Callable[[], None] | None, None, None]
+"""Work that can be left and taken up again: each item is a sync to run before going on, which another thread may do, or
+None where a slice of work was done. Where a sync raises, the OSError is thrown in."""
+SPARE_NAME: Final = "spare.part"
+ZERO_SLICE: Final = bytes(1 << 20)
+
+
+class Spare:
+    """One at a time, each of `size_bytes`."""
+
+    def __init__(self, disk: Disk, size_bytes: int) -> None:
+        self._disk = disk
+        self._size_bytes = size_bytes
+        self._file: File | None = None
+        self._ready = False
+        self._recycled: str | None = None
+
+    @property
+    def begun(self) -> bool:
+        """It is ready, or being made so."""
+        return self._file is not None
+
+    def adopt(self) -> bool:
+        """Takes over what an earlier life left. False: there is nothing of use under the spare's name."""
+        if SPARE_NAME not in self._disk.names():
+            return False
+        file = self._disk.open(SPARE_NAME)
+        try:
+            whole = bool(file.read_at(self._size_bytes - 1, 1))
+        finally:
+            file.close()
+        if whole:
+            self._recycled = SPARE_NAME
+        return whole
+
+    def offer(self, name: str) -> bool:
+        """A segment that nobody needs any more. False: there is no use for it."""
+        if self._recycled is not None:
+            return False
+        self._recycled = name
+        return True
+
+    def prepare(self) -> Steps:
+        """Makes it ready, slice by slice; yields a sync to run before going on. Raises: OSError, after which there is
+        none, and it may be begun anew."""
+        if self._file is not None:
+            return
+        yield from self._open()
+        spare = self._file
+        assert spare is not None
+        try:
+            spare.allocate(self._size_bytes)
+            for offset in range(0, self._size_bytes, len(ZERO_SLICE)):
+                spare.write_at(offset, ZERO_SLICE[: self._size_bytes - offset])
+                yield spare.sync
+                if self._file is not spare:
+                    # The log was faster and took a fresh file; this one has lost its name.
+                    spare.close()
+                    return
+        except OSError:
+            self._drop()
+            spare.close()
+            raise
+        self._ready = True
+
+    def take(self, name: str) -> File:
+        """A file of zeros, which has the name `name` from now on; what was written to it is not durable yet.
+
+        Raises: OSError where there is no room for one."""
+        if self._ready:
+            file, self._file, self._ready = self._file, None, False
+            assert file is not None
+            self._disk.rename(SPARE_NAME, name)
+            return file
+        self._drop()
+        try:
+            return self._fresh(name)
+        except OSError:
+            if self._recycled is None:
+                raise
+            # The disk is full: the room of a segment that is not needed.
+            return self._zeroed(name)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def _drop(self) -> None:
+        """One that is not ready loses its name; whoever makes it ready closes it."""
+        if self._file is not None:
+            self._file = None
+            self._disk.remove(SPARE_NAME)
+
+    def _open(self) -> Steps:
+        name, self._recycled = self._recycled, None
+        if name is None:
+            self._file = self._disk.open(SPARE_NAME, create=True)
+            return
+        if name != SPARE_NAME:
+            self._disk.rename(name, SPARE_NAME)
+            # A crash must not bring the old name back with the new zeros.
+            yield self._disk.sync_folder
+        self._file = self._disk.open(SPARE_NAME)
+        self._file.truncate(self._size_bytes)
+
+    def _fresh(self, name: str) -> File:
+        file = self._disk.open(name, create=True)
+        try:
+            file.allocate(self._size_bytes)
+        except OSError:
+            file.close()
+            self._disk.remove(name)
+            raise
+        return file
+
+    def _zeroed(self, name: str) -> File:
+        for sync in self._open():
+            if sync is not None:
+                sync()
+        file, self._file = self._file, None
+        assert file is not None
+        for offset in range(0, self._size_bytes, len(ZERO_SLICE)):
+            file.write_at(offset, ZERO_SLICE[: self._size_bytes - offset])
+        self._disk.rename(SPARE_NAME, name)
+        return file

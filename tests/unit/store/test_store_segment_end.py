@@ -1,0 +1,141 @@
+"""Where a segment ends, nothing waits for the disk but who asked for durability: not the loop, not the heartbeats."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import random
+import threading
+
+from member_net import PLAIN, MemberNet, until
+
+from minikube_py.env import SystemClock, SystemDisk, SystemFile
+from minikube_py.mvcc.codec import pack
+from minikube_py.mvcc.types import Put
+from minikube_py.raft.message import MessageType
+from minikube_py.store.fsync import FsyncRunner
+from minikube_py.store.member import StoreMember
+from minikube_py.wal.segment import segment_sequence
+
+SMALL_SEGMENTS = dataclasses.replace(PLAIN, segment_bytes=32 << 10, snapshot_log_bytes=64 << 10)
+
+
+class CountingFile(SystemFile):
+    def __init__(self, disk: CountingDisk, fd: int) -> None:
+        super().__init__(fd)
+        self._disk = disk
+
+    def sync(self) -> None:
+        self._disk.note()
+        super().sync()
+
+
+class CountingDisk(SystemDisk):
+    """Counts the syncs that the loop's own thread waits for; while `gate` is closed, no sync comes to its end."""
+
+    def __init__(self, folder) -> None:
+        super().__init__(folder)
+        self.inline = self.elsewhere = self.held = 0
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def open(self, name: str, *, create: bool = False) -> CountingFile:
+        return CountingFile(self, super().open(name, create=create)._fd)
+
+    def sync_folder(self) -> None:
+        self.note()
+        super().sync_folder()
+
+    def note(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            self.inline += 1
+            return
+        self.elsewhere += 1
+        if not self.gate.is_set():
+            self.held += 1
+            self.gate.wait()
+
+    def segments(self) -> int:
+        """The number of the newest one."""
+        return max(filter(None, map(segment_sequence, self.names())))
+
+
+async def test_with_other_members_no_sync_runs_on_the_loop(tmp_path):
+    net = MemberNet(tmp_path, SMALL_SEGMENTS)
+    disks = {id: CountingDisk(tmp_path / str(id)) for id in (1, 2, 3)}
+    await net.form(3, disks)
+    try:
+        await net.settled()
+        begun = {id: disk.inline for id, disk in disks.items()}
+        for round in range(12):
+            await asyncio.gather(*(net.put(b"/%d/%d" % (round, i), bytes(800)) for i in range(20)))
+        await until(lambda: all(net[id].snapshotter.metrics("")["snapshots_total"] >= 2 for id in net.members))
+        assert all(disk.segments() >= 4 for disk in disks.values())
+        assert {id: disk.inline - begun[id] for id, disk in disks.items()} == {1: 0, 2: 0, 3: 0}
+        await net.alike()
+    finally:
+        await net.stop()
+
+
+async def test_heartbeats_go_out_while_the_syncs_of_a_segments_end_hang(tmp_path):
+    net = MemberNet(tmp_path, SMALL_SEGMENTS)
+    disks = {id: CountingDisk(tmp_path / str(id)) for id in (1, 2, 3)}
+    await net.form(3, disks)
+    try:
+        leader = await net.settled()
+        disk, term = disks[leader.member_id], leader.raft.term
+        heartbeats = 0
+        send = net.links[leader.member_id].send
+
+        def counted(messages) -> None:
+            nonlocal heartbeats
+            heartbeats += sum(message.type == MessageType.HEARTBEAT for message in messages)
+            send(messages)
+
+        net.links[leader.member_id].send = counted
+        for i in range(200):
+            disk.gate.clear()
+            writing = asyncio.create_task(net.put(b"/%d" % i, bytes(800)))
+            await until(lambda: disk.held > 0)
+            if not leader.replica.files._current.part:
+                disk.gate.set()
+                await writing
+                disk.held = 0
+                continue
+            enough = heartbeats + 20
+            await until(lambda enough=enough: heartbeats >= enough)
+            assert (leader.replica.leading, leader.raft.term) == (term, term)
+            disk.gate.set()
+            await writing
+            break
+        else:
+            raise AssertionError("no segment came to its end")
+        await until(lambda: not leader.replica.files._current.part)
+        await net.alike()
+    finally:
+        for disk in disks.values():
+            disk.gate.set()
+        await net.stop()
+
+
+async def test_alone_the_loop_waits_for_one_sync_at_most(tmp_path):
+    disk = CountingDisk(tmp_path)
+    clock = SystemClock()
+    runner = FsyncRunner(clock, "inline")
+    member = StoreMember(disk, clock, random.Random(1), SMALL_SEGMENTS, syncs=runner)
+    run, inline = runner.run, []
+
+    def counted(sync, done) -> None:
+        before = disk.inline
+        run(sync, done)
+        inline.append(disk.inline - before)
+
+    runner.run = counted
+    await member.start()
+    for i in range(200):
+        ended: asyncio.Future[None] = member.loop.create_future()
+        command = Put(b"/%d" % (i % 10), bytes(800))
+        member.propose(command, pack(command), lambda result, error, ended=ended: ended.set_result(None))
+        await ended
+    assert disk.segments() >= 4 and max(inline) == 1 and inline.count(0) >= 3
+    await member.stop()
