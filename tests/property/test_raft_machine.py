@@ -74,7 +74,7 @@ def bootstrap(world: World, voters: frozenset[int], by_entry: bool, knobs: dict)
 
 class RaftMachine(RuleBasedStateMachine):
     @initialize(
-        size=st.sampled_from((3, 3, 4, 5, 2, 1)),
+        size=st.sampled_from((3, 5, 3, 4, 5, 2, 1)),
         seed=st.integers(0, 9999),
         by_entry=st.booleans(),
         pre_vote=st.booleans(),
@@ -275,6 +275,33 @@ class RaftMachine(RuleBasedStateMachine):
             self.world.campaign(leader.id)
             self.act(leader.id, True)
             self.flow(1)
+
+    @rule(id=MEMBER, count=st.sampled_from((5, 4, 2)), stands=st.booleans())
+    def depose_beside_a_slow_disk(self, id: int, count: int, stands: bool) -> None:
+        """One member alone hears the leader's last entries, and its disk syncs none of them. The others elect another
+        leader; both leaders are heard by the slow one before its disk is done. `stands`: it stood for election, too."""
+        leader = self.leading()
+        if leader is None or leader.id == id or not self.up(id):
+            return
+        self.world.slow = {id}
+        for _ in range(count):
+            self.propose(leader.id, 1, 0, acts=True)
+            for _ in range(len(self.world.links)):
+                if self.world.links[0].message.to == id:
+                    self.world.deliver()
+                else:
+                    self.world.drop()
+            self.act(id, True)
+        rest = set(members(-1)) - {leader.id, id}
+        self.world.partition([leader.id, id], rest)
+        if stands:
+            self.world.campaign(id)
+            self.act(id, True)
+        self.elect_among(sorted(rest), leader)
+        self.world.heal()
+        self.tick_all(1, acts=True)
+        self.flow(2)
+        self.slow_down(0)
 
     def elect_among(self, rest: list[int], old: Member) -> None:
         for _ in range(4 * ELECTION_TICKS):
