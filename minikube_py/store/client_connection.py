@@ -14,21 +14,17 @@ from typing import Any, NamedTuple, Protocol, cast
 
 from minikube_py.env import Clock
 from minikube_py.errors import MinikubeError, RequestTooLarge, Unavailable
+from minikube_py.store.framing import FrameReader, ProtocolError, frame, unpack_frame
 from minikube_py.store.limits import FRAME_BYTES_MAX
 from minikube_py.store.protocol import (
-    MAGIC,
-    VERSION,
+    GREETING,
     Answer,
-    FrameReader,
     Leadership,
     Op,
-    ProtocolError,
     WatchRequest,
     Welcome,
     decode_error,
-    frame,
     leadership_from_plain,
-    unpack_frame,
     welcome_from_plain,
 )
 
@@ -115,7 +111,7 @@ class ClientConnection(asyncio.Protocol):
         self.endpoint = endpoint
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._reader = FrameReader()
+        self._reader = FrameReader(FRAME_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
         self._next_id = 1
         self._calls: dict[int, Call] = {}
@@ -148,7 +144,7 @@ class ClientConnection(asyncio.Protocol):
         if connection is not None:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         end = self.endpoint
-        self._transport.write(frame((MAGIC, VERSION, end.token, end.cluster_id)))
+        self._transport.write(GREETING.hello(end.token, end.cluster_id))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._ended.set()

@@ -18,7 +18,8 @@ from minikube_py.mvcc.codec import from_plain, pack
 from minikube_py.mvcc.sessions import KEPT_MAX
 from minikube_py.mvcc.types import CloseSession, InSession, OpenSession, SessionCommand, SessionResult
 from minikube_py.store.client_connection import Call, ClientConnection
-from minikube_py.store.protocol import Op, ProtocolError
+from minikube_py.store.framing import ProtocolError
+from minikube_py.store.protocol import Op
 
 IDLE: Final = 0
 """The session's id while none is open."""

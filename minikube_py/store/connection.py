@@ -15,20 +15,18 @@ from minikube_py.index.running import check_buildable
 from minikube_py.mvcc.codec import pack, to_plain, unpack, unpack_any, where_from_plain
 from minikube_py.mvcc.types import Command, DeclareIndex, InSession, LeaseGrant, RangeRequest, Result
 from minikube_py.raft.configuration import NodeId
+from minikube_py.store.framing import FrameReader, ProtocolError, frame
 from minikube_py.store.limits import FRAME_BYTES_MAX, HELLO_BYTES_MAX, PART_BYTES
 from minikube_py.store.membership import decode_member_change
 from minikube_py.store.protocol import (
     SERIALIZABLE,
     Answer,
-    FrameReader,
     Op,
-    ProtocolError,
     WatchRequest,
     encode_error,
     event_bytes,
     event_frames,
     fragments,
-    frame,
     range_frames,
     welcome_to_plain,
 )
@@ -107,14 +105,14 @@ class Connection(asyncio.Protocol):
         if self._ending:
             return
         try:
-            frames = self._reader.feed(data)
+            frames = deque(self._reader.feed(data))
         except ProtocolError as error:
             self._refuse(MinikubeError(str(error)))
             return
         if self._backlog:
             self._backlog.extend(frames)
             return
-        self._take(deque(frames))
+        self._take(frames)
 
     def eof_received(self) -> bool:
         """The client sends no more, but may still read: what it asked for is answered, then the connection ends."""
@@ -152,7 +150,7 @@ class Connection(asyncio.Protocol):
         if not self._greeted:
             self._greet(request)
             return
-        if type(request) is not tuple or not 3 <= len(request) <= 4:
+        if not 3 <= len(request) <= 4:
             raise ProtocolError("a request is not [id, op, argument] or [id, op, argument, flags]")
         request_id, op, argument, *flags = request
         if type(request_id) is not int or request_id < 1:

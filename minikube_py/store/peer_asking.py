@@ -8,14 +8,14 @@ from typing import Any
 
 from minikube_py.errors import OutcomeUnknown, Unavailable
 from minikube_py.store.bootstrap import Answer
+from minikube_py.store.framing import ProtocolError
 from minikube_py.store.membership import MemberChange, encode_member_change
 from minikube_py.store.peer_connection import AskingConnection, PeerLimits, connect, reason
 from minikube_py.store.peer_protocol import (
+    PEER_GREETING,
     Ask,
-    PeerProtocolError,
     Reply,
     failed_error,
-    hello_frame,
     refused,
     who_answer,
 )
@@ -31,17 +31,17 @@ class PeerAsker:
 
     async def who(self, address: str) -> Answer:
         """Raises: Unavailable; Refused."""
-        kind, arguments = await self._ask(address, hello_frame(self._token, Ask.WHO), self._limits.ask_s)
+        kind, arguments = await self._ask(address, PEER_GREETING.hello(self._token, Ask.WHO), self._limits.ask_s)
         if kind != Reply.WHO:
             raise Unavailable(f"{address}: answered with something else than who it is")
         try:
             return who_answer(arguments)
-        except PeerProtocolError as error:
+        except ProtocolError as error:
             raise Unavailable(f"{address}: {error}") from None
 
     async def join(self, address: str, cluster_id: int, change: MemberChange) -> None:
         """Raises: Unavailable, OutcomeUnknown; Refused; what the member there says against it."""
-        question = hello_frame(self._token, Ask.JOIN, cluster_id, encode_member_change(change))
+        question = PEER_GREETING.hello(self._token, Ask.JOIN, cluster_id, encode_member_change(change))
         kind, arguments = await self._ask(address, question, self._limits.join_s)
         if kind == Reply.JOINED:
             return
@@ -50,7 +50,7 @@ class PeerAsker:
             raise Unavailable(f"{address}: does not lead; {f'{where} does' if leader else 'it knows of no leader'}")
         try:
             error = failed_error(arguments) if kind == Reply.FAILED else None
-        except PeerProtocolError:
+        except ProtocolError:
             error = None
         raise error or OutcomeUnknown(f"{address}: answered with something else than how it went")
 

@@ -10,15 +10,14 @@ from typing import Any, Protocol, cast
 
 from minikube_py.errors import Unavailable
 from minikube_py.raft.configuration import NodeId
+from minikube_py.store.framing import FrameReader, ProtocolError, frame
 from minikube_py.store.peer_protocol import (
     FRAME_BYTES_MAX,
-    PeerProtocolError,
-    PeerReader,
+    HELLO_BYTES_MAX,
     Refusal,
     Refused,
     Reply,
     Say,
-    frame,
     refusal_frame,
     refused,
 )
@@ -65,7 +64,7 @@ class PeerConnection(asyncio.Protocol):
     def __init__(self, limits: PeerLimits, loop: asyncio.AbstractEventLoop) -> None:
         self.limits = limits
         self.loop = loop
-        self.reader = PeerReader()
+        self.reader = FrameReader(HELLO_BYTES_MAX)
         self.paused = False
         self.lost: asyncio.Future[str] = loop.create_future()
         self.received_bytes = 0
@@ -100,7 +99,7 @@ class PeerConnection(asyncio.Protocol):
                 self.take(each)
                 if self.ending:
                     return
-        except PeerProtocolError as error:
+        except ProtocolError as error:
             self.garbled(error)
 
     def pause_writing(self) -> None:
@@ -115,10 +114,10 @@ class PeerConnection(asyncio.Protocol):
     def made(self) -> None: ...
 
     def take(self, received: tuple[Any, ...]) -> None:
-        """Raises: PeerProtocolError."""
+        """Raises: ProtocolError."""
         raise NotImplementedError
 
-    def garbled(self, error: PeerProtocolError) -> None:
+    def garbled(self, error: ProtocolError) -> None:
         self.abort(f"what came was not understood: {error}")
 
     def resumed(self) -> None: ...
@@ -216,9 +215,9 @@ class OutgoingLink(PeerConnection):
             self._refuse(refused(arguments))
         elif not self.greeted.done():
             if kind != Reply.WELCOME or len(arguments) != 2:
-                raise PeerProtocolError("a hello was not answered by a welcome")
+                raise ProtocolError("a hello was not answered by a welcome")
             if tuple(arguments) != self._expected:
-                raise PeerProtocolError("another member than the one addressed answered")
+                raise ProtocolError("another member than the one addressed answered")
             self.greeted.set_result(None)
         elif kind == Reply.ALIVE:
             pass
@@ -229,9 +228,9 @@ class OutgoingLink(PeerConnection):
         elif kind == Reply.DONE and len(arguments) == 2:
             self._owner.snapshot_done(arguments[0] is True, str(arguments[1]))
         else:
-            raise PeerProtocolError(f"a reply of kind {kind!r} is not known here")
+            raise ProtocolError(f"a reply of kind {kind!r} is not known here")
 
-    def garbled(self, error: PeerProtocolError) -> None:
+    def garbled(self, error: ProtocolError) -> None:
         self._refuse(Refused(Refusal.GARBLED, f"what came was not understood: {error}"))
 
     def resumed(self) -> None:
@@ -293,10 +292,10 @@ class Port(Protocol):
     def closed(self, connection: IncomingConnection) -> None: ...
 
     def greeted(self, connection: IncomingConnection, hello: tuple[Any, ...]) -> None:
-        """The first frame. Raises: PeerProtocolError."""
+        """The first frame. Raises: ProtocolError."""
 
     def said(self, connection: IncomingConnection, received: tuple[Any, ...]) -> None:
-        """A frame of a link. Raises: PeerProtocolError."""
+        """A frame of a link. Raises: ProtocolError."""
 
 
 class IncomingConnection(PeerConnection):
@@ -324,7 +323,7 @@ class IncomingConnection(PeerConnection):
             self._hello_timer.cancel()
         self._port.greeted(self, received)
 
-    def garbled(self, error: PeerProtocolError) -> None:
+    def garbled(self, error: ProtocolError) -> None:
         self.refuse(Refusal.GARBLED, str(error))
 
     def welcome(self, sender: NodeId, cluster_id: int, own: NodeId) -> None:

@@ -1,8 +1,6 @@
-"""What members say to each other: frames of msgpack behind a length, over mutual TLS.
+"""What members say to each other: frames (`store.framing`) over mutual TLS.
 
-    length 4 (little endian, of what follows) | msgpack array
-
-Who connects says hello: [PEER_MAGIC, version, token, Ask, ...], and is answered. WHO and JOIN are one question and one
+Who connects says hello: [magic, version, token, Ask, ...], and is answered. WHO and JOIN are one question and one
 answer. A LINK carries messages one way, from who connected to who accepted; each member has one to each other. The
 accepting side sends back only signs of life and how far a snapshot has come.
 
@@ -11,8 +9,7 @@ An APPEND's entries are packed once for all that get the same ones.
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
@@ -24,12 +21,12 @@ from minikube_py.raft.codec import Malformed, message_from_plain, message_to_pla
 from minikube_py.raft.configuration import NodeId
 from minikube_py.raft.message import Entry, Message, MessageType
 from minikube_py.store.bootstrap import Answer, answer_from_plain, answer_to_plain
+from minikube_py.store.framing import LENGTH, Greeting, ProtocolError, frame
 from minikube_py.store.membership import ID_MAX, TEXT_MAX
 from minikube_py.store.snapshot_transfer import SnapshotOffer
 
-PEER_MAGIC: Final = "minikube-py-peer"
 PEER_VERSION: Final = 1
-LENGTH: Final = struct.Struct("<I")
+PEER_GREETING: Final = Greeting("minikube-py-peer", PEER_VERSION, "is for the store's own members")
 HELLO_BYTES_MAX: Final = 16 << 10
 """The largest frame from someone who has not shown a token yet."""
 FRAME_BYTES_MAX: Final = 16 << 20
@@ -98,10 +95,6 @@ class LinkHello(NamedTuple):
     applied: int
 
 
-class PeerProtocolError(Exception):
-    """The other side does not speak this protocol; the connection ends."""
-
-
 class Refused(MinikubeError):
     """The other member does not want this connection."""
 
@@ -110,79 +103,20 @@ class Refused(MinikubeError):
         self.refusal = refusal
 
 
-# -- frames -----------------------------------------------------------------------------------------------------------
-
-
-def frame(value: object) -> bytes:
-    body: bytes = msgpack.packb(value)
-    return LENGTH.pack(len(body)) + body
-
-
-class PeerReader:
-    """Cuts a stream of bytes into frames. A frame that comes in pieces is put together once, when it is whole."""
-
-    __slots__ = ("_have_bytes", "_need_bytes", "_pieces", "limit_bytes")
-
-    def __init__(self, limit_bytes: int = HELLO_BYTES_MAX) -> None:
-        self.limit_bytes = limit_bytes
-        self._pieces: list[bytes] = []
-        self._have_bytes = 0
-        self._need_bytes = LENGTH.size
-
-    def feed(self, data: bytes) -> Iterator[tuple[Any, ...]]:
-        """The frames that are whole now; each is unpacked when it is its turn. Raises: PeerProtocolError."""
-        if self._pieces:
-            self._pieces.append(data)
-            self._have_bytes += len(data)
-            if self._have_bytes < self._need_bytes:
-                return
-            data = b"".join(self._pieces)
-            self._pieces.clear()
-        offset, size = 0, len(data)
-        while offset + 4 <= size:
-            (length,) = LENGTH.unpack_from(data, offset)
-            if length > self.limit_bytes:
-                raise PeerProtocolError(f"a frame of {length} bytes is over the limit of {self.limit_bytes}")
-            end = offset + 4 + length
-            if end > size:
-                break
-            yield _unpack(data[offset + 4 : end])
-            offset = end
-        if offset < size:
-            rest = data[offset:] if offset else data
-            self._pieces.append(rest)
-            self._have_bytes = len(rest)
-            self._need_bytes = 4 if len(rest) < 4 else 4 + LENGTH.unpack_from(rest)[0]
-
-
-def _unpack(body: bytes) -> tuple[Any, ...]:
-    try:
-        value = msgpack.unpackb(body, use_list=False, strict_map_key=False)
-    except (ValueError, msgpack.exceptions.UnpackException) as error:
-        raise PeerProtocolError(f"a frame does not unpack: {error}") from None
-    if type(value) is not tuple or not value:
-        raise PeerProtocolError("a frame is no array")
-    return value
-
-
 # -- hello ------------------------------------------------------------------------------------------------------------
 
 
-def hello_frame(token: str, ask: Ask, *arguments: object) -> bytes:
-    return frame((PEER_MAGIC, PEER_VERSION, token, ask, *arguments))
-
-
 def link_hello(arguments: Sequence[Any]) -> LinkHello:
-    """Raises: PeerProtocolError."""
+    """Raises: ProtocolError."""
     try:
         hello = LinkHello(*arguments)
     except TypeError:
-        raise PeerProtocolError("a hello does not have its five fields") from None
+        raise ProtocolError("a hello does not have its five fields") from None
     numbers = (hello.cluster_id, hello.sender, hello.to, hello.applied)
     if not all(type(number) is int and 0 <= number <= ID_MAX for number in numbers):
-        raise PeerProtocolError("a hello's ids are no ids")
+        raise ProtocolError("a hello's ids are no ids")
     if type(hello.address) is not str or len(hello.address) > TEXT_MAX:
-        raise PeerProtocolError("a hello's address is none")
+        raise ProtocolError("a hello's address is none")
     return hello
 
 
@@ -203,12 +137,12 @@ def who_frame(answer: Answer) -> bytes:
 
 
 def who_answer(arguments: Sequence[Any]) -> Answer:
-    """Raises: PeerProtocolError."""
+    """Raises: ProtocolError."""
     try:
         [plain] = arguments
         return answer_from_plain(plain)
     except (ValueError, InvalidRequest) as error:
-        raise PeerProtocolError(str(error)) from None
+        raise ProtocolError(str(error)) from None
 
 
 def failed_frame(error: MinikubeError) -> bytes:
@@ -216,10 +150,10 @@ def failed_frame(error: MinikubeError) -> bytes:
 
 
 def failed_error(arguments: Sequence[Any]) -> MinikubeError:
-    """Raises: PeerProtocolError where it is no error."""
+    """Raises: ProtocolError where it is no error."""
     error = from_plain(arguments[0]) if arguments else None
     if not isinstance(error, MinikubeError):
-        raise PeerProtocolError("an error was announced, and something else came")
+        raise ProtocolError("an error was announced, and something else came")
     return error
 
 
@@ -270,12 +204,12 @@ def message_frame(message: Message, packer: EntryPacker) -> bytes:
 
 
 def read_message(arguments: Sequence[Any], sender: NodeId, to: NodeId) -> Message:
-    """A MESSAGE from `sender` to `to`. Raises: PeerProtocolError; also where it says to be of or for another."""
+    """A MESSAGE from `sender` to `to`. Raises: ProtocolError; also where it says to be of or for another."""
     if len(arguments) != 1:
-        raise PeerProtocolError("a message is one array")
+        raise ProtocolError("a message is one array")
     message = _message(arguments[0], sender, to)
     if message.type == MessageType.SNAPSHOT:
-        raise PeerProtocolError("a snapshot comes by an offer, not as a message")
+        raise ProtocolError("a snapshot comes by an offer, not as a message")
     return message
 
 
@@ -285,15 +219,15 @@ def offer_frame(message: Message, offer: SnapshotOffer) -> bytes:
 
 
 def read_offer(arguments: Sequence[Any], sender: NodeId, to: NodeId) -> tuple[Message, SnapshotOffer]:
-    """The SNAPSHOT message to step at the end, and what is offered. Raises: PeerProtocolError."""
+    """The SNAPSHOT message to step at the end, and what is offered. Raises: ProtocolError."""
     if len(arguments) != 3:
-        raise PeerProtocolError("an offer is a message, a size and a hash")
+        raise ProtocolError("an offer is a message, a size and a hash")
     plain, size_bytes, sha256 = arguments
     message = _message(plain, sender, to)
     if message.type != MessageType.SNAPSHOT or message.snapshot is None:
-        raise PeerProtocolError("what is offered is no snapshot")
+        raise ProtocolError("what is offered is no snapshot")
     if type(size_bytes) is not int or size_bytes <= 0 or type(sha256) is not bytes or len(sha256) != 32:
-        raise PeerProtocolError("an offer's size and hash are none")
+        raise ProtocolError("an offer's size and hash are none")
     return message, SnapshotOffer(message.snapshot, size_bytes, sha256)
 
 
@@ -301,8 +235,8 @@ def _message(plain: Any, sender: NodeId, to: NodeId) -> Message:
     try:
         message = message_from_plain(plain)
     except Malformed as error:
-        raise PeerProtocolError(f"not a message: {error}") from None
+        raise ProtocolError(f"not a message: {error}") from None
     if message.sender != sender or message.to != to:
         found = f"of {message.sender:x} to {message.to:x}"
-        raise PeerProtocolError(f"a message {found} on the link of {sender:x} to {to:x}")
+        raise ProtocolError(f"a message {found} on the link of {sender:x} to {to:x}")
     return message

@@ -9,9 +9,10 @@ from typing import Any
 
 from minikube_py.env import Clock
 from minikube_py.raft.message import Message
+from minikube_py.store.framing import ProtocolError, frame
 from minikube_py.store.links import PeerDriver
 from minikube_py.store.peer_connection import IncomingConnection, PeerLimits
-from minikube_py.store.peer_protocol import PeerProtocolError, Reply, Say, frame, offer_frame
+from minikube_py.store.peer_protocol import Reply, Say, offer_frame
 from minikube_py.store.snapshot_transfer import IncomingSnapshot, SnapshotOffer, SnapshotSource, TransferRefused
 
 RunSync = Callable[[Callable[[], None]], Awaitable[None]]
@@ -42,10 +43,10 @@ class SnapshotSender:
         return offer_frame(message, self.source.offer)
 
     def wanted(self, offset: int) -> None:
-        """All before `offset` is there. Raises: PeerProtocolError."""
+        """All before `offset` is there. Raises: ProtocolError."""
         begun = self._sent >= 0
         if offset > self.source.offer.size_bytes or (begun and not self._acknowledged <= offset <= self._sent):
-            raise PeerProtocolError(f"bytes of a snapshot are wanted from {offset} on, which were not sent")
+            raise ProtocolError(f"bytes of a snapshot are wanted from {offset} on, which were not sent")
         if not begun:
             self._sent = offset
         self._acknowledged = offset
@@ -107,15 +108,15 @@ class SnapshotReceiver:
             self._want()
 
     def chunk(self, connection: IncomingConnection, arguments: list[Any]) -> None:
-        """Raises: PeerProtocolError."""
+        """Raises: ProtocolError."""
         if connection is not self._connection:
             return
         if len(arguments) != 2 or type(arguments[0]) is not int or type(arguments[1]) is not bytes:
-            raise PeerProtocolError("a chunk is an offset and bytes")
+            raise ProtocolError("a chunk is an offset and bytes")
         offset, data = arguments
         self._waiting_bytes += len(data)
         if self._waiting_bytes > RECEIVED_BYTES_MAX:
-            raise PeerProtocolError(f"over {RECEIVED_BYTES_MAX} bytes of a snapshot that were not asked for")
+            raise ProtocolError(f"over {RECEIVED_BYTES_MAX} bytes of a snapshot that were not asked for")
         self._chunks.append((offset, data))
         self._more.set()
 

@@ -7,7 +7,6 @@ cluster, by both sides' ids; `peer_admission` holds the rules. docs/adr/0006-ide
 from __future__ import annotations
 
 import asyncio
-import hmac
 import ssl
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,25 +16,22 @@ from minikube_py.errors import InvalidRequest, MinikubeError, NotLeader
 from minikube_py.raft.configuration import NodeId
 from minikube_py.raft.message import Message, MessageType
 from minikube_py.store.bootstrap import Answer
+from minikube_py.store.framing import ProtocolError, frame
 from minikube_py.store.identity import id_text
 from minikube_py.store.links import PeerDriver
 from minikube_py.store.membership import MEMBERS_MAX, ChangeKind, Member, MemberChange, decode_member_change
 from minikube_py.store.peer_admission import Admission
 from minikube_py.store.peer_connection import IncomingConnection, PeerLimits
 from minikube_py.store.peer_protocol import (
-    PEER_MAGIC,
-    PEER_VERSION,
+    PEER_GREETING,
     Ask,
     EntryPacker,
     LinkHello,
-    PeerProtocolError,
     Refusal,
     Refused,
     Reply,
     Say,
     failed_frame,
-    frame,
-    hello_frame,
     link_hello,
     read_message,
     read_offer,
@@ -211,7 +207,7 @@ class Peers:
     def hello_to(self, id: NodeId) -> bytes:
         applied = self._applied if self._is_member else 0
         hello = LinkHello(self.cluster_id, self.own.id, id, self.own.peer, applied)
-        return hello_frame(self.token, Ask.LINK, *hello)
+        return PEER_GREETING.hello(self.token, Ask.LINK, *hello)
 
     def report(self, id: NodeId, reachable: bool, snapshot: bool | None = None) -> None:
         """Told to the driver soon, and not within its own call to `send`."""
@@ -260,15 +256,15 @@ class Peers:
             self._receiver.detach(connection)
 
     def greeted(self, connection: IncomingConnection, hello: tuple[Any, ...]) -> None:
-        if len(hello) < 4 or hello[0] != PEER_MAGIC:
-            raise PeerProtocolError("this port is for the store's own members; this is not their hello")
-        _, version, token, ask, *arguments = hello
-        if version != PEER_VERSION:
-            text = f"protocol version {version!r:.20} is not spoken here, only {PEER_VERSION}"
-            self._refuse(connection, Refused(Refusal.VERSION, text))
-        elif type(token) is not str or not hmac.compare_digest(token.encode(), self.token.encode()):
-            self._refuse(connection, Refused(Refusal.TOKEN, "the token is wrong"))
-        elif ask == Ask.WHO and self._who is None:
+        refusal = PEER_GREETING.refuses(hello, self.token)
+        if refusal is not None:
+            what, text = refusal
+            if what == "hello":
+                raise ProtocolError(text)
+            self._refuse(connection, Refused(Refusal.VERSION if what == "version" else Refusal.TOKEN, text))
+            return
+        ask, *arguments = hello[3:]
+        if ask == Ask.WHO and self._who is None:
             self._refuse(connection, Refused(Refusal.EARLY, f"{self.own.name} is starting"))
         elif ask == Ask.WHO and self._who is not None:
             connection.write(who_frame(self._who()))
@@ -278,13 +274,13 @@ class Peers:
         elif ask == Ask.LINK:
             self._link_asked(connection, link_hello(arguments))
         else:
-            raise PeerProtocolError(f"a hello that asks for {ask!r:.20} is not known here")
+            raise ProtocolError(f"a hello that asks for {ask!r:.20} is not known here")
 
     def said(self, connection: IncomingConnection, received: tuple[Any, ...]) -> None:
         kind, *arguments = received
         sender, driver = connection.sender, self._driver
         if sender is None or driver is None:
-            raise PeerProtocolError("only a link carries more than a hello")
+            raise ProtocolError("only a link carries more than a hello")
         if kind == Say.MESSAGE:
             self._count(sender)[0] += 1
             driver.receive(read_message(arguments, sender, self.own.id))
@@ -296,7 +292,7 @@ class Peers:
             if self._receiver is not None:
                 self._receiver.chunk(connection, arguments)
         else:
-            raise PeerProtocolError(f"something of kind {kind!r:.20} is not known here")
+            raise ProtocolError(f"something of kind {kind!r:.20} is not known here")
 
     def _link_asked(self, connection: IncomingConnection, hello: LinkHello) -> None:
         refusal = self._admission().refuses(hello)
@@ -317,7 +313,7 @@ class Peers:
 
     def _join_asked(self, connection: IncomingConnection, arguments: list[Any]) -> None:
         if [type(each) for each in arguments] != [int, bytes]:
-            raise PeerProtocolError("a request to join is a cluster and a change")
+            raise ProtocolError("a request to join is a cluster and a change")
         cluster_id, packed = arguments
         if self._join is None:
             self._refuse(connection, Refused(Refusal.EARLY, f"{self.own.name} does not take part yet"))

@@ -1,8 +1,6 @@
-"""The native protocol's words: frames of msgpack behind a length, many in flight over one connection.
+"""The native protocol's words, in frames (`store.framing`), many in flight over one connection.
 
-    length 4 (little endian, of what follows) | msgpack array
-
-A client's first frame is the hello: [MAGIC, version, token, cluster id or 0]; the server answers with its `Welcome`, or
+A client's first frame is the hello: [magic, version, token, cluster id or 0]; the server answers with its `Welcome`, or
 [0, error] and closes. A client waits for that answer. Then it sends [id, Op, argument] or [id, Op, argument, flags];
 the server answers by id, in any order: [id, Answer, ...]. A watch's events keep the id of its request until its END.
 Ids are positive: what the server says under 0 nobody asked for, [0, Answer.LEADER, ...] or its last word [0, error].
@@ -10,21 +8,18 @@ Ids are positive: what the server says under 0 nobody asked for, [0, Answer.LEAD
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-import msgpack
-
 from minikube_py.errors import InvalidRequest, MinikubeError
 from minikube_py.mvcc.codec import event_from_plain, from_plain, to_plain
 from minikube_py.mvcc.types import Event, KeyValue, QueryStats, RangeResult
-from minikube_py.store.limits import FRAME_BYTES_MAX, PART_BYTES
+from minikube_py.store.framing import LENGTH, Greeting, ProtocolError, frame
+from minikube_py.store.limits import PART_BYTES
 
-MAGIC = "minikube-py-store"
 VERSION = 3
-LENGTH = struct.Struct("<I")
+GREETING = Greeting("minikube-py-store", VERSION, "speaks the store's native protocol")
 
 
 class Op(IntEnum):
@@ -147,51 +142,6 @@ def leadership_from_plain(plain: Sequence[Any]) -> Leadership:
         return Leadership(leader_id, address, term, found)
     except (TypeError, ValueError) as error:
         raise ProtocolError(f"who leads does not read: {error}") from None
-
-
-class ProtocolError(Exception):
-    """The other side does not speak this protocol; the connection ends."""
-
-
-def frame(value: object) -> bytes:
-    body: bytes = msgpack.packb(value)
-    return LENGTH.pack(len(body)) + body
-
-
-def unpack_frame(body: bytes) -> Any:
-    """A frame's array as a tuple. Raises: ProtocolError."""
-    try:
-        return msgpack.unpackb(body, use_list=False, strict_map_key=False)
-    except (ValueError, msgpack.exceptions.UnpackException) as error:
-        raise ProtocolError(f"a frame does not unpack: {error}") from None
-
-
-class FrameReader:
-    """Cuts a stream of bytes into frames."""
-
-    __slots__ = ("_buffer", "limit_bytes")
-
-    def __init__(self, limit_bytes: int = FRAME_BYTES_MAX) -> None:
-        self._buffer = b""
-        self.limit_bytes = limit_bytes
-
-    def feed(self, data: bytes) -> list[Any]:
-        """The frames that are whole now. Raises: ProtocolError."""
-        if self._buffer:
-            data = self._buffer + data
-        frames: list[Any] = []
-        offset, size = 0, len(data)
-        while offset + 4 <= size:
-            (length,) = LENGTH.unpack_from(data, offset)
-            if length > self.limit_bytes:
-                raise ProtocolError(f"a frame of {length} bytes is over the limit of {self.limit_bytes}")
-            end = offset + 4 + length
-            if end > size:
-                break
-            frames.append(unpack_frame(data[offset + 4 : end]))
-            offset = end
-        self._buffer = data[offset:]
-        return frames
 
 
 def encode_error(error: MinikubeError) -> object:

@@ -6,15 +6,15 @@ It tells its clients who leads, when they come and whenever that changes, so tha
 from __future__ import annotations
 
 import asyncio
-import hmac
 import ssl
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from minikube_py.errors import MinikubeError
 from minikube_py.store.connection import Connection
+from minikube_py.store.framing import frame
 from minikube_py.store.limits import ServerLimits
-from minikube_py.store.protocol import MAGIC, VERSION, Answer, Leadership, Welcome, frame
+from minikube_py.store.protocol import GREETING, Answer, Leadership, Welcome
 
 if TYPE_CHECKING:
     from minikube_py.store.member import StoreMember
@@ -34,7 +34,7 @@ class StoreServer:
     ) -> None:
         self.member = member
         self.limits = limits or ServerLimits()
-        self._token = token.encode()
+        self._token = token
         self._host, self._port, self._tls = host, port, tls
         self._server: asyncio.Server | None = None
         self.connections: dict[Connection, None] = {}
@@ -75,15 +75,12 @@ class StoreServer:
         host, port = self._server.sockets[0].getsockname()[:2]
         return host, port
 
-    def welcome(self, hello: Any) -> MinikubeError | None:
+    def welcome(self, hello: tuple[Any, ...]) -> MinikubeError | None:
         """Why this hello is not answered by a welcome, None if it is."""
-        if not (isinstance(hello, tuple) and len(hello) == 4 and hello[0] == MAGIC):
-            return MinikubeError("this port speaks the store's native protocol; this is not its hello")
-        _, version, token, cluster_id = hello
-        if version != VERSION:
-            return MinikubeError(f"protocol version {version!r} is not spoken here, only {VERSION}")
-        if not isinstance(token, str) or not hmac.compare_digest(token.encode(), self._token):
-            return MinikubeError("the token is wrong")
+        refusal = GREETING.refuses(hello, self._token)
+        if refusal is not None:
+            return MinikubeError(refusal[1])
+        cluster_id = hello[3]
         if cluster_id not in (0, self.member.cluster_id):
             return MinikubeError(f"this is cluster {self.member.cluster_id}, not {cluster_id!r}")
         return None

@@ -33,8 +33,10 @@ from minikube_py.env import SystemClock, SystemDisk, SystemFile
 from minikube_py.lab import environment
 from minikube_py.mvcc.codec import pack
 from minikube_py.mvcc.types import Put
+from minikube_py.store.framing import FrameReader, frame
+from minikube_py.store.limits import FRAME_BYTES_MAX
 from minikube_py.store.member import MemberConfig, StoreMember
-from minikube_py.store.protocol import MAGIC, VERSION, Answer, FrameReader, Op, frame
+from minikube_py.store.protocol import GREETING, VERSION, Answer, Op
 from minikube_py.store.server import StoreServer
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
@@ -146,7 +148,7 @@ class Load(asyncio.Protocol):
         self.window = window
         self.frames = frames
         self.turn = 0
-        self.reader = FrameReader()
+        self.reader = FrameReader(FRAME_BYTES_MAX)
         self.ready = asyncio.get_running_loop().create_future()
         self.sent: deque[tuple[float, int]] = deque()
         self.latencies: list[float] = []
@@ -156,7 +158,7 @@ class Load(asyncio.Protocol):
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        transport.write(frame((MAGIC, VERSION, TOKEN, 0)))
+        transport.write(frame((GREETING.magic, VERSION, TOKEN, 0)))
 
     def send(self, count: int) -> None:
         frames, turn = self.frames, self.turn

@@ -34,20 +34,18 @@ from minikube_py.errors import InvalidRequest, MinikubeError, Unavailable
 from minikube_py.raft.configuration import NodeId
 from minikube_py.raft.message import MessageType
 from minikube_py.store.bootstrap import Answer
+from minikube_py.store.framing import FrameReader, frame
 from minikube_py.store.membership import ChangeKind, Member, MemberChange, Membership
 from minikube_py.store.peer_asking import PeerAsker
 from minikube_py.store.peer_connection import PeerLimits
 from minikube_py.store.peer_protocol import (
-    PEER_MAGIC,
+    PEER_GREETING,
     PEER_VERSION,
     Ask,
-    PeerReader,
     Refusal,
     Refused,
     Reply,
     Say,
-    frame,
-    hello_frame,
     offer_frame,
     refused,
 )
@@ -125,7 +123,7 @@ async def refusal_of(address: tuple[str, int], *frames: bytes, tls: ssl.SSLConte
         writer.write(b"".join(frames))
         with contextlib.suppress(ConnectionResetError):
             heard = await asyncio.wait_for(reader.read(-1), 10)
-        found = list(PeerReader(1 << 20).feed(heard))
+        found = list(FrameReader(1 << 20).feed(heard))
         return [each for each in found if each[0] != Reply.ALIVE]
     finally:
         writer.close()
@@ -134,22 +132,22 @@ async def refusal_of(address: tuple[str, int], *frames: bytes, tls: ssl.SSLConte
 
 
 def link(cluster_id=CLUSTER, sender=2, to=1, address="localhost:1", applied=0, token=TOKEN) -> bytes:
-    return hello_frame(token, Ask.LINK, cluster_id, sender, to, address, applied)
+    return PEER_GREETING.hello(token, Ask.LINK, cluster_id, sender, to, address, applied)
 
 
 HELLOS = [
     ("of another protocol", b"GET / HTTP/1.1\r\n\r\n", Refusal.GARBLED, "over the limit"),
     ("of a client", frame(("minikube-py-store", 1, TOKEN, 0)), Refusal.GARBLED, "for the store's own members"),
-    ("a later version", frame((PEER_MAGIC, 9, TOKEN, 1)), Refusal.VERSION, "version 9 is not spoken here, only 1"),
+    ("a later version", PEER_GREETING._replace(version=9).hello(TOKEN, 1), Refusal.VERSION, "version 9 is not spoken"),
     ("wrong token", link(token="guessed"), Refusal.TOKEN, "the token is wrong"),
-    ("no token", frame((PEER_MAGIC, PEER_VERSION, None, Ask.LINK)), Refusal.TOKEN, "the token is wrong"),
+    ("no token", frame((PEER_GREETING.magic, PEER_VERSION, None, Ask.LINK)), Refusal.TOKEN, "the token is wrong"),
     ("another cluster", link(cluster_id=7), Refusal.CLUSTER, "this is a member of cluster c1, not of 7"),
     ("another member meant", link(to=9), Refusal.ADDRESSEE, "this is member 1, not 9"),
     ("a stranger", link(sender=55), Refusal.STRANGER, "member 37 is not known in cluster c1"),
     ("removed", link(sender=8), Refusal.REMOVED, "member 8 was removed from cluster c1"),
-    ("an unknown question", hello_frame(TOKEN, 9), Refusal.GARBLED, "asks for 9"),  # type: ignore[arg-type]
-    ("half a hello", hello_frame(TOKEN, Ask.LINK, 1), Refusal.GARBLED, "five fields"),
-    ("to join another cluster", hello_frame(TOKEN, Ask.JOIN, 7, b""), Refusal.CLUSTER, "not of 7"),
+    ("an unknown question", PEER_GREETING.hello(TOKEN, 9), Refusal.GARBLED, "asks for 9"),  # type: ignore[arg-type]
+    ("half a hello", PEER_GREETING.hello(TOKEN, Ask.LINK, 1), Refusal.GARBLED, "five fields"),
+    ("to join another cluster", PEER_GREETING.hello(TOKEN, Ask.JOIN, 7, b""), Refusal.CLUSTER, "not of 7"),
 ]
 
 
@@ -170,7 +168,7 @@ async def test_one_that_does_not_take_part_yet_says_only_who_it_is():
     try:
         [answer] = await refusal_of(talker.peers.address, link())
         assert refused(answer[1:]).refusal == Refusal.EARLY
-        [answer] = await refusal_of(talker.peers.address, hello_frame(TOKEN, Ask.JOIN, 0, b""))
+        [answer] = await refusal_of(talker.peers.address, PEER_GREETING.hello(TOKEN, Ask.JOIN, 0, b""))
         assert refused(answer[1:]).refusal == Refusal.EARLY
         with pytest.raises(Refused, match="store-1 is starting"):
             await PeerAsker(TOKEN).who(member.peer)

@@ -94,7 +94,7 @@ def carried(kind: str, amount: float, *, type=MessageType.HEARTBEAT, heal=False)
     for number in range(100):
         links.send([Message(type, NodeId(9), NodeId(0), commit=LogIndex(number))])
     loop.scheduler.run_to(10_000_000_000)
-    assert [message.commit for message in told] == list(range(100)), "who is told hears what was said, not what came"
+    assert [message.commit for message in told] == list(range(100)), "all that was sent is reported, lost or not"
     links.send([Message(type, NodeId(9), NodeId(1), commit=LogIndex(100))])
     assert wire.sent[-1][0] == 100, "the link to another is sound"
     return wire.sent[:-1]

@@ -16,17 +16,17 @@ from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import LeaseGrant, RangeRequest, WatchBatch
 from minikube_py.mvcc.watch import WatchHub
 from minikube_py.store.client_connection import Endpoint
+from minikube_py.store.framing import FrameReader, frame
+from minikube_py.store.limits import FRAME_BYTES_MAX
 from minikube_py.store.membership import MemberChange, decode_member_change
 from minikube_py.store.protocol import (
     Answer,
-    FrameReader,
     Leadership,
     Op,
     WatchRequest,
     Welcome,
     encode_error,
     event_frames,
-    frame,
     range_frames,
     welcome_to_plain,
 )
@@ -133,7 +133,7 @@ class FakeConnection(asyncio.Protocol):
         self.member = member
         self.store = member.store
         self.greeted = False
-        self._reader = FrameReader()
+        self._reader = FrameReader(FRAME_BYTES_MAX)
         self._held: list[Any] = []
         self._watches: dict[int, Any] = {}
         self.transport: asyncio.Transport

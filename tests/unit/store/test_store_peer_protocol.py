@@ -12,24 +12,21 @@ from minikube_py.raft.codec import message_to_plain
 from minikube_py.raft.configuration import Configuration, NodeId
 from minikube_py.raft.message import Entry, EntryKind, LogIndex, Message, MessageType, SnapshotMeta, Term
 from minikube_py.store.bootstrap import Answer
+from minikube_py.store.framing import FrameReader, ProtocolError, frame
 from minikube_py.store.membership import Member, Membership
 from minikube_py.store.peer_protocol import (
     FRAME_BYTES_MAX,
     HELLO_BYTES_MAX,
-    PEER_MAGIC,
+    PEER_GREETING,
     PEER_VERSION,
     Ask,
     EntryPacker,
     LinkHello,
-    PeerProtocolError,
-    PeerReader,
     Refusal,
     Reply,
     Say,
     failed_error,
     failed_frame,
-    frame,
-    hello_frame,
     link_hello,
     message_frame,
     offer_frame,
@@ -68,7 +65,7 @@ MESSAGES = [
 
 
 def read_all(data: bytes, step: int, limit_bytes: int = FRAME_BYTES_MAX) -> list:
-    reader = PeerReader(limit_bytes)
+    reader = FrameReader(limit_bytes)
     return [each for start in range(0, len(data), step) for each in reader.feed(data[start : start + step])]
 
 
@@ -97,7 +94,7 @@ def test_the_same_entries_are_packed_once_and_others_are_not_taken_for_them():
         for to in (TWO, NodeId(3)):
             before = LogIndex(7 + start)
             message = Message(MessageType.APPEND, ONE, to, Term(5), Term(4), before, entries=log[start:stop])
-            [(_, plain)] = PeerReader(FRAME_BYTES_MAX).feed(message_frame(message, packer))
+            [(_, plain)] = FrameReader(FRAME_BYTES_MAX).feed(message_frame(message, packer))
             assert read_message([plain], ONE, to).entries == log[start:stop]
     other = [Entry(Term(5), LogIndex(12), b"other")]
     assert packer.find(log[4:5]) is not None and packer.find(other) is None
@@ -113,20 +110,20 @@ def test_the_same_entries_are_packed_once_and_others_are_not_taken_for_them():
     ids=["of another", "for another", "a snapshot without its bytes"],
 )
 def test_messages_that_do_not_belong_on_this_link(message, sender, to):
-    [(_, plain)] = PeerReader(FRAME_BYTES_MAX).feed(message_frame(message, EntryPacker()))
-    with pytest.raises(PeerProtocolError):
+    [(_, plain)] = FrameReader(FRAME_BYTES_MAX).feed(message_frame(message, EntryPacker()))
+    with pytest.raises(ProtocolError):
         read_message([plain], sender, to)
 
 
 @pytest.mark.parametrize("arguments", [[], [None], [MESSAGES], [()], [message_to_plain(MESSAGES[0])[:-1]], [{}, 1]])
 def test_what_is_no_message(arguments):
-    with pytest.raises(PeerProtocolError):
+    with pytest.raises(ProtocolError):
         read_message(arguments, ONE, TWO)
 
 
 def test_offers_come_back():
     message = said(MessageType.SNAPSHOT, snapshot=META)
-    [(kind, *arguments)] = PeerReader().feed(offer_frame(message, OFFER))
+    [(kind, *arguments)] = FrameReader(FRAME_BYTES_MAX).feed(offer_frame(message, OFFER))
     found, offer = read_offer(arguments, ONE, TWO)
     assert kind == Say.OFFER and (found._replace(entries=()), offer) == (message, OFFER)
 
@@ -146,7 +143,7 @@ def test_offers_come_back():
 )
 def test_what_is_no_offer(spoil):
     plain = tuple(message_to_plain(said(MessageType.SNAPSHOT, snapshot=META)))
-    with pytest.raises(PeerProtocolError):
+    with pytest.raises(ProtocolError):
         read_offer(spoil(plain, OFFER.size_bytes, OFFER.sha256), ONE, TWO)
 
 
@@ -156,8 +153,8 @@ HELLO = LinkHello(0xC1, ONE, TWO, "store-1:2380", 17)
 
 
 def test_a_hello_comes_back():
-    [hello] = PeerReader().feed(hello_frame("token", Ask.LINK, *HELLO))
-    assert hello[:4] == (PEER_MAGIC, PEER_VERSION, "token", Ask.LINK) and link_hello(hello[4:]) == HELLO
+    [hello] = FrameReader(FRAME_BYTES_MAX).feed(PEER_GREETING.hello("token", Ask.LINK, *HELLO))
+    assert hello[:4] == (PEER_GREETING.magic, PEER_VERSION, "token", Ask.LINK) and link_hello(hello[4:]) == HELLO
 
 
 @pytest.mark.parametrize(
@@ -176,13 +173,13 @@ def test_a_hello_comes_back():
     ],
 )
 def test_what_is_no_hello(arguments):
-    with pytest.raises(PeerProtocolError, match="a hello"):
+    with pytest.raises(ProtocolError, match="a hello"):
         link_hello(arguments)
 
 
 @pytest.mark.parametrize("refusal", Refusal)
 def test_refusals_come_back(refusal):
-    [(kind, *arguments)] = PeerReader().feed(refusal_frame(refusal, "because"))
+    [(kind, *arguments)] = FrameReader(FRAME_BYTES_MAX).feed(refusal_frame(refusal, "because"))
     found = refused(arguments)
     assert kind == Reply.REFUSED and (found.refusal, str(found)) == (refusal, "because")
 
@@ -199,16 +196,16 @@ def test_refusals_of_another_version_are_kept_as_text(arguments, text):
 def test_answers_come_back():
     member = Member(ONE, "store-1", "h:1", "h:2")
     answer = Answer(member, 0xC1, Membership.of([member]), ONE, 5)
-    [(kind, *arguments)] = PeerReader().feed(who_frame(answer))
+    [(kind, *arguments)] = FrameReader(FRAME_BYTES_MAX).feed(who_frame(answer))
     assert kind == Reply.WHO and who_answer(arguments) == answer
     for bad in ([], [1], [None, None], ["x"]):
-        with pytest.raises(PeerProtocolError):
+        with pytest.raises(ProtocolError):
             who_answer(bad)
 
 
 @pytest.mark.parametrize("error", [Unavailable("later"), InvalidRequest("no"), OutcomeUnknown("who knows")])
 def test_errors_come_back(error):
-    [(kind, *arguments)] = PeerReader().feed(failed_frame(error))
+    [(kind, *arguments)] = FrameReader(FRAME_BYTES_MAX).feed(failed_frame(error))
     found = failed_error(arguments)
     assert kind == Reply.FAILED and type(found) is type(error) and str(found) == str(error)
 
@@ -219,19 +216,19 @@ def test_errors_come_back(error):
 @pytest.mark.parametrize("step", [1, 5, 1000])
 def test_a_frame_over_the_limit_is_refused_before_it_comes(step):
     length = (HELLO_BYTES_MAX + 1).to_bytes(4, "little")
-    with pytest.raises(PeerProtocolError, match=f"{HELLO_BYTES_MAX + 1} bytes is over the limit of {HELLO_BYTES_MAX}"):
+    with pytest.raises(ProtocolError, match=f"{HELLO_BYTES_MAX + 1} bytes is over the limit of {HELLO_BYTES_MAX}"):
         read_all(frame((1,)) + length, step, HELLO_BYTES_MAX)
 
 
 @pytest.mark.parametrize("body", [b"", b"\xc1", b"\x92\x01", b"\x01\x02", b"\x90", b"\x80", b"\x01", b"\xa1x"])
 def test_a_frame_that_is_no_array_with_something_in_it(body):
-    with pytest.raises(PeerProtocolError):
-        list(PeerReader().feed(len(body).to_bytes(4, "little") + body))
+    with pytest.raises(ProtocolError):
+        list(FrameReader(FRAME_BYTES_MAX).feed(len(body).to_bytes(4, "little") + body))
 
 
 def test_a_large_frame_in_small_pieces_is_put_together_once():
     data = frame((Say.CHUNK, 0, bytes(4 << 20)))
-    reader = PeerReader(FRAME_BYTES_MAX)
+    reader = FrameReader(FRAME_BYTES_MAX)
     found = [each for start in range(0, len(data), 1000) for each in reader.feed(data[start : start + 1000])]
     assert len(found) == 1 and len(found[0][2]) == 4 << 20
 
@@ -242,7 +239,7 @@ def test_garbage_is_refused_and_nothing_worse(bodies, step):
     data = b"".join(len(body).to_bytes(4, "little") + body for body in bodies)
     try:
         read_all(data, step, HELLO_BYTES_MAX)
-    except PeerProtocolError:
+    except ProtocolError:
         pass
 
 
@@ -258,10 +255,10 @@ PLAIN = st.recursive(
 def test_a_message_with_one_strange_field_is_read_as_a_message_or_refused(message, place, value):
     plain = message_to_plain(message)
     plain[place] = value
-    [(_, arrived)] = PeerReader(FRAME_BYTES_MAX).feed(frame((Say.MESSAGE, plain)))
+    [(_, arrived)] = FrameReader(FRAME_BYTES_MAX).feed(frame((Say.MESSAGE, plain)))
     try:
         found = read_message([arrived], ONE, TWO)
-    except PeerProtocolError:
+    except ProtocolError:
         return
     assert found.sender == ONE and found.to == TWO
     msgpack.packb(message_to_plain(found))

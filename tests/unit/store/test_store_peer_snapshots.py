@@ -7,8 +7,9 @@ import pytest
 from manual_clock import ManualClock
 from peer_world import MemorySource, snapshot_message
 
+from minikube_py.store.framing import FrameReader, ProtocolError
 from minikube_py.store.peer_connection import PeerLimits
-from minikube_py.store.peer_protocol import FRAME_BYTES_MAX, PeerProtocolError, PeerReader, Say
+from minikube_py.store.peer_protocol import FRAME_BYTES_MAX, Say
 from minikube_py.store.peer_snapshots import SnapshotSender
 
 LIMITS = PeerLimits(snapshot_chunk_bytes=100, snapshot_window_bytes=300, snapshot_bytes_per_s=1000)
@@ -27,7 +28,7 @@ def chunks(sender: SnapshotSender, clock: ManualClock) -> list[tuple[int, bytes]
     while sender.wait_s is not None:
         clock.now_s += sender.wait_s
         if (data := sender.next_chunk()) is not None:
-            [(kind, offset, chunk)] = PeerReader(FRAME_BYTES_MAX).feed(data)
+            [(kind, offset, chunk)] = FrameReader(FRAME_BYTES_MAX).feed(data)
             assert kind == Say.CHUNK and chunk == DATA[offset : offset + len(chunk)]
             found.append((offset, chunk))
     return found
@@ -104,7 +105,7 @@ def test_on_from_where_the_receiver_says():
 def test_what_cannot_be_wanted(wanted):
     one, _ = sender()
     one.offer(one.message)
-    with pytest.raises(PeerProtocolError, match=f"from {wanted[-1]} on, which were not sent"):
+    with pytest.raises(ProtocolError, match=f"from {wanted[-1]} on, which were not sent"):
         for offset in wanted:
             one.wanted(offset)
             one.next_chunk()

@@ -15,21 +15,18 @@ from minikube_py.errors import (
     Unavailable,
 )
 from minikube_py.mvcc.types import Event, KeyValue, QueryStats, RangeResult
+from minikube_py.store.framing import FrameReader, ProtocolError, frame, unpack_frame
 from minikube_py.store.limits import FRAME_BYTES_MAX, PART_BYTES
 from minikube_py.store.protocol import (
     Answer,
-    FrameReader,
-    ProtocolError,
     decode_error,
     decode_events,
     decode_range,
     encode_error,
     event_frames,
     fragments,
-    frame,
     range_frames,
     split,
-    unpack_frame,
 )
 
 
@@ -41,20 +38,20 @@ def kv(number: int, size_bytes: int) -> KeyValue:
 def test_frames_are_found_however_the_bytes_come(step):
     values = [(1, "a"), (2, b"b" * 300), (3, [None, True, 1.5])]
     data = b"".join(map(frame, values))
-    reader = FrameReader()
+    reader = FrameReader(FRAME_BYTES_MAX)
     found = [value for start in range(0, len(data), step) for value in reader.feed(data[start : start + step])]
     assert found == [(1, "a"), (2, b"b" * 300), (3, (None, True, 1.5))]
 
 
 def test_a_frame_over_the_limit_is_refused_before_it_comes():
     with pytest.raises(ProtocolError, match="101 bytes is over the limit of 100"):
-        FrameReader(100).feed((101).to_bytes(4, "little"))
+        list(FrameReader(100).feed((101).to_bytes(4, "little")))
 
 
 @pytest.mark.parametrize("body", [b"", b"\xc1", b"\x92\x01", b"\x01\x02"])
 def test_a_frame_that_is_no_msgpack_is_refused(body):
     with pytest.raises(ProtocolError, match="does not unpack"):
-        FrameReader().feed(len(body).to_bytes(4, "little") + body)
+        list(FrameReader(FRAME_BYTES_MAX).feed(len(body).to_bytes(4, "little") + body))
 
 
 @pytest.mark.parametrize(
@@ -72,7 +69,7 @@ def test_a_frame_that_is_no_msgpack_is_refused(body):
     ids=lambda error: type(error).__name__,
 )
 def test_errors_survive_the_wire(error):
-    [arrived] = FrameReader().feed(frame((1, Answer.ERROR, encode_error(error))))
+    [arrived] = FrameReader(FRAME_BYTES_MAX).feed(frame((1, Answer.ERROR, encode_error(error))))
     found = decode_error(arrived[2])
     assert type(found) is type(error) and str(found) == str(error) and vars(found) == vars(error)
 
@@ -101,7 +98,7 @@ def test_ranges_come_back_whole_from_frames_below_the_limit(sizes, with_fields):
     parts = []
     for data in range_frames(4, result):
         assert len(data) <= FRAME_BYTES_MAX
-        [(number, kind, *rest)] = FrameReader().feed(data)
+        [(number, kind, *rest)] = FrameReader(FRAME_BYTES_MAX).feed(data)
         assert number == 4
         if kind == Answer.PART:
             parts.append(tuple(rest))
@@ -115,7 +112,7 @@ def test_events_come_back_whole(count):
     found = []
     for data in event_frames(4, 7, events):
         assert len(data) <= FRAME_BYTES_MAX
-        [(_, kind, revision, some, more)] = FrameReader().feed(data)
+        [(_, kind, revision, some, more)] = FrameReader(FRAME_BYTES_MAX).feed(data)
         assert (kind, revision) == (Answer.EVENTS, 7)
         found += decode_events(some)
         assert more == (len(found) < count)
@@ -124,6 +121,6 @@ def test_events_come_back_whole(count):
 
 def test_a_frame_too_large_to_be_sent_whole_comes_in_fragments():
     whole = frame((4, Answer.OK, bytes(3 * PART_BYTES)))
-    pieces = [FrameReader().feed(data)[0] for data in fragments(4, whole)]
+    pieces = [next(FrameReader(FRAME_BYTES_MAX).feed(data)) for data in fragments(4, whole)]
     assert [piece[3] for piece in pieces] == [False, False, False, True]
     assert unpack_frame(b"".join(piece[2] for piece in pieces)) == (4, Answer.OK, bytes(3 * PART_BYTES))
