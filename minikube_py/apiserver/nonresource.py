@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import platform
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import orjson
@@ -13,7 +13,7 @@ from minikube_py.api import discovery, openapi
 from minikube_py.api.errors import StatusError, method_not_allowed
 from minikube_py.api.kind import Kind
 from minikube_py.api.registry import REGISTRY
-from minikube_py.apiserver import indexes
+from minikube_py.apiserver import health, indexes
 from minikube_py.apiserver.forms import negotiate
 from minikube_py.apiserver.messages import TEXT, Request, Response
 
@@ -21,8 +21,11 @@ if TYPE_CHECKING:
     from minikube_py.apiserver.core import ApiServer
 
 METRICS_TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
-_HEALTH: Final = ("healthz", "livez", "readyz")
-_CHECKS: Final = ("ping", "log", "etcd", "watch-cache")
+_CHECKS: Final = {
+    "healthz": ("ping", "log", "etcd"),
+    "livez": ("ping", "log"),
+    "readyz": ("ping", "log", "etcd", "watch-cache"),
+}
 
 
 async def answer(request: Request, server: ApiServer) -> Response:
@@ -31,7 +34,7 @@ async def answer(request: Request, server: ApiServer) -> Response:
     first = path.split("/")[1]
     if path.startswith(f"{indexes.ROOT}/"):
         return await indexes.answer(path, request, server)
-    if first in _HEALTH:
+    if first in _CHECKS:
         return _only_get(request, await _health(path, request, server))
     return _only_get(request, _document(path, request, server) or page_not_found())
 
@@ -64,36 +67,36 @@ def deleted_status(resource: Kind, name: str, value: bytes) -> bytes:
 
 
 async def _health(path: str, request: Request, server: ApiServer) -> Response:
-    kind, _, check = path[1:].partition("/")
-    if check and check not in _CHECKS:
-        return page_not_found()
+    kind, _, name = path[1:].partition("/")
+    checks = _checks(kind, server)
+    if name:
+        check = checks.get(name)
+        return page_not_found() if check is None else _text(*await health.one(check))
     excluded = request.query.get("exclude", "").split(",")
-    results = {name: await _check(name, kind, server) for name in _CHECKS if name not in excluded}
-    if check:
-        failed = results.get(check, "")
-        return _text(500, f"internal server error: {failed}\n") if failed else _text(200, "ok")
-    lines = [f"[-]{name} failed: {why}" if why else f"[+]{name} ok" for name, why in results.items()]
-    if any(results.values()):
-        return _text(500, "\n".join([*lines, f"{kind} check failed", ""]))
-    if "verbose" in request.query:
-        return _text(200, "\n".join([*lines, f"{kind} check passed", ""]))
-    return _text(200, "ok")
+    return _text(*await health.all_of(kind, checks, excluded, verbose="verbose" in request.query))
 
 
-async def _check(name: str, kind: str, server: ApiServer) -> str:
-    """Why the check fails, empty where it does not."""
-    if name == "etcd":
-        timeout_s = server.limits.health_timeout_s
-        try:
-            async with asyncio.timeout(timeout_s):
-                await server.store.current_revision()
-        except StatusError as error:
-            return error.message
-        except TimeoutError:
-            return f"the store gave no answer within {timeout_s:g} s"
-    if name == "watch-cache" and kind == "readyz" and not server.ready:
-        return "not in step with the store"
+def _checks(kind: str, server: ApiServer) -> dict[str, health.Check]:
+    """Alive is who answers: to start one anew that waits for its store helps nobody."""
+    checks: dict[str, health.Check] = {"ping": health.well, "log": health.well}
+    if kind != "livez":
+        checks["etcd"] = partial(health.within, partial(_store_answers, server), "the store gave no answer")
+    if kind == "readyz":
+        checks["watch-cache"] = partial(_in_step, server)
+    return checks
+
+
+async def _store_answers(server: ApiServer) -> str:
+    """By a linearizable read: it says what users get."""
+    try:
+        await server.store.current_revision()
+    except StatusError as error:
+        return error.message
     return ""
+
+
+async def _in_step(server: ApiServer) -> str:
+    return "" if server.ready else "not in step with the store"
 
 
 def _text(status: int, text: str) -> Response:
@@ -135,8 +138,8 @@ def _index() -> bytes:
     for group, version in REGISTRY.group_versions:
         root = f"/apis/{group}" if group else "/api"
         paths |= {root, f"{root}/{version}", f"/openapi/v3{root}/{version}"}
-    for kind in _HEALTH:
-        paths |= {f"/{kind}", *(f"/{kind}/{check}" for check in _CHECKS)}
+    for kind, names in _CHECKS.items():
+        paths |= {f"/{kind}", *(f"/{kind}/{name}" for name in names)}
     return orjson.dumps({"paths": sorted(paths)}, option=orjson.OPT_INDENT_2)
 
 

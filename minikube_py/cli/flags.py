@@ -196,7 +196,7 @@ HEALTH_PORTS = {"store": 10251, "apiserver": 10252, "scheduler": 10259, "control
 def add_process(parser: argparse.ArgumentParser, role: str) -> None:
     """What every role as a process has."""
     health_help = (
-        f"answer `minikube-py health {role}` there (plain HTTP, GET /healthz), or `none` "
+        f"answer `minikube-py health {role}` there (plain HTTP, GET /readyz), or `none` "
         f"(default: 127.0.0.1:{HEALTH_PORTS[role]} if it is free; none with --with-parent)"
     )
     parser.add_argument("--healthz", metavar="HOST:PORT", help=health_help)

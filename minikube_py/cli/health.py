@@ -1,4 +1,7 @@
-"""Ask a role on this host whether it is well: prints `ok` (exit code 0), or why it is not (exit code 1).
+"""Ask a role on this host whether it is ready: prints `ok` (exit code 0), or why it is not (exit code 1).
+
+Ready means that a linearizable read passes within 2 seconds: by the store's majority, through the API server. With
+--live, whether the process turns, and nothing of those it needs.
 
 For healthchecks of containers: it takes hundredths of a second. Each role answers on a port of its own host:
 {ports}; see its flag --healthz."""
@@ -26,21 +29,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--address", metavar="HOST:PORT", help=address_help)
     secrets_help = "taken from every role, so that all healthchecks may look alike; nothing of it is needed"
     parser.add_argument("--secrets-dir", metavar="D", help=secrets_help)
+    parser.add_argument("--live", action="store_true", help="ask only whether the process turns")
     parser.add_argument("--timeout", type=flags.duration_s, default=5.0, metavar="T", help="wait so long (default: 5s)")
 
 
 def run(arguments: argparse.Namespace) -> int:
     address = arguments.address or f"127.0.0.1:{flags.HEALTH_PORTS[arguments.role]}"
-    print(ask(address, arguments.timeout))
+    print(ask(address, arguments.timeout, "livez" if arguments.live else "readyz"))
     return 0
 
 
-def ask(address: str, timeout_s: float) -> str:
+def ask(address: str, timeout_s: float, kind: str = "readyz") -> str:
     """What the role says. Raises: NotWell."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
         raise NotWell(f"--address {address}: not an address; write host:port")
-    request = f"GET /healthz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
+    request = f"GET /{kind} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
     answer = b""
     try:
         # By hand: an HTTP client takes longer to import than this takes to run.

@@ -1,7 +1,8 @@
 """How the members of a store are: who leads, how far each has come, how large it is, how old its snapshot is.
 
-LAG is how many entries of the log a member has yet to apply of what is known to be committed. SNAPSHOT AGE is `earlier`
-for one from before the member's start, or from its leader. Exit code 1 where a member did not answer or none leads."""
+READY means that a linearizable read through the member passes within 2 seconds. LAG is how many entries of the log a
+member has yet to apply of what is known to be committed. SNAPSHOT AGE is `earlier` for one from before the member's
+start, or from its leader. Exit code 1 where a member did not answer or is not ready, or none leads."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ from minikube_py.cli.table import age_text, size_text, table
 if TYPE_CHECKING:
     from minikube_py.control_plane.store_admin import MemberReport
 
-HEADS = ("MEMBER", "ID", "ROLE", "TERM", "COMMIT", "APPLIED", "LAG", "DB SIZE", "SNAPSHOT AGE", "ADDRESS")
-NUMBERS = frozenset(HEADS[3:9])
+HEADS = ("MEMBER", "ID", "ROLE", "READY", "TERM", "COMMIT", "APPLIED", "LAG", "DB SIZE", "SNAPSHOT AGE", "ADDRESS")
+NUMBERS = frozenset(HEADS[4:10])
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,15 +29,17 @@ def run(arguments: argparse.Namespace) -> int:
     from minikube_py.cli.running import run_interruptible
     from minikube_py.control_plane.store_admin import leader_of
 
-    reports = run_interruptible(flags.store_admin(arguments).status())
+    reports = run_interruptible(flags.store_admin(arguments).status(readiness=True))
     if arguments.json:
         print(json.dumps(as_json(reports, leader_of(reports)), indent=2))
     else:
         print(as_table(reports))
         for report in reports:
-            if report.error and not report.expected:
-                print(f"{report.name or report.address}: {report.error}", file=sys.stderr)
-    well = leader_of(reports) is not None and all(report.status or report.expected for report in reports)
+            why = report.error or report.unready
+            if why and not report.expected:
+                print(f"{report.name or report.address}: {why}", file=sys.stderr)
+    ready = all(report.expected or (report.status and not report.unready) for report in reports)
+    well = leader_of(reports) is not None and ready
     return 0 if well else 1
 
 
@@ -50,11 +53,12 @@ def _row(report: MemberReport, commit: int) -> tuple[str, ...]:
     status = report.status
     if status is None:
         role = "expected" if report.expected else "no answer"
-        return (name, id, role, *["-"] * 6, report.address or "-")
+        return (name, id, role, *["-"] * 7, report.address or "-")
     return (
         name,
         id,
         role_of(status),
+        "no" if report.unready else "yes",
         str(status["term"]),
         f"{status['commit']:,}",
         f"{status['applied']:,}",
@@ -89,6 +93,7 @@ def as_json(reports: list[MemberReport], leader: int | None) -> dict[str, Any]:
         else:
             status = report.status
             entry |= {"role": role_of(status), "lag": max(0, commit - status["applied"])}
+            entry |= {"ready": not report.unready, "unready": report.unready}
             entry |= {key: status[key] for key in _KEPT}
             entry |= {"cluster": f"{status['cluster']:x}", "leader": f"{status['leader']:x}"}
             entry |= {"learner": status["member"]["learner"], "version": status["version"]}

@@ -1,14 +1,18 @@
-"""A role's own word on how it is, for healthchecks: `GET /healthz` over plain HTTP, meant for its own host alone.
+"""A role's own word on how it is, for healthchecks: `GET /readyz` over plain HTTP, meant for its own host alone.
 
-It says `ok` or why not, and nothing else. That it answers at all says that its event loop turns.
+Ready (`/readyz`, and `/healthz`) means that a linearizable read passes; alive (`/livez`), that the process turns. It
+says `ok` or why not, in the words of Kubernetes' servers; `?verbose` and `?exclude=` as there.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from functools import partial
+from http import HTTPStatus
 from typing import cast
+from urllib.parse import parse_qs
 
+from minikube_py.apiserver import health
 from minikube_py.control_plane.errors import SetupError
 
 REQUEST_BYTES_MAX = 8192
@@ -17,10 +21,13 @@ CONNECTIONS_MAX = 16
 
 
 class Healthz:
-    """`state()` is "" while the role is well, else why it is not."""
+    """`ready()` is "" while the role is, else why it is not; `name` is what that check is called."""
 
-    def __init__(self, host: str, port: int, state: Callable[[], str]) -> None:
-        self._host, self._port, self._state = host, port, state
+    def __init__(self, host: str, port: int, name: str, ready: health.Check) -> None:
+        self._host, self._port = host, port
+        alive: dict[str, health.Check] = {"ping": health.well}
+        in_time: dict[str, health.Check] = {**alive, name: partial(health.within, ready, "it does not know")}
+        self._kinds: dict[str, dict[str, health.Check]] = {"livez": alive, "readyz": in_time, "healthz": in_time}
         self._server: asyncio.Server | None = None
         self.connections = 0
 
@@ -45,14 +52,19 @@ class Healthz:
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
-    def answer(self, line: bytes) -> bytes:
+    async def answer(self, line: bytes) -> bytes:
         """To a request that begins with `line`."""
         method, _, rest = line.partition(b" ")
-        path = rest.partition(b" ")[0].partition(b"?")[0]
-        if method not in (b"GET", b"HEAD") or path not in (b"/healthz", b"/livez", b"/readyz"):
-            return _response(404, "Not Found", "there is /healthz here")
-        why = self._state()
-        return _response(503, "Service Unavailable", why) if why else _response(200, "OK", "ok")
+        path, _, query = rest.partition(b" ")[0].decode("latin-1").partition("?")
+        kind, _, name = path.strip("/").partition("/")
+        checks = self._kinds.get(kind, {})
+        if method not in (b"GET", b"HEAD") or not checks or (name and name not in checks):
+            return _response(404, "there is /readyz here")
+        if name:
+            return _response(*await health.one(checks[name]))
+        asked = parse_qs(query, keep_blank_values=True)
+        excluded = ",".join(asked.get("exclude", ())).split(",")
+        return _response(*await health.all_of(kind, checks, excluded, verbose="verbose" in asked, reasons=True))
 
 
 class _Connection(asyncio.Protocol):
@@ -62,6 +74,7 @@ class _Connection(asyncio.Protocol):
         self._health = health
         self._head = b""
         self._transport: asyncio.Transport
+        self._answering: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -73,20 +86,27 @@ class _Connection(asyncio.Protocol):
         self._timer = asyncio.get_running_loop().call_later(REQUEST_S, self._transport.abort)
 
     def data_received(self, data: bytes) -> None:
+        if self._answering is not None:
+            return
         self._head += data
         if b"\r\n\r\n" in self._head:
-            self._transport.write(self._health.answer(self._head.partition(b"\r\n")[0]))
-            self._transport.close()
+            self._answering = asyncio.get_running_loop().create_task(self._answer(self._head.partition(b"\r\n")[0]))
         elif len(self._head) > REQUEST_BYTES_MAX:
             self._transport.abort()
+
+    async def _answer(self, line: bytes) -> None:
+        self._transport.write(await self._health.answer(line))
+        self._transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._health.connections -= 1
         if self._timer is not None:
             self._timer.cancel()
+        if self._answering is not None:
+            self._answering.cancel()
 
 
-def _response(status: int, reason: str, text: str) -> bytes:
-    body = f"{text}\n".encode()
-    head = f"HTTP/1.1 {status} {reason}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\n"
-    return f"{head}Connection: close\r\n\r\n".encode() + body
+def _response(status: int, text: str) -> bytes:
+    body = f"{text.rstrip()}\n".encode()
+    head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: text/plain\r\n"
+    return f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body

@@ -70,7 +70,8 @@ class ControlPlane(Plane):
         running.callback(Note(config.data_dir).remove)
         return self.server
 
-    def unwell(self) -> str:
+    async def ready(self) -> str:
+        """Whoever holds it asks its API server."""
         return ""
 
     async def _start_store(self) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from minikube_py.apiserver.health import Check
 from minikube_py.control_plane.errors import Dismissed, RoleFailed, SetupError
 from minikube_py.control_plane.healthz import Healthz
 from minikube_py.control_plane.listen import parse_address
@@ -37,8 +38,9 @@ class Role(Protocol):
     def failure(self) -> BaseException | None:
         """What ended a part of it by itself, so that it must be started anew; None while all is well."""
 
-    def unwell(self) -> str:
-        """Why it cannot do its work just now, though it goes on by itself; "" while it can."""
+    async def ready(self) -> str:
+        """Why its users would wait or be refused just now, though it goes on by itself; "" where a linearizable read
+        passes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +64,17 @@ def run_role(name: str, make: Callable[[], Role], options: ProcessOptions) -> in
 async def _run(name: str, make: Callable[[], Role], options: ProcessOptions) -> int:
     started = False
 
-    def state() -> str:
+    async def ready() -> str:
         if not started:
             return "it is starting"
         failure = role.failure()
-        return role.unwell() if failure is None else f"a part of it ended by itself: {failure}"
+        return await role.ready() if failure is None else f"a part of it ended by itself: {failure}"
 
     async with Stopping(name) as stopping:
         if options.with_parent:
             stopping.when_input_ends()
         role = make()
-        health = await _healthz(name, options, state)
+        health = await _healthz(name, options, ready)
         try:
             where = await stopping.unless_asked(role.start())
             if where is not None:
@@ -86,10 +88,10 @@ async def _run(name: str, make: Callable[[], Role], options: ProcessOptions) -> 
     return 0
 
 
-async def _healthz(name: str, options: ProcessOptions, state: Callable[[], str]) -> Healthz | None:
+async def _healthz(name: str, options: ProcessOptions, ready: Check) -> Healthz | None:
     if options.healthz is None:
         return None
-    health = Healthz(*parse_address(options.healthz, "--healthz"), state)
+    health = Healthz(*parse_address(options.healthz, "--healthz"), name, ready)
     try:
         await health.start()
     except SetupError as error:

@@ -42,4 +42,8 @@ class StackedRole:
         return None
 
     def unwell(self) -> str:
+        """Why it can do nothing, as far as it knows by itself."""
         return ""
+
+    async def ready(self) -> str:
+        return self.unwell()

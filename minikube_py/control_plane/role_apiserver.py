@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
+from minikube_py.api.errors import StatusError
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.http_server import HttpServer
 from minikube_py.control_plane.listen import free_address, publish, start_http, url_of
@@ -71,3 +72,12 @@ class ApiServerRole(StackedRole):
     def unwell(self) -> str:
         """Why requests would be refused."""
         return "" if self._core is None or self._core.ready else "its watch caches are not in step with the store"
+
+    async def ready(self) -> str:
+        if self._core is None or (why := self.unwell()):
+            return why if self._core is not None else "it is starting"
+        try:
+            await self._core.store.current_revision()
+        except StatusError as error:
+            return error.message
+        return ""

@@ -25,7 +25,7 @@ from minikube_py.control_plane.progress import Registered, say
 from minikube_py.control_plane.role import StackedRole
 from minikube_py.control_plane.waiting import api_is_ready, when_available
 from minikube_py.env import SystemClock
-from minikube_py.errors import RequestError
+from minikube_py.errors import MinikubeError, RequestError
 from minikube_py.kubelet.config import NodeSpec, Share
 
 
@@ -53,6 +53,7 @@ class ClientRole(StackedRole):
         super().__init__()
         self._kubeconfig, self._name = kubeconfig, name
         self._working: Leading | Component | None = None
+        self._transport: ApiTransport | None = None
 
     def failure(self) -> BaseException | None:
         working = self._working
@@ -62,6 +63,16 @@ class ClientRole(StackedRole):
 
     def unwell(self) -> str:
         return self._working.unwell() if isinstance(self._working, Leading) else ""
+
+    async def ready(self) -> str:
+        """What it can do goes through the API server."""
+        if (why := self.unwell()) or self._transport is None:
+            return why
+        try:
+            await api_is_ready(self._transport)
+        except MinikubeError as error:
+            return f"the API server: {error}"
+        return ""
 
     async def run(self, election: Election | None, make: Callable[[ApiTransport], Component]) -> str:
         """Runs what `make` makes, at once or when the election is won. Returns whether it works or stands by."""
@@ -106,6 +117,7 @@ class ClientRole(StackedRole):
         transport = HttpTransport(access, user_agent=f"minikube-py-{self._name}")
         self.running.push_async_callback(transport.close)
         server = f"the API server {access.server}"
+        self._transport = transport
         await when_available(partial(api_is_ready, transport), server, SystemClock(), random.Random(), say)
         return transport
 

@@ -119,6 +119,16 @@ class StoreRole(StackedRole):
     def unwell(self) -> str:
         return "" if self._linked.member.leader() is not None else "no leader is known: no majority is in touch"
 
+    async def ready(self) -> str:
+        """Any member that answers reads does: it asks the leader, who asks a majority."""
+        if why := self.unwell():
+            return why
+        try:
+            await self._linked.member.storage.get(b"\0")
+        except MinikubeError as error:
+            return str(error)
+        return ""
+
     def _removed(self, reason: str) -> None:
         self._ended = Dismissed(reason)
 

@@ -102,7 +102,8 @@ class SplitControlPlane:
         """None: a child that ends is started again."""
         return None
 
-    def unwell(self) -> str:
+    async def ready(self) -> str:
+        """Its children answer for themselves."""
         return ""
 
     def pids(self) -> dict[str, int | None]:

@@ -11,9 +11,11 @@ import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from minikube_py.apiserver.health import within
 from minikube_py.control_plane.errors import SetupError
 from minikube_py.control_plane.listen import parse_address
 from minikube_py.control_plane.store_access import StoreAccess
@@ -28,6 +30,8 @@ from minikube_py.errors import (
     RequestError,
     Unavailable,
 )
+from minikube_py.mvcc.codec import pack
+from minikube_py.mvcc.types import RangeRequest
 from minikube_py.store.client_connection import Call, ClientConnection, Endpoint, connect
 from minikube_py.store.membership import MemberChange, encode_member_change
 from minikube_py.store.protocol import Op
@@ -42,7 +46,8 @@ ACTION_S = 15.0
 @dataclass(frozen=True, slots=True)
 class MemberReport:
     """What was learned of one member. `status` None: it did not answer, and `error` says why. `name`, `id`, `expected`:
-    as the others know it; "" and 0 where none does."""
+    as the others know it; "" and 0 where none does. `unready`: why a linearizable read through it does not pass within
+    READY_S; "" where it does, or nobody asked."""
 
     address: str
     name: str = ""
@@ -51,6 +56,7 @@ class MemberReport:
     error: str = ""
     learner: bool = False
     expected: bool = False
+    unready: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,14 +167,16 @@ class StoreAdmin:
         self._timeout_s = timeout_s
         self._tls = access.context()
 
-    async def status(self) -> list[MemberReport]:
+    async def status(self, *, readiness: bool = False) -> list[MemberReport]:
         """Of all members that any member knows of, by name, then of those that are expected; where the members do not
-        say where all of them are reached, also of the addresses at which nobody answered."""
-        asked = await asyncio.gather(*(self._report(self._text(address)) for address in self._access.addresses))
+        say where all of them are reached, also of the addresses at which nobody answered. `readiness`: find out whether
+        they serve."""
+        addresses = [self._text(address) for address in self._access.addresses]
+        asked = await asyncio.gather(*(self._report(address, readiness) for address in addresses))
         reports = {report.address: report for report in asked}
         known = _known(asked)
         more = [each["client"] for each in known.values() if each["client"] and each["client"] not in reports]
-        for report in await asyncio.gather(*(self._report(address) for address in more)):
+        for report in await asyncio.gather(*(self._report(address, readiness) for address in more)):
             reports[report.address] = report
         return _named(list(reports.values()), known)
 
@@ -290,13 +298,21 @@ class StoreAdmin:
                     raise
                 await asyncio.sleep(LEADER_PAUSE_S)
 
-    async def _report(self, address: str) -> MemberReport:
+    async def _report(self, address: str, readiness: bool) -> MemberReport:
         try:
             status = await self.ask(address, Op.STATUS, None)
         except MinikubeError as error:
             return MemberReport(address, error=str(error))
         own = status["member"]
-        return MemberReport(address, own["name"], own["id"], status, learner=own["learner"])
+        unready = await within(partial(self._unready, address), "no read passed") if readiness else ""
+        return MemberReport(address, own["name"], own["id"], status, learner=own["learner"], unready=unready)
+
+    async def _unready(self, address: str) -> str:
+        try:
+            await self.ask(address, Op.RANGE, pack(RangeRequest(b"\0", limit=1, count_only=True)))
+        except MinikubeError as error:
+            return str(error)
+        return ""
 
     async def _hash(self, report: MemberReport, revision: int) -> MemberHash:
         if report.status is None:

@@ -55,7 +55,7 @@ class Spare:
 
     def prepare(self) -> Steps:
         """Makes it ready, slice by slice; yields a sync to run before going on. Raises: OSError, after which there is
-        none, and it may be begun anew."""
+        none, and it may be begun again."""
         if self._file is not None:
             return
         yield from self._open()

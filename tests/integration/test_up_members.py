@@ -104,7 +104,7 @@ def three(data: Path) -> Iterator[Up]:
 def test_commands_on_the_store(three: Up, data: Path, tmp_path: Path) -> None:
     heads = command("store", "status").stdout.splitlines()[0].split("  ")
     assert [head.strip() for head in heads if head.strip()] == [
-        "MEMBER", "ID", "ROLE", "TERM", "COMMIT", "APPLIED", "LAG", "DB SIZE", "SNAPSHOT AGE", "ADDRESS",
+        "MEMBER", "ID", "ROLE", "READY", "TERM", "COMMIT", "APPLIED", "LAG", "DB SIZE", "SNAPSHOT AGE", "ADDRESS",
     ]  # fmt: skip
     heir = next(name for name, role in roles().items() if role == "follower")
     moved = command("store", "transfer-leader", heir)

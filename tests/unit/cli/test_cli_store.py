@@ -1,6 +1,7 @@
 """What the commands on a store print, and how their flags are taken."""
 
 import argparse
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -53,12 +54,12 @@ REPORTS = [
 
 def test_the_table_of_members() -> None:
     assert store_status.as_table(REPORTS).splitlines() == [
-        "MEMBER   ID   ROLE       TERM  COMMIT  APPLIED  LAG  DB SIZE  SNAPSHOT AGE  ADDRESS",
-        "store-1  1    leader        4  12,345   12,345    0  3.0 MiB           75s  h1:2390",
-        "store-2  2    follower      4  12,345   12,300   45  3.0 MiB             -  h2:2390",
-        "store-3  3    learner       4  12,000   12,345    0  3.0 MiB       earlier  h3:2390",
-        "store-4  abc  no answer     -       -        -    -        -             -  h4:2390",
-        "store-5  -    expected      -       -        -    -        -             -  -",
+        "MEMBER   ID   ROLE       READY  TERM  COMMIT  APPLIED  LAG  DB SIZE  SNAPSHOT AGE  ADDRESS",
+        "store-1  1    leader     yes       4  12,345   12,345    0  3.0 MiB           75s  h1:2390",
+        "store-2  2    follower   yes       4  12,345   12,300   45  3.0 MiB             -  h2:2390",
+        "store-3  3    learner    yes       4  12,000   12,345    0  3.0 MiB       earlier  h3:2390",
+        "store-4  abc  no answer  -         -       -        -    -        -             -  h4:2390",
+        "store-5  -    expected   -         -       -        -    -        -             -  -",
     ]
 
 
@@ -78,6 +79,7 @@ def test_the_same_as_json() -> None:
     [
         pytest.param(REPORTS[:3], 0, id="all answer"),
         pytest.param(REPORTS[:4], 1, id="one does not"),
+        pytest.param([*REPORTS[:2], dataclasses.replace(REPORTS[2], unready="slow")], 1, id="one is not ready"),
         pytest.param([*REPORTS[:3], REPORTS[4]], 0, id="one is expected"),
         pytest.param([MemberReport("h", "a", 1, status(1, "FOLLOWER", leader=0))], 1, id="nobody leads"),
     ],
@@ -86,7 +88,8 @@ def test_exit_codes_of_status(
     reports: list[MemberReport], code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Admin:
-        async def status(self) -> list[MemberReport]:
+        async def status(self, *, readiness: bool) -> list[MemberReport]:
+            assert readiness
             return reports
 
     monkeypatch.setattr(flags, "store_admin", lambda arguments: Admin())
@@ -140,7 +143,7 @@ class Answering(StoreAdmin):
         self._statuses = statuses
         self._access = argparse.Namespace(addresses=[(host, 2390) for host in addresses])
 
-    async def _report(self, address: str) -> MemberReport:
+    async def _report(self, address: str, readiness: bool) -> MemberReport:
         self.asked.append(address)
         found = self._statuses.get(address)
         if found is None:

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from minikube_py.apiserver.health import READY_S, all_of, one, well, within
 from minikube_py.cli import main as cli
 from minikube_py.cli.health import NotWell, ask
 from minikube_py.control_plane.errors import SetupError
@@ -20,7 +21,11 @@ async def asked(port: int, timeout_s: float = 5.0) -> str:
 
 async def test_it_says_how_the_role_is() -> None:
     state = "it is starting"
-    health = Healthz("127.0.0.1", 0, lambda: state)
+
+    async def how() -> str:
+        return state
+
+    health = Healthz("127.0.0.1", 0, "store", how)
     await health.start()
     try:
         with pytest.raises(NotWell, match="it is starting"):
@@ -46,7 +51,7 @@ async def test_it_says_how_the_role_is() -> None:
     ],
 )
 async def test_requests(request_bytes: bytes, answer: bytes) -> None:
-    health = Healthz("127.0.0.1", 0, lambda: "")
+    health = Healthz("127.0.0.1", 0, "store", well)
     await health.start()
     reader, writer = await asyncio.open_connection("127.0.0.1", health.port)
     try:
@@ -112,3 +117,34 @@ def test_it_asks_without_what_takes_long_to_import() -> None:
     script = "import sys, minikube_py.cli.main as m; m.main(['health', 'store', '--address', 'x']); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert not {"aiohttp", "asyncio", "numpy", "ssl", "cryptography", "msgpack", "yaml"} & set(done.stdout.split())
+
+
+async def test_what_does_not_know_in_time_is_not_ready_but_alive() -> None:
+    asked_of = asyncio.Event()
+
+    async def hangs() -> str:
+        asked_of.set()
+        await asyncio.Event().wait()
+        return ""
+
+    assert READY_S == 2.0
+    assert await within(hangs, "it does not know", 0.01) == "it does not know within 0.01 s"
+    assert asked_of.is_set()
+    checks = {"ping": well, "etcd": lambda: within(hangs, "no answer", 0.01)}
+    assert await all_of("readyz", checks) == (500, "[+]ping ok\n[-]etcd failed: reason withheld\nreadyz check failed\n")
+    assert await all_of("readyz", checks, ["etcd"]) == (200, "ok")
+    assert await one(checks["etcd"]) == (500, "internal server error: no answer within 0.01 s\n")
+    status, text = await all_of("readyz", checks, ["etcd", "nothing"], verbose=True)
+    warning = 'warn: some health checks cannot be excluded: no matches for "nothing"'
+    assert (status, text) == (200, f"[+]ping ok\n[+]etcd excluded: ok\n{warning}\nreadyz check passed\n")
+
+
+@pytest.mark.parametrize("path", ["/livez", "/livez/ping"])
+async def test_alive_is_who_answers(path: str) -> None:
+    async def unready() -> str:
+        return "no quorum"
+
+    health = Healthz("127.0.0.1", 0, "store", unready)
+    assert (await health.answer(f"GET {path} HTTP/1.1".encode())).endswith(b"\r\n\r\nok\n")
+    answer = await health.answer(b"GET /readyz/store HTTP/1.1")
+    assert b"500" in answer and answer.endswith(b"internal server error: no quorum\n")

@@ -1,0 +1,62 @@
+"""Checks of health, and the words of their answers: those of Kubernetes' servers (apiserver/pkg/server/healthz)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+Check = Callable[[], Awaitable[str]]
+"""Why it fails, "" where it does not."""
+READY_S = 2.0
+"""Readiness means that a linearizable read passes within this."""
+WITHHELD = "reason withheld"
+
+
+async def well() -> str:
+    """The answer itself says it."""
+    return ""
+
+
+async def within(check: Check, what: str, timeout_s: float = READY_S) -> str:
+    """The check, or that it came to no end in time."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await check()
+    except TimeoutError:
+        return f"{what} within {timeout_s:g} s"
+
+
+async def one(check: Check) -> tuple[int, str]:
+    """Status and text of a check that was asked for by name."""
+    why = await check()
+    return (500, f"internal server error: {why}\n") if why else (200, "ok")
+
+
+async def all_of(
+    kind: str,
+    checks: Mapping[str, Check],
+    excluded: Sequence[str] = (),
+    *,
+    verbose: bool = False,
+    reasons: bool = False,
+) -> tuple[int, str]:
+    """Status and text for `kind`, as `readyz`. Where one check fails, all are listed; why it fails, only with
+    `reasons`: anybody may ask."""
+    left_out = dict.fromkeys(filter(None, excluded))
+    names = [name for name in checks if name not in left_out]
+    found = dict(zip(names, await asyncio.gather(*(checks[name]() for name in names))))
+    lines = []
+    for name in checks:
+        if name in left_out:
+            del left_out[name]
+            lines.append(f"[+]{name} excluded: ok")
+        elif why := found[name]:
+            lines.append(f"[-]{name} failed: {why if reasons else WITHHELD}")
+        else:
+            lines.append(f"[+]{name} ok")
+    if left_out:
+        quoted = ", ".join(f'"{name}"' for name in sorted(left_out))
+        lines.append(f"warn: some health checks cannot be excluded: no matches for {quoted}")
+    if any(found.values()):
+        return 500, "\n".join([*lines, f"{kind} check failed", ""])
+    return 200, "\n".join([*lines, f"{kind} check passed", ""]) if verbose else "ok"
