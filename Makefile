@@ -9,8 +9,9 @@ EXAMPLES ?= 2000
 SEED   ?= 1
 # More extras for the tests, by comma: `rivals,compiled`. Tests that need what is not installed are skipped, and say so.
 EXTRAS ?=
+LIMIT  ?= 400
 
-.PHONY: help demo test lint check upstream bench swarm torture planted laws study-quick clean
+.PHONY: help demo test lint check upstream bench swarm torture planted mutants laws study-quick clean
 
 help:            ## what can be made
 	@grep -E '^[a-z-]+: .*##|^[a-z-]+: *##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1	/' | expand -t 22
@@ -58,6 +59,9 @@ torture: $(BIN)/.installed-dev  ## RUNS=n times three store processes broken und
 planted: $(BIN)/.installed-dev  ## bugs planted in raft, member, mvcc, watch, index and wal: how many histories find each
 	@PYTHONPATH=tests/planted $(BIN)/python tests/planted/swarm_planting.py
 	@PYTHONPATH=tests/planted $(BIN)/python tests/planted/index_planting.py
+
+mutants: $(BIN)/.installed-dev  ## LIMIT=n automatic mutants of raft, wal, mvcc and store: how many are noticed; resumable
+	@$(BIN)/python tests/mutants/mutants_command.py --limit $(LIMIT) --jobs $(JOBS)
 
 laws: $(BIN)/.installed-dev  ## EXAMPLES=n programs and histories put to every structure; another SEED=s draws others
 	@MINIKUBE_PY_LAW_EXAMPLES=$(EXAMPLES) MINIKUBE_PY_LAW_SEED=$(SEED) $(BIN)/python -m pytest -n $(JOBS) --timeout 3600 tests/property/test_index_laws.py tests/property/test_index_laws_store.py

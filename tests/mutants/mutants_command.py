@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""The mutation score: automatic mutants of the store's packages, and how many of them the tests and histories notice.
+
+    python tests/mutants/mutants_command.py --limit 40             a sample of 40, at the present commit
+    python tests/mutants/mutants_command.py --limit 400            goes on where the sample ended
+    python tests/mutants/mutants_command.py --only raft            of one package
+    python tests/mutants/mutants_command.py --again JOURNAL        the survivors of an earlier run, at this commit
+    python tests/mutants/mutants_command.py --report               what the journal says so far
+
+A draw is fixed by the commit: its hash is the seed, each package and each operator has its share (`mutation_draw`,
+`mutation_operators`). Mutants are planted in a copy of the commit's files; the checkout is not touched, and need not be
+clean. Each mutant is imported, put to the tests that run its line (which ones was measured once), the cheapest first,
+and then to simulated histories; a survivor gets more of them. Score: killed / (killed + survived). Left out of both are
+mutants that change nothing which can be seen (`judged.toml` gives the reason for each), that run into the limit of
+time, and that cannot be imported.
+
+Interrupt it at any time: verdicts are in a journal, and the next run with the same commit goes on from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from queue import SimpleQueue
+
+from mutation_draw import QUOTAS, candidates, draw
+from mutation_map import Coverage, measured
+from mutation_operators import Change
+from mutation_report import Journal, Report, reasons
+from mutation_tree import ROOT, Tree, commit_of
+from mutation_trial import KILLED, SURVIVED, Effort, Verdict, trial
+
+NICE = 10
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--limit", type=int, default=400, metavar="N", help="mutants in the draw (400)")
+    parser.add_argument("--only", choices=tuple(QUOTAS), help="mutants of this package alone")
+    cores = max(1, (os.cpu_count() or 2) // 2)
+    parser.add_argument("--jobs", type=int, default=cores, metavar="J", help="mutants at a time (half of the cores)")
+    parser.add_argument("--commit", default="HEAD", help="whose files are changed, and whose hash is the seed (HEAD)")
+    parser.add_argument("--histories", type=int, default=30, metavar="N", help="for each that tests do not kill (30)")
+    parser.add_argument("--survivor-histories", type=int, default=300, metavar="N", help="for each survivor (300)")
+    parser.add_argument("--again", type=Path, metavar="JOURNAL", help="instead of a draw, the survivors in it")
+    parser.add_argument("--minutes", type=float, default=1e9, metavar="M", help="begin no mutant after so many minutes")
+    parser.add_argument("--report", action="store_true", help="try nothing; print what the journal says")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there, too")
+    parser.add_argument("--folder", type=Path, default=ROOT / "results/mutants", help="of journals")
+    return parser.parse_args(arguments)
+
+
+class Run:
+    """One run at one commit: where its files are, and what is told on stderr."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.arguments = arguments
+        self.commit = commit_of(arguments.commit)
+        self.folder = arguments.folder / self.commit[:12]
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.journal = Journal(self.folder / ("again.jsonl" if arguments.again else "journal.jsonl"))
+        self.packages = [arguments.only] if arguments.only else list(QUOTAS)
+        self._started_s = time.monotonic()
+
+    def tell(self, text: str) -> None:
+        print(f"{time.monotonic() - self._started_s:7.0f} s  {text}", file=sys.stderr, flush=True)
+
+    def wanted(self, tree: Path) -> list[Change]:
+        found = {package: candidates(tree, package) for package in self.packages}
+        if self.arguments.again is None:
+            return list(itertools.islice(draw(found, self.commit), self.arguments.limit))
+        survived = {v.key for v in Journal(self.arguments.again).verdicts.values() if v.status == SURVIVED}
+        changes = [change for those in found.values() for change in those if change.key in survived]
+        if gone := survived.difference(change.key for change in changes):
+            self.tell(f"no longer there: {', '.join(sorted(gone))}")
+        return changes
+
+    def report(self, wanted: list[Change]) -> Report:
+        verdicts = self.journal.verdicts
+        return Report([verdicts[change.key] for change in wanted if change.key in verdicts], reasons())
+
+    def try_all(self, scratch: Path) -> Report:
+        arguments = self.arguments
+        effort = Effort(arguments.histories, max(0, arguments.survivor_histories - arguments.histories))
+        trees = [Tree(scratch / str(each), self.commit) for each in range(max(1, arguments.jobs))]
+        try:
+            wanted = self.wanted(trees[0].folder)
+            left = [change for change in wanted if change.key not in self.journal.verdicts]
+            if not arguments.report and left:
+                coverage = measured(self.folder / "map.jsonl", trees[0], QUOTAS, self.tell)
+                self._run(trees, iter(left), coverage, effort)
+            return self.report(wanted)
+        finally:
+            for tree in trees:
+                tree.close()
+
+    def _run(self, trees: list[Tree], left: Iterator[Change], coverage: Coverage, effort: Effort) -> None:
+        free: SimpleQueue[Tree] = SimpleQueue()
+        for tree in trees:
+            free.put(tree)
+
+        def one(change: Change) -> Verdict:
+            tree = free.get()
+            try:
+                return trial(tree, change, coverage, effort)
+            finally:
+                free.put(tree)
+
+        end_s = self._started_s + 60 * self.arguments.minutes
+        with ThreadPoolExecutor(len(trees)) as pool:
+            running: set[Future[Verdict]] = set()
+            while True:
+                while len(running) < len(trees) and time.monotonic() < end_s and (change := next(left, None)):
+                    running.add(pool.submit(one, change))
+                if not running:
+                    return
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                for each in done:
+                    verdict = each.result()
+                    self.journal.add(verdict)
+                    self.tell(f"{verdict.status:<9}{verdict.key} {verdict.path}:{verdict.line} {verdict.operator} "
+                              f"({verdict.cpu_s:.0f} s) {verdict.by if verdict.status == KILLED else ''}")  # fmt: skip
+
+
+def main() -> int:
+    arguments = parse()
+    os.nice(NICE)
+    scratch = Path(tempfile.mkdtemp(prefix="mutants-"))
+    run = Run(arguments)
+    try:
+        report = run.try_all(scratch)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    print(report.table())
+    if arguments.json:
+        arguments.json.write_text(json.dumps(report.to_json(run.commit, run.commit), indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+"""Which tests run which lines, and at what cost: measured once for a commit, and kept beside the journal.
+
+A line of JSON for each file of tests, and one for the histories; an interrupted measurement goes on where it was.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from mutation_operators import Change
+from mutation_tree import Tree
+from mutation_worker import Request
+
+JUDGES: Final = (
+    "tests/unit/raft", "tests/unit/wal", "tests/unit/mvcc", "tests/unit/store", "tests/property", "tests/sim",
+    "tests/integration",
+)  # fmt: skip
+"""Where the tests lie that may judge a mutant."""
+PATTERN: Final = re.compile(
+    r"test_(sim|index|property_(index|mvcc)|raft|sessions|store|wal|mvcc|etcd)(?!_laws\.|_commands|_kill|_three)"
+)
+"""Those of these packages, if they run in the process of the test; histories are run by themselves."""
+SAMPLE_HISTORIES: Final = 12
+HISTORIES: Final = "histories"
+COST_MAX_S: Final = 40.0
+"""A test that takes longer than that in all its parameters is left to the histories."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """`lines[path][line]`: the tests that run it; `histories[path]`: the lines that histories run. `unfit` tests fail
+    without a mutant, too."""
+
+    cost_s: dict[str, float] = field(default_factory=dict)
+    lines: dict[str, dict[int, list[str]]] = field(default_factory=dict)
+    histories: dict[str, list[int]] = field(default_factory=dict)
+    unfit: set[str] = field(default_factory=set)
+
+    def judges(self, change: Change) -> list[str]:
+        """The tests that run a line of the change, or, for what runs at import, its module; cheapest first."""
+        of = self.lines.get(change.path, {})
+        found = {name for line in range(change.line, change.end_line + 1) for name in of.get(line, ())}
+        if not found and not change.function:
+            found = {name for names in of.values() for name in names}
+        fit = (name for name in found.difference(self.unfit) if self.cost_s[name] <= COST_MAX_S)
+        return sorted(fit, key=lambda name: self.cost_s[name])
+
+    def in_histories(self, change: Change) -> bool:
+        of = self.histories.get(change.path, [])
+        return bool(of) and (not change.function or any(change.line <= line <= change.end_line for line in of))
+
+    def add(self, found: dict[str, Any]) -> None:
+        """What was measured of one file of tests, as JSON has it."""
+        self.cost_s.update(found["cost_s"])
+        self.unfit.update(found["unfit"])
+        for path, of in found["lines"].items():
+            for line, names in of.items():
+                self.lines.setdefault(path, {}).setdefault(int(line), []).extend(names)
+
+
+def measured(path: Path, tree: Tree, packages: Iterable[str], tell: Callable[[str], None]) -> Coverage:
+    """What `path` has of it, and what it lacks: a first run takes minutes. Raises: SystemExit if histories fail."""
+    coverage = Coverage()
+    done: set[str] = set()
+    for line in path.read_text().splitlines() if path.is_file() else ():
+        entry = json.loads(line)
+        done.add(entry["name"])
+        _take(coverage, entry)
+    prefixes = tuple(f"{package}/" for package in packages)
+    for name in (*_files(tree.folder), HISTORIES):
+        if name not in done:
+            entry = _measure(tree, name, prefixes, tell)
+            with path.open("a") as file:
+                file.write(json.dumps(entry) + "\n")
+            _take(coverage, entry)
+    return coverage
+
+
+def _take(coverage: Coverage, entry: dict[str, Any]) -> None:
+    if entry["name"] == HISTORIES:
+        coverage.histories.update(entry["found"]["lines"])
+    else:
+        coverage.add(entry["found"])
+
+
+def _files(folder: Path) -> Iterator[str]:
+    for where in JUDGES:
+        for file in sorted((folder / where).rglob("test_*.py")):
+            if PATTERN.match(file.name):
+                yield file.relative_to(folder).as_posix()
+
+
+def _measure(tree: Tree, name: str, prefixes: tuple[str, ...], tell: Callable[[str], None]) -> dict[str, Any]:
+    if name == HISTORIES:
+        answer = tree.ask(Request("measure_histories", count=SAMPLE_HISTORIES, cpu_s=900))
+        if answer.outcome != "passed":
+            raise SystemExit(f"histories without a mutant: {answer.outcome}, {answer.by}: {answer.text}")
+    else:
+        answer = tree.ask(Request("measure_tests", [name], cpu_s=900))
+    found = answer.found or {"cost_s": {}, "unfit": [], "lines": {}}
+    found["lines"] = {path: of for path, of in found["lines"].items() if path.startswith(prefixes)}
+    unfit = found.get("unfit", ())
+    tell(f"measured {name}: {answer.outcome}, {answer.cpu_s:.0f} s{', unfit: ' if unfit else ''}{', '.join(unfit)}")
+    return {"name": name, "found": found}

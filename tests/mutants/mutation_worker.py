@@ -1,0 +1,255 @@
+"""A process that runs tests and histories on one tree, each request in a fork that has nothing of the package loaded.
+
+Started in the tree, which is a copy with or without a mutant in it. Requests and answers are lines of JSON on stdin and
+stdout; `Request` and `Answer` say what they hold. Everything from outside that tests need is imported once, before the
+first fork; the package itself is imported in each fork anew, so that each sees the mutant that is there at the time.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import hypothesis
+import pytest
+
+PRELOADED: Final = (
+    "aiohttp", "aiohttp.web", "asyncio", "coverage", "cryptography.x509", "hypothesis.stateful",
+    "hypothesis.strategies", "msgpack", "multiprocessing.pool", "numpy", "orjson", "sortedcontainers", "yaml",
+)  # fmt: skip
+MEMORY_BYTES: Final = 6 << 30
+TEST_TIMEOUT_S: Final = 60
+"""Of one test, in real time: it must be long enough for a machine that is busy with other things."""
+BLOCKS: Final = (2, 6, 22)
+"""So many histories at a time: a mutant that is noticed is mostly noticed soon. The last is repeated."""
+
+
+class Request(NamedTuple):
+    """`do`: import, tests, histories, measure_tests or measure_histories. Limits hold for the whole request."""
+
+    do: str
+    names: list[str] = []
+    first: int = 0
+    count: int = 0
+    cpu_s: int = 600
+    wall_s: int = 3600
+
+
+class Answer(NamedTuple):
+    """`outcome`: passed, failed, timeout, or broken where nothing could be said. `by`: what failed first."""
+
+    outcome: str
+    by: str = ""
+    text: str = ""
+    cpu_s: float = 0.0
+    found: dict[str, Any] = {}
+
+
+class _Recorder:
+    """A pytest plugin: the first failure, and what broke before any test ran."""
+
+    def __init__(self) -> None:
+        self.failed = self.text = self.broken = ""
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed and not self.failed:
+            self.failed, self.text = report.nodeid, report.longreprtext[-2000:]
+
+    def pytest_collectreport(self, report: Any) -> None:
+        if report.failed and not self.broken:
+            self.broken = report.longreprtext[-2000:]
+
+
+class _Meter(_Recorder):
+    """That, and which test ran which lines at what cost in processor time."""
+
+    def __init__(self, coverage: Any) -> None:
+        super().__init__()
+        self.coverage = coverage
+        self.cost_s: dict[str, float] = {}
+        self.unfit: set[str] = set()
+        self._started_s = 0.0
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self.coverage.switch_context(base(nodeid))
+        self._started_s = time.process_time()
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        name = base(nodeid)
+        self.cost_s[name] = self.cost_s.get(name, 0.0) + time.process_time() - self._started_s
+        self.coverage.switch_context("")
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        super().pytest_runtest_logreport(report)
+        if report.failed:
+            self.unfit.add(base(report.nodeid))
+
+
+def base(nodeid: str) -> str:
+    """A test with all its parameters."""
+    return nodeid.partition("[")[0]
+
+
+def _pytest(arguments: list[str], recorder: _Recorder) -> int:
+    hypothesis.settings.register_profile(
+        "mutants",
+        phases=(hypothesis.Phase.explicit, hypothesis.Phase.generate),
+        derandomize=True, database=None, deadline=None, print_blob=False,
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    )  # fmt: skip
+    options = [
+        "-q", "--tb=short", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-profile=mutants",
+        f"--timeout={TEST_TIMEOUT_S}", "-W", "ignore::pytest.PytestAssertRewriteWarning", "--rootdir", os.getcwd(),
+    ]  # fmt: skip
+    return int(pytest.main([*options, *arguments], plugins=[recorder]))
+
+
+def run_import(request: Request) -> Answer:
+    for name in request.names:
+        importlib.import_module(name)
+    return Answer("passed")
+
+
+def run_tests(request: Request) -> Answer:
+    recorder = _Recorder()
+    code = _pytest(["-x", *request.names], recorder)
+    if recorder.broken:
+        return Answer("broken", "collection", recorder.broken)
+    if recorder.failed:
+        late = "from pytest-timeout" in recorder.text
+        return Answer("timeout" if late else "failed", recorder.failed, recorder.text)
+    return Answer("passed" if code == 0 else "broken", "" if code == 0 else f"pytest ended with {code}")
+
+
+def run_histories(request: Request) -> Answer:
+    from minikube_py.sim import swarm  # The package is loaded in a fork alone.
+
+    assert Path(swarm.__file__).is_relative_to(Path.cwd()), f"{swarm.__file__} would be judged, not the tree"
+    first, end, blocks = request.first, request.first + request.count, list(BLOCKS)
+    while first < end:
+        count = min(blocks.pop(0) if len(blocks) > 1 else blocks[0], end - first)
+        if swarm.main(["--from", str(first), "--seeds", str(count), "--jobs", "1"]):
+            return Answer("failed", f"histories {first} to {first + count - 1}")
+        first += count
+    return Answer("passed")
+
+
+def _coverage() -> Any:
+    import coverage
+
+    return coverage.Coverage(data_file=None, config_file=False, source=["minikube_py"])
+
+
+def _lines(data: Any) -> dict[str, dict[int, list[str]]]:
+    root = Path.cwd() / "minikube_py"
+    return {
+        Path(file).relative_to(root).as_posix(): {
+            line: [name for name in contexts if name] for line, contexts in data.contexts_by_lineno(file).items()
+        }
+        for file in data.measured_files()
+    }
+
+
+def measure_tests(request: Request) -> Answer:
+    """What each test of the files runs. `found`: `cost_s` by test, `unfit` tests, which fail as it is, and `lines`."""
+    coverage = _coverage()
+    meter = _Meter(coverage)
+    coverage.start()
+    _pytest(request.names, meter)
+    coverage.stop()
+    found = {"cost_s": meter.cost_s, "unfit": sorted(meter.unfit), "lines": _lines(coverage.get_data())}
+    return Answer("passed" if not meter.broken else "broken", text=meter.broken or meter.text, found=found)
+
+
+def measure_histories(request: Request) -> Answer:
+    """The lines that histories run, by file, under the name `histories`."""
+    coverage = _coverage()
+    coverage.start()
+    coverage.switch_context("histories")
+    answer = run_histories(request)
+    coverage.stop()
+    found = _lines(coverage.get_data())
+    lines = {file: sorted(line for line, names in of.items() if names) for file, of in found.items()}
+    return answer._replace(found={"lines": lines})
+
+
+DOES: Final[dict[str, Callable[[Request], Answer]]] = {
+    "import": run_import,
+    "tests": run_tests,
+    "histories": run_histories,
+    "measure_tests": measure_tests,
+    "measure_histories": measure_histories,
+}
+
+
+def in_a_fork(request: Request) -> Answer:
+    """What the fork says; if it is ended by a limit, `timeout`; if it ends without a word, `broken`."""
+    said = Path("answer.json")
+    said.unlink(missing_ok=True)
+    child = os.fork()
+    if child == 0:
+        _child(request, said)
+    ended, status, used = _wait(child, request.wall_s)
+    try:
+        os.killpg(child, signal.SIGKILL)  # Whatever a test has left behind.
+    except ProcessLookupError:
+        pass
+    cpu_s = used.ru_utime + used.ru_stime
+    if said.is_file():
+        return Answer(**json.loads(said.read_text()))._replace(cpu_s=cpu_s)
+    late = not ended or (os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL))
+    return Answer("timeout" if late else "broken", f"ended with status {status}", _tail(Path("log")), cpu_s)
+
+
+def _wait(child: int, wall_s: float) -> tuple[bool, int, resource.struct_rusage]:
+    deadline_s = time.monotonic() + wall_s
+    while time.monotonic() < deadline_s:
+        pid, status, used = os.wait4(child, os.WNOHANG)
+        if pid:
+            return True, status, used
+        time.sleep(0.02)
+    os.killpg(child, signal.SIGKILL)
+    _, status, used = os.wait4(child, 0)
+    return False, status, used
+
+
+def _child(request: Request, said: Path) -> None:
+    os.setpgid(0, 0)
+    resource.setrlimit(resource.RLIMIT_CPU, (request.cpu_s, request.cpu_s + 5))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    log = os.open("log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    try:
+        answer = DOES[request.do](request)
+    except BaseException as error:
+        answer = Answer("failed", type(error).__name__, str(error)[:2000])
+    draft = said.with_suffix(".draft")
+    draft.write_text(json.dumps(answer._asdict()))
+    draft.rename(said)
+    os._exit(0)
+
+
+def _tail(path: Path) -> str:
+    return path.read_text(errors="replace")[-2000:] if path.is_file() else ""
+
+
+def main() -> None:
+    for name in PRELOADED:
+        importlib.import_module(name)
+    assert not any(name.startswith("minikube_py") for name in sys.modules)
+    for line in sys.stdin:
+        print(json.dumps(in_a_fork(Request(**json.loads(line)))._asdict()), flush=True)
+
+
+if __name__ == "__main__":
+    main()
