@@ -78,7 +78,7 @@ def pod_warnings(metadata: Json, spec: Json, prefix: str) -> list[str]:
         if key in annotations:
             found.append(f"{prefix}metadata.annotations[{key}]: {text}")
     for i, volume in enumerate(get("volumes") or ()):
-        for name in volume.keys() & _VOLUMES.keys():
+        for name in [each for each in volume if each in _VOLUMES]:
             found.append(f"{path}.volumes[{i}].{_GO_VOLUME_NAMES.get(name, name)}: {_VOLUMES[name]}")
     found += _list_warnings(spec, path)
     if _SECCOMP in annotations and not (get("securityContext") or {}).get("seccompProfile"):

@@ -20,7 +20,7 @@ class InProcessTransport:
     def __init__(self, core: ApiServer, user: User = ADMIN) -> None:
         self._core = core
         self._user = user
-        self._streams: set[Stream] = set()
+        self._streams: dict[Stream, None] = {}
         self._closed = False
 
     async def request(
@@ -53,13 +53,13 @@ class InProcessTransport:
         if stream is None:
             yield [WatchEvent("ERROR", response.body)]
             return
-        self._streams.add(stream)
+        self._streams[stream] = None
         try:
             while batches := await stream.next():
                 for batch in batches:
                     yield batch.events
         finally:
-            self._streams.discard(stream)
+            self._streams.pop(stream, None)
             stream.close()
 
     async def close(self) -> None:

@@ -436,8 +436,8 @@ class Broadcaster:
             found += self._by_name.get(name.decode(), ())
             found += self._by_namespace.get(namespace.decode(), ())
         if self._by_node:
-            nodes = {entry.fields.get("spec.nodeName", "") for entry in (change.entry, change.previous) if entry}
-            for node in nodes:
+            entries = [entry for entry in (change.entry, change.previous) if entry]
+            for node in dict.fromkeys(entry.fields.get("spec.nodeName", "") for entry in entries):
                 found += self._by_node.get(node, ())
         return found
 

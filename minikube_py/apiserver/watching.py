@@ -57,7 +57,7 @@ class Watching:
         self._limits = limits
         self._clock = clock
         self._rng = rng
-        self._store_streams: set[_StoreFeed] = set()
+        self._store_streams: dict[_StoreFeed, None] = {}
         self.broadcasters: dict[Kind, Broadcaster] = {
             resource: Broadcaster(of, limits, clock) for resource, of in cache.caches.items()
         }
@@ -226,7 +226,7 @@ class _StoreFeed:
 
     def __init__(
         self,
-        registered: set[_StoreFeed],
+        registered: dict[_StoreFeed, None],
         selection: Selection,
         encoder: Encoder,
         limits: Limits,
@@ -240,10 +240,10 @@ class _StoreFeed:
         self.revision = revision
         self.handle: WatchHandle | None = None
         self.stream = Stream(limits, encoder, self._left)
-        registered.add(self)
+        registered[self] = None
 
     def _left(self, stream: Stream) -> None:
-        self._registered.discard(self)
+        self._registered.pop(self, None)
         if self.handle is not None:
             self.handle.cancel()
 

@@ -90,7 +90,7 @@ class _Written:
 class _Alike:
     """Distinct messages seen under one (object, type, reason)."""
 
-    messages: set[str]
+    messages: dict[str, None]
     at_s: float
 
 
@@ -134,14 +134,14 @@ class Correlator:
         group = (pending.involved, pending.type, pending.reason)
         alike = self._alike.get(group)
         if alike is None or pending.at_s - alike.at_s > COMBINE_INTERVAL_S:
-            alike = _remember(self._alike, group, _Alike(set(), pending.at_s))
+            alike = _remember(self._alike, group, _Alike({}, pending.at_s))
         else:
             self._alike.move_to_end(group)
         alike.at_s = pending.at_s
-        alike.messages.add(pending.message)
+        alike.messages[pending.message] = None
         if len(alike.messages) < COMBINE_AFTER:
             return (*group, pending.message), pending.message
-        alike.messages.pop()
+        del alike.messages[next(iter(alike.messages))]
         return group, COMBINED_PREFIX + pending.message
 
 

@@ -72,7 +72,7 @@ class NodeLifecycleController:
         self._health: dict[str, Health] = {}
         self._zones: dict[str, ZoneQueue] = {}
         self._zone_timers: dict[str, Timer] = {}
-        self._pods_to_mark: set[str] = set()
+        self._pods_to_mark: dict[str, None] = {}
         self._node_events: deque[tuple[NodeView, str, str]] = deque()
         self._task: asyncio.Task[None] | None = None
         self.tainted = 0
@@ -113,7 +113,7 @@ class NodeLifecycleController:
     def _node_gone(self, node: NodeView) -> None:
         self._node_events.append((node, "RemovingNode", f"Removing Node {node.name} from Controller"))
         self._health.pop(node.name, None)
-        self._pods_to_mark.discard(node.name)
+        self._pods_to_mark.pop(node.name, None)
         for zone in self._zones.values():
             zone.waiting.pop(node.name, None)
 
@@ -248,7 +248,7 @@ class NodeLifecycleController:
     def _not_ready_any_more(self, node: NodeView) -> None:
         message = f"Node {node.name} status is now: NodeNotReady"
         self._recorder.event(involved("Node", node), NORMAL, "NodeNotReady", message)
-        self._pods_to_mark.add(node.name)
+        self._pods_to_mark[node.name] = None
 
     async def _follow_readiness(self, nodes: Iterable[NodeView], ready: dict[str, str]) -> None:
         """NoExecute taints: swapped or removed at once, added at the rate of the node's zone."""
@@ -370,7 +370,7 @@ class NodeLifecycleController:
             except MinikubeError as error:
                 logger.info("pods of node %s: %s", name, error or type(error).__name__)
                 continue
-            self._pods_to_mark.discard(name)
+            self._pods_to_mark.pop(name, None)
 
     async def _mark_pod(self, pod: PodView) -> None:
         now = timestamp(self._clock.wall_s())

@@ -86,7 +86,7 @@ def _total_nanos(spec: Mapping[str, Any]) -> dict[str, int]:
         _raise_to(total, _init_need(total, _list(init)))
     pod_level = _requests(spec)
     if pod_level:
-        supported = {name for name in pod_level if name in ("cpu", "memory") or name.startswith("hugepages-")}
+        supported = [name for name in pod_level if name in ("cpu", "memory") or name.startswith("hugepages-")]
         total.update((name, pod_level[name]) for name in supported)
     overhead = spec.get("overhead")
     if isinstance(overhead, dict):

@@ -168,7 +168,7 @@ class ColumnIndex(Answering):
             self._cells[column, slot] = value if table is None else table.code(value)  # type: ignore[arg-type]
             columns |= 1 << column
         if old:
-            for name in old.keys() - row.keys():
+            for name in [each for each in old if each not in row]:
                 column = self._columns[name]
                 self._cells[column, slot] = MISSING
                 columns |= 1 << column

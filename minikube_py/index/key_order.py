@@ -111,6 +111,6 @@ class KeyOrder:
         order = self._sorted_keys
         places = {place for key in removed if order[(place := bisect_left(order, key)) : place + 1] == [key]}
         if places:
-            self._sorted_slots = np.delete(self._sorted_slots, list(places))
+            self._sorted_slots = np.delete(self._sorted_slots, sorted(places))
             for place in sorted(places, reverse=True):
                 del order[place]

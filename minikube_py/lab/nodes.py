@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from minikube_py.client.transport import ApiTransport
+from minikube_py.env import ended
 from minikube_py.errors import MinikubeError, Unavailable
 
 READY_WITHIN_S = 300.0
@@ -33,12 +34,11 @@ async def wait_ready(transport: ApiTransport, count: int, within_s: float = READ
             await asyncio.wait((following,), timeout=within_s)
     finally:
         following.cancel()
-        (outcome,) = await asyncio.gather(following, return_exceptions=True)
-    if isinstance(outcome, asyncio.CancelledError):
+        await ended(following)
+    if following.cancelled():
         text = f"{len(ready):,} of {count:,} nodes became Ready within {within_s:.0f} s"
         raise NodesNotReady(f"{text}; fewer --nodes may help")
-    if isinstance(outcome, BaseException):
-        raise outcome
+    following.result()
 
 
 async def _follow(transport: ApiTransport, count: int, ready: set[str]) -> None:

@@ -29,7 +29,7 @@ class Bindings:
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
 
     @property
     def in_flight(self) -> int:
@@ -46,11 +46,11 @@ class Bindings:
             self._scheduler.queue.done(queued.pod.uid)
         cycle = self._cycle(run, queued, choice.state, choice.node.name, waiting, started_s)
         task = asyncio.get_running_loop().create_task(cycle)
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("a binding cycle failed", exc_info=error)
         self._scheduler.wake()

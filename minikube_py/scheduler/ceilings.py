@@ -59,7 +59,7 @@ class Ceilings:
             slots = np.array(sorted(set(changed)), np.int64)
             self._bounds[slots] = self._worked_out(columns.some(slots))
         else:
-            for slot in set(changed):
+            for slot in dict.fromkeys(changed):
                 self._bounds[slot] = self._worked_out_of(columns.by_slot[slot])
         self._version = columns.version
 

@@ -248,7 +248,7 @@ class Workload:
     def _index(self) -> Request:
         rng, indexes, fields = self._rng, self.memory.indexes, self.memory.fields
         # By the fields of an index that it has dropped a client asks until now.
-        for gone in fields.keys() - indexes.keys():
+        for gone in [name for name in fields if name not in indexes]:
             del fields[gone]
         if len(indexes) == INDEXES or (indexes and rng.random() < 0.3):
             # What was built for the one that is gone may still be there when somebody asks, or declares another.

@@ -3,7 +3,7 @@ program must not depend on, come to the digests that are committed; and what mak
 
 The golden digests hold for the versions of `orjson` and `numpy` that they name (the bytes of objects, the scheduler's
 scores) and for every Python minor from 3.11 on. After a change that is meant to change histories:
-`python tests/sim/test_virtual_digests.py` writes them anew.
+`python tests/support/virtual_workloads.py golden` writes them anew.
 """
 
 from __future__ import annotations
@@ -17,16 +17,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy
-import orjson
 import pytest
 from virtual_plants import PLANTS
-from virtual_workloads import WORKLOADS, digest_of
+from virtual_workloads import GOLDEN, SEED, WORKLOADS, digest_of, versions
 
 TOP = Path(__file__).resolve().parents[2]
 SCRIPT = TOP / "tests" / "support" / "virtual_workloads.py"
-GOLDEN = Path(__file__).with_name("golden_digests.json")
-SEED = "1"
 ONE = {"PYTHONHASHSEED": "1"}
 OTHER = {"PYTHONHASHSEED": "4242", "PYTHONMALLOC": "malloc"}
 
@@ -64,10 +60,6 @@ def load() -> Iterator[None]:
         burning.wait()
 
 
-def versions() -> dict[str, str]:
-    return {"numpy": numpy.__version__, "orjson": orjson.__version__}
-
-
 @pytest.mark.timeout(400)
 def test_one_seed_comes_to_one_digest_in_any_process() -> None:
     alone = digests(ONE)
@@ -75,7 +67,8 @@ def test_one_seed_comes_to_one_digest_in_any_process() -> None:
         beside = digests({**OTHER, **without_dispatch()})
     assert alone == beside
     golden: dict[str, Any] = json.loads(GOLDEN.read_text())
-    assert alone == golden["digests"], f"written with {golden['versions']}, here {versions()}"
+    advice = "if histories are meant to change: python tests/support/virtual_workloads.py golden"
+    assert alone == golden["digests"], f"written with {golden['versions']}, here {versions()}; {advice}"
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
@@ -88,8 +81,3 @@ def test_another_seed_gives_another_history_with_the_same_outcome(name: str) -> 
 @pytest.mark.parametrize("fault", PLANTS)
 def test_what_makes_runs_differ_is_found(fault: str) -> None:
     assert digests(ONE, "scale", "--plant", fault) != digests(OTHER, "scale", "--plant", fault)
-
-
-if __name__ == "__main__":
-    text = json.dumps({"versions": versions(), "seed": SEED, "digests": digests(ONE)}, indent=2)
-    GOLDEN.write_text(text + "\n")

@@ -1,6 +1,7 @@
 """Five workloads in virtual time, each with what must hold at its end whatever the seed, and the digests they come to.
 
 python virtual_workloads.py SEED [NAME ...] [--plant FAULT]     one line of JSON: name to digest
+    python virtual_workloads.py golden                              writes the committed digests anew
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import random
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy
 import orjson
 
 from minikube_py.client.leader_election import LeaderElector, Timing
@@ -25,6 +28,8 @@ from minikube_py.lab.replay import Replay
 from minikube_py.lab.trace import load
 from minikube_py.lab.workload import trace_nodes
 
+GOLDEN = Path(__file__).resolve().parents[1] / "sim" / "golden_digests.json"
+SEED = "1"
 NAMESPACE = "/api/v1/namespaces/default"
 LABELS = {"app": "web"}
 CONTAINERS = [{"name": "c", "image": "i", "ports": [{"containerPort": 80}]}]
@@ -118,6 +123,11 @@ WORKLOADS: dict[str, Callable[[VirtualCluster], None]] = {
     "leases": leases,
 }
 FOREGROUND = b'{"kind":"DeleteOptions","apiVersion":"v1","propagationPolicy":"Foreground"}'
+
+
+def versions() -> dict[str, str]:
+    """Of what could change the bytes of objects, or scores."""
+    return {"numpy": numpy.__version__, "orjson": orjson.__version__}
 
 
 def digest_of(name: str, seed: object) -> str:
@@ -217,6 +227,10 @@ def scatter_heap() -> list[object]:
 if __name__ == "__main__":
     scattered = scatter_heap()
     seed, *names = sys.argv[1:]
+    if seed == "golden":
+        digests = {name: digest_of(name, SEED) for name in WORKLOADS}
+        GOLDEN.write_text(json.dumps({"versions": versions(), "seed": SEED, "digests": digests}, indent=2) + "\n")
+        sys.exit()
     if "--plant" in names:
         from virtual_plants import PLANTS
 

@@ -160,15 +160,17 @@ class KdTree:
         """Orders these points in steps, and with the last takes the new tree in place of the old."""
         rows = len(slots)
         size = max(64, 1 << (rows - 1).bit_length())
-        # Rank 0 is the greatest. Places that no point fills rank below all.
-        ranks = np.full((self._dimensions, size), rows, dtype=np.int32)
+        # Rank 0 is the greatest. Places that no point fills rank below all. No two ranks are equal: numpy orders equals
+        # in another way on each kind of processor, and the tree must be the same on all.
+        ranks = np.tile(np.arange(size, dtype=np.int32), (self._dimensions, 1))
         for rank, column in zip(ranks, points.T):
-            rank[np.argsort(column)[::-1]] = np.arange(rows, dtype=np.int32)
+            rank[np.argsort(column, kind="stable")[::-1]] = np.arange(rows, dtype=np.int32)
             yield
         groups = np.arange(size).reshape(1, size)
         while groups.shape[1] > _LEAF_PLACES:
             groups = _halved(groups, ranks)
             yield
+        groups.sort(axis=1)
         order = groups.reshape(-1)
         places = np.flatnonzero(order < rows)
         slots, points = slots[order[places]], points[order[places]]

@@ -39,7 +39,7 @@ class _Run:
         """The run without the slots that are `fresh`, and with `slots` at their values in `column`."""
         kept = ~fresh[self.slots]
         values, new = self.values[kept], column[slots]
-        order = np.argsort(new)
+        order = np.argsort(new, kind="stable")
         places = np.searchsorted(values, new[order])
         return _Run(np.insert(values, places, new[order]), np.insert(self.slots[kept], places, slots[order]))
 
@@ -78,7 +78,7 @@ class SortedRuns:
         self._columns.load(slots, points)
         self._follow_capacity()
         for dimension in self._runs:
-            order = np.argsort(points[:, dimension])
+            order = np.argsort(points[:, dimension], kind="stable")
             self._runs[dimension] = _Run(points[order, dimension], slots[order])
 
     def find(self, box: Box, limit: int = 0) -> Found:

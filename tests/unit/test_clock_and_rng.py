@@ -1,0 +1,156 @@
+"""Nothing reads time, randomness, identity or an order that nothing decides but by Clock and Rng: what does is listed
+here, with the reason why no history can depend on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from nondeterminism import IDENTITY, ORDER, RANDOM, THREAD, TIES, TIME, TURNS, WAIT, findings
+
+PRODUCT = Path(__file__).resolve().parents[2] / "minikube_py"
+
+ALLOWED: dict[tuple[str, str], str] = {
+    # The doors themselves, and those who open them.
+    ("env.py", TIME): "SystemClock is the door",
+    ("env.py", WAIT): "SystemClock is the door",
+    ("sim/clock.py", WAIT): "SimClock is the other door: its loop's time is virtual",
+    ("sim/", WAIT): "stories run on the simulated loop, whose timers are virtual",
+    ("cli/", TIME): "says to people how long a start took",
+    ("cli/", RANDOM): "a command hands out the generators; it has no seed to draw from where none was given",
+    ("cli/", WAIT): "a command of its own process looks again after a while",
+    ("cli/up.py", IDENTITY): "the folder of a control plane that nobody named one for",
+    # Processes, sockets and credentials, which no virtual run has.
+    ("control_plane/role_", RANDOM): "a role as a process of its own hands out the generators",
+    ("control_plane/role_store.py", WAIT): "a role as a process of its own",
+    ("control_plane/process.py", WAIT): "a real process waits for a signal",
+    ("control_plane/supervisor.py", WAIT): "real child processes",
+    ("control_plane/running.py", IDENTITY): "the note says which process runs",
+    ("control_plane/store_admin.py", WAIT): "asks real members over sockets",
+    ("control_plane/store_layout.py", RANDOM): "ids of a new cluster on a real disk must never repeat",
+    ("control_plane/certificates.py", TIME): "real certificates, for real sockets",
+    ("control_plane/certificates.py", IDENTITY): "real certificates, for real sockets",
+    ("control_plane/secrets.py", TIME): "real certificates, for real sockets",
+    ("control_plane/secrets.py", RANDOM): "secrets must not come from a seed",
+    ("control_plane/tokens.py", RANDOM): "secrets must not come from a seed",
+    ("apiserver/http_bytes.py", TIME): "the Date header of real HTTP; requests in virtual time have none",
+    ("apiserver/http_server.py", TURNS): "real sockets",
+    ("control_plane/split.py", TURNS): "real processes",
+    ("apiserver/http_server.py", ORDER): "all handshakes are cancelled, on real sockets",
+    ("client/leader_election.py", IDENTITY): "the identity of a process; in virtual time candidates are given theirs",
+    ("store/data_dir.py", IDENTITY): "the lock of a real folder says who holds it",
+    ("store/fsync.py", THREAD): "syncs of a real disk; virtual time has SimSyncs",
+    ("store/peers.py", ORDER): "removed members are looked up; senders that leave are all awaited",
+    ("store/server.py", ORDER): "all of it is cancelled",
+    ("sim/swarm.py", THREAD): "many seeds on all cores, each a process",
+    ("sim/swarm.py", TIME): "says to people how long it took",
+    ("sim/store_run.py", TIME): "says to people how long it took",
+    # Identity that is compared, never ordered.
+    ("api/json_patch.py", IDENTITY): "which parts of a document were touched, while it is held",
+    ("api/merge_patch.py", IDENTITY): "which parts of a document were touched, while it is held",
+    ("api/patch.py", IDENTITY): "which parts of a document were touched, while it is held",
+    ("fields/evaluate.py", IDENTITY): "a cache, by an object that the cache holds",
+    ("scheduler/framework.py", IDENTITY): "__hash__ of a value, for equality",
+    ("scheduler/objects.py", IDENTITY): "whether annotations changed: compared for equality alone",
+    ("sim/", IDENTITY): "what is held is looked up; nothing is ordered by it",
+    # Orders in which nothing differs.
+    ("scheduler/plugins/node_affinity.py", ORDER): "masks are joined by OR, and by AND",
+    ("scheduler/queue.py", ORDER): "the strongest answer of all hints; each is a function of pod and change",
+    ("sim/checkers/objects.py", ORDER): "sums by name, compared as mappings",
+    ("sim/checkers/transactions.py", ORDER): "sorted afterwards; leases are numbers",
+    ("index/structures/kd_tree.py", TIES): "no two ranks are equal, and halves are sorted afterwards",
+    # The laboratory measures the machine.
+    ("lab/", TIME): "measures wall and processor time, and names result folders by the date",
+    ("lab/", RANDOM): "control planes in real time; those in virtual time are seeded",
+    ("lab/", WAIT): "shows progress and looks again; in virtual time the loop's timers are virtual",
+    ("lab/", IDENTITY): "a temporary folder",
+    ("lab/", THREAD): "runs on all cores",
+    ("lab/calls/story.py", ORDER): "sorted afterwards",
+}
+
+
+def all_findings() -> dict[str, list[tuple[str, str]]]:
+    """Path to (rule, where and what)."""
+    found = {}
+    for path in sorted(PRODUCT.rglob("*.py")):
+        name = str(path.relative_to(PRODUCT))
+        found[name] = [
+            (each.what, f"{name}:{each.line}: {each.what}: {each.text}") for each in findings(path.read_text())
+        ]
+    return found
+
+
+def test_nothing_differs_between_two_runs_but_by_clock_and_rng() -> None:
+    unused = dict(ALLOWED)
+    forbidden = []
+    for name, found in all_findings().items():
+        for rule, text in found:
+            allowing = [entry for entry in ALLOWED if entry[1] == rule and name.startswith(entry[0])]
+            if not allowing:
+                forbidden.append(text)
+            elif len(longest := max(allowing, key=lambda entry: len(entry[0]))):
+                unused.pop(longest, None)
+    assert not forbidden, "take the Clock or Rng that is handed in, or an order:\n" + "\n".join(forbidden)
+    assert not unused, f"nothing needs these exceptions any more: {sorted(unused)}"
+
+
+@pytest.mark.parametrize(
+    ("source", "rule"),
+    [
+        ("import time", TIME),
+        ("from time import monotonic", TIME),
+        ("x = datetime.now(UTC)", TIME),
+        ("x = random.random()", RANDOM),
+        ("from random import choice", RANDOM),
+        ("x = random.Random()", RANDOM),
+        ("x = Rng()", RANDOM),
+        ("x = np.random.rand(3)", RANDOM),
+        ("import uuid", RANDOM),
+        ("x = os.urandom(8)", RANDOM),
+        ("heap.append((id(pod), pod))", IDENTITY),
+        ("x = hash(name) % shards", IDENTITY),
+        ("import threading", THREAD),
+        ("await loop.run_in_executor(None, sync)", THREAD),
+        ("await asyncio.sleep(delay_s)", WAIT),
+        ("await asyncio.wait_for(work, 1)", WAIT),
+        ("x = asyncio.get_running_loop().time()", WAIT),
+        ("x = self._loop.time()", WAIT),
+        ("await asyncio.gather(*tasks, return_exceptions=True)", TURNS),
+        ("for each in {a, b}: pass", ORDER),
+        ("names = set(x)\nfor each in names: pass", ORDER),
+        ("names: set[str] = f()\nx = [each for each in names]", ORDER),
+        ("names: set[str] = f()\nx = list(names)", ORDER),
+        ("names: set[str] = f()\nx = names.pop()", ORDER),
+        ("names: set[str] = f()\nx = ','.join(names)", ORDER),
+        ("names: set[str] = f()\nx = [*names]", ORDER),
+        ("x = [each for each in a.keys() - b.keys()]", ORDER),
+        ("class A:\n def __init__(self): self.x = set()\n def f(self): return list(self.x)", ORDER),
+        ("for each in folder.iterdir(): pass", ORDER),
+        ("x = values.argsort()", TIES),
+        ("x = np.argsort(values)", TIES),
+    ],
+)
+def test_what_is_hunted_is_found(source: str, rule: str) -> None:
+    assert [each.what for each in findings(source)] == [rule]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "await asyncio.sleep(0)",
+        "await asyncio.gather(*(one(each) for each in items))",
+        "x = random.Random(seed)",
+        "x = np.random.default_rng(seed)",
+        "names: set[str] = f()\nx = sorted(names)",
+        "names: set[str] = f()\nx = sorted(each for each in names)",
+        "names: set[str] = f()\nx = {each for each in names}",
+        "names: set[str] = f()\nx = any(each for each in names)",
+        "numbers: set[int] = f()\nfor each in numbers: pass",
+        "for each in sorted(folder.iterdir()): pass",
+        "x = np.argsort(values, kind='stable')",
+        "for each in {a: 1, b: 2}: pass",
+        "class A:\n x: set[str]\nclass B:\n x: list[str]\n def f(self): return list(self.x)",
+    ],
+)
+def test_what_is_in_order_is_let_be(source: str) -> None:
+    assert findings(source) == []
