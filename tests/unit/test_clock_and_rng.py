@@ -35,6 +35,8 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("control_plane/tokens.py", RANDOM): "secrets must not come from a seed",
     ("apiserver/http_bytes.py", TIME): "the Date header of real HTTP; requests in virtual time have none",
     ("apiserver/http_server.py", TURNS): "real sockets",
+    ("apiserver/workers.py", ORDER): "all real worker processes are stopped",
+    ("apiserver/workers.py", THREAD): "real worker processes",
     ("control_plane/split.py", TURNS): "real processes",
     ("apiserver/http_server.py", ORDER): "all handshakes are cancelled, on real sockets",
     ("client/leader_election.py", IDENTITY): "the identity of a process; in virtual time candidates are given theirs",
