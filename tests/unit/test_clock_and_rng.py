@@ -45,8 +45,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("store/peers.py", ORDER): "removed members are looked up; senders that leave are all awaited",
     ("store/server.py", ORDER): "all of it is cancelled",
     ("sim/swarm.py", THREAD): "many seeds on all cores, each a process",
-    ("sim/swarm.py", TIME): "says to people how long it took",
-    ("sim/store_run.py", TIME): "says to people how long it took",
+    ("sim/", TIME): "says to people how long it took",
     # Identity that is compared, never ordered.
     ("api/json_patch.py", IDENTITY): "which parts of a document were touched, while it is held",
     ("api/merge_patch.py", IDENTITY): "which parts of a document were touched, while it is held",
