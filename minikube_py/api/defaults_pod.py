@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, Final
 
 from minikube_py.api.errors import Json, bad_request
+from minikube_py.api.memo import remembered
 from minikube_py.fields import quantity
 
 TERMINATION_MESSAGE_PATH: Final = "/dev/termination-log"
@@ -20,12 +20,12 @@ TOKEN_EXPIRATION_S: Final = 3600
 # --- quantities -----------------------------------------------------------------------------------------------------
 
 
-@lru_cache(16384)
+@remembered(16384)
 def _canonical_text(text: str) -> str:
     return quantity.canonical(text.strip())
 
 
-@lru_cache(16384)
+@remembered(16384)
 def _milli_text(text: str) -> str:
     """Canonical, and rounded up to thousandths as the original keeps resource lists."""
     parsed = quantity.parse(text.strip())
@@ -68,7 +68,7 @@ _REFERENCE: Final = re.compile(
 _IMAGE_LIMIT: Final = 4096
 
 
-@lru_cache(8192)
+@remembered(8192)
 def _pull_policy(image: str) -> str:
     match = _REFERENCE.fullmatch(image)
     if match is None or re.fullmatch("[a-f0-9]{64}", image):

@@ -294,6 +294,10 @@ def aggregate(messages: Iterable[str]) -> str:
 
 
 ERRORS_TOLD_MAX: Final = 1000
+ERRORS_CHARS_MAX: Final = 1 << 20
+"""An error may show a whole list, and another error for each of its items."""
+TOLD_CHARS_MAX: Final = 256 << 10
+"""Of one text of an answer; what is longer is cut where a worker gives it back."""
 
 
 def invalid(
@@ -307,14 +311,35 @@ def invalid(
     # The original leaves access reviews unnamed.
     kind = "" if resource.kind.endswith("AccessReview") else resource.kind
     message = f"{qualified(kind_group, kind)} {go_quote(name)} is invalid"
-    count = len(errors)
-    errors = errors[:ERRORS_TOLD_MAX]
-    if errors:
-        message = f"{message}: {aggregate(map(str, errors))}"
-    if count > ERRORS_TOLD_MAX:
-        message = f"{message}: {count} errors in all, of which {ERRORS_TOLD_MAX} are told"
-    details = {"name": name, "group": kind_group, "kind": kind, "causes": [e.cause() for e in errors]}
+    causes: list[Json] = []
+    size = 0
+    for error in errors[:ERRORS_TOLD_MAX]:
+        causes.append(error.cause())
+        size += len(causes[-1]["message"])
+        if size > ERRORS_CHARS_MAX:
+            break
+    if causes:
+        told = aggregate(f"{cause['field']}: {cause['message']}" for cause in causes)
+        message = f"{message}: {told}"
+    if len(causes) < len(errors):
+        message = f"{message}: {len(errors)} errors in all, of which {len(causes)} are told"
+    details = {"name": name, "group": kind_group, "kind": kind, "causes": causes}
     return StatusError(422, "Invalid", message, details)
+
+
+def shortened(error: StatusError) -> StatusError:
+    """With no text longer than an answer should be: a body of megabytes may be shown in it, more than once."""
+    error.message = _short(error.message)
+    causes = (error.details or {}).get("causes") or ()
+    room = ERRORS_CHARS_MAX
+    for cause in causes:
+        cause["message"] = _short(str(cause.get("message") or ""), max(min(room, TOLD_CHARS_MAX), 256))
+        room -= len(cause["message"])
+    return error
+
+
+def _short(text: str, limit: int = TOLD_CHARS_MAX) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters in all, limit is {limit})"
 
 
 def bad_request(message: str) -> StatusError:

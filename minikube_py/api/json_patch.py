@@ -10,20 +10,18 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
+import orjson
+
 Json = Any
 MAX_OPERATIONS: Final = 10_000
-MAX_COPIED_NODES: Final = 1_000_000
-"""Values that the copies of one patch may add; each copy can double the document."""
+COPIED_BYTES_MAX: Final = 3 << 20
+"""What the copies of one patch may add; each can double the document (AccumulatedCopySizeLimit of json-patch)."""
 
 Operation = dict[str, Any]
 
 
 class JsonPatchError(ValueError):
     """The patch does not apply; the message is the original library's."""
-
-
-class PatchTooLarge(JsonPatchError):
-    """The copies of the patch grow the document beyond bounds."""
 
 
 _INDEX = re.compile(r"[+-]?[0-9]+")
@@ -48,7 +46,7 @@ class _State:
     def __init__(self, document: Json, touched: set[int]) -> None:
         self.document = document
         self.touched = touched
-        self.copied = 0
+        self.copied_bytes = 0
         touched.add(id(document))
 
     def container(self, path: str) -> tuple[Json, str]:
@@ -215,25 +213,28 @@ def _move(state: _State, operation: Operation) -> None:
 def _copy(state: _State, operation: Operation) -> None:
     _, _, value = _source(state, operation, "copy")
     target, last, _ = _destination(state, operation, "copy")
-    copied, nodes = _deep_copy(value, state.touched)
-    state.copied += nodes
-    if state.copied > MAX_COPIED_NODES:
-        raise PatchTooLarge(f"The copies of a JSON patch may add no more than {MAX_COPIED_NODES} values")
+    copied = _copied(state, value)
     try:
         _add_to(target, last, copied)
     except JsonPatchError as error:
         raise JsonPatchError(f"error while adding value during copy: {error}") from None
 
 
-def _deep_copy(value: Json, touched: set[int]) -> tuple[Json, int]:
-    if isinstance(value, dict):
-        pairs = {key: _deep_copy(item, touched) for key, item in value.items()}
-        copied = {key: item for key, (item, _) in pairs.items()}
-        return copied, 1 + sum(nodes for _, nodes in pairs.values())
-    if isinstance(value, list):
-        items = [_deep_copy(item, touched) for item in value]
-        return [item for item, _ in items], 1 + sum(nodes for _, nodes in items)
-    return value, 1
+def _copied(state: _State, value: Json) -> Json:
+    """A copy, once its size was found to be within what all copies of a patch may add."""
+    if value is None:
+        return None
+    try:
+        text = orjson.dumps(value)
+    except orjson.JSONEncodeError as error:
+        raise JsonPatchError(f"error while performing deep copy: {error}") from None
+    state.copied_bytes += len(text)
+    if state.copied_bytes > COPIED_BYTES_MAX:
+        raise JsonPatchError(
+            f"Unable to complete the copy, the accumulated size increase of copy is {state.copied_bytes}, exceeding "
+            f"the limit {COPIED_BYTES_MAX}"
+        )
+    return orjson.loads(text)
 
 
 def _test(state: _State, operation: Operation) -> None:

@@ -24,6 +24,7 @@ from minikube_py.api.errors import (
     required,
     too_long,
 )
+from minikube_py.api.memo import remembered
 from minikube_py.env import Rng
 
 Messages = tuple[str, ...]
@@ -33,18 +34,7 @@ ANNOTATIONS_LIMIT_BYTES: Final = 256 * 1024
 FIELD_MANAGER_LIMIT: Final = 128
 SUBRESOURCE_NAME_LIMIT: Final = 256
 _REMEMBERED: Final = 8192
-_REMEMBERED_LENGTH: Final = 320
 
-
-
-def _remembering(rule: NameRule) -> NameRule:
-    """Answers for short values are kept; long ones, which are mostly wrong, must not fill memory."""
-    remembered = lru_cache(_REMEMBERED)(rule)
-
-    def check(value: str) -> Messages:
-        return remembered(value) if len(value) <= _REMEMBERED_LENGTH else rule(value)
-
-    return check
 
 
 # --- what a value may be --------------------------------------------------------------------------------------------
@@ -109,7 +99,7 @@ def between(low: int, high: int) -> str:
     return f"must be between {low} and {high}, inclusive"
 
 
-@_remembering
+@remembered(_REMEMBERED)
 def is_dns1123_label(value: str) -> Messages:
     messages: Messages = (max_length(63),) if len(value.encode()) > 63 else ()
     if not _LABEL.fullmatch(value):
@@ -119,7 +109,7 @@ def is_dns1123_label(value: str) -> Messages:
     return messages
 
 
-@_remembering
+@remembered(_REMEMBERED)
 def is_dns1123_subdomain(value: str) -> Messages:
     messages: Messages = (max_length(253),) if len(value.encode()) > 253 else ()
     if not _SUBDOMAIN.fullmatch(value):
@@ -127,7 +117,7 @@ def is_dns1123_subdomain(value: str) -> Messages:
     return messages
 
 
-@_remembering
+@remembered(_REMEMBERED)
 def is_dns1035_label(value: str) -> Messages:
     messages: Messages = (max_length(63),) if len(value.encode()) > 63 else ()
     if not _LABEL_1035.fullmatch(value):
@@ -135,7 +125,7 @@ def is_dns1035_label(value: str) -> Messages:
     return messages
 
 
-@_remembering
+@remembered(_REMEMBERED)
 def is_qualified_name(value: str) -> Messages:
     """The rule for keys of labels and annotations, resource names, finalizers: `name` or `dns.prefix/name`."""
     parts = value.split("/")
@@ -160,7 +150,7 @@ def is_qualified_name(value: str) -> Messages:
     return tuple(messages)
 
 
-@_remembering
+@remembered(_REMEMBERED)
 def is_label_value(value: str) -> Messages:
     messages: Messages = (max_bytes(63),) if len(value.encode()) > 63 else ()
     if not _VALUE.fullmatch(value):
@@ -182,7 +172,7 @@ def is_config_key(value: str) -> Messages:
     return messages + _no_parent_folder(value)
 
 
-@_remembering
+@remembered(_REMEMBERED)
 def is_env_name(value: str) -> Messages:
     if not value:
         return (f"environment variable name {EMPTY}",)
@@ -206,7 +196,7 @@ def is_header_name(value: str) -> Messages:
     return (regex_message(text, _HEADER_FMT, "X-Header-Name"),)
 
 
-@_remembering
+@remembered(_REMEMBERED)
 def is_port_name(value: str) -> Messages:
     messages: list[str] = []
     if len(value.encode()) > 15:
@@ -270,7 +260,7 @@ def micro_timestamp(wall_s: float) -> str:
     return f"{_rfc3339(second)[:-1]}.{rest:06d}Z"
 
 
-@lru_cache(4096)
+@remembered(4096)
 def parse_timestamp(text: str) -> float:
     """Seconds since the epoch of an RFC 3339 text. Raises: ValueError."""
     parsed = datetime.fromisoformat(text)
@@ -380,6 +370,7 @@ def _owner_json(ref: Json) -> Json:
 
 def validate_owner_references(references: Sequence[Json], path: str) -> list[FieldError]:
     errors: list[FieldError] = []
+    shown: Verbatim | None = None
     first_controller = ""
     for ref in references:
         api_version, kind = ref.get("apiVersion") or "", ref.get("kind") or ""
@@ -399,7 +390,8 @@ def validate_owner_references(references: Sequence[Json], path: str) -> list[Fie
                     'Only one reference can have Controller set to true. Found "true" in references for '
                     f"{first_controller} and {current}"
                 )
-                errors.append(invalid_value(path, [_owner_json(r) for r in references], detail))
+                shown = shown or Verbatim(go_json([_owner_json(r) for r in references]))
+                errors.append(invalid_value(path, shown, detail))
             else:
                 first_controller = current
     return errors

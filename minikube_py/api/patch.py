@@ -26,7 +26,7 @@ from minikube_py.api.errors import (
     unsupported_media_type,
 )
 from minikube_py.api.go_format import go_format
-from minikube_py.api.json_patch import JsonPatchError, PatchTooLarge
+from minikube_py.api.json_patch import JsonPatchError
 from minikube_py.api.json_text import Members, Number, Syntax
 from minikube_py.api.kind import Kind, Subresource
 from minikube_py.api.restore import Restorer
@@ -198,8 +198,6 @@ def _check_operation(index: int, operation: Members | Object) -> list[str]:
 def _apply_operations(document: Object, operations: Any, touched: set[int] | None) -> Any:
     try:
         return json_patch.apply(document, [operation or {} for operation in operations or []], touched)
-    except PatchTooLarge as error:
-        raise request_entity_too_large(str(error)) from None
     except JsonPatchError:
         # The original keeps the reason to itself.
         message = "the server rejected our request due to an error in our request"

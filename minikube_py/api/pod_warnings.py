@@ -131,9 +131,11 @@ def _list_warnings(spec: Json, path: str) -> list[str]:
             found.append(f"{path}.hostAliases[{i}].ip: duplicate ip {go_quote(address)}")
         seen.add(address)
     secrets = [secret.get("name") or "" for secret in spec.get("imagePullSecrets") or ()]
+    seen.clear()
     for i, name in enumerate(secrets):
-        if name in secrets[:i]:
+        if name in seen:
             found.append(f"{path}.imagePullSecrets[{i}].name: duplicate name {go_quote(name)}")
+        seen.add(name)
     for i, name in enumerate(secrets):
         if not name:
             found.append(f'{path}.imagePullSecrets[{i}].name: invalid empty name ""')
@@ -175,21 +177,45 @@ def _env_warnings(env: Sequence[Json], path: str) -> list[str]:
     return found
 
 
+PORT_WARNINGS_MAX: Final = 256
+"""Each two ports of a pod may be worth a warning, and the headers of an answer hold fewer than these."""
+
+
 def _port_warnings(ports: Sequence[tuple[Json, str]]) -> list[str]:
+    return _same_port_warnings(ports) + _port_name_warnings(ports)
+
+
+def _same_port_warnings(ports: Sequence[tuple[Json, str]]) -> list[str]:
+    """Of ports with the same number and protocol. Only those are looked at that will be warned of."""
     found: list[str] = []
-    taken: dict[tuple[int, str], list[tuple[Json, str]]] = {}
-    for port, at in ports:
-        others = taken.setdefault((port.get("containerPort") or 0, port.get("protocol") or ""), [])
+    taken: dict[tuple[object, ...], list[int]] = {}
+    for index, (port, at) in enumerate(ports):
+        number, protocol = port.get("containerPort") or 0, port.get("protocol") or ""
         host, address = port.get("hostPort") or 0, port.get("hostIP") or ""
-        for other, where in others:
-            other_host, other_address = other.get("hostPort") or 0, other.get("hostIP") or ""
-            if (address, host) == (other_address, other_host):
+        same = (number, protocol)
+        exact, ambiguous = (*same, host, address), (*same, host, bool(address))
+        if host:
+            others = [*taken.get((*same, 0), ()), *taken.get(exact, ()), *taken.get((*same, host, not address), ())]
+            others.sort()
+        else:
+            others = taken.get(same, [])
+        for other in others:
+            if len(found) >= PORT_WARNINGS_MAX:
+                return found
+            was, where = ports[other]
+            if (address, host) == (was.get("hostIP") or "", was.get("hostPort") or 0):
                 found.append(f"{at}: duplicate port definition with {where}")
-            elif not host or not other_host:
+            elif not host or not was.get("hostPort"):
                 found.append(f"{at}: overlapping port definition with {where}")
-            elif host == other_host and bool(address) is not bool(other_address):
+            else:
                 found.append(f"{at}: dangerously ambiguous port definition with {where}")
-        others.append((port, at))
+        for key in (same, exact, ambiguous) if host else (same, (*same, 0)):
+            taken.setdefault(key, []).append(index)
+    return found
+
+
+def _port_name_warnings(ports: Sequence[tuple[Json, str]]) -> list[str]:
+    found: list[str] = []
     names: dict[str, str] = {}
     for port, at in ports:
         if name := port.get("name"):

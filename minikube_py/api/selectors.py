@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from minikube_py.api.errors import FieldError, aggregate, bad_request, go_quote, invalid_value
 from minikube_py.api.kind import Kind, Selectable
+from minikube_py.api.memo import remembered, remembered_by_text
 from minikube_py.api.meta import is_label_value, is_qualified_name
 from minikube_py.fields import quantity
 from minikube_py.fields.asked import Asked, asked_of
@@ -31,6 +32,8 @@ from minikube_py.fields.where import MAX_COMPARISONS, MAX_VALUES, Comparison, Op
 
 Labels = Mapping[str, str]
 TERMS_LIMIT: Final = 1000
+SELECTOR_CHARS_MAX: Final = 32 << 10
+_VALUES_TOLD_MAX: Final = 100
 """Terms of one selector. The original has no such limit; a URL of ordinary length cannot hold as many."""
 
 # --- labels ---------------------------------------------------------------------------------------------------------
@@ -135,28 +138,23 @@ class _LabelParser:
     """Tokens are (kind, text): kind is `id`, `end`, or the symbol itself. `in` and `notin` are identifiers here."""
 
     def __init__(self, text: str) -> None:
-        self._tokens: list[tuple[str, str]] = []
+        self._text = text
         self._at = 0
-        position = 0
-        while True:
-            match = _TOKEN.match(text, position)
-            assert match is not None, "every character starts a token"
-            position = match.end()
-            if match[1] is not None:
-                self._tokens.append(("id", match[1]))
-            elif match[2] is not None:
-                self._tokens.append((match[2], match[2]))
-            else:
-                self._tokens.append(_END)
-                return
+        self._ahead: tuple[str, str] | None = None
 
     def _peek(self) -> tuple[str, str]:
-        return self._tokens[self._at]
+        if self._ahead is None:
+            match = _TOKEN.match(self._text, self._at)
+            assert match is not None, "every character starts a token"
+            self._at = match.end()
+            word, sign = match[1], match[2]
+            self._ahead = ("id", word) if word is not None else (sign, sign) if sign is not None else _END
+        return self._ahead
 
     def _next(self) -> tuple[str, str]:
-        token = self._tokens[self._at]
+        token = self._peek()
         if token is not _END:
-            self._at += 1
+            self._ahead = None
         return token
 
     def parse(self) -> tuple[LabelRequirement, ...]:
@@ -259,16 +257,24 @@ def _checked(requirement: LabelRequirement) -> LabelRequirement:
     for i, value in enumerate(values):
         if messages := is_label_value(value):
             errors.append(invalid_value(f"values[{i}][{key}]", value, "; ".join(messages)))
+            if len(errors) >= _VALUES_TOLD_MAX:
+                break
     if errors:
         raise _Wrong(aggregate(map(str, errors)))
     return requirement
 
 
-@lru_cache(1024)
+def _check_length(what: str, text: str) -> None:
+    if len(text) > SELECTOR_CHARS_MAX:
+        raise bad_request(f"{what} selector has {len(text)} characters, limit {SELECTOR_CHARS_MAX}")
+
+
+@remembered(1024, 1024)
 def parse_label_selector(text: str) -> LabelSelector:
     """Raises: StatusError 400 with the original's sentence."""
     if not text:
         return EVERYTHING
+    _check_length("label", text)
     try:
         requirements = _LabelParser(text).parse()
     except _Wrong as wrong:
@@ -506,8 +512,9 @@ def parse_field_selector(resource: Kind, text: str, askable: Askable | None = No
     return _parse_field_selector(resource, text, askable or _built_in(resource))
 
 
-@lru_cache(1024)
+@remembered_by_text(1024, 1024)
 def _parse_field_selector(resource: Kind, text: str, askable: Askable) -> FieldSelector:
+    _check_length("field", text)
     terms: list[str] = []
     comparisons: list[Comparison] = []
     position = 0

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import parse_qsl, unquote
 
 from minikube_py.api.errors import bad_request
+from minikube_py.api.memo import remembered
 from minikube_py.client.transport import JSON
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def _one_line(text: str) -> str:
     return text if text.isprintable() else "".join(char if char.isprintable() else "?" for char in text)
 
 
-@lru_cache(4096)
+@remembered(4096, 512)
 def parse_query(text: str) -> Mapping[str, str]:
     """First value of each name. `dryRun` may be given several times: its values are joined by commas.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import orjson
 
 from minikube_py.api import go_json, strategy
-from minikube_py.api.decode import decode, decode_delete_options
+from minikube_py.api.decode import decode
 from minikube_py.api.errors import (
     GroupResource,
     Json,
@@ -32,12 +32,16 @@ from minikube_py.api.meta import generate_name, new_uid, timestamp
 from minikube_py.api.patch import apply_patch
 from minikube_py.api.registry import REGISTRY
 from minikube_py.api.validation.dispatch import validate_create, validate_update
+from minikube_py.apiserver.options import DeleteOptions, delete_options
 
 if TYPE_CHECKING:
     from minikube_py.apiserver.messages import Admission
 
 STORED_BYTES_MAX = 3 << 19
 """The store takes requests of 1.5 MiB, as etcd does: what is larger need not come back from a worker."""
+
+READ_BYTES_MAX = 256 << 10
+"""Of a binding, eviction, scale or review."""
 
 
 def encode(obj: Json) -> bytes:
@@ -337,16 +341,20 @@ def _made(kind: Kind, new: Json, old_value: bytes, warnings: list[str]) -> Made:
 
 
 def read(asked: Body) -> tuple[bytes, list[str]]:
-    """A body that is not stored as it is: a binding, a scale, a review. Raises: StatusError."""
+    """A body that is not stored as it is: a binding, a scale, a review. Raises: StatusError; 413 where what is left of
+    it, without what nobody knows, is still large."""
     kind = _kind(asked.kind)
     sub = kind.subresource(asked.sub) if asked.sub else None
     obj, warnings = decode(kind, asked.body, asked.content_type, asked.field_validation, subresource=sub)
-    return orjson.dumps(obj), warnings
+    value = orjson.dumps(obj)
+    if len(value) > READ_BYTES_MAX:
+        raise request_entity_too_large(f"limit is {READ_BYTES_MAX}")
+    return value, warnings
 
 
-def read_delete_options(body: bytes, content_type: str) -> bytes:
+def read_delete_options(body: bytes, content_type: str) -> DeleteOptions:
     """Raises: StatusError."""
-    return orjson.dumps(decode_delete_options(body, content_type))
+    return delete_options({}, body, content_type)
 
 
 JOBS = {job.__name__: job for job in (create, update, patch, read, read_delete_options)}

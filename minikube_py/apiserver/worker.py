@@ -50,13 +50,16 @@ def _serve(server: socket.socket) -> None:
 
 def _done(job: str, given: tuple[Any, ...]) -> tuple[bool, Any]:
     """(True, result) or (False, what was raised)."""
-    from minikube_py.api.errors import StatusError, request_entity_too_large
-    from minikube_py.apiserver.preparing import JOBS
+    from minikube_py.api.errors import StatusError, request_entity_too_large, shortened
+    from minikube_py.apiserver.preparing import JOBS, Made
 
     try:
-        return True, JOBS[job](*given)
+        result = JOBS[job](*given)
+        if isinstance(result, Made) and result.refusal is not None:
+            shortened(result.refusal)
+        return True, result
     except StatusError as error:
-        return False, error
+        return False, shortened(error)
     except (MemoryError, RecursionError) as error:
         limit = f"limit is {MEMORY_BYTES_MAX} bytes of memory" if isinstance(error, MemoryError) else "it is too deep"
         return False, request_entity_too_large(f"it cannot be worked on; {limit}")

@@ -31,7 +31,7 @@ from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.messages import Admission, Request
 from minikube_py.apiserver.namespaces import NamespaceGate
 from minikube_py.apiserver.object_store import Claim, ObjectStore, Outcome
-from minikube_py.apiserver.options import DeleteOptions, WriteOptions, delete_options, options_of
+from minikube_py.apiserver.options import DeleteOptions, WriteOptions, delete_options
 from minikube_py.apiserver.preparing import (
     Body,
     Made,
@@ -314,7 +314,8 @@ class Writer:
     async def delete_options(self, query: Mapping[str, str], body: bytes, content_type: str) -> DeleteOptions:
         """Raises: StatusError 400, 413, 415, 422."""
         if is_large(body, content_type):
-            return options_of(orjson.loads(await self.work.run("read_delete_options", body, content_type)))
+            options: DeleteOptions = await self.work.run("read_delete_options", body, content_type)
+            return options
         return delete_options(query, body, content_type)
 
     # --- the common way of a change ---------------------------------------------------------------------------------

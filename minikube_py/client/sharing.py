@@ -10,6 +10,8 @@ from typing import Any, Final, TypeVar
 
 V = TypeVar("V")
 SHARED_MAX: Final = 10_000
+LABELS_SHARED_MAX: Final = 64
+"""Larger maps are hardly shared, and would be kept for long."""
 _NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -36,4 +38,6 @@ _labels: Final = Shared()
 
 def shared_labels(labels: Mapping[str, str] | None) -> Mapping[str, str]:
     """`labels`, or equal ones that were seen before. The order of members counts, since answers keep it."""
-    return _labels(tuple(labels.items()), labels) if labels else _NO_LABELS
+    if not labels:
+        return _NO_LABELS
+    return _labels(tuple(labels.items()), labels) if len(labels) <= LABELS_SHARED_MAX else labels

@@ -208,7 +208,7 @@ def _patches(size: int) -> Iterator[Hostile]:
 def small() -> Iterator[Hostile]:
     """Two kilobytes or less, and no body at all."""
     target = f"{NS}/configmaps/map-00003"
-    doubling = [{"op": "add", "path": "/data/a", "value": {"x": 1}}, *[{"op": "copy", "from": "/data", "path": "/data/a"}] * 40]
+    doubling = [{"op": "add", "path": "/data/a", "value": {"x": 1}}, *({"op": "copy", "from": "/data", "path": f"/data/a{at}"} for at in range(40))]
     yield Hostile("40 doublings", "PATCH", target, _dump(doubling), JSON_PATCH)
     odd = _dump(doubling).replace(b'"copy"', b'"c\\u006fpy"')
     yield Hostile("40 doublings in disguise", "PATCH", target, odd, JSON_PATCH)

@@ -196,8 +196,13 @@ _POLICIES: Final = ("Honor", "Ignore")
 POSITIVE: Final = "must be greater than zero"
 
 
+def _spread_key(constraint: Json) -> tuple[str, str]:
+    return constraint.get("topologyKey") or "", constraint.get("whenUnsatisfiable") or ""
+
+
 def validate_topology_spread(constraints: Sequence[Json], path: str) -> list[FieldError]:
     errors: list[FieldError] = []
+    last = {_spread_key(constraint): i for i, constraint in enumerate(constraints)}
     for i, constraint in enumerate(constraints):
         at = f"{path}[{i}]"
         get = constraint.get
@@ -208,10 +213,8 @@ def validate_topology_spread(constraints: Sequence[Json], path: str) -> list[Fie
             errors.append(required(f"{at}.topologyKey", "can not be empty"))
         if action not in _ACTIONS:
             errors.append(not_supported(f"{at}.whenUnsatisfiable", action, _ACTIONS))
-        for other in constraints[i + 1 :]:
-            if (other.get("topologyKey") or "", other.get("whenUnsatisfiable") or "") == (key, action):
-                errors.append(duplicate(f"{at}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}"))
-                break
+        if last[key, action] > i:
+            errors.append(duplicate(f"{at}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}"))
         if (domains := get("minDomains")) is not None:
             if domains <= 0:
                 errors.append(invalid_value(f"{at}.minDomains", domains, POSITIVE))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Final
 
 from minikube_py.api.errors import (
@@ -16,6 +15,7 @@ from minikube_py.api.errors import (
     not_supported,
     required,
 )
+from minikube_py.api.memo import remembered
 from minikube_py.api.meta import is_dns1123_label, is_qualified_name
 from minikube_py.fields import quantity
 
@@ -54,7 +54,7 @@ def is_integer(name: str) -> bool:
     return name in _INTEGER or is_extended(name)
 
 
-@lru_cache(1024)
+@remembered(1024)
 def _resource_name_messages(name: str) -> tuple[str, ...]:
     messages = is_qualified_name(name)
     if messages:
@@ -65,7 +65,7 @@ def _resource_name_messages(name: str) -> tuple[str, ...]:
     return ()
 
 
-@lru_cache(1024)
+@remembered(1024)
 def _container_name_messages(name: str) -> tuple[str, ...]:
     messages = _resource_name_messages(name)
     if "/" not in name:
@@ -84,7 +84,7 @@ def _pod_level_name(name: str, path: str) -> list[FieldError]:
     return []
 
 
-@lru_cache(8192)
+@remembered(8192)
 def _amount(text: str) -> tuple[bool, bool]:
     """Whether a quantity is negative, and whether it is whole."""
     parsed = quantity.parse(text)

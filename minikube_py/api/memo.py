@@ -1,0 +1,44 @@
+"""Answers that are remembered, for texts that a client chose: few of them, and short ones only.
+
+A plain cache of so many entries is no bound: each entry may be as long as a request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from typing import Any, Final, TypeVar
+
+R = TypeVar("R")
+LENGTH_MAX: Final = 320
+
+
+def remembered(count: int, length_max: int = LENGTH_MAX) -> Callable[[Callable[[str], R]], Callable[[str], R]]:
+    """For functions of one text: the last `count` answers for texts of up to `length_max` characters are kept."""
+
+    def decorate(answer: Callable[[str], R]) -> Callable[[str], R]:
+        known = lru_cache(count)(answer)
+
+        @wraps(answer)
+        def ask(text: str) -> R:
+            return known(text) if len(text) <= length_max else answer(text)
+
+        ask.known = known  # type: ignore[attr-defined]
+        return ask
+
+    return decorate
+
+
+def remembered_by_text(count: int, length_max: int) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """As `remembered`, for functions whose second argument is the text that a client chose."""
+
+    def decorate(answer: Callable[..., R]) -> Callable[..., R]:
+        known = lru_cache(count)(answer)
+
+        @wraps(answer)
+        def ask(first: Any, text: str, *rest: Any) -> R:
+            return known(first, text, *rest) if len(text) <= length_max else answer(first, text, *rest)
+
+        return ask
+
+    return decorate

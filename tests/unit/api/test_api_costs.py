@@ -1,0 +1,183 @@
+# ruff: noqa: E501
+"""What bodies cost is bounded, and grows with their length alone: counted, not timed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from itertools import product
+from types import FrameType
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minikube_py.api import json_patch, memo
+from minikube_py.api.errors import ERRORS_CHARS_MAX, GroupResource, StatusError, invalid, invalid_value, shortened
+from minikube_py.api.json_patch import COPIED_BYTES_MAX, JsonPatchError
+from minikube_py.api.kinds.core import PODS
+from minikube_py.api.pod_warnings import PORT_WARNINGS_MAX, _port_warnings
+from minikube_py.api.selectors import SELECTOR_CHARS_MAX, parse_field_selector, parse_label_selector
+from minikube_py.apiserver.preparing import Body, create
+from tests.support.hostile import CONFIG_MAPS, JSON, POD_SHAPES, YAML, YAML_SHAPES
+
+SMALL, GROWTH = 6 << 10, 8
+
+
+def lines(work: Callable[[], object]) -> int:
+    """How many lines of Python are run."""
+    count = 0
+
+    def each(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal count
+        if event == "line":
+            count += 1
+        return each
+
+    before = sys.gettrace()
+    sys.settrace(each)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def done(plural: str, body: bytes, content_type: str) -> None:
+    try:
+        create(Body(("", "v1", plural), body, content_type, "Warn", "default", ""), 0.0, 1)
+    except StatusError:
+        pass
+
+
+SHAPES = [
+    *((name, "configmaps", shape, JSON) for name, shape in CONFIG_MAPS.items()),
+    *((name, "pods", shape, JSON) for name, shape in POD_SHAPES.items()),
+    *((name, "configmaps", shape, YAML) for name, shape in YAML_SHAPES.items() if name != "YAML bomb"),
+]
+
+
+@pytest.mark.parametrize(("name", "plural", "shape", "content_type"), SHAPES, ids=lambda given: given if isinstance(given, str) else "")
+def test_work_grows_no_faster_than_a_body(name: str, plural: str, shape: Callable[[int], bytes], content_type: str) -> None:
+    small, large = shape(SMALL), shape(SMALL * GROWTH)
+    for body in (small, large):
+        # What is remembered of names is remembered of both.
+        done(plural, body, content_type)
+    of_small = lines(lambda: done(plural, small, content_type))
+    of_large = lines(lambda: done(plural, large, content_type))
+    assert of_large <= max(of_small, 3000) * GROWTH * 1.6, (of_small, of_large)
+
+
+# --- JSON patches -----------------------------------------------------------------------------------------------------
+
+
+def doublings(count: int) -> list[dict[str, Any]]:
+    return [{"op": "copy", "from": "/data", "path": f"/data/a{at}"} for at in range(count)]
+
+
+def test_copies_are_refused_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = 0
+
+    def counted(text: bytes) -> Any:
+        nonlocal made
+        made += len(text)
+        return orjson.loads(text)
+
+    class Counted:
+        dumps, loads, JSONEncodeError = staticmethod(orjson.dumps), staticmethod(counted), orjson.JSONEncodeError
+
+    monkeypatch.setattr(json_patch, "orjson", Counted)
+    with pytest.raises(JsonPatchError, match="exceeding the limit 3145728"):
+        json_patch.apply({"data": {"x": "y" * 100}}, doublings(40))
+    assert made <= COPIED_BYTES_MAX
+
+
+def test_copies_within_the_limit_are_made() -> None:
+    found = json_patch.apply({"data": {"x": 1}}, doublings(5))
+    assert found["data"]["a1"] == {"x": 1, "a0": {"x": 1}} and len(orjson.dumps(found)) > 200
+    assert found["data"]["a1"]["a0"] is not found["data"]["a0"]
+
+
+# --- warnings of ports ------------------------------------------------------------------------------------------------
+
+
+def pairs(ports: list[tuple[dict[str, Any], str]]) -> list[str]:
+    """Each port beside each one before it, as upstream does."""
+    found = []
+    for at, (port, where) in enumerate(ports):
+        for other, there in ports[:at]:
+            if any((port.get(key) or empty) != (other.get(key) or empty) for key, empty in (("containerPort", 0), ("protocol", ""))):
+                continue
+            host, address = port.get("hostPort") or 0, port.get("hostIP") or ""
+            other_host, other_address = other.get("hostPort") or 0, other.get("hostIP") or ""
+            if (address, host) == (other_address, other_host):
+                found.append(f"{where}: duplicate port definition with {there}")
+            elif not host or not other_host:
+                found.append(f"{where}: overlapping port definition with {there}")
+            elif host == other_host and bool(address) is not bool(other_address):
+                found.append(f"{where}: dangerously ambiguous port definition with {there}")
+    return found
+
+
+PORTS = st.fixed_dictionaries(
+    {"containerPort": st.integers(1, 2)},
+    optional={"hostPort": st.sampled_from([0, 1, 2]), "hostIP": st.sampled_from(["", "1.1.1.1", "2.2.2.2"]), "protocol": st.just("TCP")},
+)
+
+
+@given(st.lists(PORTS, max_size=12))
+def test_ports_are_warned_of_as_if_each_was_compared_with_each(ports: list[dict[str, Any]]) -> None:
+    named = [(port, f"[{at}]") for at, port in enumerate(ports)]
+    assert _port_warnings(named) == pairs(named)
+
+
+def test_warnings_of_ports_are_few() -> None:
+    assert len(_port_warnings([({"containerPort": 1}, f"[{at}]") for at in range(2000)])) == PORT_WARNINGS_MAX
+
+
+# --- errors and selectors ---------------------------------------------------------------------------------------------
+
+
+def test_errors_that_show_a_whole_list_are_told_while_there_is_room() -> None:
+    shown = ["x" * 100] * 3000
+    error = invalid(GroupResource("", "a", "A"), "n", [invalid_value("f", shown, f"wrong {at}") for at in range(500)])
+    assert len(error.message) < 2 * ERRORS_CHARS_MAX and "500 errors in all, of which" in error.message
+
+
+def test_texts_of_megabytes_are_cut_where_a_worker_gives_them_back() -> None:
+    error = shortened(invalid(GroupResource("", "a", "A"), "n", [invalid_value("f", "x" * 3_000_000, "wrong")]))
+    assert len(orjson.dumps(error.to_status())) < 600_000 and "3000" in error.message
+
+
+def test_long_selectors_are_refused_and_no_long_text_is_remembered() -> None:
+    for parse in (parse_label_selector, lambda text: parse_field_selector(PODS, text)):
+        with pytest.raises(StatusError, match=f"limit {SELECTOR_CHARS_MAX}"):
+            parse("a" * (SELECTOR_CHARS_MAX + 1))
+    values = "a in (" + ",".join(f"v{at}" for at in range(3000)) + ")"
+    assert parse_label_selector(values) is not parse_label_selector(values)
+    assert parse_label_selector("a=b") is parse_label_selector("a=b")
+
+
+def test_a_selector_is_read_up_to_what_is_wrong() -> None:
+    def refused(text: str) -> None:
+        with pytest.raises(StatusError):
+            parse_label_selector(text)
+
+    assert lines(lambda: refused("(" * 30_000)) <= lines(lambda: refused("(" * 10)) + 10
+
+
+@given(st.lists(st.text(max_size=12), max_size=30))
+def test_remembering_changes_no_answer(texts: list[str]) -> None:
+    asked: list[str] = []
+
+    @memo.remembered(4, 8)
+    def upper(text: str) -> str:
+        asked.append(text)
+        return text.upper()
+
+    for text, _ in product(texts, range(2)):
+        assert upper(text) == text.upper()
+    assert upper.known.cache_info().currsize <= 4  # type: ignore[attr-defined]
+    assert all(asked.count(text) >= 2 for text in texts if len(text) > 8)
