@@ -1,8 +1,36 @@
 """For all tests."""
 
+import asyncio
 import signal
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+import hypothesis
+import pytest
+from virtual_time import VirtualLoop
 
 # A run that was started in the background ignores interrupts, and so would every process that a test starts and
 # interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+TESTS = Path(__file__).parent
+IN_VIRTUAL_TIME = (TESTS / "unit", TESTS / "property")
+
+# No example is too slow: the machine may be.
+hypothesis.settings.register_profile("calm", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("calm")
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Unit tests and those of properties run in virtual time, unless they say why not; others where they ask for it."""
+    if any(item.path.is_relative_to(folder) for folder in IN_VIRTUAL_TIME):
+        virtual = item.get_closest_marker("real_time") is None
+    else:
+        virtual = item.get_closest_marker("virtual_time") is not None
+    if virtual:
+        return {"virtual": partial(VirtualLoop, item.nodeid)}
+    return {"asyncio": asyncio.new_event_loop}

@@ -19,6 +19,9 @@ from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.messages import Request, parse_query
 from minikube_py.store.client import StoreClient
 
+pytestmark = pytest.mark.virtual_time
+
+
 Json = dict[str, Any]
 
 

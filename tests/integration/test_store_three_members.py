@@ -19,6 +19,8 @@ from minikube_py.store.client_connection import connect
 from minikube_py.store.member import MemberConfig
 from minikube_py.store.protocol import Op
 
+pytestmark = pytest.mark.virtual_time
+
 
 async def put(client: StoreClient, key: bytes, value: bytes = b"v") -> int:
     return (await client.txn((), (Put(key, value),))).revision

@@ -101,7 +101,7 @@ def expected_of(message: Message) -> Any:
     return target(known["group"], known["version"], known["kind"])
 
 
-SLOW = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+SLOW = settings(max_examples=150, suppress_health_check=list(HealthCheck))
 
 
 @SLOW

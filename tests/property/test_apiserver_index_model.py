@@ -15,10 +15,10 @@ from typing import Any
 from urllib.parse import quote
 
 from api_core import MERGE, Core, Events, pod
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from virtual_time import LoopClock, run_virtually
 
-from minikube_py.env import SystemClock
 from minikube_py.sim.disk import SimDisk
 from minikube_py.store.member import MemberConfig, StoreMember
 
@@ -175,7 +175,7 @@ async def run(steps: list[tuple[tuple[str, ...], list[str], int]], watched: list
     rng = random.Random(1)
     with tempfile.TemporaryDirectory() as folder:
         core = Core(Path(folder))
-        core.member = StoreMember(SimDisk(), SystemClock(), rng, IN_MEMORY)
+        core.member = StoreMember(SimDisk(), LoopClock(), rng, IN_MEMORY)
         await core.start()
         try:
             world = World(core)
@@ -187,7 +187,7 @@ async def run(steps: list[tuple[tuple[str, ...], list[str], int]], watched: list
             await core.stop()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(st.lists(st.tuples(STEPS, QUESTIONS, st.integers(1, 2)), min_size=6, max_size=20), QUESTIONS)
 def test_questions_while_indexes_come_and_go(steps: list[Any], watched: list[str]) -> None:
-    asyncio.run(run(steps, watched))
+    run_virtually(lambda: run(steps, watched))

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from api_core import MERGE, Core, config_map
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from virtual_time import LoopClock, run_virtually
 
-from minikube_py.env import SystemClock
 from minikube_py.sim.disk import SimDisk
 from minikube_py.store.member import MemberConfig, StoreMember
 
@@ -203,7 +203,7 @@ class World:
 
 async def run(steps: list[Any], folder: Path) -> None:
     core = Core(folder)
-    core.member = StoreMember(SimDisk(), SystemClock(), random.Random(1), IN_MEMORY)
+    core.member = StoreMember(SimDisk(), LoopClock(), random.Random(1), IN_MEMORY)
     await core.start()
     world = World(core)
     await world.begin()
@@ -215,8 +215,8 @@ async def run(steps: list[Any], folder: Path) -> None:
     await core.stop()
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(STEPS)
 def test_writes_and_lists_are_those_of_a_dictionary_per_version(steps: list[Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(run(steps, Path(folder)))
+        run_virtually(lambda: run(steps, Path(folder)))

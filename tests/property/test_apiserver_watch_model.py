@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from api_core import MERGE, PODS, Core, names, node, pod
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from virtual_time import run_virtually
 
 SELECTORS = (
     "labelSelector=team%3Dred",
@@ -114,8 +115,8 @@ async def run(steps: list[tuple[str, ...]], folder: Path) -> None:
     await core.stop()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(STEPS)
 def test_list_and_watch_give_the_state(steps: list[tuple[str, ...]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(run(steps, Path(folder)))
+        run_virtually(lambda: run(steps, Path(folder)))

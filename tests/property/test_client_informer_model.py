@@ -3,7 +3,6 @@ and what its handlers were told, replayed, gives that same copy."""
 
 from __future__ import annotations
 
-import asyncio
 import random
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ from fake_api import FakeApi
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from step_clock import StepClock, settle
+from virtual_time import run_virtually
 
 from minikube_py.client.informer import Handler, Informer, Selection
 from minikube_py.client.rest import CONFIG_MAPS, RestClient
@@ -85,7 +85,7 @@ def apply(api: FakeApi, step: str, key: str) -> None:
             api.compact()
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(steps=st.lists(STEPS, max_size=40), seed=st.integers(0, 99), page_size=st.sampled_from([0, 1, 2, 1000]))
 def test_the_copy_is_the_truth(steps: list[tuple[str, Any]], seed: int, page_size: int) -> None:
     async def scenario() -> None:
@@ -128,4 +128,4 @@ def test_the_copy_is_the_truth(steps: list[tuple[str, Any]], seed: int, page_siz
             assert set(informer.store.by_index("color", color)) == expected
         await informer.stop()
 
-    asyncio.run(scenario())
+    run_virtually(scenario)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from step_clock import StepClock
+from virtual_time import run_virtually
 
 from minikube_py.client.workqueue import DelayingQueue, WorkQueue
 
@@ -65,12 +64,12 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 TestQueue = QueueMachine.TestCase
-TestQueue.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestQueue.settings = settings(max_examples=150, stateful_step_count=40)
 
 DELAYS = st.lists(st.tuples(ITEMS, st.integers(0, 20)), max_size=12)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(steps=st.lists(st.tuples(DELAYS, st.integers(0, 10)), max_size=8))
 def test_an_item_comes_at_the_earliest_of_its_deadlines(steps: list[tuple[list[tuple[str, int]], int]]) -> None:
     async def scenario() -> None:
@@ -98,4 +97,4 @@ def test_an_item_comes_at_the_earliest_of_its_deadlines(steps: list[tuple[list[t
             assert queue.waiting == len(deadlines)
         await queue.close()
 
-    asyncio.run(scenario())
+    run_virtually(scenario)

@@ -65,7 +65,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(STEPS, st.integers(0, 10**6))
 def test_the_index_is_a_dictionary_of_rows_per_revision(steps: list[str], seed: int) -> None:
     rng = random.Random(seed)

@@ -393,4 +393,4 @@ class IndexAgainstBruteForce(RuleBasedStateMachine):
 
 
 TestIndexAgainstBruteForce = IndexAgainstBruteForce.TestCase
-TestIndexAgainstBruteForce.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestIndexAgainstBruteForce.settings = settings(max_examples=80, stateful_step_count=40)

@@ -416,4 +416,4 @@ class MvccAgainstModel(RuleBasedStateMachine):
 
 
 TestMvccAgainstModel = MvccAgainstModel.TestCase
-TestMvccAgainstModel.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+TestMvccAgainstModel.settings = settings(max_examples=150, stateful_step_count=50)

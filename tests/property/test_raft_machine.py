@@ -500,7 +500,6 @@ TestRaft = RaftMachine.TestCase
 TestRaft.settings = settings(
     max_examples=EXAMPLES,
     stateful_step_count=STEPS,
-    deadline=None,
     derandomize=not (LONG or PLANTED),
     suppress_health_check=list(HealthCheck),
 )

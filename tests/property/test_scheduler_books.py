@@ -6,7 +6,6 @@ more than it has; at rest nothing is charged that does not run, and no pod waits
 
 from __future__ import annotations
 
-import asyncio
 import random
 from typing import Any
 
@@ -14,6 +13,7 @@ from fake_api import FakeApi, Json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from step_clock import StepClock, settle
+from virtual_time import run_virtually
 
 from minikube_py.api.errors import StatusError
 from minikube_py.scheduler.scheduler import Scheduler
@@ -135,7 +135,7 @@ async def run(steps: list[tuple[str, Any]], seed: int) -> None:
         await scheduler.stop()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(STEPS, st.integers(0, 9))
 def test_the_books_are_right_whatever_happens(steps: list[tuple[str, Any]], seed: int) -> None:
-    asyncio.run(run(steps, seed))
+    run_virtually(lambda: run(steps, seed))

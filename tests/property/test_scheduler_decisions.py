@@ -13,7 +13,7 @@ from scheduler_reference import STEPS, Run, nodes, specs
 from minikube_py.scheduler.best import BLOCK, BestScores
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(nodes(), min_size=1, max_size=6), st.lists(specs(), min_size=4, max_size=4), STEPS, st.integers(0, 9))
 def test_every_decision_is_the_references(
     first: list[dict[str, Any]], shapes: list[dict[str, Any]], steps: list[tuple[str, Any]], seed: int
@@ -21,7 +21,7 @@ def test_every_decision_is_the_references(
     Run(seed).play(first, shapes, steps)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data(), st.integers(1, 3 * BLOCK))
 def test_best_scores_are_those_of_a_plain_search(data: st.DataObject, size: int) -> None:
     rng = random.Random(data.draw(st.integers(0, 99)))

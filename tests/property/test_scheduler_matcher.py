@@ -35,7 +35,7 @@ def evaluator_over(cache: Cache, structure: str, percentage: int, seed: int = 0)
 
 
 @pytest.mark.parametrize("structure", FAMILY)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(st.lists(nodes(), min_size=1, max_size=6), st.lists(specs(), min_size=4, max_size=4), STEPS, st.integers(0, 9))
 def test_decisions_by_an_index_are_the_references(
     structure: str, first: list[dict[str, Any]], shapes: list[dict[str, Any]], steps: list[tuple[str, Any]], seed: int
@@ -78,7 +78,7 @@ def edges(draw: st.DrawFn) -> tuple[list[NodeInfo], list[PodInfo]]:
     return found, pods
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(edges(), st.sampled_from(sorted(FAMILY)))
 def test_what_an_index_finds_is_what_the_filters_pass(
     drawn: tuple[list[NodeInfo], list[PodInfo]], structure: str
@@ -215,7 +215,7 @@ def chosen(evaluator: Evaluator, pod: Any) -> str | None:
         return None
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.data(), st.integers(100, 300), st.integers(1, 60), st.integers(0, 400))
 def test_a_search_through_windows_finds_what_one_among_all_finds(
     data: st.DataObject, size: int, percentage: int, start: int
@@ -238,7 +238,7 @@ def test_a_search_through_windows_finds_what_one_among_all_finds(
     assert [each[1:] for each in found[:3]] == [each[1:] for each in found[3:]]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(nodes(), min_size=1, max_size=6), st.lists(specs(), min_size=1, max_size=8))
 def test_no_score_is_above_its_ceiling(objs: list[dict[str, Any]], shapes: list[dict[str, Any]]) -> None:
     """With pods on the node and without, in both forms."""

@@ -126,7 +126,7 @@ class Model:
         assert not pending["backoff"] and not pending["unschedulable"]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(STEPS)
 def test_no_pod_is_lost(steps: list[tuple[str, str, int]]) -> None:
     model = Model()

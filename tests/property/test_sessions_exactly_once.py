@@ -229,7 +229,7 @@ class ExactlyOnce(RuleBasedStateMachine):
 
 
 TestExactlyOnce = ExactlyOnce.TestCase
-TestExactlyOnce.settings = settings(max_examples=100, stateful_step_count=25, deadline=None)
+TestExactlyOnce.settings = settings(max_examples=100, stateful_step_count=25)
 
 
 def test_a_session_in_use_outlives_any_number_of_entries() -> None:

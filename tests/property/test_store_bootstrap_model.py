@@ -245,7 +245,7 @@ class Machine(RuleBasedStateMachine):
 
 
 TestBootstrap = Machine.TestCase
-TestBootstrap.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)
+TestBootstrap.settings = settings(max_examples=100, stateful_step_count=60)
 
 
 def run(seed: int, rule: Rule = decide, steps: int = 500) -> World:

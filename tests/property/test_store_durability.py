@@ -15,7 +15,6 @@ import random
 
 import pytest
 
-from minikube_py.env import SystemClock
 from minikube_py.errors import Corruption, MinikubeError
 from minikube_py.mvcc.types import DeleteRange, Put, RangeRequest
 from minikube_py.sim.disk import SimDisk
@@ -27,11 +26,19 @@ CONFIG = MemberConfig(
 )
 
 
-class EagerClock(SystemClock):
+class EagerClock:
     """Background work goes on after a few turns of the loop, as many as the seed says."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
+        self._readings = 0
+
+    def monotonic_s(self) -> float:
+        self._readings += 1
+        return self._readings * 0.00001
+
+    def wall_s(self) -> float:
+        return 1_700_000_000.0 + self.monotonic_s()
 
     async def sleep(self, duration_s: float) -> None:
         for _ in range(self._rng.randrange(1, 30)):
@@ -131,6 +138,7 @@ async def test_acknowledged_writes_outlive_power_cuts(seed):
 
 
 @pytest.mark.parametrize("seed", range(15))
+@pytest.mark.real_time("what is tested are threads")
 async def test_acknowledged_writes_outlive_power_cuts_with_syncs_in_a_thread(seed):
     await lives(seed, count=4, fsync="thread")
 

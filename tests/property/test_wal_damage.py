@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minikube_py.errors import Corruption
@@ -50,7 +50,7 @@ batches_of_entries = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(batches_of_entries, st.floats(0, 1), st.integers(0, 7), st.integers(0, 99), st.integers(0, 9))
 def test_a_flipped_bit_loses_nothing_acknowledged_or_refuses(batches, place, bit, seed, file):
     disk = SimDisk()
@@ -67,7 +67,7 @@ def test_a_flipped_bit_loses_nothing_acknowledged_or_refuses(batches, place, bit
         assert found == acknowledged
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100)
 @given(batches=batches_of_entries, place=st.floats(0, 1), seed=st.integers(0, 99), file=st.integers(0, 9))
 def test_a_file_cut_anywhere_refuses(batches, place, seed, file):
     disk = SimDisk()
@@ -97,7 +97,7 @@ def test_every_single_byte_of_a_small_log_flipped():
     assert refused > 100
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(
     batches_of_entries,
     st.lists(sizes, min_size=1, max_size=8),
@@ -129,7 +129,7 @@ def test_a_torn_batch_is_cut_and_the_log_goes_on(batches, torn_sizes, later_size
     assert reload(disk.crash(rng)) == [*found, *more]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(
     batches_of_entries,
     st.floats(0, 1),

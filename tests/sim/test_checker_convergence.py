@@ -57,7 +57,7 @@ def test_a_lost_write_is_found():
     assert check_durability(checked, [dataclasses.replace(whole, kvs=kvs[1:])]).outcome == "violation"
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 1 << 32))
 def test_what_a_right_store_holds_passes(seed):
     recorder = Recorder(seed)

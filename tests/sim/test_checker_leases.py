@@ -163,7 +163,7 @@ def test_a_lease_that_does_not_end_is_found():
     assert not verdict([grant(0), attach(1), renew(1.5), there(8)]).ok
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 1 << 32))
 def test_what_a_right_store_did_passes(seed):
     history = Recorder(seed).run()

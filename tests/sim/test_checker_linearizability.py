@@ -133,7 +133,7 @@ def register_ops(draw):
     return ops
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(register_ops())
 def test_the_search_agrees_with_the_definition(ops):
     assert check_register(KEY, ops).ok == by_permutation(ops)

@@ -75,7 +75,7 @@ TXNS = st.builds(Txn, st.lists(COMPARES, max_size=2).map(tuple), OPS, OPS)
 COMMANDS = st.one_of(PUTS, KEEPS, DELETES, TXNS, st.just(LeaseRevoke(1)), st.just(LeaseGrant(1, 5)))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(COMMANDS, max_size=12), st.lists(RANGES, max_size=4))
 def test_the_model_answers_as_the_state_machine(commands, ranges):
     state, model = StateMachine(), Model()
@@ -94,7 +94,7 @@ def test_the_model_answers_as_the_state_machine(commands, ranges):
             assert differs(request, state.range(request), model.range(request, model.revision)) == ""
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.one_of(PUTS, DELETES, TXNS), min_size=1, max_size=8))
 def test_undo_takes_back_what_was_done(commands):
     model = Model()
@@ -174,7 +174,7 @@ COMPARISONS = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(objects(), st.lists(COMPARISONS, min_size=1, max_size=2))
 def test_rows_by_looking_at_every_object_are_those_of_the_index(values, comparisons):
     state = StateMachine()
@@ -213,7 +213,7 @@ def test_what_the_checker_cannot_judge_it_says():
 # -- records -----------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 1 << 32))
 def test_a_history_can_be_written_and_read(seed):
     history = Recorder(seed).run()

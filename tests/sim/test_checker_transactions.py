@@ -257,7 +257,7 @@ def test_a_search_without_an_end_is_undecided():
     assert verdict.outcome == "undecided" and "3000 steps" in verdict.text
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 1 << 32))
 def test_what_a_right_store_did_passes(seed):
     checked = transactions.check(Recorder(seed).run())
@@ -382,7 +382,7 @@ SPOILED = [
 
 
 @pytest.mark.parametrize("spoil", SPOILED, ids=lambda spoil: spoil.__name__)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 1 << 32))
 def test_a_spoiled_history_is_found(spoil, seed):
     history = Recorder(seed).run()

@@ -297,7 +297,7 @@ def test_an_end_for_a_declaration_needs_one():
 # -- right histories, whole and spoiled --------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 1 << 32))
 def test_what_a_right_store_sent_passes(seed):
     history = Recorder(seed).run()
@@ -363,7 +363,7 @@ SPOILED = [drop_event, double_event, double_batch, drop_batch, lose_prev_kv, ano
 
 
 @pytest.mark.parametrize("spoil", SPOILED, ids=lambda spoil: spoil.__name__)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 1 << 32))
 def test_a_spoiled_stream_is_found(spoil, seed):
     recorder = Recorder(seed)

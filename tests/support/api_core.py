@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from virtual_time import LoopClock, LoopSyncs
 
 from minikube_py.apiserver.auth import ADMIN
 from minikube_py.apiserver.core import ApiServer
@@ -16,7 +17,7 @@ from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.messages import Request, Response, parse_query
 from minikube_py.apiserver.rules import User
 from minikube_py.apiserver.watch import Stream
-from minikube_py.env import Clock, SystemClock, SystemDisk
+from minikube_py.env import Clock, SystemDisk
 from minikube_py.store.member import StoreMember
 
 Json = dict[str, Any]
@@ -86,8 +87,10 @@ class Core:
     """A server and its store. `ask` returns status and decoded body; `watch` what a watch sees."""
 
     def __init__(self, folder: Path, limits: Limits | None = None, clock: Clock | None = None, seed: int = 1) -> None:
-        self.clock = clock or SystemClock()
-        self.member = StoreMember(SystemDisk(folder / "store"), SystemClock(), random.Random(seed))
+        self.clock = clock or LoopClock()
+        self.member = StoreMember(
+            SystemDisk(folder / "store"), LoopClock(), random.Random(seed), syncs=LoopSyncs()
+        )
         self.tokens: dict[str, User] = {"admin-token": ADMIN}
         self.limits = limits
         self.seed = seed

@@ -1,4 +1,4 @@
-"""Store members in one event loop, with links in memory between them; time runs faster than outside."""
+"""Store members in one event loop, with links in memory between them, in virtual time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 
-from minikube_py.env import Disk, SystemClock, SystemDisk
+from virtual_time import LoopClock, LoopSyncs
+
+from minikube_py.env import Disk, SystemDisk
 from minikube_py.errors import MinikubeError, OutcomeUnknown, Unavailable
 from minikube_py.mvcc.types import Put
 from minikube_py.raft.configuration import NodeId
@@ -20,19 +22,6 @@ from minikube_py.store.snapshot_transfer import TransferRefused
 
 CLUSTER = 99
 PLAIN = MemberConfig(own_gc=False)
-
-
-class FastClock(SystemClock):
-    """`speed` seconds pass in one."""
-
-    def __init__(self, speed: float = 3.0) -> None:
-        self.speed = speed
-
-    def monotonic_s(self) -> float:
-        return super().monotonic_s() * self.speed
-
-    async def sleep(self, duration_s: float) -> None:
-        await super().sleep(duration_s / self.speed)
 
 
 class MemoryLinks:
@@ -85,16 +74,16 @@ class MemoryLinks:
 
 
 class MemberNet:
-    def __init__(self, folder: Path, config: MemberConfig = PLAIN, speed: float = 3.0) -> None:
+    def __init__(self, folder: Path, config: MemberConfig = PLAIN) -> None:
         self.folder = folder
         self.config = config
-        self.clock = FastClock(speed)
+        self.clock = LoopClock()
+        self.syncs: dict[int, LoopSyncs] = {}
         self.members: dict[int, StoreMember] = {}
         self.links: dict[int, MemoryLinks] = {}
         self.fatal: dict[int, list[str]] = {}
         self.removed: dict[int, list[str]] = {}
         self.cut: set[tuple[int, int]] = set()
-        self.killed: list[StoreMember] = []
 
     def __getitem__(self, id: int) -> StoreMember:
         return self.members[id]
@@ -111,9 +100,10 @@ class MemberNet:
 
     async def start(self, id: int, bootstrap: Bootstrap | None = None, disk: Disk | None = None) -> StoreMember:
         fatal, removed = self.fatal.setdefault(id, []), self.removed.setdefault(id, [])
+        syncs = self.syncs[id] = LoopSyncs()
         member = StoreMember(
             disk or SystemDisk(self.folder / str(id)), self.clock, random.Random(id), self.config, fatal.append,
-            removed.append,
+            removed.append, syncs,
         )  # fmt: skip
         self.members[id] = member
         self.links[id] = MemoryLinks(self, id)
@@ -133,13 +123,10 @@ class MemberNet:
         for task in member._tasks:
             task.cancel()
         member.replica.failure = "killed"
-        self.killed.append(member)
 
     async def stop(self) -> None:
         await asyncio.gather(*(member.stop() for member in self.members.values()))
         self.members.clear()
-        for member in self.killed:
-            member._fsync.close()
 
     def isolate(self, id: int) -> None:
         for other in [*self.members, *self.links]:
@@ -201,8 +188,8 @@ async def until(condition: Callable[[], bool], timeout_s: float = 30) -> None:
 
 
 @contextlib.asynccontextmanager
-async def three(folder: Path, config: MemberConfig = PLAIN, speed: float = 3.0) -> AsyncIterator[MemberNet]:
-    net = MemberNet(folder, config, speed)
+async def three(folder: Path, config: MemberConfig = PLAIN) -> AsyncIterator[MemberNet]:
+    net = MemberNet(folder, config)
     await net.form()
     try:
         await net.settled()

@@ -24,8 +24,8 @@ TOKEN = "three"
 
 
 class ServedNet(MemberNet):
-    def __init__(self, folder: Path, config: MemberConfig = PLAIN, speed: float = 3.0, count: int = 3) -> None:
-        super().__init__(folder, config, speed)
+    def __init__(self, folder: Path, config: MemberConfig = PLAIN, count: int = 3) -> None:
+        super().__init__(folder, config)
         self.ports = dict(zip(range(1, count + 1), free_ports(count)))
         self.servers: dict[int, StoreServer] = {}
 
@@ -74,8 +74,8 @@ class ServedNet(MemberNet):
 
 
 @contextlib.asynccontextmanager
-async def served(folder: Path, config: MemberConfig = PLAIN, speed: float = 3.0) -> AsyncIterator[ServedNet]:
-    net = ServedNet(folder, config, speed)
+async def served(folder: Path, config: MemberConfig = PLAIN) -> AsyncIterator[ServedNet]:
+    net = ServedNet(folder, config)
     await net.form()
     try:
         await net.settled()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import heapq
 
+from virtual_time import VirtualLoop
+
 EPOCH_S = 1_700_000_000.0
 TURNS_MAX = 200_000
 
@@ -46,9 +48,12 @@ class StepClock:
 
 async def settle() -> None:
     """Returns when nothing is ready to run any more."""
-    ready = asyncio.get_running_loop()._ready
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop), "only a virtual loop knows that it is at rest"
     for _ in range(TURNS_MAX):
+        before = loop.scheduler.steps
         await asyncio.sleep(0)
-        if not ready:
+        if loop.scheduler.steps == before + 1:
+            # Nobody but this task had anything to do since it was asked last.
             return
     raise AssertionError("the loop never comes to rest")

@@ -65,7 +65,7 @@ async def listed(core: Core, path: str, selector: str, more: str = "") -> list[s
 async def ready(core: Core, name: str) -> dict[str, Any]:
     async with asyncio.timeout(20):
         while (item := await core.done("GET", f"{INDEXES}/{name}"))["status"]["state"] == "building":  # noqa: ASYNC110
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
     return item
 
 

@@ -13,6 +13,7 @@ import pytest
 import pytest_asyncio
 from api_core import MAPS, PODS, Core, Events, config_map, names, pod
 from step_clock import StepClock
+from virtual_time import LoopClock
 
 from minikube_py.api import services
 from minikube_py.api.kinds.core import ENDPOINTS
@@ -21,7 +22,6 @@ from minikube_py.apiserver.auth import ADMIN
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.messages import Request, parse_query
-from minikube_py.env import SystemClock
 from minikube_py.errors import OutcomeUnknown, Unavailable
 from minikube_py.mvcc.types import RangeRequest, prefix_end
 from minikube_py.store.storage import Storage
@@ -71,7 +71,7 @@ async def core(tmp_path: Path) -> AsyncIterator[Core]:
 
 
 def server(core: Core, seed: int, **options: Any) -> ApiServer:
-    clock = options.pop("clock", None) or SystemClock()
+    clock = options.pop("clock", None) or LoopClock()
     storage: Storage = options.pop("storage", None) or core.member.storage
     return ApiServer(storage, clock, random.Random(seed), **options)
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from patience import PATIENCE_S
 
 from minikube_py.apiserver.health import READY_S, all_of, one, well, within
 from minikube_py.cli import main as cli
@@ -15,10 +16,11 @@ from minikube_py.control_plane.healthz import Healthz
 from minikube_py.control_plane.process import ProcessOptions, run_role
 
 
-async def asked(port: int, timeout_s: float = 5.0) -> str:
+async def asked(port: int, timeout_s: float = PATIENCE_S) -> str:
     return await asyncio.to_thread(ask, f"127.0.0.1:{port}", timeout_s)
 
 
+@pytest.mark.real_time("it is asked from a thread")
 async def test_it_says_how_the_role_is() -> None:
     state = "it is starting"
 

@@ -1,18 +1,17 @@
 """What a long start says while it lasts."""
 
 import asyncio
-import sys
 
 import orjson
 import pytest
 from step_clock import StepClock
+from virtual_time import LoopClock
 
 from minikube_py.client.transport import ApiResponse, WatchEvent
 from minikube_py.control_plane import supervisor
 from minikube_py.control_plane.errors import RoleFailed
 from minikube_py.control_plane.progress import Registered
 from minikube_py.control_plane.supervisor import Child
-from minikube_py.env import SystemClock
 from minikube_py.lab.nodes import NodesNotReady, wait_ready
 
 
@@ -26,43 +25,62 @@ def test_registrations_are_told_now_and_then():
     assert said[0] in ("20,000 of 100,000 nodes registered", "21,000 of 100,000 nodes registered")
 
 
-def child(tmp_path, monkeypatch, script, within_s):
-    """A child that runs `script` instead of a role."""
-    program = tmp_path / "role.py"
-    program.write_text(script)
-    real = asyncio.create_subprocess_exec
+class Process:
+    """A role's process that says one line every `every_s`, and is ready after the last."""
+
+    pid = 7
+    stdin = None
+
+    def __init__(self, lines: list[str], every_s: float) -> None:
+        self.lines = lines
+        self.every_s = every_s
+        self.stdout = asyncio.StreamReader()
+        self.returncode: int | None = None
+        self.ended = asyncio.Event()
+        self.speaking = asyncio.create_task(self.speak())
+
+    async def speak(self) -> None:
+        for line in self.lines:
+            await asyncio.sleep(self.every_s)
+            self.stdout.feed_data(f"{line}\n".encode())
+
+    async def wait(self) -> int:
+        await self.ended.wait()
+        return self.returncode or 0
+
+    def kill(self) -> None:
+        self.speaking.cancel()
+        self.stdout.feed_eof()
+        self.returncode = -9
+        self.ended.set()
+
+    terminate = kill
+
+
+def child(tmp_path, monkeypatch, lines=(), every_s=0.0):
+    """A child whose process is a scripted one."""
 
     async def run(*command, **options):
-        return await real(sys.executable, str(program), **options)
+        return Process(lines, every_s)
 
     monkeypatch.setattr(supervisor.asyncio, "create_subprocess_exec", run)
-    monkeypatch.setattr(supervisor, "READY_WITHIN_S", within_s)
-    return Child("role", list, tmp_path / "role.log", SystemClock())
-
-
-SLOW = """
-import time
-for number in range(10):
-    time.sleep(0.3)
-    print(number, "of 10 nodes", flush=True)
-print("ready at last", flush=True)
-time.sleep(60)
-"""
+    return Child("role", list, tmp_path / "role.log", LoopClock())
 
 
 async def test_a_child_that_says_how_far_it_is_has_more_time(tmp_path, monkeypatch):
-    slow, said = child(tmp_path, monkeypatch, SLOW, 2.5), []
-    try:
-        assert await slow.start(said.append) == "at last"
-    finally:
-        await slow.stop()
-    assert said == [f"{number} of 10 nodes" for number in range(10)]
+    lines = [f"{number} of 10 nodes" for number in range(10)]
+    slow, said = child(tmp_path, monkeypatch, [*lines, "ready at last"], supervisor.READY_WITHIN_S * 0.9), []
+    assert await slow.start(said.append) == "at last"
+    await slow.stop()
+    assert said == lines
 
 
 async def test_a_child_that_says_nothing_has_not(tmp_path, monkeypatch):
-    silent = child(tmp_path, monkeypatch, "import time; time.sleep(60)", 0.5)
-    with pytest.raises(RoleFailed, match=r"was not ready, and said nothing for 0 s"):
+    silent = child(tmp_path, monkeypatch)
+    began_s = asyncio.get_running_loop().time()
+    with pytest.raises(RoleFailed, match=rf"was not ready, and said nothing for {supervisor.READY_WITHIN_S:.0f} s"):
         await silent.start()
+    assert asyncio.get_running_loop().time() - began_s == pytest.approx(supervisor.READY_WITHIN_S, abs=0.1)
 
 
 class Api:

@@ -6,12 +6,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import patience
 
 from minikube_py.control_plane import supervisor
 from minikube_py.control_plane.errors import RoleFailed
 from minikube_py.control_plane.exit_codes import DAMAGED, DISMISSED
 from minikube_py.control_plane.supervisor import Child
 from minikube_py.env import SystemClock
+
+pytestmark = pytest.mark.real_time("its children are processes")
 
 ENDS_AT_ONCE = "import sys; print('minikube-py store: {why}', file=sys.stderr); print('more'); sys.exit({code})"
 READY_THEN_ENDS = "print('ready there', flush=True)\n" + ENDS_AT_ONCE
@@ -53,7 +56,7 @@ class Care:
         self.told.set()
 
     async def until_said(self, text: str) -> None:
-        async with asyncio.timeout(30):
+        async with patience():
             while not any(text in each for each in self.said):
                 self.told.clear()
                 await self.told.wait()
@@ -93,7 +96,7 @@ async def test_one_that_was_dismissed_is_left_alone(care: Care, when: str) -> No
         await child._process.wait()  # type: ignore[union-attr]
     child.keep(care.say)
     await care.until_said("store-2 is not started again: it was removed")
-    async with asyncio.timeout(10):
+    async with patience():
         await child._keeper  # type: ignore[misc]
     assert child.dismissed and len(care.said) == 1
     await child.stop()

@@ -11,7 +11,7 @@ from minikube_py.index.filters.bit_strings import pack, select, unpack
 from minikube_py.index.filters.elias_fano import EliasFano
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data(), universe=st.sampled_from((16, 100, 1000, 1 << 20, 1 << 60)))
 def test_it_is_the_sequence(data: st.DataObject, universe: int) -> None:
     numbers = sorted(data.draw(st.lists(st.integers(0, universe - 1), max_size=300)))

@@ -47,7 +47,7 @@ def near(keys: list[int], draw: Any) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize(("name", "options"), CASES, ids=str)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data(), keys=st.lists(VALUES, max_size=30))
 def test_no_range_that_holds_a_key_is_refused(
     name: str, options: dict[str, Any], data: st.DataObject, keys: list[int]
@@ -102,7 +102,7 @@ def interval(values: list[int], draw: Any) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize(("name", "options"), SUMMARY_CASES, ids=str)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(data=st.data(), points=st.lists(POINTS, max_size=20), later=st.lists(POINTS, max_size=8))
 def test_no_box_that_holds_a_point_is_refused(
     name: str, options: dict[str, Any], data: st.DataObject, points: list[tuple[int, int, int]], later: list[Any]

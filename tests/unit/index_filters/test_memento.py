@@ -19,7 +19,7 @@ WIDTH = 5
 
 
 @pytest.mark.parametrize("quotients", [64, 700])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_slots_are_a_sorted_list(quotients: int, data: st.DataObject) -> None:
     # Crowded near one quotient, so that runs push each other over the ends of blocks and of the whole.
@@ -72,7 +72,7 @@ def test_a_run_longer_than_many_blocks() -> None:
     assert slots.any_in(63, 0, 1) and not slots.any_in(63, 2, 31)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(data=st.data(), bits=st.lists(st.integers(0, 1), min_size=40, max_size=300))
 def test_bits_move_as_a_list_does(data: st.DataObject, bits: list[int]) -> None:
     whole = len(bits) // 8 * 8

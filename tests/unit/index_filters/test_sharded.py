@@ -38,7 +38,7 @@ def boxes(values: list[int], draw: Any) -> Box:
 
 @pytest.mark.parametrize("filter", names())
 @pytest.mark.parametrize("placing", ["slot", "sorted"])
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(data=st.data(), first=st.lists(POINT, max_size=20), steps=st.lists(STEP, max_size=40))
 def test_answers_are_those_of_a_scan(
     filter: str, placing: str, data: st.DataObject, first: list[Point], steps: list[Any]

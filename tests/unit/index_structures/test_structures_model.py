@@ -106,7 +106,7 @@ def test_long_churn(name: str, options: str) -> None:
 
 @pytest.mark.parametrize("options", ["usual", "small"])
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(story=stories())
 def test_it_answers_as_a_dictionary_does(name: str, options: str, story: tuple[int, list[tuple[Any, ...]]]) -> None:
     dimensions, steps = story

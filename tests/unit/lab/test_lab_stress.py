@@ -154,6 +154,7 @@ def plan(**changes: object) -> StressPlan:
     return StressPlan(**{**given, **changes})  # type: ignore[arg-type]
 
 
+@pytest.mark.real_time("a whole control plane as the lab runs it")
 async def test_a_run_from_create_to_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     chosen = plan(samplings=("all", "original"), matchers=("scan",), store_indexes=("fits=max-tree",))
     assert await run_all(chosen, data_dir=None, results=tmp_path, step=lambda *_: None)

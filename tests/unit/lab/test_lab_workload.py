@@ -8,9 +8,9 @@ from typing import Any
 
 import orjson
 import pytest
+from virtual_time import LoopClock
 
 from minikube_py.client.transport import ApiResponse, WatchEvent
-from minikube_py.env import SystemClock
 from minikube_py.errors import Unavailable
 from minikube_py.lab import density, metrics, workload
 from minikube_py.lab.load import LoadError, run_bounded
@@ -180,7 +180,7 @@ async def test_recorder_follows_a_pod_through_broken_watches() -> None:
         [_event("MODIFIED", 8, node="node-1"), _event("MODIFIED", 9, node="node-1", status=NOT_STARTED)],
         [_event("MODIFIED", 10, node="node-1", status=RUNNING), _event("DELETED", 11, node="node-1", status=RUNNING)],
     )
-    recorder = PodRecorder(transport, SystemClock(), "run=x")
+    recorder = PodRecorder(transport, LoopClock(), "run=x")
     told: list[tuple[str, str, str]] = []
     recorder.on_bound = lambda key, node: told.append(("bound", key, node))
     recorder.on_gone = lambda key, node: told.append(("gone", key, node))
@@ -199,7 +199,7 @@ async def test_recorder_follows_a_pod_through_broken_watches() -> None:
 
 async def test_recorder_tells_that_its_watch_is_gone_for_good() -> None:
     expired = WatchEvent("ERROR", b'{"kind":"Status","code":410,"message":"too old resource version"}')
-    recorder = PodRecorder(ScriptedTransport([expired]), SystemClock(), "run=x")
+    recorder = PodRecorder(ScriptedTransport([expired]), LoopClock(), "run=x")
     await recorder.start()
     with pytest.raises(Unavailable, match="too old resource version"):
         await recorder.wait_until(lambda: False, 5.0)

@@ -4,10 +4,13 @@ import random
 from functools import partial
 from pathlib import Path
 
+import pytest
+from patience import PATIENCE_S
+from virtual_time import LoopClock
+
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.control_plane.config import ControlPlaneConfig
 from minikube_py.control_plane.in_process import ControlPlane
-from minikube_py.env import SystemClock
 from minikube_py.lab.calls import tables
 from minikube_py.lab.calls.matches import Path as WayThrough
 from minikube_py.lab.calls.published import mix
@@ -25,8 +28,9 @@ from minikube_py.store.embedded import EmbeddedStorage
 PODS = 4
 
 
+@pytest.mark.real_time("a whole control plane as the lab runs it")
 async def test_a_run_tells_who_caused_which_calls() -> None:
-    recorder = Recorder(SystemClock())
+    recorder = Recorder(LoopClock())
     rng = random.Random(1)
     plane = partial(RecordedControlPlane, recorder)
     shapes = seeded_nodes(rng, 2)
@@ -37,7 +41,7 @@ async def test_a_run_tells_who_caused_which_calls() -> None:
         await watched.start()
         for pod in seeded_pods(rng, PODS, 1, "run"):
             await create_pod(running.transport, pod, watched)
-        assert await watched.wait_until(lambda: watched.running >= PODS, 20.0)
+        assert await watched.wait_until(lambda: watched.running >= PODS, PATIENCE_S)
         await watched.stop()
     counts = {(kind.shape, kind.resource, kind.role): len(found) for kind, found in recorder.latencies_s.items()}
     assert counts["create", "pods", "user"] == PODS
@@ -62,7 +66,7 @@ def test_where_nothing_is_recorded_there_is_nothing_of_the_recorder(tmp_path: Pa
     class Member:
         storage = EmbeddedStorage.__new__(EmbeddedStorage)
 
-    plane = ControlPlane(ControlPlaneConfig(tmp_path), SystemClock(), random.Random(1))
+    plane = ControlPlane(ControlPlaneConfig(tmp_path), LoopClock(), random.Random(1))
     plane.member = Member()  # type: ignore[assignment]
     core = plane.make_core({}, random.Random(2))
     assert type(core) is ApiServer and core.storage is plane.member.storage

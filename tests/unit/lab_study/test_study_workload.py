@@ -114,7 +114,7 @@ points_strategy = st.tuples(st.integers(0, 8), st.integers(0, 8))
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_undo_log_finds_what_was_there(data: st.DataObject) -> None:
     initial = np.array(data.draw(st.lists(points_strategy, min_size=1, max_size=8)), dtype=np.int64)
     log, structure = UndoLog(initial), Scan(2)

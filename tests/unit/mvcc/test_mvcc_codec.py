@@ -152,7 +152,7 @@ PLAIN = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     tag=st.integers(0, 10),
     fields=st.lists(PLAIN, max_size=7),

@@ -12,8 +12,9 @@ import pytest
 from fake_store import FakeStore, Fate, fake_store
 from member_net import PLAIN, MemberNet, MemoryLinks
 from step_clock import StepClock, settle
+from virtual_time import LoopClock
 
-from minikube_py.env import Disk, SystemClock
+from minikube_py.env import Disk
 from minikube_py.errors import Compacted, MinikubeError, OutcomeUnknown, Unavailable
 from minikube_py.mvcc.types import Compare, Put, RangeRequest, WatchBatch
 from minikube_py.raft.configuration import NodeId
@@ -194,7 +195,7 @@ async def test_jepsen_a_client_that_sends_again_loses_no_update_and_makes_none_t
                 await append(client, b"%d.%d" % (name, number))
                 await client.txn((), (Put(b"/count/%d" % name, b"v"),))
 
-        clients = [StoreClient(store.endpoints(), SystemClock(), random.Random(name)) for name in range(3)]
+        clients = [StoreClient(store.endpoints(), LoopClock(), random.Random(name)) for name in range(3)]
         for client in clients:
             await client.start()
         store.fate = lambda: rng.choice([*LOSSES, *["done"] * 8])
@@ -221,12 +222,12 @@ def check_list(store: FakeStore, appended: set[bytes], unknown: set[bytes]) -> N
 async def test_17529_watches_of_a_reader_who_stops_reading_end_or_go_on_without_gap():
     """Several on one connection; what they wait for is compacted away meanwhile, and they are cut off."""
     limits = ServerLimits(watch_bytes_max=200_000, write_buffer_bytes=64 << 10)
-    member = StoreMember(SimDisk(), SystemClock(), random.Random(1), PLAIN, pytest.fail)
+    member = StoreMember(SimDisk(), LoopClock(), random.Random(1), PLAIN, pytest.fail)
     await member.start(Bootstrap(1, NodeId(1), (Member(NodeId(1), "a", "h:1", "h:2"),)))
     server = StoreServer(member, "t", limits=limits)
     await server.start()
     host, port = server.address
-    client = StoreClient(Endpoint(host, port, "t"), SystemClock(), random.Random(2))
+    client = StoreClient(Endpoint(host, port, "t"), LoopClock(), random.Random(2))
     await client.start()
     ends: dict[bytes, list[int]] = {b"/big": [], b"/small": [], b"/quiet": []}
     errors: dict[bytes, MinikubeError] = {}

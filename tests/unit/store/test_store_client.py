@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from fake_store import TOKEN, FakeStore, Fate, fake_store
+from virtual_time import LoopClock
 
-from minikube_py.env import SystemClock
 from minikube_py.errors import (
     Compacted,
     FieldsRedeclared,
@@ -39,7 +39,7 @@ from minikube_py.store.membership import ChangeKind, MemberChange
 
 @contextlib.asynccontextmanager
 async def connected(store: FakeStore, seed: int = 1, **options: Any) -> AsyncIterator[StoreClient]:
-    client = StoreClient(store.endpoints(), SystemClock(), random.Random(seed), **options)
+    client = StoreClient(store.endpoints(), LoopClock(), random.Random(seed), **options)
     await client.start()
     try:
         yield client
@@ -82,7 +82,7 @@ async def test_whichever_member_is_asked_first_the_leader_is_found(seed: int) ->
 async def test_one_address_is_enough() -> None:
     """The others are learned from the member's welcome."""
     async with fake_store() as store:
-        client = StoreClient(store.members[0].endpoint, SystemClock(), random.Random(1))
+        client = StoreClient(store.members[0].endpoint, LoopClock(), random.Random(1))
         await client.start()
         await put(client, b"/a")
         await store.members[0].stop()
@@ -642,7 +642,7 @@ async def test_every_member_says_no_and_why() -> None:
     async with fake_store() as store:
         for member in store.members:
             await member.stop()
-        client = StoreClient(store.endpoints(), SystemClock(), random.Random(1))
+        client = StoreClient(store.endpoints(), LoopClock(), random.Random(1))
         with pytest.raises(Unavailable) as refused:
             await client.start()
         for member in store.members:
@@ -651,5 +651,5 @@ async def test_every_member_says_no_and_why() -> None:
 
 def test_a_client_without_an_address_is_a_mistake() -> None:
     with pytest.raises(ValueError, match="1 to 64 endpoints, not 0"):
-        StoreClient([], SystemClock(), random.Random(1))
+        StoreClient([], LoopClock(), random.Random(1))
     assert Endpoint("::1", 7, TOKEN).address == "[::1]:7"

@@ -10,10 +10,13 @@ import weakref
 
 import pytest
 from manual_clock import ManualClock
+from patience import PATIENCE_S, patience
 
 from minikube_py.store import collector as collector_module
 from minikube_py.store.collector import Collector
 from minikube_py.store.fsync import SLOW_SYNC_S, SWITCH_INTERVAL_S, FsyncRunner, Histogram
+
+pytestmark = pytest.mark.real_time("what is tested are threads")
 
 
 async def run(runner: FsyncRunner, clock: ManualClock, duration_s: float) -> int:
@@ -145,7 +148,7 @@ async def test_a_bug_in_a_sync_is_told_as_a_failure_from_the_thread_too():
         raise AssertionError("a bug")
 
     runner.run(sync, told.set_result)
-    async with asyncio.timeout(5):
+    async with patience():
         assert "AssertionError: a bug" in str(await told)
     runner.close()
 
@@ -157,11 +160,11 @@ async def test_who_is_cancelled_waits_for_a_sync_that_runs():
 
     def sync() -> None:
         began.set()
-        go_on.wait(10)
+        go_on.wait(PATIENCE_S)
         ended.set()
 
     waiting = asyncio.create_task(runner.wait(sync))
-    await asyncio.to_thread(began.wait, 10)
+    await asyncio.to_thread(began.wait, PATIENCE_S)
     for _ in range(2):
         waiting.cancel()
         for _ in range(5):

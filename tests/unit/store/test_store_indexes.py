@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from member_net import MemberNet, three, until
+from virtual_time import LoopClock
 
 from minikube_py.errors import InvalidRequest, NotLeader
 from minikube_py.fields.builtin import NODES, PODS
@@ -131,6 +132,7 @@ async def test_an_index_outlives_restarts_and_is_built_beside_writes(tmp_path):
 
 async def test_what_is_asked_and_what_it_cost_is_counted_and_explained(tmp_path):
     net = MemberNet(tmp_path)
+    net.clock = LoopClock(reading_s=0.00001)
     await net.form(1)
     await fill(net, 200)
     storage = net[1].storage

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 from manual_clock import ManualClock
+from patience import until
+from virtual_time import LoopClock, LoopSyncs
 
-from minikube_py.env import SystemClock, SystemDisk, SystemFile
+from minikube_py.env import SystemDisk, SystemFile
 from minikube_py.errors import (
     Compacted,
     Corruption,
@@ -68,8 +70,9 @@ class Fatal:
 
 
 async def start(folder: Path, config: MemberConfig = PLAIN, clock=None, disk=None, fatal=None) -> StoreMember:
+    syncs = LoopSyncs() if config.fsync == "thread" else None
     member = StoreMember(
-        disk or SystemDisk(folder), clock or SystemClock(), random.Random(5), config, fatal or pytest.fail
+        disk or SystemDisk(folder), clock or LoopClock(), random.Random(5), config, fatal or pytest.fail, syncs=syncs
     )
     await member.start()
     return member
@@ -77,12 +80,6 @@ async def start(folder: Path, config: MemberConfig = PLAIN, clock=None, disk=Non
 
 async def put(member: StoreMember, key: bytes, value: bytes = b"v", lease: int = 0) -> int:
     return (await member.storage.txn((), (Put(key, value, lease),))).revision
-
-
-async def until(condition) -> None:
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0)
 
 
 async def contents(member: StoreMember) -> dict[bytes, bytes]:
@@ -113,7 +110,8 @@ async def test_a_turn_of_proposals_is_one_sync(tmp_path, mode):
 async def test_in_a_thread_the_next_batch_gathers_while_one_is_synced(tmp_path):
     member = await start(tmp_path, MemberConfig(fsync="thread", own_gc=False))
     first = asyncio.ensure_future(put(member, b"/1"))
-    await until(lambda: member._syncing)
+    while not member._syncing:  # noqa: ASYNC110
+        await asyncio.sleep(0)
     others = [asyncio.ensure_future(put(member, b"/2")), asyncio.ensure_future(put(member, b"/3"))]
     assert await asyncio.gather(first, *others) == [2, 3, 4]
     await member.stop()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import errno
-import time
 
 import pytest
 from member_net import CLUSTER, PLAIN, MemberNet, refused, three, until
@@ -21,15 +20,14 @@ from minikube_py.errors import (
     Unavailable,
 )
 from minikube_py.mvcc.types import Put, RangeRequest, WatchBatch
-from minikube_py.sim.disk import SimDisk
 from minikube_py.store.membership import ChangeKind, MemberChange
 from minikube_py.store.replica import Bootstrap
 
 ALL = RangeRequest(b"\0", b"\0")
 
 
-class SickFile(SystemFile):
-    def __init__(self, disk: SickDisk, fd: int) -> None:
+class FillingFile(SystemFile):
+    def __init__(self, disk: FillingDisk, fd: int) -> None:
         super().__init__(fd)
         self._disk = disk
 
@@ -38,17 +36,12 @@ class SickFile(SystemFile):
             raise OSError(errno.ENOSPC, "No space left on device")
         super().write_at(offset, data)
 
-    def sync(self) -> None:
-        time.sleep(self._disk.sync_s)
-        super().sync()
 
-
-class SickDisk(SystemDisk):
+class FillingDisk(SystemDisk):
     full = False
-    sync_s = 0.0
 
-    def open(self, name: str, *, create: bool = False) -> SickFile:
-        return SickFile(self, super().open(name, create=create)._fd)
+    def open(self, name: str, *, create: bool = False) -> FillingFile:
+        return FillingFile(self, super().open(name, create=create)._fd)
 
 
 async def test_writes_and_reads_through_three_members(tmp_path):
@@ -80,35 +73,29 @@ async def test_watches_are_served_by_every_member(tmp_path):
 
 async def test_with_others_syncs_run_in_a_thread_and_alone_where_they_are_fast(tmp_path):
     async with three(tmp_path) as net:
-        await net.put(b"/a")
-        assert all(not member._fsync.inline for member in net.members.values())
-    # However long a sync takes here, it is a fast one by such a clock; alone it needs no ticks.
-    alone = MemberNet(tmp_path / "alone", speed=0.01)
-    await alone.form(1, {1: SimDisk()})
+        assert [net.syncs[id].mode for id in net.members] == ["thread"] * 3
+    alone = MemberNet(tmp_path / "alone")
+    await alone.form(1)
     await alone.put(b"/a")
-    assert alone[1]._fsync.inline and alone[1].readable
+    assert alone.syncs[1].mode == "auto" and alone[1].readable
     await alone.stop()
 
 
 async def test_a_slow_disk_does_not_cost_a_leader_its_office(tmp_path):
-    """Its syncs take longer than an election timeout; the members' clocks run faster than the world."""
-    net = MemberNet(tmp_path, speed=5.0)
-    disks = {id: SickDisk(tmp_path / str(id)) for id in (1, 2, 3)}
-    await net.form(3, disks)
-    leader = await net.settled()
-    await net.put(b"/a")
-    term = leader.raft.term
-    disks[leader.member_id].sync_s = 0.4
-    await net.put(b"/b")
-    await net.put(b"/c")
-    assert leader.replica.leading == term
-    disks[leader.member_id].sync_s = 0.0
-    await net.stop()
+    """Its syncs take longer than an election timeout."""
+    async with three(tmp_path) as net:
+        leader = await net.leader()
+        await net.put(b"/a")
+        term = leader.raft.term
+        net.syncs[leader.member_id].sync_s = 4 * leader.config.election_ticks * leader.config.tick_s
+        await net.put(b"/b")
+        await net.put(b"/c")
+        assert leader.replica.leading == term
 
 
 async def test_a_full_disk_ends_one_member_and_the_others_go_on(tmp_path):
     net = MemberNet(tmp_path)
-    disks = {id: SickDisk(tmp_path / str(id)) for id in (1, 2, 3)}
+    disks = {id: FillingDisk(tmp_path / str(id)) for id in (1, 2, 3)}
     await net.form(3, disks)
     leader = await net.settled()
     await net.put(b"/a")
@@ -203,7 +190,7 @@ async def test_leadership_is_given_on_demand(tmp_path):
 
 
 async def test_only_the_leader_ends_leases_and_a_new_one_gives_each_its_full_time(tmp_path):
-    async with three(tmp_path, speed=5.0) as net:
+    async with three(tmp_path) as net:
         leader = await net.leader()
         lease = await leader.storage.lease_grant(20)
         granted_s = net.clock.monotonic_s()
@@ -226,7 +213,7 @@ async def test_only_the_leader_ends_leases_and_a_new_one_gives_each_its_full_tim
 
 
 async def test_a_lease_lives_its_full_time_under_a_new_leader_though_nobody_renews_it(tmp_path):
-    async with three(tmp_path, speed=5.0) as net:
+    async with three(tmp_path) as net:
         leader = await net.leader()
         lease = await leader.storage.lease_grant(20)
         await leader.storage.txn((), (Put(b"/leased", b"v", lease.id),))

@@ -234,7 +234,7 @@ def test_a_large_frame_in_small_pieces_is_put_together_once():
 
 
 @given(st.lists(st.binary(max_size=40), max_size=8), st.integers(1, 9))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_garbage_is_refused_and_nothing_worse(bodies, step):
     data = b"".join(len(body).to_bytes(4, "little") + body for body in bodies)
     try:
@@ -251,7 +251,7 @@ PLAIN = st.recursive(
 
 
 @given(st.sampled_from(MESSAGES), st.integers(0, 11), PLAIN)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_a_message_with_one_strange_field_is_read_as_a_message_or_refused(message, place, value):
     plain = message_to_plain(message)
     plain[place] = value

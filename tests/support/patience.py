@@ -1,0 +1,47 @@
+"""How long a test on the machine's own clock waits before it takes something for hung.
+
+No test measures time: a deadline only ends what would otherwise hang for ever, so it is generous. On a machine so slow
+that even this is too short, set MINIKUBE_PY_TEST_PATIENCE to 4, say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+FACTOR = float(os.environ.get("MINIKUBE_PY_TEST_PATIENCE", "1"))
+PATIENCE_S = 60.0 * FACTOR
+PAUSE_S = 0.005
+
+
+def patience(what: str = "") -> asyncio.Timeout:
+    """`async with patience():` ends what hangs."""
+    return asyncio.timeout(PATIENCE_S)
+
+
+async def until(condition: Callable[[], Any | Awaitable[Any]], what: str | Callable[[], str] = "") -> Any:
+    """What `condition` gives, once it is true; asked again and again. `what`: for the failure's text."""
+    loop = asyncio.get_running_loop()
+    ends_s = loop.time() + PATIENCE_S
+    while True:
+        found = condition()
+        if inspect.isawaitable(found):
+            found = await found
+        if found:
+            return found
+        if loop.time() >= ends_s:
+            raise AssertionError(f"not within {PATIENCE_S:g} s: {what() if callable(what) else what or condition}")
+        await asyncio.sleep(PAUSE_S)
+
+
+def until_then(condition: Callable[[], Any], what: str = "") -> Any:
+    """As `until`, for plain code."""
+    ends_s = time.monotonic() + PATIENCE_S
+    while not (found := condition()):
+        assert time.monotonic() < ends_s, f"not within {PATIENCE_S:g} s: {what or condition}"
+        time.sleep(PAUSE_S)
+    return found

@@ -1,0 +1,115 @@
+"""Virtual time for tests: a loop that jumps to the next timer instead of waiting for it, and its clock.
+
+All asynchronous tests below `tests/unit` run on such a loop (`tests/conftest.py`), so that how fast or how busy the
+machine is decides nothing. What a test waits for comes, or the loop says that nobody will ever bring it (Deadlock).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+from minikube_py.sim.loop import LoopOptions, Scheduler, SimLoop
+from minikube_py.sim.network import Network
+from minikube_py.store.fsync import Done, FsyncMode, Histogram
+
+T = TypeVar("T")
+WALL_S = 1_800_000_000.0
+"""The date that the tests begin at, as Unix time: later than any that they write down."""
+OPTIONS = LoopOptions(turn_s=0.00002)
+"""A turn of the loop costs a little time, so that what is busy does not keep all timers waiting for ever."""
+
+
+class VirtualLoop(SimLoop):
+    """A loop of one test: what `asyncio.Runner` asks of a loop, on simulated time and a simulated network."""
+
+    def __init__(self, seed: object = 0, options: LoopOptions = OPTIONS) -> None:
+        scheduler = Scheduler(seed, options)
+        super().__init__(scheduler, sockets=Network(scheduler))
+
+    def run_until_complete(self, future: Awaitable[Any]) -> Any:
+        task = asyncio.ensure_future(future, loop=self)
+        self.scheduler.run(task.done)
+        return task.result()
+
+    def close(self) -> None:
+        if not self.dead:
+            # Without the collection of `finish`, which would cost more than most tests do.
+            self.kill()
+            self.scheduler._reap()
+            if self.scheduler._failure is not None:
+                raise self.scheduler._failure
+
+
+class LoopClock:
+    """The `Clock` of whatever loop runs: its time moves with that loop's timers, virtual or not. On a virtual loop each
+    reading costs `reading_s`."""
+
+    def __init__(self, reading_s: float = 0.0) -> None:
+        self._reading_s = reading_s
+
+    def monotonic_s(self) -> float:
+        loop = asyncio.get_running_loop()
+        if self._reading_s and isinstance(loop, SimLoop):
+            loop.charge(self._reading_s)
+        return loop.time()
+
+    def wall_s(self) -> float:
+        return WALL_S + asyncio.get_running_loop().time()
+
+    async def sleep(self, duration_s: float) -> None:
+        await asyncio.sleep(duration_s)
+
+
+class LoopSyncs:
+    """A `SyncRunner` on the loop that runs: each sync is done, and seen to be done, after `sync_s` of its time."""
+
+    def __init__(self, sync_s: float = 0.0005) -> None:
+        self.sync_s = sync_s
+        self.mode: FsyncMode = "auto"
+        self.histogram = Histogram((0.001, 0.01, 0.1, 1.0))
+
+    def use(self, mode: FsyncMode) -> None:
+        """All are as if in a thread, whatever is wished."""
+        self.mode = mode
+
+    @property
+    def inline(self) -> bool:
+        return False
+
+    def run(self, sync: Callable[[], None], done: Done) -> None:
+        self.histogram.observe(self.sync_s)
+        asyncio.get_running_loop().call_later(self.sync_s, self._end, sync, done)
+
+    async def wait(self, sync: Callable[[], None]) -> None:
+        """Runs on where it is cancelled, as a thread does. Raises: OSError."""
+        ended = asyncio.ensure_future(asyncio.sleep(self.sync_s))
+        try:
+            await asyncio.shield(ended)
+        except asyncio.CancelledError:
+            while not ended.done():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait((ended,))
+            sync()
+            raise
+        sync()
+
+    def close(self) -> None:
+        """Nothing runs beside the loop."""
+
+    @staticmethod
+    def _end(sync: Callable[[], None], done: Done) -> None:
+        error: OSError | None = None
+        try:
+            sync()
+        except OSError as raised:
+            error = raised
+        done(error)
+
+
+def run_virtually(main: Callable[[], Coroutine[Any, Any, T]], seed: object = 0) -> T:
+    """As `asyncio.run(main())`, for tests that are plain functions: those of hypothesis."""
+    with asyncio.Runner(loop_factory=lambda: VirtualLoop(seed)) as runner:
+        return runner.run(main())
