@@ -17,7 +17,7 @@ from urllib.parse import quote
 from api_core import MERGE, Core, Events, pod
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from virtual_time import LoopClock, run_virtually
+from virtual_time import LoopClock, LoopSyncs, run_virtually
 
 from minikube_py.sim.disk import SimDisk
 from minikube_py.store.member import MemberConfig, StoreMember
@@ -175,7 +175,7 @@ async def run(steps: list[tuple[tuple[str, ...], list[str], int]], watched: list
     rng = random.Random(1)
     with tempfile.TemporaryDirectory() as folder:
         core = Core(Path(folder))
-        core.member = StoreMember(SimDisk(), LoopClock(), rng, IN_MEMORY)
+        core.member = StoreMember(SimDisk(), LoopClock(), rng, IN_MEMORY, syncs=LoopSyncs())
         await core.start()
         try:
             world = World(core)

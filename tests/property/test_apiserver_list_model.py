@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from api_core import MERGE, Core, config_map
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from virtual_time import LoopClock, run_virtually
+from virtual_time import LoopClock, LoopSyncs, run_virtually
 
 from minikube_py.sim.disk import SimDisk
 from minikube_py.store.member import MemberConfig, StoreMember
@@ -203,7 +203,7 @@ class World:
 
 async def run(steps: list[Any], folder: Path) -> None:
     core = Core(folder)
-    core.member = StoreMember(SimDisk(), LoopClock(), random.Random(1), IN_MEMORY)
+    core.member = StoreMember(SimDisk(), LoopClock(), random.Random(1), IN_MEMORY, syncs=LoopSyncs())
     await core.start()
     world = World(core)
     await world.begin()

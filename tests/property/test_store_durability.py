@@ -14,6 +14,7 @@ import dataclasses
 import random
 
 import pytest
+from virtual_time import LoopSyncs
 
 from minikube_py.errors import Corruption, MinikubeError
 from minikube_py.mvcc.types import DeleteRange, Put, RangeRequest
@@ -94,7 +95,8 @@ def mirror_of(key: bytes) -> bytes:
 async def one_life(disk: SimDisk, history: History, rng: random.Random, writes: int, fsync: FsyncMode) -> None:
     """Starts a member, checks what it found, writes until the power goes."""
     config = dataclasses.replace(CONFIG, fsync=fsync)
-    member = StoreMember(disk, EagerClock(rng), rng, config, fatal=lambda message: None)
+    syncs = LoopSyncs(inline=True) if fsync == "inline" else None
+    member = StoreMember(disk, EagerClock(rng), rng, config, fatal=lambda message: None, syncs=syncs)
     try:
         await member.start()
     except (OSError, MinikubeError) as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 from minikube_py.sim.loop import LoopOptions, Scheduler, SimLoop
@@ -64,46 +65,84 @@ class LoopClock:
 
 
 class LoopSyncs:
-    """A `SyncRunner` on the loop that runs: each sync is done, and seen to be done, after `sync_s` of its time."""
+    """A `SyncRunner` on the loop that runs: a sync is done, and seen to be done, after `sync_s` of its time; `inline`:
+    before `run` returns. `running`: one of them is being done; `held`: how many a closed gate keeps from their end."""
 
-    def __init__(self, sync_s: float = 0.0005) -> None:
+    def __init__(self, sync_s: float = 0.0005, *, inline: bool = False) -> None:
         self.sync_s = sync_s
+        self.inline = inline
+        self.running = False
+        self.held = 0
         self.mode: FsyncMode = "auto"
         self.histogram = Histogram((0.001, 0.01, 0.1, 1.0))
+        self._gate = asyncio.Event()
+        self._gate.set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def use(self, mode: FsyncMode) -> None:
         """All are as if in a thread, whatever is wished."""
         self.mode = mode
 
-    @property
-    def inline(self) -> bool:
-        return False
-
     def run(self, sync: Callable[[], None], done: Done) -> None:
         self.histogram.observe(self.sync_s)
-        asyncio.get_running_loop().call_later(self.sync_s, self._end, sync, done)
+        if self.inline:
+            self._charge()
+            self._end(sync, done)
+        else:
+            task = asyncio.ensure_future(self._later(partial(self._end, sync, done)))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     async def wait(self, sync: Callable[[], None]) -> None:
         """Runs on where it is cancelled, as a thread does. Raises: OSError."""
-        ended = asyncio.ensure_future(asyncio.sleep(self.sync_s))
+        if self.inline:
+            self._charge()
+            self._sync(sync)
+            return
+        ended = asyncio.ensure_future(self._later(partial(self._sync, sync)))
         try:
             await asyncio.shield(ended)
         except asyncio.CancelledError:
             while not ended.done():
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.wait((ended,))
-            sync()
+            ended.result()
             raise
-        sync()
+
+    def close_gate(self) -> None:
+        """No sync comes to its end."""
+        self._gate.clear()
+
+    def open_gate(self) -> None:
+        self._gate.set()
 
     def close(self) -> None:
         """Nothing runs beside the loop."""
 
-    @staticmethod
-    def _end(sync: Callable[[], None], done: Done) -> None:
-        error: OSError | None = None
+    def _charge(self) -> None:
+        loop = asyncio.get_running_loop()
+        if isinstance(loop, SimLoop):
+            loop.charge(self.sync_s)
+
+    async def _later(self, call: Callable[[], None]) -> None:
+        await asyncio.sleep(self.sync_s)
+        if not self._gate.is_set():
+            self.held += 1
+            await self._gate.wait()
+            self.held -= 1
+        call()
+
+    def _sync(self, sync: Callable[[], None]) -> None:
+        self.running = True
         try:
             sync()
+        finally:
+            self.running = False
+
+    def _end(self, sync: Callable[[], None], done: Done) -> None:
+        error: OSError | None = None
+        try:
+            self._sync(sync)
         except OSError as raised:
             error = raised
         done(error)

@@ -12,7 +12,7 @@ import pytest
 from fake_store import FakeStore, Fate, fake_store
 from member_net import PLAIN, MemberNet, MemoryLinks
 from step_clock import StepClock, settle
-from virtual_time import LoopClock
+from virtual_time import LoopClock, LoopSyncs
 
 from minikube_py.env import Disk
 from minikube_py.errors import Compacted, MinikubeError, OutcomeUnknown, Unavailable
@@ -222,7 +222,7 @@ def check_list(store: FakeStore, appended: set[bytes], unknown: set[bytes]) -> N
 async def test_17529_watches_of_a_reader_who_stops_reading_end_or_go_on_without_gap():
     """Several on one connection; what they wait for is compacted away meanwhile, and they are cut off."""
     limits = ServerLimits(watch_bytes_max=200_000, write_buffer_bytes=64 << 10)
-    member = StoreMember(SimDisk(), LoopClock(), random.Random(1), PLAIN, pytest.fail)
+    member = StoreMember(SimDisk(), LoopClock(), random.Random(1), PLAIN, pytest.fail, syncs=LoopSyncs())
     await member.start(Bootstrap(1, NodeId(1), (Member(NodeId(1), "a", "h:1", "h:2"),)))
     server = StoreServer(member, "t", limits=limits)
     await server.start()

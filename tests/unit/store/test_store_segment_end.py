@@ -7,7 +7,9 @@ import dataclasses
 import random
 import threading
 
+import pytest
 from member_net import PLAIN, MemberNet, until
+from virtual_time import LoopSyncs
 
 from minikube_py.env import SystemClock, SystemDisk, SystemFile
 from minikube_py.mvcc.codec import pack
@@ -31,13 +33,12 @@ class CountingFile(SystemFile):
 
 
 class CountingDisk(SystemDisk):
-    """Counts the syncs that the loop's own thread waits for; while `gate` is closed, no sync comes to its end."""
+    """Counts the syncs that the loop itself waits for: those that neither `syncs` runs nor a thread."""
 
     def __init__(self, folder) -> None:
         super().__init__(folder)
-        self.inline = self.elsewhere = self.held = 0
-        self.gate = threading.Event()
-        self.gate.set()
+        self.inline = 0
+        self.syncs: LoopSyncs | None = None
 
     def open(self, name: str, *, create: bool = False) -> CountingFile:
         return CountingFile(self, super().open(name, create=create)._fd)
@@ -47,13 +48,8 @@ class CountingDisk(SystemDisk):
         super().sync_folder()
 
     def note(self) -> None:
-        if threading.current_thread() is threading.main_thread():
+        if threading.current_thread() is threading.main_thread() and not (self.syncs and self.syncs.running):
             self.inline += 1
-            return
-        self.elsewhere += 1
-        if not self.gate.is_set():
-            self.held += 1
-            self.gate.wait()
 
     def segments(self) -> int:
         """The number of the newest one."""
@@ -66,9 +62,12 @@ async def test_with_other_members_no_sync_runs_on_the_loop(tmp_path):
     await net.form(3, disks)
     try:
         await net.settled()
+        for id, disk in disks.items():
+            disk.syncs = net.syncs[id]
         begun = {id: disk.inline for id, disk in disks.items()}
         for round in range(12):
             await asyncio.gather(*(net.put(b"/%d/%d" % (round, i), bytes(800)) for i in range(20)))
+            await net.clock.sleep(0.5)
         await until(lambda: all(net[id].snapshotter.metrics("")["snapshots_total"] >= 2 for id in net.members))
         assert all(disk.segments() >= 4 for disk in disks.values())
         assert {id: disk.inline - begun[id] for id, disk in disks.items()} == {1: 0, 2: 0, 3: 0}
@@ -81,9 +80,11 @@ async def test_heartbeats_go_out_while_the_syncs_of_a_segments_end_hang(tmp_path
     net = MemberNet(tmp_path, SMALL_SEGMENTS)
     disks = {id: CountingDisk(tmp_path / str(id)) for id in (1, 2, 3)}
     await net.form(3, disks)
+    await net.settled()
+    leader = await net.leader()
+    syncs = net.syncs[leader.member_id]
     try:
-        leader = await net.settled()
-        disk, term = disks[leader.member_id], leader.raft.term
+        term = leader.raft.term
         heartbeats = 0
         send = net.links[leader.member_id].send
 
@@ -94,18 +95,17 @@ async def test_heartbeats_go_out_while_the_syncs_of_a_segments_end_hang(tmp_path
 
         net.links[leader.member_id].send = counted
         for i in range(200):
-            disk.gate.clear()
+            syncs.close_gate()
             writing = asyncio.create_task(net.put(b"/%d" % i, bytes(800)))
-            await until(lambda: disk.held > 0)
+            await until(lambda: syncs.held > 0)
             if not leader.replica.files._current.part:
-                disk.gate.set()
+                syncs.open_gate()
                 await writing
-                disk.held = 0
                 continue
             enough = heartbeats + 20
             await until(lambda enough=enough: heartbeats >= enough)
             assert (leader.replica.leading, leader.raft.term) == (term, term)
-            disk.gate.set()
+            syncs.open_gate()
             await writing
             break
         else:
@@ -113,11 +113,11 @@ async def test_heartbeats_go_out_while_the_syncs_of_a_segments_end_hang(tmp_path
         await until(lambda: not leader.replica.files._current.part)
         await net.alike()
     finally:
-        for disk in disks.values():
-            disk.gate.set()
+        syncs.open_gate()
         await net.stop()
 
 
+@pytest.mark.real_time("several syncs run in a thread")
 async def test_alone_the_loop_waits_for_one_sync_at_most(tmp_path):
     disk = CountingDisk(tmp_path)
     clock = SystemClock()
