@@ -22,6 +22,7 @@ from minikube_py.apiserver.access import Access
 from minikube_py.apiserver.addresses import DEFAULT_RANGE, AddressAllocator
 from minikube_py.apiserver.cached_cluster import CachedCluster
 from minikube_py.apiserver.declared import Declarations
+from minikube_py.apiserver.declaring import declare_later, declared
 from minikube_py.apiserver.deletes import Deleter
 from minikube_py.apiserver.endpoints import EndpointReconciler
 from minikube_py.apiserver.forms import Form, negotiate, presented, single_bytes, with_options
@@ -105,14 +106,15 @@ class ApiServer:
 
     async def start(self) -> None:
         """Raises: Unavailable where the store does not answer."""
-        for resource in REGISTRY.kinds:
-            if resource.field_set is not None:
-                await self.storage.declare(resource.field_set)
+        late = [kind.field_set for kind in REGISTRY.kinds if kind.field_set is not None]
+        late = [each for each in late if not await declared(self.storage, each)]
         await self._load(_REPLAYED)
         await system.create_namespaces(self.writer)
         await system.create_priority_classes(self.writer)
         forever = (self._bookmark_forever(), self._sweep_forever(), self._follow_builds())
         self._tasks = [asyncio.create_task(work) for work in forever]
+        if late:
+            self._tasks.append(asyncio.create_task(declare_later(self.storage, late, self.clock)))
         self.ready = True
 
     async def publish(self, host: str, port: int) -> None:

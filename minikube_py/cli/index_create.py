@@ -4,11 +4,11 @@
   minikube-py index create old --on pods --fields metadata.creationTimestamp,spec.priority
   minikube-py index create pools --on nodes --fields 'pool=metadata.labels["pool"],metadata.labels["rank"]:int'
   minikube-py index create quota --on namespaces --fields requested.cpu \\
-      --sum 'requested.*=pods:metadata.namespace:pod_requests@1'
+      --sum 'requested.*=pods:metadata.namespace:pod_requests@2'
 
 A field is one that is declared already (free.cpu), or a path into the object; then its kind is that of the schema, or
 one after a colon: int, quantity, string, time. NAME=PATH gives it a shorter name. A sum is over the objects that refer
-to one, NAME=RESOURCE:REFERENCE:EXTRACTOR, by pod_requests@1, resources@1(path=P), path@1(path=P) or count@1."""
+to one, NAME=RESOURCE:REFERENCE:EXTRACTOR, by pod_requests@2, resources@1(path=P), path@1(path=P) or count@1."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ class LinkedMember:
         peers.answer_with(discovery.who)
         decision = await discovery.run()
         if isinstance(decision, Form):
-            return Bootstrap(decision.cluster_id, self.own.id, decision.members), ()
+            return Bootstrap(decision.cluster_id, self.own.id, decision.members, decision.version), ()
         return Bootstrap(decision.cluster_id, self.own.id), decision.membership.members
 
     def _begun_as(self) -> NodeId:

@@ -14,18 +14,19 @@ from minikube_py.fields.extract import (
     INT64_HIGH,
     INT64_LOW,
     MAX_MEMBERS,
-    SUM,
+    NEWEST_EXTRACTORS,
+    SUM_OVER,
     SUMS,
     Family,
     Scalar,
     check,
-    clamp,
     family,
     scalar,
 )
 from minikube_py.fields.paths import parse_path
 from minikube_py.fields.spec import FieldSet, FieldSpec
 from minikube_py.fields.where import Predicate, Where, compile_where
+from minikube_py.fields.whole import clamp
 
 Row = dict[str, int | str]
 Totals = Mapping[str, int]
@@ -99,10 +100,11 @@ class Reader:
         return place
 
     def _zeros(self, spec: FieldSpec) -> Part:
-        if spec.extractor != SUM:
+        over = SUM_OVER.get(spec.extractor)
+        if over is None:
             zero = {spec.args["resource"]: 0}
             return lambda lists, obj: zero
-        place = self._list_of("resources@1", {"path": spec.args["over"]})
+        place = self._list_of(over, {"path": spec.args["over"]})
         only = spec.args.get("resource")
         if only is None:
             return lambda lists, obj: dict.fromkeys(lists[place], 0)
@@ -114,7 +116,7 @@ class Reader:
         for name, value_of in self._scalars:
             value = value_of(obj)
             if value is not None:
-                plain[name] = value
+                plain[name] = clamp(value) if type(value) is int else value
         lists = [members_of(obj) for members_of in self._lists]
         for prefix, place in self._families:
             for resource, units in lists[place].items():
@@ -149,8 +151,9 @@ def _one_member(spec: FieldSpec) -> Part:
     return part
 
 
-def check_field_set(field_set: FieldSet) -> None:
-    """Raises: InvalidRequest where a name is empty or given twice, an extractor or a sum is unknown, or kinds clash."""
+def check_field_set(field_set: FieldSet, version: int = NEWEST_EXTRACTORS) -> None:
+    """Raises: InvalidRequest where a name is empty or given twice, an extractor is unknown to `version` of the rules, a
+    sum is unknown, or kinds clash."""
     if not field_set.name or not field_set.prefix:
         raise InvalidRequest("a field set needs a name and a prefix")
     if len(field_set.fields) > MAX_MEMBERS or len(field_set.sums) > MAX_MEMBERS:
@@ -163,11 +166,11 @@ def check_field_set(field_set: FieldSet) -> None:
         if not total.source_prefix:
             raise InvalidRequest(f"sum {total.name} has no source_prefix")
         parse_path(total.reference)
-        check(total.extractor, total.args, "quantity", total.name.endswith("*"))
+        check(total.extractor, total.args, "quantity", total.name.endswith("*"), version)
         if total.extractor in SUMS:
             raise InvalidRequest(f"sum {total.name} cannot be a sum of sums")
     for spec in field_set.fields:
-        check(spec.extractor, spec.args, spec.kind, spec.name.endswith("*"))
+        check(spec.extractor, spec.args, spec.kind, spec.name.endswith("*"), version)
         used = spec.args["sum"] if spec.extractor in SUMS else spec.minus
         if used is not None and used not in sums:
             raise InvalidRequest(f"field {spec.name} uses the sum {used}, which {field_set.name} does not declare")

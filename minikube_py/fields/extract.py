@@ -1,14 +1,17 @@
 """The versioned extractors that a declaration may name: pure functions from a decoded object to values.
 
-An extractor never changes what it answers; a better one gets a new version. What cannot be read is missing.
+An extractor never changes what it answers; a better one gets a new version. What cannot be read is missing. Those of
+version 2 read numbers of any size (`fields.whole`), the others leave out what does not fit int64.
 
 | Name | Reads | Arguments |
 |---|---|---|
-| `path@1` | the value at a path, by the field's kind | `path`; `default`; `resource` (unit of a quantity) |
-| `resources@1` | a resource list: one member per resource | `path`; `resource` (one member only) |
+| `path@1`, `path@2` | the value at a path, by the field's kind | `path`; `default`; `resource` (unit of a quantity) |
+| `resources@1`, `resources@2` | a resource list: one member per resource | `path`; `resource` (one member only) |
 | `pod_requests@1` | what a pod asks of its node, {} once it is finished | `resource` (one member only) |
+| `pod_requests@2` | the same as kube-scheduler counts it, resizes in place included | `resource` (one member only) |
 | `hash32@1` | CRC-32 of the text at a path, missing if there is none | `path` |
 | `sum@1` | a declared sum, 0 where nothing refers to the object | `sum`; `over` (path of a resource list: its names) |
+| `sum@3` | as `sum@1`, with the names that `resources@2` reads | `sum`; `over`; `resource` |
 | `sum@2` | one resource of a declared sum, 0 where nothing refers to the object | `sum`; `resource` |
 | `count@1` | 1, whatever the object: a sum of it counts | none |
 """
@@ -23,44 +26,60 @@ from minikube_py.errors import InvalidRequest
 from minikube_py.fields import quantity
 from minikube_py.fields.paths import parse_path, read
 from minikube_py.fields.pod_requests import pod_requests
-from minikube_py.fields.spec import Kind
+from minikube_py.fields.resource_requests import resource_requests
+from minikube_py.fields.spec import FieldSpec, Kind
 from minikube_py.fields.times import parse_time
+from minikube_py.fields.whole import EDGE, WIDE, clamp, wide
 
 Value = int | str
 Scalar = Callable[[Any], Value | None]
 Family = Callable[[Any], dict[str, int]]
 
-SUM = "sum@1"
-SUMS = frozenset((SUM, "sum@2"))
+SUM_OVER = {"sum@1": "resources@1", "sum@3": "resources@2"}
+"""Sums that have a member for each name of a list, and how that is read."""
+SUMS = frozenset((*SUM_OVER, "sum@2"))
+NEWEST_EXTRACTORS = 2
+"""The version of the rules (`mvcc.versions`) that knows all of these."""
 MAX_MEMBERS = 64
 """Resources of one list beyond this many (in order of name) are missing fields."""
 MAX_STRING_LENGTH = 1024
 """A text longer than this is a missing field."""
 
-INT64_LOW = -(1 << 63) + 1
-INT64_HIGH = (1 << 63) - 1
+INT64_LOW = -EDGE
+INT64_HIGH = EDGE
 
-_ARGS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {
+_ARGS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "path@1": (frozenset({"path"}), frozenset({"default", "resource"})),
     "resources@1": (frozenset({"path"}), frozenset({"resource"})),
     "pod_requests@1": (frozenset(), frozenset({"resource"})),
     "hash32@1": (frozenset({"path"}), frozenset()),
-    SUM: (frozenset({"sum", "over"}), frozenset({"resource"})),
+    "sum@1": (frozenset({"sum", "over"}), frozenset({"resource"})),
     "sum@2": (frozenset({"sum", "resource"}), frozenset()),
     "count@1": (frozenset(), frozenset()),
 }
-FAMILIES = frozenset({"resources@1", "pod_requests@1", SUM})
+_SINCE = {"path@2": 2, "resources@2": 2, "pod_requests@2": 2, "sum@3": 2}
+"""The version of the rules that brought an extractor; 1 for all others."""
+_ARGS |= {name: _ARGS[before] for name, before in zip(_SINCE, ("path@1", "resources@1", "pod_requests@1", "sum@1"))}
+_EXACT_SUMS = frozenset({"pod_requests@1", *SUMS})
+FAMILIES = frozenset({"resources@1", "resources@2", "pod_requests@1", "pod_requests@2", *SUM_OVER})
 
 
-def clamp(value: int) -> int:
-    """The nearest value a row can hold."""
-    return INT64_LOW if value < INT64_LOW else INT64_HIGH if value > INT64_HIGH else value
+def newest(name: str) -> str:
+    """The latest version of an extractor."""
+    return max((each for each in _ARGS if each.partition("@")[0] == name), default=f"{name}@1")
 
 
-def check(extractor: str, args: Mapping[str, str], kind: Kind, family: bool) -> None:
-    """Raises: InvalidRequest unless the extractor is known, and its arguments are its own and readable."""
-    if extractor not in _ARGS:
-        raise InvalidRequest(f"unknown extractor {extractor!r}; known: {', '.join(sorted(_ARGS))}")
+def is_clamped(spec: FieldSpec) -> bool:
+    """Whether a row may hold less of the field's value than there is (`fields.whole`)."""
+    return spec.minus is not None or spec.extractor in _SINCE or spec.extractor in _EXACT_SUMS
+
+
+def check(extractor: str, args: Mapping[str, str], kind: Kind, family: bool, version: int = NEWEST_EXTRACTORS) -> None:
+    """Raises: InvalidRequest unless `version` of the rules knows the extractor, and its arguments are its own and
+    readable."""
+    if extractor not in _ARGS or _SINCE.get(extractor, 1) > version:
+        known = ", ".join(sorted(name for name in _ARGS if _SINCE.get(name, 1) <= version))
+        raise InvalidRequest(f"unknown extractor {extractor!r}; known: {known}")
     required, optional = _ARGS[extractor]
     if not required <= args.keys() <= required | optional:
         wanted, given = (", ".join(sorted(names)) or "none" for names in (required | optional, args))
@@ -86,7 +105,9 @@ def scalar(extractor: str, args: Mapping[str, str], kind: Kind) -> Scalar:
     if extractor == "hash32@1":
         return _hash32(args["path"])
     if extractor == "path@1":
-        return _path(args, kind)
+        return _path(args, kind, read_as)
+    if extractor == "path@2":
+        return _path(args, kind, read_wide)
     if extractor == "count@1":
         return lambda obj: 1
     members = family(extractor, args)
@@ -98,12 +119,30 @@ def family(extractor: str, args: Mapping[str, str]) -> Family:
     """The reader of a family: resource name to units."""
     if extractor == "pod_requests@1":
         return _pod_requests
+    if extractor == "pod_requests@2":
+        return _pod_requests_2
     path = parse_path(args["path"])
+    if extractor == "resources@2":
+        return lambda obj: wide_resource_list(read(obj, path))
     return lambda obj: resource_list(read(obj, path))
 
 
+def wide_resource_list(resources: Any) -> dict[str, int]:
+    """As `resource_list`, with numbers of any size."""
+    if not isinstance(resources, dict):
+        return {}
+    names = resources if len(resources) <= MAX_MEMBERS else sorted(resources)[:MAX_MEMBERS]
+    found: dict[str, int] = {}
+    for name in names:
+        try:
+            found[name] = quantity.wide_units(name, resources[name])
+        except quantity.QuantityError:
+            continue
+    return found
+
+
 def resource_list(resources: Any) -> dict[str, int]:
-    """Resource name to units of a decoded resource list; what cannot be read is absent."""
+    """Resource name to units of a decoded resource list; what cannot be read, or does not fit int64, is absent."""
     if not isinstance(resources, dict):
         return {}
     names = resources if len(resources) <= MAX_MEMBERS else sorted(resources)[:MAX_MEMBERS]
@@ -132,6 +171,20 @@ def _pod_requests(obj: Any) -> dict[str, int]:
         requests = pod_requests(obj)
     except quantity.QuantityError:
         return {}
+    return _bounded(requests)
+
+
+def _pod_requests_2(obj: Any) -> dict[str, int]:
+    if not isinstance(obj, dict):
+        return {}
+    try:
+        requests = resource_requests(obj)
+    except quantity.QuantityError:
+        return {}
+    return _bounded(requests)
+
+
+def _bounded(requests: dict[str, int]) -> dict[str, int]:
     if len(requests) > MAX_MEMBERS:
         requests = {name: requests[name] for name in sorted(requests)[:MAX_MEMBERS]}
     return requests
@@ -147,14 +200,14 @@ def _hash32(path_text: str) -> Scalar:
     return hash32
 
 
-def _path(args: Mapping[str, str], kind: Kind) -> Scalar:
+def _path(args: Mapping[str, str], kind: Kind, read_value: Callable[[Kind, Any, str], Value | None]) -> Scalar:
     path = parse_path(args["path"])
     default = args.get("default")
     resource = args.get("resource", "")
 
     def value_at(obj: Any) -> Value | None:
         value = read(obj, path)
-        return read_as(kind, default if value is None else value, resource)
+        return read_value(kind, default if value is None else value, resource)
 
     return value_at
 
@@ -176,6 +229,26 @@ def read_as(kind: Kind, value: Any, resource: str = "") -> Value | None:
     if kind == "time":
         return parse_time(value) if isinstance(value, str) else None
     return read_int(value)
+
+
+def read_wide(kind: Kind, value: Any, resource: str = "") -> Value | None:
+    """As `read_as`, with numbers of any size."""
+    if value is None or kind in ("string", "time"):
+        return read_as(kind, value, resource)
+    if kind == "quantity":
+        try:
+            return quantity.wide_units(resource, value)
+        except quantity.QuantityError:
+            return None
+    if isinstance(value, str):
+        digits = value[1:] if value[:1] in ("+", "-") else value
+        if not (digits.isascii() and digits.isdigit()) or len(digits) > MAX_STRING_LENGTH:
+            return None
+        return wide(int(value))
+    if isinstance(value, float) and not -EDGE < value < EDGE and value == value:
+        # JSON's own form of a whole number that is larger than 64 bits.
+        return wide(int(value)) if abs(value) < WIDE else WIDE if value > 0 else -WIDE
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def read_int(value: Any) -> int | None:

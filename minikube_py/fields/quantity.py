@@ -11,12 +11,11 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple
 
 from minikube_py.errors import RequestError
+from minikube_py.fields.whole import WIDE, wide
 
 Format = Literal["DecimalSI", "BinarySI", "DecimalExponent"]
 
-FORMAT_WRONG: Final = (
-    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-)
+FORMAT_WRONG: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 NUMERIC_WRONG: Final = "unable to parse numeric part of quantity"
 SUFFIX_WRONG: Final = "unable to parse quantity's suffix"
 
@@ -26,6 +25,8 @@ MAX_EXPONENT: Final = 9999
 """Larger powers of ten are refused: the original takes them, and its arithmetic on them then does not end."""
 MAX_LENGTH: Final = 4096
 NANO: Final = -9
+_WIDE_DIGITS: Final = 40
+"""10 to the power of this is beyond `WIDE`."""
 
 _SCANNER = re.compile(r"([+-]?)(0*)([0-9]*)(?:(\.)([0-9]*))?([eEinumkKMGTP]*(?:[-+]?)[0-9]*)")
 _DECIMAL: Final[dict[str, int]] = {
@@ -68,6 +69,12 @@ class Quantity(NamedTuple):
         magnitude = quotient + (rest > 0)
         return magnitude if self.unscaled >= 0 else -magnitude
 
+    def saturated(self, scale: int) -> int:
+        """The same, and at most `WIDE` in size: what is larger need not be worked out."""
+        if self.scale - scale > _WIDE_DIGITS and self.unscaled:
+            return WIDE if self.unscaled > 0 else -WIDE
+        return wide(self.at_scale(scale))
+
     def value(self) -> int:
         """Whole units, rounded away from zero."""
         return self.at_scale(0)
@@ -100,6 +107,7 @@ _CACHE_LIMIT: Final = 20_000
 _parsed: dict[str, Quantity] = {}
 _whole: dict[str, int] = {}
 _milli: dict[str, int] = {}
+_wide: dict[tuple[bool, str], int] = {}
 
 
 def parse(text: str) -> Quantity:
@@ -157,6 +165,20 @@ def milli_units(text: str) -> int:
         if found is None:
             found = _remember(_milli, text, parse(text).milli_value())
     return found
+
+
+def wide_units(resource: str, value: Any) -> int:
+    """What is added up for `resource`, from a decoded JSON value: milli-units for cpu, whole units otherwise, both
+    rounded away from zero and at most `WIDE` in size. Raises: QuantityError."""
+    known = _wide.get((resource == "cpu", value)) if type(value) is str else None
+    if known is not None:
+        return known
+    units = from_json(value).saturated(-3 if resource == "cpu" else 0)
+    if type(value) is str:
+        if len(_wide) >= _CACHE_LIMIT:
+            _wide.clear()
+        _wide[resource == "cpu", value] = units
+    return units
 
 
 def resource_units(resource: str, text: str) -> int:
@@ -232,9 +254,7 @@ def _parse(text: str) -> Quantity:
     return _parse_exactly(whole + fraction, len(fraction), base, exponent, format, negative)
 
 
-def _parse_exactly(
-    digits: str, places: int, base: int, exponent: int, format: Format, negative: bool
-) -> Quantity:
+def _parse_exactly(digits: str, places: int, base: int, exponent: int, format: Format, negative: bool) -> Quantity:
     """The original's slow path: any precision, rounded to 10**-9 away from zero, binary ones capped at int64."""
     unscaled = int(digits)
     scale = -places

@@ -7,7 +7,7 @@
     requested.cpu                               a member of a sum that is declared beside it
     left=status.capacity["cpu"] minus requested.cpu
 
-    requested.*=pods:spec.nodeName:pod_requests@1           a sum: NAME=RESOURCE:REFERENCE:EXTRACTOR
+    requested.*=pods:spec.nodeName:pod_requests@2           a sum: NAME=RESOURCE:REFERENCE:EXTRACTOR
     tasks=pods:spec.nodeName:path@1(path=spec.priority)     with arguments of the extractor
 
 All errors are InvalidRequest, and say what was wrong and what would be right.
@@ -23,7 +23,7 @@ from typing import Final, NamedTuple, cast, get_args
 
 from minikube_py.errors import InvalidRequest
 from minikube_py.fields import quantity
-from minikube_py.fields.extract import SUMS, check
+from minikube_py.fields.extract import SUMS, check, newest
 from minikube_py.fields.paths import Path, parse_path, path_text
 from minikube_py.fields.spec import FieldSet, FieldSpec, Kind, SumSpec
 from minikube_py.fields.times import time_text
@@ -51,7 +51,7 @@ _EXTRACTOR: Final = re.compile(r"([a-z0-9_]+(?:@\d+)?)(?:\((.*)\))?", re.ASCII |
 _MINUS: Final = re.compile(r"\s+minus\s+")
 _TIMES: Final = ("Timestamp", "Time")
 _OBJECT_PARTS: Final = ("metadata", "spec", "status")
-_SUM_FORM: Final = "write NAME=RESOURCE:REFERENCE:EXTRACTOR, as requested.*=pods:spec.nodeName:pod_requests@1"
+_SUM_FORM: Final = "write NAME=RESOURCE:REFERENCE:EXTRACTOR, as requested.*=pods:spec.nodeName:pod_requests@2"
 
 
 class Source(NamedTuple):
@@ -125,9 +125,7 @@ def _sum_used(spec: FieldSpec) -> str | None:
 # --- fields ---------------------------------------------------------------------------------------------------------
 
 
-def _read_field(
-    known: FieldSet, sums: Mapping[str, SumSpec], kind_at: KindAt, item: str
-) -> tuple[str, FieldSpec]:
+def _read_field(known: FieldSet, sums: Mapping[str, SumSpec], kind_at: KindAt, item: str) -> tuple[str, FieldSpec]:
     alias, text = _split_alias(item)
     text, *minus = _MINUS.split(text)
     if len(minus) > 1:
@@ -198,9 +196,7 @@ def _kind_at(known: FieldSet, sums: Collection[str], kind_at: KindAt, path: Path
         raise InvalidRequest(f"{wrong}; {_what_there_is(known, sums)}") from None
 
 
-def _difference(
-    item: str, name: str, path: Path, kind: Kind, sums: Mapping[str, SumSpec], taken: str
-) -> FieldSpec:
+def _difference(item: str, name: str, path: Path, kind: Kind, sums: Mapping[str, SumSpec], taken: str) -> FieldSpec:
     member = _member(sums, taken.strip())
     if member is None:
         there = ", ".join(sums) or "none; declare one beside it"
@@ -294,7 +290,7 @@ def _read_sum(text: str, sources: Mapping[str, Source]) -> SumSpec:
     except InvalidRequest as wrong:
         raise InvalidRequest(f"sum {text!r}: {wrong}") from None
     if known in SUMS:
-        raise InvalidRequest(f"sum {text!r}: a sum cannot be of sums; as pod_requests@1 or count@1")
+        raise InvalidRequest(f"sum {text!r}: a sum cannot be of sums; as pod_requests@2 or count@1")
     return SumSpec(name, source.prefix, path_text(path), known, args)
 
 
@@ -304,7 +300,7 @@ def _read_extractor(text: str, extractor: str) -> tuple[str, dict[str, str]]:
         raise InvalidRequest(f"sum {text!r}: {extractor!r} is no extractor; as path@1(path=spec.size)")
     name, listed = match.groups()
     if "@" not in name:
-        raise InvalidRequest(f"sum {text!r}: extractors have a version: {name}@1")
+        raise InvalidRequest(f"sum {text!r}: extractors have a version: {newest(name)}")
     args: dict[str, str] = {}
     for item in split_outside(listed, ",") if listed else ():
         key, *value = split_outside(item, "=", 1)

@@ -14,9 +14,10 @@ from typing import Literal, NamedTuple, get_args
 
 from minikube_py.errors import InvalidRequest
 from minikube_py.fields import quantity
-from minikube_py.fields.extract import read_int
+from minikube_py.fields.extract import is_clamped, read_int
 from minikube_py.fields.spec import FieldSet, FieldSpec, Kind
 from minikube_py.fields.times import parse_time
+from minikube_py.fields.whole import EDGE, answerable
 
 Op = Literal["=", "!=", "<", "<=", ">", ">=", "in", "exists"]
 OPS: frozenset[str] = frozenset(get_args(Op))
@@ -78,8 +79,8 @@ class CompiledWhere:
 
 
 @lru_cache(maxsize=2048)
-def _compile(fields: tuple[tuple[str, Kind, str], ...], where: Where) -> CompiledWhere:
-    kinds = {name: (kind, resource) for name, kind, resource in fields}
+def _compile(fields: tuple[tuple[str, Kind, str, bool], ...], where: Where) -> CompiledWhere:
+    kinds: dict[str, Reading] = {name: (kind, resource, clamped) for name, kind, resource, clamped in fields}
     tests = tuple(_read(comparison, *kinds[comparison.field]) for comparison in where.comparisons)
     predicates = tuple(_predicate(test) for test in tests)
     if len(predicates) == 1:
@@ -102,8 +103,9 @@ def compile_where(field_set: FieldSet, where: Where) -> CompiledWhere:
     return _compile(tuple([(name, *reading) for name, reading in zip(fields, readings)]), where)
 
 
-Reading = tuple[Kind, str]
-"""How the values of a field read: its kind, and the resource whose unit they have."""
+Reading = tuple[Kind, str, bool]
+"""How the values of a field read: its kind, the resource whose unit they have, and whether rows hold them clamped
+(`fields.whole`)."""
 
 
 def readings_of(field_set: FieldSet, fields: Sequence[str]) -> tuple[Reading, ...]:
@@ -115,7 +117,7 @@ def readings_of(field_set: FieldSet, fields: Sequence[str]) -> tuple[Reading, ..
         spec = field_set.find(name)
         if spec is None:
             raise InvalidRequest(f"field {name!r} is not declared on {field_set.name}")
-        found.append((spec.kind, resource_of(spec, name)))
+        found.append((spec.kind, resource_of(spec, name), is_clamped(spec)))
     return tuple(found)
 
 
@@ -123,9 +125,7 @@ def read_where(where: Where, readings: Sequence[Reading]) -> tuple[Test, ...]:
     """The comparisons with their values read, for whoever asks once and keeps the readings of the fields.
 
     Raises: InvalidRequest for a value that its kind cannot read."""
-    return tuple(
-        [_read(comparison, kind, resource) for comparison, (kind, resource) in zip(where.comparisons, readings)]
-    )
+    return tuple([_read(comparison, *reading) for comparison, reading in zip(where.comparisons, readings)])
 
 
 def resource_of(spec: FieldSpec, name: str) -> str:
@@ -133,7 +133,7 @@ def resource_of(spec: FieldSpec, name: str) -> str:
     return name[len(spec.name) - 1 :] if spec.name.endswith("*") else spec.args.get("resource", "")
 
 
-def _read(comparison: Comparison, kind: Kind, resource: str) -> Test:
+def _read(comparison: Comparison, kind: Kind, resource: str, clamped: bool) -> Test:
     name, op, texts = comparison.field, comparison.op, comparison.values
     if op not in OPS:
         raise InvalidRequest(f"unknown operator {op!r} for field {name}; known: {' '.join(sorted(OPS))}")
@@ -141,7 +141,14 @@ def _read(comparison: Comparison, kind: Kind, resource: str) -> Test:
         raise InvalidRequest(f"field {name} is compared with {len(texts)} values, the limit is {MAX_VALUES}")
     if (op in _ORDERED and len(texts) != 1) or (op == "in" and not texts) or (op == "exists" and texts):
         raise InvalidRequest(f"operator {op!r} of field {name} was given {len(texts)} values")
-    return Test(name, kind, op, tuple([_value(name, kind, resource, text) for text in texts]))
+    read = tuple([_value(name, kind, resource, text) for text in texts])
+    for value, text in zip(read if clamped else (), texts):
+        if type(value) is int and not answerable(op, value):
+            raise InvalidRequest(
+                f"field {name} cannot be compared with {text[:80]!r} by {op!r}: values are kept up to {EDGE} in size, "
+                "and what is larger counts as that; compare with less"
+            )
+    return Test(name, kind, op, read)
 
 
 def _value(name: str, kind: Kind, resource: str, text: str) -> int | str:

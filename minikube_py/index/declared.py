@@ -15,7 +15,7 @@ import orjson
 
 from minikube_py.errors import InvalidRequest
 from minikube_py.fields.evaluate import check_field_set
-from minikube_py.fields.extract import MAX_MEMBERS, SUMS
+from minikube_py.fields.extract import MAX_MEMBERS, NEWEST_EXTRACTORS, SUMS
 from minikube_py.fields.spec import FieldSet, FieldSpec, Kind, SumSpec
 
 INDEXES_PREFIX: Final = b"/minikube-py/indexes/"
@@ -93,7 +93,9 @@ def check_spec(spec: IndexSpec) -> None:
         raise InvalidRequest(f"index {spec.name} does not read as JSON in UTF-8: {error}") from None
 
 
-def check_against(spec: IndexSpec, base: FieldSet, others: Sequence[IndexSpec]) -> None:
+def check_against(
+    spec: IndexSpec, base: FieldSet, others: Sequence[IndexSpec], version: int = NEWEST_EXTRACTORS
+) -> None:
     """Raises: InvalidRequest where `spec` asks for fields that are not there, or declares some that are there already
     and mean something else; `others` are the indexes on the same FieldSet."""
     known = extended(base, others)
@@ -108,7 +110,7 @@ def check_against(spec: IndexSpec, base: FieldSet, others: Sequence[IndexSpec]) 
     fields = (*known.fields, *(each for each in spec.declares if known.find(each.name) is None))
     totals = (*known.sums, *(each for each in spec.sums if each.name not in sums))
     whole = FieldSet(base.name, base.prefix, fields, totals)
-    check_field_set(whole)
+    check_field_set(whole, version)
     for name in spec.fields:
         if whole.find(name) is None:
             declared = ", ".join(sorted(each.name for each in whole.fields)) or "none"

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 from minikube_py.fields.asked import Asked, asked_of
 from minikube_py.fields.evaluate import NO_TOTALS, Own, Reader, Row, Totals
-from minikube_py.fields.extract import clamp, family, scalar
+from minikube_py.fields.extract import family, scalar
 from minikube_py.fields.paths import parse_path, read
 from minikube_py.fields.spec import FieldSet, SumSpec
+from minikube_py.fields.whole import clamp
 from minikube_py.index.columns import ColumnIndex
 from minikube_py.index.contract import RowChange
 from minikube_py.index.running import Running

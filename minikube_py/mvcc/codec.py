@@ -40,6 +40,7 @@ from minikube_py.mvcc.types import (
     Put,
     PutResult,
     QueryStats,
+    RaiseVersion,
     RangeRequest,
     RangeResult,
     Result,
@@ -58,7 +59,7 @@ Plain = Any
 
 # Never change a number: they stand in logs on disk.
 PUT, DELETE, TXN, GRANT, REVOKE, CHECKPOINT, COMPACT, DECLARE, RANGE, OPEN, IN_SESSION, CLOSE = range(1, 13)
-DECLARE_INDEX, DROP_INDEX = range(13, 15)
+DECLARE_INDEX, DROP_INDEX, RAISE = range(13, 16)
 PUT_RESULT, DELETE_RESULT, TXN_RESULT, LEASE_RESULT, COMPACT_RESULT, RANGE_RESULT, SESSION_RESULT = range(20, 27)
 EVENT, BATCH, ERROR = range(30, 33)
 
@@ -66,12 +67,12 @@ _TAGS: Final[dict[type, int]] = {
     Put: PUT,
     DeleteRange: DELETE,
     LeaseGrant: GRANT,
-    LeaseRevoke: REVOKE,
     LeaseCheckpoint: CHECKPOINT,
     Compact: COMPACT,
     OpenSession: OPEN,
     CloseSession: CLOSE,
     DropIndex: DROP_INDEX,
+    RaiseVersion: RAISE,
     PutResult: PUT_RESULT,
     DeleteResult: DELETE_RESULT,
     LeaseResult: LEASE_RESULT,
@@ -133,6 +134,9 @@ def to_plain(message: Message) -> Plain:
     if type(message) is InSession:
         session, sequence, acknowledged, command = message
         return (IN_SESSION, session, sequence, acknowledged, to_plain(command))
+    if type(message) is LeaseRevoke:
+        # Version 1 of the rules knows the id only.
+        return (REVOKE, *message) if message.granted else (REVOKE, message.id)
     if type(message) is RangeRequest:
         where = message.where
         return (RANGE, *message._replace(where=None if where is None else where_to_plain(where)))  # type: ignore[arg-type]
@@ -401,12 +405,13 @@ _READERS: Final[dict[int, Callable[[Plain, int], Any]]] = {
     DELETE: _typed(DeleteRange, (bytes, bytes, bool), 1),
     TXN: _txn,
     GRANT: _typed(LeaseGrant, (int, int), 2),
-    REVOKE: _typed(LeaseRevoke, (int,), 1),
+    REVOKE: _typed(LeaseRevoke, (int, int), 1),
     CHECKPOINT: _typed(LeaseCheckpoint, (int, int), 2),
     COMPACT: _typed(Compact, (int,), 1),
     DECLARE: lambda plain, _: DeclareFields(field_set_from_plain(plain[1])),
     DECLARE_INDEX: lambda plain, _: DeclareIndex(from_json(plain[1])),
     DROP_INDEX: _typed(DropIndex, (str,), 1),
+    RAISE: _typed(RaiseVersion, (int,), 1),
     RANGE: _range,
     OPEN: _typed(OpenSession, (int,), 1),
     IN_SESSION: _in_session,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from minikube_py.errors import InvalidRequest, LeaseExists, LeaseNotFound
+from minikube_py.mvcc.types import LeaseRevoke
 
 MIN_TTL_S: Final = 2
 MAX_TTL_S: Final = 9_000_000_000
@@ -17,19 +18,21 @@ NO_LEASE: Final = 0
 
 @dataclass(slots=True)
 class Lease:
-    """`remaining_s` is the last checkpoint's word, 0 if there was none."""
+    """`remaining_s` is the last checkpoint's word, 0 if there was none. `granted`: a number that no other grant has; 0
+    for those of version 1 of the rules."""
 
     id: int
     ttl_s: int
     remaining_s: int = 0
     keys: set[bytes] = field(default_factory=set)
+    granted: int = 0
 
 
 class Leases:
     def __init__(self) -> None:
         self.by_id: dict[int, Lease] = {}
 
-    def grant(self, lease_id: int, ttl_s: int) -> Lease:
+    def grant(self, lease_id: int, ttl_s: int, granted: int = 0) -> Lease:
         """Raises: LeaseNotFound for id 0, InvalidRequest for too large a TTL, LeaseExists."""
         if lease_id == NO_LEASE:
             raise LeaseNotFound
@@ -37,15 +40,20 @@ class Leases:
             raise InvalidRequest("etcdserver: too large lease TTL")
         if lease_id in self.by_id:
             raise LeaseExists
-        lease = self.by_id[lease_id] = Lease(lease_id, max(ttl_s, MIN_TTL_S))
+        lease = self.by_id[lease_id] = Lease(lease_id, max(ttl_s, MIN_TTL_S), granted=granted)
         return lease
 
-    def get(self, lease_id: int) -> Lease:
-        """Raises: LeaseNotFound."""
+    def get(self, lease_id: int, granted: int = 0) -> Lease:
+        """The lease of this id; with `granted` only that very one. Raises: LeaseNotFound."""
         lease = self.by_id.get(lease_id)
-        if lease is None:
+        if lease is None or (granted and lease.granted != granted):
             raise LeaseNotFound
         return lease
+
+    def revoke_of(self, lease_id: int) -> LeaseRevoke:
+        """What ends the lease that has this id now, and no later one."""
+        lease = self.by_id.get(lease_id)
+        return LeaseRevoke(lease_id, 0 if lease is None else lease.granted)
 
     def move(self, key: bytes, old: int, new: int) -> None:
         """Detaches `key` from lease `old` and attaches it to `new`; 0 is none."""

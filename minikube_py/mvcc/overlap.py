@@ -1,7 +1,7 @@
 """Whether the puts and deletes of a txn overlap, which etcd refuses: near-linear in the txn's bytes.
 
 The rules are etcd's (v3rpc/key.go, checkRequestIntervals): a key is put once at most, the two branches of one nested
-txn exclude each other, and what is deleted is not put. Which pairs are compared follows the original where it
+txn exclude each other, and what is deleted is not put. Which pairs are compared follows etcd where it
 surprises: a nested txn's puts against what came before them and against the deletes beside it, not against the deletes
 of nested txns that come later. Of two sets that meet, the smaller is walked, so each key is moved log(n) times at most.
 """
@@ -107,7 +107,7 @@ def _footprint(ops: tuple[Op, ...]) -> Footprint:
     whole = Footprint()
     for op in ops:
         if type(op) is DeleteRange:
-            # As the original sees it: here, unlike where it deletes, a `range_end` of b"\0" is no more than that key.
+            # As etcd sees it: here, unlike where it deletes, a `range_end` of b"\0" is no more than that key.
             whole.deletes.add(op.key, op.range_end or op.key + b"\0")
     for op in ops:
         if type(op) is not Txn:

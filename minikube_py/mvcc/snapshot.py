@@ -17,13 +17,15 @@ from minikube_py.mvcc.codec import event_from_plain, field_set_from_plain, field
 from minikube_py.mvcc.event_log import EventLog, Events
 from minikube_py.mvcc.lease import Lease
 from minikube_py.mvcc.types import Event, KeyValue
+from minikube_py.mvcc.versions import FIRST, LATEST, TooNew
 
 if TYPE_CHECKING:
     from minikube_py.fields.spec import FieldSet
     from minikube_py.mvcc.state import StateMachine
 
-FORMAT: Final = 2
-"""Format 1 had no sessions."""
+FORMAT: Final = 3
+"""Format 1 had no sessions; 3 has the version of the rules and the names of grants, and is written only where the
+version is not the first, so that releases which know no other read what concerns them and refuse the rest."""
 # Never change a number: they stand in files on disk.
 HEAD, BASE, EVENTS, BOUNDARY, LEASE, FIELDS, END, SESSION = range(8)
 SLICE_RECORDS: Final = 500
@@ -37,8 +39,11 @@ def records(state: StateMachine) -> Iterator[list[Any]]:
     # Before the compacted revision nothing counts; its own events can still be watched.
     boundary = state.compact_revision
     base = max(boundary, 1)
-    head = [HEAD, FORMAT, state.revision, boundary, state.sessions.count]
-    leases = [[LEASE, lease.id, lease.ttl_s, lease.remaining_s] for lease in state.lessor.by_id.values()]
+    head = [HEAD, FORMAT, state.revision, boundary, state.sessions.count, state.version]
+    leases = [[LEASE, each.id, each.ttl_s, each.remaining_s, each.granted] for each in state.lessor.by_id.values()]
+    if state.version == FIRST:
+        head[1:] = [2, *head[2:-1]]
+        leases = [lease[:-1] for lease in leases]
     fields = [[FIELDS, field_set_to_plain(field_set)] for field_set in state.tables.declared.values()]
     later = log.between(base, log.last)
     sessions = ([SESSION, *record] for record in state.sessions.records())
@@ -118,6 +123,8 @@ class Loader:
         try:
             for record in records:
                 self._take(record)
+        except TooNew:
+            raise
         except (LookupError, TypeError, ValueError, MinikubeError) as error:
             raise Corruption(f"snapshot: {type(error).__name__}: {error}") from error
 
@@ -146,7 +153,7 @@ class Loader:
             self._load_versions()
             self._events.append(_replay(state, record[1], record[2]))
         elif tag == LEASE:
-            lease = Lease(record[1], record[2], record[3])
+            lease = Lease(record[1], record[2], record[3], granted=record[4] if len(record) > 4 else 0)
             state.lessor.by_id[lease.id] = lease
         elif tag == FIELDS:
             self._field_sets.append(field_set_from_plain(record[1]))
@@ -160,10 +167,13 @@ class Loader:
             raise Corruption(f"unknown record {tag!r}")
 
     def _begin(self, head: list[Any]) -> None:
-        if head[0] != HEAD or head[1] not in (1, FORMAT):
+        if head[0] != HEAD or head[1] not in (1, 2, FORMAT):
             raise Corruption(f"the first record is not a head of format {FORMAT} or before")
-        _, _, self._revision, self._boundary, *count = head
-        self.state.sessions.count = count[0] if count else 0
+        _, _, self._revision, self._boundary, *rest = head
+        self.state.sessions.count = rest[0] if rest else 0
+        self.state.version = rest[1] if head[1] >= FORMAT else FIRST
+        if self.state.version > LATEST:
+            raise TooNew(self.state.version)
         self._begun = True
 
     def _load_versions(self) -> None:

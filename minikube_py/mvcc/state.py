@@ -20,6 +20,7 @@ from minikube_py.fields.spec import FieldSet
 from minikube_py.fields.where import Where
 from minikube_py.index.declared import INDEXES_PREFIX, declared_since, dump, key_of, parse
 from minikube_py.index.table import Table
+from minikube_py.mvcc.budgets import check_compares, check_reads
 from minikube_py.mvcc.decoding import changes_of, decode
 from minikube_py.mvcc.event_log import EventLog
 from minikube_py.mvcc.key_index import KeyIndex
@@ -53,6 +54,7 @@ from minikube_py.mvcc.types import (
     OpenSession,
     Put,
     PutResult,
+    RaiseVersion,
     RangeRequest,
     RangeResult,
     Result,
@@ -62,6 +64,7 @@ from minikube_py.mvcc.types import (
     prefix_end,
 )
 from minikube_py.mvcc.validate import validate
+from minikube_py.mvcc.versions import FIRST, GRANTS_HAVE_NAMES, LATEST, TXNS_HAVE_BUDGETS, TooNew
 
 HASHED_PER_STEP: Final = 500
 ERROR_CHARS_MAX: Final = 500
@@ -76,9 +79,11 @@ class StateMachine:
     """`revision` is the last one; reads answer from `compact_revision` (-1: never compacted) to it.
 
     `last_events` and `last_row_changes` are those of the last apply; `last_lease` is the lease that it granted, or
-    with a TTL of 0 revoked: whoever keeps time for leases follows it, for a command sent twice is executed once."""
+    with a TTL of 0 revoked: whoever keeps time for leases follows it, for a command sent twice is executed once.
+    `version`: of the rules that it follows (`mvcc.versions`); the log of a store begins with the first."""
 
-    def __init__(self) -> None:
+    def __init__(self, version: int = LATEST) -> None:
+        self.version = version
         self.revision = FIRST_REVISION
         self.compact_revision = -1
         self.last_events: list[Event] = []
@@ -110,6 +115,7 @@ class StateMachine:
             InSession: self._apply_in_session,
             OpenSession: self._apply_open,
             CloseSession: self._apply_close,
+            RaiseVersion: self._apply_raise,
         }
 
     # -- commands --------------------------------------------------------------------------------------------------
@@ -148,7 +154,11 @@ class StateMachine:
 
     def _apply_txn(self, txn: Txn) -> TxnResult:
         check(txn)
+        if self.version >= TXNS_HAVE_BUDGETS:
+            check_compares(txn, self.index)
         chosen = path(txn, self.index)
+        if self.version >= TXNS_HAVE_BUDGETS:
+            check_reads(taken(txn, chosen), self.index)
         for op in taken(txn, chosen):
             if type(op) is Put:
                 self._check_put(op)
@@ -162,12 +172,14 @@ class StateMachine:
         return result
 
     def _apply_grant(self, grant: LeaseGrant) -> LeaseResult:
-        lease = self.lessor.grant(grant.id, grant.ttl_s)
+        # No two commands that were done have the same count.
+        granted = self.sessions.count + 1 if self.version >= GRANTS_HAVE_NAMES else 0
+        lease = self.lessor.grant(grant.id, grant.ttl_s, granted)
         self.last_lease = LeaseResult(self.revision, lease.id, lease.ttl_s)
         return self.last_lease
 
     def _apply_revoke(self, revoke: LeaseRevoke) -> LeaseResult:
-        lease = self.lessor.get(revoke.id)
+        lease = self.lessor.get(revoke.id, revoke.granted)
         revision = self.revision + 1
         events = [Event("DELETE", *self.index.delete(key, revision)) for key in sorted(lease.keys)]
         del self.lessor.by_id[lease.id]
@@ -195,13 +207,13 @@ class StateMachine:
     def _apply_declare(self, declare: DeclareFields) -> CompactResult:
         field_set = declare.field_set
         if self.tables.declared.get(field_set.name) != field_set:
-            self.tables.check(field_set)
+            self.tables.check(field_set, self.version)
             self.load_fields(field_set)
         return CompactResult(self.revision)
 
     def _apply_declare_index(self, declare: DeclareIndex) -> PutResult:
         spec = declare.spec
-        if self.tables.check_index(spec):
+        if self.tables.check_index(spec, self.version):
             events: list[Event] = []
             self._put(Put(key_of(spec.name), dump(spec)), self.revision + 1, events)
             self._commit(events)
@@ -215,6 +227,13 @@ class StateMachine:
         self._commit(events)
         self.tables.drop_index(drop.name)
         return result
+
+    def _apply_raise(self, raising: RaiseVersion) -> CompactResult:
+        """Never lowers it. Raises: TooNew, and then this member must not go on."""
+        if raising.version > LATEST:
+            raise TooNew(raising.version)
+        self.version = max(self.version, raising.version)
+        return CompactResult(self.revision)
 
     # -- sessions --------------------------------------------------------------------------------------------------
 
@@ -313,7 +332,7 @@ class StateMachine:
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def range(self, request: RangeRequest) -> RangeResult:
-        """Raises: InvalidRequest, Compacted, FutureRevision; whatever else goes wrong is told to this reader alone."""
+        """Raises: InvalidRequest, Compacted, FutureRevision; any other failure is reported to this reader alone."""
         validate(request)
         try:
             return self._reads.range(request, self.revision, ())
@@ -440,7 +459,7 @@ class StateMachine:
     @classmethod
     def restore(cls, slices: Iterable[list[Any]]) -> StateMachine:
         """The state machine that gave the records: same answers at every retained revision. Raises: Corruption."""
-        state = cls()
+        state = cls(FIRST)
         load(state, slices)
         return state
 
@@ -483,7 +502,7 @@ class StateMachine:
 
 
 def unanswerable(error: Exception) -> InvalidRequest:
-    """What a reader is told where answering it went wrong in a way that nobody thought of."""
+    """What a reader gets where answering it failed in an unforeseen way."""
     return InvalidRequest(f"the request cannot be answered: {type(error).__name__}: {error}"[:ERROR_CHARS_MAX])
 
 

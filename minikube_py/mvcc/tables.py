@@ -51,9 +51,9 @@ class Tables:
 
     # -- what is declared ----------------------------------------------------------------------------------------------
 
-    def check(self, field_set: FieldSet) -> None:
-        """Raises: InvalidRequest where it is not sound, or one too many."""
-        check_field_set(field_set)
+    def check(self, field_set: FieldSet, version: int) -> None:
+        """Raises: InvalidRequest where it is not sound by the rules of `version`, or one too many."""
+        check_field_set(field_set, version)
         if field_set.name not in self.declared and len(self.declared) >= MAX_FIELD_SETS:
             raise InvalidRequest(f"at most {MAX_FIELD_SETS} field sets can be declared")
 
@@ -70,7 +70,7 @@ class Tables:
             self._leave(name)
         self._put_in(name, table)
 
-    def check_index(self, spec: IndexSpec) -> bool:
+    def check_index(self, spec: IndexSpec, version: int) -> bool:
         """False: it is declared already, and the same. Raises: InvalidRequest."""
         check_spec(spec)
         known = self.specs.get(spec.name)
@@ -84,7 +84,7 @@ class Tables:
         if base is None:
             there = ", ".join(sorted(self.declared)) or "none"
             raise InvalidRequest(f"index {spec.name}: no fields are declared on {spec.on!r}; there are: {there}")
-        check_against(spec, base, self.on(spec.on))
+        check_against(spec, base, self.on(spec.on), version)
         return True
 
     def declare_index(self, spec: IndexSpec) -> None:

@@ -146,7 +146,11 @@ class LeaseGrant(NamedTuple):
 
 
 class LeaseRevoke(NamedTuple):
+    """`granted` is that of the lease (`Lease.granted`) which is to end, so that a revoke sent again spares one that was
+    granted again under the same id; 0: whichever has the id."""
+
     id: int
+    granted: int = 0
 
 
 class LeaseCheckpoint(NamedTuple):
@@ -199,6 +203,12 @@ class CloseSession(NamedTuple):
     session: int
 
 
+class RaiseVersion(NamedTuple):
+    """From here on apply follows the rules of `version` (`mvcc.versions`). Only a leader proposes it."""
+
+    version: int
+
+
 SessionCommand = (
     Put
     | DeleteRange
@@ -211,7 +221,7 @@ SessionCommand = (
     | DeclareIndex
     | DropIndex
 )
-Command = SessionCommand | OpenSession | InSession | CloseSession
+Command = SessionCommand | OpenSession | InSession | CloseSession | RaiseVersion
 
 
 class PutResult(NamedTuple):

@@ -30,6 +30,7 @@ from minikube_py.mvcc.types import (
     LeaseRevoke,
     OpenSession,
     Put,
+    RaiseVersion,
     RangeRequest,
     Txn,
 )
@@ -197,6 +198,10 @@ def _declare_index(declare: DeclareIndex) -> None:
     require_int64("memoryLimitBytes", spec.memory_limit_bytes)
 
 
+def _leaders(_: RaiseVersion) -> None:
+    raise InvalidRequest("the version of the rules is raised by the leader alone, once all members know them")
+
+
 _RULES: Final[dict[type, Callable[[Any], None]]] = {
     Put: _put,
     DeleteRange: check,
@@ -212,5 +217,6 @@ _RULES: Final[dict[type, Callable[[Any], None]]] = {
     OpenSession: _numbers("client"),
     InSession: _in_session,
     CloseSession: _numbers("session"),
+    RaiseVersion: _leaders,
 }
 _OUTER: Final = frozenset({OpenSession, InSession, CloseSession, RangeRequest})

@@ -48,7 +48,7 @@ class Following:
                 f"{log.last_index}: what was acknowledged is lost"
             )
         log.committed = max(log.committed, message.commit)
-        state.send(MessageType.HEARTBEAT_REPLY, message.sender, context=message.context)
+        state.send(MessageType.HEARTBEAT_REPLY, message.sender, hint=state.config.release, context=message.context)
 
     def snapshot(self, message: Message) -> None:
         """Takes a snapshot over if it is newer than what is committed here, and this member is in its configuration."""
@@ -82,7 +82,8 @@ class Following:
         """Leaves the reply that is due, to be sent when all that was handed out before is durable."""
         if self.agreed is not None:
             if self._state.leader != NOBODY:
-                self._state.send(MessageType.APPEND_REPLY, self._state.leader, index=self.agreed)
+                release = self._state.config.release
+                self._state.send(MessageType.APPEND_REPLY, self._state.leader, index=self.agreed, hint=release)
             self.agreed = None
 
     def _agree(self, index: LogIndex) -> None:

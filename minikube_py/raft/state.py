@@ -23,7 +23,8 @@ class RaftConfig:
     lasting about the same. One APPEND carries up to `append_bytes_max`; unacknowledged ones are bounded per peer in
     number and bytes. Proposals beyond `uncommitted_bytes_max` are dropped, reads beyond `reads_max` too. One Ready
     hands out up to `committed_bytes_max` to apply. A snapshot under way of which nothing is heard for `snapshot_ticks`
-    is given up.
+    is given up. `release`: a number of the driver's, which may differ between members; a follower's replies tell it to
+    the leader.
     """
 
     id: NodeId
@@ -39,12 +40,13 @@ class RaftConfig:
     committed_bytes_max: int = 64 << 20
     reads_max: int = 100_000
     snapshot_ticks: int = 1200
+    release: int = 0
 
     def __post_init__(self) -> None:
         if self.id <= 0:
             raise ValueError(f"a member's id is above 0, not {self.id}")
         for name in self.__slots__:
-            if name not in ("id", "pre_vote", "check_quorum", "lease_reads") and getattr(self, name) < 1:
+            if name not in ("id", "pre_vote", "check_quorum", "lease_reads", "release") and getattr(self, name) < 1:
                 raise ValueError(f"{name} is at least 1, not {getattr(self, name)}")
         if self.election_ticks > 1 and self.heartbeat_ticks >= self.election_ticks:
             raise ValueError(

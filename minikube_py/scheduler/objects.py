@@ -11,7 +11,15 @@ from sys import intern
 from typing import Any, NamedTuple
 
 from minikube_py.client.sharing import shared_labels
-from minikube_py.fields.quantity import QuantityError, milli_units, whole_units
+from minikube_py.fields.quantity import QuantityError, wide_units
+from minikube_py.fields.resource_requests import (
+    NANOS_PER_MILLI,
+    NANOS_PER_UNIT,
+    pod_level_requests,
+    resized,
+    total_nanos,
+    units_of,
+)
 
 CPU = "cpu"
 MEMORY = "memory"
@@ -26,6 +34,9 @@ DEFAULT_MEMORY_REQUEST_BYTES = 200 * 1024 * 1024
 DEFAULT_SCHEDULER_NAME = "default-scheduler"
 TAINT_NODE_UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 SPECS_INTERNED_MAX = 65_536
+AMOUNT_MAX = 1 << 56
+"""Larger amounts count as this, so that a hundredfold stays within int64. No node has as much: a pod that asks for it
+fits nowhere."""
 
 Amounts = dict[str, int]
 """Resource name to amount: milli-units for cpu, whole units otherwise."""
@@ -237,62 +248,28 @@ class QueuedPodInfo:
 
 
 _NO_LABELS: Mapping[str, str] = {}
+_NO_STATUS: Mapping[str, Any] = {}
 
 
-def amounts(quantities: Mapping[str, Any]) -> Amounts:
-    """A resource list as ints. Raises: QuantityError."""
-    return {
-        name: milli_units(str(value)) if name == CPU else whole_units(str(value)) for name, value in quantities.items()
-    }
+def _amounts(nanos: Mapping[str, int]) -> Amounts:
+    """Amounts as the columns hold them: no less than 0, and no more than fits them beside others."""
+    return {name: max(0, min(value, AMOUNT_MAX)) for name, value in units_of(nanos).items()}
 
 
-def _add(total: Amounts, more: Mapping[str, int]) -> None:
-    for name, amount in more.items():
-        total[name] = total.get(name, 0) + amount
+_NONZERO_DEFAULTS: Mapping[str, int] = {
+    CPU: DEFAULT_MILLI_CPU_REQUEST * NANOS_PER_MILLI,
+    MEMORY: DEFAULT_MEMORY_REQUEST_BYTES * NANOS_PER_UNIT,
+}
 
 
-def _container_amounts(container: Mapping[str, Any], defaults: Amounts | None) -> Amounts:
-    requests = amounts((container.get("resources") or {}).get("requests") or {})
-    if defaults is not None:
-        for name, amount in defaults.items():
-            requests.setdefault(name, amount)
-    return requests
+def _nonzero_defaults(spec: Mapping[str, Any], requests: Mapping[str, int]) -> Mapping[str, int]:
+    """What fills in for containers that ask for nothing: with requests at pod level, only of what nobody asks for."""
+    if not pod_level_requests(spec):
+        return _NONZERO_DEFAULTS
+    return {name: nanos for name, nanos in _NONZERO_DEFAULTS.items() if name not in requests}
 
 
-def pod_amounts(spec: Mapping[str, Any], defaults: Amounts | None = None) -> Amounts:
-    """What a pod asks for: the sum of its containers, or more where an init container needs more, plus overhead;
-    requests at pod level take the place of sums. `defaults` fill in for containers that ask for nothing.
-
-    Source: KEP-753 (sidecars), KEP-2837 (pod level). Raises: QuantityError."""
-    total: Amounts = {}
-    for container in spec.get("containers") or ():
-        _add(total, _container_amounts(container, defaults))
-    sidecars: Amounts = {}
-    peak: Amounts = {}
-    for container in spec.get("initContainers") or ():
-        needed = _container_amounts(container, defaults)
-        if container.get("restartPolicy") == "Always":
-            _add(total, needed)
-            _add(sidecars, needed)
-            needed = dict(sidecars)
-        else:
-            _add(needed, sidecars)
-        for name, amount in needed.items():
-            peak[name] = max(peak.get(name, 0), amount)
-    for name, amount in peak.items():
-        total[name] = max(total.get(name, 0), amount)
-    level = amounts((spec.get("resources") or {}).get("requests") or {})
-    for name, amount in level.items():
-        if name in (CPU, MEMORY) or name.startswith("hugepages-"):
-            total[name] = amount
-    _add(total, amounts(spec.get("overhead") or {}))
-    return total
-
-
-_NONZERO_DEFAULTS: Amounts = {CPU: DEFAULT_MILLI_CPU_REQUEST, MEMORY: DEFAULT_MEMORY_REQUEST_BYTES}
-
-
-def _resources_key(spec: Mapping[str, Any]) -> object:
+def _resources_key(spec: Mapping[str, Any], status: Mapping[str, Any]) -> object:
     """All that the requests are worked out from, as a hashable."""
     parts: list[object] = []
     for container in spec.get("containers") or ():
@@ -305,7 +282,14 @@ def _resources_key(spec: Mapping[str, Any]) -> object:
         parts.append(("overhead", tuple(spec["overhead"].items())))
     if spec.get("resources"):
         parts.append(("pod", tuple((spec["resources"].get("requests") or {}).items())))
+    if resized(status):
+        names = [container.get("name") for field in _CONTAINERS for container in spec.get(field) or ()]
+        parts.append((tuple(names), *(_frozen(status.get(field)) for field in _RESIZED)))
     return tuple(parts)
+
+
+_CONTAINERS = ("containers", "initContainers")
+_RESIZED = ("containerStatuses", "initContainerStatuses", "resources", "allocatedResources", "conditions")
 
 
 def _frozen(value: Any) -> object:
@@ -334,14 +318,16 @@ def _tolerations(spec: Mapping[str, Any]) -> tuple[Toleration, ...]:
     )
 
 
-def pod_spec(spec: Mapping[str, Any]) -> PodSpec:
-    """The interned PodSpec of an object's `spec`. Raises: QuantityError."""
+def pod_spec(spec: Mapping[str, Any], status: Mapping[str, Any] = _NO_STATUS) -> PodSpec:
+    """The interned PodSpec of an object's `spec`; its `status` counts where the pod is resized in place.
+
+    Raises: QuantityError."""
     affinity = (spec.get("affinity") or {}).get("nodeAffinity")
     selector = spec.get("nodeSelector")
     tolerations = _tolerations(spec)
     ports = _host_ports(spec)
     key = (
-        _resources_key(spec),
+        _resources_key(spec, status),
         tolerations,
         tuple(sorted(selector.items())) if selector else (),
         _frozen(affinity) if affinity else None,
@@ -349,8 +335,9 @@ def pod_spec(spec: Mapping[str, Any]) -> PodSpec:
     )
     found = _specs.get(key)
     if found is None:
-        requests = pod_amounts(spec)
-        nonzero = pod_amounts(spec, _NONZERO_DEFAULTS)
+        nanos = total_nanos(spec, status)
+        requests = _amounts(nanos)
+        nonzero = _amounts(total_nanos(spec, status, _nonzero_defaults(spec, nanos)))
         found = PodSpec(
             tuple((name, amount) for name, amount in requests.items() if amount > 0),
             nonzero.get(CPU, 0),
@@ -370,9 +357,8 @@ def pod_spec(spec: Mapping[str, Any]) -> PodSpec:
 def project_pod(obj: Mapping[str, Any]) -> PodInfo:
     """Raises: QuantityError where a request cannot be read (the API server lets none in)."""
     metadata, spec, status = obj["metadata"], obj["spec"], obj.get("status") or {}
-    pod = PodInfo(
-        intern(metadata.get("namespace", "")), intern(metadata["name"]), intern(metadata.get("uid", "")), pod_spec(spec)
-    )
+    namespace, name, uid = metadata.get("namespace", ""), metadata["name"], metadata.get("uid", "")
+    pod = PodInfo(intern(namespace), intern(name), intern(uid), pod_spec(spec, status))
     pod.node_name = intern(spec.get("nodeName") or "")
     pod.scheduler_name = intern(spec.get("schedulerName") or DEFAULT_SCHEDULER_NAME)
     pod.priority = spec.get("priority") or 0
@@ -410,7 +396,7 @@ def project_node(obj: Mapping[str, Any]) -> NodeInfo:
     node.unschedulable = bool(spec.get("unschedulable"))
     for name, value in (status.get("allocatable") or {}).items():
         try:
-            node.allocatable[name] = max(0, milli_units(str(value)) if name == CPU else whole_units(str(value)))
+            node.allocatable[name] = max(0, min(wide_units(name, value), AMOUNT_MAX - 1))
         except QuantityError:
             continue
     node.conditions = tuple(sorted((c.get("type", ""), c.get("status", "")) for c in status.get("conditions") or ()))

@@ -13,6 +13,7 @@ from hashlib import sha256
 from typing import Any
 
 from minikube_py.errors import InvalidRequest, MinikubeError
+from minikube_py.mvcc.versions import FIRST, LATEST
 from minikube_py.raft.configuration import NodeId
 from minikube_py.raft.message import NOBODY
 from minikube_py.store.identity import id_text
@@ -71,10 +72,11 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Begin with the entry that all of `members` begin with."""
+    """Begin with the entry that all of `members` begin with, at `version` of the rules of apply."""
 
     cluster_id: int
     members: tuple[Member, ...]
+    version: int = LATEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +127,11 @@ def parse_initial_cluster(text: str) -> Initial:
     return tuple(sorted(found.items()))
 
 
-def cluster_id_of(members: Iterable[Member]) -> int:
-    """The id of the cluster that these begin: two that begin with different first entries have different ids."""
+def cluster_id_of(members: Iterable[Member], version: int = LATEST) -> int:
+    """The id of the cluster that these begin: two that begin with different first entries have different ids, as those
+    of different releases do."""
     ordered = tuple(sorted(members, key=lambda member: member.id))
-    first = encode_member_change(MemberChange(ChangeKind.BOOTSTRAP, members=ordered))
+    first = encode_member_change(MemberChange(ChangeKind.BOOTSTRAP, members=ordered, version=version))
     return int.from_bytes(sha256(first).digest()[:8], "big") & ID_MAX or 1
 
 
@@ -183,8 +186,9 @@ def _with_those_begun(intent: Intent, begun: list[Answer]) -> Decision:
     knowing = [answer for answer in begun if answer.membership.get(me.id) is not None]
     if knowing:
         latest = max(knowing, key=lambda answer: answer.applied).membership
-        if cluster_id_of(latest.members) == cluster_id:
-            return Form(cluster_id, latest.members)
+        for version in range(FIRST, LATEST + 1):
+            if cluster_id_of(latest.members, version) == cluster_id:
+                return Form(cluster_id, latest.members, version)
         return Enter(cluster_id, latest)
     best = max(begun, key=lambda answer: (answer.applied, answer.leader == answer.member.id))
     change = MemberChange(

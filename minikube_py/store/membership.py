@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgpack
 
 from minikube_py.errors import InvalidRequest
+from minikube_py.mvcc.versions import FIRST
 from minikube_py.raft.configuration import Change, ChangeType, ConfChange, Configuration, NodeId
 
 MEMBERS_MAX: Final = 32
@@ -54,7 +55,8 @@ class Member:
 class MemberChange:
     """One change. Which fields count depends on `kind`:
 
-    - BOOTSTRAP: `members`, the first ones; only the first entry of a log.
+    - BOOTSTRAP: `members`, the first ones, and the `version` of the rules of apply (`mvcc.versions`) that they begin
+      with; only the first entry of a log.
     - EXPECT: a member `name` (`peer`, `client`, `learner`) will come; whoever joins under that name is let in.
     - JOIN: `id` starts under `name`: as a learner, which is promoted once it has caught up unless it was expected as a
       learner. With `rejoin` it takes the place of the member of that name, whose disk was lost.
@@ -70,19 +72,21 @@ class MemberChange:
     learner: bool = False
     rejoin: bool = False
     members: tuple[Member, ...] = ()
+    version: int = FIRST
 
 
 def encode_member_change(change: MemberChange) -> bytes:
     members = [member_to_plain(member) for member in change.members]
     fields = (change.kind, change.id, change.name, change.peer, change.client, change.learner, change.rejoin, members)
-    packed: bytes = msgpack.packb(fields)
+    # Releases that know no other version read eight fields, and must not read more.
+    packed: bytes = msgpack.packb(fields if change.version == FIRST else (*fields, change.version))
     return packed
 
 
 def decode_member_change(data: bytes) -> MemberChange:
     """Raises: InvalidRequest where `data` is no change."""
     try:
-        kind, node, name, peer, client, learner, rejoin, members = msgpack.unpackb(data)
+        kind, node, name, peer, client, learner, rejoin, members, *version = msgpack.unpackb(data)
         return MemberChange(
             ChangeKind(kind),
             _id(node, lowest=0),
@@ -92,9 +96,16 @@ def decode_member_change(data: bytes) -> MemberChange:
             _flag(learner),
             _flag(rejoin),
             tuple([member_from_plain(member) for member in members]),
+            *map(_version, version),
         )
     except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
         raise InvalidRequest(f"not a change of members: {error}") from None
+
+
+def _version(plain: Any) -> int:
+    if type(plain) is not int or plain < FIRST:
+        raise ValueError("a version is a number from 1 on")
+    return plain
 
 
 @dataclass(frozen=True, slots=True)

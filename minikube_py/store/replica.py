@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from minikube_py.env import Rng
 from minikube_py.errors import (
@@ -24,10 +23,11 @@ from minikube_py.errors import (
     SessionExpired,
     Unavailable,
 )
-from minikube_py.mvcc.codec import NewerMessage, unpack
+from minikube_py.mvcc.codec import NewerMessage, pack, unpack
 from minikube_py.mvcc.state import StateMachine
-from minikube_py.mvcc.types import Command, LeaseResult, Result
+from minikube_py.mvcc.types import Command, LeaseResult, RaiseVersion, Result
 from minikube_py.mvcc.validate import validate
+from minikube_py.mvcc.versions import FIRST, LATEST, TooNew
 from minikube_py.mvcc.watch import WatchHub
 from minikube_py.raft.codec import decode_change, encode_change
 from minikube_py.raft.configuration import ChangeRefused, ConfChange, Configuration, NodeId
@@ -46,6 +46,11 @@ from minikube_py.store.membership import (
     encode_member_change,
 )
 from minikube_py.store.read_rounds import ReadDone, ReadRounds
+from minikube_py.store.releases import Releases
+from minikube_py.store.replica_config import REQUEST_BYTES_MAX as REQUEST_BYTES_MAX
+from minikube_py.store.replica_config import Bootstrap as Bootstrap
+from minikube_py.store.replica_config import ReplicaConfig as ReplicaConfig
+from minikube_py.store.replica_config import Turn as Turn
 from minikube_py.store.replica_snapshots import Snapshots
 from minikube_py.store.room import explained
 from minikube_py.store.snapshot_transfer import (
@@ -64,50 +69,11 @@ Reply = Callable[[Result | None, MinikubeError | None], None]
 """Told how a proposal ended: its result (None for a change of members), or why there is none. Called once; what it
 raises is counted, and stops nobody."""
 
-REQUEST_BYTES_MAX: Final = 3 << 19
-"""1.5 MiB, etcd's default (`--max-request-bytes`)."""
 CHANGE: Final = int(EntryKind.CHANGE)
 
 
 class Failed(MinikubeError):
     """The replica cannot go on; what it has promised stands on its disk, and nothing more may be promised."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bootstrap:
-    """How an empty folder begins: as one of the first `members` of a cluster, or, with none, as one that has been let
-    in and waits for a snapshot from the others."""
-
-    cluster_id: int
-    member_id: NodeId
-    members: tuple[Member, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaConfig:
-    """A read is refused after `read_ticks` without a leader; for the others see
-    `Snapshots` and RaftConfig."""
-
-    request_bytes_max: int = REQUEST_BYTES_MAX
-    tail_entries_max: int = 20_000
-    tail_bytes_max: int = 16 << 20
-    snapshot_log_bytes: int = 32 << 20
-    log_bytes_max: int = 256 << 20
-    election_ticks: int = 10
-    heartbeat_ticks: int = 2
-    lease_reads: bool = False
-    append_bytes_max: int = 1 << 20
-    committed_bytes_max: int = 4 << 20
-    read_ticks: int = 100
-
-
-class Turn(NamedTuple):
-    """What is to be done outside: `messages` to be sent at once, and a `sync` to be run, wherever; when it has ended,
-    `synced` is to be called. Either may be missing. `entries`: how many the sync makes durable."""
-
-    messages: Sequence[Message] = ()
-    sync: Callable[[], None] | None = None
-    entries: int = 0
 
 
 class Replica:
@@ -147,6 +113,8 @@ class Replica:
         self._persisting = (Term(0), LogIndex(0))
         self._after: Sequence[Message] = ()
         self._snapshots = Snapshots(files, self.config)
+        self._releases = Releases(self.config.version)
+        self._first_version = FIRST
 
     # -- start --------------------------------------------------------------------------------------------------------
 
@@ -170,7 +138,7 @@ class Replica:
             hard_state = HardState(origin.first.term, commit=origin.first.index)
         base = self._base(loaded, head, entries, joined=origin.joined if origin else loaded.log.joined)
         log = RaftLog(base.index, base.term, [entry for entry in entries if entry.index > base.index])
-        self.state = StateMachine.restore(loaded.chunks) if loaded.snapshot else StateMachine()
+        self.state = StateMachine.restore(loaded.chunks) if loaded.snapshot else StateMachine(self._first_version)
         self.hub = WatchHub(self.state)
         config = RaftConfig(
             self.member_id,
@@ -179,6 +147,7 @@ class Replica:
             lease_reads=self.config.lease_reads,
             append_bytes_max=self.config.append_bytes_max,
             committed_bytes_max=self.config.committed_bytes_max,
+            release=self.config.version,
         )
         self.raft = Raft(config, log, hard_state, base.configuration, self.rng)
         if loaded.snapshot is not None:
@@ -198,7 +167,7 @@ class Replica:
         if not bootstrap.members:
             return Origin(bootstrap.cluster_id, bootstrap.member_id, joined=True)
         members = Membership.of(bootstrap.members).members
-        change = MemberChange(ChangeKind.BOOTSTRAP, members=members)
+        change = MemberChange(ChangeKind.BOOTSTRAP, members=members, version=bootstrap.version)
         data = encode_change(ConfChange(context=encode_member_change(change)))
         first = Entry(Term(1), LogIndex(1), data, CHANGE)
         return Origin(bootstrap.cluster_id, bootstrap.member_id, first)
@@ -218,6 +187,9 @@ class Replica:
             return SnapshotMeta(LogIndex(0), Term(0), nothing)
         if entries and entries[0].kind == CHANGE and entries[0].index == 1:
             change = decode_member_change(decode_change(entries[0].data).context)
+            if change.version > LATEST:
+                raise TooNew(change.version)
+            self._first_version = change.version
             self.membership = Membership().apply(change)
             return SnapshotMeta(entries[0].index, entries[0].term, self.membership.configuration())
         self.membership = Membership.of((Member(self.member_id, ""),))
@@ -247,6 +219,9 @@ class Replica:
         except SafetyViolated as error:
             self._violation = str(error)
         self._watch_role()
+        if self.leading and self.state.version < self.config.version:
+            self._releases.heard(message)
+            self._raise_version()
 
     def propose(self, command: Command, data: bytes, reply: Reply) -> None:
         """Sends `command`, packed as `data`, into the log; `reply` is told once it is applied, or may never be.
@@ -503,12 +478,24 @@ class Replica:
             self._configured()
             # A leader that was removed leads no more.
             self._watch_role()
+        if self._opened and self.state.version < self.config.version:
+            self._raise_version()
         if self._alone:
             # Nobody needs them any more.
             raft.compact(last.index)
         elif not raft.log.offset:
             # The first entry of a log that a sole member began: whoever joins must get a snapshot instead.
             raft.compact(LogIndex(1))
+
+    def _raise_version(self) -> None:
+        """Once in a term, when the others have all said what they know and this leader has applied all before it."""
+        version = self._releases.due(self.leading, self.membership, self.member_id)
+        if version > self.state.version and self._opened == self.leading and not self._lost_lead:
+            try:
+                self.raft.propose(pack(RaiseVersion(version)))
+                self._releases.proposed = self.leading
+            except ProposalDropped:
+                pass
 
     # -- snapshots ----------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from minikube_py.errors import MinikubeError, Unavailable
 from minikube_py.mvcc.codec import pack
-from minikube_py.mvcc.types import Command, Compact, LeaseRevoke, Result
+from minikube_py.mvcc.types import Command, Compact, Result
 from minikube_py.store.caution import caught_up
 from minikube_py.store.collector import Collector
 from minikube_py.store.compaction import CompactionPolicy
@@ -77,7 +77,7 @@ class Upkeep:
         if not member.replica.leading:
             return
         for lease_id in member.lessor.expired():
-            self._propose(LeaseRevoke(lease_id))
+            self._propose(state.lessor.revoke_of(lease_id))
         written_bytes = member.replica.files.written_bytes
         revision = self.compaction.due(self._clock.monotonic_s(), state.revision, written_bytes)
         if revision > state.compact_revision:

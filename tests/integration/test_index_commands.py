@@ -135,7 +135,7 @@ def test_fields_that_nobody_has_declared_yet(v1: client.CoreV1Api, index: Index,
 
 
 def test_sums_as_data(v1: client.CoreV1Api, index: Index, kubectl: Index) -> None:
-    total = "requested.*=pods:metadata.namespace:pod_requests@1"
+    total = "requested.*=pods:metadata.namespace:pod_requests@2"
     index("create", "quota", "--on", "namespaces", "--fields", "requested.cpu", "--sum", total, "--wait")
     question = "requested.cpu>=1500m"
     assert v1.list_namespace(field_selector=question).items == []

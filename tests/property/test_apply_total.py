@@ -1,7 +1,7 @@
 """Whatever the log holds, apply refuses it or does it: on every member alike, and again at the next start.
 
 Two machines apply what was drawn, in its packed form as a log holds it; a third is restored from a snapshot half way.
-Questions are asked of the tables and of a scan that decodes every object; they must agree.
+Queries go to the tables and to a scan that decodes every object; they must agree.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ class ReplicaNet:
         self.nodes: dict[int, Node] = {}
         first = tuple(Member(NodeId(id), f"store-{id}", f"h{id}:1", f"h{id}:2") for id in range(1, members + 1))
         for member in first:
-            self.add(member.id, Bootstrap(CLUSTER, member.id, first)).start()
+            self.add(member.id, Bootstrap(CLUSTER, member.id, first, config.version)).start()
 
     def add(self, id: int, bootstrap: Bootstrap | None) -> Node:
         node = self.nodes[id] = Node(self, id, SimDisk(random.Random(id)), bootstrap)

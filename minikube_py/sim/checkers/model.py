@@ -325,7 +325,7 @@ def _with(base: FieldSet, specs: Iterable[IndexSpec]) -> FieldSet:
         for total in spec.sums:
             sums.setdefault(total.name, total)
         for added in spec.declares:
-            used = added.args.get("sum") if added.extractor in ("sum@1", "sum@2") else added.minus
+            used = added.args.get("sum") if added.extractor in ("sum@1", "sum@2", "sum@3") else added.minus
             if base.find(added.name) is None and (used is None or used in sums):
                 fields.setdefault(added.name, added)
     return FieldSet(base.name, base.prefix, tuple(fields.values()), tuple(sums.values()))

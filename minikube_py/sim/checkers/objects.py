@@ -117,9 +117,9 @@ def _units_of(obj: Any, extractor: str, args: Mapping[str, str]) -> dict[str, in
     """A resource family's members in units, each rounded up by itself."""
     if extractor == "count@1":
         return {"": 1}
-    if extractor == "pod_requests@1":
+    if extractor in ("pod_requests@1", "pod_requests@2"):
         read = pod_amounts(obj)
-    elif extractor == "resources@1":
+    elif extractor in ("resources@1", "resources@2"):
         read = resources(at_path(obj, args["path"]))
     else:
         raise Unsupported(f"extractor {extractor} in a sum or with minus")
@@ -177,7 +177,7 @@ class Rows:
         resource = resource_of(spec, name)
         if spec.extractor == "sum@2":
             return self._total(spec.args["sum"], key, spec.args["resource"])
-        if spec.extractor == "sum@1":
+        if spec.extractor in ("sum@1", "sum@3"):
             if resource not in resources(at_path(obj, spec.args["over"])):
                 return None
             return self._total(spec.args["sum"], key, resource)

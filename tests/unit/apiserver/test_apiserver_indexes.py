@@ -27,7 +27,7 @@ from minikube_py.mvcc.types import Event, KeyValue, RangeRequest
 INDEXES = "/minikube-py/v1/indexes"
 NODES = "/api/v1/nodes"
 POOL = 'metadata.labels["pool"]'
-REQUESTED = "requested.*=pods:metadata.namespace:pod_requests@1"
+REQUESTED = "requested.*=pods:metadata.namespace:pod_requests@2"
 
 
 def fits(**more: Any) -> dict[str, Any]:

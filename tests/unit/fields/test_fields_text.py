@@ -23,7 +23,7 @@ from minikube_py.fields.text import (
 
 SPACES = FieldSet("namespaces", b"/registry/namespaces/", ())
 PODS_PREFIX = b"/registry/pods/"
-REQUESTED = "requested.*=pods:metadata.namespace:pod_requests@1"
+REQUESTED = "requested.*=pods:metadata.namespace:pod_requests@2"
 
 
 def kind_at(path: Path) -> Kind:
@@ -115,7 +115,7 @@ READ: dict[str, tuple[FieldSet, list[str], list[str], Declaration]] = {
                     {"sum": "requested.*", "resource": "nvidia.com/gpu"},
                 ),
             ),
-            (SumSpec("requested.*", PODS_PREFIX, "metadata.namespace", "pod_requests@1"),),
+            (SumSpec("requested.*", PODS_PREFIX, "metadata.namespace", "pod_requests@2"),),
         ),
     ),
     "a count and a sum at a path": (
@@ -141,13 +141,13 @@ READ: dict[str, tuple[FieldSet, list[str], list[str], Declaration]] = {
         Declaration(
             ("left",),
             (FieldSpec("left", "quantity", "path@1", {"path": "spec.size", "resource": "cpu"}, "requested.*"),),
-            (SumSpec("requested.*", PODS_PREFIX, "metadata.namespace", "pod_requests@1"),),
+            (SumSpec("requested.*", PODS_PREFIX, "metadata.namespace", "pod_requests@2"),),
         ),
     ),
     "a sum that is there already": (
         NODES,
         ["requested.cpu"],
-        ["requested.*=pods:spec.nodeName:pod_requests@1"],
+        ["requested.*=pods:spec.nodeName:pod_requests@2"],
         Declaration(("requested.cpu",), (), ()),
     ),
 }  # fmt: skip
@@ -203,14 +203,14 @@ REFUSED: list[tuple[list[str], list[str], str]] = [
     (["x=spec.size minus used"], [], "no sum 'used' to take off; sums are: requested.*"),
     (["x=spec.size:string minus requested.cpu"], [], "a sum is taken off a quantity, not off a string"),
     (["x=spec.size minus requested.cpu minus requested.cpu"], [], "one sum can be taken off, not 2"),
-    (["x.cpu"], ["x.*"], "write NAME=RESOURCE:REFERENCE:EXTRACTOR, as requested.*=pods:spec.nodeName:pod_requests@1"),
+    (["x.cpu"], ["x.*"], "write NAME=RESOURCE:REFERENCE:EXTRACTOR, as requested.*=pods:spec.nodeName:pod_requests@2"),
     (["x.cpu"], ["x.*=pods:spec.nodeName"], "2 of 3 parts after the name; write NAME=RESOURCE"),
-    (["x.cpu"], ["x.*=podz:spec.nodeName:pod_requests@1"], "no resource 'podz', did you mean 'pods'?"),
-    (["x.cpu"], ["x.*=pods:spec..nodeName:pod_requests@1"], "the reference is a path to a name, as spec.nodeName"),
-    (["x.cpu"], ["x.*=pods:metadata.creationTimestamp:pod_requests@1"], "pods hold no name at 'metadata.creation"),
-    (["x.cpu"], ["x.*=pods:spec.nodeName:pod_requests"], "extractors have a version: pod_requests@1"),
+    (["x.cpu"], ["x.*=podz:spec.nodeName:pod_requests@2"], "no resource 'podz', did you mean 'pods'?"),
+    (["x.cpu"], ["x.*=pods:spec..nodeName:pod_requests@2"], "the reference is a path to a name, as spec.nodeName"),
+    (["x.cpu"], ["x.*=pods:metadata.creationTimestamp:pod_requests@2"], "pods hold no name at 'metadata.creation"),
+    (["x.cpu"], ["x.*=pods:spec.nodeName:pod_requests"], "extractors have a version: pod_requests@2"),
     (["x.cpu"], ["x.*=pods:spec.nodeName:pod_request@1"], "unknown extractor 'pod_request@1'; known: count@1, hash"),
-    (["x"], ["x=pods:spec.nodeName:pod_requests@1"], "a family has no argument resource, a single field needs it"),
+    (["x"], ["x=pods:spec.nodeName:pod_requests@2"], "a family has no argument resource, a single field needs it"),
     (["x.cpu"], ["x.*=pods:spec.nodeName:path@1(path=spec.a)"], "reads one value, not a family"),
     (["x"], ["x=pods:spec.nodeName:path@1"], "takes the arguments default, path, resource; given: none"),
     (["x"], ["x=pods:spec.nodeName:path@1(spec.a)"], "argument 'spec.a': write each once, as path=spec.size"),
@@ -222,7 +222,7 @@ REFUSED: list[tuple[list[str], list[str], str]] = [
     (["x:int"], ["x=pods:spec.nodeName:count@1"], "field x is a sum, which is a quantity: leave :int away"),
     (["x"], ["spec.x=pods:spec.nodeName:count@1"], "'spec.x' is no name for a sum"),
     (["x"], ["free.x=pods:spec.nodeName:count@1"], "nodes has a field free.x; choose another name"),
-    (["x"], ["requested.*=leases:spec.a:pod_requests@1"], "as requested.*=pods:spec.nodeName:pod_requests@1: choose"),
+    (["x"], ["requested.*=leases:spec.a:pod_requests@2"], "as requested.*=pods:spec.nodeName:pod_requests@2: choose"),
     (["x"], [f"x{i}=pods:spec.nodeName:count@1" for i in range(9)], "at most 8 sums, this one 9"),
 ]
 

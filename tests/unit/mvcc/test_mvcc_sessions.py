@@ -27,6 +27,7 @@ from minikube_py.mvcc.types import (
     SessionResult,
     Txn,
 )
+from minikube_py.mvcc.versions import FIRST
 
 ABSENT = Compare(b"k", "CREATE", "=", 0)
 
@@ -216,7 +217,7 @@ def test_a_reply_too_large_to_keep_is_not_executed_for(monkeypatch: pytest.Monke
 
 
 def test_a_snapshot_of_before_sessions_is_read() -> None:
-    state = StateMachine()
+    state = StateMachine(FIRST)
     fill(state, 3)
     [head, *rest] = [record for slice in state.snapshot() for record in slice]
     assert head[1] == 2

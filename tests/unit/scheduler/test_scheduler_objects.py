@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from scheduler_objects import node, pod, pod_object
 
+from minikube_py.fields.resource_requests import resource_requests
 from minikube_py.scheduler.cache import Cache
 from minikube_py.scheduler.columns import NodeColumns
-from minikube_py.scheduler.objects import pod_amounts, project_pod
+from minikube_py.scheduler.objects import AMOUNT_MAX, project_node, project_pod
 
 MI = 1 << 20
 
@@ -51,8 +52,47 @@ REQUESTS = [
 
 @pytest.mark.parametrize(("name", "spec", "cpu", "memory"), REQUESTS, ids=[case[0] for case in REQUESTS])
 def test_requests(name: str, spec: dict[str, Any], cpu: int, memory: int) -> None:
-    found = pod_amounts(spec)
-    assert (found.get("cpu", 0), found.get("memory", 0)) == (cpu, memory)
+    found = project_pod({"metadata": {"name": "p"}, "spec": spec}).spec
+    assert (found.request("cpu"), found.request("memory")) == (cpu, memory)
+
+
+def test_a_resize_in_place_counts_before_it_is_in_force() -> None:
+    spec = {"containers": [container("1")]}
+    states = [{"name": "c", "resources": {"requests": {"cpu": "3"}}, "allocatedResources": {"cpu": "2"}}]
+    pending = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
+    cases: list[tuple[dict[str, Any], int]] = [
+        ({"containerStatuses": [{"name": "c"}]}, 1000),
+        ({"containerStatuses": states}, 3000),
+        ({"containerStatuses": [{**states[0], "resources": {}}]}, 2000),
+        ({"containerStatuses": [{"name": "c", "resources": {}}], "conditions": [pending]}, 0),
+        (
+            {"containerStatuses": [{"name": "c", "resources": {}}], "conditions": [{**pending, "reason": "Deferred"}]},
+            1000,
+        ),
+    ]
+    for status, cpu in cases:
+        info = project_pod({"metadata": {"name": "p"}, "spec": spec, "status": status})
+        assert info.spec.request("cpu") == cpu, status
+        assert pod_requests_2(spec, status).get("cpu", 0) == cpu
+
+
+def pod_requests_2(spec: dict[str, Any], status: dict[str, Any]) -> dict[str, int]:
+    return resource_requests({"metadata": {"name": "p"}, "spec": spec, "status": status})
+
+
+def test_an_amount_beyond_all_nodes_fits_on_none() -> None:
+    huge = project_pod(
+        {"metadata": {"name": "p"}, "spec": {"containers": [container("10P", "5Ei"), container("1e99")]}}
+    )
+    whole = project_node({"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "10P", "memory": "1e99"}}})
+    assert huge.spec.request("cpu") == huge.spec.request("memory") == AMOUNT_MAX
+    assert whole.allocatable == {"cpu": AMOUNT_MAX - 1, "memory": AMOUNT_MAX - 1}
+
+
+def test_defaults_do_not_add_to_requests_at_pod_level() -> None:
+    spec = {"containers": [container(), container()], "resources": {"requests": {"cpu": "1"}}}
+    info = project_pod({"metadata": {"name": "p"}, "spec": spec})
+    assert (info.spec.nonzero_cpu_milli, info.spec.nonzero_memory_bytes) == (1000, 400 * MI)
 
 
 def test_defaults_count_once_a_container() -> None:

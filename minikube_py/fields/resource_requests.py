@@ -1,0 +1,198 @@
+"""What a pod asks of its node: the one rule that the store's sums (`pod_requests@2`) and the scheduler follow.
+
+Source: k8s.io/component-helpers/resource 0.36 (PodRequests), with the options of kube-scheduler 1.36. Per resource: the
+larger of (containers + sidecars) and the largest need while init containers run one after another beside the sidecars
+started before them; requests of the whole pod take the place of that; overhead is added. A container, a sidecar or a
+whole pod that is resized in place counts as the largest of what its spec wants, what was allocated and what is in
+force (`status`); a resize that the node calls infeasible does not count. Sums are exact and rounded up once, at the
+end; a single amount counts as 2**127 nano-units at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from minikube_py.fields import quantity
+from minikube_py.fields.pod_requests import PODS, is_finished
+
+Nanos = dict[str, int]
+NANOS_PER_UNIT: Final = 10**9
+NANOS_PER_MILLI: Final = 10**6
+_NO_STATUS: Final[Mapping[str, Any]] = {}
+_OTHERS: Final = frozenset(("initContainers", "resources", "overhead"))
+_CACHE_LIMIT: Final = 20_000
+_nanos: dict[str, int] = {}
+_by_shape: dict[tuple[Any, ...], dict[str, int]] = {}
+
+
+def resource_requests(pod: Mapping[str, Any]) -> dict[str, int]:
+    """Resource name to units (milli for cpu, whole otherwise, rounded up), `pods` counting 1; {} for a finished pod.
+
+    Raises: QuantityError where a request cannot be read."""
+    if is_finished(pod):
+        return {}
+    spec, status = pod.get("spec"), pod.get("status")
+    if not isinstance(spec, dict):
+        return {PODS: 1}
+    shape = _shape(spec, status)
+    known = _by_shape.get(shape) if shape is not None else None
+    if known is None:
+        known = units_of(total_nanos(spec, status))
+        known[PODS] = known.get(PODS, 0) + 1
+        if shape is not None:
+            if len(_by_shape) >= _CACHE_LIMIT:
+                _by_shape.clear()
+            _by_shape[shape] = known
+    return dict(known)
+
+
+def units_of(nanos: Mapping[str, int]) -> dict[str, int]:
+    return {name: -(-value // (NANOS_PER_MILLI if name == "cpu" else NANOS_PER_UNIT)) for name, value in nanos.items()}
+
+
+def resized(status: Any) -> bool:
+    """Whether a pod's status has a say in what it asks for."""
+    if not isinstance(status, dict):
+        return False
+    if "resources" in status or "initContainerStatuses" in status:
+        return True
+    statuses = status.get("containerStatuses")
+    return isinstance(statuses, list) and any(isinstance(each, dict) and "resources" in each for each in statuses)
+
+
+def total_nanos(spec: Mapping[str, Any], status: Any = None, defaults: Mapping[str, int] | None = None) -> Nanos:
+    """Resource name to nano-units. `defaults`, in nano-units too, fill in for containers that ask for nothing of a
+    resource. Raises: QuantityError."""
+    told = _Status(status) if resized(status) else None
+    total: Nanos = {}
+    for container in _list(spec.get("containers")):
+        _add(total, _container(container, told, defaults))
+    sidecars: Nanos = {}
+    need: Nanos = {}
+    for container in _list(spec.get("initContainers")):
+        if isinstance(container, dict) and container.get("restartPolicy") == "Always":
+            requests = _container(container, told, defaults)
+            _add(total, requests)
+            _add(sidecars, requests)
+            _raise_to(need, sidecars)
+        else:
+            running = dict(_container(container, None, defaults))
+            _add(running, sidecars)
+            _raise_to(need, running)
+    _raise_to(total, need)
+    for name, nanos in _pod_level(spec, told).items():
+        total[name] = nanos
+    overhead = spec.get("overhead")
+    if isinstance(overhead, dict):
+        _add(total, _read_list(overhead))
+    return total
+
+
+def pod_level_requests(spec: Mapping[str, Any]) -> Nanos:
+    """What is asked for the pod as a whole, of those resources for which that is possible. Raises: QuantityError."""
+    return {
+        name: nanos
+        for name, nanos in _requests(spec).items()
+        if name in ("cpu", "memory") or name.startswith("hugepages-")
+    }
+
+
+class _Status:
+    """What a pod's status says of requests: by container, and of the pod."""
+
+    def __init__(self, status: Mapping[str, Any]) -> None:
+        self.infeasible = _infeasible(status)
+        self.pod = status
+        self.containers: dict[str, Mapping[str, Any]] = {}
+        for field in ("containerStatuses", "initContainerStatuses"):
+            for each in _list(status.get(field)):
+                if isinstance(each, dict) and isinstance(name := each.get("name"), str):
+                    self.containers[name] = each
+
+    def effective(self, spec: Nanos, state: Mapping[str, Any]) -> Nanos:
+        """The largest of what is wanted (unless that is infeasible), in force and allocated."""
+        found = {} if self.infeasible else dict(spec)
+        _raise_to(found, _requests(state))
+        allocated = state.get("allocatedResources")
+        if isinstance(allocated, dict):
+            _raise_to(found, _read_list(allocated))
+        return found
+
+
+def _infeasible(status: Mapping[str, Any]) -> bool:
+    for condition in _list(status.get("conditions")):
+        if isinstance(condition, dict) and condition.get("type") == "PodResizePending":
+            return bool(condition.get("reason") == "Infeasible")
+    return False
+
+
+def _container(container: Any, told: _Status | None, defaults: Mapping[str, int] | None) -> Nanos:
+    requests = _requests(container)
+    if told is not None and isinstance(container, dict):
+        name = container.get("name")
+        state = told.containers.get(name) if isinstance(name, str) else None
+        if state is not None and isinstance(state.get("resources"), dict):
+            requests = told.effective(requests, state)
+    return requests if defaults is None else {**defaults, **requests}
+
+
+def _pod_level(spec: Mapping[str, Any], told: _Status | None) -> Nanos:
+    level = pod_level_requests(spec)
+    if level and told is not None and isinstance(told.pod.get("resources"), dict):
+        effective = told.effective(_requests(spec), told.pod)
+        return {name: effective.get(name, 0) for name in level}
+    return level
+
+
+def _shape(spec: Mapping[str, Any], status: Any) -> tuple[Any, ...] | None:
+    """What decides the answer for the usual pod, one container and nothing else that counts; None for all others."""
+    containers = spec.get("containers")
+    if type(containers) is not list or len(containers) != 1 or not _OTHERS.isdisjoint(spec) or resized(status):
+        return None
+    container = containers[0]
+    resources = container.get("resources") if type(container) is dict else None
+    requests = resources.get("requests") if type(resources) is dict else None
+    if type(requests) is not dict:
+        return ()
+    for value in requests.values():
+        if type(value) is not str:
+            return None
+    return tuple(requests.items())
+
+
+def _requests(holder: Any) -> Nanos:
+    """The requests of a container, a pod's spec or a status."""
+    resources = holder.get("resources") if isinstance(holder, dict) else None
+    requests = resources.get("requests") if isinstance(resources, dict) else None
+    return _read_list(requests) if isinstance(requests, dict) and requests else {}
+
+
+def _read_list(resources: Mapping[str, Any]) -> Nanos:
+    found: Nanos = {}
+    for name, value in resources.items():
+        nanos = _nanos.get(value) if type(value) is str else None
+        if nanos is None:
+            nanos = quantity.from_json(value).saturated(quantity.NANO)
+            if type(value) is str:
+                if len(_nanos) >= _CACHE_LIMIT:
+                    _nanos.clear()
+                _nanos[value] = nanos
+        found[name] = nanos
+    return found
+
+
+def _add(total: Nanos, more: Mapping[str, int]) -> None:
+    for name, nanos in more.items():
+        total[name] = total.get(name, 0) + nanos
+
+
+def _raise_to(total: Nanos, least: Mapping[str, int]) -> None:
+    for name, nanos in least.items():
+        known = total.get(name)
+        if known is None or nanos > known:
+            total[name] = nanos
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,37 @@
+"""Which rules of apply hold: a number that is replicated, and raised by an entry of the log.
+
+Members of several releases apply the same log and must come to the same state. A release that changes what a command
+does, or adds one, gives the new rules a number, and keeps the old ones. The leader raises the number once every member
+has said that it knows the new rules (`store.replica`); from that entry on all follow them, and before it none does,
+whoever reads the log and whenever. A release that does not know a number stops there: it must not guess.
+
+| Version | What it changes |
+|---|---|
+| 1 | the rules without any such entry |
+| 2 | `path@2`, `resources@2`, `pod_requests@2` and `sum@3` may be declared; a revoke may name the grant that it means;
+the ranges and compares of one txn are bounded in the keys and bytes they read |
+
+Decision and reasons: docs/adr, "Apply is total".
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from minikube_py.errors import MinikubeError
+
+FIRST: Final = 1
+LATEST: Final = 2
+"""What this release knows."""
+GRANTS_HAVE_NAMES: Final = 2
+TXNS_HAVE_BUDGETS: Final = 2
+
+
+class TooNew(MinikubeError):
+    """The log or the snapshot follows rules that this release does not know."""
+
+    def __init__(self, version: int) -> None:
+        super().__init__(
+            f"the store follows version {version} of the rules of apply, this release knows {LATEST} at most: "
+            "start this member with the release that the others run"
+        )
