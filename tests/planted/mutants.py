@@ -15,6 +15,7 @@ INDEX = "property/test_property_index.py"
 INDEX_MANY = "property/test_index_many_rows.py"
 WAL = "property/test_wal_damage.py"
 DURABILITY = "property/test_store_durability.py"
+TWO_SNAPSHOTS = "property/test_store_two_snapshots.py"
 PATCHES = "property/test_api_typed.py"
 WORK_QUEUE = "property/test_client_workqueue_model.py"
 INFORMER = "property/test_client_informer_model.py"
@@ -149,8 +150,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "watch: events are doubled at the sync boundary", MVCC, "mvcc/watch.py",
-        "            if watcher.next_revision <= after + 1:\n                watcher.sink(batch)",
-        "            if watcher.next_revision <= until:\n                watcher.sink(batch)",
+        "            if watcher.next_revision <= after + 1:\n                self._tell(watcher, batch)",
+        "            if watcher.next_revision <= until:\n                self._tell(watcher, batch)",
         "a watch that starts ahead of the hub gets the whole batch, and with it what came before its start",
     ),
     Mutant(
@@ -174,21 +175,15 @@ MUTANTS: tuple[Mutant, ...] = (
     # --- log and store ----------------------------------------------------------------------------------------------
     Mutant(
         "store: fsync is skipped", DURABILITY, "store/log_files.py",
-        "            file.sync()\n            writer.mark_synced(end)",
-        "            writer.mark_synced(end)",
+        "= [segment.file.sync, partial(segment.writer.mark_synced, end)]",
+        "= [partial(segment.writer.mark_synced, end)]",
         "the bytes are written, and stay in the page cache",
     ),
     Mutant(
         "store: a full segment is left unsynced", DURABILITY, "store/log_files.py",
-        "        self.sync()\n        self._begin_anew()",
-        "        self._begin_anew()",
+        "            steps += self._sync_steps(segment, segment.writer.end)\n",
+        "            steps += self._sync_steps(segment, segment.writer.end)[1:]\n",
         "a batch runs over into the next segment, and only that one is synced",
-    ),
-    Mutant(
-        "store: acknowledged before it is synced", DURABILITY, "store/log_files.py",
-        "            file.sync()\n            writer.mark_synced(end)",
-        "            writer.mark_synced(end)",
-        "the sync begun counts as the sync done",
     ),
     Mutant(
         "wal: a torn tail is not cut", WAL, "store/log_files.py",
@@ -203,9 +198,9 @@ MUTANTS: tuple[Mutant, ...] = (
         "the witness compared with itself: acknowledged entries are cut off without a word",
     ),
     Mutant(
-        "store: a segment goes that the snapshot needs", DURABILITY, "store/log_files.py",
-        "self._heads[1].first_index <= index + 1",
-        "self._heads[0].first_index <= index + 1",
+        "store: a segment goes that the snapshot needs", TWO_SNAPSHOTS, "store/log_files.py",
+        "self._heads[1].first_index <= self.kept_from + 1",
+        "self._heads[0].first_index <= self.kept_from + 1",
         "the log after the snapshot removed with the log before it",
     ),
     Mutant(
@@ -280,9 +275,9 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     # --- API server -------------------------------------------------------------------------------------------------
     Mutant(
-        "apiserver: a stale resourceVersion is accepted", API_WRITES, "apiserver/writes.py",
-        '        elif wanted != before["resourceVersion"]:',
-        '        elif int(wanted) > int(before["resourceVersion"]):',
+        "apiserver: a stale resourceVersion is accepted", API_WRITES, "apiserver/preparing.py",
+        '    elif wanted != before["resourceVersion"]:',
+        '    elif int(wanted) > int(before["resourceVersion"]):',
         "only versions from the future refused: an update of an old state overwrites a new one",
     ),
     Mutant(

@@ -231,12 +231,6 @@ MUTANTS: tuple[SwarmMutant, ...] = (
         "        if first < self.snapshot_index + len(self.entries) + 1 - len(datas):\n            return\n        self._truncate(first)\n        self.reached",
         "recovery takes a shorter run of entries at an old index for a repetition",
     ),
-    SwarmMutant(
-        "wal: nothing is synced", "store/log_files.py",
-        "            file.sync()\n            writer.mark_synced(end)",
-        "            writer.mark_synced(end)",
-        "the sync is lost in a refactoring; only a power cut tells",
-    ),
     # --- declared indexes --------------------------------------------------------------------------------------------
     SwarmMutant(
         "index: a drop is forgotten in what answers", "mvcc/tables.py",
