@@ -41,7 +41,7 @@ class Access(Protocol):
     ) -> WatchHandle: ...
 
     async def close(self) -> None:
-        """Ends in good order; it may be started anew."""
+        """Ends in good order; it may be started again."""
 
 
 def endpoint(host: str) -> Endpoint:
@@ -130,7 +130,7 @@ class RoamingAccess:
             watches.close(error)
             return
         self._watches.setdefault(connection, []).append(watches)
-        watches.begin(connection, anew=False)
+        watches.begin(connection, again=False)
 
     async def _connected(self, host: str) -> ClientConnection:
         """Raises: Unavailable."""

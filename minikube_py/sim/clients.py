@@ -39,7 +39,7 @@ READS_ASTRAY: Final = 0.4
 WRITES_ASTRAY: Final = 0.15
 """Of the requests, those that go to any member, leader or not."""
 RENEW_SHARE: Final = 0.01
-"""Of the requests, those after which a client begins anew, in another session."""
+"""Of the requests, those after which a client starts again, in another session."""
 
 
 class Rivals(NamedTuple):
@@ -202,7 +202,7 @@ class Client:
 
 class Follower:
     """Keeps one watch. A stream that ends is followed by another, from where it had got to. One that compaction left
-    behind begins a new watch after it; one whose fields were declared anew, from then on."""
+    behind begins a new watch after it; one whose fields were declared again, from then on."""
 
     def __init__(
         self, client: int, access: Access, recorder: Recorder, clock: Clock, rng: Rng, watched: Watched

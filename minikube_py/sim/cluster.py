@@ -45,8 +45,9 @@ Task = Callable[[StoreMember], Coroutine[Any, Any, None]]
 class Place:
     """A member's machine. `down`: how many faults hold it down. `member`: what runs there and takes part. `last`: the
     latest whose log was opened there, looked at by `look`; `opened`: in this life. `wiped`: what that one held is gone;
-    `rotten`: it may be; `rejoin`: whoever starts there on an empty disk comes under a new id. `sick`: its disk was made
-    to fail. `leaving`: somebody asked that the member be removed; `gone`: it was. `known`: there is to be a member."""
+    `corrupt`: it may be; `rejoin`: whoever starts there on an empty disk comes under a new id. `sick`: its disk was
+    made to fail. `leaving`: somebody asked that the member be removed; `gone`: it was. `known`: a member belongs there.
+    """
 
     number: int
     host: str
@@ -61,7 +62,7 @@ class Place:
     known: bool = False
     wiped: bool = False
     rejoin: bool = False
-    rotten: bool = False
+    corrupt: bool = False
     sick: bool = False
     leaving: bool = False
     gone: bool = False
@@ -77,7 +78,7 @@ class Place:
 
 class SimCluster:
     """`members` that form the cluster, and `spare` places for those that may join it. `problem`: the first thing that
-    was wrong. `elected` is told the place of whoever comes to lead, `rivals` the places of a new leader and of an old
+    was wrong. `elected` hears the place of whoever comes to lead, `rivals` the places of a new leader and of an old
     one that does not know of it."""
 
     def __init__(
@@ -194,7 +195,7 @@ class SimCluster:
             if not place.leaving and not place.gone:
                 self.fail(f"{process.loop.name} was removed, and nobody had asked for it: {ended.why}")
             place.gone, place.leaving = True, False
-        elif isinstance(error, Corruption | LogLost) and place.rotten:
+        elif isinstance(error, Corruption | LogLost) and place.corrupt:
             self.world.scheduler.log(f"{place.host} refuses to start, rightly: {error}")
             self.counts["rot detected"] += 1
             self.wipe(place.number)
@@ -254,8 +255,8 @@ class SimCluster:
         if not held.down:
             self._start_soon(held)
 
-    def rotten(self, place: int) -> None:
-        self.places[place].rotten = True
+    def corrupt(self, place: int) -> None:
+        self.places[place].corrupt = True
 
     def sick(self, places: tuple[int, ...]) -> None:
         for place in places:
@@ -266,7 +267,7 @@ class SimCluster:
         wiped = self.places[place]
         machine = self.world.machine(wiped.host)
         machine.disk = SimDisk(machine.rng)
-        wiped.wiped, wiped.rejoin, wiped.rotten = True, True, False
+        wiped.wiped, wiped.rejoin, wiped.corrupt = True, True, False
 
     def may_lose(self, place: int) -> bool:
         """Whether a majority stays whole without this member's data."""
@@ -279,7 +280,7 @@ class SimCluster:
 
     def lost_voters(self) -> int:
         """Voters whose data is gone, or may turn out to be when they start."""
-        held = {place.member_id for place in self._views() if not place.rotten}
+        held = {place.member_id for place in self._views() if not place.corrupt}
         configuration = self.configuration()
         return len((configuration.voters | configuration.outgoing) - held)
 

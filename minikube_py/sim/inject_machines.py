@@ -81,7 +81,7 @@ def _rot(player: FaultPlayer, fault: Fault) -> bool:
     cluster.hold_down(place)
     world.kill(host)
     world.scheduler.log(f"rot on {host}: {player.machine(place).disk.rot(player.rng)}")
-    cluster.rotten(place)
+    cluster.corrupt(place)
     return player.until(fault, lambda: player.release((place,)))
 
 

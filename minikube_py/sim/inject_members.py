@@ -1,4 +1,4 @@
-"""What is asked of the cluster itself in the midst of all else, and leaders that go as soon as they have come."""
+"""Requests to the cluster itself during other faults, and leaders that fail as soon as they are elected."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ LIMITS: Final = PeerLimits(snapshot_chunk_bytes=2 << 10, snapshot_window_bytes=6
 
 @dataclass(slots=True)
 class Started:
-    """What a member was started as. `made` is told of it before it reads its disk, `ready` when it takes part; `stop`,
+    """What a member was started as. `made` hears of it before it reads its disk, `ready` when it takes part; `stop`,
     once set, ends it in good order. `through`: see LinkedMember."""
 
     name: str

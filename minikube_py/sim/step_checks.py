@@ -52,7 +52,7 @@ class Look:
 
 
 class StepChecks:
-    """`problem` is the first thing that was wrong. `elected` is told of whoever comes to lead."""
+    """`problem` is the first thing that was wrong. `elected` hears of whoever comes to lead."""
 
     def __init__(self, holders: Sequence[Holder], elected: Callable[[Look], None]) -> None:
         self.agreement = Agreement()

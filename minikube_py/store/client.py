@@ -395,7 +395,7 @@ class StoreClient:
         if connection.why_lost:
             self.fell(connection, [], connection.why_lost)
             return
-        self._watches.begin(connection, anew=True)
+        self._watches.begin(connection, again=True)
         self._flush()
 
     def _take_back(self, calls: list[Call], reason: str, fail: bool = False) -> None:
@@ -416,7 +416,7 @@ class StoreClient:
         connection = self._connection
         if connection is None:
             return
-        self._watches.begin(connection, anew=False)
+        self._watches.begin(connection, again=False)
         waiting, self._waiting = self._waiting, []
         for call in waiting:
             if call.future.done():

@@ -114,10 +114,10 @@ class Watches:
             watch.begin(connection)
         return watch
 
-    def begin(self, connection: ClientConnection, *, anew: bool) -> None:
-        """Over `connection` those that nobody serves, or, `anew`, all."""
+    def begin(self, connection: ClientConnection, *, again: bool) -> None:
+        """Over `connection` those that nobody serves, or, `again`, all."""
         for watch in list(self._watches):
-            if anew or not watch.bound:
+            if again or not watch.bound:
                 self.resumed += 1
                 watch.begin(connection)
 
