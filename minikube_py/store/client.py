@@ -111,6 +111,8 @@ class StoreClient:
             await self._route.start()
         except MinikubeError as error:
             self._why_not = str(error)
+            # What was asked meanwhile has deadlines of its own; watches would wait for ever.
+            self._watches.close(Unavailable(self._why_not))
             raise
         self._ping = _new_ping()
         self._pinger = asyncio.get_running_loop().create_task(self._ping_forever())

@@ -115,9 +115,8 @@ class ClientConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._next_id = 1
         self._calls: dict[int, Call] = {}
-        self._unsent: list[Call] = []
         self._watches: dict[int, Watching] = {}
-        self._out: list[bytes] = []
+        self._out: list[tuple[int, Call | None, bytes]] = []
         self._flush_due = False
         self.owner: Owner | None = None
         self.welcome = Welcome(0, 0, 0, Leadership())
@@ -176,8 +175,7 @@ class ClientConnection(asyncio.Protocol):
         if call.fragments:
             call.fragments = []
         self._calls[request_id] = call
-        self._unsent.append(call)
-        self._write_soon(data)
+        self._write_soon(data, request_id, call)
 
     def watch(self, request: WatchRequest, watching: Watching) -> int:
         """The id to cancel it by."""
@@ -293,8 +291,8 @@ class ClientConnection(asyncio.Protocol):
         if self.owner is not None:
             self.owner.fell(self, calls, reason)
 
-    def _write_soon(self, data: bytes) -> None:
-        self._out.append(data)
+    def _write_soon(self, data: bytes, request_id: int = 0, call: Call | None = None) -> None:
+        self._out.append((request_id, call, data))
         if not self._flush_due:
             self._flush_due = True
             self._loop.call_soon(self._flush)
@@ -304,12 +302,20 @@ class ClientConnection(asyncio.Protocol):
         if self._transport is None or self._transport.is_closing() or not self._out:
             return
         out, self._out = self._out, []
-        for call in self._unsent:
-            call.sent = True
-        self._unsent.clear()
+        frames: list[bytes] = []
+        for request_id, call, data in out:
+            if call is not None:
+                if call.future.done():
+                    # It was called refused, or given up: it must not be executed any more.
+                    self._calls.pop(request_id, None)
+                    continue
+                call.sent = True
+            frames.append(data)
+        if not frames:
+            return
         if self._asked_s <= self.heard_s:
             self._asked_s = self._clock.monotonic_s()
-        self._transport.write(b"".join(out))
+        self._transport.write(b"".join(frames))
 
 
 async def connect(endpoint: Endpoint, clock: Clock, timeout_s: float) -> ClientConnection:

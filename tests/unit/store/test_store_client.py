@@ -294,6 +294,21 @@ async def test_when_its_time_is_over_a_write_that_was_never_sent_is_refused_with
         assert "cannot be reached" in text and "it knows of no leader" in text
 
 
+async def test_a_write_called_refused_before_it_left_never_leaves() -> None:
+    """Seed 1073: a client that stood still sends a write and finds its time over in the same turn of the loop."""
+    async with fake_store() as store, connected(store) as client:
+        await put(client, b"/a")
+        late = asyncio.ensure_future(put(client, b"/b"))
+        await asyncio.sleep(0)
+        for call in client._pending:
+            call.deadline_s = 0.0
+        client._sweep()
+        with pytest.raises(Unavailable):
+            await late
+        await put(client, b"/c")
+        assert store.state.get(b"/b") is None and client._session.lowest == client._session._next
+
+
 async def test_a_write_refused_until_its_time_is_over_says_by_what() -> None:
     async with fake_store() as store, connected(store, request_timeout_s=1.5) as client:
         await put(client, b"/a")
@@ -425,6 +440,18 @@ async def test_a_closed_client_leaves_nobody_waiting() -> None:
         with pytest.raises(Unavailable, match="the client was closed"):
             await put(client, b"/c")
         assert isinstance(seen[-1].error, Unavailable)
+
+
+async def test_a_watch_begun_while_a_client_starts_in_vain_ends_with_it() -> None:
+    """Seed 1050."""
+    client = StoreClient(Endpoint("127.0.0.1", 1, "token"), SystemClock(), random.Random(1))
+    start = asyncio.ensure_future(client.start())
+    await asyncio.sleep(0)
+    seen: list[WatchBatch] = []
+    client.watch(b"/", b"0", 1, seen.append)
+    with pytest.raises(Unavailable):
+        await start
+    assert isinstance(seen[-1].error, Unavailable)
 
 
 # -- reads ------------------------------------------------------------------------------------------------------------
