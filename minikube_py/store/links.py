@@ -21,6 +21,16 @@ class PeerLinks(Protocol):
         """All members, this one included, as of now, and whom to tell that they were removed."""
 
 
+class NoLinks:
+    """Alone there is nobody to speak to; what is said before the links are there is lost, as on any network."""
+
+    def send(self, messages: Sequence[Message]) -> None:
+        pass
+
+    def update(self, members: Sequence[Member], removed: Sequence[NodeId]) -> None:
+        pass
+
+
 class PeerDriver(Protocol):
     """What the links ask of their member."""
 

@@ -236,7 +236,7 @@ async def test_under_kills_cuts_and_transfers_nothing_acknowledged_is_lost_or_do
                 else:
                     for member in net.leaders():
                         member.replica.transfer(net.members[id].member_id)
-                        member._turn_soon()
+                        member.turn_soon()
 
         async def work(client: StoreClient, name: int) -> None:
             for number in range(60):

@@ -119,7 +119,8 @@ class MemberNet:
     def kill(self, id: int) -> None:
         """As if its process was gone: no word more from it, none to it. What it wrote is in the page cache."""
         member = self.members.pop(id)
-        member._failed = True
+        member.failed = True
+        member._turns.stop()
         for task in member._tasks:
             task.cancel()
         member.replica.failure = "killed"

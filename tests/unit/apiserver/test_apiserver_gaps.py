@@ -171,7 +171,7 @@ async def test_what_only_begins_like_an_object_is_left_out(
     await core.done("POST", PODS, pod("z", labels={"a": "b"}))
     for events in watches:
         assert await events.named(3) == [("ADDED", "x"), ("DELETED", "x"), ("ADDED", "z")]
-    assert not core.member._failed
+    assert not core.member.failed
     core.api, first = core.server(), core.api
     await core.api.start()
     for query in queries:

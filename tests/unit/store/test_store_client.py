@@ -444,7 +444,7 @@ async def test_a_closed_client_leaves_nobody_waiting() -> None:
 
 async def test_a_watch_begun_while_a_client_starts_in_vain_ends_with_it() -> None:
     """Seed 1050."""
-    client = StoreClient(Endpoint("127.0.0.1", 1, "token"), SystemClock(), random.Random(1))
+    client = StoreClient(Endpoint("127.0.0.1", 1, "token"), LoopClock(), random.Random(1))
     start = asyncio.ensure_future(client.start())
     await asyncio.sleep(0)
     seen: list[WatchBatch] = []

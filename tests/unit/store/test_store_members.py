@@ -128,7 +128,7 @@ async def test_a_killed_leader_costs_less_than_a_second(tmp_path):
 
 
 async def test_a_leader_that_stops_hands_over_and_nobody_waits_for_a_timeout(tmp_path, monkeypatch):
-    monkeypatch.setattr("minikube_py.store.member.HAND_OVER_S", 30.0)
+    monkeypatch.setattr("minikube_py.store.leadership.HAND_OVER_S", 30.0)
     async with three(tmp_path) as net:
         leader = await net.leader()
         await net.put(b"/a")

@@ -1,0 +1,80 @@
+"""What people ask of a cluster through one of its members: other members, another leader; and its leave-taking."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from minikube_py.errors import MinikubeError, NotLeader, Unavailable
+from minikube_py.mvcc.types import Result
+from minikube_py.raft.configuration import NodeId
+from minikube_py.store.caution import check_timely, heir
+from minikube_py.store.membership import MemberChange
+
+if TYPE_CHECKING:
+    from minikube_py.store.member import StoreMember
+
+HAND_OVER_S: Final = 2.0
+"""How long a leader that stops waits for another one."""
+TRANSFER_S: Final = 2.0
+CHANGE_S: Final = 5.0
+
+
+async def change_members(member: StoreMember, change: MemberChange) -> None:
+    """Returns when the change is applied here. One that is under way is waited for, CHANGE_S at most.
+
+    Raises: InvalidRequest where it does not fit; NotLeader, Unavailable; OutcomeUnknown."""
+    done: asyncio.Future[None] = member.loop.create_future()
+    until_s = member.clock.monotonic_s() + CHANGE_S
+    while True:
+        member.check_running()
+        try:
+            if member.replica.leading:
+                check_timely(change, member.membership, member.raft.status())
+            member.propose_change(change, partial(_settle, done))
+            break
+        except NotLeader:
+            raise
+        except Unavailable:
+            if member.clock.monotonic_s() >= until_s:
+                raise
+        await member.clock.sleep(member.config.tick_s)
+    await done
+
+
+async def transfer(member: StoreMember, to: NodeId) -> None:
+    """Returns when `to` leads. Raises: Unavailable where it does not come to that within TRANSFER_S."""
+    member.check_running()
+    until_s = member.clock.monotonic_s() + TRANSFER_S
+    member.replica.transfer(to)
+    member.turn_soon()
+    while member.raft.leader != to:
+        if member.clock.monotonic_s() >= until_s:
+            raise Unavailable(f"member {to:x} did not take over within {TRANSFER_S:g} s; the leader stays")
+        await member.clock.sleep(member.config.tick_s / 2)
+        member.check_running()
+
+
+async def hand_over(member: StoreMember) -> None:
+    """Waits for what was proposed, then for another leader; not for long, and not where the member has failed."""
+    until_s = member.clock.monotonic_s() + HAND_OVER_S
+    asked = False
+    while member.replica.leading and not member.failed and member.clock.monotonic_s() < until_s:
+        if not member.replica.waiting and not asked:
+            asked = True
+            successor = heir(member.raft.status())
+            if successor is None:
+                return
+            member.replica.transfer(successor)
+            member.turn_soon()
+        await member.clock.sleep(member.config.tick_s / 2)
+
+
+def _settle(done: asyncio.Future[None], result: Result | None, error: MinikubeError | None) -> None:
+    if done.done():
+        return
+    if error is not None:
+        done.set_exception(error)
+    else:
+        done.set_result(None)

@@ -1,0 +1,129 @@
+"""A replica's turns on an event loop: what came in becomes one write, one sync and one message per peer.
+
+At most one sync is in flight; what arrives meanwhile is the next batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from minikube_py.env import Clock
+from minikube_py.store.fsync import Histogram, SyncRunner
+from minikube_py.store.links import NoLinks, PeerLinks
+from minikube_py.store.replica import Failed, Replica
+from minikube_py.store.room import explained
+
+GATHER_MIN: Final = 16
+GATHER_S: Final = 0.001
+TURN_S: Final = 0.02
+"""After so long the loop has its turn before the next entries are applied: heartbeats must not wait for them."""
+
+
+class Turns:
+    """Runs `replica`. `turned` is called at the end of each turn, `fail` where the member cannot go on; after it, set
+    `stopped`. `due`: a turn comes at the end of this turn of the loop."""
+
+    def __init__(
+        self,
+        replica: Replica,
+        fsync: SyncRunner,
+        clock: Clock,
+        turned: Callable[[], None],
+        fail: Callable[[str], None],
+    ) -> None:
+        self._replica = replica
+        self._fsync = fsync
+        self._clock = clock
+        self._turned = turned
+        self._fail = fail
+        self._loop: asyncio.AbstractEventLoop
+        self._idle = asyncio.Event()
+        self._in_turn = False
+        self._gathered = 0
+        self._gather_until_s = 0.0
+        self.links: PeerLinks = NoLinks()
+        self.due = False
+        self.stopped = False
+        self.batches = Histogram((1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024))
+
+    def begin(self, links: PeerLinks | None) -> None:
+        """On the running loop."""
+        self._loop = asyncio.get_running_loop()
+        self.links = links or self.links
+
+    def stop(self) -> None:
+        self.stopped = True
+        self._idle.set()
+
+    async def settle(self) -> None:
+        """Returns when all that can be done here is done, or the member has failed."""
+        self._turn()
+        while (self.due or self._replica.syncing) and not self.stopped:
+            self._idle.clear()
+            await self._idle.wait()
+
+    def soon(self) -> None:
+        """There is something to do."""
+        if not self.due:
+            self.due = True
+            self._loop.call_soon(self._turn)
+
+    def gather(self) -> None:
+        """The same for a proposal, of which there may be more to come. Only where no turn is due."""
+        self.due = True
+        self._gathered = 0
+        self._gather_until_s = self._clock.monotonic_s() + GATHER_S
+        self._loop.call_soon(self._gather)
+
+    def _gather(self) -> None:
+        """Waits another turn of the loop while turns are short and proposals keep coming in: one sync for them all.
+        A few do not wait, and nobody waits behind a long turn, which costs more than a sync."""
+        waiting = self._replica.waiting
+        growing = waiting >= max(GATHER_MIN, self._gathered * 2)
+        if growing and self._clock.monotonic_s() < self._gather_until_s:
+            self._gathered = waiting
+            self._loop.call_soon(self._gather)
+        else:
+            self._turn()
+
+    def _turn(self) -> None:
+        """Runs once at the end of a turn of the loop in which something came in, and when a sync has ended."""
+        self.due = False
+        self._in_turn = True
+        replica = self._replica
+        until_s = 0.0 if replica.alone else self._clock.monotonic_s() + TURN_S
+        try:
+            while not self.stopped and (turn := replica.turn()) is not None:
+                messages, sync, entries = turn
+                if messages:
+                    self.links.send(messages)
+                if sync is not None:
+                    self.batches.observe(entries)
+                    self._fsync.run(sync, self._synced)
+                if until_s and self._clock.monotonic_s() > until_s:
+                    self.soon()
+                    break
+        except Failed as error:
+            self._fail(str(error))
+        self._in_turn = False
+        self._turned()
+        if not replica.syncing:
+            self._idle.set()
+
+    def _synced(self, error: OSError | None) -> None:
+        if self.stopped:
+            return
+        if error is not None:
+            self._fail(f"cannot sync the log: {explained(error, self._replica.files.disk)}")
+            return
+        try:
+            after = self._replica.synced()
+        except Failed as failed:
+            self._fail(str(failed))
+            return
+        if after:
+            self.links.send(after)
+        if not self._in_turn:
+            self._turn()
