@@ -79,6 +79,21 @@ class LeaseExists(RequestError):
         super().__init__("etcdserver: lease already exists")
 
 
+class NoSpace(RequestError):
+    """A write that grows, and a member has no room for it (etcd: `ErrNoSpace`). `why`: which one, and what to do."""
+
+    def __init__(self, why: str = "") -> None:
+        words = "etcdserver: mvcc: database space exceeded"
+        super().__init__(why if why.startswith(words) else f"{words}: {why}" if why else words)
+
+
+class ClusterCorrupt(RequestError):
+    """Members hold different data, and no majority agrees: nothing is written (etcd: `ErrCorrupt`)."""
+
+    def __init__(self) -> None:
+        super().__init__("etcdserver: corrupt cluster")
+
+
 class RequestTooLarge(RequestError):
     def __init__(self, size_bytes: int, limit_bytes: int) -> None:
         super().__init__(f"etcdserver: request is too large: {size_bytes} bytes, limit {limit_bytes}")

@@ -16,6 +16,7 @@ from minikube_py.api.registry import REGISTRY
 from minikube_py.apiserver import health, indexes
 from minikube_py.apiserver.forms import negotiate
 from minikube_py.apiserver.messages import TEXT, Request, Response
+from minikube_py.apiserver.object_store import translated
 
 if TYPE_CHECKING:
     from minikube_py.apiserver.core import ApiServer
@@ -70,7 +71,7 @@ async def _health(path: str, request: Request, server: ApiServer) -> Response:
     kind, _, name = path[1:].partition("/")
     checks = _checks(kind, server)
     if name:
-        check = checks.get(name)
+        check = {**checks, "nospace": partial(_has_room, server)}.get(name)
         return page_not_found() if check is None else _text(*await health.one(check))
     excluded = request.query.get("exclude", "").split(",")
     return _text(*await health.all_of(kind, checks, excluded, verbose="verbose" in request.query))
@@ -93,6 +94,15 @@ async def _store_answers(server: ApiServer) -> str:
     except StatusError as error:
         return error.message
     return ""
+
+
+async def _has_room(server: ApiServer) -> str:
+    """A check of its own: who is not ready gets no requests, and then nobody could delete."""
+    try:
+        alarms = await translated(server.store.storage.alarms())
+    except StatusError as error:
+        return error.message
+    return ", ".join(f"alarm {alarm.kind} of member {alarm.member:x}" for alarm in alarms)
 
 
 async def _in_step(server: ApiServer) -> str:
@@ -139,7 +149,7 @@ def _index() -> bytes:
         root = f"/apis/{group}" if group else "/api"
         paths |= {root, f"{root}/{version}", f"/openapi/v3{root}/{version}"}
     for kind, names in _CHECKS.items():
-        paths |= {f"/{kind}", *(f"/{kind}/{name}" for name in names)}
+        paths |= {f"/{kind}", *(f"/{kind}/{name}" for name in (*names, "nospace"))}
     return orjson.dumps({"paths": sorted(paths)}, option=orjson.OPT_INDENT_2)
 
 

@@ -11,10 +11,12 @@ from typing import Final, NamedTuple, TypeVar
 from minikube_py.api.errors import StatusError, expired, request_entity_too_large, service_unavailable, timeout
 from minikube_py.env import Clock
 from minikube_py.errors import (
+    ClusterCorrupt,
     Compacted,
     FutureRevision,
     InvalidRequest,
     LeaseNotFound,
+    NoSpace,
     OutcomeUnknown,
     RequestTooLarge,
     Unavailable,
@@ -149,6 +151,9 @@ async def translated(operation: Awaitable[T]) -> T:
         raise expired(TOO_OLD) from None
     except RequestTooLarge as error:
         raise request_entity_too_large(f"limit is {error.limit_bytes}") from None
+    except (NoSpace, ClusterCorrupt) as error:
+        # As upstream answers for what its store refuses and it has no reason of its own for.
+        raise StatusError(500, "", str(error)) from None
     except Unavailable as error:
         raise service_unavailable(f"the store is not available: {error}") from None
     except OutcomeUnknown as error:

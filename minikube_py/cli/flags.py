@@ -88,6 +88,14 @@ def duration_s(text: str) -> float:
     return sum(float(number) * _UNITS_S[unit] for number, unit in parts)
 
 
+def size_bytes(text: str) -> int:
+    """A number of bytes, also with a suffix: `64Mi`, `2Gi`."""
+    found = re.fullmatch(r"(\d{1,15})(Ki|Mi|Gi|Ti|)", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size in bytes; write 100000, 64Mi or 2Gi")
+    return int(found[1]) << {"": 0, "Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40}[found[2]]
+
+
 def switch(text: str) -> bool:
     """`true` or `false`, as in `--leader-elect=false`."""
     if text.lower() not in ("true", "false"):

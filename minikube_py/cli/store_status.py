@@ -38,9 +38,25 @@ def run(arguments: argparse.Namespace) -> int:
             why = report.error or report.unready
             if why and not report.expected:
                 print(f"{report.name or report.address}: {why}", file=sys.stderr)
+        for text in _troubles(reports):
+            print(text, file=sys.stderr)
     ready = all(report.expected or (report.status and not report.unready) for report in reports)
     well = leader_of(reports) is not None and ready
     return 0 if well else 1
+
+
+def _troubles(reports: list[MemberReport]) -> list[str]:
+    """Alarms, and what members have to say of their disks."""
+    found: dict[str, None] = {}
+    for report in reports:
+        status = report.status or {}
+        for alarm in status.get("alarms", ()):
+            whose = f"member {alarm['member']:x}" if alarm["member"] else "all members"
+            found[f"alarm {alarm['kind']} of {whose}; see `minikube-py store alarm list`"] = None
+        for text in (status.get("shortage"), status.get("snapshot_failure"), *status.get("warnings", ())):
+            if text:
+                found[f"{report.name or report.address}: {text}"] = None
+    return list(found)
 
 
 def as_table(reports: list[MemberReport]) -> str:
@@ -96,12 +112,17 @@ def as_json(reports: list[MemberReport], leader: int | None) -> dict[str, Any]:
             entry |= {"ready": not report.unready, "unready": report.unready}
             entry |= {key: status[key] for key in _KEPT}
             entry |= {"cluster": f"{status['cluster']:x}", "leader": f"{status['leader']:x}"}
+            names = {each["id"]: each["name"] for each in status["members"]}
+            alarms = status.get("alarms", ())
+            entry["alarms"] = [{**each, "member": names.get(each["member"], f"{each['member']:x}")} for each in alarms]
+            entry |= {key: status[key] for key in _ROOM if key in status}
             entry |= {"learner": status["member"]["learner"], "version": status["version"]}
             entry["peers"] = [{**peer, "id": f"{peer['id']:x}"} for peer in status["peers"]]
         members.append(entry)
     return {"leader": None if leader is None else f"{leader:x}", "members": members}
 
 
+_ROOM = ("data_bytes", "quota_bytes", "free_bytes", "reserve_bytes", "shortage", "snapshot_failure", "warnings")
 _KEPT = (
     "term",
     "commit",

@@ -22,8 +22,11 @@ from minikube_py.errors import MinikubeError
 from minikube_py.store.bootstrap import parse_initial_cluster
 from minikube_py.store.data_dir import DataDir
 from minikube_py.store.member import exit_now
+from minikube_py.store.member_config import MemberConfig
 from minikube_py.store.membership import ChangeKind, MemberChange
+from minikube_py.store.room import QUOTA_BYTES, SEGMENTS_RESERVED
 from minikube_py.store.server import StoreServer
+from minikube_py.wal.segment import SEGMENT_BYTES
 
 ANNOUNCE_RETRY_S = 1.0
 
@@ -60,7 +63,7 @@ class PeerOptions:
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
     """`listen`: `host:port`, port 0 for any free one. `client`: where clients reach it, "" where that is nobody else's
-    business. `peers` None: a member alone."""
+    business. `peers` None: a member alone. `room`: quota and reserve in bytes."""
 
     data_dir: Path
     listen: str
@@ -69,6 +72,7 @@ class StoreOptions:
     name: str
     client: str = ""
     peers: PeerOptions | None = None
+    room: tuple[int, int] = (QUOTA_BYTES, SEGMENTS_RESERVED * SEGMENT_BYTES)
 
 
 class StoreRole(StackedRole):
@@ -99,6 +103,7 @@ class StoreRole(StackedRole):
             fatal=exit_now,
             removed=self._removed,
             say=say,
+            config=MemberConfig(quota_bytes=options.room[0], reserve_bytes=options.room[1]),
         )
         member = self._linked.member
         server = StoreServer(member, token, host, port, context)

@@ -30,8 +30,9 @@ from minikube_py.errors import (
     RequestError,
     Unavailable,
 )
+from minikube_py.mvcc.alarms import NOSPACE
 from minikube_py.mvcc.codec import pack
-from minikube_py.mvcc.types import RangeRequest
+from minikube_py.mvcc.types import RangeRequest, SetAlarm
 from minikube_py.store.client_connection import Call, ClientConnection, Endpoint, connect
 from minikube_py.store.membership import MemberChange, encode_member_change
 from minikube_py.store.protocol import Op
@@ -221,6 +222,29 @@ class StoreAdmin:
         if not others:
             raise RequestError("no other voter answers; name one, or see `minikube-py store status`")
         return known[max(others, key=lambda report: report.status["last_index"] if report.status else 0).id]
+
+    async def alarms(self) -> list[dict[str, Any]]:
+        """All that are raised, by the word of the member that has applied most: kind, member (its id, "" for all), its
+        name, and why, as far as it says. Raises: Unavailable."""
+        reports = await self.status()
+        there = [report.status for report in reports if report.status is not None]
+        if not there:
+            raise Unavailable("; ".join(f"{report.address}: {report.error}" for report in reports))
+        known, said = _known(reports), {status["member"]["id"]: status.get("shortage", "") for status in there}
+        latest = max(there, key=lambda status: status["applied"])
+        return [
+            {
+                "kind": each["kind"],
+                "member": f"{each['member']:x}" if each["member"] else "",
+                "name": known[each["member"]]["name"] if each["member"] in known else "",
+                "why": said.get(each["member"], "") if each["kind"] == NOSPACE else "",
+            }
+            for each in latest.get("alarms", ())
+        ]
+
+    async def disarm(self) -> None:
+        """Clears all alarms. Raises: Unavailable, OutcomeUnknown."""
+        await self._of_leader(Op.COMMAND, pack(SetAlarm(False)))
 
     async def change(self, change: MemberChange) -> None:
         """Done by the leader, whichever member is asked first.

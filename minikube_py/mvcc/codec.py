@@ -46,6 +46,7 @@ from minikube_py.mvcc.types import (
     Result,
     SessionCommand,
     SessionResult,
+    SetAlarm,
     Txn,
     TxnResult,
     WatchBatch,
@@ -59,7 +60,7 @@ Plain = Any
 
 # Never change a number: they stand in logs on disk.
 PUT, DELETE, TXN, GRANT, REVOKE, CHECKPOINT, COMPACT, DECLARE, RANGE, OPEN, IN_SESSION, CLOSE = range(1, 13)
-DECLARE_INDEX, DROP_INDEX, RAISE = range(13, 16)
+DECLARE_INDEX, DROP_INDEX, RAISE, SET_ALARM = range(13, 17)
 PUT_RESULT, DELETE_RESULT, TXN_RESULT, LEASE_RESULT, COMPACT_RESULT, RANGE_RESULT, SESSION_RESULT = range(20, 27)
 EVENT, BATCH, ERROR = range(30, 33)
 
@@ -73,6 +74,7 @@ _TAGS: Final[dict[type, int]] = {
     CloseSession: CLOSE,
     DropIndex: DROP_INDEX,
     RaiseVersion: RAISE,
+    SetAlarm: SET_ALARM,
     PutResult: PUT_RESULT,
     DeleteResult: DELETE_RESULT,
     LeaseResult: LEASE_RESULT,
@@ -316,8 +318,9 @@ _PLAIN_ERRORS: Final[tuple[type[MinikubeError], ...]] = (
     errors.InvalidRequest,
     errors.SessionExpired,
     errors.FieldsRedeclared,
+    errors.NoSpace,
 )
-_BARE_ERRORS: Final[tuple[type[MinikubeError], ...]] = (errors.LeaseNotFound, errors.LeaseExists)
+_BARE_ERRORS: Final[tuple[type[MinikubeError], ...]] = (errors.LeaseNotFound, errors.LeaseExists, errors.ClusterCorrupt)
 _DETAILED_ERRORS: Final = (errors.Compacted, errors.FutureRevision, errors.RequestTooLarge)
 _ERRORS: Final = (*_PLAIN_ERRORS, *_BARE_ERRORS, *_DETAILED_ERRORS, errors.NotLeader)
 
@@ -412,6 +415,7 @@ _READERS: Final[dict[int, Callable[[Plain, int], Any]]] = {
     DECLARE_INDEX: lambda plain, _: DeclareIndex(from_json(plain[1])),
     DROP_INDEX: _typed(DropIndex, (str,), 1),
     RAISE: _typed(RaiseVersion, (int,), 1),
+    SET_ALARM: _typed(SetAlarm, (bool, int, str), 1),
     RANGE: _range,
     OPEN: _typed(OpenSession, (int,), 1),
     IN_SESSION: _in_session,

@@ -16,7 +16,7 @@ from minikube_py.errors import Corruption, MinikubeError
 from minikube_py.mvcc.codec import event_from_plain, field_set_from_plain, field_set_to_plain
 from minikube_py.mvcc.event_log import EventLog, Events
 from minikube_py.mvcc.lease import Lease
-from minikube_py.mvcc.types import Event, KeyValue
+from minikube_py.mvcc.types import Alarm, Event, KeyValue
 from minikube_py.mvcc.versions import FIRST, LATEST, TooNew
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ FORMAT: Final = 3
 """Format 1 had no sessions; 3 has the version of the rules and the names of grants, and is written only where the
 version is not the first, so that releases which know no other read what concerns them and refuse the rest."""
 # Never change a number: they stand in files on disk.
-HEAD, BASE, EVENTS, BOUNDARY, LEASE, FIELDS, END, SESSION = range(8)
+HEAD, BASE, EVENTS, BOUNDARY, LEASE, FIELDS, END, SESSION, ALARM = range(9)
 SLICE_RECORDS: Final = 500
 SCANNED_MAX: Final = 2000
 """So many versions and events that give no record are passed over at most before a slice ends; it may be empty."""
@@ -45,12 +45,13 @@ def records(state: StateMachine) -> Iterator[list[Any]]:
         head[1:] = [2, *head[2:-1]]
         leases = [lease[:-1] for lease in leases]
     fields = [[FIELDS, field_set_to_plain(field_set)] for field_set in state.tables.declared.values()]
+    alarms = [[ALARM, *alarm] for alarm in sorted(state.alarms.raised)]
     later = log.between(base, log.last)
     sessions = ([SESSION, *record] for record in state.sessions.records())
     at_boundary: Events = log.at(boundary) if log.first <= boundary <= log.last else ()
     return _slices(
         chain(
-            [head, *sorted(leases), *fields],
+            [head, *sorted(leases), *fields, *alarms],
             sessions,
             _base(list(state.index.current.values()), later, base),
             [[BOUNDARY, boundary, list(at_boundary)]] if at_boundary else [],
@@ -161,6 +162,8 @@ class Loader:
             self._events.append(tuple([event_from_plain(event) for event in record[2]]))
         elif tag == SESSION:
             state.sessions.load(record[1:])
+        elif tag == ALARM:
+            state.alarms.raised.add(Alarm(*record[1:]))
         elif tag == END:
             self._complete = True
         else:

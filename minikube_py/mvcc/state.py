@@ -20,6 +20,7 @@ from minikube_py.fields.spec import FieldSet
 from minikube_py.fields.where import Where
 from minikube_py.index.declared import INDEXES_PREFIX, declared_since, dump, key_of, parse
 from minikube_py.index.table import Table
+from minikube_py.mvcc.alarms import Alarms
 from minikube_py.mvcc.budgets import check_compares, check_reads
 from minikube_py.mvcc.decoding import changes_of, decode
 from minikube_py.mvcc.event_log import EventLog
@@ -59,6 +60,7 @@ from minikube_py.mvcc.types import (
     RangeResult,
     Result,
     SessionResult,
+    SetAlarm,
     Txn,
     TxnResult,
     prefix_end,
@@ -94,6 +96,7 @@ class StateMachine:
         self.lessor = Leases()
         self.tables = Tables()
         self.sessions = Sessions()
+        self.alarms = Alarms()
         self.before_compact: list[Callable[[], None]] = []
         """Called before a compaction takes effect: the last moment to read what it will free."""
         self._reads = Reads(self)
@@ -116,6 +119,7 @@ class StateMachine:
             OpenSession: self._apply_open,
             CloseSession: self._apply_close,
             RaiseVersion: self._apply_raise,
+            SetAlarm: self._apply_alarm,
         }
 
     # -- commands --------------------------------------------------------------------------------------------------
@@ -130,6 +134,8 @@ class StateMachine:
         handler = self._handlers.get(kind)
         if handler is None:
             raise InvalidRequest(f"unknown command {kind.__name__}")
+        if self.alarms.raised:
+            self.alarms.check(command)
         result = handler(command)
         self.sessions.counted()
         if self._untrimmed <= self.compact_revision:
@@ -235,6 +241,10 @@ class StateMachine:
         self.version = max(self.version, raising.version)
         return CompactResult(self.revision)
 
+    def _apply_alarm(self, command: SetAlarm) -> CompactResult:
+        self.alarms.set(command)
+        return CompactResult(self.revision)
+
     # -- sessions --------------------------------------------------------------------------------------------------
 
     def _apply_open(self, opening: OpenSession) -> SessionResult:
@@ -253,6 +263,8 @@ class StateMachine:
         if session is None:
             return self.sessions.kept(request)
         try:
+            if self.alarms.raised:
+                self.alarms.check(command)
             result = handler(command)
         except RequestError as error:
             self.sessions.keep_refusal(session, request.sequence, error)
@@ -382,9 +394,14 @@ class StateMachine:
         return sorted(self.lessor.get(lease_id).keys)
 
     @property
+    def data_bytes(self) -> int:
+        """The retained versions and events: what the quota is about."""
+        return self.index.size_bytes + self.log.size_bytes
+
+    @property
     def size_bytes(self) -> int:
         """About how much memory all retained versions, events and indexes take."""
-        return self.index.size_bytes + self.log.size_bytes + self.tables.size_bytes()
+        return self.data_bytes + self.tables.size_bytes()
 
     def hash(self, revision: int = 0) -> int:
         """A 64-bit digest of the key-values and of all rows as they stood at `revision`: equal on members that agree,
@@ -397,13 +414,15 @@ class StateMachine:
             except StopIteration as end:
                 return int(end.value)
 
-    def hash_steps(self, revision: int = 0) -> Generator[None, None, int]:
+    def hash_steps(self, revision: int = 0, *, rows: bool = True) -> Generator[None, None, int]:
         """The same in slices, to be taken while applies go on: as of this call's revision. A compaction beyond it ends
-        them with Compacted."""
+        them with Compacted. Without `rows` of the key-values alone, which a revision names wherever declarations stand.
+        """
         at = revision if revision > 0 else self.revision
         sessions = [] if revision else [msgpack.packb(record) for record in self.sessions.records()]
         if sessions:
             sessions.insert(0, msgpack.packb([self.sessions.count]))
+        sessions += [msgpack.packb(alarm) for alarm in sorted(self.alarms.raised)] if not revision else []
         digest = hashlib.blake2b(digest_size=8)
         start: bytes | None = b""
         while start is not None:
@@ -412,7 +431,7 @@ class StateMachine:
             digest.update(b"".join(map(msgpack.packb, kvs)))
             start = kvs[-1].key + b"\0" if len(kvs) == HASHED_PER_STEP else None
             yield
-        for name in sorted(self.tables.by_name):
+        for name in sorted(self.tables.by_name) if rows else ():
             self._check_range(RangeRequest(b"\0", revision=at))
             index = self.tables.by_name[name].index
             # What indexes add is not in every member's table at the same time; that they are declared is in their keys.

@@ -178,6 +178,21 @@ class DropIndex(NamedTuple):
     name: str
 
 
+class Alarm(NamedTuple):
+    """`member` 0: all of them. `kind`: NOSPACE or CORRUPT; see `mvcc.alarms`."""
+
+    member: int
+    kind: str
+
+
+class SetAlarm(NamedTuple):
+    """Raises or clears; to clear, `member` 0 and `kind` "" are any. Answered by a CompactResult."""
+
+    raised: bool
+    member: int = 0
+    kind: str = ""
+
+
 class OpenSession(NamedTuple):
     """Every opening gives another session, so one whose answer was lost may be repeated: what it made ends unused.
     `client`: how the client calls itself, for people; nothing goes by it."""
@@ -221,7 +236,7 @@ SessionCommand = (
     | DeclareIndex
     | DropIndex
 )
-Command = SessionCommand | OpenSession | InSession | CloseSession | RaiseVersion
+Command = SessionCommand | OpenSession | InSession | CloseSession | RaiseVersion | SetAlarm
 
 
 class PutResult(NamedTuple):

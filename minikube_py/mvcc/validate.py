@@ -32,6 +32,7 @@ from minikube_py.mvcc.types import (
     Put,
     RaiseVersion,
     RangeRequest,
+    SetAlarm,
     Txn,
 )
 
@@ -202,6 +203,12 @@ def _leaders(_: RaiseVersion) -> None:
     raise InvalidRequest("the version of the rules is raised by the leader alone, once all members know them")
 
 
+def _set_alarm(command: SetAlarm) -> None:
+    _texts((command.kind,))
+    if not 0 <= command.member <= INT64_MAX:
+        raise InvalidRequest("an alarm's member is an id, or 0")
+
+
 _RULES: Final[dict[type, Callable[[Any], None]]] = {
     Put: _put,
     DeleteRange: check,
@@ -218,5 +225,6 @@ _RULES: Final[dict[type, Callable[[Any], None]]] = {
     InSession: _in_session,
     CloseSession: _numbers("session"),
     RaiseVersion: _leaders,
+    SetAlarm: _set_alarm,
 }
-_OUTER: Final = frozenset({OpenSession, InSession, CloseSession, RangeRequest})
+_OUTER: Final = frozenset({SetAlarm, OpenSession, InSession, CloseSession, RangeRequest})

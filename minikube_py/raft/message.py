@@ -63,6 +63,7 @@ class MessageType(IntEnum):
     READ_INDEX_REPLY = 11
     TRANSFER = 12
     TIMEOUT_NOW = 13
+    TELL = 14
 
 
 class Message(NamedTuple):
@@ -78,6 +79,7 @@ class Message(NamedTuple):
     - SNAPSHOT: `snapshot`; the data follows by other means, and the receiver steps the message when it has all of it.
     - READ_INDEX (follower to leader): `context`. Its reply: `context`, `index`; `reject` where the leader cannot say.
     - TRANSFER (to the leader): make `hint` the leader. TIMEOUT_NOW (from the leader): stand for election at once.
+    - TELL: `context`, what the sender's driver has to say to the receiver's. Raft itself does not get it.
     """
 
     type: int

@@ -11,6 +11,7 @@ from minikube_py.fields.where import Where
 from minikube_py.index.declared import IndexSpec
 from minikube_py.index.reports import Explanation, IndexReport
 from minikube_py.mvcc.types import (
+    Alarm,
     Compact,
     CompactResult,
     Compare,
@@ -111,6 +112,9 @@ class RecordedStorage:
 
     async def indexes(self) -> list[IndexReport]:
         return await self._storage.indexes()
+
+    async def alarms(self) -> list[Alarm]:
+        return await self._storage.alarms()
 
     async def explain(self, request: RangeRequest) -> Explanation:
         return await self._storage.explain(request)

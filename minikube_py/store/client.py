@@ -25,6 +25,7 @@ from minikube_py.index.reports import (
 )
 from minikube_py.mvcc.codec import from_plain, pack, where_to_plain
 from minikube_py.mvcc.types import (
+    Alarm,
     Compact,
     CompactResult,
     Compare,
@@ -214,6 +215,10 @@ class StoreClient:
     async def indexes(self) -> list[IndexReport]:
         _, answer = await self._call(Op.INDEXES, None)
         return [report_from_plain(each) for each in answer]
+
+    async def alarms(self) -> list[Alarm]:
+        _, status = await self._call(Op.STATUS, None)
+        return [Alarm(each["member"], each["kind"]) for each in status["alarms"]]
 
     async def explain(self, request: RangeRequest) -> Explanation:
         _, answer = await self._call(Op.EXPLAIN, pack(request))

@@ -15,6 +15,7 @@ from minikube_py.index.reports import Explanation, IndexReport
 from minikube_py.index.running import check_buildable
 from minikube_py.mvcc.codec import pack
 from minikube_py.mvcc.types import (
+    Alarm,
     Command,
     Compact,
     CompactResult,
@@ -100,6 +101,9 @@ class EmbeddedStorage:
         if not self._member.readable:
             await self._confirmed()
         return await explained(self._member.state, request, self._member.clock)
+
+    async def alarms(self) -> list[Alarm]:
+        return sorted(self._member.state.alarms.raised)
 
     @property
     def revision(self) -> int:

@@ -21,8 +21,9 @@ from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import Command, LeaseResult, RangeRequest, RangeResult
 from minikube_py.mvcc.watch import WatchHub
 from minikube_py.raft.configuration import NodeId
-from minikube_py.raft.message import Message, Term
+from minikube_py.raft.message import Message, MessageType, Term
 from minikube_py.raft.node import Raft
+from minikube_py.store.alarming import aside_text, stands_aside
 from minikube_py.store.embedded import EmbeddedStorage
 from minikube_py.store.explaining import measured
 from minikube_py.store.fsync import FsyncRunner, SyncRunner
@@ -37,6 +38,7 @@ from minikube_py.store.query_metrics import QueryMetrics
 from minikube_py.store.read_rounds import ReadDone
 from minikube_py.store.replica import REQUEST_BYTES_MAX as REQUEST_BYTES_MAX
 from minikube_py.store.replica import Bootstrap, Replica, Reply
+from minikube_py.store.room import Room
 from minikube_py.store.snapshot_transfer import IncomingSnapshot, SnapshotOffer, SnapshotSource
 from minikube_py.store.snapshotter import Snapshotter, Wait, drive
 from minikube_py.store.storage import WatchHandle, WatchSink
@@ -73,6 +75,7 @@ class StoreMember:
         self.clock = clock
         self.rng = rng
         self.replica = Replica(LogFiles(disk, rng, config.segment_bytes), rng, config.replica())
+        self.room = Room(disk, config.quota_bytes, config.reserved_bytes)
         self.replica.lease_listener = self._follow_lease
         self._fatal = fatal
         self._removed = removed or fatal
@@ -98,7 +101,7 @@ class StoreMember:
         """Told when another leads, as far as this member knows, or when the members are others; must not raise."""
         self._queries = QueryMetrics()
         self.storage = EmbeddedStorage(self)
-        self._upkeep = Upkeep(self)
+        self.upkeep = Upkeep(self)
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -116,7 +119,10 @@ class StoreMember:
         await self._turns.settle()
         if self.failed:
             raise Unavailable("the store could not write to its disk")
-        self._tasks = self._upkeep.start()
+        if stands_aside(self):
+            self.fail(aside_text(self))
+            raise Unavailable(aside_text(self))
+        self._tasks = self.upkeep.start()
         for task in self._tasks:
             task.add_done_callback(self._task_ended)
 
@@ -137,7 +143,7 @@ class StoreMember:
         self._deaf = True
         await self._turns.settle()
         self.replica.stop(Unavailable("the store is stopping"))
-        self._upkeep.stop()
+        self.upkeep.stop()
         self._fsync.close()
         self.replica.close()
 
@@ -236,8 +242,16 @@ class StoreMember:
         """A message arrived; a SNAPSHOT only after `snapshot_arrived` for its snapshot has returned."""
         if self.failed or self._deaf:
             return
+        if message.type == MessageType.TELL:
+            if self.opened:
+                self.upkeep.heard(message.sender, message.context)
+            return
         self.replica.receive(message)
         self._turns.soon()
+
+    def tell(self, to: NodeId, words: bytes) -> None:
+        """What is no matter of Raft's; it may be lost."""
+        self._links.send([Message(MessageType.TELL, self.member_id, to, context=words)])
 
     def tick(self) -> None:
         """One unit of time."""

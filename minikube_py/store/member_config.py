@@ -7,9 +7,11 @@ from typing import Final
 
 from minikube_py.store.fsync import FsyncMode
 from minikube_py.store.replica import REQUEST_BYTES_MAX, ReplicaConfig
+from minikube_py.store.room import QUOTA_BYTES, SEGMENTS_RESERVED
 from minikube_py.wal.segment import SEGMENT_BYTES
 
 TICK_S: Final = 0.05
+CHECK_S: Final = 600.0
 COMMITTED_BYTES_MAX: Final = 4 << 20
 
 
@@ -20,7 +22,8 @@ class MemberConfig:
     History is compacted when older than `retain_s` or, oldest first, when its writes sum up to more than
     `retain_bytes`; 0 keeps without that bound. `fsync` "auto": in a thread with other members, alone as the disk is
     fast. `tick_s`: Raft's unit of time; an election begins after one to two times `election_ticks` of them without a
-    leader, so that one that was killed costs less than a second. The rest: see ReplicaConfig."""
+    leader, so that one that was killed costs less than a second. `quota_bytes`, `reserve_bytes`: see Room; None: a few
+    segments. `check_s`: how often a leader compares what the members hold. The rest: see ReplicaConfig."""
 
     request_bytes_max: int = REQUEST_BYTES_MAX
     segment_bytes: int = SEGMENT_BYTES
@@ -34,9 +37,16 @@ class MemberConfig:
     fsync: FsyncMode = "auto"
     own_gc: bool = True
     tick_s: float = TICK_S
+    quota_bytes: int = QUOTA_BYTES
+    reserve_bytes: int | None = None
+    check_s: float = CHECK_S
     election_ticks: int = 10
     heartbeat_ticks: int = 2
     lease_reads: bool = False
+
+    @property
+    def reserved_bytes(self) -> int:
+        return SEGMENTS_RESERVED * self.segment_bytes if self.reserve_bytes is None else self.reserve_bytes
 
     def replica(self) -> ReplicaConfig:
         return ReplicaConfig(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from minikube_py import __version__
 from minikube_py.index.reports import IndexState
+from minikube_py.mvcc.alarms import KINDS
 from minikube_py.store.membership import Member
 
 if TYPE_CHECKING:
@@ -49,12 +50,21 @@ def status_of(member: StoreMember) -> dict[str, Any]:
             for peer in raft.peers
         ],
         "version": __version__,
+        "alarms": [{"member": alarm.member, "kind": alarm.kind} for alarm in sorted(replica.state.alarms.raised)],
+        "data_bytes": replica.state.data_bytes,
+        "quota_bytes": member.room.quota_bytes,
+        "free_bytes": member.room.free_bytes,
+        "reserve_bytes": member.room.reserve_bytes,
+        "shortage": member.room.shortage,
+        "snapshot_failure": member.snapshotter.retry.failure,
+        "warnings": list(replica.files.warnings),
     }
 
 
 def metrics_of(member: StoreMember) -> dict[str, float]:
     """Counters and gauges by Prometheus name."""
     replica, state, log = member.replica, member.state, member.raft.log
+    kinds = [alarm.kind for alarm in state.alarms.raised]
     indexes = [report.state for report in state.tables.reports()]
     return {
         PREFIX + "proposals_applied_total": replica.applied_entries,
@@ -69,6 +79,12 @@ def metrics_of(member: StoreMember) -> dict[str, float]:
         PREFIX + "revision": state.revision,
         PREFIX + "compact_revision": state.compact_revision,
         PREFIX + "size_bytes": state.size_bytes,
+        PREFIX + "data_bytes": state.data_bytes,
+        PREFIX + "quota_bytes": member.room.quota_bytes,
+        PREFIX + "disk_free_bytes": member.room.free_bytes,
+        **{f'{PREFIX}alarms{{kind="{kind}"}}': kinds.count(kind) for kind in KINDS},
+        PREFIX + "hash_checks_total": member.upkeep.hash_check.checks,
+        PREFIX + "hash_mismatches_total": member.upkeep.hash_check.mismatches,
         PREFIX + "watchers": len(member.hub),
         PREFIX + "callbacks_failed_total": replica.tell.in_vain + member.hub.in_vain,
         **{f'{PREFIX}indexes{{state="{each}"}}': indexes.count(each) for each in get_args(IndexState)},

@@ -16,6 +16,7 @@ from minikube_py.env import Rng
 from minikube_py.errors import (
     InvalidRequest,
     MinikubeError,
+    NoSpace,
     NotLeader,
     OutcomeUnknown,
     RequestError,
@@ -23,6 +24,7 @@ from minikube_py.errors import (
     SessionExpired,
     Unavailable,
 )
+from minikube_py.mvcc.alarms import grows
 from minikube_py.mvcc.codec import NewerMessage, pack, unpack
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import Command, LeaseResult, RaiseVersion, Result
@@ -96,6 +98,8 @@ class Replica:
         self.leading = Term(0)
         """The term that this member leads, 0 while it does not."""
         self.failure = ""
+        self.shortage = ""
+        """Why nothing may grow here; a leader refuses before the alarm is agreed on."""
         self.tell = Telling()
         self._violation = ""
         self._delivered = LogIndex(0)
@@ -226,10 +230,13 @@ class Replica:
     def propose(self, command: Command, data: bytes, reply: Reply) -> None:
         """Sends `command`, packed as `data`, into the log; `reply` is told once it is applied, or may never be.
 
-        Raises: RequestTooLarge, InvalidRequest, NotLeader, Unavailable: nothing was done, and `reply` is not called."""
+        Raises: RequestTooLarge, InvalidRequest, NoSpace, NotLeader, Unavailable: nothing was done, and `reply` is not
+        called."""
         if len(data) > self.config.request_bytes_max:
             raise RequestTooLarge(len(data), self.config.request_bytes_max)
         validate(command)
+        if self.shortage and grows(command):
+            raise NoSpace(self.shortage)
         if self._lost_lead or self.failure:
             raise self._not_taken("")
         raft = self.raft

@@ -3,11 +3,54 @@
 from __future__ import annotations
 
 import errno
+from typing import Final
 
 from minikube_py.env import Disk
 
-ADVICE = "free room there; what is committed is safe"
-FULL = (errno.ENOSPC, errno.EDQUOT)
+ADVICE: Final = "free room there; what is committed is safe"
+FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+QUOTA_BYTES: Final = 2 << 30
+"""etcd's default (`--quota-backend-bytes`)."""
+SEGMENTS_RESERVED: Final = 4
+"""Room for as many segments of the log is kept for deletes, unless the configuration says otherwise."""
+SLACK: Final = 20
+"""There is room again when one part in so many is free besides; an alarm is not to come and go with each write."""
+
+
+class Room:
+    """One member's. `look` finds out; `shortage` says why nothing may grow, "" while there is room.
+
+    `quota_bytes`: at most so much data, 0 for no bound. `reserve_bytes`: so much of the disk is left to deletes."""
+
+    def __init__(self, disk: Disk, quota_bytes: int, reserve_bytes: int) -> None:
+        self._disk = disk
+        self.quota_bytes = quota_bytes
+        self.reserve_bytes = reserve_bytes
+        self.free_bytes = 0
+        self.shortage = ""
+
+    def look(self, data_bytes: int) -> None:
+        quota, reserve = self.quota_bytes, self.reserve_bytes
+        try:
+            self.free_bytes = self._disk.free_bytes()
+        except OSError:
+            # Whoever writes next finds out more.
+            self.free_bytes = reserve
+        if self.shortage:
+            quota -= quota // SLACK
+            reserve += reserve // SLACK
+        self.shortage = ""
+        if quota and data_bytes >= quota:
+            self.shortage = (
+                f"the data in {where(self._disk)} take {data_bytes:,} bytes, the quota is {self.quota_bytes:,}: delete "
+                "what is not needed, or raise --quota-bytes; there is room once history is compacted, and the member "
+                "clears the alarm then"
+            )
+        elif self.free_bytes < reserve:
+            self.shortage = (
+                f"{where(self._disk)} has {self.free_bytes:,} bytes free, and {self.reserve_bytes:,} are reserved for "
+                "deletes: free room on that disk, or delete what is not needed; the member clears the alarm then"
+            )
 
 
 def where(disk: Disk) -> str:

@@ -14,6 +14,7 @@ from minikube_py.fields.where import Where
 from minikube_py.index.declared import IndexSpec
 from minikube_py.index.reports import Explanation, IndexReport
 from minikube_py.mvcc.types import (
+    Alarm,
     CompactResult,
     Compare,
     KeyValue,
@@ -86,6 +87,9 @@ class Storage(Protocol):
         """How a request with a `where` is answered, and what the other ways would have cost: all are tried.
 
         Raises: as `range`; InvalidRequest without a `where`."""
+
+    async def alarms(self) -> list[Alarm]:
+        """What all members have agreed is wrong; see `mvcc.alarms`."""
 
     @property
     def revision(self) -> int:

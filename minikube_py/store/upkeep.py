@@ -6,12 +6,18 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from minikube_py.errors import MinikubeError, Unavailable
-from minikube_py.mvcc.codec import pack
-from minikube_py.mvcc.types import Command, Compact, Result
+import msgpack
+
+from minikube_py.errors import InvalidRequest, MinikubeError, Unavailable
+from minikube_py.mvcc.codec import pack, unpack
+from minikube_py.mvcc.types import Command, Compact, Result, SetAlarm
+from minikube_py.mvcc.versions import ALARMS
+from minikube_py.raft.configuration import NodeId
+from minikube_py.store.alarming import Alarming
 from minikube_py.store.caution import caught_up
 from minikube_py.store.collector import Collector
 from minikube_py.store.compaction import CompactionPolicy
+from minikube_py.store.hash_check import HashCheck
 from minikube_py.store.log_files import FolderLost
 from minikube_py.store.membership import ChangeKind, MemberChange
 from minikube_py.store.room import explained
@@ -21,6 +27,8 @@ if TYPE_CHECKING:
     from minikube_py.store.member import StoreMember
 
 UPKEEP_TICKS = 2
+PROPOSE = 0
+"""First word of what one member tells another; for the others see `hash_check`."""
 TRIM_PER_UPKEEP = 1000
 SLICE_PAUSE_S = 0.005
 BUILD_SLICE_S = 0.004
@@ -39,6 +47,8 @@ class Upkeep:
         self._collector = Collector() if config.own_gc else None
         self._progressed = 0
         self._unbuilt = asyncio.Event()
+        self.alarming = Alarming(member, self._ask)
+        self.hash_check = HashCheck(member, self._ask)
         self.compaction = CompactionPolicy(config.retain_s, config.retain_bytes)
 
     def start(self) -> list[asyncio.Task[None]]:
@@ -46,10 +56,11 @@ class Upkeep:
         if self._collector is not None:
             self._collector.start()
         loop = self._member.loop
-        work = (self._tick_forever(), self._keep_house(), self._build_indexes())
+        work = (self._tick_forever(), self._keep_house(), self._build_indexes(), self.hash_check.run())
         return [loop.create_task(each) for each in work]
 
     def stop(self) -> None:
+        self.hash_check.stop()
         if self._collector is not None:
             self._collector.stop()
 
@@ -74,6 +85,7 @@ class Upkeep:
             state.tables.check_memory()
         if state.tables.unbuilt:
             self._unbuilt.set()
+        self.alarming.look()
         if not member.replica.leading:
             return
         for lease_id in member.lessor.expired():
@@ -84,6 +96,29 @@ class Upkeep:
             self._propose(Compact(revision))
         if not member.replica.alone:
             self._promote()
+
+    def heard(self, sender: NodeId, words: bytes) -> None:
+        """What another member said; what is not understood is passed over, as from a later version."""
+        try:
+            kind, *arguments = msgpack.unpackb(words)
+            if kind != PROPOSE:
+                self.hash_check.heard(sender, kind, arguments)
+                return
+            command = unpack(arguments[0])
+            if type(command) is SetAlarm and self._member.replica.leading:
+                self._propose(command)
+        except (ValueError, TypeError, LookupError, InvalidRequest, msgpack.UnpackException):
+            pass
+
+    def _ask(self, command: Command) -> None:
+        """Has the leader propose it, whoever that is."""
+        leader = self._member.raft.leader
+        if self._member.state.version < ALARMS:
+            return
+        if self._member.replica.leading:
+            self._propose(command)
+        elif leader:
+            self._member.tell(leader, msgpack.packb((PROPOSE, pack(command))))
 
     def _propose(self, command: Command) -> None:
         try:

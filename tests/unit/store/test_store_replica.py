@@ -18,12 +18,11 @@ from minikube_py.errors import (
 )
 from minikube_py.mvcc.codec import pack
 from minikube_py.mvcc.types import Compact, LeaseGrant, LeaseRevoke, Put, WatchBatch
-from minikube_py.raft.configuration import Configuration, NodeId
-from minikube_py.raft.message import Message, MessageType, Term
+from minikube_py.raft.configuration import Configuration
+from minikube_py.raft.message import Message, MessageType
 from minikube_py.sim.disk import SimDisk
 from minikube_py.store.membership import ChangeKind, Member, MemberChange
 from minikube_py.store.replica import Bootstrap, ReplicaConfig
-from minikube_py.store.snapshot_transfer import TransferRefused
 
 EXPECT, JOIN, PROMOTE, REMOVE, UPDATE = list(ChangeKind)[1:]
 
@@ -399,60 +398,6 @@ def test_a_snapshot_may_be_replaced_while_it_is_sent():
     net.heal()
     net.tick(10)
     net.assert_alike()
-
-
-def test_a_snapshot_that_raft_accepted_is_not_replaced_by_another_offer():
-    """The disk is busy when the first one is accepted, which is put in force only when that sync has ended. Until
-    then a second offer, of a file that another member wrote, is refused."""
-    net = ReplicaNet()
-    behind = fall_behind(net)
-    leader, node = net.leader(), net.nodes[behind]
-    other = next(id for id in net.nodes if id not in (behind, leader.member_id))
-    source = leader.snapshot_source()
-    assert source is not None and node.replica is not None
-    node.slow = True
-    # Something to be synced, that keeps the disk busy: a later term.
-    term = leader.raft.term
-    node.replica.receive(Message(MessageType.HEARTBEAT, NodeId(other), NodeId(behind), Term(term + 1)))
-    node.work()
-    assert node.replica.syncing
-    incoming = node.replica.incoming_snapshot(source.offer)
-    while incoming.offset < source.offer.size_bytes:
-        incoming.write(incoming.offset, source.read(incoming.offset))
-    for sync in incoming.finish():
-        if sync is not None:
-            sync()
-    snapshot = Message(MessageType.SNAPSHOT, NodeId(other), NodeId(behind), Term(term + 1), snapshot=source.offer.meta)
-    node.replica.receive(snapshot)
-    node.work()
-    assert node.replica.syncing and node.replica.raft.accepted_snapshot == source.offer.meta
-    for offer in (source.offer._replace(sha256=bytes(32)), source.offer):
-        with pytest.raises(TransferRefused, match="about to be put in force; offer it later"):
-            node.replica.incoming_snapshot(offer)
-    node.slow = False
-    node.work()
-    assert not node.failed and node.replica.raft.accepted_snapshot is None
-    assert node.replica.files.snapshot.head.index == source.offer.meta.index
-    source.close()
-    net.heal()
-    net.tick(30)
-    net.put(b"/more")
-    net.assert_alike()
-
-
-def test_a_snapshot_that_another_offer_replaces_while_it_is_verified_is_refused():
-    net = ReplicaNet()
-    behind = fall_behind(net)
-    source = net.leader().snapshot_source()
-    incoming = net[behind].incoming_snapshot(source.offer)
-    while incoming.offset < source.offer.size_bytes:
-        incoming.write(incoming.offset, source.read(incoming.offset))
-    steps = incoming.finish()
-    next(steps)()
-    net[behind].incoming_snapshot(source.offer._replace(sha256=bytes(32)))
-    with pytest.raises(TransferRefused, match="another offer took its place"):
-        list(steps)
-    source.close()
 
 
 def test_a_snapshot_that_is_announced_and_not_here_changes_nothing():

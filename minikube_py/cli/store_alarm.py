@@ -1,0 +1,51 @@
+"""Alarms of a store: what all members have agreed is wrong.
+
+  minikube-py store alarm list       which alarms are raised, and by whom
+  minikube-py store alarm disarm     clear them all
+
+NOSPACE: a member has no room, and writes that grow are refused; reads, deletes and compactions go on. The member that
+raised it clears it when it has room again; one that is cleared sooner is raised again. CORRUPT of a member: its data
+are not those of the majority; it serves no more until its folder was emptied. CORRUPT of all: members hold different
+data and no majority agrees; nothing is written until somebody has found out who is right, and clears the alarm.
+
+Exit code 1 of `list` where there is an alarm."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from minikube_py.cli import flags
+from minikube_py.cli.table import table
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(dest="command", metavar="list|disarm", required=True)
+    for name, what in (("list", "which alarms are raised"), ("disarm", "clear all alarms")):
+        command = commands.add_parser(name, help=what, description=__doc__, allow_abbrev=False)
+        command.formatter_class = argparse.RawDescriptionHelpFormatter
+        flags.add_store_access(command)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from minikube_py.cli.running import run_interruptible
+
+    alarms = run_interruptible(_alarms(arguments))
+    if arguments.json:
+        print(json.dumps({"alarms": alarms}, indent=2))
+    elif arguments.command == "disarm":
+        print(f"cleared: {len(alarms)}")
+    else:
+        rows = [(each["kind"], each["name"] or "all", each["member"], each["why"]) for each in alarms]
+        print(table(("ALARM", "MEMBER", "ID", "WHY"), rows, frozenset()) if rows else "no alarm is raised")
+    return 1 if alarms and arguments.command == "list" else 0
+
+
+async def _alarms(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """Those that stand, or stood before they were cleared. Raises: Unavailable, RequestError, OutcomeUnknown."""
+    admin = flags.store_admin(arguments)
+    alarms = await admin.alarms()
+    if arguments.command == "disarm":
+        await admin.disarm()
+    return alarms

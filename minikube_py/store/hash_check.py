@@ -1,0 +1,135 @@
+"""Do all members hold the same? The leader compares hashes of all keys at one revision, now and then.
+
+Where a majority of the voters agrees, a member that differs is named by an alarm and stands aside. Where none does, an
+alarm holds back all writes. Both only when a second comparison, at a later revision, says the same. Hashes are taken in
+slices beside other work; what members say to each other may be lost, and the next comparison asks again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgpack
+
+from minikube_py.errors import MinikubeError
+from minikube_py.mvcc.alarms import CORRUPT
+from minikube_py.mvcc.types import SetAlarm
+from minikube_py.mvcc.versions import ALARMS
+from minikube_py.raft.configuration import NodeId
+from minikube_py.store.alarming import Ask
+from minikube_py.store.snapshotter import drive
+
+if TYPE_CHECKING:
+    from minikube_py.store.member import StoreMember
+
+ANSWER_S: Final = 30.0
+LOOK_S: Final = 0.25
+ASKED, SAID = 1, 2
+
+
+class Verdict(NamedTuple):
+    """`odd`: members that differ from a majority. `split`: members differ, and no majority agrees."""
+
+    odd: tuple[int, ...] = ()
+    split: bool = False
+
+
+def judge(hashes: Mapping[int, int], voters: frozenset[NodeId]) -> Verdict:
+    """`hashes`: of the members that have answered."""
+    votes = Counter(digest for member, digest in hashes.items() if member in voters)
+    if not votes or len(set(hashes.values())) == 1:
+        return Verdict()
+    [(right, count)] = votes.most_common(1)
+    if count > len(voters) // 2:
+        return Verdict(tuple(sorted(member for member, digest in hashes.items() if digest != right)))
+    return Verdict(split=True)
+
+
+class HashCheck:
+    """One member's: compares while it leads, answers always."""
+
+    def __init__(self, member: StoreMember, ask: Ask) -> None:
+        self._member = member
+        self._ask = ask
+        self._number = 0
+        self._hashes: dict[int, int] = {}
+        self._answering: asyncio.Task[None] | None = None
+        self.checks = 0
+        self.mismatches = 0
+
+    async def run(self) -> None:
+        member = self._member
+        while True:
+            await member.clock.sleep(member.config.check_s)
+            if not member.replica.leading or member.replica.alone or member.state.version < ALARMS:
+                continue
+            verdict = await self._compare()
+            if verdict != Verdict() and verdict == await self._compare():
+                self._act(verdict)
+
+    def stop(self) -> None:
+        if self._answering is not None:
+            self._answering.cancel()
+
+    def heard(self, sender: NodeId, kind: int, arguments: list[Any]) -> None:
+        """Raises: ValueError where it is nothing that is said here."""
+        if kind == SAID:
+            number, digest = arguments
+            if number == self._number and type(digest) is int:
+                self._hashes[sender] = digest
+            return
+        number, revision = arguments
+        if type(number) is not int or type(revision) is not int:
+            raise ValueError("a question for a hash is two numbers")
+        if self._answering is None or self._answering.done():
+            self._answering = self._member.loop.create_task(self._answer(sender, number, revision))
+
+    async def _compare(self) -> Verdict:
+        member = self._member
+        self.checks += 1
+        self._number += 1
+        hashes: dict[int, int] = {}
+        self._hashes = hashes
+        configuration = member.raft.configuration
+        others: set[int] = {each.id for each in member.membership.members} - {member.member_id}
+        revision = member.state.revision
+        for other in others:
+            member.tell(NodeId(other), msgpack.packb((ASKED, self._number, revision)))
+        own = await self._hash(revision)
+        until_s = member.clock.monotonic_s() + ANSWER_S
+        while others - hashes.keys() and member.clock.monotonic_s() < until_s and member.replica.leading:
+            await member.clock.sleep(LOOK_S)
+        if own is None or not member.replica.leading:
+            return Verdict()
+        hashes[member.member_id] = own
+        verdict = judge(hashes, frozenset(configuration.voters))
+        if verdict != Verdict():
+            self.mismatches += 1
+            said = ", ".join(f"{id:x}: {digest:016x}" for id, digest in sorted(hashes.items()))
+            member.say(f"members hold different data at revision {revision}: {said}")
+        return verdict
+
+    def _act(self, verdict: Verdict) -> None:
+        for member in verdict.odd or (0,):
+            self._ask(SetAlarm(True, member, CORRUPT))
+
+    async def _answer(self, to: NodeId, number: int, revision: int) -> None:
+        """A member that lags behind answers when it has come so far."""
+        member = self._member
+        until_s = member.clock.monotonic_s() + ANSWER_S
+        while member.state.revision < revision and member.clock.monotonic_s() < until_s:
+            await member.clock.sleep(LOOK_S)
+        digest = await self._hash(revision)
+        if digest is not None:
+            member.tell(to, msgpack.packb((SAID, number, digest)))
+
+    async def _hash(self, revision: int) -> int | None:
+        """None: it was compacted meanwhile, or is not here yet."""
+        member = self._member
+        try:
+            return await drive(member.state.hash_steps(revision, rows=False), member.wait_for_sync, member.clock)
+        except MinikubeError:
+            return None

@@ -1,0 +1,315 @@
+"""Where a member has no room, whatever grows is refused, and all else goes on; where members differ, they find out."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import errno
+import os
+import random
+
+import pytest
+from member_net import PLAIN, FastClock, MemberNet, refused, until
+from test_store_log_files import append, take_snapshot
+
+from minikube_py.env import SystemDisk, SystemFile
+from minikube_py.errors import ClusterCorrupt, InvalidRequest, NoSpace, Unavailable
+from minikube_py.mvcc.alarms import CORRUPT, NOSPACE, grows
+from minikube_py.mvcc.codec import pack, unpack
+from minikube_py.mvcc.state import StateMachine
+from minikube_py.mvcc.types import (
+    Alarm,
+    Compact,
+    DeleteRange,
+    InSession,
+    LeaseGrant,
+    LeaseRevoke,
+    OpenSession,
+    Put,
+    RangeRequest,
+    SetAlarm,
+    Txn,
+)
+from minikube_py.sim.disk import SimDisk
+from minikube_py.store.hash_check import Verdict, judge
+from minikube_py.store.log_files import LogFiles
+from minikube_py.store.member import StoreMember
+
+GROWING = [
+    Put(b"/b", b"v"),
+    Txn((), (DeleteRange(b"/b"),), (Put(b"/c", b"v"),)),
+    Txn((), (Txn((), (Put(b"/c", b"v"),)),)),
+    LeaseGrant(9, 60),
+]
+NOT_GROWING = [
+    Txn((), (DeleteRange(b"/b"),), (RangeRequest(b"/b"),)),
+    DeleteRange(b"/b"),
+    LeaseRevoke(5),
+    Compact(2),
+]
+
+
+class FullFile(SystemFile):
+    def __init__(self, disk: FullDisk, fd: int) -> None:
+        super().__init__(fd)
+        self._disk = disk
+
+    def write_at(self, offset: int, data: bytes) -> None:
+        if self._disk.full and offset + len(data) > os.fstat(self._fd).st_size:
+            # What is there already keeps its room.
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().write_at(offset, data)
+
+    def allocate(self, size_bytes: int) -> None:
+        if self._disk.full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().allocate(size_bytes)
+
+
+class FullDisk(SystemDisk):
+    full = False
+    free = 1 << 40
+
+    def open(self, name: str, *, create: bool = False) -> FullFile:
+        return FullFile(self, super().open(name, create=create)._fd)
+
+    def free_bytes(self) -> int:
+        return self.free
+
+
+# -- the state machine ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", [*GROWING, *NOT_GROWING], ids=str)
+def test_under_nospace_only_what_grows_is_refused(command):
+    state = StateMachine()
+    for each in (Put(b"/a", b"v"), Put(b"/b", b"v"), LeaseGrant(5, 60), SetAlarm(True, 0xA1, NOSPACE)):
+        state.apply(unpack(pack(each)))
+    before = state.hash()
+    assert grows(command) is (command in GROWING)
+    if command in GROWING:
+        with pytest.raises(NoSpace, match="etcdserver: mvcc: database space exceeded: alarm NOSPACE of member a1"):
+            state.apply(command)
+        assert state.hash() == before
+    else:
+        state.apply(command)
+    state.apply(SetAlarm(False))
+    assert not state.alarms.raised
+    state.apply(Put(b"/z", b"v"))
+
+
+def test_a_refusal_in_a_session_is_kept_and_given_again():
+    state = StateMachine()
+    session = state.apply(OpenSession(1)).id
+    state.apply(SetAlarm(True, 7, NOSPACE))
+    put = InSession(session, 1, 1, Put(b"/a", b"v"))
+    with pytest.raises(NoSpace):
+        state.apply(put)
+    state.apply(SetAlarm(False, 7))
+    with pytest.raises(NoSpace):
+        state.apply(put)
+    assert state.apply(InSession(session, 2, 2, Put(b"/a", b"v"))).revision == 2
+
+
+def test_alarms_survive_snapshots_and_are_part_of_the_digest():
+    state = StateMachine()
+    without = state.hash()
+    state.apply(SetAlarm(True, 7, NOSPACE))
+    state.apply(SetAlarm(True, 0, CORRUPT))
+    again = StateMachine.restore(state.snapshot())
+    assert again.alarms.raised == {Alarm(7, NOSPACE), Alarm(0, CORRUPT)}
+    assert again.hash() == state.hash() != without
+    for command in (Put(b"/a", b"v"), DeleteRange(b"/a"), LeaseGrant(5, 60)):
+        with pytest.raises(ClusterCorrupt, match="etcdserver: corrupt cluster"):
+            again.apply(command)
+    again.apply(SetAlarm(False, 0, CORRUPT))
+    assert again.alarms.raised == {Alarm(7, NOSPACE)}
+    again.apply(SetAlarm(False, 7))
+    assert again.hash() == without
+    with pytest.raises(InvalidRequest, match="'ODD' is unknown"):
+        again.apply(SetAlarm(True, 7, "ODD"))
+
+
+# -- members ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("short", ["leader", "follower"])
+async def test_a_member_without_room_stops_growth_and_clears_its_alarm_itself(tmp_path, short):
+    net = MemberNet(tmp_path)
+    disks = {id: FullDisk(tmp_path / str(id)) for id in (1, 2, 3)}
+    await net.form(3, disks)
+    try:
+        leader = await net.settled()
+        await net.put(b"/a")
+        id = leader.member_id if short == "leader" else net.others(leader)[0]
+        disks[id].free = 12_345
+        alarm = Alarm(id, NOSPACE)
+        await until(lambda: all(alarm in net[each].state.alarms.raised for each in net.members))
+        refusal = await refused(leader.storage.txn((), (Put(b"/b", b"v"),)))
+        assert isinstance(refusal, NoSpace) and str(refusal).startswith("etcdserver: mvcc: database space exceeded: ")
+        if short == "leader":
+            assert f"{tmp_path / str(id)} has 12,345 bytes free" in str(refusal)
+        assert net[id].status()["shortage"] and net[id].metrics()['minikube_py_store_alarms{kind="NOSPACE"}'] == 1
+        deleted = await leader.storage.txn((), (DeleteRange(b"/a"),))
+        assert deleted.responses[0].deleted == 1
+        disks[id].free = 1 << 40
+        await until(lambda: not leader.state.alarms.raised)
+        await net.put(b"/b")
+        await net.alike()
+    finally:
+        await net.stop()
+
+
+async def put(member: StoreMember, key: bytes, value: bytes = b"v") -> None:
+    await member.storage.txn((), (Put(key, value),))
+
+
+async def test_over_its_quota_a_store_takes_deletes_alone_until_it_is_below(tmp_path):
+    config = dataclasses.replace(PLAIN, quota_bytes=100_000, retain_s=1.0)
+    member = StoreMember(SystemDisk(tmp_path), FastClock(5.0), random.Random(1), config)
+    await member.start()
+    for i in range(200):
+        try:
+            await put(member, b"/%d" % i, bytes(2000))
+        except NoSpace as error:
+            assert f"the data in {tmp_path} take" in str(error) and "the quota is 100,000" in str(error)
+            break
+        await asyncio.sleep(0.01)
+    else:
+        raise AssertionError("no end of it")
+    await member.storage.txn((), (DeleteRange(b"/", b"0"),))
+    await until(lambda: not member.state.alarms.raised and not member.replica.shortage)
+    await put(member, b"/again")
+    await member.stop()
+
+
+async def test_a_snapshot_that_finds_the_disk_full_is_taken_later(tmp_path):
+    disk, said = FullDisk(tmp_path), []
+    config = dataclasses.replace(PLAIN, segment_bytes=64 << 10, snapshot_log_bytes=32 << 10)
+    member = StoreMember(disk, FastClock(5.0), random.Random(1), config, fatal=said.append)
+    member.say = said.append
+    await member.start()
+    disk.full = True
+    for i in range(40):
+        await put(member, b"/%d" % (i % 5), bytes(900))
+    await until(lambda: any("cannot take a snapshot" in text for text in said))
+    [text] = [text for text in said if "cannot take a snapshot" in text][:1]
+    assert f"{tmp_path} has" in text and "bytes free" in text and "trying again in" in text
+    assert member.status()["snapshot_failure"] and not list(tmp_path.glob("*.snap*"))
+    disk.full = False
+    await until(lambda: member.snapshotter.metrics("")["snapshots_total"] >= 1)
+    assert member.status()["snapshot_failure"] == ""
+    await put(member, b"/end")
+    await member.stop()
+
+
+async def test_a_store_starts_on_a_full_disk_serves_reads_and_takes_deletes(tmp_path):
+    config = dataclasses.replace(PLAIN, segment_bytes=64 << 10, snapshot_log_bytes=48 << 10)
+    member = StoreMember(SystemDisk(tmp_path), FastClock(5.0), random.Random(1), config)
+    await member.start()
+    for i in range(300):
+        await put(member, b"/%d" % (i % 50), bytes(900))
+        await asyncio.sleep(0.001)
+    await until(lambda: not member.replica.files.wants_upkeep and not member.replica.snapshot_due)
+    await member.stop()
+    disk, said = FullDisk(tmp_path), []
+    disk.full, disk.free = True, 0
+    for turn in range(3):
+        member = StoreMember(disk, FastClock(5.0), random.Random(turn), config, fatal=said.append)
+        await member.start()
+        await until(lambda member=member: bool(member.replica.shortage))
+        assert (await member.storage.range(RangeRequest(b"/", b"0", count_only=True))).count == 50 - 10 * turn
+        assert isinstance(await refused(put(member, b"/new")), NoSpace)
+        for i in range(10 * turn, 10 * turn + 10):
+            await member.storage.txn((), (DeleteRange(b"/%d" % i),))
+        await member.stop()
+    assert said == []
+
+
+def test_the_last_room_is_that_of_segments_that_nobody_needs():
+    """The disk is full to the byte, there is no spare: the log goes on in the room of old segments."""
+    disk = SimDisk()
+    files = LogFiles(disk, random.Random(1), 32 << 10)
+    files.begin(files.load())
+    append(files, 1, 60)
+    take_snapshot(files, 40)
+    take_snapshot(files, 59)
+    disk.capacity_bytes = disk.used_bytes()
+    append(files, 61, 30)
+    with pytest.raises(OSError, match="no space left"):
+        append(files, 91, 100)
+
+
+# -- comparing --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("hashes", "voters", "verdict"),
+    [
+        ({1: 5, 2: 5, 3: 5}, 3, Verdict()),
+        ({1: 5}, 3, Verdict()),
+        ({1: 5, 2: 5, 3: 6}, 3, Verdict(odd=(3,))),
+        ({1: 6, 2: 5, 3: 5}, 3, Verdict(odd=(1,))),
+        ({1: 5, 2: 6}, 3, Verdict(split=True)),
+        ({1: 5, 2: 6}, 2, Verdict(split=True)),
+        ({1: 5, 2: 6, 3: 7}, 3, Verdict(split=True)),
+        ({1: 5, 2: 5, 3: 5, 4: 6, 5: 7}, 5, Verdict(odd=(4, 5))),
+        ({1: 5, 2: 5, 9: 6}, 3, Verdict(odd=(9,))),
+    ],
+)
+def test_who_differs_from_a_majority_of_all_voters(hashes, voters, verdict):
+    assert judge(hashes, frozenset(range(1, voters + 1))) == verdict
+
+
+def tamper(member: StoreMember, key: bytes) -> None:
+    index = member.state.index
+    index.current[key] = index.current[key]._replace(value=b"tampered")
+
+
+CHECKED = dataclasses.replace(PLAIN, check_s=1.0)
+
+
+@pytest.mark.parametrize("odd", ["leader", "follower"])
+async def test_a_member_whose_state_was_changed_stands_aside_and_stays_so(tmp_path, odd):
+    net = MemberNet(tmp_path, CHECKED)
+    await net.form(3)
+    try:
+        leader = await net.settled()
+        await net.put(b"/a")
+        await net.alike()
+        id = leader.member_id if odd == "leader" else net.others(leader)[0]
+        tamper(net[id], b"/a")
+        await until(lambda: bool(net.fatal[id]))
+        assert "differ from what the majority holds" in net.fatal[id][0] and "--rejoin" in net.fatal[id][0]
+        assert str(tmp_path / str(id)) in net.fatal[id][0]
+        assert isinstance(await refused(net[id].storage.get(b"/a")), Unavailable)
+        aside = net.members.pop(id)
+        await net.put(b"/b")
+        assert not any(net.fatal[each] for each in net.members)
+        await aside.stop()
+        net.fatal[id].clear()
+        with contextlib.suppress(Unavailable):
+            # It may have to hear from the leader what is committed.
+            await net.start(id)
+        await until(lambda: bool(net.fatal[id]))
+        assert "--rejoin" in net.fatal[id][0]
+        await net.members.pop(id).stop()
+    finally:
+        await net.stop()
+
+
+async def test_where_no_majority_agrees_nothing_is_written(tmp_path):
+    net = MemberNet(tmp_path, CHECKED)
+    await net.form(2)
+    try:
+        leader = await net.settled()
+        await net.put(b"/a")
+        await net.alike()
+        tamper(net[net.others(leader)[0]], b"/a")
+        await until(lambda: Alarm(0, CORRUPT) in leader.state.alarms.raised)
+        assert isinstance(await refused(leader.storage.txn((), (DeleteRange(b"/a"),))), ClusterCorrupt)
+        assert (await leader.storage.get(b"/a"))[0].value == b"v"
+        assert not any(net.fatal.values())
+    finally:
+        await net.stop()
