@@ -71,7 +71,8 @@ async def _health(path: str, request: Request, server: ApiServer) -> Response:
     kind, _, name = path[1:].partition("/")
     checks = _checks(kind, server)
     if name:
-        check = {**checks, "nospace": partial(_has_room, server)}.get(name)
+        checks["nospace"] = partial(_has_room, server)
+        check = checks.get(name)
         return page_not_found() if check is None else _text(*await health.one(check))
     excluded = request.query.get("exclude", "").split(",")
     return _text(*await health.all_of(kind, checks, excluded, verbose="verbose" in request.query))

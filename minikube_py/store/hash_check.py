@@ -94,7 +94,7 @@ class HashCheck:
         hashes: dict[int, int] = {}
         self._hashes = hashes
         configuration = member.raft.configuration
-        others: set[int] = {each.id for each in member.membership.members} - {member.member_id}
+        others = {int(each.id) for each in member.membership.members} - {member.member_id}
         revision = member.state.revision
         for other in others:
             member.tell(NodeId(other), msgpack.packb((ASKED, self._number, revision)))
