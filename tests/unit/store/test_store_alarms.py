@@ -10,8 +10,9 @@ import os
 import random
 
 import pytest
-from member_net import PLAIN, FastClock, MemberNet, refused, until
+from member_net import PLAIN, MemberNet, refused, until
 from test_store_log_files import append, take_snapshot
+from virtual_time import LoopClock, LoopSyncs
 
 from minikube_py.env import SystemDisk, SystemFile
 from minikube_py.errors import ClusterCorrupt, InvalidRequest, NoSpace, Unavailable
@@ -167,7 +168,7 @@ async def put(member: StoreMember, key: bytes, value: bytes = b"v") -> None:
 
 async def test_over_its_quota_a_store_takes_deletes_alone_until_it_is_below(tmp_path):
     config = dataclasses.replace(PLAIN, quota_bytes=100_000, retain_s=1.0)
-    member = StoreMember(SystemDisk(tmp_path), FastClock(5.0), random.Random(1), config)
+    member = StoreMember(SystemDisk(tmp_path), LoopClock(), random.Random(1), config, syncs=LoopSyncs())
     await member.start()
     for i in range(200):
         try:
@@ -187,7 +188,7 @@ async def test_over_its_quota_a_store_takes_deletes_alone_until_it_is_below(tmp_
 async def test_a_snapshot_that_finds_the_disk_full_is_taken_later(tmp_path):
     disk, said = FullDisk(tmp_path), []
     config = dataclasses.replace(PLAIN, segment_bytes=64 << 10, snapshot_log_bytes=32 << 10)
-    member = StoreMember(disk, FastClock(5.0), random.Random(1), config, fatal=said.append)
+    member = StoreMember(disk, LoopClock(), random.Random(1), config, fatal=said.append, syncs=LoopSyncs())
     member.say = said.append
     await member.start()
     disk.full = True
@@ -206,7 +207,7 @@ async def test_a_snapshot_that_finds_the_disk_full_is_taken_later(tmp_path):
 
 async def test_a_store_starts_on_a_full_disk_serves_reads_and_takes_deletes(tmp_path):
     config = dataclasses.replace(PLAIN, segment_bytes=64 << 10, snapshot_log_bytes=48 << 10)
-    member = StoreMember(SystemDisk(tmp_path), FastClock(5.0), random.Random(1), config)
+    member = StoreMember(SystemDisk(tmp_path), LoopClock(), random.Random(1), config, syncs=LoopSyncs())
     await member.start()
     for i in range(300):
         await put(member, b"/%d" % (i % 50), bytes(900))
@@ -216,7 +217,7 @@ async def test_a_store_starts_on_a_full_disk_serves_reads_and_takes_deletes(tmp_
     disk, said = FullDisk(tmp_path), []
     disk.full, disk.free = True, 0
     for turn in range(3):
-        member = StoreMember(disk, FastClock(5.0), random.Random(turn), config, fatal=said.append)
+        member = StoreMember(disk, LoopClock(), random.Random(turn), config, said.append, syncs=LoopSyncs())
         await member.start()
         await until(lambda member=member: bool(member.replica.shortage))
         assert (await member.storage.range(RangeRequest(b"/", b"0", count_only=True))).count == 50 - 10 * turn
