@@ -251,7 +251,7 @@ class StoreMember:
 
     def tell(self, to: NodeId, words: bytes) -> None:
         """What is no matter of Raft's; it may be lost."""
-        self._links.send([Message(MessageType.TELL, self.member_id, to, context=words)])
+        self._turns.links.send([Message(MessageType.TELL, self.member_id, to, context=words)])
 
     def tick(self) -> None:
         """One unit of time."""
