@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from minikube_py.env import Rng
 from minikube_py.errors import (
@@ -29,25 +29,22 @@ from minikube_py.mvcc.codec import NewerMessage, pack, unpack
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import Command, LeaseResult, RaiseVersion, Result
 from minikube_py.mvcc.validate import validate
-from minikube_py.mvcc.versions import FIRST, LATEST, TooNew
 from minikube_py.mvcc.watch import WatchHub
-from minikube_py.raft.codec import decode_change, encode_change
-from minikube_py.raft.configuration import ChangeRefused, ConfChange, Configuration, NodeId
+from minikube_py.raft.codec import decode_change
+from minikube_py.raft.configuration import ChangeRefused, Configuration, NodeId
 from minikube_py.raft.log import RaftLog
-from minikube_py.raft.message import Entry, EntryKind, HardState, LogIndex, Message, MessageType, SnapshotMeta, Term
+from minikube_py.raft.message import Entry, HardState, LogIndex, Message, MessageType, SnapshotMeta, Term
 from minikube_py.raft.node import Raft, RaftConfig
 from minikube_py.raft.ready import ProposalDropped, ReadState, Ready, SafetyViolated, UnknownPeer
-from minikube_py.store.identity import confirm_identity, own_identity
-from minikube_py.store.log_files import Loaded, LogFiles, Origin
+from minikube_py.store.log_files import LogFiles
 from minikube_py.store.membership import (
-    ChangeKind,
     Member,
     MemberChange,
     Membership,
     decode_member_change,
-    encode_member_change,
 )
 from minikube_py.store.read_rounds import ReadDone, ReadRounds
+from minikube_py.store.recovery import recover
 from minikube_py.store.releases import Releases
 from minikube_py.store.replica_config import REQUEST_BYTES_MAX as REQUEST_BYTES_MAX
 from minikube_py.store.replica_config import Bootstrap as Bootstrap
@@ -62,16 +59,13 @@ from minikube_py.store.snapshot_transfer import (
     Steps,
     TransferRefused,
     head_of,
-    meta_of,
 )
 from minikube_py.store.telling import Telling, describe
-from minikube_py.wal.segment import SegmentHead
 
 Reply = Callable[[Result | None, MinikubeError | None], None]
 """Told how a proposal ended: its result (None for a change of members), or why there is none. Called once; what it
 raises is counted, and stops nobody."""
 
-CHANGE: Final = int(EntryKind.CHANGE)
 
 
 class Failed(MinikubeError):
@@ -118,7 +112,6 @@ class Replica:
         self._after: Sequence[Message] = ()
         self._snapshots = Snapshots(files, self.config)
         self._releases = Releases(self.config.version)
-        self._first_version = FIRST
 
     # -- start --------------------------------------------------------------------------------------------------------
 
@@ -127,22 +120,9 @@ class Replica:
         leads at once, after the turns that make it durable.
 
         Raises: Corruption; LogLost; OSError."""
-        loaded = self.files.load()
-        origin = self._origin(loaded, bootstrap)
-        head = self.files.begin(loaded, origin)
-        self.cluster_id, self.member_id = head.cluster_id, NodeId(head.member_id)
-        confirm_identity(self.files.disk, self.member_id, self.cluster_id)
-        entries = [
-            Entry(Term(entry.term), LogIndex(entry.index), entry.data, entry.kind) for entry in loaded.log.entries
-        ]
-        saved = loaded.log.state
-        hard_state = HardState(Term(saved.term), NodeId(saved.vote), LogIndex(saved.commit))
-        if origin is not None and origin.first is not None:
-            entries = [origin.first]
-            hard_state = HardState(origin.first.term, commit=origin.first.index)
-        base = self._base(loaded, head, entries, joined=origin.joined if origin else loaded.log.joined)
-        log = RaftLog(base.index, base.term, [entry for entry in entries if entry.index > base.index])
-        self.state = StateMachine.restore(loaded.chunks) if loaded.snapshot else StateMachine(self._first_version)
+        found = recover(self.files, self.rng, bootstrap)
+        self.cluster_id, self.member_id, self.membership = found.cluster_id, found.member_id, found.membership
+        self.state = found.state
         self.hub = WatchHub(self.state)
         config = RaftConfig(
             self.member_id,
@@ -153,51 +133,15 @@ class Replica:
             committed_bytes_max=self.config.committed_bytes_max,
             release=self.config.version,
         )
-        self.raft = Raft(config, log, hard_state, base.configuration, self.rng)
-        if loaded.snapshot is not None:
+        base = found.base
+        log = RaftLog(base.index, base.term, found.entries)
+        self.raft = Raft(config, log, found.hard_state, base.configuration, self.rng)
+        if found.from_snapshot:
             self.raft.snapshot_taken(base)
-        self._snapshots.begin(loaded.log.size_bytes)
+        self._snapshots.begin(found.log_bytes)
         self._configured()
         self._delivered = base.index
         self._to_stand = self._sole_voter
-
-    def _origin(self, loaded: Loaded, bootstrap: Bootstrap | None) -> Origin | None:
-        """None where the log has begun already."""
-        if loaded.log.tail is not None:
-            return None
-        if bootstrap is None:
-            identity = own_identity(self.files.disk, self.rng)
-            return Origin(self.rng.getrandbits(63) or 1, identity.id)
-        if not bootstrap.members:
-            return Origin(bootstrap.cluster_id, bootstrap.member_id, joined=True)
-        members = Membership.of(bootstrap.members).members
-        change = MemberChange(ChangeKind.BOOTSTRAP, members=members, version=bootstrap.version)
-        data = encode_change(ConfChange(context=encode_member_change(change)))
-        first = Entry(Term(1), LogIndex(1), data, CHANGE)
-        return Origin(bootstrap.cluster_id, bootstrap.member_id, first)
-
-    def _base(self, loaded: Loaded, head: SegmentHead, entries: Sequence[Entry], *, joined: bool) -> SnapshotMeta:
-        """Where Raft's log begins, and who the members are there. The first entry of a cluster counts as a snapshot:
-        it is in nobody's log, so that whoever joins gets a snapshot, which tells it who they are."""
-        if loaded.snapshot is not None:
-            found = loaded.snapshot.head
-            if found.members is None:
-                self.membership = Membership.of((Member(self.member_id, ""),))
-            else:
-                self.membership = Membership.from_plain(found.members)
-            return meta_of(found)
-        nothing = Configuration(frozenset())
-        if joined:
-            return SnapshotMeta(LogIndex(0), Term(0), nothing)
-        if entries and entries[0].kind == CHANGE and entries[0].index == 1:
-            change = decode_member_change(decode_change(entries[0].data).context)
-            if change.version > LATEST:
-                raise TooNew(change.version)
-            self._first_version = change.version
-            self.membership = Membership().apply(change)
-            return SnapshotMeta(entries[0].index, entries[0].term, self.membership.configuration())
-        self.membership = Membership.of((Member(self.member_id, ""),))
-        return SnapshotMeta(LogIndex(0), Term(0), self.membership.configuration())
 
     # -- input --------------------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ class SwarmMutant(NamedTuple):
 MUTANTS: tuple[SwarmMutant, ...] = (
     # --- raft: elections ---------------------------------------------------------------------------------------------
     SwarmMutant(
-        "raft: a vote is forgotten on restart", "store/replica.py",
+        "raft: a vote is forgotten on restart", "store/recovery.py",
         "HardState(Term(saved.term), NodeId(saved.vote), LogIndex(saved.commit))",
         "HardState(Term(saved.term), NodeId(0), LogIndex(saved.commit))",
         "the term is restored, the vote beside it is not",

@@ -1,0 +1,111 @@
+"""What a member finds in its folder when it starts, and how an empty one begins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from minikube_py.env import Rng
+from minikube_py.mvcc.state import StateMachine
+from minikube_py.mvcc.versions import FIRST, LATEST, TooNew
+from minikube_py.raft.codec import decode_change, encode_change
+from minikube_py.raft.configuration import ConfChange, Configuration, NodeId
+from minikube_py.raft.message import Entry, EntryKind, HardState, LogIndex, SnapshotMeta, Term
+from minikube_py.store.identity import confirm_identity, own_identity
+from minikube_py.store.log_files import Loaded, LogFiles, Origin
+from minikube_py.store.membership import (
+    ChangeKind,
+    Member,
+    MemberChange,
+    Membership,
+    decode_member_change,
+    encode_member_change,
+)
+from minikube_py.store.replica_config import Bootstrap
+from minikube_py.store.snapshot_transfer import meta_of
+
+
+class Recovered(NamedTuple):
+    """`base`: where Raft's log begins, before the first of `entries`; `membership` and `state` are as of there.
+    `from_snapshot`: by a snapshot. `log_bytes`: the size of the log on disk."""
+
+    cluster_id: int
+    member_id: NodeId
+    base: SnapshotMeta
+    entries: Sequence[Entry]
+    hard_state: HardState
+    membership: Membership
+    state: StateMachine
+    from_snapshot: bool
+    log_bytes: int
+
+
+class _Base(NamedTuple):
+    meta: SnapshotMeta
+    membership: Membership
+    version: int = FIRST
+    """Of the rules of apply."""
+
+
+def recover(files: LogFiles, rng: Rng, bootstrap: Bootstrap | None) -> Recovered:
+    """Reads all of it, or begins as `bootstrap` says; None: as a cluster of its own.
+
+    Raises: Corruption; LogLost; TooNew; OSError."""
+    loaded = files.load()
+    origin = _origin(files, rng, loaded, bootstrap)
+    head = files.begin(loaded, origin)
+    member_id = NodeId(head.member_id)
+    confirm_identity(files.disk, member_id, head.cluster_id)
+    entries = [Entry(Term(entry.term), LogIndex(entry.index), entry.data, entry.kind) for entry in loaded.log.entries]
+    saved = loaded.log.state
+    hard_state = HardState(Term(saved.term), NodeId(saved.vote), LogIndex(saved.commit))
+    if origin is not None and origin.first is not None:
+        entries = [origin.first]
+        hard_state = HardState(origin.first.term, commit=origin.first.index)
+    base = _base(loaded, member_id, entries, joined=origin.joined if origin else loaded.log.joined)
+    return Recovered(
+        head.cluster_id,
+        member_id,
+        base.meta,
+        [entry for entry in entries if entry.index > base.meta.index],
+        hard_state,
+        base.membership,
+        StateMachine.restore(loaded.chunks) if loaded.snapshot else StateMachine(base.version),
+        loaded.snapshot is not None,
+        loaded.log.size_bytes,
+    )
+
+
+def _origin(files: LogFiles, rng: Rng, loaded: Loaded, bootstrap: Bootstrap | None) -> Origin | None:
+    """None where the log has begun already."""
+    if loaded.log.tail is not None:
+        return None
+    if bootstrap is None:
+        identity = own_identity(files.disk, rng)
+        return Origin(rng.getrandbits(63) or 1, identity.id)
+    if not bootstrap.members:
+        return Origin(bootstrap.cluster_id, bootstrap.member_id, joined=True)
+    members = Membership.of(bootstrap.members).members
+    change = MemberChange(ChangeKind.BOOTSTRAP, members=members, version=bootstrap.version)
+    data = encode_change(ConfChange(context=encode_member_change(change)))
+    first = Entry(Term(1), LogIndex(1), data, int(EntryKind.CHANGE))
+    return Origin(bootstrap.cluster_id, bootstrap.member_id, first)
+
+
+def _base(loaded: Loaded, member_id: NodeId, entries: Sequence[Entry], *, joined: bool) -> _Base:
+    """Where Raft's log begins, and who the members are there. The first entry of a cluster counts as a snapshot: it is
+    in nobody's log, so that whoever joins gets a snapshot, which says who they are."""
+    alone = Membership.of((Member(member_id, ""),))
+    if loaded.snapshot is not None:
+        found = loaded.snapshot.head
+        return _Base(meta_of(found), alone if found.members is None else Membership.from_plain(found.members))
+    if joined:
+        return _Base(SnapshotMeta(LogIndex(0), Term(0), Configuration(frozenset())), Membership())
+    if entries and entries[0].kind == EntryKind.CHANGE and entries[0].index == 1:
+        change = decode_member_change(decode_change(entries[0].data).context)
+        if change.version > LATEST:
+            raise TooNew(change.version)
+        membership = Membership().apply(change)
+        meta = SnapshotMeta(entries[0].index, entries[0].term, membership.configuration())
+        return _Base(meta, membership, change.version)
+    return _Base(SnapshotMeta(LogIndex(0), Term(0), alone.configuration()), alone)
