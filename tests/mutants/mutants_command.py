@@ -118,17 +118,26 @@ class Run:
         end_s = self._started_s + 60 * self.arguments.minutes
         with ThreadPoolExecutor(len(trees)) as pool:
             running: set[Future[Verdict]] = set()
-            while True:
-                while len(running) < len(trees) and time.monotonic() < end_s and (change := next(left, None)):
-                    running.add(pool.submit(one, change))
-                if not running:
-                    return
-                done, running = wait(running, return_when=FIRST_COMPLETED)
-                for each in done:
-                    verdict = each.result()
-                    self.journal.add(verdict)
-                    self.tell(f"{verdict.status:<9}{verdict.key} {verdict.path}:{verdict.line} {verdict.operator} "
-                              f"({verdict.cpu_s:.0f} s) {verdict.by if verdict.status == KILLED else ''}")  # fmt: skip
+            try:
+                while True:
+                    while len(running) < len(trees) and time.monotonic() < end_s and (change := next(left, None)):
+                        running.add(pool.submit(one, change))
+                    if not running:
+                        return
+                    done, running = wait(running, return_when=FIRST_COMPLETED)
+                    for each in done:
+                        self._note(each.result())
+            except BaseException:
+                # Else the pool would wait for what is under way.
+                for tree in trees:
+                    tree.stop()
+                raise
+
+    def _note(self, verdict: Verdict) -> None:
+        self.journal.add(verdict)
+        by = verdict.by if verdict.status == KILLED else ""
+        place = f"{verdict.path}:{verdict.line} {verdict.operator}"
+        self.tell(f"{verdict.status:<9}{verdict.key} {place} ({verdict.cpu_s:.0f} s) {by}")
 
 
 def main() -> int:
@@ -138,6 +147,8 @@ def main() -> int:
     run = Run(arguments)
     try:
         report = run.try_all(scratch)
+    except KeyboardInterrupt:
+        raise SystemExit(f"\ninterrupted; what was found is in {run.folder}; the next run goes on from there") from None
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     print(report.table())

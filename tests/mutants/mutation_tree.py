@@ -66,6 +66,10 @@ class Tree:
         # Two texts of one size in one second would pass for each other.
         Path(importlib.util.cache_from_source(str(file))).unlink(missing_ok=True)
 
+    def stop(self) -> None:
+        """During a request, which is answered by nobody."""
+        self._worker.terminate()
+
     def close(self) -> None:
         if self._worker.stdin is not None:
             self._worker.stdin.close()

@@ -190,6 +190,16 @@ DOES: Final[dict[str, Callable[[Request], Answer]]] = {
 }
 
 
+_CHILDREN: Final[set[int]] = set()
+
+
+def _end(*_: object) -> None:
+    """No fork outlives its worker."""
+    for child in _CHILDREN:
+        os.killpg(child, signal.SIGKILL)
+    os._exit(1)
+
+
 def in_a_fork(request: Request) -> Answer:
     """What the fork says; if it is ended by a limit, `timeout`; if it ends without a word, `broken`."""
     said = Path("answer.json")
@@ -197,11 +207,13 @@ def in_a_fork(request: Request) -> Answer:
     child = os.fork()
     if child == 0:
         _child(request, said)
+    _CHILDREN.add(child)
     ended, status, used = _wait(child, request.wall_s)
     try:
         os.killpg(child, signal.SIGKILL)  # Whatever a test has left behind.
     except ProcessLookupError:
         pass
+    _CHILDREN.discard(child)
     cpu_s = used.ru_utime + used.ru_stime
     if said.is_file():
         return Answer(**json.loads(said.read_text()))._replace(cpu_s=cpu_s)
@@ -223,6 +235,8 @@ def _wait(child: int, wall_s: float) -> tuple[bool, int, resource.struct_rusage]
 
 def _child(request: Request, said: Path) -> None:
     os.setpgid(0, 0)
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CPU, (request.cpu_s, request.cpu_s + 5))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     log = os.open("log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -247,6 +261,9 @@ def main() -> None:
     for name in PRELOADED:
         importlib.import_module(name)
     assert not any(name.startswith("minikube_py") for name in sys.modules)
+    # A Ctrl-C is for the command, which then ends its workers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _end)
     for line in sys.stdin:
         print(json.dumps(in_a_fork(Request(**json.loads(line)))._asdict()), flush=True)
 
