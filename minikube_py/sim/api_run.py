@@ -63,6 +63,8 @@ class ApiRun(Run):
         self._hosts = [f"api-{number}" for number in range(API_SERVERS)]
         self._servers = 0
         self._watch_problem = ""
+        # Nobody here goes to one member or the other.
+        self.cluster.rivals = None
         ended = self.world.on_end
         assert ended is not None
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from minikube_py.env import Rng
-from minikube_py.sim.loop import NS_PER_S, Scheduler, shuffle
+from minikube_py.sim.loop import NS_PER_S, Scheduler
 from minikube_py.sim.sockets import Connection, SimServer, SimTransport
 
 if TYPE_CHECKING:
@@ -205,17 +205,6 @@ class Network:
             link.cut = False
             self._release(link)
 
-    def swizzle(self, hosts: Iterable[str], others: Iterable[str], rng: Rng, duration_s: float) -> None:
-        """Clogs a random part of `hosts` one by one, towards and from `others`, and unclogs them in another order
-        (FoundationDB's swizzle-clogging)."""
-        others = tuple(others)
-        chosen = [host for host in hosts if rng.random() < 0.5]
-        moments = [sorted(rng.random() * duration_s / 2 + half for _ in chosen) for half in (0.0, duration_s / 2)]
-        for change, order in ((self.clog, moments[0]), (self.unclog, moments[1])):
-            shuffle(chosen, rng)
-            for host, moment_s in zip(chosen, order, strict=True):
-                self.scheduler.after(moment_s, _swizzle_step, (change, host, others))
-
     # -- hosts --------------------------------------------------------------------------------------------------------
 
     def drop_loop(self, loop: SimLoop, *, silently: bool) -> None:
@@ -247,12 +236,6 @@ class Network:
         if not link.clogs:
             for pipe in list(link.pipes.values()):
                 pipe.release_soon()
-
-
-def _swizzle_step(step: tuple[Callable[..., None], str, tuple[str, ...]]) -> None:
-    change, host, others = step
-    change((host,), others)
-    change(others, (host,))
 
 
 def _refuse_options(call: str, options: dict[str, Any]) -> None:

@@ -2,42 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from typing import Any, cast
 
 from minikube_py.errors import MinikubeError, OutcomeUnknown
-from minikube_py.fields.spec import FieldSet
 from minikube_py.fields.where import Where
-from minikube_py.index.declared import IndexSpec
 from minikube_py.index.reports import Explanation, IndexReport
 from minikube_py.mvcc.types import (
     Alarm,
-    Compact,
-    CompactResult,
-    Compare,
-    DeclareFields,
-    DeclareIndex,
-    DeleteResult,
-    DropIndex,
     KeyValue,
-    LeaseGrant,
     LeaseResult,
-    Op,
-    PutResult,
     RangeRequest,
     RangeResult,
-    Txn,
-    TxnResult,
+    Result,
+    SessionCommand,
 )
 from minikube_py.sim.history import KeepAlive, Request
 from minikube_py.sim.recorder import Recorder
-from minikube_py.store.storage import Storage, WatchHandle, WatchSink
+from minikube_py.store.client import StoreClient
+from minikube_py.store.commands import CommandStorage
+from minikube_py.store.storage import WatchHandle, WatchSink
 
 
-class RecordedStorage:
+class RecordedStorage(CommandStorage):
     """As `client`. Watches are not written down: what comes of them is judged where it arrives."""
 
-    def __init__(self, storage: Storage, recorder: Recorder, client: int) -> None:
+    def __init__(self, storage: StoreClient, recorder: Recorder, client: int) -> None:
         self._storage = storage
         self._recorder = recorder
         self._client = client
@@ -66,49 +56,19 @@ class RecordedStorage:
     async def range(self, request: RangeRequest) -> RangeResult:
         return cast(RangeResult, await self._record(request, self._storage.range(request)))
 
-    async def txn(self, compare: Sequence[Compare], success: Sequence[Op], failure: Sequence[Op] = ()) -> TxnResult:
-        request = Txn(tuple(compare), tuple(success), tuple(failure))
-        return cast(TxnResult, await self._record(request, self._storage.txn(compare, success, failure)))
+    async def command(self, command: SessionCommand) -> Result:
+        return cast(Result, await self._record(command, self._storage.command(command)))
 
     def watch(
         self, key: bytes, range_end: bytes, start_revision: int, sink: WatchSink, where: Where | None = None
     ) -> WatchHandle:
         return self._storage.watch(key, range_end, start_revision, sink, where)
 
-    async def lease_grant(self, ttl_s: int, lease_id: int = 0) -> LeaseResult:
-        request = LeaseGrant(lease_id, ttl_s)
-        return cast(LeaseResult, await self._record(request, self._storage.lease_grant(ttl_s, lease_id)))
-
     async def lease_keep_alive(self, lease_id: int) -> int:
         async def asked() -> LeaseResult:
             return LeaseResult(0, lease_id, await self._storage.lease_keep_alive(lease_id))
 
         return cast(LeaseResult, await self._record(KeepAlive(lease_id), asked())).ttl_s
-
-    async def lease_revoke(self, lease_id: int) -> None:
-        await self._storage.lease_revoke(lease_id)
-
-    async def compact(self, revision: int) -> CompactResult:
-        return cast(CompactResult, await self._record(Compact(revision), self._storage.compact(revision)))
-
-    async def declare(self, field_set: FieldSet) -> None:
-        async def asked() -> CompactResult:
-            await self._storage.declare(field_set)
-            return CompactResult(self._storage.revision)
-
-        await self._record(DeclareFields(field_set), asked())
-
-    async def declare_index(self, spec: IndexSpec) -> int:
-        async def asked() -> PutResult:
-            return PutResult(await self._storage.declare_index(spec))
-
-        return cast(PutResult, await self._record(DeclareIndex(spec), asked())).revision
-
-    async def drop_index(self, name: str) -> int:
-        async def asked() -> DeleteResult:
-            return DeleteResult(await self._storage.drop_index(name), 1)
-
-        return cast(DeleteResult, await self._record(DropIndex(name), asked())).revision
 
     async def indexes(self) -> list[IndexReport]:
         return await self._storage.indexes()

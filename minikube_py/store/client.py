@@ -14,9 +14,7 @@ from typing import Any, Final, cast
 
 from minikube_py.env import Clock, Rng
 from minikube_py.errors import MinikubeError, NotLeader, OutcomeUnknown, RequestTooLarge, SessionExpired, Unavailable
-from minikube_py.fields.spec import FieldSet
 from minikube_py.fields.where import Where
-from minikube_py.index.declared import IndexSpec, check_spec
 from minikube_py.index.reports import (
     Explanation,
     IndexReport,
@@ -26,29 +24,19 @@ from minikube_py.index.reports import (
 from minikube_py.mvcc.codec import from_plain, pack, where_to_plain
 from minikube_py.mvcc.types import (
     Alarm,
-    Compact,
-    CompactResult,
-    Compare,
     DeclareFields,
-    DeclareIndex,
-    DropIndex,
     KeyValue,
-    LeaseGrant,
-    LeaseResult,
-    LeaseRevoke,
     RangeRequest,
     RangeResult,
     Result,
     SessionCommand,
-    Txn,
-    TxnResult,
 )
-from minikube_py.mvcc.types import Op as TxnOp
 from minikube_py.raft.configuration import NodeId
 from minikube_py.store.client_connection import Call, ClientConnection, Endpoint
 from minikube_py.store.client_route import Route
 from minikube_py.store.client_session import Opening, SessionWrites, Write, session_of
 from minikube_py.store.client_watch import Watches
+from minikube_py.store.commands import CommandStorage
 from minikube_py.store.membership import MemberChange, encode_member_change
 from minikube_py.store.protocol import SERIALIZABLE, Op, WatchRequest, decode_range
 from minikube_py.store.query_metrics import QueryMetrics
@@ -69,7 +57,7 @@ PING_S: Final = 2.0
 """A connection over which nothing came for so long is asked for a sign of life."""
 
 
-class StoreClient:
+class StoreClient(CommandStorage):
     """`await start()` connects, and raises if no member can be reached; afterwards connections are made anew whenever
     they fall. With `fail_fast` nothing waits for a connection or a leader: it is refused at once."""
 
@@ -172,11 +160,6 @@ class StoreClient:
         self._queries.observe(result)
         return result
 
-    async def txn(
-        self, compare: Sequence[Compare], success: Sequence[TxnOp], failure: Sequence[TxnOp] = ()
-    ) -> TxnResult:
-        return cast(TxnResult, await self.command(Txn(tuple(compare), tuple(success), tuple(failure))))
-
     def watch(
         self, key: bytes, range_end: bytes, start_revision: int, sink: WatchSink, where: Where | None = None
     ) -> WatchHandle:
@@ -189,28 +172,9 @@ class StoreClient:
             return watch
         return self._watches.add(request, sink, self._connection)
 
-    async def lease_grant(self, ttl_s: int, lease_id: int = 0) -> LeaseResult:
-        return cast(LeaseResult, await self.command(LeaseGrant(lease_id, ttl_s)))
-
     async def lease_keep_alive(self, lease_id: int) -> int:
         _, ttl_s = await self._call(Op.KEEP_ALIVE, lease_id)
         return int(ttl_s)
-
-    async def lease_revoke(self, lease_id: int) -> None:
-        await self.command(LeaseRevoke(lease_id))
-
-    async def compact(self, revision: int) -> CompactResult:
-        return cast(CompactResult, await self.command(Compact(revision)))
-
-    async def declare(self, field_set: FieldSet) -> None:
-        await self.command(DeclareFields(field_set), max(self._timeout_s, LONG_TIMEOUT_S))
-
-    async def declare_index(self, spec: IndexSpec) -> int:
-        check_spec(spec)
-        return (await self.command(DeclareIndex(spec))).revision
-
-    async def drop_index(self, name: str) -> int:
-        return (await self.command(DropIndex(name))).revision
 
     async def indexes(self) -> list[IndexReport]:
         _, answer = await self._call(Op.INDEXES, None)
@@ -224,11 +188,12 @@ class StoreClient:
         _, answer = await self._call(Op.EXPLAIN, pack(request))
         return explanation_from_plain(answer)
 
-    async def command(self, command: SessionCommand, timeout_s: float = 0) -> Result:
+    async def command(self, command: SessionCommand) -> Result:
         """Sends any command through the log, once. Raises: RequestError, Unavailable, OutcomeUnknown."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         write = Write(command, future)
-        self._admit(write, timeout_s or self._timeout_s)
+        long = type(command) is DeclareFields
+        self._admit(write, max(self._timeout_s, LONG_TIMEOUT_S) if long else self._timeout_s)
         self._session.add(write, self._leading())
         result = cast(Result, from_plain(await future))
         self._saw(result.revision)

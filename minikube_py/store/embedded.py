@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from minikube_py.errors import MinikubeError
-from minikube_py.fields.spec import FieldSet
 from minikube_py.fields.where import Where
 from minikube_py.index.declared import IndexSpec
 from minikube_py.index.reports import Explanation, IndexReport
@@ -17,23 +15,13 @@ from minikube_py.mvcc.codec import pack
 from minikube_py.mvcc.types import (
     Alarm,
     Command,
-    Compact,
-    CompactResult,
-    Compare,
-    DeclareFields,
-    DeclareIndex,
-    DropIndex,
     KeyValue,
-    LeaseGrant,
     LeaseResult,
-    LeaseRevoke,
-    Op,
     RangeRequest,
     RangeResult,
     Result,
-    Txn,
-    TxnResult,
 )
+from minikube_py.store.commands import CommandStorage
 from minikube_py.store.explaining import explained
 from minikube_py.store.storage import WatchHandle, WatchSink
 
@@ -41,7 +29,7 @@ if TYPE_CHECKING:
     from minikube_py.store.member import StoreMember
 
 
-class EmbeddedStorage:
+class EmbeddedStorage(CommandStorage):
     """Reads are linearizable: at once on one voter, where applied is all that was ever acknowledged; with other members
     once a majority has confirmed who leads."""
 
@@ -59,38 +47,22 @@ class EmbeddedStorage:
             await self._confirmed()
         return self._member.read(request)
 
-    async def txn(self, compare: Sequence[Compare], success: Sequence[Op], failure: Sequence[Op] = ()) -> TxnResult:
-        command = Txn(tuple(compare), tuple(success), tuple(failure))
-        return cast(TxnResult, await self._propose(command))
-
     def watch(
         self, key: bytes, range_end: bytes, start_revision: int, sink: WatchSink, where: Where | None = None
     ) -> WatchHandle:
         return self._member.watch(key, range_end, start_revision, sink, where)
 
     async def lease_grant(self, ttl_s: int, lease_id: int = 0) -> LeaseResult:
-        return cast(LeaseResult, await self._propose(LeaseGrant(lease_id or self._member.new_lease_id(), ttl_s)))
+        return await super().lease_grant(ttl_s, lease_id or self._member.new_lease_id())
+
+    async def declare_index(self, spec: IndexSpec) -> int:
+        check_buildable(spec)
+        return await super().declare_index(spec)
 
     async def lease_keep_alive(self, lease_id: int) -> int:
         future: asyncio.Future[int] = self._member.loop.create_future()
         self._member.keep_alive(lease_id, partial(_settle, future))
         return await future
-
-    async def lease_revoke(self, lease_id: int) -> None:
-        await self._propose(LeaseRevoke(lease_id))
-
-    async def compact(self, revision: int) -> CompactResult:
-        return cast(CompactResult, await self._propose(Compact(revision)))
-
-    async def declare(self, field_set: FieldSet) -> None:
-        await self._propose(DeclareFields(field_set))
-
-    async def declare_index(self, spec: IndexSpec) -> int:
-        check_buildable(spec)
-        return (await self._propose(DeclareIndex(spec))).revision
-
-    async def drop_index(self, name: str) -> int:
-        return (await self._propose(DropIndex(name))).revision
 
     async def indexes(self) -> list[IndexReport]:
         if not self._member.readable:
@@ -115,7 +87,7 @@ class EmbeddedStorage:
     async def close(self) -> None:
         """The member lives on; whoever started it stops it."""
 
-    def _propose(self, command: Command) -> asyncio.Future[Result]:
+    def command(self, command: Command) -> asyncio.Future[Result]:
         future: asyncio.Future[Result] = self._member.loop.create_future()
         self._member.propose(command, pack(command), partial(_settle, future))
         return future

@@ -445,16 +445,6 @@ def test_a_stopped_process_is_connected_to_and_answers_later():
     assert states[0][0] > 1000 and states[0][1] < 110 and states[1][1] > 1000 and not talk.ends
 
 
-def test_a_swizzle_ends_with_everything_open():
-    for seed in range(20):
-        talk = Talk(seed)
-        rng = random.Random(seed)
-        talk.run((0.1, lambda talk=talk, rng=rng: talk.world.network.swizzle(["a", "b"], ["a", "b"], rng, 2.0)),
-                 (2.2, nothing))
-        assert talk.sent - len(talk.answered) < 20 and not talk.ends
-        assert all(link.clogs == 0 for link in talk.world.network._links.values())
-
-
 def test_a_heal_makes_all_well():
     talk = Talk()
     network = talk.world.network
