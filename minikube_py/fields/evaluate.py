@@ -7,7 +7,7 @@ need no store (`row_of`, `where_of`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from minikube_py.errors import InvalidRequest
 from minikube_py.fields.extract import (
@@ -48,6 +48,9 @@ class Own(NamedTuple):
     parts: tuple[dict[str, int], ...]
 
 
+NOTHING: Final = Own({}, ())
+
+
 class Summed(NamedTuple):
     """A field or family that a sum takes part in: value = part - total, or the total itself where `sign` is +1."""
 
@@ -72,6 +75,9 @@ class Reader:
     def __init__(self, field_set: FieldSet) -> None:
         check_field_set(field_set)
         self.field_set = field_set
+        self.unreadable = 0
+        """Objects that an extractor failed on; `last_unreadable` says how."""
+        self.last_unreadable = ""
         self.summed: list[Summed] = []
         self._scalars: list[tuple[str, Scalar]] = []
         # Several fields may be of one list, as free and allocatable resources are: each is read once for an object.
@@ -111,7 +117,17 @@ class Reader:
         return lambda lists, obj: {only: 0} if only in lists[place] else {}
 
     def own(self, obj: Any) -> Own:
-        """Never raises: what cannot be read is missing. `obj` is any decoded JSON."""
+        """What cannot be read is missing; of an object that an extractor fails on, all. `obj` is any decoded JSON."""
+        try:
+            return self._own(obj)
+        except MemoryError:
+            raise
+        except Exception as error:
+            self.unreadable += 1
+            self.last_unreadable = f"{type(error).__name__}: {error}"[:200]
+            return NOTHING
+
+    def _own(self, obj: Any) -> Own:
         plain: Row = {}
         for name, value_of in self._scalars:
             value = value_of(obj)

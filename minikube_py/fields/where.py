@@ -170,6 +170,12 @@ def _value(name: str, kind: Kind, resource: str, text: str) -> int | str:
     return number
 
 
+def predicate_of(tests: Sequence[Test]) -> Predicate:
+    """The conjunction of tests that are read already."""
+    predicates = [_predicate(test) for test in tests]
+    return lambda row: all(holds(row) for holds in predicates)
+
+
 def _predicate(test: Test) -> Predicate:
     """The truth of one test; a missing field satisfies only `!=`. Kinds do not mix, so values always compare."""
     name, _, op, values = test

@@ -28,6 +28,8 @@ from minikube_py.index.strings import UNKNOWN, StringTable
 from minikube_py.index.structure import MISSING
 
 BLOCK_ROWS = 4096
+COLUMNS_MAX = 256
+"""Each costs 8 bytes for every row and every logged change, whether or not the row has the field."""
 
 
 def rows_looked_at(rows: int, needed: float) -> int:
@@ -80,6 +82,8 @@ class ColumnIndex(Answering):
         self.key_order = KeyOrder(self._slots, self._keys)
         """For whoever gives out slots by key."""
         self._followers: list[Follower] = []
+        self.full = False
+        """Rows have more fields than there are columns: those without one are answered without this index."""
         self.changes = 0
         """Changes of rows since it was made."""
         self.load(rows)
@@ -164,18 +168,28 @@ class ColumnIndex(Answering):
             column = self._columns.get(name)
             if column is None:
                 column = self._add_column(name)
+                if column is None:
+                    continue
             table = self._strings.get(column) if type(value) is str else None
             self._cells[column, slot] = value if table is None else table.code(value)  # type: ignore[arg-type]
             columns |= 1 << column
         if old:
             for name in [each for each in old if each not in row]:
-                column = self._columns[name]
-                self._cells[column, slot] = MISSING
-                columns |= 1 << column
+                gone = self._columns.get(name)
+                if gone is not None:
+                    self._cells[gone, slot] = MISSING
+                    columns |= 1 << gone
         return columns
 
-    def _add_column(self, name: str) -> int:
+    def has_column(self, name: str) -> bool:
+        """False: some row has the field, and where is not kept."""
+        return not self.full or name in self._columns
+
+    def _add_column(self, name: str) -> int | None:
         column = len(self._names)
+        if column >= COLUMNS_MAX:
+            self.full = True
+            return None
         if column == self._cells.shape[0]:
             wider = np.full((column * 2, self._cells.shape[1]), MISSING, dtype=np.int64)
             wider[:column] = self._cells
@@ -208,7 +222,7 @@ class ColumnIndex(Answering):
         columns = len(self._names)
         chunk = self._chunks[-1] if self._chunks else None
         if chunk is None or chunk.length == CHUNK_ENTRIES or chunk.cells.shape[0] < columns:
-            chunk = Chunk(columns + 2)
+            chunk = Chunk(columns + max(2, columns // 4))
             self._chunks.append(chunk)
         entry = chunk.length
         chunk.cells[:columns, entry] = self._cells[:columns, slot]

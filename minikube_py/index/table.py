@@ -52,7 +52,13 @@ class Sum:
     def update(self, key: bytes, obj: Any) -> list[Contribution]:
         """Takes in the new state of a referring object; returns the contributions that ended or began."""
         old = self._contributions.get(key)
-        new = None if obj is GONE else self._contribution(obj)
+        try:
+            new = None if obj is GONE else self._contribution(obj)
+        except MemoryError:
+            raise
+        except Exception:
+            # As the rows of such an object are empty, it adds nothing.
+            new = None
         if old == new:
             return []
         touched = []
@@ -136,7 +142,10 @@ class Table:
         self.index.load(self._changes(objects))
 
     def serves(self, asked: Asked) -> bool:
-        """Each of the fields means here what it is to mean."""
+        """Each of the fields means here what it is to mean, and there is a column for it."""
+        index = self.index
+        if index.full and not all(index.has_column(name) for name, _ in asked):
+            return False
         return asked_of(self.field_set, [name for name, _ in asked]) == asked
 
     def dispose(self, rows: int) -> bool:

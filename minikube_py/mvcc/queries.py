@@ -19,9 +19,9 @@ from minikube_py.index.contract import Matches, Order
 from minikube_py.index.planner import COLUMNS, Plan, Way, plan
 from minikube_py.index.reports import Choice
 from minikube_py.index.table import Table
-from minikube_py.mvcc.decoding import decode
 from minikube_py.mvcc.key_index import end_of
-from minikube_py.mvcc.types import KeyValue, QueryStats, RangeRequest, prefix_end
+from minikube_py.mvcc.scanned import Scanned
+from minikube_py.mvcc.types import KeyValue, QueryStats, RangeRequest
 
 if TYPE_CHECKING:
     from minikube_py.mvcc.state import StateMachine
@@ -150,18 +150,13 @@ class Queries:
 
     def _scan(self, query: Query, tests: Tests, request: RangeRequest, at: int) -> tuple[Matches, QueryStats]:
         kvs = self._state.index.range_at(request.key, request.range_end, at)
-        table, decoded = self.decoded(query, kvs, at)
-        matches, stats = _columns(query, table, tests, request, at)
-        return matches, stats._replace(structure="scan", objects_decoded=decoded)
+        scanned = self.scanned(query, kvs, at)
+        matches = scanned.answer(tests, request.limit)
+        return matches, QueryStats("scan", len(scanned.rows), scanned.decoded)
 
-    def decoded(self, query: Query, kvs: list[KeyValue], at: int) -> tuple[Table, int]:
-        """The fields that are asked for, of these objects as they stood at `at`; and how many objects were decoded."""
-        field_set = _only(query.field_set, query.asked)
-        standing = {kv.key: kv for kv in kvs}
-        for total in field_set.sums:
-            prefix = total.source_prefix
-            standing.update((kv.key, kv) for kv in self._state.index.range_at(prefix, prefix_end(prefix), at))
-        return Table(field_set, at, ((key, decode(kv.value)) for key, kv in standing.items())), len(standing)
+    def scanned(self, query: Query, kvs: list[KeyValue], at: int) -> Scanned:
+        """The fields that are asked for, of these objects as they stood at `at`."""
+        return Scanned.of(self._state, _only(query.field_set, query.asked), kvs, at)
 
     # -- explaining ----------------------------------------------------------------------------------------------------
 

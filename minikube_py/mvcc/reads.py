@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from minikube_py.errors import Compacted, FutureRevision
+from minikube_py.index.contract import Row
 from minikube_py.mvcc.key_index import end_of
 from minikube_py.mvcc.queries import Explained as Explained
 from minikube_py.mvcc.queries import Queries
@@ -112,12 +113,14 @@ class Reads:
         kvs, more = finish(request, kvs)
         fields: list[tuple[int | str | None, ...]] | None = None
         if request.fields:
-            table = query.table
+            table, keys = query.table, [kv.key for kv in kvs]
             if table is None:
-                standing = [kv for each in kvs if (kv := index.at(each.key, at)) is not None]
-                table, decoded = self._queries.decoded(query, standing, at)
-                stats = stats._replace(structure="scan", objects_decoded=stats.objects_decoded + decoded)
-            rows = table.index.rows([kv.key for kv in kvs], min(at, table.index.revision))
+                standing = [kv for key in keys if (kv := index.at(key, at)) is not None]
+                scanned = self._queries.scanned(query, standing, at)
+                stats = stats._replace(structure="scan", objects_decoded=stats.objects_decoded + scanned.decoded)
+                rows: Sequence[Row | None] = [scanned.rows.get(key) for key in keys]
+            else:
+                rows = table.index.rows(keys, min(at, table.index.revision))
             fields = [tuple([(row or {}).get(name) for name in request.fields]) for row in rows]
         return RangeResult(kvs, count, more or more_matches, now, fields, stats)
 

@@ -27,10 +27,11 @@ from minikube_py.mvcc.event_log import EventLog
 from minikube_py.mvcc.key_index import KeyIndex
 from minikube_py.mvcc.lease import Leases
 from minikube_py.mvcc.reads import Explained, Reads
+from minikube_py.mvcc.scanned import hash_of_rows
 from minikube_py.mvcc.sessions import Sessions
 from minikube_py.mvcc.snapshot import load, records
 from minikube_py.mvcc.successor import FIRST_REVISION, oldest_revision
-from minikube_py.mvcc.tables import RowChanged, Tables
+from minikube_py.mvcc.tables import RowChanged, Tables, described
 from minikube_py.mvcc.transitions import where_events
 from minikube_py.mvcc.txn import KEY_NOT_FOUND, RESERVED, Path, check, path, taken
 from minikube_py.mvcc.types import (
@@ -169,7 +170,7 @@ class StateMachine:
             if type(op) is Put:
                 self._check_put(op)
             elif type(op) is RangeRequest:
-                self._check_range(op)
+                self.require_retained(op.revision)
             elif type(op) is DeleteRange:
                 self._check_delete(op)
         events: list[Event] = []
@@ -212,7 +213,8 @@ class StateMachine:
 
     def _apply_declare(self, declare: DeclareFields) -> CompactResult:
         field_set = declare.field_set
-        if self.tables.declared.get(field_set.name) != field_set:
+        known = self.tables.declared.get(field_set.name)
+        if known != field_set or field_set.name in self.tables.degraded:
             self.tables.check(field_set, self.version)
             self.load_fields(field_set)
         return CompactResult(self.revision)
@@ -285,11 +287,12 @@ class StateMachine:
         if self.tables.specs and any(_holds(delete, key_of(name)) for name in self.tables.specs):
             raise InvalidRequest(RESERVED)
 
-    def _check_range(self, request: RangeRequest) -> None:
-        if request.revision > self.revision:
-            raise FutureRevision(request.revision, self.revision)
-        if request.revision and request.revision < self.compact_revision:
-            raise Compacted(request.revision, self.compact_revision)
+    def require_retained(self, revision: int) -> None:
+        """Raises: Compacted or FutureRevision where `revision` cannot be answered; 0 can."""
+        if revision > self.revision:
+            raise FutureRevision(revision, self.revision)
+        if revision and revision < self.compact_revision:
+            raise Compacted(revision, self.compact_revision)
 
     def _run(self, txn: Txn, chosen: Path, revision: int, events: list[Event]) -> TxnResult:
         nested = iter(chosen.nested)
@@ -357,7 +360,7 @@ class StateMachine:
         """The state of `key` at `revision` (0: now). Raises: Compacted, FutureRevision."""
         if revision <= 0:
             return self.index.current.get(key)
-        self._check_range(RangeRequest(key, revision=revision))
+        self.require_retained(revision)
         return self.index.at(key, revision)
 
     def events(self, key: bytes, range_end: bytes, start_revision: int, until_revision: int) -> Iterator[Event]:
@@ -379,7 +382,7 @@ class StateMachine:
             raise Compacted(after, self.compact_revision)
         table = self.tables.by_name.get(field_set.name)
         if table is None:
-            raise InvalidRequest(f"field set {field_set.name} is not declared")
+            raise InvalidRequest(f"field set {field_set.name} is not declared, or degraded")
         if not table.serves(asked_of(field_set, [each.field for each in where.comparisons])):
             raise InvalidRequest(f"the fields of {where} are not in the table of {field_set.name} yet")
         bounds = (key, range_end) if key else (table.field_set.prefix, prefix_end(table.field_set.prefix))
@@ -426,16 +429,20 @@ class StateMachine:
         digest = hashlib.blake2b(digest_size=8)
         start: bytes | None = b""
         while start is not None:
-            self._check_range(RangeRequest(b"\0", revision=at))
+            self.require_retained(at)
             kvs = self.index.range_at(start, b"\0", at, HASHED_PER_STEP)
             digest.update(b"".join(map(msgpack.packb, kvs)))
             start = kvs[-1].key + b"\0" if len(kvs) == HASHED_PER_STEP else None
             yield
-        for name in sorted(self.tables.by_name) if rows else ():
-            self._check_range(RangeRequest(b"\0", revision=at))
-            index = self.tables.by_name[name].index
+        for name, declared in sorted(self.tables.declared.items()) if rows else ():
+            self.require_retained(at)
+            index = self.tables.complete(name)
             # What indexes add is not in every member's table at the same time; that they are declared is in their keys.
-            digest.update(f"{name} {index.hash(min(at, index.revision), self.tables.declared[name])}".encode())
+            if index is None:
+                found = yield from hash_of_rows(self, declared, at)
+            else:
+                found = index.hash(min(at, index.revision), declared)
+            digest.update(f"{name} {found}".encode())
             yield
         for record in sessions:
             digest.update(record)
@@ -494,7 +501,16 @@ class StateMachine:
 
     def load_fields(self, field_set: FieldSet) -> None:
         """A declaration of fields takes effect; for the module snapshot, after `load`."""
-        self.tables.declare(field_set, self._build(self.tables.whole(field_set)))
+        whole, table, why = self.tables.whole(field_set), None, ""
+        try:
+            table = self._build(whole)
+        except (MinikubeError, MemoryError):
+            raise
+        except Exception as error:
+            why = described(error)
+        self.tables.declare(field_set, table)
+        if table is None:
+            self.tables.degrade(field_set.name, self.revision, why)
 
     # -- indexes -------------------------------------------------------------------------------------------------------
 

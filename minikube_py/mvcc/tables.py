@@ -8,12 +8,13 @@ fields that no table holds yet have to be decoded.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from minikube_py.errors import InvalidRequest
 from minikube_py.fields.asked import Asked, asked_of
 from minikube_py.fields.evaluate import check_field_set
 from minikube_py.fields.spec import FieldSet
+from minikube_py.index.columns import COLUMNS_MAX, ColumnIndex
 from minikube_py.index.declared import MAX_INDEXES, IndexSpec, check_against, check_spec, extended
 from minikube_py.index.reports import IndexReport
 from minikube_py.index.running import Counts, Running
@@ -32,6 +33,21 @@ RowChanged = tuple[str, bytes]
 """A FieldSet's name and the key of a row of it that changed."""
 
 
+class Degraded(NamedTuple):
+    """What a member holds of a FieldSet is not all that is declared: since when, and why. Answers are the same, by
+    scan; declaring the fields or an index on them again builds the table again."""
+
+    revision: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"degraded since revision {self.revision}: {self.reason}; declare it again to build it again"
+
+
+def described(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:200]
+
+
 class Tables:
     """`by_name` holds the tables that answer; `declared` the FieldSets as they were declared, `effective` with what the
     indexes `specs` add. `version` grows with all that changes who answers what."""
@@ -41,6 +57,8 @@ class Tables:
         self.declared: dict[str, FieldSet] = {}
         self.effective: dict[str, FieldSet] = {}
         self.specs: dict[str, IndexSpec] = {}
+        self.degraded: dict[str, Degraded] = {}
+        """FieldSets by name. Nothing is built for these by itself."""
         self.version = 0
         self._counts: dict[str, Counts] = {}
         self._successors: dict[str, Successor] = {}
@@ -61,14 +79,33 @@ class Tables:
         """`field_set` with what the declared indexes add to it."""
         return extended(field_set, self.on(field_set.name))
 
-    def declare(self, field_set: FieldSet, table: Table) -> None:
-        """`table` answers for it from now on; it was built for the whole."""
+    def declare(self, field_set: FieldSet, table: Table | None) -> None:
+        """`table` answers for it from now on; it was built for the whole. None: it could not be, see `degrade`."""
         name = field_set.name
         self.declared[name] = field_set
         self.effective[name] = self.whole(field_set)
+        self.degraded.pop(name, None)
         if name in self._successors:
             self._leave(name)
-        self._put_in(name, table)
+        if table is not None:
+            self._put_in(name, table)
+
+    def degrade(self, name: str, revision: int, why: str) -> None:
+        """Lets the tables of a FieldSet go."""
+        self.degraded[name] = Degraded(revision, why)
+        if name in self._successors:
+            self._leave(name)
+        table = self.by_name.pop(name, None)
+        if table is not None:
+            table.close()
+            self._retired.append(table)
+        self._feed()
+        self.version += 1
+
+    def complete(self, name: str) -> ColumnIndex | None:
+        """The rows of a FieldSet where they have all that is declared, at any revision that is retained."""
+        table = self.by_name.get(name)
+        return None if table is None or table.index.full else table.index
 
     def check_index(self, spec: IndexSpec, version: int) -> bool:
         """False: it is declared already, and the same. Raises: InvalidRequest."""
@@ -122,6 +159,7 @@ class Tables:
         if base is None:
             return
         self.effective[name] = self.whole(base)
+        self.degraded.pop(name, None)
         successor = self._successors.get(name)
         if successor is not None:
             if successor.table.field_set != self.effective[name]:
@@ -129,7 +167,8 @@ class Tables:
             elif successor.caught_up:
                 # Before, it tells nobody of the rows that it is still given.
                 self._run(name, successor.table)
-        self._run(name, self.by_name[name])
+        if name in self.by_name:
+            self._run(name, self.by_name[name])
         self.version += 1
 
     def _run(self, name: str, table: Table) -> None:
@@ -151,6 +190,8 @@ class Tables:
         self._run(name, table)
         self._feed()
         self.version += 1
+        if table.index.full:
+            self._filled(name, table, table.index.revision)
 
     def _feed(self) -> None:
         """Who is shown the changes."""
@@ -174,16 +215,48 @@ class Tables:
             return []
         changed: list[RowChanged] = []
         for name, table in self._following:
-            keys = table.apply(revision, changes)
-            if table is self.by_name[name]:
+            full = table.index.full
+            try:
+                keys = table.apply(revision, changes)
+            except MemoryError:
+                raise
+            except Exception as error:
+                self.degrade(name, revision, described(error))
+                continue
+            if table is self.by_name.get(name):
                 changed += [(name, key) for key in keys]
+                if table.index.full and not full:
+                    self._filled(name, table, revision)
         return changed
 
+    def _filled(self, name: str, table: Table, revision: int) -> None:
+        """There are more fields than columns: those without one are answered by scan."""
+        why = f"its objects have more than {COLUMNS_MAX} fields; those beyond are read from the objects"
+        self.degraded[name] = Degraded(revision, why)
+        if name in self._successors:
+            self._leave(name)
+        for running in table.running.values():
+            if not table.serves(asked_of(self.effective[name], running.spec.fields)):
+                running.degrade(why)
+        self.version += 1
+
     def compact(self, revision: int) -> None:
-        for table in self.by_name.values():
-            table.index.compact(revision)
+        for name, table in list(self.by_name.items()):
+            try:
+                table.index.compact(revision)
+            except MemoryError:
+                raise
+            except Exception as error:
+                self.degrade(name, revision, described(error))
         for name, successor in list(self._successors.items()):
-            if not successor.compact(revision):
+            try:
+                goes_on = successor.compact(revision)
+            except MemoryError:
+                raise
+            except Exception as error:
+                self._held_back(name, revision, described(error))
+                continue
+            if not goes_on:
                 self._leave(name)
 
     # -- building ------------------------------------------------------------------------------------------------------
@@ -191,18 +264,24 @@ class Tables:
     @property
     def unbuilt(self) -> bool:
         """There is something to be built, or to be cleared away."""
-        return bool(self._retired) or any(
-            table.field_set != self.effective[name] or _building(table) is not None or _behind(table) is not None
-            for name, table in self.by_name.items()
+        return (
+            bool(self._retired)
+            or any(_building(table) is not None or _behind(table) is not None for table in self.by_name.values())
+            or any(map(self._outgrown, self.effective))
         )
+
+    def _outgrown(self, name: str) -> bool:
+        """Another table is to be built."""
+        table = self.by_name.get(name)
+        return name not in self.degraded and (table is None or table.field_set != self.effective[name])
 
     def build(self, state: StateMachine, rows: int) -> bool:
         """Takes in about `rows` more rows of what is not complete yet; True while there is more to do."""
         if self._retired:
-            if self._retired[-1].dispose(rows):
+            if _disposed(self._retired[-1], rows):
                 self._retired.pop()
             return True
-        for name, table in self.by_name.items():
+        for table in self.by_name.values():
             running = _building(table)
             if running is not None:
                 running.build(rows)
@@ -213,10 +292,23 @@ class Tables:
             if running is not None:
                 running.catch_up(rows)
                 return True
-            if table.field_set != self.effective[name]:
-                self._succeed(state, name, rows)
+        for name in self.effective:
+            if self._outgrown(name):
+                try:
+                    self._succeed(state, name, rows)
+                except MemoryError:
+                    raise
+                except Exception as error:
+                    self._held_back(name, state.revision, described(error))
                 return True
         return False
+
+    def _held_back(self, name: str, revision: int, why: str) -> None:
+        """What an index declares beyond the FieldSet cannot be held; the table that there is goes on."""
+        if name in self._successors:
+            self._leave(name)
+        self.degraded[name] = Degraded(revision, why)
+        self.version += 1
 
     def _succeed(self, state: StateMachine, name: str, rows: int) -> None:
         successor = self._successors.get(name)
@@ -244,9 +336,15 @@ class Tables:
         """How each declared index stands, by name."""
         found = []
         for name, spec in sorted(self.specs.items()):
-            running = self.by_name[spec.on].running.get(name)
+            table = self.by_name.get(spec.on)
+            running = None if table is None else table.running.get(name)
             if running is not None:
                 found.append(running.report())
+                continue
+            if spec.on in self.degraded:
+                counts = self._counts[name]
+                why = f"{spec.on} is {self.degraded[spec.on]}"
+                found.append(IndexReport(spec, "degraded", 0.0, 0, 0, 0.0, counts.queries, counts.hits, why))
                 continue
             # Its fields are being added to the table first.
             successor = self._successors.get(spec.on)
@@ -286,6 +384,14 @@ class Tables:
     def size_bytes(self) -> int:
         size = sum(table.index.stats().size_bytes for _, table in self._following)
         return size + sum(report.size_bytes for report in self.reports())
+
+
+def _disposed(table: Table, rows: int) -> bool:
+    """True once nothing is left of it; what it fails on is left to Python."""
+    try:
+        return table.dispose(rows)
+    except (LookupError, ValueError, TypeError):
+        return True
 
 
 def _building(table: Table) -> Running | None:

@@ -91,7 +91,8 @@ class WatchHub:
         declaration of the index that gave the fields their meaning ends it with FieldsRedeclared, for what was to be
         seen of them before is something else.
 
-        Raises: InvalidRequest for a range that holds no key or a `where` that cannot be answered."""
+        Raises: InvalidRequest for a range that holds no key or a `where` that cannot be answered; Unavailable for
+        fields that no table can hold (`Tables.degraded`)."""
         require_int64("start revision", start_revision)
         if where:
             validate_where(where)
@@ -103,6 +104,8 @@ class WatchHub:
         table = self._state.tables.serving(*watched) if watched else None
         watcher = Watcher(self, (key, range_end, where or None), watched, table, next_revision, sink)
         if watched is not None and table is None:
+            if watched.field_set in self._state.tables.degraded:
+                raise Unavailable(_degraded(self._state, watched))
             self._unserved[watcher] = None
         elif next_revision > self.revision:
             self._join(watcher)
@@ -176,7 +179,9 @@ class WatchHub:
                 self._end(watcher, FieldsRedeclared(REDECLARED))
                 continue
             watcher.table = tables.serving(*watched)
-            if watcher.table is None:
+            if watcher.table is None and watched.field_set in tables.degraded:
+                self._end(watcher, Unavailable(_degraded(self._state, watched)))
+            elif watcher.table is None:
                 self._leave_unserved(watcher)
             elif watcher in self._unserved:
                 del self._unserved[watcher]
@@ -329,6 +334,11 @@ class WatchHub:
                 watcher.sink(WatchBatch((), seen, error))
             except Exception as raised:
                 self._note(raised)
+
+
+def _degraded(state: StateMachine, watched: Watched) -> str:
+    why = state.tables.degraded[watched.field_set]
+    return f"the fields of {watched.field_set} cannot be watched: {why}"
 
 
 def _by_key(events: list[Event]) -> dict[bytes, list[Event]]:

@@ -86,6 +86,7 @@ def metrics_of(member: StoreMember) -> dict[str, float]:
         PREFIX + "hash_checks_total": member.upkeep.hash_check.checks,
         PREFIX + "hash_mismatches_total": member.upkeep.hash_check.mismatches,
         PREFIX + "watchers": len(member.hub),
+        PREFIX + "field_sets_degraded": len(state.tables.degraded),
         PREFIX + "callbacks_failed_total": replica.tell.in_vain + member.hub.in_vain,
         **{f'{PREFIX}indexes{{state="{each}"}}': indexes.count(each) for each in get_args(IndexState)},
         PREFIX + "snapshot_size_bytes": replica.files.snapshot.size_bytes if replica.files.snapshot else 0,

@@ -10,6 +10,7 @@ import msgpack
 
 from minikube_py.errors import InvalidRequest, MinikubeError, Unavailable
 from minikube_py.mvcc.codec import pack, unpack
+from minikube_py.mvcc.tables import Degraded
 from minikube_py.mvcc.types import Command, Compact, Result, SetAlarm
 from minikube_py.mvcc.versions import ALARMS
 from minikube_py.raft.configuration import NodeId
@@ -46,6 +47,8 @@ class Upkeep:
         self._clock = member.clock
         self._collector = Collector() if config.own_gc else None
         self._progressed = 0
+        self._degraded: dict[str, Degraded] = {}
+        self._in_vain: dict[str, int] = {}
         self._unbuilt = asyncio.Event()
         self.alarming = Alarming(member, self._ask)
         self.hash_check = HashCheck(member, self._ask)
@@ -86,6 +89,7 @@ class Upkeep:
         if state.tables.unbuilt:
             self._unbuilt.set()
         self.alarming.look()
+        self._say_what_failed()
         if not member.replica.leading:
             return
         for lease_id in member.lessor.expired():
@@ -119,6 +123,23 @@ class Upkeep:
             self._propose(command)
         elif leader:
             self._member.tell(leader, msgpack.packb((PROPOSE, pack(command))))
+
+    def _say_what_failed(self) -> None:
+        """In the log, once each: what does not stop the member, and should be looked at."""
+        member = self._member
+        degraded = member.state.tables.degraded
+        if degraded != self._degraded:
+            for name, why in degraded.items():
+                if self._degraded.get(name) != why:
+                    member.say(f"the fields of {name} are {why}")
+            self._degraded = dict(degraded)
+        for source, failed, last in (
+            ("a watcher", member.hub.in_vain, member.hub.last_in_vain),
+            ("a caller", member.replica.tell.in_vain, member.replica.tell.last),
+        ):
+            if failed != self._in_vain.get(source, 0):
+                self._in_vain[source] = failed
+                member.say(f"{source} failed on what it was handed, and nobody else did: {last}")
 
     def _propose(self, command: Command) -> None:
         try:

@@ -1,0 +1,89 @@
+"""Rows read from the objects themselves: what every table must agree with, and what answers where no table can.
+
+A row is a function of the objects at a revision and of the declaration, and of nothing else: not of how a table came
+to be, nor of the member. Slow, and independent of the columns and structures that may have failed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Generator, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from minikube_py.fields.evaluate import NO_TOTALS, Reader, Row, Totals
+from minikube_py.fields.spec import FieldSet
+from minikube_py.fields.where import Test, predicate_of
+from minikube_py.index.contract import Matches
+from minikube_py.index.table import Sum
+from minikube_py.mvcc.decoding import decode
+from minikube_py.mvcc.types import KeyValue, prefix_end
+
+if TYPE_CHECKING:
+    from minikube_py.mvcc.state import StateMachine
+
+PAGE_KEYS: Final = 256
+
+
+class Scanned:
+    """The rows of some objects as they stood at a revision; `decoded` counts the objects that it took."""
+
+    def __init__(self, field_set: FieldSet) -> None:
+        self._reader = Reader(field_set)
+        self._sums = [Sum(spec, field_set.prefix) for spec in field_set.sums]
+        self.rows: dict[bytes, Row] = {}
+        self.decoded = 0
+
+    @classmethod
+    def of(cls, state: StateMachine, field_set: FieldSet, kvs: Iterable[KeyValue], at: int) -> Scanned:
+        """Of `kvs`, which stood at `at`, with the sums over all that referred to them then."""
+        scanned = cls(field_set)
+        for _ in scanned.take_sums(state, at):
+            pass
+        for kv in kvs:
+            if kv.key.startswith(field_set.prefix):
+                scanned.rows[kv.key] = scanned.row(kv)
+        return scanned
+
+    def take_sums(self, state: StateMachine, at: int) -> Generator[None, None, None]:
+        """In slices. To be run before the first row."""
+        for total in self._sums:
+            for kvs in _pages(state, total.source_prefix, at):
+                for kv in kvs:
+                    total.update(kv.key, decode(kv.value))
+                self.decoded += len(kvs)
+                yield
+
+    def row(self, kv: KeyValue) -> Row:
+        self.decoded += 1
+        own = self._reader.own(decode(kv.value))
+        if not own.parts:
+            return own.plain
+        totals: dict[str, Totals] = {total.name: total.totals.get(kv.key, NO_TOTALS) for total in self._sums}
+        return self._reader.row(own, totals)
+
+    def answer(self, tests: Sequence[Test], limit: int) -> Matches:
+        """The rows that pass, by key."""
+        holds = predicate_of(tests)
+        found = sorted([key for key, row in self.rows.items() if holds(row)])
+        kept = found[:limit] if limit > 0 else found
+        return Matches(kept, len(found), len(kept) < len(found), len(self.rows))
+
+
+def hash_of_rows(state: StateMachine, field_set: FieldSet, at: int) -> Generator[None, None, int]:
+    """What `ColumnIndex.hash` gives for these rows, in slices."""
+    scanned = Scanned(field_set)
+    yield from scanned.take_sums(state, at)
+    digest = hashlib.blake2b(digest_size=8)
+    for kvs in _pages(state, field_set.prefix, at):
+        for kv in kvs:
+            digest.update(repr((kv.key, sorted(scanned.row(kv).items()))).encode())
+        yield
+    return int.from_bytes(digest.digest(), "big")
+
+
+def _pages(state: StateMachine, prefix: bytes, at: int) -> Generator[list[KeyValue], None, None]:
+    start: bytes | None = prefix
+    while start is not None:
+        state.require_retained(at)
+        kvs, start = state.index.page_at(start, prefix_end(prefix), at, PAGE_KEYS)
+        yield kvs
