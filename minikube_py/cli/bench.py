@@ -7,10 +7,15 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
-from minikube_py.cli import flags
+from minikube_py.cli import flags, virtual
 from minikube_py.cli.running import run_interruptible
 from minikube_py.cli.terminal import started
+
+if TYPE_CHECKING:
+    from minikube_py.cluster.virtual import VirtualCluster
 
 DENSITY = """Fill nodes with pods as fast as they are taken, then create single pods at a steady rate beside the full
 cluster; their startup's 99th percentile must stay under 5 s (exit code 1 where it does not)."""
@@ -46,7 +51,7 @@ def _configure_density(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--controllers", action="store_true", help=controllers_help)
     in_flight_help = "create requests under way at once (default: 64)"
     parser.add_argument("--in-flight", type=flags.whole_number(1, 4096), default=64, metavar="N", help=in_flight_help)
-    flags.add_run(parser)
+    flags.add_run(parser, virtual=True)
 
 
 def _configure_query(parser: argparse.ArgumentParser) -> None:
@@ -87,7 +92,7 @@ def _configure_schedule(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--members", type=int, choices=(1, 3, 5), default=1, help=members_help)
     in_flight_help = "create requests under way at once (default: 64)"
     parser.add_argument("--in-flight", type=flags.whole_number(1, 4096), default=64, metavar="N", help=in_flight_help)
-    flags.add_run(parser, split=False)
+    flags.add_run(parser, split=False, virtual=True)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -106,10 +111,20 @@ def _density(arguments: argparse.Namespace) -> int:
         in_flight=arguments.in_flight,
         seed=arguments.seed,
     )
-    run = run_density(
-        options, split=arguments.split, data_dir=arguments.data_dir, results=arguments.results, step=started().done
-    )
-    return 0 if run_interruptible(run) else 1
+    steps = started()
+
+    def density(cluster: VirtualCluster | None = None) -> Coroutine[Any, Any, bool]:
+        return run_density(
+            options,
+            split=arguments.split,
+            data_dir=arguments.data_dir,
+            results=arguments.results,
+            step=steps.done,
+            virtual=cluster,
+        )
+
+    good = virtual.run(options.seed, density) if virtual.asked(arguments) else run_interruptible(density())
+    return 0 if good else 1
 
 
 def _query(arguments: argparse.Namespace) -> int:
@@ -122,7 +137,7 @@ def _query(arguments: argparse.Namespace) -> int:
 
 
 def _schedule(arguments: argparse.Namespace) -> int:
-    from minikube_py.lab.stress_runs import StressPlan, run_all
+    from minikube_py.lab.stress_runs import StressPlan, run_all, run_all_virtually
 
     plan = StressPlan(
         nodes=arguments.nodes,
@@ -139,5 +154,8 @@ def _schedule(arguments: argparse.Namespace) -> int:
         in_flight=arguments.in_flight,
         seed=arguments.seed,
     )
+    if virtual.asked(arguments):
+        good = run_all_virtually(plan, again=virtual.again(), results=arguments.results, step=started().done)
+        return 0 if good else 1
     run = run_all(plan, data_dir=arguments.data_dir, results=arguments.results, step=started().done)
     return 0 if run_interruptible(run) else 1

@@ -6,27 +6,38 @@ Ends with tables, a JSON file and a picture. Takes under two minutes on two core
 from __future__ import annotations
 
 import argparse
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
-from minikube_py.cli import flags
+from minikube_py.cli import flags, virtual
 from minikube_py.cli.running import run_interruptible
 from minikube_py.cli.terminal import started
 
+if TYPE_CHECKING:
+    from minikube_py.cluster.virtual import VirtualCluster
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    flags.add_run(parser)
+    flags.add_run(parser, virtual=True)
 
 
 def run(arguments: argparse.Namespace) -> int:
     from minikube_py.lab.demo import run_demo
 
     steps = started()
-    run_interruptible(
-        run_demo(
+
+    def demo(cluster: VirtualCluster | None = None) -> Coroutine[Any, Any, None]:
+        return run_demo(
             split=arguments.split,
             data_dir=arguments.data_dir,
             results=arguments.results,
             seed=arguments.seed,
             step=steps.done,
+            virtual=cluster,
         )
-    )
+
+    if virtual.asked(arguments):
+        virtual.run(arguments.seed, demo)
+    else:
+        run_interruptible(demo())
     return 0

@@ -108,12 +108,15 @@ def add_nodes(parser: argparse.ArgumentParser, default: int, what: str, low: int
     parser.add_argument("--nodes", type=kind, default=default, metavar="N", help=f"{what} (default: {default:,})")
 
 
-def add_run(parser: argparse.ArgumentParser, split: bool = True) -> None:
+def add_run(parser: argparse.ArgumentParser, split: bool = True, virtual: bool = False) -> None:
     """What every measurement has: where it runs, from which seed, and where it writes."""
     if split:
         parser.add_argument("--split", action="store_true", help="each role as a process of its own, over HTTPS")
     data_help = "keep the data here, on the disk to be measured (default: a temporary folder)"
     parser.add_argument("--data-dir", type=Path, metavar="D", help=data_help)
+    if virtual:
+        virtual_help = "in virtual time: nothing waits, and the same seed gives the same history, told by its digest"
+        parser.add_argument("--virtual", action="store_true", help=virtual_help)
     results_help = "write JSON and pictures under this folder (default: results)"
     parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help=results_help)
     seed_help = "the same seed makes the same objects in the same order, and breaks ties the same way (default: 0)"

@@ -1,16 +1,22 @@
 """Replay a trace through a control plane of its own and write down how long each pod took.
 
   minikube-py replay openb                  none leaves; as fast as they are taken
-  minikube-py replay openb --departures     each leaves at its time; then hardly 60 live at once"""
+  minikube-py replay openb --departures     each leaves at its time; then hardly 60 live at once
+  minikube-py replay openb --virtual        in virtual time: the same seed comes to the same digest"""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from minikube_py.cli import flags
+from minikube_py.cli import flags, virtual
 from minikube_py.cli.running import run_interruptible
 from minikube_py.cli.terminal import started
+
+if TYPE_CHECKING:
+    from minikube_py.cluster.virtual import VirtualCluster
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pods", type=flags.whole_number(1, 10_000_000), metavar="N", help=pods_help)
     tables_help = "read the tables of `minikube-py trace convert` from here (default: those packaged)"
     parser.add_argument("--tables", type=Path, metavar="DIR", help=tables_help)
-    flags.add_run(parser)
+    flags.add_run(parser, virtual=True)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -32,14 +38,20 @@ def run(arguments: argparse.Namespace) -> int:
         departures=arguments.departures, speed=arguments.speed, pods=arguments.pods, tables=arguments.tables
     )
     steps = started()
-    run_interruptible(
-        run_replay(
+
+    def replay(cluster: VirtualCluster | None = None) -> Coroutine[Any, Any, None]:
+        return run_replay(
             options,
             split=arguments.split,
             data_dir=arguments.data_dir,
             results=arguments.results,
             seed=arguments.seed,
             step=steps.done,
+            virtual=cluster,
         )
-    )
+
+    if virtual.asked(arguments):
+        virtual.run(arguments.seed, replay)
+    else:
+        run_interruptible(replay())
     return 0

@@ -43,8 +43,9 @@ T = TypeVar("T")
 
 LOOP: Final = LoopOptions(shuffle=True, steps_at_once_max=50_000_000, steps_max=1 << 62)
 """A burst of a hundred thousand pods is one moment's work."""
-MEMBER: Final = MemberConfig(segment_bytes=1 << 20, own_gc=False)
-"""Small segments: each is in memory twice, as written and as synced."""
+MEMBER: Final = MemberConfig(segment_bytes=1 << 20, own_gc=False, tick_s=0.25)
+"""Small segments: each is in memory twice, as written and as synced. A member alone elects nobody; by longer ticks a
+minute in which nothing happens costs a third, and leases end within half a second of their time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class VirtualCluster:
         self.clock = SimClock(self.loop, MachineClock())
         self.history = HistoryDigest(lambda: self._time.now_ns)
         self._rng = rng
-        self.plane: Plane
+        self._plane: Plane | None = None
         self._frozen = False
 
     # -- life ---------------------------------------------------------------------------------------------------------
@@ -85,11 +86,21 @@ class VirtualCluster:
         """Returns when all components are synced and the nodes registered.
 
         Raises: SimFailure; MinikubeError of every kind."""
-        # Collections walk what the run makes, and nothing that was there before.
-        gc.freeze()
-        self._frozen = True
-        self.run(self._start)
+        self.run(self.bring_up)
         return self
+
+    async def bring_up(self, config: VirtualConfig | None = None) -> None:
+        """What `start` does, for a coroutine that `run` runs, and that knows only then what is to stand there."""
+        self.config = config = config or self.config
+        disk = SimDisk(child_of(self._rng))
+        syncs = SimSyncs(self.loop, disk, child_of(self._rng), lambda: config.syncs)
+        plane = self._plane = Plane(self.clock, self._rng)
+        await plane.start_member(disk, config.member, syncs, self._time.fail)
+        self.history.follow(plane.storage)
+        plane.prepare_core({})
+        await plane.start_core()
+        kubelet = replace(config.kubelet, nodes=(*config.kubelet.nodes, *config.nodes))
+        await plane.start_components(PlaneConfig(config.scheduler, config.controllers, kubelet, config.components))
 
     def stop(self) -> None:
         """Ends all of it; idempotent. Raises: SimFailure for what only shows now."""
@@ -98,6 +109,11 @@ class VirtualCluster:
                 self.run(self._stop)
             finally:
                 self._end()
+
+    def close(self) -> None:
+        """As `stop`, where something may be on its way already that matters more than how this ends."""
+        with suppress(Exception):
+            self.stop()
 
     def __enter__(self) -> Self:
         try:
@@ -112,9 +128,14 @@ class VirtualCluster:
         if kind is None:
             self.stop()
             return
-        # What went wrong is on its way; an end in good order says nothing more, and a killed one too much.
-        with suppress(Exception):
-            self.stop()
+        # What went wrong is on its way.
+        self.close()
+
+    @property
+    def plane(self) -> Plane:
+        """Its parts: member, core and components, as the product has them."""
+        assert self._plane is not None, "start the cluster first"
+        return self._plane
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
@@ -137,6 +158,10 @@ class VirtualCluster:
         """What `main()` returns or raises, on the cluster's loop; as much time passes as that takes.
 
         Raises: SimFailure."""
+        if not self._frozen:
+            # Collections walk what the run makes, and nothing that was there before.
+            gc.freeze()
+            self._frozen = True
         return self.loop.run_until_complete(main())
 
     def aside(self, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -189,25 +214,10 @@ class VirtualCluster:
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    async def _start(self) -> None:
-        config = self.config
-        disk = SimDisk(child_of(self._rng))
-        syncs = SimSyncs(self.loop, disk, child_of(self._rng), lambda: config.syncs)
-        plane = self.plane = Plane(self.clock, self._rng)
-        await plane.start_member(disk, config.member, syncs, self._time.fail)
-        self.history.follow(plane.storage)
-        plane.prepare_core({})
-        await plane.start_core()
-        await plane.start_components(
-            PlaneConfig(config.scheduler, config.controllers, self._kubelet_config(), config.components)
-        )
-
-    def _kubelet_config(self) -> KubeletConfig:
-        return replace(self.config.kubelet, nodes=(*self.config.kubelet.nodes, *self.config.nodes))
-
     async def _stop(self) -> None:
         self.history.stop()
-        await self.plane.stop()
+        if self._plane is not None:
+            await self._plane.stop()
         await cancel_others(self.loop)
 
     def _check(self) -> None:

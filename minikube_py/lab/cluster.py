@@ -17,6 +17,7 @@ from pathlib import Path
 from minikube_py.client.http_transport import HttpTransport
 from minikube_py.client.kubeconfig import load_kubeconfig
 from minikube_py.client.transport import ApiTransport
+from minikube_py.cluster.virtual import VirtualCluster, VirtualConfig
 from minikube_py.control_plane.config import ControlPlaneConfig, Step
 from minikube_py.control_plane.errors import SetupError
 from minikube_py.control_plane.in_process import ControlPlane
@@ -26,6 +27,7 @@ from minikube_py.env import Clock, Rng, SystemClock
 from minikube_py.kubelet.config import NodeSpec
 from minikube_py.lab.environment import Environment, describe
 from minikube_py.lab.nodes import wait_ready
+from minikube_py.lab.virtual import environment_of
 from minikube_py.scheduler.config import SCORE_ALL_NODES
 
 PlaneMaker = Callable[[ControlPlaneConfig, Clock, Rng, Step, Say], ControlPlane]
@@ -53,11 +55,16 @@ async def cluster(
     step: Step,
     say: Step,
     plane: PlaneMaker = ControlPlane,
+    virtual: VirtualCluster | None = None,
 ) -> AsyncIterator[Cluster]:
     """A running control plane whose nodes are `shapes`, all registered and Ready; ended on leaving.
 
-    Without `data_dir` a temporary folder is used and removed. Raises: SetupError, DataDirBusy, RoleFailed.
+    Without `data_dir` a temporary folder is used and removed. With `virtual`, on whose loop this runs, there is none:
+    it is brought up here, and ended by its owner. Raises: SetupError, DataDirBusy, RoleFailed.
     """
+    if virtual is not None:
+        yield await _in_virtual_time(virtual, tuple(shapes), step)
+        return
     require_unused(data_dir)
     folder = data_dir or Path(tempfile.mkdtemp(prefix="minikube-py-"))
     try:
@@ -71,6 +78,16 @@ async def cluster(
     finally:
         if data_dir is None:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+async def _in_virtual_time(virtual: VirtualCluster, shapes: tuple[NodeSpec, ...], step: Step) -> Cluster:
+    config = VirtualConfig(nodes=shapes)
+    await virtual.bring_up(config)
+    transport = virtual.transport()
+    await wait_ready(transport, len(shapes))
+    step("nodes", f"{len(shapes):,} Ready")
+    environment = environment_of(config, SCORE_ALL_NODES)
+    return Cluster(transport, virtual.clock, environment, ControlPlaneConfig(Path(), shapes=shapes), environment.layout)
 
 
 def require_unused(data_dir: Path | None) -> None:

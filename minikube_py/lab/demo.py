@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from minikube_py.client.transport import ApiTransport
+from minikube_py.cluster.virtual import VirtualCluster
 from minikube_py.control_plane.config import Step
 from minikube_py.lab import metrics, plots, report
 from minikube_py.lab.cluster import cluster
@@ -56,13 +57,22 @@ class Asked:
     queries: int
 
 
-async def run_demo(*, split: bool, data_dir: Path | None, results: Path, seed: int | None, step: Step) -> None:
+async def run_demo(
+    *,
+    split: bool,
+    data_dir: Path | None,
+    results: Path,
+    seed: int | None,
+    step: Step,
+    virtual: VirtualCluster | None = None,
+) -> None:
     """Prints as it goes; writes JSON and a picture. Raises: MinikubeError of every kind; nothing is left running."""
     started_s = time.monotonic()
     report.require_writable(results)
     trace = load()
     shapes = trace_nodes(trace.nodes)
-    async with cluster(shapes, split=split, data_dir=data_dir, seed=seed, step=step, say=step) as running:
+    own = cluster(shapes, split=split, data_dir=data_dir, seed=seed, step=step, say=step, virtual=virtual)
+    async with own as running:
         for line in running.environment.lines():
             print(line, flush=True)
         gpus = trace.gpu_capacity_milli // 1000

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import orjson
 
+from minikube_py.cluster.virtual import VirtualCluster
 from minikube_py.control_plane.config import Step
 from minikube_py.control_plane.in_process import ControlPlane
 from minikube_py.env import ended
@@ -72,6 +73,7 @@ async def run_density(
     results: Path,
     step: Step,
     plane: PlaneMaker = ControlPlane,
+    virtual: VirtualCluster | None = None,
 ) -> bool:
     """Prints as it goes; returns whether the latency phase met its threshold. Raises: MinikubeError of every kind."""
     report.require_writable(results)
@@ -80,7 +82,16 @@ async def run_density(
     namespaces = max(1, math.ceil(options.pods / REPLICAS_MAX))
     load = seeded_pods(rng, options.pods, namespaces, RUN)
     latency_load = seeded_pods(rng, options.latency_pods, namespaces, RUN, "latency")
-    own = cluster(shapes, split=split, data_dir=data_dir, seed=options.seed, step=step, say=step, plane=plane)
+    own = cluster(
+        shapes,
+        split=split,
+        data_dir=data_dir,
+        seed=options.seed,
+        step=step,
+        say=step,
+        plane=plane,
+        virtual=virtual,
+    )
     async with own as running:
         for line in running.environment.lines():
             print(line, flush=True)

@@ -59,6 +59,21 @@ def describe(data_dir: Path, layout: str, nodes_scored_percent: int = 0) -> Envi
     )
 
 
+def describe_virtual(layout: str, sync_s: float, nodes_scored_percent: int = 0) -> Environment:
+    """Of a run in virtual time, whose disk is simulated: its syncs take `sync_s` on average."""
+    return Environment(
+        version=__version__,
+        commit=_commit(),
+        python=platform.python_version(),
+        machine=f"{platform.system()} {platform.machine()}",
+        cpus=1,
+        filesystem="a simulated disk",
+        fdatasync_p50_ms=round(sync_s * 1000, 3),
+        layout=layout,
+        nodes_scored_percent=nodes_scored_percent,
+    )
+
+
 def filesystem_of(folder: Path) -> str:
     """The type of the filesystem `folder` is on (`ext4`, `tmpfs`, ...), or `unknown` where the system does not say."""
     try:

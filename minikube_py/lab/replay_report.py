@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from minikube_py.cluster.virtual import VirtualCluster
 from minikube_py.control_plane.config import Step
 from minikube_py.control_plane.in_process import ControlPlane
 from minikube_py.lab import plots, report
@@ -38,13 +39,14 @@ async def run_replay(
     seed: int | None,
     step: Step,
     plane: PlaneMaker = ControlPlane,
+    virtual: VirtualCluster | None = None,
 ) -> None:
     """Prints as it goes. Raises: MinikubeError of every kind; nothing is left running."""
     report.require_writable(results)
     trace = load(options.tables)
     trace = replace(trace, pods=trace.pods[: options.pods])
     shapes = trace_nodes(trace.nodes)
-    own = cluster(shapes, split=split, data_dir=data_dir, seed=seed, step=step, say=step, plane=plane)
+    own = cluster(shapes, split=split, data_dir=data_dir, seed=seed, step=step, say=step, plane=plane, virtual=virtual)
     async with own as running:
         for line in running.environment.lines():
             print(line, flush=True)

@@ -20,6 +20,7 @@ from pathlib import Path
 from minikube_py.client.http_transport import HttpTransport
 from minikube_py.client.kubeconfig import load_kubeconfig
 from minikube_py.client.transport import ApiTransport
+from minikube_py.cluster.virtual import VirtualCluster, VirtualConfig
 from minikube_py.control_plane import tokens
 from minikube_py.control_plane.config import ControlPlaneConfig, Step
 from minikube_py.control_plane.in_process import ControlPlane
@@ -31,6 +32,7 @@ from minikube_py.env import Clock, SystemClock
 from minikube_py.lab.cluster import require_unused
 from minikube_py.lab.environment import Environment, describe
 from minikube_py.lab.progress import progress
+from minikube_py.lab.virtual import environment_of
 from minikube_py.mvcc.types import Put
 from minikube_py.store.client import StoreClient
 from minikube_py.store.storage import Storage
@@ -51,10 +53,25 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(members: int, *, data_dir: Path | None, scored_percent: int, step: Step) -> AsyncIterator[Stage]:
-    """Ended on leaving. Without `data_dir` a temporary folder is used and removed.
+async def stage(
+    members: int,
+    *,
+    data_dir: Path | None,
+    scored_percent: int,
+    step: Step,
+    virtual: VirtualCluster | None = None,
+) -> AsyncIterator[Stage]:
+    """Ended on leaving. Without `data_dir` a temporary folder is used and removed. With `virtual`, on whose loop this
+    runs, there is none: it is brought up here, and ended by its owner.
 
     Raises: SetupError, DataDirBusy, RoleFailed."""
+    if virtual is not None:
+        config = VirtualConfig(components=())
+        await virtual.bring_up(config)
+        scheduler = virtual.transport(USERS[tokens.SCHEDULER])
+        environment = environment_of(config, scored_percent)
+        yield Stage(virtual.plane.storage, virtual.transport(), scheduler, virtual.clock, environment)
+        return
     require_unused(data_dir)
     folder = data_dir or Path(tempfile.mkdtemp(prefix="minikube-py-"))
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)

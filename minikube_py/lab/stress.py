@@ -21,6 +21,7 @@ from typing import Any
 import orjson
 
 from minikube_py.client.transport import ApiTransport
+from minikube_py.cluster.virtual import VirtualCluster
 from minikube_py.control_plane.config import Step
 from minikube_py.env import ended
 from minikube_py.lab.density import throughput
@@ -96,15 +97,20 @@ class Outcome:
     matcher: Mapping[str, int] = field(default_factory=dict)
     load_average: float = 0.0
     store: Mapping[str, Any] = field(default_factory=dict)
+    history: Mapping[str, Any] = field(default_factory=dict)
+    """Of a run in virtual time: its digest, and how long it was."""
 
 
-async def run_stress(options: StressOptions, *, data_dir: Path | None, step: Step) -> tuple[Environment, Outcome]:
+async def run_stress(
+    options: StressOptions, *, data_dir: Path | None, step: Step, virtual: VirtualCluster | None = None
+) -> tuple[Environment, Outcome]:
     """Raises: Misplaced where a pod is where it does not fit; MinikubeError of every kind."""
     rng = random.Random(options.seed)
     nodes = lab_nodes(rng, options.nodes, options.utilisation)
     pods = lab_pods(rng, options.pods, options.mix, options.repetition)
     percent = SAMPLINGS[options.sampling]
-    async with stage(options.members, data_dir=data_dir, scored_percent=percent, step=step) as standing:
+    scene = stage(options.members, data_dir=data_dir, scored_percent=percent, step=step, virtual=virtual)
+    async with scene as standing:
         await create_namespaces(standing.transport, [NAMESPACE])
         await write_all(standing.storage, _objects(nodes), 2 * len(nodes), "nodes, and pods that fill them, written")
         for index in options.store_indexes:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from minikube_py.control_plane.config import Step
 from minikube_py.errors import InvalidRequest
 from minikube_py.index.catalogue import FAMILY, build
 from minikube_py.lab import report
+from minikube_py.lab.environment import Environment
 from minikube_py.lab.ledger import Misplaced
 from minikube_py.lab.store_indexes import StoreIndex
 from minikube_py.lab.stress import Outcome, StressOptions, run_stress
 from minikube_py.lab.stress_report import name_of, print_outcomes, write_outcomes
+from minikube_py.lab.virtual import in_virtual_time
 from minikube_py.scheduler.matcher import COLUMNS
 
 FAMILY_FLAG = "family"
@@ -88,20 +90,58 @@ async def run_all(plan: StressPlan, *, data_dir: Path | None, results: Path, ste
     runs = plan.options()
     if data_dir is not None and len(runs) > 1:
         raise InvalidRequest(f"--data-dir holds one run, and these are {len(runs)}; leave it out, or ask for one")
-    outcomes: list[Outcome] = []
-    good = True
-    for options in runs:
-        try:
-            environment, outcome = await run_stress(options, data_dir=data_dir, step=step)
-        except Misplaced as error:
-            print(f"WRONG: {options.nodes:,} nodes, {options.sampling}, {options.matcher}: {error}", flush=True)
-            good = False
-            continue
-        print(f"{name_of(outcome)}: {outcome.pods_per_s:,.0f} pods/s", flush=True)
-        outcomes.append(outcome)
-    if outcomes:
+    ran = [await _real(options, data_dir, step) for options in runs]
+    return _tell([each for each in ran if each is not None], results) and None not in ran
+
+
+def run_all_virtually(plan: StressPlan, *, again: str, results: Path, step: Step) -> bool:
+    """The same in virtual time, each run with its digest. `again`: the command without its seed.
+
+    Raises: MinikubeError of every kind; SimFailure."""
+    if plan.members > 1:
+        raise InvalidRequest(f"--virtual has one member, not {plan.members}; `make swarm` simulates several")
+    report.require_writable(results)
+    ran = [_virtual(options, again, step) for options in plan.options()]
+    return _tell([each for each in ran if each is not None], results) and None not in ran
+
+
+Ran = tuple[Environment, Outcome]
+
+
+async def _real(options: StressOptions, data_dir: Path | None, step: Step) -> Ran | None:
+    try:
+        environment, outcome = await run_stress(options, data_dir=data_dir, step=step)
+    except Misplaced as error:
+        _say_wrong(options, error)
+        return None
+    print(f"{name_of(outcome)}: {outcome.pods_per_s:,.0f} pods/s", flush=True)
+    return environment, outcome
+
+
+def _virtual(options: StressOptions, again: str, step: Step) -> Ran | None:
+    try:
+        (environment, outcome), history = in_virtual_time(
+            options.seed, lambda virtual: run_stress(options, data_dir=None, step=step, virtual=virtual)
+        )
+    except Misplaced as error:
+        _say_wrong(options, error)
+        return None
+    print(f"{name_of(outcome)}: {outcome.attempts:,} attempts, {outcome.verdict.bound:,} bound", flush=True)
+    for line in history.lines(again):
+        print(f"  {line}", flush=True)
+    return environment, replace(outcome, history=history.as_dict())
+
+
+def _say_wrong(options: StressOptions, error: Misplaced) -> None:
+    print(f"WRONG: {options.nodes:,} nodes, {options.sampling}, {options.matcher}: {error}", flush=True)
+
+
+def _tell(ran: Sequence[Ran], results: Path) -> bool:
+    if ran:
+        environment = ran[-1][0]
         for line in environment.lines():
             print(line)
+        outcomes = [outcome for _, outcome in ran]
         print_outcomes(outcomes)
         report.print_written(write_outcomes(results, environment, outcomes))
-    return good
+    return True

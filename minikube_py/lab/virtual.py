@@ -1,0 +1,73 @@
+"""Measurements in virtual time: what is decided is measured, and repeats; what it costs in processor time is not.
+
+The same coroutine that measures a control plane in real time runs on a VirtualCluster's loop, with its clock. Durations
+are virtual: they come from how long the disk's syncs are said to take, and from what components wait for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
+
+from minikube_py.cluster.virtual import VirtualCluster, VirtualConfig
+from minikube_py.lab.environment import Environment, describe_virtual
+
+T = TypeVar("T")
+LAYOUT = "one process in virtual time: store, API server, scheduler, controllers, kubelet and load"
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What is equal for equal seeds (`digest`, `revision`, `changes`, `virtual_s`), and what it took."""
+
+    seed: int
+    digest: str
+    revision: int
+    changes: int
+    virtual_s: float
+    wall_s: float
+    cpu_s: float
+
+    def lines(self, again: str) -> list[str]:
+        """`again`: the command without its seed."""
+        ratio = self.virtual_s / self.cpu_s if self.cpu_s else 0.0
+        faster = f" ({ratio:,.0f} times real time)" if ratio >= 1 else ""
+        return [
+            f"digest {self.digest}: {self.changes:,} changes up to revision {self.revision:,}, of seed {self.seed}",
+            f"{self.virtual_s:,.3f} s of virtual time in {self.wall_s:,.1f} s, {self.cpu_s:,.1f} s of them the "
+            f"processor's{faster}",
+            f"next: `{again} --seed {self.seed}` comes to the same digest in any process; another seed to another "
+            "history",
+        ]
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def in_virtual_time(seed: int, main: Callable[[VirtualCluster], Coroutine[Any, Any, T]]) -> tuple[T, History]:
+    """What `main` returns, which brings the cluster up by itself, and the history it made.
+
+    Raises: SimFailure; what `main` raises."""
+    wall_s, cpu_s = time.monotonic(), time.process_time()
+    # Not entered: it is `main` that knows what is to stand there.
+    cluster = VirtualCluster(seed)
+    try:
+        result = cluster.run(lambda: main(cluster))
+        told = History(
+            seed,
+            cluster.digest,
+            cluster.history.revision,
+            cluster.history.changes,
+            round(cluster.now_s, 9),
+            round(time.monotonic() - wall_s, 3),
+            round(time.process_time() - cpu_s, 3),
+        )
+        return result, told
+    finally:
+        cluster.close()
+
+
+def environment_of(config: VirtualConfig, scored_percent: int) -> Environment:
+    return describe_virtual(LAYOUT, config.syncs.sync_s + config.syncs.jitter_s, scored_percent)
