@@ -1,7 +1,7 @@
 """Five workloads in virtual time, each with what must hold at its end whatever the seed, and the digests they come to.
 
 python virtual_workloads.py SEED [NAME ...] [--plant FAULT]     one line of JSON: name to digest
-    python virtual_workloads.py golden                              writes the committed digests anew
+    python virtual_workloads.py golden                              writes the committed digests again
 """
 
 from __future__ import annotations
