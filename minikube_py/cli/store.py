@@ -25,6 +25,7 @@ SUBCOMMANDS = {
     "snapshot": "save, restore, verify",
     "hash": "whether all members hold the same",
     "alarm": "list, disarm",
+    "salvage": "what can be had from a damaged folder",
 }
 CLIENT_PORT, PEER_PORT = 2390, 2391
 

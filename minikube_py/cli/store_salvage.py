@@ -1,0 +1,41 @@
+"""What can be had from the data folder of a store member that does not start.
+
+  minikube-py store salvage DIR              what is there, and what is missing: file, offset, bytes, entries, revisions
+  minikube-py store salvage DIR --to DIR2    the same, and a new folder with all that checksums vouch for
+
+DIR is read, and never written to. The member in DIR2 is alone in a new cluster, under new ids. One of several members
+needs none of this: empty its folder, and start it with --rejoin.
+
+Exit code 0: nothing is missing. 4: something is, and the rest can be had. 1: nothing can be had, or DIR is in use."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from pathlib import Path
+
+from minikube_py.control_plane.exit_codes import DAMAGED
+from minikube_py.errors import MinikubeError
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", type=Path, metavar="DIR", help="the damaged data directory")
+    to_help = "make a new data directory of what can be had; it must hold no member"
+    parser.add_argument("--to", type=Path, metavar="DIR2", help=to_help)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from minikube_py.control_plane.store_salvage import lines, look, report, write
+
+    salvaged = look(arguments.folder)
+    if salvaged is None:
+        raise MinikubeError(f"{arguments.folder}: nothing can be had: there is no sound part of a snapshot or of a log")
+    told, said = report(salvaged), lines(salvaged)
+    if arguments.to is not None:
+        cluster_id, member_id = write(salvaged, arguments.to, random.Random())
+        told |= {"data_dir": str(arguments.to), "cluster": f"{cluster_id:x}", "member": f"{member_id:x}"}
+        said.append(f"{arguments.to}: member {member_id:x} of the new cluster {cluster_id:x}")
+    print(json.dumps(told, indent=2) if arguments.json else "\n".join(said))
+    return 0 if salvaged.whole else DAMAGED
