@@ -381,6 +381,7 @@ class ApiServer:
         found["apiserver_watch_cache_resource_version"] = self.cache.revision
         found.update(self.in_flight.metrics())
         found.update(self.connection_metrics())
+        found.update(self.watching.metrics())
         return found | self.storage.metrics()
 
 

@@ -20,7 +20,7 @@ from minikube_py.apiserver.http1 import CHUNKED, Head, Malformed, Refused, Reque
 from minikube_py.apiserver.http_bytes import CONTINUE, LAST_CHUNK, chunk, encode, head, wire
 from minikube_py.apiserver.impersonation import PREFIX, wanted_user
 from minikube_py.apiserver.messages import NO_QUERY, Request, Response, parse_query
-from minikube_py.apiserver.watch import Batch, Stream, error_event
+from minikube_py.apiserver.watch_stream import Batch, Stream, error_event
 
 if TYPE_CHECKING:
     from minikube_py.apiserver.http_server import HttpServer
@@ -72,8 +72,10 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.server.lost(self)
-        if self.task is not None:
-            self.task.cancel()
+        # Nothing may refer to itself through here: what is garbage only in circles is kept for long (store.collector).
+        task, self.task = self.task, None
+        if task is not None:
+            task.cancel()
         self._wake_reader()
         self.resume_writing()
 
@@ -303,10 +305,11 @@ class Connection(asyncio.Protocol):
         encoding: Any = wire if chunked else Batch.lines
         transport.write(head(Response(200), keep_alive, CHUNKED if chunked else None))
         try:
-            while batches := await stream.next():
+            while batches := await stream.next(WRITE_BUFFER_BYTES):
                 if transport.is_closing():
                     return False
                 transport.write(encoding(batches[0]) if len(batches) == 1 else b"".join(map(encoding, batches)))
+                batches = []
                 if self._drained is not None:
                     await self._drain()
         except ConnectionError:

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import Final
 
 from minikube_py.apiserver.messages import NO_HEADERS, Response
-from minikube_py.apiserver.watch import Batch
+from minikube_py.apiserver.watch_stream import Batch
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK: Final = b"0\r\n\r\n"

@@ -16,6 +16,7 @@ from typing import Final
 
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.http import ANSWER, BODY, HEADS, IDLE, LINGER, Connection
+from minikube_py.apiserver.memory import give_back, shrink_tls_buffers
 from minikube_py.apiserver.workers import Workers
 
 log = logging.getLogger(__name__)
@@ -26,6 +27,8 @@ BACKLOG: Final = 1024
 RECEIVE_BUFFER_BYTES: Final = 128 << 10
 """The kernel's, for each connection: what a peer can send that nobody has asked for."""
 _SWEEP_S: Final = 1.0
+ENDED_PER_TRIM: Final = 64
+"""After so many connections have ended, their memory is given back to the system."""
 _NO_DESCRIPTOR_S: Final = 0.1
 _KEEPALIVE_S: Final = 15
 """As Go's net: after how long a silent peer is asked whether it is still there, and how often."""
@@ -57,6 +60,7 @@ class HttpServer:
         self._stalled: dict[Connection, float] = {}
         self._heads_bytes = 0
         self._bodies_bytes = 0
+        self._ended = 0
         self._workers: Workers | None = None
         self.refused: Counter[str] = Counter()
         core.connection_metrics = self.metrics
@@ -64,6 +68,7 @@ class HttpServer:
     async def start(self) -> int:
         """Raises: OSError where the address is taken."""
         # Here are others who would wait: large requests are worked on elsewhere.
+        shrink_tls_buffers()
         self._workers = Workers(self.limits)
         self.core.writer.work = self._workers
         loop = asyncio.get_running_loop()
@@ -187,6 +192,7 @@ class HttpServer:
 
     def lost(self, connection: Connection) -> None:
         self._connections.pop(connection, None)
+        self._ended += 1
         self._phases.get(connection.phase, {}).pop(connection, None)
         self._stalled.pop(connection, None)
         self.head_read(connection)
@@ -243,6 +249,9 @@ class HttpServer:
         while True:
             await self._clock.sleep(_SWEEP_S)
             self.sweep(self._clock.monotonic_s())
+            if self._ended >= ENDED_PER_TRIM:
+                self._ended = 0
+                await asyncio.to_thread(give_back)
 
     def sweep(self, now_s: float) -> None:
         """Ends what has waited too long. Within a phase the oldest come first."""

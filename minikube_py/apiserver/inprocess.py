@@ -9,7 +9,7 @@ from minikube_py.apiserver.auth import ADMIN
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.messages import NO_QUERY, Request
 from minikube_py.apiserver.rules import User
-from minikube_py.apiserver.watch import Stream
+from minikube_py.apiserver.watch_stream import Stream
 from minikube_py.client.transport import JSON, ApiResponse, WatchEvent
 from minikube_py.errors import Unavailable
 

@@ -44,6 +44,7 @@ class Limits:
     watchers_max: int = 100_000
     watcher_queue_events: int = 100_000
     watcher_queue_bytes: int = 64 << 20
+    watch_queues_bytes_max: int = 256 << 20
     history_events_max: int = 16_384
     history_bytes_max: int = 32 << 20
     watch_timeout_s: float = 1800.0

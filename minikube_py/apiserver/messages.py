@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from minikube_py.api.errors import Json
     from minikube_py.api.kind import Kind
     from minikube_py.apiserver.rules import User
-    from minikube_py.apiserver.watch import Stream
+    from minikube_py.apiserver.watch_stream import Stream
 
 TEXT: Final = "text/plain; charset=utf-8"
 QUERY_TERMS_MAX: Final = 256

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable, Iterator
-from typing import Any, Final, Protocol
+from collections.abc import Iterator
+from typing import Any, Final
 
 import orjson
 
-from minikube_py.api import go_json
-from minikube_py.api.errors import Json, StatusError, expired, internal, too_many_requests
+from minikube_py.api.errors import Json, expired, internal
 from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.core import PODS
 from minikube_py.api.selectors import FieldSelector, LabelSelector
@@ -24,6 +22,7 @@ from minikube_py.api.tables import TablePrinter, columns
 from minikube_py.apiserver.forms import Form, object_bytes, partial_bytes
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.watch_cache import Change, Entry, ResourceCache
+from minikube_py.apiserver.watch_stream import Batch, Stream, WatchBudget, error_event, left
 from minikube_py.client.transport import WatchEvent
 from minikube_py.env import Clock
 from minikube_py.fields.evaluate import where_of
@@ -31,35 +30,9 @@ from minikube_py.fields.where import Predicate
 
 log = logging.getLogger(__name__)
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
-_LINE_STARTS: Final = {
-    kind: f'{{"type":"{kind}","object":'.encode() for kind in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR")
-}
-_LINE_END: Final = b"}\n"
 _SENT: Final[dict[Any, bytes]] = {}
 """In place of the bytes of a change that was sent. Nobody writes into it."""
 _NO_COLUMNS: Final = b'"columnDefinitions":null'
-
-
-class Batch:
-    """Events that were sent together, shared by all streams of a group. `wire` is the adapter's encoding of them."""
-
-    __slots__ = ("events", "size_bytes", "wire")
-
-    def __init__(self, events: list[WatchEvent]) -> None:
-        self.events = events
-        self.size_bytes = sum(len(event.object) for event in events) + 40 * len(events)
-        self.wire: bytes | None = None
-
-    def lines(self) -> bytes:
-        """One JSON text a line, as a watch's body holds them."""
-        parts: list[bytes] = []
-        for kind, obj in self.events:
-            parts += (_LINE_STARTS[kind], obj, _LINE_END)
-        return b"".join(parts)
-
-
-def error_event(error: StatusError) -> WatchEvent:
-    return WatchEvent("ERROR", go_json.dumps(error.to_status()))
 
 
 def unshown(key: bytes) -> Batch:
@@ -190,148 +163,6 @@ _ZERO_BODIES: Final[dict[Kind, Json]] = {PODS: {"spec": {"containers": None}, "s
 """What else an object without content prints, where that is not nothing."""
 
 
-# --- streams --------------------------------------------------------------------------------------------------------
-
-
-class Enrich(Protocol):
-    """Adds to the events of one stream what only the store knows. `fields` are the further columns of its table."""
-
-    fields: tuple[str, ...]
-
-    async def __call__(self, batch: Batch) -> Batch: ...
-
-
-class Stream:
-    """One watcher's events, in order: first `initial`, pulled as they are wanted, then what was pushed meanwhile.
-
-    `await next()` gives the batches that are there, at least one, or an empty list at the end. `on_cut` is called when
-    the stream is cut off because its reader does not keep up.
-    """
-
-    __slots__ = ("_columns_due", "_encoder", "_ended", "_initial", "_leave", "_limits", "_queue", "_queued_bytes",
-                 "_queued_events", "_timer", "_waiter", "delivered", "enrich", "on_cut")  # fmt: skip
-
-    def __init__(self, limits: Limits, encoder: Encoder, leave: Callable[[Stream], None]) -> None:
-        self._limits = limits
-        self._encoder = encoder
-        self._leave = leave
-        self._initial: Iterator[Batch] | None = None
-        self._queue: deque[Batch] = deque()
-        self._queued_bytes = 0
-        self._queued_events = 0
-        self._ended = False
-        self._waiter: asyncio.Future[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._columns_due = encoder.form.kind == "table"
-        self.delivered = 0
-        self.on_cut: Callable[[], None] | None = None
-        self.enrich: Enrich | None = None
-
-    def begin(self, initial: Iterator[Batch] | None, timeout_s: float, at_timeout: Callable[[Stream], None]) -> None:
-        self._initial = initial
-        self._timer = asyncio.get_running_loop().call_later(timeout_s, at_timeout, self)
-
-    @property
-    def ended(self) -> bool:
-        return self._ended
-
-    def push(self, batch: Batch) -> None:
-        if self._ended:
-            return
-        self._queue.append(batch)
-        self._queued_bytes += batch.size_bytes
-        self._queued_events += len(batch.events)
-        limits = self._limits
-        if self._queued_bytes > limits.watcher_queue_bytes or self._queued_events > limits.watcher_queue_events:
-            self._cut_off()
-        else:
-            self._wake()
-
-    def _cut_off(self) -> None:
-        limits = self._limits
-        message = (
-            f"the watcher is too slow: {self._queued_events} events of {self._queued_bytes} bytes wait for it; "
-            f"limits are {limits.watcher_queue_events} events and {limits.watcher_queue_bytes} bytes"
-        )
-        self._initial = None
-        self._queue.clear()
-        self._queue.append(Batch([error_event(too_many_requests(message))]))
-        self.finish()
-        if self.on_cut is not None:
-            self.on_cut()
-
-    def finish(self) -> None:
-        """Ends the stream after what is queued."""
-        if self._ended:
-            return
-        self._ended = True
-        self._detach()
-        self._wake()
-
-    def close(self) -> None:
-        """The reader has gone: nothing more is kept for it."""
-        self._ended = True
-        self._initial = None
-        self._queue.clear()
-        self._detach()
-        self._wake()
-
-    def _detach(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        leave, self._leave = self._leave, _left
-        leave(self)
-
-    def _wake(self) -> None:
-        waiter = self._waiter
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
-
-    async def next(self) -> list[Batch]:
-        """The batches that wait, in order; waits for one. Empty: the stream has ended. One reader at a time."""
-        if self._initial is not None:
-            batch = next(self._initial, None)
-            if batch is not None:
-                return await self._finished([batch])
-            self._initial = None
-        while not self._queue:
-            if self._ended:
-                return []
-            self._waiter = asyncio.get_running_loop().create_future()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
-        batches = list(self._queue)
-        self._queue.clear()
-        self._queued_bytes = self._queued_events = 0
-        return await self._finished(batches)
-
-    async def _finished(self, batches: list[Batch]) -> list[Batch]:
-        """What is this stream's alone: further columns, and the column definitions with its first event."""
-        enrich = self.enrich
-        if enrich is not None:
-            try:
-                batches = [await enrich(batch) for batch in batches]
-            except StatusError as error:
-                batches = [Batch([error_event(error)])]
-                self._initial = None
-                self._queue.clear()
-                self.finish()
-        if self._columns_due and batches[0].events and batches[0].events[0].type != "ERROR":
-            self._columns_due = False
-            first, *rest = batches[0].events
-            batches[0] = Batch([self._encoder.with_columns(first, enrich.fields if enrich else ()), *rest])
-        for batch in batches:
-            self.delivered += len(batch.events)
-        return batches
-
-
-def _left(stream: Stream) -> None:
-    pass
-
-
 class Group:
     """The streams that see the same events: one selection, one form, with bookmarks or without.
 
@@ -366,8 +197,12 @@ class Group:
             return
         batch = Batch(self.pending)
         self.pending = []
+        budget: WatchBudget | None = None
         for stream in list(self.streams):
             stream.push(batch)
+            budget = stream.budget
+        if budget is not None:
+            budget.relieve()
 
     def end(self, last: Batch) -> None:
         self.flush()
@@ -395,9 +230,10 @@ class Broadcaster:
     to a change that is not theirs.
     """
 
-    def __init__(self, cache: ResourceCache, limits: Limits, clock: Clock) -> None:
+    def __init__(self, cache: ResourceCache, limits: Limits, clock: Clock, budget: WatchBudget) -> None:
         self.cache = cache
         self._limits = limits
+        self._budget = budget
         self._clock = clock
         self._groups: dict[GroupKey, Group] = {}
         self._anywhere: dict[Group, None] = {}
@@ -482,7 +318,7 @@ class Broadcaster:
         def leave(stream: Stream) -> None:
             self._leave(group, stream)
 
-        stream = Stream(self._limits, group.encoder, leave)
+        stream = Stream(self._limits, group.encoder, leave, self._budget)
         group.streams[stream] = None
         self.streams += 1
         return stream
@@ -534,7 +370,7 @@ class Broadcaster:
 
 def single_event_stream(limits: Limits, encoder: Encoder, event: WatchEvent) -> Stream:
     """A stream that says one thing and ends."""
-    stream = Stream(limits, encoder, _left)
+    stream = Stream(limits, encoder, left, WatchBudget(limits))
     stream.push(Batch([event]))
     stream.finish()
     return stream

@@ -23,18 +23,9 @@ from minikube_py.apiserver.messages import Response
 from minikube_py.apiserver.object_store import ObjectStore
 from minikube_py.apiserver.options import ListOptions
 from minikube_py.apiserver.routes import Route
-from minikube_py.apiserver.watch import (
-    Batch,
-    Broadcaster,
-    Encoder,
-    Group,
-    Selection,
-    Stream,
-    error_event,
-    single_event_stream,
-    unshown,
-)
+from minikube_py.apiserver.watch import Broadcaster, Encoder, Group, Selection, single_event_stream, unshown
 from minikube_py.apiserver.watch_cache import Entry, WatchCache, entry_of
+from minikube_py.apiserver.watch_stream import Batch, Stream, WatchBudget, error_event
 from minikube_py.client.transport import WatchEvent
 from minikube_py.env import Clock
 from minikube_py.errors import Compacted, FieldsRedeclared, MinikubeError, RequestError
@@ -58,12 +49,19 @@ class Watching:
         self._clock = clock
         self._rng = rng
         self._store_streams: dict[_StoreFeed, None] = {}
+        self.budget = WatchBudget(limits)
         self.broadcasters: dict[Kind, Broadcaster] = {
-            resource: Broadcaster(of, limits, clock) for resource, of in cache.caches.items()
+            resource: Broadcaster(of, limits, clock, self.budget) for resource, of in cache.caches.items()
         }
 
     def streams(self) -> int:
         return len(self._store_streams) + sum(each.streams for each in self.broadcasters.values())
+
+    def metrics(self) -> dict[str, float]:
+        return {
+            "apiserver_watch_queues_bytes": self.budget.held_bytes,
+            "apiserver_terminated_watchers_total": self.budget.cut,
+        }
 
     def bookmark_all(self) -> None:
         for broadcaster in self.broadcasters.values():
@@ -182,7 +180,9 @@ class Watching:
             entries = [entry for kv in result.kvs if selection.matches(entry := Entry(selection.resource, kv))]
         elif not revision:
             revision = await self._store.current_revision()
-        feed = _StoreFeed(self._store_streams, selection, encoder, self._limits, options.bookmarks, revision)
+        feed = _StoreFeed(
+            self._store_streams, selection, encoder, self._limits, options.bookmarks, revision, self.budget
+        )
         try:
             feed.handle = self._store.storage.watch(
                 selection.prefix, prefix_end(selection.prefix), revision + 1, feed.take, selection.fields.indexed
@@ -232,6 +232,7 @@ class _StoreFeed:
         limits: Limits,
         bookmarks: bool,
         revision: int,
+        budget: WatchBudget,
     ) -> None:
         self._registered = registered
         self._selection = selection
@@ -239,7 +240,7 @@ class _StoreFeed:
         self._bookmarks = bookmarks
         self.revision = revision
         self.handle: WatchHandle | None = None
-        self.stream = Stream(limits, encoder, self._left)
+        self.stream = Stream(limits, encoder, self._left, budget)
         registered[self] = None
 
     def _left(self, stream: Stream) -> None:
@@ -263,6 +264,7 @@ class _StoreFeed:
             if self._bookmarks:
                 events.append(self.encoder.bookmark(batch.revision))
             self.stream.push(Batch(events))
+            self.stream.budget.relieve()
         if batch.error is None:
             self.revision = max(self.revision, batch.revision)
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,8 +12,10 @@ from typing import Any
 import pytest_asyncio
 
 from minikube_py.apiserver.auth import SCHEDULER
+from minikube_py.apiserver.http import Connection
 from minikube_py.apiserver.http_server import HttpServer
 from minikube_py.apiserver.limits import Limits
+from minikube_py.apiserver.watch_stream import Stream
 from tests.support.api_core import Core
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -204,6 +207,28 @@ async def test_the_number_of_connections_is_bounded(served: Served) -> None:
     for peer in peers:
         peer.writer.close()
     await served.until(lambda: not served.http._connections and not served.http._strangers)
+
+
+async def test_connections_that_end_leave_nothing_for_the_collector(served: Served) -> None:
+    """It walks what is old only rarely (store.collector): what is garbage in circles would stay."""
+    gc.collect()
+    gc.disable()
+    try:
+        for token in ("", "admin-token"):
+            for path in ("/healthz", MAPS, f"{MAPS}?watch=true"):
+                peers = [await served.peer() for _ in range(5)]
+                for peer in peers:
+                    peer.send("GET", path, token=token)
+                    await peer.reader.readuntil(b"\r\n\r\n")
+                for peer in peers:
+                    peer.writer.close()
+                await served.until(lambda: not served.http._connections)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        served.peers.clear()
+        assert not [found for found in gc.get_objects() if isinstance(found, Connection | Stream)]
+    finally:
+        gc.enable()
 
 
 # --- bodies -----------------------------------------------------------------------------------------------------------

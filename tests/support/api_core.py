@@ -16,7 +16,7 @@ from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.messages import Request, Response, parse_query
 from minikube_py.apiserver.rules import User
-from minikube_py.apiserver.watch import Stream
+from minikube_py.apiserver.watch_stream import Stream
 from minikube_py.env import Clock, SystemDisk
 from minikube_py.store.member import StoreMember
 
