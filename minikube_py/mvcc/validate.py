@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from minikube_py.errors import InvalidRequest
+from minikube_py.errors import InvalidRequest, Unavailable
 from minikube_py.fields.spec import FieldSet, FieldSpec, SumSpec
 from minikube_py.fields.where import MAX_COMPARISONS, MAX_VALUES, Where
 from minikube_py.mvcc.txn import TOO_MANY_OPS, check
@@ -35,6 +35,7 @@ from minikube_py.mvcc.types import (
     SetAlarm,
     Txn,
 )
+from minikube_py.mvcc.versions import ALARMS, FIRST, GRANTS_HAVE_NAMES
 
 INT64_MIN: Final = -(1 << 63)
 INT64_MAX: Final = (1 << 63) - 1
@@ -54,6 +55,20 @@ def validate(request: Command | RangeRequest) -> None:
     if rule is None:
         raise InvalidRequest(f"{type(request).__name__} is neither a command nor a range request")
     rule(request)
+
+
+def require_known(command: Command, version: int) -> None:
+    """Raises: Unavailable where members of an earlier release, which follow `version` of the rules, could not even read
+    the command; its log entry would end them."""
+    inner = command.command if type(command) is InSession else command
+    needed = ALARMS if type(inner) is SetAlarm else FIRST
+    if type(inner) is LeaseRevoke and inner.granted:
+        needed = GRANTS_HAVE_NAMES
+    if needed > version:
+        raise Unavailable(
+            f"{type(inner).__name__} needs version {needed} of the rules of apply, the store follows {version}: it "
+            "follows once all members run this release"
+        )
 
 
 def validate_where(where: Where) -> None:

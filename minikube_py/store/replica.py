@@ -28,7 +28,7 @@ from minikube_py.mvcc.alarms import grows
 from minikube_py.mvcc.codec import NewerMessage, pack, unpack
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import Command, LeaseResult, RaiseVersion, Result
-from minikube_py.mvcc.validate import validate
+from minikube_py.mvcc.validate import require_known, validate
 from minikube_py.mvcc.watch import WatchHub
 from minikube_py.raft.codec import decode_change
 from minikube_py.raft.configuration import ChangeRefused, Configuration, NodeId
@@ -179,6 +179,7 @@ class Replica:
         if len(data) > self.config.request_bytes_max:
             raise RequestTooLarge(len(data), self.config.request_bytes_max)
         validate(command)
+        require_known(command, self.state.version)
         if self.shortage and grows(command):
             raise NoSpace(self.shortage)
         if self._lost_lead or self.failure:

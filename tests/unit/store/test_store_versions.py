@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from replica_net import SMALL, Outcome, ReplicaNet
 
-from minikube_py.errors import InvalidRequest, LeaseNotFound, MinikubeError
+from minikube_py.errors import InvalidRequest, LeaseNotFound, MinikubeError, Unavailable
 from minikube_py.fields.builtin import NODES, PODS, former
 from minikube_py.mvcc.codec import pack, unpack
 from minikube_py.mvcc.snapshot import records
@@ -19,11 +19,15 @@ from minikube_py.mvcc.types import (
     Command,
     Compare,
     DeclareFields,
+    InSession,
     LeaseGrant,
     LeaseRevoke,
+    OpenSession,
     Put,
     RaiseVersion,
     RangeRequest,
+    SessionResult,
+    SetAlarm,
     Txn,
 )
 from minikube_py.mvcc.versions import FIRST, LATEST, TooNew
@@ -114,6 +118,22 @@ def test_members_of_two_releases_come_to_one_hash(before: list[bytes], mixed: li
         upgrade(net, id)
     net.tick(30)
     assert {net[id].state.hash() for id in (1, 2, 3)} == hashes, "after a restart, from log or snapshot"
+
+
+def test_what_an_earlier_release_cannot_read_is_not_sent_while_one_takes_part() -> None:
+    net = ReplicaNet(config=EARLIER)
+    leader = net.leader()
+    opened = net.propose(leader, OpenSession(1))
+    net.settle()
+    assert opened.done and isinstance(opened.result, SessionResult)
+    for command in (
+        LeaseRevoke(5, 7),
+        InSession(opened.result.id, 1, 1, LeaseRevoke(5, 7)),
+        SetAlarm(True, 1, "NOSPACE"),
+    ):
+        with pytest.raises(Unavailable, match="needs version 2 of the rules of apply, the store follows 1"):
+            net.propose(leader, command)
+    assert isinstance(net.propose(leader, LeaseRevoke(5)), Outcome)
 
 
 def test_no_client_raises_the_version() -> None:
