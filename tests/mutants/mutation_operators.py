@@ -149,7 +149,7 @@ def _arguments(node: ast.AST, inside: bool) -> Iterator[Replacement]:
 
 
 def _return(node: ast.AST, _: bool) -> Iterator[Replacement]:
-    if isinstance(node, ast.Return) and node.value is not None and not _is_none(node.value):
+    if isinstance(node, ast.Return) and node.value is not None and not _is_none_or_false(node.value):
         yield node.value, ast.Constant(None), "None"
 
 
@@ -167,8 +167,10 @@ def _swallow(node: ast.AST, _: bool) -> Iterator[Replacement]:
             yield block, None, "handler"
 
 
-def _arithmetic(node: ast.AST, _: bool) -> Iterator[Replacement]:
-    if isinstance(node, ast.BinOp) and type(node.op) in _SWAPPED_ARITHMETIC:
+def _arithmetic(node: ast.AST, inside: bool) -> Iterator[Replacement]:
+    """Outside of functions `|` joins types."""
+    types = not inside and isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr)
+    if isinstance(node, ast.BinOp) and type(node.op) in _SWAPPED_ARITHMETIC and not types:
         yield node, ast.BinOp(node.left, _SWAPPED_ARITHMETIC[type(node.op)](), node.right), ""
     elif isinstance(node, ast.AugAssign) and type(node.op) in _SWAPPED_ARITHMETIC:
         yield node, ast.AugAssign(node.target, _SWAPPED_ARITHMETIC[type(node.op)](), node.value), ""
@@ -191,8 +193,9 @@ OPERATORS: Final = (
 )
 
 
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
+def _is_none_or_false(node: ast.expr) -> bool:
+    """Whose callers cannot tell it from None; the other flag is an operator of its own."""
+    return isinstance(node, ast.Constant) and (node.value is None or node.value is False)
 
 
 def _plus(node: ast.expr, amount: int) -> ast.expr:
