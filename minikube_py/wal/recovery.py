@@ -9,7 +9,7 @@ segment, which exists only after all of the one before it was durable.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from minikube_py.errors import Corruption
 from minikube_py.wal.record import Record, RecordType, decode_record, find_records
@@ -254,6 +254,8 @@ class _Replay:
 
     def record(self, name: str, record: Record) -> None:
         payload = unpack_payload(name, record.offset, record.payload)
+        if not _well_formed(record.type, payload):
+            raise damage(name, record.offset, "the record does not hold what its type says")
         if record.type == RecordType.ENTRIES:
             term, first, datas = payload[:3]
             self._take(name, record.offset, term, first, datas, payload[3] if len(payload) > 3 else 0)
@@ -291,6 +293,24 @@ class _Replay:
         del self.entries[max(0, first - self.snapshot_index - 1) :]
         if first <= self.snapshot_index:
             self.term_there = None
+
+
+def _well_formed(type: int, payload: Any) -> bool:
+    """A checksum vouches for what was written, and not for who wrote it."""
+    if type == RecordType.ENTRIES:
+        if not isinstance(payload, list) or len(payload) < 3 or not isinstance(payload[2], list):
+            return False
+        term, first, datas, *kind = payload
+        return _are_counts(term, first, *kind) and first > 0 and all(isinstance(data, bytes) for data in datas)
+    if type == RecordType.HARD_STATE:
+        return isinstance(payload, list) and len(payload) == 3 and _are_counts(*payload)
+    if type == RecordType.INSTALLED:
+        return isinstance(payload, list) and len(payload) > 0 and _are_counts(payload[0])
+    return True
+
+
+def _are_counts(*values: Any) -> bool:
+    return all(isinstance(value, int) and value >= 0 for value in values)
 
 
 def check_identity(head: SegmentHead, cluster_id: int) -> None:
