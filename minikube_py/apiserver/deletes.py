@@ -18,7 +18,7 @@ from minikube_py.apiserver.addresses import held_keys
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.messages import Admission
 from minikube_py.apiserver.namespaces import check_mortal
-from minikube_py.apiserver.object_store import ObjectStore
+from minikube_py.apiserver.object_store import ObjectStore, OutOfSpace
 from minikube_py.apiserver.options import DeleteOptions
 from minikube_py.apiserver.preparing import encode
 from minikube_py.apiserver.watch_cache import Entry
@@ -77,7 +77,17 @@ class Deleter:
                 return Deleted(kv.value, kv.mod_revision, False)
             # Watchers of graceful kinds see the deletion announced before it is done, as the original's do.
             if waits or (resource.deletion_grace_s is not None and not was_deleting):
-                outcome = await self._store.replace(kv, value)
+                try:
+                    outcome = await self._store.replace(kv, value)
+                except OutOfSpace:
+                    if waits:
+                        raise
+                    # Upstream's fails here. But who has no room must be able to make some.
+                    outcome = await self._store.delete(kv)
+                    if outcome.done:
+                        return Deleted(value, outcome.revision, True)
+                    kv = outcome.current
+                    continue
                 if outcome.done and waits:
                     return Deleted(value, outcome.revision, False)
                 if outcome.done:

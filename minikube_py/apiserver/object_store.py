@@ -32,6 +32,13 @@ OPENING: Final = len(b'{"metadata":{')
 LEASE_REUSE_S: Final = 60
 
 
+class OutOfSpace(StatusError):
+    """The store takes nothing that grows. As upstream answers for what its store refuses and it has no reason for."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(500, "", message)
+
+
 class Claim(NamedTuple):
     """A key that belongs to an object and must be free before: a service's address or port."""
 
@@ -151,8 +158,9 @@ async def translated(operation: Awaitable[T]) -> T:
         raise expired(TOO_OLD) from None
     except RequestTooLarge as error:
         raise request_entity_too_large(f"limit is {error.limit_bytes}") from None
-    except (NoSpace, ClusterCorrupt) as error:
-        # As upstream answers for what its store refuses and it has no reason of its own for.
+    except NoSpace as error:
+        raise OutOfSpace(str(error)) from None
+    except ClusterCorrupt as error:
         raise StatusError(500, "", str(error)) from None
     except Unavailable as error:
         raise service_unavailable(f"the store is not available: {error}") from None

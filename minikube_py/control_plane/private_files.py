@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from pathlib import Path
@@ -10,22 +11,55 @@ from minikube_py.control_plane.errors import SetupError
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Replaces `path` by `data` with mode 0600; a reader sees the old file or the whole new one.
+    """Replaces `path` by `data` with mode 0600; a reader sees the old file or the whole new one. What holds `data` is
+    left alone; on a full disk the old file's own room is written to.
 
     Raises: SetupError.
     """
     try:
-        fd, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with os.fdopen(fd, "wb") as file:
-                file.write(data)
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        if _holds(path, data):
+            return
+        _replace(path, data)
     except OSError as error:
-        reason = error.strerror
-        raise SetupError(f"cannot write {path}: {reason}; name a folder that exists and can be written to") from error
+        if error.errno == errno.ENOSPC and _overwrite(path, data):
+            return
+        advice = "free room there" if error.errno == errno.ENOSPC else "name a folder that exists and can be written to"
+        raise SetupError(f"cannot write {path}: {error.strerror}; {advice}") from error
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    try:
+        return path.stat().st_mode & 0o777 == 0o600 and path.read_bytes() == data
+    except OSError:
+        return False
+
+
+def _replace(path: Path, data: bytes) -> None:
+    fd, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _overwrite(path: Path, data: bytes) -> bool:
+    """False where the old file has not the room."""
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        if os.fstat(fd).st_size + 4095 & ~4095 < len(data) or os.pwrite(fd, data, 0) != len(data):
+            return False
+        os.ftruncate(fd, len(data))
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
 
 
 def make_private_folder(path: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from pathlib import Path
@@ -39,8 +40,9 @@ class DataDir:
             pid = self._holder()
             os.close(self._fd)
             raise DataDirBusy(folder, pid) from None
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+        with contextlib.suppress(OSError):
+            # For people; on a full disk they have to do without.
+            os.ftruncate(self._fd, os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0))
 
     def disk(self, name: str = "store") -> SystemDisk:
         """A folder of files within."""

@@ -1,8 +1,10 @@
 """Certificates, tokens and kubeconfigs: made once, used again, private, and nobody else's files touched."""
 
+import errno
 import socket
 import ssl
 import stat
+import tempfile
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -197,3 +199,20 @@ def test_where_nothing_can_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(SetupError, match="cannot make the folder"):
         make_private_folder(tmp_path / "file")
+
+
+def test_on_a_full_disk_a_file_is_written_to_its_own_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    write_private(path, b"old and long")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "mkstemp", full)
+    write_private(path, b"old and long")
+    write_private(path, b"new")
+    assert path.read_bytes() == b"new" and path.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(SetupError, match="No space left on device; free room there"):
+        write_private(path, bytes(9000))
+    with pytest.raises(SetupError, match="free room there"):
+        write_private(tmp_path / "other", b"new")

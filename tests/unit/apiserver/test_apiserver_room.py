@@ -1,0 +1,71 @@
+"""A store without room: what upstream's server answers for etcd's error, deletes that pass, and health that says so."""
+
+from __future__ import annotations
+
+import asyncio
+
+from api_core import Core, config_map, names, node, pod
+from member_net import until
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+PODS = "/api/v1/namespaces/default/pods"
+
+
+async def text_of(core: Core, path: str) -> tuple[int, str]:
+    answer = await core.respond("GET", path)
+    return answer.status, answer.body.decode()
+
+
+async def test_without_room_writes_are_refused_as_upstream_does_and_deletes_pass(core: Core) -> None:
+    await core.done("POST", "/api/v1/nodes", node("n0"))
+    for name in ("one", "two"):
+        await core.done("POST", MAPS, config_map(name))
+        await core.done("POST", PODS, pod(name, node="n0"))
+    assert await text_of(core, "/readyz/nospace") == (200, "ok")
+    reserved = core.member.room.reserve_bytes
+    core.member.room.reserve_bytes = 1 << 60
+    await until(lambda: bool(core.member.state.alarms.raised))
+    status, refusal = await core.ask("POST", MAPS, config_map("three"))
+    assert (status, refusal["code"], refusal["status"]) == (500, 500, "Failure") and "reason" not in refusal
+    assert refusal["message"].startswith("etcdserver: mvcc: database space exceeded: ")
+    assert "bytes free" in refusal["message"] and str(core.member.replica.files.disk.folder) in refusal["message"]
+    assert (await core.ask("PUT", f"{MAPS}/one", config_map("one", a="b")))[0] == 500
+    assert (await core.ask("DELETE", f"{MAPS}/one"))[0] == 200
+    assert (await core.ask("DELETE", f"{PODS}/one?gracePeriodSeconds=0"))[0] == 200
+    # A grace period has to be written first.
+    assert (await core.ask("DELETE", f"{PODS}/two"))[0] == 500
+    assert "one" not in names(await core.done("GET", MAPS))
+    # Who is not ready gets no requests, and then nobody could delete.
+    assert await text_of(core, "/readyz") == (200, "ok")
+    status, text = await text_of(core, "/readyz/nospace")
+    assert status == 500 and f"alarm NOSPACE of member {core.member.member_id:x}" in text
+    core.member.room.reserve_bytes = reserved
+    await until(lambda: not core.member.state.alarms.raised)
+    await core.done("POST", MAPS, config_map("three"))
+    assert await text_of(core, "/livez/nospace") == (200, "ok")
+
+
+async def test_health_lists_its_checks_in_upstreams_words(core: Core) -> None:
+    lines = ["[+]ping ok", "[+]log ok", "[+]etcd ok", "[+]watch-cache ok", "readyz check passed", ""]
+    assert await text_of(core, "/readyz?verbose") == (200, "\n".join(lines))
+    lines = ["[+]ping ok", "[+]log ok", "livez check passed", ""]
+    assert await text_of(core, "/livez?verbose=true") == (200, "\n".join(lines))
+    status, text = await text_of(core, "/healthz?verbose&exclude=etcd&exclude=nothing")
+    assert status == 200 and "[+]ping ok\n[+]log ok\n" in text
+    assert (await text_of(core, "/livez/etcd"))[0] == 404
+    core.api.store.current_revision = stuck
+    assert await text_of(core, "/livez") == (200, "ok")
+    before_s = asyncio.get_running_loop().time()
+    status, text = await text_of(core, "/readyz")
+    assert asyncio.get_running_loop().time() - before_s < 2.01, "in virtual time"
+    lines = ["[+]ping ok", "[+]log ok", "[-]etcd failed: reason withheld", "[+]watch-cache ok", "readyz check failed"]
+    assert (status, text) == (500, "\n".join([*lines, ""]))
+    assert await text_of(core, "/readyz/etcd") == (
+        500,
+        "internal server error: the store gave no answer within 2 s\n",
+    )
+
+
+async def stuck() -> int:
+    await asyncio.Event().wait()
+    return 0
