@@ -50,7 +50,8 @@ minute in which nothing happens costs a third, and leases end within half a seco
 
 @dataclass(frozen=True, slots=True)
 class VirtualConfig:
-    """`syncs`: how long the disk's syncs take."""
+    """`syncs`: how long the disk's syncs take. `ties`: seeds the scheduler's choices among equals; None: the cluster's
+    seed does."""
 
     nodes: Sequence[NodeSpec] = ()
     components: tuple[str, ...] = COMPONENTS
@@ -60,6 +61,7 @@ class VirtualConfig:
     member: MemberConfig = MEMBER
     syncs: SyncTimes = field(default_factory=SyncTimes)
     loop: LoopOptions = LOOP
+    ties: int | None = None
 
 
 class VirtualCluster:
@@ -100,7 +102,9 @@ class VirtualCluster:
         plane.prepare_core({})
         await plane.start_core()
         kubelet = replace(config.kubelet, nodes=(*config.kubelet.nodes, *config.nodes))
-        await plane.start_components(PlaneConfig(config.scheduler, config.controllers, kubelet, config.components))
+        await plane.start_components(
+            PlaneConfig(config.scheduler, config.controllers, kubelet, config.components, config.ties)
+        )
 
     def stop(self) -> None:
         """Ends all of it; idempotent. Raises: SimFailure for what only shows now."""
