@@ -6,6 +6,8 @@ sockets or re-encoding. Started in that order, stopped in reverse.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from minikube_py.apiserver.http_server import HttpServer
 from minikube_py.control_plane import tokens
 from minikube_py.control_plane.config import LOOPBACK, ControlPlaneConfig, Step
@@ -22,18 +24,28 @@ from minikube_py.control_plane.running import Note
 from minikube_py.control_plane.store_layout import restore_first
 from minikube_py.control_plane.users import users_by_token
 from minikube_py.controllers.base import ControllerConfig
-from minikube_py.env import Clock, Rng
+from minikube_py.env import Clock, Disk, Rng
 from minikube_py.kubelet.config import KubeletConfig
 from minikube_py.scheduler.config import SchedulerConfig
 from minikube_py.store.data_dir import DataDir
+from minikube_py.store.member import Fatal, MemberConfig
 from minikube_py.store.server import StoreServer
 
 LAYOUT = "one process: store, API server, scheduler, controllers, kubelet"
 
 
+class InMemory(NamedTuple):
+    """A store that ends with its process. `fatal` is told where it cannot go on."""
+
+    disk: Disk
+    config: MemberConfig
+    fatal: Fatal
+
+
 class ControlPlane(Plane):
     """`config.seed` is the scheduler's alone: uids drawn from the same seed at a second start on the same folder would
-    name two objects by one uid."""
+    name two objects by one uid. With `in_memory` the store is on that disk, `config.data_dir` holds certificates and
+    tokens alone, and nobody finds the store from outside."""
 
     def __init__(
         self,
@@ -42,15 +54,27 @@ class ControlPlane(Plane):
         rng: Rng,
         step: Step = lambda *_: None,
         progress: Say = lambda _: None,
+        in_memory: InMemory | None = None,
     ) -> None:
         super().__init__(clock, rng, step, progress)
+        self._in_memory = in_memory
         self.config = config
         self.layout = LAYOUT
         self.server = ""
         self.credentials: Credentials
 
     async def start(self) -> str:
-        """Returns the API server's URL. Raises: SetupError, DataDirBusy, Corruption, RoleFailed."""
+        """Returns the API server's URL; where it fails or is cancelled, nothing is left running or locked.
+
+        Raises: SetupError, DataDirBusy, Corruption, RoleFailed."""
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+        return self.server
+
+    async def _start(self) -> None:
         config, running = self.config, self._running
         running.callback(DataDir(config.data_dir).close)
         self.credentials = ensure_credentials(config)
@@ -67,14 +91,19 @@ class ControlPlane(Plane):
                 ties=config.seed,
             )
         )
-        running.callback(Note(config.data_dir).remove)
-        return self.server
+        if self._in_memory is None:
+            running.callback(Note(config.data_dir).remove)
 
     async def ready(self) -> str:
         """Whoever holds it asks its API server."""
         return ""
 
     async def _start_store(self) -> None:
+        if self._in_memory is not None:
+            memory = self._in_memory
+            await self.start_member(memory.disk, memory.config, fatal=memory.fatal)
+            self._step("store", "in memory")
+            return
         restore_first(self.config)
         # A member that outlived its supervisor would hold this one still.
         held = DataDir(self.config.member_folder)

@@ -20,6 +20,9 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("cli/", RANDOM): "a command hands out the generators; it has no seed to draw from where none was given",
     ("cli/", WAIT): "a command of its own process looks again after a while",
     ("cli/up.py", IDENTITY): "the folder of a control plane that nobody named one for",
+    ("cluster/local.py", THREAD): "a cluster in real time has a thread of its own",
+    ("cluster/local.py", RANDOM): "a cluster in real time; its uids must not repeat",
+    ("cluster/local.py", IDENTITY): "a temporary folder",
     # Processes, sockets and credentials, which no virtual run has.
     ("control_plane/role_", RANDOM): "a role as a process of its own hands out the generators",
     ("control_plane/role_store.py", WAIT): "a role as a process of its own",
