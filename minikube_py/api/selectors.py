@@ -534,12 +534,12 @@ def _parse_field_selector(resource: Kind, text: str, askable: Askable) -> FieldS
     if len(comparisons) > MAX_COMPARISONS:
         raise bad_request(f"field selector compares {len(comparisons)} times, limit {MAX_COMPARISONS}")
     # Sorted, as the original does before it reads them: which of two errors is told depends on it.
-    split = [_split_term(text, term) for term in sorted(terms) if term]
+    split = [split_term(text, term) for term in sorted(terms) if term]
     requirements = [found for parts in split if (found := _supported(resource, *parts)) is not None]
     return FieldSelector(resource, tuple(requirements), tuple(comparisons), askable)
 
 
-def _split_term(selector: str, term: str) -> tuple[str, str, str]:
+def split_term(selector: str, term: str) -> tuple[str, str, str]:
     match = _OPERATOR.search(term)
     if match is None:
         raise bad_request(f"invalid selector: '{selector}'; can't understand '{term}'")

@@ -69,6 +69,20 @@ def is_externally_accessible(spec: Json) -> bool:
     return kind in ("LoadBalancer", "NodePort") or (kind == "ClusterIP" and bool(spec.get("externalIPs")))
 
 
+def follow_cluster_ip(new: Json, old: Json) -> None:
+    """Who changes one of `clusterIP` and `clusterIPs` alone means both (upstream's normalizeClusterIPs)."""
+    spec, before = new["spec"], old["spec"]
+    single, was = spec.get("clusterIP") or "", before.get("clusterIP") or ""
+    addresses, were = spec.get("clusterIPs") or [], before.get("clusterIPs") or []
+    if were and not addresses and single == was:
+        spec["clusterIPs"] = list(were)
+    if single != was and addresses == were:
+        if single:
+            spec["clusterIPs"] = [single]
+        elif was:
+            spec.pop("clusterIPs", None)
+
+
 def keep_allocated(new: Json, old: Json) -> None:
     """What was found for the old one stays where an update leaves it out."""
     spec, before = new["spec"], old["spec"]

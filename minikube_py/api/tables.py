@@ -83,7 +83,8 @@ class TablePrinter:
     def row_bytes(self, value: bytes, resource_version: str, values: Mapping[str, str] | None = None) -> bytes:
         """The row of an object as the store holds it: JSON without kind, apiVersion and resourceVersion."""
         obj = orjson.loads(value)
-        obj["metadata"]["resourceVersion"] = resource_version
+        if resource_version:
+            obj["metadata"]["resourceVersion"] = resource_version
         if self._include == "Object":
             obj = {"kind": self._kind.kind, "apiVersion": self._kind.api_version, **obj}
         return go_json.dumps(self.row(obj, values))

@@ -13,7 +13,7 @@ from minikube_py.api.kinds.core import NAMESPACES, PODS
 from minikube_py.api.selectors import parse_field_selector
 from minikube_py.apiserver.auth import ANONYMOUS, Asked, Authenticator, allowed, authorize, is_narrowed
 from minikube_py.apiserver.impersonation import impersonated
-from minikube_py.apiserver.messages import Request
+from minikube_py.apiserver.messages import Request, decode_path
 from minikube_py.apiserver.node_access import NodeAccess
 from minikube_py.apiserver.node_claims import NodeClaims
 from minikube_py.apiserver.node_restriction import NodeRestriction
@@ -59,7 +59,7 @@ class Access:
 
 def _asked(request: Request, path: ResourcePath | None, verb: str) -> Asked:
     if path is None:
-        return Asked(verb, path=request.path)
+        return Asked(verb, path=decode_path(request.path))
     name, namespace = path.name, path.namespace
     if not name and verb in _NAMED_BY_SELECTOR and (selector := request.query.get("fieldSelector")):
         name = _selected_name(selector)

@@ -104,7 +104,7 @@ class Deleter:
         """Writes the deletion into the object. False: nothing holds it, it can go at once."""
         metadata = obj["metadata"]
         if resource is NAMESPACES:
-            return self._mark_namespace(obj)
+            return self._mark_namespace(obj, options)
         deleting = metadata.get("deletionTimestamp")
         waits = False
         if resource.deletion_grace_s is not None and deleting:
@@ -130,8 +130,10 @@ class Deleter:
         if metadata.get("generation"):
             metadata["generation"] += 1
 
-    def _mark_namespace(self, obj: Json) -> bool:
+    def _mark_namespace(self, obj: Json, options: DeleteOptions) -> bool:
         metadata, spec = obj["metadata"], obj.setdefault("spec", {})
+        if finalizers := _finalizers(NAMESPACES, metadata.get("finalizers") or [], options):
+            metadata["finalizers"] = finalizers
         if not metadata.get("deletionTimestamp"):
             metadata["deletionTimestamp"] = timestamp(self._clock.wall_s())
         obj.setdefault("status", {})["phase"] = "Terminating"

@@ -66,7 +66,7 @@ def _split_accept(accept: str) -> list[_Accepted]:
 
 def _form_of(accepted: _Accepted) -> Form | None:
     media_type, params = accepted
-    if media_type in ("*/*", "application/*", ""):
+    if media_type in ("*/*", "application/*"):
         media_type = JSON
     if media_type not in SERVED:
         return None
@@ -88,13 +88,14 @@ def negotiate(accept: str) -> Form:
     if accept in (JSON, "*/*", ""):
         return PLAIN
     accepted = _split_accept(accept)
+    if not any(media_type in (*SERVED, PROTOBUF, "*/*") for media_type, _ in accepted):
+        # go-restful's answer, which knows no `application/*`.
+        message = f"406: Not Acceptable\n\nAvailable representations: {', '.join(SERVED)}, {JSON};stream=watch"
+        raise StatusError(406, "NotAcceptable", message, {})
     for candidate in accepted:
         form = _form_of(candidate)
         if form is not None:
             return form
-    if not any(media_type in (*SERVED, PROTOBUF) for media_type, _ in accepted):
-        message = f"406: Not Acceptable\n\nAvailable representations: {', '.join(SERVED)}, {JSON};stream=watch"
-        raise StatusError(406, "NotAcceptable", message, {})
     raise not_acceptable(SERVED)
 
 
@@ -128,8 +129,11 @@ def presented(response: Response, accept: str, pretty: bool) -> Response:
         response.pieces = _pretty_pieces(response.pieces)
     if response.content_type != JSON or response.exact or not response.body:
         return response
-    if response.status >= 400 and accept != JSON and _wants_yaml(accept):
-        response.content_type, response.body = YAML, yaml_bytes(orjson.loads(response.body))
+    if response.status >= 400 and accept not in (JSON, "*/*", "") and (form := _form_of_refusals(accept)) != JSON:
+        if form == YAML:
+            response.content_type, response.body = YAML, yaml_bytes(orjson.loads(response.body))
+        else:
+            response.body = go_json.indented(response.body)
     elif pretty:
         response.body = go_json.indented(response.body)
     elif not response.body.endswith(b"\n"):
@@ -151,11 +155,15 @@ def _pretty_pieces(pieces: Iterator[bytes]) -> Iterator[bytes]:
     yield b"\n  ]\n}"
 
 
-def _wants_yaml(accept: str) -> bool:
-    try:
-        return negotiate(accept).media_type == YAML
-    except StatusError:
-        return False
+@lru_cache(512)
+def _form_of_refusals(accept: str) -> str:
+    """The media type of a refusal, "" where none that is accepted fits: it is then JSON all the same, and indented.
+
+    Source: apiserver `pkg/endpoints/handlers/responsewriters/writers.go` (WriteObjectNegotiated)."""
+    for candidate in _split_accept(accept):
+        if not candidate.params.get("as") and (form := _form_of(candidate)) is not None:
+            return form.media_type
+    return ""
 
 
 # --- one object -----------------------------------------------------------------------------------------------------
@@ -181,15 +189,13 @@ def item_bytes(value: bytes, revision: int) -> bytes:
 def partial_bytes(value: bytes, revision: int, version: str) -> bytes:
     """Its metadata alone."""
     metadata = go_json.dumps(orjson.loads(value)["metadata"])
-    return b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/%b","metadata":{"resourceVersion":"%d",%b}' % (
-        version.encode(),
-        revision,
-        metadata[1:],
-    )
+    known = b'"resourceVersion":"%d",' % revision if revision else b""
+    head = b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/%b","metadata":{' % version.encode()
+    return head + known + metadata[1:] + b"}"
 
 
 def with_meta_version(head: bytes, form: Form) -> bytes:
-    """A table's or list's head for clients that still ask for v1beta1."""
+    """A table's or list's head, or a row, for clients that still ask for v1beta1."""
     if form.version == "v1":
         return head
     return head.replace(b'"apiVersion":"meta.k8s.io/v1"', b'"apiVersion":"meta.k8s.io/v1beta1"', 1)
@@ -203,17 +209,24 @@ def single_bytes(
         return object_bytes(resource, value, revision)
     if form.kind == "table":
         names = fields.names if fields else ()
-        head = table_head(resource, {"resourceVersion": str(revision)}, names)
+        # Revision 0, of what was not stored, is left out here, too.
+        version = str(revision) if revision else ""
+        head = table_head(resource, {"resourceVersion": version} if version else {}, names)
         printer = TablePrinter(resource, now_s, form.include_object, names)
-        row = printer.row_bytes(value, str(revision), fields.values[0] if fields else None)
-        return finish(with_meta_version(head, form) + row + b"]}", form)
+        row = printer.row_bytes(value, version, fields.values[0] if fields else None)
+        return finish(with_meta_version(head, form) + with_meta_version(row, form) + b"]}", form)
     if form.kind == "partial":
         if not form.single:
             wanted = "you requested PartialObjectMetadataList, but the requested object is not a list"
-            message = f"{wanted} (*core.{resource.kind})"
+            message = f"{wanted} (*{go_package(resource)}.{resource.kind})"
             raise StatusError(406, "NotAcceptable", message)
         return finish(partial_bytes(value, revision, form.version), form)
     return finish(object_bytes(resource, value, revision), form)
+
+
+def go_package(resource: Kind) -> str:
+    """Where upstream's internal type of the kind lives."""
+    return resource.group.partition(".")[0] or "core"
 
 
 class FieldValues(NamedTuple):

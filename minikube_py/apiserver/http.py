@@ -198,7 +198,10 @@ class Connection(asyncio.Protocol):
                 wanted = wanted_user((*headers.items(), *asked.repeated))
         except StatusError as error:
             pretty = is_pretty(query, headers.get("user-agent") or "")
-            response = presented(error_response(error), headers.get("accept") or "application/json", pretty)
+            response = error_response(error)
+            if error.code == 400:
+                response.headers = {**response.headers, "X-Content-Type-Options": "nosniff"}
+            response = presented(response, headers.get("accept") or "application/json", pretty)
         else:
             get = headers.get
             request = Request(

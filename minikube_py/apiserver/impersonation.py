@@ -30,7 +30,8 @@ def wanted_user(headers: Iterable[tuple[str, str]]) -> User | None:
     """Whom the headers name, as they name it; None where they name nobody.
 
     Raises: StatusError 400 where groups, a uid or extra values come without a user."""
-    name = uid = ""
+    name: str | None = None
+    uid: str | None = None
     groups: list[str] = []
     extra: dict[str, list[str]] = {}
     for header, value in headers:
@@ -38,18 +39,18 @@ def wanted_user(headers: Iterable[tuple[str, str]]) -> User | None:
         if not lower.startswith(PREFIX):
             continue
         if lower == _USER:
-            name = name or value
+            name = value if name is None else name
         elif lower == _UID:
-            uid = uid or value
+            uid = value if uid is None else uid
         elif lower == _GROUP:
             groups.append(value)
         elif lower.startswith(_EXTRA):
             extra.setdefault(_unescaped(lower[len(_EXTRA) :]), []).append(value)
     if not name:
         if groups or uid or extra:
-            raise bad_request(f"requested {_printed(uid, groups, extra)} without impersonating a user name")
+            raise bad_request(f"requested {_printed(uid or '', groups, extra)} without impersonating a user name")
         return None
-    return User(name, tuple(groups), uid, tuple(sorted((key, tuple(values)) for key, values in extra.items())))
+    return User(name, tuple(groups), uid or "", tuple(sorted((key, tuple(values)) for key, values in extra.items())))
 
 
 def impersonated(requestor: User, wanted: User, asked: Asked) -> User:

@@ -33,6 +33,7 @@ from minikube_py.apiserver.forms import (
     FieldValues,
     Form,
     finish,
+    go_package,
     item_bytes,
     partial_bytes,
     single_bytes,
@@ -76,6 +77,12 @@ def _continue_expired(low: bytes, prefix: bytes) -> StatusError:
     return ContinueExpired(_INCONSISTENT_CONTINUE, encode_continue(-1, low.removesuffix(b"\0"), prefix))
 
 
+def go_kind(value: object) -> str:
+    """What Go's decoder calls a JSON value."""
+    kinds = {str: "string", bool: "bool", list: "array", dict: "object"}
+    return kinds.get(type(value), "number")
+
+
 def decode_continue(token: str, prefix: bytes) -> tuple[int, bytes]:
     """(revision, first key). Raises: StatusError 400."""
     what = "invalid continue token: continue key is not valid"
@@ -90,12 +97,19 @@ def decode_continue(token: str, prefix: bytes) -> tuple[int, bytes]:
         first = text.decode("utf-8", "replace")[:1]
         why = f"invalid character '{first}' looking for beginning of value" if first else "unexpected end of JSON input"
         raise bad_request(f"{what}: {why}") from None
-    if not isinstance(fields, dict) or fields.get("v") != _TOKEN_VERSION:
-        raise bad_request(f"{what}: server does not recognize this encoded version")
-    revision, start = fields.get("rv"), fields.get("start")
-    if not isinstance(start, str) or not start:
+    into = f"{what}: json: cannot unmarshal {{}} into Go "
+    if not isinstance(fields, dict):
+        raise bad_request(into.format(go_kind(fields)) + "value of type storage.continueToken")
+    for name, kind, known in (("v", str, "string"), ("rv", int, "int64"), ("start", str, "string")):
+        if not isinstance(fields.setdefault(name, kind()), kind):
+            struct = f"struct field continueToken.{name} of type {known}"
+            raise bad_request(into.format(go_kind(fields[name])) + struct)
+    if fields["v"] != _TOKEN_VERSION:
+        raise bad_request(f"{what}: server does not recognize this encoded version {fields['v']}")
+    revision, start = fields["rv"], fields["start"]
+    if not start:
         raise bad_request(f"{what}: encoded start key empty (version {_TOKEN_VERSION})")
-    if not isinstance(revision, int) or revision == 0 or not -1 <= revision < 1 << 63:
+    if revision == 0 or not -1 <= revision < 1 << 63:
         raise bad_request(f"{what}: incorrect encoded start resourceVersion (version {_TOKEN_VERSION})")
     relative = start.lstrip("/")
     if any(part == ".." for part in relative.split("/")):
@@ -377,10 +391,10 @@ class Lister:
         row_bytes = printer.row_bytes
         if fields is None:
             for entry in items:
-                yield row_bytes(entry.value, str(entry.revision))
+                yield with_meta_version(row_bytes(entry.value, str(entry.revision)), form)
             return
         for entry, values in zip(items, fields.values):
-            yield row_bytes(entry.value, str(entry.revision), values)
+            yield with_meta_version(row_bytes(entry.value, str(entry.revision), values), form)
 
     async def _node_fields(
         self, resource: Kind, kvs: list[KeyValue], revision: int, selection: Selection | None = None
@@ -457,7 +471,7 @@ def _list_head(resource: Kind, metadata: Json, form: Form) -> bytes:
     if form.kind == "partial":
         if form.single:
             wanted = "you requested PartialObjectMetadata, but the requested object is a list"
-            message = f"{wanted} (*core.{resource.list_kind})"
+            message = f"{wanted} (*{go_package(resource)}.{resource.list_kind})"
             raise StatusError(406, "NotAcceptable", message)
         kind, version = "PartialObjectMetadataList", f"meta.k8s.io/{form.version}"
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import parse_qsl, unquote
@@ -20,6 +21,7 @@ TEXT: Final = "text/plain; charset=utf-8"
 QUERY_TERMS_MAX: Final = 256
 NO_QUERY: Final[Mapping[str, str]] = {}
 NO_HEADERS: Final[Mapping[str, str]] = {}
+_CONTROLS: Final = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\ud800-\\udfff]")
 Receive = Callable[[], Awaitable[bytes]]
 
 Admission: TypeAlias = "Callable[[Kind, str, str, Json | None, Json | None], None]"
@@ -101,9 +103,9 @@ class Response:
 
 
     def warning(self, text: str) -> Response:
-        """The same answer, with one more warning."""
+        """The same answer, with one more warning, before all others."""
         before, more = self.headers.get("Warning"), warning_headers((text,))["Warning"]
-        self.headers = {**self.headers, "Warning": f"{before}\n{more}" if before else more}
+        self.headers = {**self.headers, "Warning": f"{more}\n{before}" if before else more}
         return self
 
 
@@ -114,7 +116,9 @@ WARNING_CHARS_MAX: Final = 256
 
 def warning_headers(warnings: Iterable[str]) -> Mapping[str, str]:
     """`Warning: 299` headers, one line each (RFC 7234, 5.5)."""
-    texts = list(dict.fromkeys(str(warning) for warning in warnings if warning))
+    found = dict.fromkeys(str(warning) for warning in warnings if warning)
+    # Of a text that holds control characters nothing is said, as upstream does.
+    texts = [text for text in found if not _CONTROLS.search(text)]
     if sum(map(len, texts)) > WARNINGS_CHARS_MAX:
         short, room = [], WARNINGS_CHARS_MAX
         for text in texts:
@@ -123,12 +127,11 @@ def warning_headers(warnings: Iterable[str]) -> Mapping[str, str]:
             short.append(text[:WARNING_CHARS_MAX])
             room -= len(short[-1])
         texts = short
-    return {"Warning": "\n".join(f'299 - "{_one_line(text)}"' for text in texts)} if texts else {}
+    return {"Warning": "\n".join(f'299 - "{_quoted(text)}"' for text in texts)} if texts else {}
 
 
-def _one_line(text: str) -> str:
-    text = text.replace("\\", "\\\\").replace('"', '\\"')
-    return text if text.isprintable() else "".join(char if char.isprintable() else "?" for char in text)
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
 @remembered(4096, 512)

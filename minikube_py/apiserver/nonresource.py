@@ -10,7 +10,8 @@ import orjson
 
 from minikube_py import __version__
 from minikube_py.api import discovery, openapi
-from minikube_py.api.errors import StatusError, method_not_allowed
+from minikube_py.api.decode import media_type
+from minikube_py.api.errors import StatusError, method_not_allowed, path_not_found
 from minikube_py.api.kind import Kind
 from minikube_py.api.registry import REGISTRY
 from minikube_py.apiserver import health, indexes
@@ -33,15 +34,28 @@ async def answer(request: Request, server: ApiServer) -> Response:
     """Raises: StatusError 404, 405, 406; what `indexes` raises."""
     path = "/" + "/".join(part for part in request.path.split("/") if part)
     first = path.split("/")[1]
+    if request.path.startswith("//") or (first == "openapi" and request.path.endswith("/")):
+        return page_not_found()
     if path.startswith(f"{indexes.ROOT}/"):
         return await indexes.answer(path, request, server)
     if first in _CHECKS:
-        return _only_get(request, await _health(path, request, server))
-    return _only_get(request, _document(path, request, server) or page_not_found())
+        return await _health(path, request, server)
+    try:
+        found = _document(path, request, server)
+        if found is None and first == "version":
+            raise path_not_found()
+        return _only_get(request, found or page_not_found())
+    except StatusError:
+        # The method is looked at before what is sent and accepted.
+        groups_first = path == "/apis" or (path == "/api" and ";as=" in request.accept)
+        if request.method != "GET" and not groups_first:
+            raise method_not_allowed() from None
+        raise
 
 
 def _only_get(request: Request, response: Response) -> Response:
-    if response.status != 404 and request.method not in ("GET", "HEAD"):
+    readable = ("GET", "HEAD") if request.path.startswith(("/openapi", "/metrics")) else ("GET",)
+    if response.status != 404 and request.method not in readable and request.path != "/":
         raise method_not_allowed()
     return response
 
@@ -73,7 +87,10 @@ async def _health(path: str, request: Request, server: ApiServer) -> Response:
     if name:
         checks["nospace"] = partial(_has_room, server)
         check = checks.get(name)
-        return page_not_found() if check is None else _text(*await health.one(check))
+        if check is None:
+            return page_not_found()
+        status, said = await health.one(check)
+        return Response(200, said.encode(), TEXT) if status == 200 else _text(status, said)
     excluded = request.query.get("exclude", "").split(",")
     return _text(*await health.all_of(kind, checks, excluded, verbose="verbose" in request.query))
 
@@ -156,6 +173,8 @@ def _index() -> bytes:
 
 def _document(path: str, request: Request, server: ApiServer) -> Response | None:
     """None where there is no such document. Raises: StatusError 404, 406."""
+    if path.split("/")[1] in ("api", "apis", "version"):
+        check_readable(request.content_type)
     if path in ("/", "/version"):
         negotiate(request.accept)
         return _exact(Response(200, _VERSION if path == "/version" else _index()))
@@ -167,6 +186,14 @@ def _document(path: str, request: Request, server: ApiServer) -> Response | None
         return None
     answer = Response(found.status, found.body, found.content_type, found.headers)
     return _exact(answer) if path.startswith("/openapi/") else answer
+
+
+def check_readable(content_type: str) -> None:
+    """Raises: StatusError 415 where go-restful would refuse a body, though there is none."""
+    try:
+        media_type(content_type)
+    except StatusError:
+        raise StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {}) from None
 
 
 def _exact(response: Response) -> Response:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from minikube_py.api.decode import decode_delete_options
+from minikube_py.api.decode import decode_delete_options, media_type
 from minikube_py.api.errors import (
     FieldError,
     GroupResource,
@@ -23,11 +23,15 @@ from minikube_py.api.errors import (
     not_supported,
     required,
 )
+from minikube_py.api.kind import Kind
 from minikube_py.api.meta import validate_field_manager
+from minikube_py.api.selectors import parse_field_selector, parse_label_selector, split_term
 
+_TERMS: Final = re.compile(r"(?:[^,\\]|\\.)+\\?", re.DOTALL)
 _META: Final = "meta.k8s.io"
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _INT64_MAX: Final = (1 << 63) - 1
+_UINT64_MAX: Final = (1 << 64) - 1
 EXACT: Final = "Exact"
 NOT_OLDER_THAN: Final = "NotOlderThan"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
@@ -56,12 +60,13 @@ def parse_revision(text: str) -> int:
     reason = ""
     if not text.isascii() or not text.isdigit():
         reason = "invalid syntax"
-    elif len(text) > 19 or int(text) > _INT64_MAX:
+    elif len(text) > 20 or int(text) > _UINT64_MAX:
         reason = "value out of range"
     if reason:
         wrong = invalid_value("resourceVersion", text, f"strconv.ParseUint: parsing {go_quote(text)}: {reason}")
         raise bad_request(f"invalid resource version: {wrong}")
-    return int(text)
+    # Beyond int64 all versions are equally far ahead.
+    return min(int(text), _INT64_MAX)
 
 
 class ListOptions(NamedTuple):
@@ -82,28 +87,41 @@ class ListOptions(NamedTuple):
 _DEFAULT_LIST: Final = ListOptions()
 
 
-def list_options(query: Mapping[str, str], watch: bool) -> ListOptions:
+def list_options(query: Mapping[str, str], watch: bool, kind: Kind) -> ListOptions:
     """Raises: StatusError 400, 422."""
     if not query:
         return _DEFAULT_LIST
     get = query.get
     limit, timeout = get("limit"), get("timeoutSeconds")
+    timeout_s = max(parse_int(timeout), 0) if timeout is not None else 0
     options = ListOptions(
         get("labelSelector", ""),
         get("fieldSelector", ""),
         get("resourceVersion", ""),
         0,
         get("resourceVersionMatch", ""),
-        max(parse_int(limit), 0) if limit else 0,
+        max(parse_int(limit), 0) if limit is not None else 0,
         get("continue", ""),
-        max(parse_int(timeout), 0) if timeout else 0,
+        timeout_s,
         parse_bool(query, "allowWatchBookmarks"),
         parse_bool(query, "sendInitialEvents") if "sendInitialEvents" in query else None,
     )
     errors = _watch_errors(options) if watch else _list_errors(options)
-    if errors:
-        raise _invalid_options("ListOptions", errors)
-    return options._replace(revision=parse_revision(options.revision_text))
+    try:
+        if errors:
+            raise _invalid_options("ListOptions", errors)
+        return options._replace(revision=parse_revision(options.revision_text))
+    except StatusError:
+        # Upstream reports selectors that cannot be read first.
+        parse_label_selector(options.label_selector)
+        for term in sorted(_TERMS.findall(options.field_selector)):
+            split_term(options.field_selector, term)
+        if not errors and options.continue_token and not watch:
+            # What it continues is looked at first, and refuses any version.
+            return options._replace(revision=1)
+        if not errors:
+            parse_field_selector(kind, options.field_selector)
+        raise
 
 
 def _list_errors(options: ListOptions) -> list[FieldError]:
@@ -135,7 +153,9 @@ def _watch_errors(options: ListOptions) -> list[FieldError]:
             errors.append(forbidden_value(field, detail))
         if match != NOT_OLDER_THAN:
             errors.append(not_supported(field, match, (NOT_OLDER_THAN,)))
-    if options.continue_token:
+    # A watch from the start is defaulted to one with initial events.
+    defaulted = options.send_initial_events is None and options.revision_text in ("", "0")
+    if (match or defaulted) and options.continue_token:
         errors.append(forbidden_value(field, f"{field} is forbidden when continue is provided"))
     return errors
 
@@ -155,9 +175,11 @@ _DEFAULT_WRITE: Final = WriteOptions()
 
 
 def write_options(query: Mapping[str, str], kind: str, content_type: str = "") -> WriteOptions:
-    """`kind` is CreateOptions, UpdateOptions or PatchOptions. Raises: StatusError 422."""
+    """`kind` is CreateOptions, UpdateOptions or PatchOptions. Raises: StatusError 422; of a create, 415 first."""
     if not query and kind != "PatchOptions":
         return _DEFAULT_WRITE
+    if kind == "CreateOptions":
+        media_type(content_type)
     errors: list[FieldError] = []
     force, manager = "force" in query, query.get("fieldManager", "")
     if kind == "PatchOptions":
@@ -210,13 +232,14 @@ def delete_options(query: Mapping[str, str], body: bytes, content_type: str) -> 
         return _DEFAULT_DELETE
     errors: list[FieldError] = []
     grace, orphan = query.get("gracePeriodSeconds"), query.get("orphanDependents")
+    policy = query.get("propagationPolicy")
     options = DeleteOptions(
-        grace_s=parse_int(grace) if grace else None,
-        propagation=query.get("propagationPolicy", ""),
-        orphan=parse_bool(query, "orphanDependents") if orphan else None,
+        grace_s=parse_int(grace) if grace is not None else None,
+        propagation=policy or "",
+        orphan=parse_bool(query, "orphanDependents") if orphan is not None else None,
         dry_run=_dry_run(query, errors),
     )
-    return _checked(options, errors)
+    return _checked(options, policy, errors)
 
 
 def options_of(obj: Json) -> DeleteOptions:
@@ -234,16 +257,16 @@ def options_of(obj: Json) -> DeleteOptions:
         obj.get("orphanDependents"),
         bool(wanted),
     )
-    return _checked(options, errors)
+    return _checked(options, obj.get("propagationPolicy"), errors)
 
 
-def _checked(options: DeleteOptions, errors: list[FieldError]) -> DeleteOptions:
-    field = "propagationPolicy"
-    if options.propagation and options.orphan is not None:
-        detail = "orphanDependents and deletionPropagation cannot be both set"
-        errors.append(invalid_value(field, options.propagation, detail))
-    if options.propagation and options.propagation not in _PROPAGATION[:3]:
-        errors.append(not_supported(field, options.propagation, _PROPAGATION))
-    if errors:
-        raise _invalid_options("DeleteOptions", errors)
+def _checked(options: DeleteOptions, policy: str | None, errors: list[FieldError]) -> DeleteOptions:
+    """`policy` None: none was given; an empty one is one."""
+    field, others, errors = "propagationPolicy", errors, []
+    if policy is not None and options.orphan is not None:
+        errors.append(invalid_value(field, policy, "orphanDependents and deletionPropagation cannot be both set"))
+    if policy is not None and policy not in _PROPAGATION[:3]:
+        errors.append(not_supported(field, policy, _PROPAGATION))
+    if errors or others:
+        raise _invalid_options("DeleteOptions", errors + others)
     return options

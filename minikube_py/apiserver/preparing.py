@@ -118,6 +118,8 @@ def check_version(kind: Kind, name: str, metadata: Json, old: Json) -> None:
     elif wanted != before["resourceVersion"]:
         if not (wanted.isascii() and wanted.isdigit()):
             raise bad_request(f"strconv.ParseUint: parsing {go_quote(wanted)}: invalid syntax")
+        if len(wanted.lstrip("0")) > 20 or int(wanted) >= 1 << 64:
+            raise bad_request(f"strconv.ParseUint: parsing {go_quote(wanted)}: value out of range")
         raise conflict(kind, name)
 
 

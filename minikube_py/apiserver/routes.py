@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from minikube_py.api.errors import StatusError, method_not_allowed, path_not_found
+from minikube_py.api.errors import StatusError, bad_request, go_quote, method_not_allowed, path_not_found
 from minikube_py.api.kind import Kind, Subresource
 from minikube_py.api.registry import REGISTRY
 from minikube_py.apiserver.messages import decode_path
@@ -41,12 +41,17 @@ class ResourcePath(NamedTuple):
 _COLLECTION_VERBS: Final = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
 _OBJECT_VERBS: Final = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "POST": "create"}
 _NAMESPACE_SUBRESOURCES: Final = frozenset(("status", "finalize"))
-_GROUPS: Final = frozenset(REGISTRY.group_versions)
+_GROUP_NAMES: Final = frozenset(group for group, _ in REGISTRY.group_versions)
 
 
 def parse_path(path: str) -> ResourcePath | None:
-    """None where the path names no resource (`/version`), or a named group or version that is not served."""
-    segments = [part for part in decode_path(path).split("/") if part]
+    """None where the path names no resource (`/version`), or a named group that is not served."""
+    if path.startswith("//"):
+        return None
+    segments = decode_path(path).strip("/").split("/")
+    gaps = "" in segments
+    if gaps:
+        segments = [part for part in segments if part]
     if len(segments) < 3:
         return None
     if segments[0] == "api":
@@ -55,7 +60,7 @@ def parse_path(path: str) -> ResourcePath | None:
         group, version, rest = segments[1], segments[2], segments[3:]
     else:
         return None
-    if group and (group, version) not in _GROUPS:
+    if group and group not in _GROUP_NAMES:
         return None
     watch = rest[0] == "watch" and len(rest) > 1
     if watch:
@@ -65,7 +70,8 @@ def parse_path(path: str) -> ResourcePath | None:
         namespace, rest = rest[1], rest[2:]
     name = rest[1] if len(rest) > 1 else ""
     subresource = rest[2] if len(rest) > 2 else ""
-    return _find(group, version, rest[0], namespace, name, subresource, watch, len(rest) > 3)
+    # Slashes that follow one another name nothing.
+    return _find(group, version, rest[0], namespace, name, subresource, watch, gaps or len(rest) > 3)
 
 
 def _find(
@@ -83,11 +89,21 @@ def _find(
     return ResourcePath(group, version, plural, namespace, name, sub, watch, resource, found, error)
 
 
+def check_segment(name: str) -> None:
+    """Raises: StatusError 400 where a name could not be one segment of a key."""
+    wrong = [f"may not be '{each}'" for each in (".", "..") if name == each]
+    wrong += [f"may not contain '{each}'" for each in ("/", "%") if each in name]
+    if wrong:
+        raise bad_request(f"Name parameter invalid: {go_quote(name)}: {';'.join(wrong)}")
+
+
 def verb_of(path: ResourcePath, method: str, watching: bool) -> str:
     """The verb a request asks for, whether or not it is served: authorization looks at it first."""
     if path.watch:
         return "watch"
-    verb = (_OBJECT_VERBS if path.name else _COLLECTION_VERBS).get(method, method.lower())
+    verbs = _OBJECT_VERBS if path.name else _COLLECTION_VERBS
+    # Methods are in capitals; of others, the verb is empty. HEAD asks as GET does, and is not served.
+    verb = verbs.get(method) or _OBJECT_VERBS.get(method) or (verbs["GET"] if method == "HEAD" else "")
     return "watch" if watching and verb == "list" else verb
 
 
@@ -95,6 +111,8 @@ def route(path: ResourcePath, method: str, verb: str) -> Route:
     """Raises: StatusError 404 where the path is not served, 405 where the method is not."""
     if path.error is not None or path.resource is None:
         raise path.error or path_not_found()
+    if method not in _OBJECT_VERBS:
+        raise method_not_allowed()
     resource = path.resource
     if path.found is not None:
         if verb not in path.found.verbs:

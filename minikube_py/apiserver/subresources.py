@@ -15,6 +15,7 @@ from minikube_py.api import go_json, strategy
 from minikube_py.api.errors import (
     GroupResource,
     Json,
+    StatusError,
     bad_request,
     invalid,
     invalid_value,
@@ -32,13 +33,14 @@ from minikube_py.api.validation.dispatch import validate_create
 from minikube_py.apiserver.access import Access
 from minikube_py.apiserver.auth import ANONYMOUS, Asked
 from minikube_py.apiserver.deletes import Deleter
+from minikube_py.apiserver.forms import PROTOBUF, SERVED, Form, negotiate, single_bytes, with_options
 from minikube_py.apiserver.messages import TEXT, Request, Response, warning_headers
 from minikube_py.apiserver.object_store import ObjectStore
 from minikube_py.apiserver.options import WriteOptions, parse_bool, parse_int
-from minikube_py.apiserver.preparing import check_name, check_namespace, check_version, finish_update
+from minikube_py.apiserver.preparing import check_name, check_namespace, check_version, encode, finish_update
 from minikube_py.apiserver.routes import Route
 from minikube_py.apiserver.rules import User, rules_of
-from minikube_py.apiserver.writes import Writer, check_patch_type
+from minikube_py.apiserver.writes import Writer, check_patch_type, with_warnings
 from minikube_py.env import Clock
 
 SUCCESS: Final = go_json.dumps({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
@@ -217,6 +219,15 @@ def _with_disruption(pod: Json, wall_s: float) -> Json:
     return {**pod, "metadata": dict(pod["metadata"]), "status": status}
 
 
+def check_log_accepted(accept: str) -> None:
+    """Raises: StatusError 406 as go-restful does."""
+    served = ("text/plain", *SERVED, PROTOBUF)
+    wanted = [part.partition(";")[0].strip() for part in accept.split(",")] if accept else ["*/*"]
+    if not any(each in ("*/*", *served) for each in wanted):
+        message = f"406: Not Acceptable\n\nAvailable representations: {', '.join(served)}"
+        raise StatusError(406, "NotAcceptable", message, {})
+
+
 # --- reviews --------------------------------------------------------------------------------------------------------
 
 
@@ -227,28 +238,35 @@ async def review(
 
     Raises: StatusError 400, 422."""
     resource, user = route.resource, request.user or ANONYMOUS
+    form = with_options(negotiate(request.accept), request.query)
     obj, warnings = await writer.read(resource, request, options)
-    spec = obj.get("spec") or {}
     if resource is SELFSUBJECTREVIEWS:
         obj["metadata"]["creationTimestamp"] = timestamp(wall_s)
         obj["status"] = {"userInfo": _user_info(user)}
-        return _answer(obj, warnings)
+        return _answer(resource, obj, form, warnings, wall_s)
+    try:
+        obj["status"] = await _status(resource, obj, user, access)
+    except StatusError as error:
+        raise with_warnings(error, warnings) from None
+    return _answer(resource, obj, form, warnings, wall_s)
+
+
+async def _status(resource: Kind, obj: Json, user: User, access: Access) -> Json:
     if errors := validate_create(resource, obj):
         raise invalid(GroupResource(resource.group, resource.plural, ""), "", errors)
     if resource is SELFSUBJECTACCESSREVIEWS:
-        may, reason = await access.may(user, _asked(spec))
-        obj["status"] = {"allowed": may, "reason": reason} if reason else {"allowed": may}
-    elif resource is SELFSUBJECTRULESREVIEWS:
-        if not spec.get("namespace"):
-            raise bad_request("no namespace on request")
-        obj["spec"] = {}
-        obj["status"] = _rules_status(user)
-    return _answer(obj, warnings)
+        may, reason = await access.may(user, _asked(obj.get("spec") or {}))
+        return {"allowed": may, "reason": reason} if reason else {"allowed": may}
+    assert resource is SELFSUBJECTRULESREVIEWS
+    if not (obj.get("spec") or {}).get("namespace"):
+        raise bad_request("no namespace on request")
+    obj["spec"] = {}
+    return _rules_status(user)
 
 
-def _answer(obj: Json, warnings: list[str]) -> Response:
-    headers = warning_headers(warnings)
-    return Response(201, go_json.dumps(obj), headers=headers)
+def _answer(kind: Kind, obj: Json, form: Form, warnings: list[str], wall_s: float) -> Response:
+    body = single_bytes(kind, encode(obj), 0, form, wall_s)
+    return Response(201, body, form.media_type, warning_headers(warnings))
 
 
 def _user_info(user: User) -> Json:

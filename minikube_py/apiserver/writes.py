@@ -231,8 +231,11 @@ class Writer:
         body, spare = b"", None
         if not large:
             spare, warnings = decode(resource, request.body, request.content_type, options.field_validation)
-            check_name(spare["metadata"], route.name)
-            check_namespace(resource, spare["metadata"], route.namespace)
+            try:
+                check_name(spare["metadata"], route.name)
+                check_namespace(resource, spare["metadata"], route.namespace)
+            except StatusError as error:
+                raise with_warnings(error, warnings) from None
             body = orjson.dumps(spare)
 
         async def make(kv: KeyValue | None) -> _Next | None:

@@ -1,26 +1,232 @@
-"""Where ours answers otherwise than the original on purpose, each with its reason. All else must be alike."""
+"""Where ours answers otherwise than upstream on purpose: rules by class, each with its reason. All else must be alike.
+
+A rule looks at what was asked and at both answers, never at the name of a request. Views take one respect out of both
+answers, and the rest is compared; verdicts explain what is left. `direction` says which way ours differs.
+"""
 
 from __future__ import annotations
 
-CLIENTS_FAULT = "the original answers 500 to what is the client's fault; ours says 4xx, with the same words"
-NO_MANAGED_FIELDS = "server-side apply, and the managedFields it needs, are not kept"
-DEPTH = "nesting is limited to 200 levels instead of 10,000, and the limit says its value"
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
-RAW: dict[str, str] = {
-    "create with resourceVersion": CLIENTS_FAULT,
-    "get bad rv": CLIENTS_FAULT,
-    "watch bad rv": CLIENTS_FAULT,
-    "put bad rv": CLIENTS_FAULT,
-    "strategic patch bad directive": CLIENTS_FAULT,
-    "strategic patch no merge key": CLIENTS_FAULT,
-    "bind no target": CLIENTS_FAULT,
-    "bind wrong kind": CLIENTS_FAULT,
-    "create deep": DEPTH,
-    "create very deep": DEPTH,
-    "get not acceptable": "objects are not answered in protobuf, so it is not among the representations offered",
-    "merge patch wrong type": NO_MANAGED_FIELDS,
-    "merge patch strict": NO_MANAGED_FIELDS,
-}
+import alike
+from alike import Seen
+from asking import Ask
+
+Direction = Literal["stricter", "more lenient", "other words", "other bytes", "not served"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """`when` tells whether the rule speaks of these answers. `view` None: it explains all that is left."""
+
+    name: str
+    direction: Direction
+    reason: str
+    when: Callable[[Ask, Seen, Seen], bool]
+    view: Callable[[Seen], Seen] | None = None
+
+
+class Explained(NamedTuple):
+    """`rules` that were needed; `left` is what differs beyond them, by aspect."""
+
+    rules: list[str]
+    left: dict[str, tuple[Any, Any]]
+
+
+def explain(ask: Ask, theirs: Seen, mine: Seen) -> Explained:
+    used: list[str] = []
+    left = alike.differences(theirs, mine)
+    for rule in RULES:
+        if not left:
+            break
+        if not rule.when(ask, theirs, mine):
+            continue
+        if rule.view is None:
+            return Explained([*used, rule.name], {})
+        viewed = rule.view(theirs), rule.view(mine)
+        less = alike.differences(*viewed)
+        if less != left:
+            used.append(rule.name)
+            (theirs, mine), left = viewed, less
+    return Explained(used, left)
+
+
+def _trees(change: Callable[[alike.Tree], alike.Tree]) -> Callable[[Seen], Seen]:
+    def view(found: Seen) -> Seen:
+        return found if found.tree is None else found._replace(tree=change(found.tree), body=b"")
+
+    return view
+
+
+_CITED = re.compile(r'Invalid value: \\"map\[.*\]\\": ')
+_DISCOVERY = ("APIResourceList", "APIGroupList", "APIVersions", "APIGroup", "APIGroupDiscoveryList")
+
+
+def _kind(found: Seen) -> str:
+    return found.tree.text("kind") if found.tree is not None else ""
+
+
+def _has(found: Seen, member: str) -> bool:
+    return found.tree is not None and found.tree.get(member) is not None
+
+
+def _before_offer(message: bytes) -> bytes:
+    return message.partition(b"Available representations")[0].partition(b"media types are accepted")[0]
+
+
+def _always(ask: Ask, theirs: Seen, mine: Seen) -> bool:
+    return True
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "managedFields",
+        "not served",
+        "server-side apply, and the managedFields it needs, are not kept",
+        lambda ask, theirs, mine: b"managedFields" in theirs.body,
+        _trees(lambda tree: tree.without("managedFields")),
+    ),
+    Rule(
+        "order of members",
+        "other bytes",
+        "members of an object stand in the order of its writer, not of Go's structs; JSON gives order no meaning",
+        _always,
+        _trees(lambda tree: tree.sorted()),
+    ),
+    Rule(
+        "representations offered",
+        "not served",
+        "objects are not answered in protobuf, so it is not among the representations offered",
+        lambda ask, theirs, mine: theirs.code == mine.code == 406,
+        lambda found: found._replace(tree=found.tree and found.tree.with_message(_before_offer), body=b""),
+    ),
+    Rule(
+        "what is served",
+        "not served",
+        "documents that list what is served list fewer kinds, groups and paths, and the server's own version",
+        lambda ask, theirs, mine: theirs.code == mine.code == 200
+        and (_has(mine, "paths") or _has(mine, "gitVersion") or _kind(mine) in _DISCOVERY),
+    ),
+    Rule(
+        "descriptions of columns",
+        "other bytes",
+        "columns of tables are described in words of our own",
+        lambda ask, theirs, mine: _kind(mine) == "Table",
+        _trees(lambda tree: tree.without("description")),
+    ),
+    Rule(
+        "quotes of YAML",
+        "other bytes",
+        "which strings are quoted in YAML, and how, follows PyYAML instead of go-yaml; the values are the same",
+        lambda ask, theirs, mine: theirs.style == mine.style == "yaml",
+        lambda found: found._replace(body=b""),
+    ),
+    Rule(
+        "protobuf",
+        "not served",
+        "answers come in JSON and YAML, not in protobuf; where that is wanted first, in JSON where it is accepted too",
+        lambda ask, theirs, mine: "protobuf" in theirs.header("content-type")
+        and (theirs.code == mine.code or (theirs.code == 500 and 400 <= mine.code < 500)),
+    ),
+    Rule(
+        "rules in any order",
+        "other bytes",
+        "upstream lists the rules of a user in the order of its caches, which is another at each start",
+        lambda ask, theirs, mine: _kind(mine) == "SelfSubjectRulesReview",
+        _trees(lambda tree: tree.unordered()),
+    ),
+    Rule(
+        "managedFields in a message",
+        "not served",
+        "a refusal that cites the object cites managedFields, which are not kept",
+        lambda ask, theirs, mine: "managedFields" in theirs.message and theirs.code == mine.code,
+    ),
+    Rule(
+        "depth",
+        "stricter",
+        "nesting is limited to 200 levels instead of 10,000, and the limit says its value",
+        lambda ask, theirs, mine: "exceeded max depth (200)" in mine.message and 400 <= theirs.code < 500,
+    ),
+    Rule(
+        "control characters in a refusal",
+        "other words",
+        "Go quotes texts of a named type as JSON and all others its own way; ours quotes all in Go's way",
+        lambda ask, theirs, mine: theirs.code == mine.code == 422
+        and re.sub(r"\\\\x([0-9a-f]{2})", r"\\\\u00\1", mine.message) == theirs.message,
+    ),
+    Rule(
+        "patch cited",
+        "other words",
+        "a refused strategic patch is cited without the directives that were followed before it was refused",
+        lambda ask, theirs, mine: ask.content_type.startswith("application/strategic")
+        and theirs.code == mine.code == 422
+        and _CITED.sub("", theirs.message) == _CITED.sub("", mine.message),
+    ),
+    Rule(
+        "group of DeleteOptions",
+        "other words",
+        "options without an apiVersion count as v1, where upstream says meta.k8s.io/v1; both accept both",
+        lambda ask, theirs, mine: ask.method == "DELETE"
+        and theirs.code == mine.code == 400
+        and theirs.message.replace("meta.k8s.io/v1", "v1") == mine.message,
+    ),
+    Rule(
+        "control characters in YAML",
+        "more lenient",
+        "upstream's YAML cannot say them, and it answers 500; PyYAML escapes them",
+        lambda ask, theirs, mine: theirs.code == 500 and "control characters are not allowed" in theirs.message,
+    ),
+    Rule(
+        "checks of health",
+        "not served",
+        "a server is asked for fewer checks of health than upstream, and is alive without its store",
+        lambda ask, theirs, mine: ask.target.startswith(("/healthz/", "/livez/", "/readyz/")) and mine.code == 404,
+    ),
+    Rule(
+        "free columns",
+        "more lenient",
+        "a table of nodes has further columns: what each has free of its resources",
+        lambda ask, theirs, mine: _kind(mine) == "Table" and '"name":"free.' in mine.tree_text,
+    ),
+    Rule(
+        "lone surrogates",
+        "other words",
+        "half of a pair of surrogates in a name is cited by its code, where Go puts the replacement character",
+        lambda ask, theirs, mine: theirs.code == mine.code and "\\\\ud" in mine.message,
+    ),
+    Rule(
+        "directives in the wrong place",
+        "other words",
+        "which of several refusals a strategic patch with directives on a scalar meets may differ",
+        lambda ask, theirs, mine: ask.content_type.startswith("application/strategic")
+        and b"$" in (ask.payload() or b"")
+        and 400 <= theirs.code < 500
+        and 400 <= mine.code < 500,
+    ),
+    Rule(
+        "watch in the form of lists",
+        "more lenient",
+        "a watch that accepts PartialObjectMetadataList alone gets its events, where upstream sends nothing",
+        lambda ask, theirs, mine: "PartialObjectMetadataList" in ask.accept
+        and not theirs.body
+        and mine.code == theirs.code == 200,
+    ),
+    Rule(
+        "Expect",
+        "other words",
+        "what is expected and not known is refused with the words of its status instead of none",
+        lambda ask, theirs, mine: theirs.code == mine.code == 417,
+    ),
+    Rule(
+        "client's fault",
+        "stricter",
+        "upstream answers 500 to what is the client's fault; ours says 4xx, with the same words",
+        lambda ask, theirs, mine: theirs.code == 500 and 400 <= mine.code < 500 and theirs.message in mine.message,
+    ),
+)
 
 KUBECTL: dict[str, str] = {
     "describe namespace": "resource quotas and limit ranges are not served, so kubectl does not speak of them",
@@ -29,5 +235,6 @@ KUBECTL: dict[str, str] = {
     "get nodes wide": "free.<resource> columns are shown, and our kubelets report an address and an OS",
     "node leases": "a lease is held by its node's name, as real kubelets hold it; KWOK's by the process",
     "describe service": "endpoint slices are not served, so kubectl reads the Endpoints",
-    "raw namespace": NO_MANAGED_FIELDS,
+    "raw namespace": "server-side apply, and the managedFields it needs, are not kept",
 }
+"""Steps of the kubectl session, whose commands are told one by one and not drawn."""

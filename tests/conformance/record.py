@@ -1,9 +1,9 @@
-"""Records the original's answers to the kubectl session and to the raw requests.
+"""Records upstream's answers to the kubectl session and to the raw requests.
 
 usage: PYTHONPATH=tests/support python tests/conformance/record.py [raw] [kubectl]
 
-Upstream is run by `tools/upstream`, which must have built it. Answers are kept as they compare: uids, times, versions
-and random names replaced.
+Upstream is run by `tools/upstream`, which must have built it. Raw answers are kept as they are, those of kubectl as
+they compare: uids, times, versions and random names replaced.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 
 import kubectl_session
 import raw_cases
-import raw_session
 import scenario
+from asking import Server
 from needs import kubectls, original
 
 DATA = Path(__file__).parent / "data"
@@ -25,10 +25,8 @@ RAW_FILE, KUBECTL_FILE = DATA / "original_raw.json", DATA / "original_kubectl.js
 
 
 def raw_answers(url: str, token: str) -> dict[str, Any]:
-    return {
-        case.name: raw_session.comparable(case, answer)
-        for case, answer in raw_session.session(url, token, raw_cases.CASES)
-    }
+    with Server(url, token) as server:
+        return {ask.name: server.ask(ask).to_json() for ask in raw_cases.CASES}
 
 
 def kubectl_answers(kubectl: Path, minor: int, kubeconfig: Path) -> dict[str, Any]:

@@ -1,26 +1,32 @@
-"""The original beside ours: the same kubectl commands and the same raw requests, answers compared one by one.
+"""Upstream beside ours: drawn requests, requests told one by one, and kubectl's commands; answers compared one by one.
 
-The original's answers are recorded (record.py), so that this runs where it is not installed. What differs on purpose
-stands in differences.py with its reason; a difference listed there that no longer exists fails as well.
+Drawn requests are asked of a live upstream (`judging`). Of the others, upstream's answers are recorded (record.py), so
+that they run where it is not installed. What differs on purpose stands in differences.py with its reason.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import differences
+import judging
+import needs
 import ours
 import pytest
 import raw_cases
 import record
 import scenario
+from asking import Answer, Server
 from needs import kubectls, require_kubectls
 
 from minikube_py.control_plane.config import COMPONENTS
 
 MINORS = sorted(kubectls()) or [0]
+EXAMPLES = int(os.environ.get("MINIKUBE_PY_JUDGE_EXAMPLES", "1000"))
+SEED = int(os.environ.get("MINIKUBE_PY_JUDGE_SEED", "11"))
 
 
 def recorded(path: Path) -> dict[str, Any]:
@@ -28,29 +34,37 @@ def recorded(path: Path) -> dict[str, Any]:
     return data
 
 
-def explain(wrong: dict[str, tuple[Any, Any]]) -> str:
-    parts = [
-        f"--- {name}\n    original: {json.dumps(theirs)[:1500]}\n    ours:     {json.dumps(mine)[:1500]}"
-        for name, (theirs, mine) in wrong.items()
-    ]
-    return f"{len(wrong)} answers differ:\n" + "\n".join(parts)
-
-
-def check(answers: dict[str, Any], expected: dict[str, Any], on_purpose: dict[str, str], all_differ: bool) -> None:
-    """With `all_differ`, what is listed as different on purpose must be so still."""
-    wrong = {name: (expected[name], mine) for name, mine in answers.items() if mine != expected[name]}
-    unexpected = {name: pair for name, pair in wrong.items() if name not in on_purpose}
-    assert not unexpected, explain(unexpected)
-    stale = sorted(name for name in on_purpose if name in answers and name not in wrong)
-    assert not (all_differ and stale), f"listed as different, but alike: {stale}"
+@pytest.mark.original
+@pytest.mark.timeout(120 + EXAMPLES)
+def test_drawn_requests_answer_as_upstream() -> None:
+    with (
+        needs.original() as upstream,
+        ours.serve() as local,
+        Server(upstream["url"], upstream["token"]) as theirs,
+        Server(local["url"], local["token"]) as mine,
+    ):
+        report = judging.judge(theirs, mine, EXAMPLES, SEED)
+    print(report.counts())
+    assert not report.findings, f"{report.text()}\n{report.counts()}"
 
 
 @pytest.mark.timeout(300)
-def test_raw_requests_answer_as_the_original() -> None:
-    with ours.serve() as server:
-        answers = record.raw_answers(server["url"], server["token"])
-    assert set(answers) == {case.name for case in raw_cases.CASES}
-    check(answers, recorded(record.RAW_FILE), differences.RAW, all_differ=True)
+def test_raw_requests_answer_as_upstream() -> None:
+    report = judging.Report()
+    with ours.serve() as server, Server(server["url"], server["token"]) as mine:
+        expected = recorded(record.RAW_FILE)
+        assert set(expected) == {ask.name for ask in raw_cases.CASES}
+        for ask in raw_cases.CASES:
+            report.take(ask, Answer.from_json(expected[ask.name]), mine.ask(ask))
+    assert not report.findings, f"{report.text()}\n{report.counts()}"
+
+
+def explain(wrong: dict[str, tuple[Any, Any]]) -> str:
+    parts = [
+        f"--- {name}\n    upstream: {json.dumps(theirs)[:1500]}\n    ours:     {json.dumps(mine)[:1500]}"
+        for name, (theirs, mine) in wrong.items()
+    ]
+    return f"{len(wrong)} answers differ:\n" + "\n".join(parts)
 
 
 @pytest.mark.kubectl
@@ -66,5 +80,9 @@ def test_kubectl_prints_the_same(minor: int) -> None:
     }
     steps = {step.name for step in scenario.STEPS if not step.only or minor in step.only}
     assert set(answers) == steps
+    wrong = {name: (expected[name], mine) for name, mine in answers.items() if mine != expected[name]}
+    unexpected = {name: pair for name, pair in wrong.items() if name not in differences.KUBECTL}
+    assert not unexpected, explain(unexpected)
     # Some differences show with newer versions only.
-    check(answers, expected, differences.KUBECTL, all_differ=minor == MINORS[-1])
+    stale = sorted(name for name in differences.KUBECTL if name in answers and name not in wrong)
+    assert not (minor == MINORS[-1] and stale), f"listed as different, but alike: {stale}"

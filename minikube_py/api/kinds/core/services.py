@@ -69,6 +69,7 @@ def _create_service(service: Json) -> None:
 
 
 def _update_service(new: Json, old: Json) -> None:
+    services.follow_cluster_ip(new, old)
     services.keep_allocated(new, old)
     services.drop_type_dependent(new, old)
     services.complete_families(new)

@@ -1,0 +1,112 @@
+"""The differential runner: the same requests to ours and to a live upstream, answers compared to the byte.
+
+    python tests/conformance/judging.py --examples 2000 [--seed 1] [--url URL --token TOKEN]
+
+prints how many answers were alike, by class of request; which rules of `differences` explained the others; and what
+remains, smallest first. Without a URL, upstream is started by `tools/upstream`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "support"), str(Path(__file__).parents[2])]
+
+import drawn  # noqa: E402
+import needs  # noqa: E402
+import ours  # noqa: E402
+from alike import seen  # noqa: E402
+from asking import Answer, Ask, Server  # noqa: E402
+from differences import Explained, explain  # noqa: E402
+from hypothesis import HealthCheck, Phase, given, seed, settings  # noqa: E402
+
+SHOWN_BYTES = 1500
+
+
+@dataclass
+class Report:
+    asked: Counter[str] = field(default_factory=Counter)
+    alike: Counter[str] = field(default_factory=Counter)
+    rules: Counter[str] = field(default_factory=Counter)
+    findings: list[tuple[Ask, Answer, Answer, Explained]] = field(default_factory=list)
+
+    def take(self, ask: Ask, theirs: Answer, mine: Answer) -> None:
+        self.asked[ask.name] += 1
+        found = explain(ask, seen(theirs), seen(mine))
+        self.rules.update(found.rules)
+        if found.left:
+            self.findings.append((ask, theirs, mine, found))
+        elif not found.rules:
+            self.alike[ask.name] += 1
+
+    def counts(self) -> str:
+        total, alike = sum(self.asked.values()), sum(self.alike.values())
+        lines = [f"{total} requests: {alike} alike to the byte, {total - alike - len(self.findings)} by a rule, {len(self.findings)} not"]
+        classes = [name for name in sorted(self.asked) if self.asked[name] > 1]
+        lines += [f"  {name:<28} {self.asked[name]:>6} asked {self.alike[name]:>6} alike" for name in classes]
+        return "\n".join([*lines, *(f"  rule {name:<36} {count:>6}" for name, count in sorted(self.rules.items()))])
+
+    def text(self, most: int = 20) -> str:
+        """The smallest findings, one for each shape of difference first."""
+        by_shape: dict[Any, list[tuple[Ask, Answer, Answer, Explained]]] = {}
+        for finding in sorted(self.findings, key=lambda each: len(each[0].shown())):
+            ask, _, _, found = finding
+            shape = (ask.name, tuple(sorted(found.left)), found.left.get("code"))
+            by_shape.setdefault(shape, []).append(finding)
+        parts = []
+        for shape, found_here in list(by_shape.items())[:most]:
+            ask, _, _, explained = found_here[0]
+            told = "\n".join(f"  {aspect}\n    upstream: {str(x)[:SHOWN_BYTES]}\n    ours:     {str(y)[:SHOWN_BYTES]}" for aspect, (x, y) in explained.left.items())
+            parts.append(f"--- {shape}, {len(found_here)} times\n{ask.shown()}\n{told}")
+        return "\n".join(parts)
+
+
+def judge(theirs: Server, mine: Server, examples: int, seeded: int) -> Report:
+    report = Report()
+    with ThreadPoolExecutor(1) as beside:
+
+        def both(ask: Ask) -> tuple[Answer, Answer]:
+            other = beside.submit(theirs.ask, ask)
+            return mine.ask(ask), other.result()
+
+        for ask in drawn.SETUP:
+            answer, other = both(ask)
+            report.take(ask, other, answer)
+
+        @seed(seeded)
+        @settings(max_examples=examples, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+        @given(drawn.asks)
+        def asked(ask: Ask) -> None:
+            answer, other = both(ask)
+            report.take(ask, other, answer)
+
+        asked()
+    return report
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--examples", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--url")
+    parser.add_argument("--token", default="")
+    arguments = parser.parse_args()
+    with contextlib.ExitStack() as stack:
+        upstream = {"url": arguments.url, "token": arguments.token} if arguments.url else stack.enter_context(needs.original())
+        local = stack.enter_context(ours.serve())
+        theirs = stack.enter_context(Server(upstream["url"], upstream["token"]))
+        mine = stack.enter_context(Server(local["url"], local["token"]))
+        report = judge(theirs, mine, arguments.examples, arguments.seed)
+    print(report.text(), report.counts(), sep="\n")
+    return 1 if report.findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
