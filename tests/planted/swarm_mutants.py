@@ -263,9 +263,9 @@ MUTANTS: tuple[SwarmMutant, ...] = (
         "what is kept of a question outlives the declarations it was read by",
     ),
     SwarmMutant(
-        "index: a scan forgets who refers to the objects", "mvcc/queries.py",
-        "            standing.update((kv.key, kv) for kv in self._state.index.range_at(prefix, prefix_end(prefix), at))\n",
-        "            standing.update((kv.key, kv) for kv in ())\n",
+        "index: a scan forgets who refers to the objects", "mvcc/scanned.py",
+        "                    total.update(kv.key, decode(kv.value))\n",
+        "                    pass\n",
         "a declared sum is asked for before a table holds it, and only the objects asked about are decoded",
     ),
     # --- watches by fields that indexes declare ---------------------------------------------------------------------
