@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -124,6 +125,15 @@ async def test_a_cancelled_start_leaves_nothing() -> None:
         with pytest.raises(asyncio.CancelledError):
             await entering
     assert asyncio.all_tasks() == before
+
+
+def test_the_snippet_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = Path(__file__).parents[3] / "README.md"
+    (snippet,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    exec(compile(snippet, str(page), "exec"), {})
+    served, status, digest = capsys.readouterr().out.splitlines()
+    assert served.startswith("https://") and status == "200"
+    assert re.fullmatch(r"[0-9a-f]{64}", digest)
 
 
 def test_two_clusters_at_once() -> None:
