@@ -28,7 +28,7 @@ THEMES: Final[tuple[tuple[str, ...], ...]] = (
     ("cut", "clog", "pause", "clock"),
     ("kill", "loss", "double", "delay", "pause"),
     ("grow", "shrink", "wipe", "transfer", "crash", "snapshot"),
-    ("full", "bad_sync", "slow_sync", "rot", "crash"),
+    ("full", "full_start", "bad_sync", "slow_sync", "rot", "crash"),
 )
 """Kinds of faults that have something to do with each other."""
 THEMED_SHARE: Final = 0.2

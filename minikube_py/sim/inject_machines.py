@@ -109,6 +109,23 @@ def _full(player: FaultPlayer, fault: Fault) -> bool:
     return player.until(fault, end)
 
 
+def _full_start(player: FaultPlayer, fault: Fault) -> bool:
+    cluster, rng = player.cluster, player.rng
+    cluster.sick(fault.places)
+    for place in fault.places:
+        cluster.hold_down(place)
+        player.world.kill(cluster.host(place), power=rng.random() < 0.5)
+        disk = player.machine(place).disk
+        disk.capacity_bytes = disk.used_bytes() + int(fault.amount)
+    player.release(fault.places)
+
+    def end() -> None:
+        for place in fault.places:
+            player.machine(place).disk.capacity_bytes = None
+
+    return player.until(fault, end)
+
+
 def _slow_sync(player: FaultPlayer, fault: Fault) -> bool:
     machines = [player.machine(place) for place in fault.places]
     usual = player.world.options.syncs
@@ -166,7 +183,13 @@ INJECTIONS: Final = (
         stopping("rot"),
         _rot,
     ),
-    Injection("full", "a disk has room for `amount` bytes more", of_one("full", (0, 100, 5000)), _full),
+    Injection("full", "a disk has room for `amount` bytes more", of_one("full", (0, 100, 5000, 60_000)), _full),
+    Injection(
+        "full_start",
+        "a member is killed and starts on a disk that has room for `amount` bytes more",
+        of_one("full_start", (0, 100, 5000)),
+        _full_start,
+    ),
     Injection(
         "slow_sync", "syncs take `amount` us more", of_one("slow_sync", (10 * MS, 200 * MS, 2 * S)), _slow_sync
     ),
