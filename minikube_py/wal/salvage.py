@@ -63,7 +63,7 @@ def salvage_snapshot(name: str, data: bytes) -> FoundSnapshot:
         end = record.end
         plain = _unpacked(record)
         if record.type == RecordType.SNAPSHOT_HEAD and isinstance(plain, list):
-            head = SnapshotHead(*plain[1:])
+            head = SnapshotHead(*plain[1:]) if 5 <= len(plain) <= 7 else None
         elif record.type == RecordType.SNAPSHOT_CHUNK and isinstance(plain, list):
             records += plain
             chunks += 1
@@ -119,7 +119,12 @@ class _Found:
                     # Never finished, and nobody was promised anything of it.
                     break
                 self.losses.append(Loss(name, end, record.offset - end, "a part of the log is broken"))
-            self._take(record)
+            try:
+                self._take(record)
+            except (TypeError, ValueError, LookupError):
+                # Sound, and written by something else.
+                size_bytes = record.end - record.offset
+                self.losses.append(Loss(name, record.offset, size_bytes, "a record of a shape that is unknown"))
             end = record.end
         if len(data) < head.size_bytes:
             self.losses.append(Loss(name, len(data), head.size_bytes - len(data), "the segment was cut"))
