@@ -81,15 +81,23 @@ def salvage_snapshot(name: str, data: bytes) -> FoundSnapshot:
 
 def salvage_log(names: Iterable[str], read: Callable[[str], bytes]) -> FoundLog:
     """Entries of all records whose own checksums hold, later ones in place of earlier ones as they were written."""
-    sequences = sorted(sequence for name in names if (sequence := segment_sequence(name)) is not None)
     found = _Found()
-    for position, sequence in enumerate(sequences):
-        name, last = segment_name(sequence), position == len(sequences) - 1
-        if position and sequence != sequences[position - 1] + 1:
-            for missing in range(sequences[position - 1] + 1, sequence):
-                found.losses.append(Loss(segment_name(missing), 0, 0, "the segment is not there"))
-        found.segment(name, read(name), last)
+    # By what they say themselves: a file may have another's name.
+    by_sequence = sorted((_sequence(name, read(name)), name) for name in names if segment_sequence(name) is not None)
+    for position, (sequence, name) in enumerate(by_sequence):
+        if sequence != segment_sequence(name):
+            found.losses.append(Loss(name, 0, 0, f"it is segment {sequence}, under another's name"))
+        for missing in range(by_sequence[position - 1][0] + 1, sequence) if position else ():
+            found.losses.append(Loss(segment_name(missing), 0, 0, "the segment is not there"))
+        found.segment(name, read(name), position == len(by_sequence) - 1)
     return FoundLog(found.entries, found.state, found.losses, found.torn_bytes, found.installed, found.heads)
+
+
+def _sequence(name: str, data: bytes) -> int:
+    try:
+        return decode_head(name, data, whole=False).sequence
+    except Corruption:
+        return segment_sequence(name) or 0
 
 
 class _Found:

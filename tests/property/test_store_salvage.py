@@ -8,7 +8,7 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from minikube_py.cli import main as cli
@@ -87,6 +87,7 @@ def test_of_a_sound_folder_everything_is_had(snapshots):
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@example(0, 4, "swap", 2, 3, 0.0)
 @given(
     st.integers(0, 8), st.integers(0, 4), st.sampled_from(("flip", "cut", "zero", "swap", "lose")), st.integers(0, 20),
     st.integers(0, 20), st.floats(0, 1),
