@@ -201,3 +201,14 @@ def _key(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return value if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+_Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+def write(value: Any) -> bytes:
+    """JSON values as YAML."""
+    found: bytes = yaml.dump(value, Dumper=_Dumper, encoding="utf-8", allow_unicode=True, width=1 << 20)
+    return found

@@ -26,7 +26,7 @@ from minikube_py.apiserver.declared import Declarations
 from minikube_py.apiserver.declaring import declare_later, declared
 from minikube_py.apiserver.deletes import Deleter
 from minikube_py.apiserver.endpoints import EndpointReconciler
-from minikube_py.apiserver.forms import YAML, Form, finish, negotiate, presented, single_bytes, with_options
+from minikube_py.apiserver.forms import YAML, Form, negotiate, presented, single_bytes, with_options
 from minikube_py.apiserver.inflight import InFlight
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.lists import Lister
@@ -40,6 +40,7 @@ from minikube_py.apiserver.rules import User
 from minikube_py.apiserver.subresources import Subresources, check_log_accepted, review
 from minikube_py.apiserver.watch_cache import WatchCache
 from minikube_py.apiserver.watching import Watching
+from minikube_py.apiserver.work import Work, in_form
 from minikube_py.apiserver.writes import Writer, Written, check_patch_type, with_warnings
 from minikube_py.env import Clock, Rng, ended
 from minikube_py.errors import Compacted, MinikubeError, Unavailable
@@ -230,6 +231,10 @@ class ApiServer:
                 with contextlib.suppress(MinikubeError):
                     self.declared.told(await self.storage.indexes())
 
+    def hand_work_to(self, work: Work) -> None:
+        """From now on, large requests are worked on by `work`."""
+        self.writer.work = self.lister.work = work
+
     # --- requests ---------------------------------------------------------------------------------------------------
 
     async def handle(self, request: Request) -> Response:
@@ -316,7 +321,7 @@ class ApiServer:
         if verb == "create":
             options = write_options(request.query, "CreateOptions", request.content_type)
             written = await self.writer.create(asked, request, options)
-            return self._written(asked, written, form)
+            return await self._written(asked, written, form)
         if listed is not None:
             if verb == "get":
                 check_segment(asked.name)
@@ -326,19 +331,20 @@ class ApiServer:
         if verb == "update":
             options = write_options(request.query, "UpdateOptions", request.content_type)
             written = await self.writer.update(asked, request, options)
-            return self._written(asked, written, form)
+            return await self._written(asked, written, form)
         if verb == "patch":
             options = write_options(request.query, "PatchOptions", request.content_type)
-            return self._written(asked, await self.writer.patch(asked, request, options), form)
+            return await self._written(asked, await self.writer.patch(asked, request, options), form)
         if verb == "delete":
             return await self._delete(asked, request, form)
         return await self._delete_collection(asked, request, form)
 
-    def _written(self, asked: Route, written: Written, form: Form) -> Response:
+    async def _written(self, asked: Route, written: Written, form: Form) -> Response:
         try:
             body = single_bytes(asked.resource, written.value, written.revision, form, self.clock.wall_s())
         except StatusError as error:
             raise with_warnings(error, written.warnings) from None
+        body = await in_form(body, form, self.writer.work)
         status = 201 if written.created else 200
         if written.warnings:
             return Response(status, body, form.media_type, warning_headers(written.warnings))
@@ -375,9 +381,11 @@ class ApiServer:
         check_segment(asked.name)
         deleted = await self.deleter.delete(resource, asked.namespace, asked.name, options, request.admit)
         if deleted.gone and resource.delete_answer == "status":
-            body = finish(nonresource.deleted_status(resource, asked.name, deleted.value), form)
+            status = nonresource.deleted_status(resource, asked.name, deleted.value)
+            body = await in_form(status, form, self.writer.work)
             return Response(200, body, YAML if form.media_type == YAML else "application/json")
         body = single_bytes(resource, deleted.value, deleted.revision, form, self.clock.wall_s())
+        body = await in_form(body, form, self.writer.work)
         return Response(200, body, form.media_type)
 
     async def _delete_collection(self, asked: Route, request: Request, form: Form) -> Response:

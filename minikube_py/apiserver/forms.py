@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import orjson
-import yaml
 
-from minikube_py.api import go_json
+from minikube_py.api import go_json, yaml_text
 from minikube_py.api.errors import StatusError, bad_request, invalid_value, not_acceptable
 from minikube_py.api.kind import Kind
+from minikube_py.api.memo import remembered
 from minikube_py.api.tables import TablePrinter, table_head
 from minikube_py.apiserver.messages import Response
 from minikube_py.apiserver.object_store import OPENING
@@ -82,7 +82,7 @@ def _form_of(accepted: _Accepted) -> Form | None:
     return None
 
 
-@lru_cache(512)
+@remembered(512)
 def negotiate(accept: str) -> Form:
     """The first form of an Accept header that is served. Raises: StatusError 406."""
     if accept in (JSON, "*/*", ""):
@@ -131,7 +131,7 @@ def presented(response: Response, accept: str, pretty: bool) -> Response:
         return response
     if response.status >= 400 and accept not in (JSON, "*/*", "") and (form := _form_of_refusals(accept)) != JSON:
         if form == YAML:
-            response.content_type, response.body = YAML, yaml_bytes(orjson.loads(response.body))
+            response.content_type, response.body = YAML, yaml_text.write(orjson.loads(response.body))
         else:
             response.body = go_json.indented(response.body)
     elif pretty:
@@ -155,7 +155,7 @@ def _pretty_pieces(pieces: Iterator[bytes]) -> Iterator[bytes]:
     yield b"\n  ]\n}"
 
 
-@lru_cache(512)
+@remembered(512)
 def _form_of_refusals(accept: str) -> str:
     """The media type of a refusal, "" where none that is accepted fits: it is then JSON all the same, and indented.
 
@@ -204,7 +204,7 @@ def with_meta_version(head: bytes, form: Form) -> bytes:
 def single_bytes(
     resource: Kind, value: bytes, revision: int, form: Form, now_s: float, fields: FieldValues | None = None
 ) -> bytes:
-    """One object in any form; a Table has one row. Raises: StatusError 406 where a list form is asked for."""
+    """One object in any form, as JSON; a Table has one row. Raises: StatusError 406 where a list form is asked for."""
     if form is PLAIN or form == PLAIN:
         return object_bytes(resource, value, revision)
     if form.kind == "table":
@@ -214,14 +214,14 @@ def single_bytes(
         head = table_head(resource, {"resourceVersion": version} if version else {}, names)
         printer = TablePrinter(resource, now_s, form.include_object, names)
         row = printer.row_bytes(value, version, fields.values[0] if fields else None)
-        return finish(with_meta_version(head, form) + with_meta_version(row, form) + b"]}", form)
+        return with_meta_version(head, form) + with_meta_version(row, form) + b"]}"
     if form.kind == "partial":
         if not form.single:
             wanted = "you requested PartialObjectMetadataList, but the requested object is not a list"
             message = f"{wanted} (*{go_package(resource)}.{resource.kind})"
             raise StatusError(406, "NotAcceptable", message)
-        return finish(partial_bytes(value, revision, form.version), form)
-    return finish(object_bytes(resource, value, revision), form)
+        return partial_bytes(value, revision, form.version)
+    return object_bytes(resource, value, revision)
 
 
 def go_package(resource: Kind) -> str:
@@ -234,16 +234,3 @@ class FieldValues(NamedTuple):
 
     names: tuple[str, ...]
     values: list[dict[str, str]]
-
-
-def finish(body: bytes, form: Form) -> bytes:
-    """Turns into YAML where that was asked for."""
-    return yaml_bytes(orjson.loads(body)) if form.media_type == YAML else body
-
-
-_Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-
-
-def yaml_bytes(obj: Any) -> bytes:
-    found: bytes = yaml.dump(obj, Dumper=_Dumper, encoding="utf-8", allow_unicode=True, width=1 << 20)
-    return found

@@ -315,6 +315,8 @@ class Connection(asyncio.Protocol):
                 batches = []
                 if self._drained is not None:
                     await self._drain()
+                if stream.starting:
+                    await asyncio.sleep(0)
         except ConnectionError:
             return False
         except Exception:

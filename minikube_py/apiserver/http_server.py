@@ -70,7 +70,7 @@ class HttpServer:
         # Here are others who would wait: large requests are worked on elsewhere.
         shrink_tls_buffers()
         self._workers = Workers(self.limits)
-        self.core.writer.work = self._workers
+        self.core.hand_work_to(self._workers)
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(self._host or None, self._port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, *_, address in dict.fromkeys(found):

@@ -25,7 +25,6 @@ class Limits:
     body_bytes_max: int = 3 << 20
     bodies_bytes_max: int = 64 << 20
     body_timeout_s: float = 30.0
-    json_depth_max: int = 10_000
     workers_max: int = 2
     jobs_waiting_max: int = 64
     job_timeout_s: float = 20.0

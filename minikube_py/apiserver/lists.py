@@ -32,7 +32,6 @@ from minikube_py.apiserver.declared import Declarations
 from minikube_py.apiserver.forms import (
     FieldValues,
     Form,
-    finish,
     go_package,
     item_bytes,
     partial_bytes,
@@ -45,7 +44,9 @@ from minikube_py.apiserver.object_store import TOO_OLD, ObjectStore
 from minikube_py.apiserver.options import EXACT, ListOptions
 from minikube_py.apiserver.routes import Route
 from minikube_py.apiserver.watch import Selection
-from minikube_py.apiserver.watch_cache import Entry, ResourceCache, WatchCache
+from minikube_py.apiserver.watch_cache import Entry, ResourceCache, WatchCache, slices
+from minikube_py.apiserver.work import Work, WorkHere, in_form
+from minikube_py.client.transport import JSON
 from minikube_py.env import Clock
 from minikube_py.fields.spec import FieldSet
 from minikube_py.fields.text import value_text
@@ -147,6 +148,7 @@ class Lister:
         self._declared = declared
         self._limits = limits
         self._clock = clock
+        self.work: Work = WorkHere()
 
     # --- one object -------------------------------------------------------------------------------------------------
 
@@ -155,7 +157,7 @@ class Lister:
         kv = await self.find(route, options)
         fields = await self._node_fields(route.resource, [kv], 0) if form.kind == "table" else None
         body = single_bytes(route.resource, kv.value, kv.mod_revision, form, self._clock.wall_s(), fields)
-        return Response(200, body, form.media_type)
+        return Response(200, await in_form(body, form, self.work), form.media_type)
 
     async def find(self, route: Route, options: ListOptions) -> KeyValue:
         resource = route.resource
@@ -376,12 +378,17 @@ class Lister:
         else:
             head = _list_head(resource, metadata, form)
             rows = _items(page.items, form)
-        if form.media_type != "application/json":
-            body = finish(b"%b%b]}" % (head, b",".join(rows)), form)
-            return Response(200, body, form.media_type)
-        if len(page.items) <= self._limits.list_slice:
-            return Response(200, b"%b%b]}" % (head, b",".join(rows)), form.media_type)
-        return Response(200, b"", form.media_type, pieces=_pieces(head, rows, self._limits.list_slice))
+        plan = [len(part) for part in slices(page.items, self._limits.list_slice, form.kind != "object")]
+        if len(plan) <= 1:
+            return Response(200, await in_form(b"%b%b]}" % (head, b",".join(rows)), form, self.work), form.media_type)
+        pieces = _pieces(head, rows, plan)
+        if form.media_type == JSON:
+            return Response(200, b"", form.media_type, pieces=pieces)
+        parts: list[bytes] = []
+        for piece in pieces:
+            parts.append(piece)
+            await asyncio.sleep(0)
+        return Response(200, await in_form(b"".join(parts), form, self.work), form.media_type)
 
     def _rows(
         self, resource: Kind, items: list[Entry], form: Form, fields: FieldValues | None
@@ -485,18 +492,13 @@ def _items(items: list[Entry], form: Form) -> Iterator[bytes]:
     return (item_bytes(entry.value, entry.revision) for entry in items)
 
 
-def _pieces(head: bytes, rows: Iterator[bytes], size: int) -> Iterator[bytes]:
-    """A large list in parts: all up to its items, then `size` items each, made as they are sent, then its end."""
+def _pieces(head: bytes, rows: Iterator[bytes], plan: list[int]) -> Iterator[bytes]:
+    """A large list in parts: all up to its items, then so many items each, made as they are sent, then its end."""
     yield head
-    part: list[bytes] = []
     opening = b""
-    for row in rows:
-        part.append(row)
-        if len(part) == size:
-            yield opening + b",".join(part)
-            part, opening = [], b","
-    if part:
-        yield opening + b",".join(part)
+    for size in plan:
+        yield opening + b",".join(islice(rows, size))
+        opening = b","
     yield b"]}\n"
 
 

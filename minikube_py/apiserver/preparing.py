@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
-from minikube_py.api import go_json, strategy
+from minikube_py.api import go_json, strategy, yaml_text
 from minikube_py.api.decode import decode
 from minikube_py.api.errors import (
     GroupResource,
@@ -359,4 +359,9 @@ def read_delete_options(body: bytes, content_type: str) -> DeleteOptions:
     return delete_options({}, body, content_type)
 
 
-JOBS = {job.__name__: job for job in (create, update, patch, read, read_delete_options)}
+def as_yaml(body: bytes) -> bytes:
+    """JSON as YAML."""
+    return yaml_text.write(orjson.loads(body))
+
+
+JOBS = {job.__name__: job for job in (create, update, patch, read, read_delete_options, as_yaml)}

@@ -21,7 +21,7 @@ from minikube_py.api.selectors import FieldSelector, LabelSelector
 from minikube_py.api.tables import TablePrinter, columns
 from minikube_py.apiserver.forms import Form, object_bytes, partial_bytes
 from minikube_py.apiserver.limits import Limits
-from minikube_py.apiserver.watch_cache import Change, Entry, ResourceCache
+from minikube_py.apiserver.watch_cache import Change, Entry, ResourceCache, slices
 from minikube_py.apiserver.watch_stream import Batch, Stream, WatchBudget, error_event, left
 from minikube_py.client.transport import WatchEvent
 from minikube_py.env import Clock
@@ -213,8 +213,7 @@ class Group:
     def initial(self, entries: list[Entry], slice_size: int, end: WatchEvent | None) -> Iterator[Batch]:
         """The state as ADDED events, encoded as it is pulled; then `end`."""
         encode = self.encoder.encode
-        for first in range(0, len(entries), slice_size):
-            part = entries[first : first + slice_size]
+        for part in slices(entries, slice_size, self.encoder.form.kind != "object"):
             yield Batch([WatchEvent("ADDED", encode(entry.value, entry.revision)) for entry in part])
         if end is not None:
             yield Batch([end])

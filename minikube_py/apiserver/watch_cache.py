@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal
 
 import orjson
 from sortedcontainers import SortedDict
@@ -101,6 +101,27 @@ def entry_of(resource: Kind, kv: KeyValue) -> Entry | None:
             pass
     log.error(_NO_OBJECT, kv.key)
     return None
+
+
+WHOLE_BYTES_MAX: Final = 1 << 20
+DECODED_BYTES_MAX: Final = 128 << 10
+DECODED_PER_SLICE: Final = 5
+"""What is decoded to be shown takes as much longer."""
+
+
+def slices(entries: Sequence[Entry], count_max: int, decoded: bool) -> Iterator[Sequence[Entry]]:
+    """The entries in parts between which others have their turn: so many, and so many bytes, but at least one.
+    `decoded`: they are not sent as they are."""
+    bytes_max = DECODED_BYTES_MAX if decoded else WHOLE_BYTES_MAX
+    count_max = max(count_max // DECODED_PER_SLICE, 1) if decoded else count_max
+    first = size = 0
+    for at, entry in enumerate(entries):
+        size += len(entry.value)
+        if at > first and (size > bytes_max or at - first >= count_max):
+            yield entries[first:at]
+            first, size = at, len(entry.value)
+    if entries:
+        yield entries[first:]
 
 
 class Change:

@@ -127,6 +127,11 @@ class Stream:
         self._timer = asyncio.get_running_loop().call_later(timeout_s, at_timeout, self)
 
     @property
+    def starting(self) -> bool:
+        """Whether what it begins with is still being made, without waiting for anything."""
+        return self._initial is not None
+
+    @property
     def ended(self) -> bool:
         return self._ended
 

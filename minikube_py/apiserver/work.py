@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
 from minikube_py.apiserver import preparing
+from minikube_py.apiserver.forms import YAML, Form
 
 INLINE_BYTES_MAX: Final = 32 << 10
 INLINE_VALUES_MAX: Final = 1_000
@@ -36,6 +37,16 @@ class WorkHere:
 
     def close(self) -> None:
         pass
+
+
+async def in_form(body: bytes, form: Form, work: Work) -> bytes:
+    """JSON as it is, or as YAML where that was asked for."""
+    if form.media_type != YAML:
+        return body
+    if len(body) > INLINE_SLOW_BYTES_MAX:
+        found: bytes = await work.run("as_yaml", body)
+        return found
+    return preparing.as_yaml(body)
 
 
 def values_in(text: bytes) -> int:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 
+from minikube_py.apiserver.limits import Limits
 from minikube_py.cli import flags
 from minikube_py.control_plane.secret_files import AUTHORITY, STORE_TOKEN, USERS_FILE
 
@@ -17,6 +18,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bind-address", default="127.0.0.1", metavar="A", help=address_help)
     port_help = "the port to listen on with HTTPS, 0 for any free one (default: 6443)"
     parser.add_argument("--secure-port", type=flags.whole_number(0, 65535), default=6443, metavar="P", help=port_help)
+    many, limits = flags.whole_number(0, 1_000_000), Limits()
+    reads_help = "reads answered at once, 0 for any number (default: 400)"
+    parser.add_argument(
+        "--max-requests-inflight", type=many, default=limits.reads_in_flight_max, metavar="N", help=reads_help
+    )
+    writes_help = "writes answered at once, 0 for any number (default: 200)"
+    parser.add_argument(
+        "--max-mutating-requests-inflight", type=many, default=limits.writes_in_flight_max, metavar="N",
+        help=writes_help,
+    )  # fmt: skip
+    timeout_help = "how long a request other than a watch may take (default: 60s)"
+    parser.add_argument(
+        "--request-timeout", type=flags.duration_s, default=limits.request_timeout_s, metavar="D", help=timeout_help
+    )
     secrets = flags.add_secrets(parser, "apiserver")
     secrets.file("--store-token-file", STORE_TOKEN, "the token to show to the store")
     secrets.file("--store-ca-file", AUTHORITY, "the authority that signed the store's certificate, PEM")
@@ -33,8 +48,14 @@ def run(arguments: argparse.Namespace) -> int:
     flags.find_secrets(arguments)
     store = StoreFiles(arguments.store, arguments.store_token_file, arguments.store_ca_file)
     tls = TlsFiles(arguments.tls_cert_file, arguments.tls_private_key_file)
+    limits = Limits(
+        reads_in_flight_max=arguments.max_requests_inflight,
+        writes_in_flight_max=arguments.max_mutating_requests_inflight,
+        request_timeout_s=arguments.request_timeout,
+    )
+    host, port, users = arguments.bind_address, arguments.secure_port, arguments.token_auth_file
     return run_role(
         "apiserver",
-        lambda: ApiServerRole(store, arguments.bind_address, arguments.secure_port, arguments.token_auth_file, tls),
+        lambda: ApiServerRole(store, host, port, users, tls, limits),
         flags.process(arguments, "apiserver"),
     )

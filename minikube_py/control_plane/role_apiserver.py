@@ -9,6 +9,7 @@ from pathlib import Path
 from minikube_py.api.errors import StatusError
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.http_server import HttpServer
+from minikube_py.apiserver.limits import Limits
 from minikube_py.control_plane.listen import free_address, publish, start_http, url_of
 from minikube_py.control_plane.progress import say
 from minikube_py.control_plane.role import StackedRole, TlsFiles
@@ -34,8 +35,11 @@ class StoreFiles:
 
 
 class ApiServerRole(StackedRole):
-    def __init__(self, store: StoreFiles, host: str, port: int, users_file: Path, tls: TlsFiles) -> None:
+    def __init__(
+        self, store: StoreFiles, host: str, port: int, users_file: Path, tls: TlsFiles, limits: Limits | None = None
+    ) -> None:
         super().__init__()
+        self._limits = limits or Limits()
         self._store, self._host, self._port, self._users_file, self._tls = store, host, port, users_file, tls
         self._core: ApiServer | None = None
 
@@ -58,7 +62,7 @@ class ApiServerRole(StackedRole):
 
         storage = await when_available(connected, "the store", clock, random.Random(), say)
         self.running.push_async_callback(storage.close)
-        core = ApiServer(storage, clock, random.Random(), tokens=users)
+        core = ApiServer(storage, clock, random.Random(), tokens=users, limits=self._limits)
         http = HttpServer(core, host, port, context)
         # The core ends its watches first; then the connections have nothing left to wait for.
         self.running.push_async_callback(http.stop)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from minikube_py.apiserver.messages import Request
-from tests.support.api_core import pod
 
 JSON: Final = "application/json"
 YAML: Final = "application/yaml"
@@ -35,6 +34,12 @@ class Hostile(NamedTuple):
     content_type: str = JSON
     accept: str = JSON
     undo: str = ""
+
+
+
+def pod(name: str) -> dict[str, Any]:
+    spec = {"containers": [{"name": "c", "image": "nginx:1.29"}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
 
 
 Shape = Callable[[int], bytes]

@@ -7,16 +7,20 @@ import pickle
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 import pytest
 import pytest_asyncio
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from minikube_py.api.errors import StatusError, too_many_requests
 from minikube_py.apiserver import work, writes
 from minikube_py.apiserver.auth import ADMIN
 from minikube_py.apiserver.messages import Request, parse_query
+from minikube_py.apiserver.watch_cache import DECODED_BYTES_MAX, WHOLE_BYTES_MAX, slices
 from minikube_py.apiserver.work import INLINE_BYTES_MAX, INLINE_VALUES_MAX, is_large, is_large_patch
 from tests.support.api_core import Core, pod
 from tests.support.hostile import JSON, JSON_PATCH, NS, YAML, Hostile, bodies, prepare, small
@@ -130,3 +134,38 @@ async def test_small_requests_never_leave_the_loop(core: Core, monkeypatch: pyte
     await core.done("POST", f"{NS}/pods", pod("a"))
     await core.done("PATCH", f"{NS}/pods/a", {"metadata": {"labels": {"a": "b"}}}, "application/merge-patch+json")
     await core.done("DELETE", f"{NS}/pods/a", {"gracePeriodSeconds": 0})
+
+
+@given(st.lists(st.integers(0, 400_000), max_size=60), st.integers(1, 20), st.booleans())
+def test_lists_are_made_in_parts_that_are_bounded(sizes: list[int], count_max: int, decoded: bool) -> None:
+    entries: Any = [Sized(b"x" * size) for size in sizes]
+    parts = list(slices(entries, count_max, decoded))
+    assert [entry for part in parts for entry in part] == entries
+    bytes_max = DECODED_BYTES_MAX if decoded else WHOLE_BYTES_MAX
+    for part in parts:
+        assert 1 <= len(part) <= count_max
+        assert len(part) == 1 or sum(len(entry.value) for entry in part) <= bytes_max
+
+
+class Sized(NamedTuple):
+    value: bytes
+
+
+async def test_large_answers_in_yaml_are_written_elsewhere(core: Core) -> None:
+    asked: list[str] = []
+
+    class Elsewhere(work.WorkHere):
+        async def run(self, job: str, *given: Any) -> Any:
+            asked.append(job)
+            return await super().run(job, *given)
+
+    core.api.hand_work_to(Elsewhere())
+    for at in range(12):
+        await core.done("POST", f"{NS}/configmaps", {"metadata": {"name": f"m{at}"}, "data": {"x": "y" * 3000}})
+    small = await core.respond("GET", "/api/v1/namespaces/default", accept=YAML)
+    assert small.body.startswith(b"apiVersion: v1\nkind: Namespace") and asked == []
+    for path in (f"{NS}/configmaps/m1", f"{NS}/configmaps", f"{NS}/configmaps?limit=3"):
+        answer = await core.respond("GET", path, accept=YAML)
+        plain = await core.respond("GET", path)
+        assert yaml.safe_load(answer.body) == orjson.loads(b"".join(plain.pieces or (plain.body,)))
+    assert asked == ["as_yaml"] * 3
