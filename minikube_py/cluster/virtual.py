@@ -1,8 +1,8 @@
 """The whole control plane in virtual time: from one seed one history, to the byte, in any process.
 
-    with VirtualCluster(seed=7, nodes=numbered_nodes(3)) as cluster:
+    with VirtualCluster(seed=7, nodes=3) as cluster:
         cluster.request("POST", "/api/v1/namespaces/default/pods", pod)
-        cluster.advance(300)
+        cluster.advance(minutes=5)
         print(cluster.digest)
 
 Store member, API server core, scheduler, controllers and fake kubelets are those that `minikube-py up` runs, on the
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import math
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -30,7 +31,9 @@ from minikube_py.control_plane.plane import Plane, PlaneConfig, child_of
 from minikube_py.control_plane.users import USERS
 from minikube_py.controllers.base import ControllerConfig
 from minikube_py.env import Rng
-from minikube_py.kubelet.config import KubeletConfig, NodeSpec
+from minikube_py.errors import InvalidRequest
+from minikube_py.kubelet.config import KubeletConfig, NodeSpec, numbered_nodes
+from minikube_py.kubelet.fake import FakeKubelet
 from minikube_py.scheduler.config import SchedulerConfig
 from minikube_py.sim.clock import MachineClock, SimClock
 from minikube_py.sim.disk import SimDisk
@@ -70,9 +73,12 @@ class VirtualCluster:
     What a real process would only log ends the run as SimFailure: a task's exception that nobody retrieves, a
     callback that raises, a component that ends by itself."""
 
-    def __init__(self, seed: object = 0, nodes: Sequence[NodeSpec] = (), config: VirtualConfig | None = None) -> None:
+    def __init__(
+        self, seed: object = 0, nodes: int | Sequence[NodeSpec] = (), config: VirtualConfig | None = None
+    ) -> None:
+        shapes = tuple(numbered_nodes(nodes)) if isinstance(nodes, int) else nodes
         self.seed = seed
-        self.config = config or VirtualConfig(nodes=nodes)
+        self.config = config or VirtualConfig(nodes=shapes)
         self._time = Scheduler(f"cluster {seed}", self.config.loop)
         rng = Rng(f"cluster {seed}")
         self.loop = SimLoop(self._time, "cluster", rng=child_of(rng))
@@ -153,9 +159,14 @@ class VirtualCluster:
         """Callbacks that were run."""
         return self._time.steps
 
-    def advance(self, seconds: float) -> None:
-        """Everything happens that is due within that time, its end included. Raises: SimFailure."""
-        self._time.run_to(self._time.now_ns + round(seconds * NS_PER_S))
+    def advance(self, seconds: float = 0.0, *, minutes: float = 0.0, hours: float = 0.0) -> None:
+        """Everything happens that is due within that time, its end included.
+
+        Raises: InvalidRequest for time that runs back; SimFailure."""
+        duration_s = seconds + 60 * minutes + 3600 * hours
+        if not 0 <= duration_s < math.inf:
+            raise InvalidRequest(f"time passes by 0 s or more, not by {duration_s:g} s")
+        self._time.run_to(self._time.now_ns + round(duration_s * NS_PER_S))
         self._check()
 
     def run(self, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -201,6 +212,16 @@ class VirtualCluster:
 
         return self.aside(ask) if method == "GET" else self.run(ask)
 
+    def node_down(self, name: str) -> None:
+        """The node falls silent; its pods stay as they are, whatever is asked of them. Idempotent.
+
+        Raises: InvalidRequest where there is no such node, or no kubelet."""
+        self._kubelet().power_off(name)
+
+    def node_up(self, name: str) -> None:
+        """It is there again, and deals with what was asked of its pods meanwhile. Idempotent."""
+        self._kubelet().power_on(name)
+
     def new_rng(self) -> Rng:
         """A generator of its own for what else is to run here."""
         return child_of(self._rng)
@@ -217,6 +238,12 @@ class VirtualCluster:
         self.history.on_change = told
 
     # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _kubelet(self) -> FakeKubelet:
+        kubelet = self.plane.components.get("kubelet")
+        if not isinstance(kubelet, FakeKubelet):
+            raise InvalidRequest("this cluster has no kubelet")
+        return kubelet
 
     async def _stop(self) -> None:
         self.history.stop()

@@ -51,15 +51,14 @@ def node_down(cluster: VirtualCluster) -> None:
     """A node falls silent; after the grace and the pods' tolerations of 300 s its pods run elsewhere; it comes back."""
     create(cluster, f"{NAMESPACE}/replicationcontrollers", controller("web", 8))
     cluster.advance(15)
-    kubelet: Any = cluster.plane.components["kubelet"]
     lost = running(cluster)[0]["spec"]["nodeName"]
-    kubelet.power_off(lost)
+    cluster.node_down(lost)
     cluster.advance(200)
     assert {pod["spec"]["nodeName"] for pod in pods(cluster)} >= {lost}
     cluster.advance(200)
     elsewhere = [pod for pod in running(cluster) if pod["spec"]["nodeName"] != lost and alive(pod)]
     assert len(elsewhere) == 8
-    kubelet.power_on(lost)
+    cluster.node_up(lost)
     cluster.advance(60)
     assert len(pods(cluster)) == 8
     assert all(alive(pod) for pod in running(cluster))

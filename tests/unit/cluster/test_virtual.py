@@ -10,7 +10,8 @@ from typing import Any
 import orjson
 import pytest
 
-from minikube_py.cluster.virtual import VirtualCluster
+from minikube_py.cluster.virtual import VirtualCluster, VirtualConfig
+from minikube_py.errors import InvalidRequest
 from minikube_py.kubelet.config import numbered_nodes
 from minikube_py.sim.loop import SimFailure
 
@@ -99,6 +100,27 @@ def test_the_example_of_the_how_to_runs(capsys: pytest.CaptureFixture[str]) -> N
     (example,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     exec(compile(example, str(page), "exec"), {})
     assert re.fullmatch(r"410 s, \d+ changes, digest [0-9a-f]{64}\n", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("seconds", [-1.0, float("inf"), float("nan")])
+def test_time_passes_forward_and_by_something_finite(seconds: float) -> None:
+    with VirtualCluster(1) as cluster, pytest.raises(InvalidRequest, match="time passes by 0 s or more"):
+        cluster.advance(seconds)
+
+
+def test_time_passes_by_hours_minutes_and_seconds() -> None:
+    with VirtualCluster(1) as cluster:
+        begun_s = cluster.now_s
+        cluster.advance(5, minutes=1, hours=0.5)
+        assert cluster.now_s == pytest.approx(begun_s + 1865)
+
+
+def test_only_a_node_that_there_is_goes_down() -> None:
+    with VirtualCluster(1, nodes=1) as cluster, pytest.raises(InvalidRequest, match="node n9 is not played here"):
+        cluster.node_down("n9")
+    alone = VirtualCluster(1, config=VirtualConfig(components=()))
+    with alone as cluster, pytest.raises(InvalidRequest, match="no kubelet"):
+        cluster.node_up("node-0")
 
 
 def test_two_clusters_live_side_by_side() -> None:
