@@ -6,24 +6,19 @@ newline, and an indented one without. Source: `encoding/json`; apimachinery `pkg
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import orjson
 
-_ESCAPES: Final = (
-    (b"<", b"\\u003c"),
-    (b">", b"\\u003e"),
-    (b"&", b"\\u0026"),
-    ("\u2028".encode(), b"\\u2028"),
-    ("\u2029".encode(), b"\\u2029"),
-)
+_LINE, _PARAGRAPH = "\u2028".encode(), "\u2029".encode()
 
 
 def escaped(data: bytes) -> bytes:
     """JSON with Go's escapes: these characters occur in strings only."""
-    for char, escape in _ESCAPES:
-        if char in data:
-            data = data.replace(char, escape)
+    if b"<" in data or b">" in data or b"&" in data:
+        data = data.replace(b"<", b"\\u003c").replace(b">", b"\\u003e").replace(b"&", b"\\u0026")
+    if not data.isascii():
+        data = data.replace(_LINE, b"\\u2028").replace(_PARAGRAPH, b"\\u2029")
     return data
 
 

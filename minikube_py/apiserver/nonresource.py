@@ -42,15 +42,15 @@ async def answer(request: Request, server: ApiServer) -> Response:
         return await _health(path, request, server)
     try:
         found = _document(path, request, server)
-        if found is None and first == "version":
-            raise path_not_found()
-        return _only_get(request, found or page_not_found())
+        if found is not None or first != "version":
+            return _only_get(request, found or page_not_found())
     except StatusError:
         # The method is looked at before what is sent and accepted.
         groups_first = path == "/apis" or (path == "/api" and ";as=" in request.accept)
         if request.method != "GET" and not groups_first:
             raise method_not_allowed() from None
         raise
+    raise path_not_found()
 
 
 def _only_get(request: Request, response: Response) -> Response:
@@ -175,9 +175,11 @@ def _document(path: str, request: Request, server: ApiServer) -> Response | None
     """None where there is no such document. Raises: StatusError 404, 406."""
     if path.split("/")[1] in ("api", "apis", "version"):
         check_readable(request.content_type)
-    if path in ("/", "/version"):
+    if path == "/":
+        return _exact(Response(200, _index()))
+    if path == "/version":
         negotiate(request.accept)
-        return _exact(Response(200, _VERSION if path == "/version" else _index()))
+        return _exact(Response(200, _VERSION))
     if path.startswith("/openapi/"):
         found = openapi.document(path, request.accept, "", request.if_none_match)
     else:

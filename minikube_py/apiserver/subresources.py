@@ -167,16 +167,18 @@ class Subresources:
         """PUT or PATCH. Raises: StatusError 400, 404, 409, 415, 422."""
         resource, sub = route.resource, route.subresource
         given: Json | None = None
+        warnings: list[str] = []
         if route.verb == "patch":
             check_patch_type(request.content_type)
         else:
-            given, _ = await self._writer.read(resource, request, options, sub)
+            given, warnings = await self._writer.read(resource, request, options, sub)
             check_name(given["metadata"], route.name)
             check_namespace(resource, given["metadata"], route.namespace)
 
         def make(old: Json) -> Json:
             scale = given
             if scale is None:
+                warnings.clear()
                 scale = apply_patch(
                     request.content_type,
                     resource,
@@ -184,6 +186,7 @@ class Subresources:
                     request.body,
                     options.field_validation,
                     subresource=sub,
+                    warnings=warnings,
                 )
                 check_name(scale["metadata"], route.name)
             if errors := validate_scale(scale):
@@ -193,7 +196,9 @@ class Subresources:
             return finish_update(resource, new, old, "", [], self._writer.cluster)
 
         written = await self._writer.change(resource, route.namespace, route.name, make, options.dry_run)
-        return _scale_response(resource, written.value, written.revision)
+        answer = _scale_response(resource, written.value, written.revision)
+        answer.headers = warning_headers(warnings)
+        return answer
 
 
 def _scale_response(kind: Kind, value: bytes, revision: int) -> Response:
