@@ -7,7 +7,7 @@ member refuses the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final
 
 from minikube_py.errors import InvalidRequest
@@ -22,11 +22,19 @@ BYTES_MAX: Final = 64 << 20
 
 def check_compares(txn: Txn, index: KeyIndex) -> None:
     """Of all branches, whichever will be taken. Raises: InvalidRequest."""
+    for each in txn.compare:
+        if each.range_end:
+            break
+    else:
+        if Txn not in map(type, txn.success) and Txn not in map(type, txn.failure):
+            return
     _require(_compared(txn, index), KEYS_MAX, "keys", "compares")
 
 
-def check_reads(ops: Iterable[Op], index: KeyIndex) -> None:
+def check_reads(ops: Sequence[Op], index: KeyIndex) -> None:
     """Of the branches that will run. Raises: InvalidRequest."""
+    if len(ops) < 2:
+        return
     ranges = [op for op in ops if type(op) is RangeRequest and (op.range_end or op.revision)]
     if len(ranges) < 2:
         return

@@ -66,7 +66,7 @@ from minikube_py.mvcc.types import (
     TxnResult,
     prefix_end,
 )
-from minikube_py.mvcc.validate import validate
+from minikube_py.mvcc.validate import validate_range
 from minikube_py.mvcc.versions import FIRST, GRANTS_HAVE_NAMES, LATEST, TXNS_HAVE_BUDGETS, TooNew
 
 HASHED_PER_STEP: Final = 500
@@ -164,9 +164,10 @@ class StateMachine:
         if self.version >= TXNS_HAVE_BUDGETS:
             check_compares(txn, self.index)
         chosen = path(txn, self.index)
+        ops = list(taken(txn, chosen))
         if self.version >= TXNS_HAVE_BUDGETS:
-            check_reads(taken(txn, chosen), self.index)
-        for op in taken(txn, chosen):
+            check_reads(ops, self.index)
+        for op in ops:
             if type(op) is Put:
                 self._check_put(op)
             elif type(op) is RangeRequest:
@@ -348,7 +349,7 @@ class StateMachine:
 
     def range(self, request: RangeRequest) -> RangeResult:
         """Raises: InvalidRequest, Compacted, FutureRevision; any other failure is reported to this reader alone."""
-        validate(request)
+        validate_range(request)
         try:
             return self._reads.range(request, self.revision, ())
         except MinikubeError:
@@ -527,7 +528,7 @@ class StateMachine:
 
     def explain(self, request: RangeRequest) -> Explained:
         """The ways to answer a request with a `where`, to be tried by whoever has a clock. Raises: as `range`."""
-        validate(request)
+        validate_range(request)
         try:
             return self._reads.explain(request, self.revision)
         except MinikubeError:

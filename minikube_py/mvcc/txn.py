@@ -44,8 +44,9 @@ def check(request: Put | DeleteRange | RangeRequest | Txn) -> None:
     if type(request) is Txn:
         _check_txn(request, MAX_TXN_OPS)
         try:
-            check_overlap(request.success)
-            check_overlap(request.failure)
+            for branch in (request.success, request.failure):
+                if len(branch) > 1 or (branch and type(branch[0]) is Txn):
+                    check_overlap(branch)
         except Overlap:
             raise InvalidRequest(DUPLICATE_KEY) from None
     else:

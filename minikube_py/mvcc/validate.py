@@ -15,7 +15,7 @@ from typing import Any, Final
 from minikube_py.errors import InvalidRequest, Unavailable
 from minikube_py.fields.spec import FieldSet, FieldSpec, SumSpec
 from minikube_py.fields.where import MAX_COMPARISONS, MAX_VALUES, Where
-from minikube_py.mvcc.txn import TOO_MANY_OPS, check
+from minikube_py.mvcc.txn import EMPTY_KEY, TOO_MANY_OPS, check
 from minikube_py.mvcc.types import (
     CloseSession,
     Command,
@@ -103,16 +103,17 @@ def _put(put: Put) -> None:
     check(put)
 
 
-def _range(request: RangeRequest) -> None:
+def validate_range(request: RangeRequest) -> None:
+    """As `validate`, for whoever has a range request."""
+    if not request.key:
+        raise InvalidRequest(EMPTY_KEY)
     _bounds(request)
-    check(request)
 
 
 def _bounds(request: RangeRequest) -> None:
     _, _, limit, revision, _, _, where, _, fields, _, _, low, high, low_create, high_create = request
-    numbers = (limit, revision, low, high, low_create, high_create)
-    if min(numbers) < INT64_MIN or max(numbers) > INT64_MAX:
-        for name, number in zip(_RANGE_NUMBERS, numbers):
+    if not 0 <= limit | revision | low | high | low_create | high_create <= INT64_MAX:
+        for name, number in zip(_RANGE_NUMBERS, (limit, revision, low, high, low_create, high_create)):
             require_int64(name, number)
     if where is not None:
         validate_where(where)
@@ -134,8 +135,7 @@ def _txn(txn: Txn) -> None:
     """Counted first: what is too large is not looked at any closer."""
     left = TXN_OPS_TOTAL
     waiting = [txn]
-    while waiting:
-        each = waiting.pop()
+    for each in waiting:
         left -= len(each.compare) + len(each.success) + len(each.failure)
         if left < 0:
             raise InvalidRequest(f"{TOO_MANY_OPS}: more than {TXN_OPS_TOTAL} in it and in the txns nested in it")
@@ -148,7 +148,8 @@ def _txn(txn: Txn) -> None:
                 if kind is Txn:
                     waiting.append(op)  # type: ignore[arg-type]
                 elif kind is Put:
-                    require_int64("lease", op.lease)  # type: ignore[union-attr]
+                    if not INT64_MIN <= op.lease <= INT64_MAX:  # type: ignore[union-attr]
+                        require_int64("lease", op.lease)  # type: ignore[union-attr]
                 elif kind is RangeRequest:
                     _bounds(op)  # type: ignore[arg-type]
     check(txn)
@@ -228,7 +229,7 @@ _RULES: Final[dict[type, Callable[[Any], None]]] = {
     Put: _put,
     DeleteRange: check,
     Txn: _txn,
-    RangeRequest: _range,
+    RangeRequest: validate_range,
     LeaseGrant: _numbers("lease", "TTL"),
     LeaseRevoke: _numbers("lease"),
     LeaseCheckpoint: _numbers("lease", "TTL"),
