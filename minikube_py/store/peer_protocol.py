@@ -151,7 +151,10 @@ def failed_frame(error: MinikubeError) -> bytes:
 
 def failed_error(arguments: Sequence[Any]) -> MinikubeError:
     """Raises: ProtocolError where it is no error."""
-    error = from_plain(arguments[0]) if arguments else None
+    try:
+        error = from_plain(arguments[0]) if arguments else None
+    except InvalidRequest as malformed:
+        raise ProtocolError(str(malformed)) from None
     if not isinstance(error, MinikubeError):
         raise ProtocolError("an error was announced, and something else came")
     return error
