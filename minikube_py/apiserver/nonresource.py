@@ -96,7 +96,7 @@ async def _health(path: str, request: Request, server: ApiServer) -> Response:
 
 
 def _checks(kind: str, server: ApiServer) -> dict[str, health.Check]:
-    """Alive is who answers: to start one anew that waits for its store helps nobody."""
+    """Alive is who answers: to restart one that waits for its store helps nobody."""
     checks: dict[str, health.Check] = {"ping": health.well, "log": health.well}
     if kind != "livez":
         checks["etcd"] = partial(health.within, partial(_store_answers, server), "the store gave no answer")

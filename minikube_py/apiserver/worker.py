@@ -1,4 +1,4 @@
-"""A worker process: reads jobs from the socket that is its standard input, does them, and writes what came of them.
+"""A worker process: reads jobs from the socket that is its standard input, does them, and writes the results.
 
 It ends when the server does, when it has been idle for a while, and when the server kills it because a job took long.
 A frame is its length in eight bytes and a pickle; both ends are this project's, on one socket pair.

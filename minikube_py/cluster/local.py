@@ -40,7 +40,7 @@ MEMBER: Final = MemberConfig(segment_bytes=1 << 20, own_gc=False)
 
 
 class ClusterError(MinikubeError):
-    """What was asked of the cluster failed; the text says what and why."""
+    """A request to the cluster failed; the text says what and why."""
 
 
 class Cluster:

@@ -35,7 +35,7 @@ LAYOUT = "one process: store, API server, scheduler, controllers, kubelet"
 
 
 class InMemory(NamedTuple):
-    """A store that ends with its process. `fatal` is told where it cannot go on."""
+    """A store that ends with its process. `fatal` is called where it cannot go on."""
 
     disk: Disk
     config: MemberConfig

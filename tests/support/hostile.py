@@ -267,7 +267,7 @@ LARGE: Final = 6
 
 
 async def prepare(core: Any, pods: int = PODS, maps: int = MAPS, large: int = LARGE) -> None:
-    """What the requests are asked of."""
+    """Where the requests are sent."""
     from minikube_py.apiserver.auth import ADMIN
 
     async def create(plural: str, obj: Any) -> None:
