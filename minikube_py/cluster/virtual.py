@@ -213,13 +213,13 @@ class VirtualCluster:
         return self.aside(ask) if method == "GET" else self.run(ask)
 
     def node_down(self, name: str) -> None:
-        """The node falls silent; its pods stay as they are, whatever is asked of them. Idempotent.
+        """The node falls silent; its pods stay as they are, whatever is requested from them. Idempotent.
 
         Raises: InvalidRequest where there is no such node, or no kubelet."""
         self._kubelet().power_off(name)
 
     def node_up(self, name: str) -> None:
-        """It is there again, and deals with what was asked of its pods meanwhile. Idempotent."""
+        """It is there again, and deals with what was requested from its pods meanwhile. Idempotent."""
         self._kubelet().power_on(name)
 
     def new_rng(self) -> Rng:
