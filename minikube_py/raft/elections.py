@@ -24,10 +24,14 @@ class Elections:
         self.reset()
 
     def reset(self) -> None:
-        """The clock begins anew, with a timeout of its own so that members seldom stand at the same time."""
+        """The clock starts again, with a timeout of its own so that members seldom stand at the same time.
+
+        Followers wait up to half as long again: two that stand together do each other no harm (`_goes_first`), and a
+        wider range would only add to the time without a leader. A candidate waits up to twice as long."""
         election_ticks = self._state.config.election_ticks
+        spread = election_ticks if self._state.role != "FOLLOWER" else election_ticks // 2 + 1
         self.elapsed = 0
-        self.timeout = election_ticks + self._state.rng.randrange(election_ticks)
+        self.timeout = election_ticks + self._state.rng.randrange(spread)
         self.votes = {}
 
     def heard(self) -> None:
@@ -95,7 +99,7 @@ class Elections:
         free = state.vote == NOBODY and state.leader == NOBODY
         may = state.vote == message.sender or free or (pre and message.term > state.term)
         up_to_date = (message.log_term, message.index) >= (log.last_term, log.last_index)
-        granted = may and up_to_date
+        granted = may and up_to_date and not (pre and self._goes_first(message))
         # A granted pre-vote is for the term to come; a refusal carries this member's own.
         state.send(
             MessageType.PRE_VOTE_REPLY if pre else MessageType.VOTE_REPLY,
@@ -106,6 +110,22 @@ class Elections:
             hint=log.term(log.committed),
         )
         return granted and not pre
+
+    def _goes_first(self, message: Message) -> bool:
+        """Whether this member polls for the same term with the same log, and the other is to leave it to this one.
+
+        If two that poll at the same time grant each other the poll, both become candidates, each has its own vote, and
+        where a majority needs both nobody leads for another timeout. Of equals the one with the larger id goes first.
+        A poll promises nothing and its refusal is always safe. It ends after a timeout, before this member polls again:
+        one whose own polls get nowhere keeps nobody else from leading."""
+        state, log = self._state, self._state.log
+        return (
+            state.role == "PRE_CANDIDATE"
+            and message.sender < state.id
+            and message.term == state.term + 1
+            and (message.log_term, message.index) == (log.last_term, log.last_index)
+            and self.elapsed < state.config.election_ticks
+        )
 
     def refuse(self, message: Message) -> None:
         """To one that asks in a term that is over."""

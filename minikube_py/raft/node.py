@@ -325,10 +325,10 @@ class Raft(State):
             self.vote = NOBODY
             self._following.agreed = None
         self._end_office()
-        if self.role != "FOLLOWER" or leader != NOBODY:
+        stood, self.role = self.role != "FOLLOWER", "FOLLOWER"
+        if stood or leader != NOBODY:
             # Otherwise the clock runs on: a candidate that gets no vote here must not keep this member from standing.
             self._elections.reset()
-        self.role = "FOLLOWER"
         self.leader = leader
 
     def _end_office(self) -> None:

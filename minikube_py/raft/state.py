@@ -18,13 +18,13 @@ TRANSFER = b"transfer"
 class RaftConfig:
     """The knobs of one member; they must be the same on all.
 
-    An election starts after `election_ticks` to twice as many without a leader. `lease_reads`: a leader that a majority
-    heard within the last half election timeout answers reads without asking again, which relies on all members' ticks
-    lasting about the same. One APPEND carries up to `append_bytes_max`; unacknowledged ones are bounded per peer in
-    number and bytes. Proposals beyond `uncommitted_bytes_max` are dropped, reads beyond `reads_max` too. One Ready
-    hands out up to `committed_bytes_max` to apply. A snapshot under way of which nothing is heard for `snapshot_ticks`
-    is given up. `release`: a number of the driver's, which may differ between members; a follower's replies tell it to
-    the leader.
+    An election starts after `election_ticks` to half as many again without a leader. `lease_reads`: a leader that a
+    majority heard within the last half election timeout answers reads without asking again, which relies on all
+    members' ticks lasting about the same. One APPEND carries up to `append_bytes_max`; unacknowledged ones are bounded
+    per peer in number and bytes. Proposals beyond `uncommitted_bytes_max` are dropped, reads beyond `reads_max` too.
+    One Ready hands out up to `committed_bytes_max` to apply. A snapshot under way of which nothing is heard for
+    `snapshot_ticks` is given up. `release`: a number of the driver's, which may differ between members; a follower's
+    replies tell it to the leader.
     """
 
     id: NodeId

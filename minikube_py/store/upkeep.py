@@ -69,8 +69,14 @@ class Upkeep:
 
     async def _tick_forever(self) -> None:
         ticks = 0
+        due_s = self._clock.monotonic_s()
         while True:
-            await self._clock.sleep(self._member.config.tick_s)
+            now_s, due_s = self._clock.monotonic_s(), due_s + self._member.config.tick_s
+            if due_s <= now_s:
+                # What was missed is not made up for: to this member the leader would seem silent, though its messages
+                # wait to be read. A tick that was merely late does not make the next one late.
+                due_s = now_s + self._member.config.tick_s
+            await self._clock.sleep(due_s - now_s)
             ticks += 1
             self._member.tick()
             if ticks % UPKEEP_TICKS == 0:

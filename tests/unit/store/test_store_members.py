@@ -111,20 +111,18 @@ async def test_a_full_disk_ends_one_member_and_the_others_go_on(tmp_path):
 
 
 async def test_a_killed_leader_costs_less_than_a_second(tmp_path):
-    """A timeout of 10 to 19 ticks of 50 ms, and a few for the votes; another timeout, where these are split."""
-    waited: list[int] = []
+    """In virtual time; tests/sim/test_sim_elections.py asks how much less, on machines of their own."""
+    waited_s: list[float] = []
     async with three(tmp_path) as net:
         for _ in range(3):
             leader = await net.settled()
             await net.put(b"/before")
-            id = leader.member_id
-            net.kill(id)
-            before = {other: net[other].replica._ticks for other in net.members}
-            successor = await net.leader(but=id)
-            waited.append(successor.replica._ticks - before[successor.member_id])
+            killed_s = net.clock.monotonic_s()
+            net.kill(leader.member_id)
             await net.put(b"/after")
-            await net.start(id)
-    assert min(waited) <= 22 and max(waited) <= 60, waited
+            waited_s.append(net.clock.monotonic_s() - killed_s)
+            await net.start(leader.member_id)
+    assert max(waited_s) < 1, waited_s
 
 
 async def test_a_leader_that_stops_hands_over_and_nobody_waits_for_a_timeout(tmp_path, monkeypatch):
