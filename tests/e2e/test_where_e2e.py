@@ -14,7 +14,8 @@ from urllib.parse import quote
 
 import pytest
 from needs import require_kubectls
-from up_process import Up, eventually, up
+from patience import eventually
+from up_process import Up, up
 
 from minikube_py.lab.metrics import parse, total_of_suffix
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 from needs import kubectls, require_kubectls
+from patience import PATIENCE_S
 
 from minikube_py.api import discovery, openapi
 
@@ -59,7 +60,7 @@ async def run(kubectl: Path, url: str, home: Path, *words: str) -> str:
         env={"HOME": str(home), "PATH": os.environ["PATH"]},
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
-    output, _ = await asyncio.wait_for(process.communicate(), 30)
+    output, _ = await asyncio.wait_for(process.communicate(), PATIENCE_S)
     assert process.returncode == 0, output.decode()
     return output.decode()
 

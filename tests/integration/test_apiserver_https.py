@@ -16,6 +16,7 @@ import kubernetes
 import pytest
 import pytest_asyncio
 from api_core import MAPS, PODS, TABLE, Core, config_map, names, node, pod
+from patience import patience
 
 from minikube_py.api.errors import service_unavailable
 from minikube_py.apiserver import lists
@@ -205,7 +206,7 @@ async def test_connections_that_end_in_the_middle(served: Served) -> None:
     events = await served.session.get(f"{served.url}{MAPS}?watch=true", headers={"Authorization": "Bearer admin-token"})
     assert served.core.api.watching.streams() == 1
     events.close()
-    async with asyncio.timeout(5):
+    async with patience():
         while served.core.api.watching.streams():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     assert (await served.ask("GET", "/healthz"))[0] == 200
@@ -319,7 +320,7 @@ async def test_a_watch_that_fails_says_so_and_ends(
         seen += await reader.readuntil(b"}\n\r\n")
         failing = True
         await served.ask("POST", "/api/v1/nodes", node("n2"))
-    async with asyncio.timeout(5):
+    async with patience():
         ended = await reader.readuntil(b"0\r\n\r\n")
     assert b'{"type":"ERROR"' in ended and b"HTTP/1.1" not in ended
     writer.write(f"GET /version HTTP/1.1\r\n{accept}".encode())
@@ -340,7 +341,7 @@ async def test_a_large_list_that_fails_is_broken_off(served: Served, monkeypatch
         await served.ask("POST", MAPS, config_map(name))
     reader, writer = await served.raw()
     writer.write(f"GET {MAPS} HTTP/1.1\r\nAuthorization: Bearer admin-token\r\nHost: x\r\n\r\n".encode())
-    async with asyncio.timeout(5):
+    async with patience():
         seen = await reader.read()
     assert seen.count(b"HTTP/1.1") == 1 and not seen.endswith(b"0\r\n\r\n")
     writer.close()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest_asyncio
+from patience import patience
 
 from minikube_py.apiserver.auth import SCHEDULER
 from minikube_py.apiserver.http import Connection
@@ -36,7 +37,7 @@ class Peer:
         self.writer.write(f"{method} {path} HTTP/1.1\r\n{lines}\r\n".encode() + body)
 
     async def answer(self) -> tuple[int, dict[str, str], Any]:
-        async with asyncio.timeout(20):
+        async with patience():
             head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
             first, *lines = head.rstrip().split("\r\n")
             headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
@@ -46,7 +47,7 @@ class Peer:
     async def ended(self) -> bytes:
         """What comes up to the end of the connection."""
         try:
-            async with asyncio.timeout(20):
+            async with patience():
                 return await self.reader.read()
         except ConnectionError:
             return b""

@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 import pytest
+from patience import patience
 
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.inprocess import InProcessTransport
@@ -102,7 +103,7 @@ def informer(
 
 async def listed(api: ApiServer, resource: ResourceRef, selector: str = "") -> dict[str, Any]:
     client = RestClient(InProcessTransport(api))
-    async with asyncio.timeout(20):
+    async with patience():
         while True:
             try:
                 objects = await client.list(resource, field_selector=selector)
@@ -132,7 +133,7 @@ async def test_nothing_is_lost_while_connections_to_the_store_break(tmp_path: Pa
     try:
         for what, into, each in zip(asked, told, informers):
             wanted = await listed(api, *what)
-            async with asyncio.timeout(20):
+            async with patience():
                 while into != wanted:
                     assert each.failure is None
                     await asyncio.sleep(0.02)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from patience import patience
 
 from minikube_py.api.errors import StatusError
 from minikube_py.apiserver.http_server import HttpServer
@@ -107,7 +108,7 @@ async def _post(port: int, path: str, sent: bytes) -> tuple[int, Any]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer admin-token\r\nConnection: close\r\n"
     writer.write(f"{head}Content-Type: application/json\r\nContent-Length: {len(sent)}\r\n\r\n".encode() + sent)
-    async with asyncio.timeout(30):
+    async with patience():
         answer = await reader.read()
     writer.close()
     return int(answer[9:12]), json.loads(answer.partition(b"\r\n\r\n")[2])

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 
 from minikube_py.control_plane.certificates import ensure_certificates
 from minikube_py.control_plane.errors import RoleFailed
@@ -80,7 +81,7 @@ async def test_a_child_that_is_killed_comes_back_with_what_was_acknowledged(stor
         first = child.pid
         assert first is not None
         os.kill(first, signal.SIGKILL)
-        await asyncio.wait_for(back.wait(), 30)
+        await asyncio.wait_for(back.wait(), PATIENCE_S)
         assert child.pid != first
         assert child.where == where, "it comes back where its clients look for it"
         client = await store.client(child.where)
@@ -107,7 +108,7 @@ async def test_no_child_outlives_its_parent(store: StoreFiles) -> None:
     assert process.stdin is not None and process.stdout is not None
     assert (await process.stdout.readline()).startswith(b"ready 127.0.0.1:")
     process.stdin.close()
-    assert await asyncio.wait_for(process.wait(), 30) == 0
+    assert await asyncio.wait_for(process.wait(), PATIENCE_S) == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -120,7 +121,7 @@ async def test_a_signal_ends_it_in_order(store: StoreFiles, number: signal.Signa
     assert process.stdout is not None
     await process.stdout.readline()
     process.send_signal(number)
-    _, errors = await asyncio.wait_for(process.communicate(), 30)
+    _, errors = await asyncio.wait_for(process.communicate(), PATIENCE_S)
     assert (process.returncode, errors) == (0, b"")
 
 
@@ -142,6 +143,6 @@ async def test_bad_flags_are_one_line(store: StoreFiles, flags: dict[str, str], 
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    _, errors = await asyncio.wait_for(process.communicate(), 30)
+    _, errors = await asyncio.wait_for(process.communicate(), PATIENCE_S)
     assert process.returncode == 1
     assert text in errors.decode() and errors.count(b"\n") == 1

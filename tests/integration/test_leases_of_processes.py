@@ -11,6 +11,7 @@ from pathlib import Path
 
 import ours
 import pytest
+from patience import PATIENCE_S, Deadline
 
 from minikube_py.api.errors import StatusError
 from minikube_py.client.http_transport import HttpTransport
@@ -61,11 +62,11 @@ async def start(children: list[Child], name: str, folder: Path, *flags: str) -> 
     return child
 
 
-async def until(what: str, check, within_s: float = 20.0):
+async def until(what: str, check):
     """What `check` gives once it is true; asks every 50 ms, for what no watch tells."""
-    ends_s = time.monotonic() + within_s
+    deadline = Deadline()
     while not (found := await check()):
-        assert time.monotonic() < ends_s, f"not within {within_s} s: {what}"
+        deadline.check(what)
         await asyncio.sleep(0.05)
     return found
 
@@ -112,7 +113,7 @@ async def test_a_scheduler_that_stands_by_takes_over_from_a_dead_and_a_stopped_o
 
         os.kill(first.pid or 0, signal.SIGCONT)
         assert first._process is not None
-        assert await asyncio.wait_for(first._process.wait(), 10) == 1
+        assert await asyncio.wait_for(first._process.wait(), PATIENCE_S) == 1
         assert "kube-system/kube-scheduler" in first.log_file.read_text().splitlines()[-1]
 
         third = await start(children, "scheduler", tmp_path, *flags)

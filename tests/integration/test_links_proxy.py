@@ -11,9 +11,10 @@ import time
 from collections.abc import AsyncIterator
 
 import pytest
+from patience import PATIENCE_S
 from store_cluster import HOST, Links
 
-WITHIN_S = 20.0
+WITHIN_S = PATIENCE_S
 NOTHING_S = 0.2
 
 

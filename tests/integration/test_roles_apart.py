@@ -5,20 +5,19 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S, eventually
 from ports import free_ports
-from up_process import eventually
 
 from minikube_py.client.http_transport import HttpTransport
 from minikube_py.client.kubeconfig import load_kubeconfig
 from minikube_py.client.rest import NODES, PODS, RestClient
 
-HEALTHY_WITHIN_S = 60.0
-ENDS_WITHIN_S = 10.0
+HEALTHY_WITHIN_S = PATIENCE_S
+ENDS_WITHIN_S = PATIENCE_S
 
 
 class Roles:
@@ -51,11 +50,10 @@ class Roles:
         for process in self.processes.values():
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal.SIGTERM)
-        ends_s = time.monotonic() + ENDS_WITHIN_S
         codes = {}
         for name, process in self.processes.items():
             try:
-                codes[name] = process.wait(max(0.1, ends_s - time.monotonic()))
+                codes[name] = process.wait(ENDS_WITHIN_S)
             except subprocess.TimeoutExpired:
                 process.kill()
                 codes[name] = -9

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from patience import PATIENCE_S
 
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.inprocess import InProcessTransport
@@ -18,7 +19,7 @@ from minikube_py.env import SystemClock, SystemDisk
 from minikube_py.scheduler.scheduler import Scheduler
 from minikube_py.store.member import StoreMember
 
-WAIT_S = 20.0
+WAIT_S = PATIENCE_S
 
 
 class Cluster:

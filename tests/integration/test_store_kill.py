@@ -7,6 +7,8 @@ import random
 import signal
 import sys
 
+from patience import PATIENCE_S
+
 from minikube_py.env import SystemClock
 from minikube_py.errors import MinikubeError
 from minikube_py.mvcc.types import Put, RangeRequest
@@ -63,7 +65,7 @@ async def test_kill_nine_times_and_once_more(tmp_path):
             sys.executable, "-c", STORE, str(tmp_path), stdout=asyncio.subprocess.PIPE
         )
         try:
-            port = int(await asyncio.wait_for(process.stdout.readline(), 30))
+            port = int(await asyncio.wait_for(process.stdout.readline(), PATIENCE_S))
             endpoint = Endpoint("127.0.0.1", port, "token", None, cluster_id)
             client = StoreClient(endpoint, SystemClock(), rng, request_timeout_s=2)
             await client.start()
@@ -83,7 +85,7 @@ async def test_kill_nine_times_and_once_more(tmp_path):
                 await process.wait()
                 # Nobody comes back at that address: what was on its way is unknown.
                 await client.close()
-                await asyncio.wait_for(asyncio.gather(*writers), 20)
+                await asyncio.wait_for(asyncio.gather(*writers), PATIENCE_S)
                 total += sum(acknowledged.values()) - sum(state.values())
             await client.close()
         finally:

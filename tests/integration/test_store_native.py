@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import pytest
 from cryptography import x509
+from patience import patience
 from ports import free_ports
 
 from minikube_py.env import SystemClock, SystemDisk
@@ -78,7 +79,7 @@ async def put(client, key: bytes, value: bytes = b"v", lease: int = 0) -> int:
 
 
 async def until(condition, pause_s: float = 0.005) -> None:
-    async with asyncio.timeout(20):
+    async with patience():
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(pause_s)
 
@@ -372,7 +373,7 @@ class Raw:
 
     async def next(self):
         """The next frame, or None at the end of the connection."""
-        async with asyncio.timeout(20):
+        async with patience():
             while not self.answers:
                 data = await self.reader.read(1 << 16)
                 if not data:

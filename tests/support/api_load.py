@@ -13,6 +13,7 @@ from typing import Any
 import aiohttp
 import orjson
 from api_records import DONE, OTHERS, PREFIX, REFUSED, STORE_WATCHER, ApiRecord, ApiWatch, Asked, Told, version_of
+from patience import PATIENCE_S
 from store_members import Members, until
 
 from minikube_py.client.kubeconfig import ClusterAccess
@@ -28,7 +29,7 @@ SHARED = 8
 """Objects that all users write, through whichever API server."""
 OWN = 6
 REQUEST_TIMEOUT_S = 30.0
-WITHIN_S = 60.0
+WITHIN_S = PATIENCE_S
 RETRY_S = 0.05
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import needs
+from patience import Deadline
 
 from minikube_py.apiserver.auth import ADMIN
 from minikube_py.apiserver.core import ApiServer
@@ -24,7 +24,6 @@ from minikube_py.env import SystemClock, SystemDisk
 from minikube_py.store.member import StoreMember
 
 TOKEN = "a-token-of-enough-length"
-WAIT_S = 30.0
 
 
 @asynccontextmanager
@@ -87,12 +86,12 @@ async def transport_to(target: str, folder: Path, kubeconfig: Path | None = None
                     await transport.close()
 
 
-async def until(what: str, holds: Callable[[], Awaitable[Any]], wait_s: float = WAIT_S) -> Any:
+async def until(what: str, holds: Callable[[], Awaitable[Any]]) -> Any:
     """The first true answer. Looks again after 10 ms: what is waited for may show in many places."""
-    deadline_s = time.monotonic() + wait_s
+    deadline = Deadline()
     while True:
         found = await holds()
         if found:
             return found
-        assert time.monotonic() < deadline_s, f"not within {wait_s:.0f} s: {what}"
+        deadline.check(what)
         await asyncio.sleep(0.01)

@@ -8,6 +8,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 
+from patience import patience
 from virtual_time import LoopClock, LoopSyncs
 
 from minikube_py.env import Disk, SystemDisk
@@ -169,7 +170,7 @@ class MemberNet:
 
     async def put(self, key: bytes, value: bytes = b"v") -> int:
         """Through whoever leads, until it is done."""
-        async with asyncio.timeout(30):
+        async with patience():
             while True:
                 try:
                     return (await (await self.leader()).storage.txn((), (Put(key, value),))).revision

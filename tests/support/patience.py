@@ -18,7 +18,17 @@ PATIENCE_S = 60.0 * FACTOR
 PAUSE_S = 0.005
 
 
-def patience(what: str = "") -> asyncio.Timeout:
+class Deadline:
+    """For a loop that asks again and again: `check` raises once it has taken too long."""
+
+    def __init__(self) -> None:
+        self._ends_s = time.monotonic() + PATIENCE_S
+
+    def check(self, what: object) -> None:
+        assert time.monotonic() < self._ends_s, f"not within {PATIENCE_S:g} s: {what}"
+
+
+def patience() -> asyncio.Timeout:
     """`async with patience():` ends what hangs."""
     return asyncio.timeout(PATIENCE_S)
 
@@ -38,10 +48,9 @@ async def until(condition: Callable[[], Any | Awaitable[Any]], what: str | Calla
         await asyncio.sleep(PAUSE_S)
 
 
-def until_then(condition: Callable[[], Any], what: str = "") -> Any:
-    """As `until`, for plain code."""
-    ends_s = time.monotonic() + PATIENCE_S
-    while not (found := condition()):
-        assert time.monotonic() < ends_s, f"not within {PATIENCE_S:g} s: {what or condition}"
-        time.sleep(PAUSE_S)
-    return found
+def eventually(condition: Callable[[], Any], what: str) -> None:
+    """As `until`, for plain code and what costs more to ask."""
+    deadline = Deadline()
+    while not condition():
+        deadline.check(what)
+        time.sleep(0.02)

@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from patience import PATIENCE_S
 from ports import free_ports
 from store_members import Members
 
@@ -27,8 +28,8 @@ from minikube_py.control_plane.store_access import StoreAccess
 from minikube_py.control_plane.tokens import read_token
 
 HOST = "127.0.0.1"
-READY_WITHIN_S = 60.0
-ENDS_WITHIN_S = 30.0
+READY_WITHIN_S = PATIENCE_S
+ENDS_WITHIN_S = PATIENCE_S
 LIMITED = """\
 import os, resource, sys
 _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from patience import PATIENCE_S
 from store_members import Members, until
 
 from minikube_py.env import SystemClock
@@ -31,7 +32,7 @@ from minikube_py.store.storage import WatchHandle, WatchSink
 
 ENDLESS = 1 << 60
 EVERYTHING = RangeRequest(ALL, ALL)
-PROGRESS_WITHIN_S = 60.0
+PROGRESS_WITHIN_S = PATIENCE_S
 GRACE_US = 20_000_000
 """How long the end of a lease may take beyond its TTL on a machine that others use too."""
 CLOCK_DRIFT = 1.01

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Any
+
+from patience import Deadline
 
 from minikube_py.control_plane.store_access import StoreAccess
 from minikube_py.control_plane.store_admin import Asking, StoreAdmin
@@ -20,7 +21,6 @@ from minikube_py.store.client_connection import Call, Endpoint, connect
 from minikube_py.store.membership import MemberChange
 from minikube_py.store.protocol import SERIALIZABLE, Op, decode_range
 
-SETTLES_WITHIN_S = 60.0
 ASK_WITHIN_S = 2.0
 PAUSE_S = 0.05
 HASHES = 12
@@ -79,7 +79,7 @@ class Members:
 
     async def answer(self, name: str) -> dict[str, Any]:
         """The same, once it does."""
-        found = await until(lambda: self.status(name), f"{name} answers", SETTLES_WITHIN_S)
+        found = await until(lambda: self.status(name), f"{name} answers")
         assert found is not None
         return found
 
@@ -99,7 +99,7 @@ class Members:
             latest = max((status["term"] for status in statuses.values()), default=0)
             return name if name and leading[name]["term"] == latest else ""
 
-        return await until(found, "one of them leads", SETTLES_WITHIN_S)
+        return await until(found, "one of them leads")
 
     async def followers(self) -> list[str]:
         leader = await self.leader()
@@ -115,7 +115,7 @@ class Members:
                 return False
             return True
 
-        await until(done, f"{change.kind.name} {change.name or hex(change.id)}", SETTLES_WITHIN_S)
+        await until(done, f"{change.kind.name} {change.name or hex(change.id)}")
         self.changed += 1
 
     async def unsettled(self) -> str:
@@ -146,7 +146,7 @@ class Members:
             reason = await self.unsettled()
             return not reason
 
-        await until(settled, lambda: f"all is well again: {reason}", SETTLES_WITHIN_S)
+        await until(settled, lambda: f"all is well again: {reason}")
 
     async def views(self) -> list[MemberView]:
         """What the members hold, all at the same entry."""
@@ -160,7 +160,7 @@ class Members:
             views = [view for view in latest if view is not None]
             return len(views) == len(latest) and len({view.applied for view in views}) == 1
 
-        await until(same, "members are alike for long enough to be looked at", SETTLES_WITHIN_S)
+        await until(same, "members are alike for long enough to be looked at")
         return views
 
     async def _views(self) -> list[MemberView | None]:
@@ -213,12 +213,11 @@ class Asked(Asking):
         return decode_range(call.parts, answer)
 
 
-async def until(check: Callable[[], Awaitable[Any]], what: str | Callable[[], str], within_s: float) -> Any:
+async def until(check: Callable[[], Awaitable[Any]], what: str | Callable[[], str]) -> Any:
     """What `check` gives, once it is true."""
-    ends_s = time.monotonic() + within_s
+    deadline = Deadline()
     while not (found := await check()):
-        text = what if isinstance(what, str) else what()
-        assert time.monotonic() < ends_s, f"not within {within_s:g} s: {text}"
+        deadline.check(what if isinstance(what, str) else what())
         await asyncio.sleep(PAUSE_S)
     return found
 

@@ -10,14 +10,15 @@ import ssl
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+
+from patience import PATIENCE_S, Deadline
 
 from minikube_py.client.kubeconfig import ClusterAccess, load_kubeconfig
 
-READY_WITHIN_S = 60.0
-ENDS_WITHIN_S = 60.0
+READY_WITHIN_S = PATIENCE_S
+ENDS_WITHIN_S = PATIENCE_S
 
 
 class Up:
@@ -138,16 +139,9 @@ def up(*flags: str, expected: str = "") -> Iterator[Up]:
 
 def again(*flags: str) -> Up:
     """Up on the data of one that was killed, whose children end by themselves, a moment later."""
-    ends_s = time.monotonic() + READY_WITHIN_S
+    deadline = Deadline()
     while not (running := Up(*flags)).ready():
         running.end()
-        assert "in use by process" in "".join(running.errors) and time.monotonic() < ends_s, running.errors
+        assert "in use by process" in "".join(running.errors), running.errors
+        deadline.check(running.errors)
     return running
-
-
-def eventually(check: Callable[[], bool], what: str, timeout_s: float = 30.0) -> None:
-    """For what no watch tells: asks until it is so."""
-    ends_s = time.monotonic() + timeout_s
-    while not check():
-        assert time.monotonic() < ends_s, f"not within {timeout_s} s: {what}"
-        time.sleep(0.02)

@@ -62,14 +62,14 @@ HOSTILE = [
 
 @pytest.mark.parametrize(("name", "body", "message"), HOSTILE, ids=[case[0] for case in HOSTILE])
 def test_hostile_documents_are_refused_at_once(name: str, body: bytes, message: str) -> None:
-    began = time.perf_counter()
+    began_s = time.process_time()
     with pytest.raises(YamlError) as caught:
         read(body)
     assert str(caught.value).startswith(message)
     with pytest.raises(StatusError) as refused:
         decode(PODS, body, "application/yaml")
     assert refused.value.code == 400
-    assert time.perf_counter() - began < 20
+    assert time.process_time() - began_s < 20
 
 
 def test_a_large_broken_json_body_is_refused_with_its_place() -> None:

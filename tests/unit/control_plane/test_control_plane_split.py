@@ -4,11 +4,11 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from virtual_time import LoopClock
 
 from minikube_py.control_plane.config import ControlPlaneConfig
 from minikube_py.control_plane.errors import RoleFailed
 from minikube_py.control_plane.split import SplitControlPlane
-from minikube_py.env import SystemClock
 
 NAMES = ["store-1", "store-2", "store-3"]
 
@@ -17,7 +17,7 @@ class OfMembers(SplitControlPlane):
     """Starts that fail where their name is among `failing`; with too few, the others wait for them for ever."""
 
     def __init__(self, folder: Path, failing: set[str], enough: bool) -> None:
-        super().__init__(ControlPlaneConfig(folder), SystemClock())
+        super().__init__(ControlPlaneConfig(folder), LoopClock())
         self.failing, self.enough = failing, enough
         self.waiting: set[str] = set()
 
