@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from virtual_time import LoopClock, run_virtually
 
 from minikube_py.api.kinds.core import CONFIGMAPS
 from minikube_py.apiserver.forms import PLAIN
@@ -15,11 +15,10 @@ from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.watch import Encoder
 from minikube_py.apiserver.watch_stream import Batch, Stream, WatchBudget, left
 from minikube_py.client.transport import WatchEvent
-from minikube_py.env import SystemClock
 from tests.support.api_core import Core, config_map
 
 MAPS = "/api/v1/namespaces/default/configmaps"
-ENCODER = Encoder(CONFIGMAPS, PLAIN, SystemClock())
+ENCODER = Encoder(CONFIGMAPS, PLAIN, LoopClock())
 
 
 def batch(size: int) -> Batch:
@@ -64,7 +63,7 @@ def test_what_is_held_is_what_waits_and_stays_under_the_limit(actions: list[tupl
             stream.close()
         assert budget.held_bytes == 0 and not budget.waiting
 
-    asyncio.run(run())
+    run_virtually(run)
 
 
 async def test_those_furthest_behind_are_cut_off_and_say_the_limit() -> None:
