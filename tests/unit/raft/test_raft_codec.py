@@ -59,7 +59,7 @@ WRONG = [
     ("a map", {}, "a message is a list"),
     ("too short", [5, 1], "12 fields"),
     ("told to stand for election by a peer", plain(type=0, runs=[]), "never travels"),
-    ("unknown type", plain(type=14, runs=[]), "type 14"),
+    ("unknown type", plain(type=99, runs=[]), "type 99"),
     ("type is a boolean", plain(type=True), "type is a number"),
     ("nobody sends", plain(sender=0), "sender"),
     ("to a text", plain(to="2"), "to is a number"),
