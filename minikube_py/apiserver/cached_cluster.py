@@ -24,5 +24,4 @@ class CachedCluster:
 
     def seen_by(self, kind: Kind) -> dict[KindKey, list[Json]]:
         """What the admission of `kind` looks at, as a value that can be sent to another process."""
-        kinds = [(key, REGISTRY.resource(*key)) for key in kind.sees]
-        return {key: list(self.all(seen)) for key, seen in kinds if seen is not None}
+        return {key: self.all(seen) for key in kind.sees if (seen := REGISTRY.resource(*key)) is not None}

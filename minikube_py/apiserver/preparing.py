@@ -28,7 +28,7 @@ from minikube_py.api.errors import (
 )
 from minikube_py.api.kind import Cluster, Kind
 from minikube_py.api.kinds.core import NAMESPACES
-from minikube_py.api.meta import generate_name, new_uid, timestamp
+from minikube_py.api.meta import generate_name, namespace_of, new_uid, timestamp
 from minikube_py.api.patch import apply_patch
 from minikube_py.api.registry import REGISTRY
 from minikube_py.api.validation.dispatch import validate_create, validate_update
@@ -240,11 +240,9 @@ class Seen:
         self._objects = objects
 
     def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
-        for obj in self.all(kind):
-            metadata = obj["metadata"]
-            if metadata["name"] == name and (metadata.get("namespace") or "") == namespace:
-                return obj
-        return None
+        wanted = kind.key(namespace, name)
+        named = (obj for obj in self.all(kind) if kind.key(namespace_of(obj), obj["metadata"]["name"]) == wanted)
+        return next(named, None)
 
     def all(self, kind: Kind) -> Sequence[Json]:
         return self._objects.get(key_of(kind), ())
