@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from needs import absent
-from up_process import Up, again, eventually, up
+from patience import eventually
+from up_process import Up, again, up
 
 LAYOUTS = [pytest.param((), id="one process"), pytest.param(("--members", "3"), id="three members")]
 HUGE = ("10P", "9223372036854775807", "9223372036854775808m", "1e30", "5Ei", "1E")
