@@ -217,13 +217,8 @@ async def test_indexes_are_declared_asked_and_explained_over_the_wire(tmp_path, 
     # Among so few rows the columns are quicker than any index.
     monkeypatch.setattr(planner, "COLUMNS_US", 1e6)
     spec = IndexSpec("fits", "nodes", ("free.cpu",), "columns", {"block_slots": 128})
-    request = RangeRequest(
-        b"/registry/nodes/",
-        b"/registry/nodes0",
-        where=Where((Comparison("free.cpu", ">=", ("4",)),)),
-        limit=3,
-        order="ANY",
-    )
+    four = Where((Comparison("free.cpu", ">=", ("4",)),))
+    request = RangeRequest(b"/registry/nodes/", b"/registry/nodes0", where=four, limit=3, order="ANY")
     async with serving(tmp_path) as server, connected(server) as client:
         await client.declare(NODES)
         await client.txn((), tuple(node(f"n{number}", number % 8) for number in range(80)))
