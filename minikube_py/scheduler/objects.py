@@ -77,8 +77,9 @@ class PodSpec:
     """The part of a pod that decides where it may run. Interned: equal ones are the same object.
 
     `requests` are the amounts asked for, zero ones left out; `nonzero_cpu_milli` and `nonzero_memory_bytes` count the
-    defaults for containers that ask for none. `affinity` is the object's `affinity.nodeAffinity`. `cache` is for what
-    plugins work out from the spec alone."""
+    defaults for containers that ask for none. `affinity` is the object's `affinity.nodeAffinity`. `not_built` names
+    the plugins that its constraints need and that are not built. `cache` is for what plugins work out from the spec
+    alone."""
 
     __slots__ = (
         "affinity",
@@ -87,6 +88,7 @@ class PodSpec:
         "node_selector",
         "nonzero_cpu_milli",
         "nonzero_memory_bytes",
+        "not_built",
         "requests",
         "tolerations",
     )
@@ -100,7 +102,9 @@ class PodSpec:
         node_selector: tuple[tuple[str, str], ...] = (),
         affinity: Mapping[str, Any] | None = None,
         host_ports: tuple[HostPort, ...] = (),
+        not_built: tuple[str, ...] = (),
     ) -> None:
+        self.not_built = not_built
         self.requests = requests
         self.nonzero_cpu_milli = nonzero_cpu_milli
         self.nonzero_memory_bytes = nonzero_memory_bytes
@@ -318,11 +322,38 @@ def _tolerations(spec: Mapping[str, Any]) -> tuple[Toleration, ...]:
     )
 
 
+_ATTACHED_ONCE = ("gcePersistentDisk", "awsElasticBlockStore", "iscsi", "rbd")
+
+
+def _not_built(spec: Mapping[str, Any], affinity: Mapping[str, Any]) -> tuple[str, ...]:
+    """The plugins that would have to look at the pod's constraints, and that are not built."""
+    found = []
+    volumes = spec.get("volumes") or ()
+    if any(name in volume for volume in volumes for name in _ATTACHED_ONCE):
+        found.append("VolumeRestrictions")
+    if any("persistentVolumeClaim" in volume or "ephemeral" in volume for volume in volumes):
+        found.append("VolumeBinding")
+    spread = spec.get("topologySpreadConstraints") or ()
+    if any(constraint.get("whenUnsatisfiable") == "DoNotSchedule" for constraint in spread):
+        found.append("PodTopologySpread")
+    terms = ((affinity.get(kind) or {}).get(_REQUIRED) for kind in ("podAffinity", "podAntiAffinity"))
+    if affinity and any(terms):
+        found.append("InterPodAffinity")
+    if spec.get("resourceClaims"):
+        found.append("DynamicResources")
+    return tuple(found)
+
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
 def pod_spec(spec: Mapping[str, Any], status: Mapping[str, Any] = _NO_STATUS) -> PodSpec:
     """The interned PodSpec of an object's `spec`; its `status` counts where the pod is resized in place.
 
     Raises: QuantityError."""
-    affinity = (spec.get("affinity") or {}).get("nodeAffinity")
+    affinities = spec.get("affinity") or {}
+    affinity = affinities.get("nodeAffinity")
+    not_built = _not_built(spec, affinities)
     selector = spec.get("nodeSelector")
     tolerations = _tolerations(spec)
     ports = _host_ports(spec)
@@ -332,6 +363,7 @@ def pod_spec(spec: Mapping[str, Any], status: Mapping[str, Any] = _NO_STATUS) ->
         tuple(sorted(selector.items())) if selector else (),
         _frozen(affinity) if affinity else None,
         ports,
+        not_built,
     )
     found = _specs.get(key)
     if found is None:
@@ -346,6 +378,7 @@ def pod_spec(spec: Mapping[str, Any], status: Mapping[str, Any] = _NO_STATUS) ->
             key[2],
             affinity or None,
             ports,
+            not_built,
         )
         if len(_specs) >= SPECS_INTERNED_MAX:
             # Specs already handed out stay valid; equal later ones are merely no longer the same object.

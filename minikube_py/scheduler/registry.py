@@ -15,6 +15,7 @@ from minikube_py.scheduler.plugins.default_preemption import DefaultPreemption
 from minikube_py.scheduler.plugins.node_affinity import NodeAffinity, NodeName
 from minikube_py.scheduler.plugins.node_ports import NodePorts
 from minikube_py.scheduler.plugins.node_resources import NodeResourcesBalancedAllocation, NodeResourcesFit
+from minikube_py.scheduler.plugins.not_built import FACTORIES as NOT_BUILT
 from minikube_py.scheduler.plugins.queueing import PrioritySort, SchedulingGates
 from minikube_py.scheduler.plugins.taint_toleration import NodeUnschedulable, TaintToleration
 
@@ -32,6 +33,7 @@ BUILT_IN: Mapping[str, PluginFactory] = {
     "DefaultPreemption": DefaultPreemption,
     "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocation,
     "DefaultBinder": DefaultBinder,
+    **NOT_BUILT,
 }
 
 

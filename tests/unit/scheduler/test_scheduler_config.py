@@ -119,7 +119,7 @@ def test_a_point_overrides_the_weight_of_multi_point() -> None:
 
 BROKEN = [
     ("unknown", {"score": PluginSet((("Nonsense", 1),))}, 'plugin "Nonsense" does not exist'),
-    ("not yet", {"filter": PluginSet((("InterPodAffinity", 1),))}, "is not supported yet"),
+    ("not yet", {"filter": PluginSet((("VolumeZone", 1),))}, "is not supported yet"),
     ("wrong point", {"bind": PluginSet((("NodePorts", 1),))}, 'does not extend bind'),
     ("no binder", {"bind": PluginSet(disabled=frozenset(("*",)))}, "at least one bind plugin is needed"),
     ("no order", {"queueSort": PluginSet(disabled=frozenset(("*",)))}, "exactly one queueSort plugin is needed"),
