@@ -57,6 +57,14 @@ def validate(request: Command | RangeRequest) -> None:
     rule(request)
 
 
+def validate_own(command: Command) -> None:
+    """As `validate`, for what members propose themselves: they alone raise alarms."""
+    if type(command) is SetAlarm:
+        _alarm(command)
+    else:
+        validate(command)
+
+
 def require_known(command: Command, version: int) -> None:
     """Raises: Unavailable where members of an earlier release, which follow `version` of the rules, could not even read
     the command; its log entry would end them."""
@@ -220,6 +228,12 @@ def _leaders(_: RaiseVersion) -> None:
 
 
 def _set_alarm(command: SetAlarm) -> None:
+    if command.raised:
+        raise InvalidRequest("alarms are raised by the members alone; a client may clear them")
+    _alarm(command)
+
+
+def _alarm(command: SetAlarm) -> None:
     _texts((command.kind,))
     if not 0 <= command.member <= INT64_MAX:
         raise InvalidRequest("an alarm's member is an id, or 0")

@@ -73,8 +73,11 @@ _WHAT: Final = {
 
 
 def stands_aside(member: StoreMember) -> bool:
-    """The others have agreed that this member's data are not theirs."""
-    return Alarm(member.member_id, CORRUPT) in member.state.alarms.raised
+    """The others have agreed that this member's data are not theirs. A majority of the voters cannot be the odd ones:
+    no member finds that, so alarms that say it end nobody."""
+    raised, voters = member.state.alarms.raised, member.raft.configuration.voters
+    marked = [each for each in voters if Alarm(each, CORRUPT) in raised]
+    return Alarm(member.member_id, CORRUPT) in raised and len(marked) * 2 <= len(voters)
 
 
 def aside_text(member: StoreMember) -> str:

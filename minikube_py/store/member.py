@@ -149,14 +149,14 @@ class StoreMember:
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
-    def propose(self, command: Command, data: bytes, reply: Reply) -> None:
+    def propose(self, command: Command, data: bytes, reply: Reply, *, own: bool = False) -> None:
         """Sends `command`, packed as `data`, into the log; `reply` is called once it is applied, or its end cannot be
-        known.
+        known. `own`: a member asks for it, no client.
 
         Raises: RequestTooLarge, NotLeader, Unavailable: nothing was done, and `reply` will not be called."""
         if self.failed or self._stopping:
             raise self._not_running()
-        self.replica.propose(command, data, reply)
+        self.replica.propose(command, data, reply, own=own)
         if not self._turns.due:
             self._turns.gather()
 

@@ -28,7 +28,7 @@ from minikube_py.mvcc.alarms import grows
 from minikube_py.mvcc.codec import NewerMessage, pack, unpack
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import Command, LeaseResult, RaiseVersion, Result
-from minikube_py.mvcc.validate import require_known, validate
+from minikube_py.mvcc.validate import require_known, validate, validate_own
 from minikube_py.mvcc.watch import WatchHub
 from minikube_py.raft.codec import decode_change
 from minikube_py.raft.configuration import ChangeRefused, Configuration, NodeId
@@ -171,14 +171,18 @@ class Replica:
             self._releases.heard(message)
             self._raise_version()
 
-    def propose(self, command: Command, data: bytes, reply: Reply) -> None:
-        """Sends `command`, packed as `data`, into the log; `reply` is told once it is applied, or may never be.
+    def propose(self, command: Command, data: bytes, reply: Reply, *, own: bool = False) -> None:
+        """Sends `command`, packed as `data`, into the log; `reply` is told once it is applied, or may never be. `own`:
+        a member asks for it, no client.
 
         Raises: RequestTooLarge, InvalidRequest, NoSpace, NotLeader, Unavailable: nothing was done, and `reply` is not
         called."""
         if len(data) > self.config.request_bytes_max:
             raise RequestTooLarge(len(data), self.config.request_bytes_max)
-        validate(command)
+        if own:
+            validate_own(command)
+        else:
+            validate(command)
         require_known(command, self.state.version)
         if self.shortage and grows(command):
             raise NoSpace(self.shortage)

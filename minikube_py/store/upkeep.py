@@ -149,7 +149,7 @@ class Upkeep:
 
     def _propose(self, command: Command) -> None:
         try:
-            self._member.propose(command, pack(command), _ignore)
+            self._member.propose(command, pack(command), _ignore, own=True)
         except Unavailable:
             pass
 

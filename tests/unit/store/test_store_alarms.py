@@ -33,6 +33,7 @@ from minikube_py.mvcc.types import (
     Txn,
 )
 from minikube_py.sim.disk import SimDisk
+from minikube_py.store.alarming import stands_aside
 from minikube_py.store.hash_check import Verdict, judge
 from minikube_py.store.log_files import LogFiles
 from minikube_py.store.member import StoreMember
@@ -240,6 +241,36 @@ def test_the_last_room_is_that_of_segments_that_nobody_needs():
     append(files, 61, 30)
     with pytest.raises(OSError, match="no space left"):
         append(files, 91, 100)
+
+
+async def test_no_client_raises_an_alarm_and_any_may_clear_them(tmp_path):
+    net = MemberNet(tmp_path, PLAIN)
+    await net.form(1)
+    try:
+        leader = await net.settled()
+        for alarm in (Alarm(leader.member_id, CORRUPT), Alarm(0, CORRUPT), Alarm(7, NOSPACE)):
+            with pytest.raises(InvalidRequest, match="raised by the members alone"):
+                await leader.storage.command(SetAlarm(True, *alarm))
+        await leader.storage.command(SetAlarm(False))
+        await net.put(b"/a")
+    finally:
+        await net.stop()
+
+
+async def test_alarms_that_call_a_majority_corrupt_end_nobody(tmp_path):
+    """As an earlier release took them from clients: the log holds them, and applies them after every start."""
+    net = MemberNet(tmp_path, PLAIN)
+    await net.form(1)
+    try:
+        leader = await net.settled()
+        leader.raft.propose(pack(SetAlarm(True, leader.member_id, CORRUPT)))
+        await net.put(b"/a")
+        await until(lambda: bool(leader.state.alarms.raised))
+        assert not stands_aside(leader)
+        await leader.storage.command(SetAlarm(False))
+        assert not leader.state.alarms.raised and not net.fatal[leader.member_id]
+    finally:
+        await net.stop()
 
 
 # -- comparing --------------------------------------------------------------------------------------------------------

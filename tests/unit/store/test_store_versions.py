@@ -129,7 +129,7 @@ def test_what_an_earlier_release_cannot_read_is_not_sent_while_one_takes_part() 
     for command in (
         LeaseRevoke(5, 7),
         InSession(opened.result.id, 1, 1, LeaseRevoke(5, 7)),
-        SetAlarm(True, 1, "NOSPACE"),
+        SetAlarm(False, 1, "NOSPACE"),
     ):
         with pytest.raises(Unavailable, match="needs version 2 of the rules of apply, the store follows 1"):
             net.propose(leader, command)
