@@ -19,11 +19,10 @@ from minikube_py.api.errors import Json, StatusError, go_quote
 from minikube_py.api.kinds.core import PODS
 from minikube_py.api.selectors import parse_field_selector
 from minikube_py.apiserver.auth import Asked, allowed, refusal
-from minikube_py.apiserver.node_claims import LEASE_NAMESPACE, NodeClaims
+from minikube_py.apiserver.node_claims import LEASE_NAMESPACE, NODE_PREFIX, NodeClaims
 from minikube_py.apiserver.rules import KUBELETS, NODE_RIGHTS, NODES, User
 from minikube_py.apiserver.watch_cache import WatchCache
 
-NODE_PREFIX: Final = "system:node:"
 MIRROR: Final = "kubernetes.io/config.mirror"
 _READ: Final = ("get", "list", "watch")
 _LEASE_VERBS: Final = ("get", "create", "update", "patch", "delete")

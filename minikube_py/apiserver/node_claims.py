@@ -3,6 +3,9 @@
 The record is an annotation that only the API server sets for such users: on the Node that one of them registers, and on
 the Lease by which it claims the node (or a slot of nodes). The Lease decides where there is one. Another kubelet may
 take a Lease over once it has run out, as leaders do.
+
+What a kubelet `system:node:NAME` writes carries its name in the same annotation, and no shared kubelet gets it: not the
+Lease, not even one that has run out, nor the Node by a Lease made before.
 """
 
 from __future__ import annotations
@@ -21,7 +24,9 @@ from minikube_py.env import Clock
 PLAYED_BY: Final = "minikube-py.io/played-by"
 LEASE_NAMESPACE: Final = "kube-node-lease"
 SLOT_PREFIX: Final = "minikube-py-kubelet-"
+NODE_PREFIX: Final = "system:node:"
 _KEY: Final = f'"{PLAYED_BY}":'.encode()
+_OWN_KEY: Final = f'"{PLAYED_BY}":"{NODE_PREFIX}'.encode()
 
 
 def player(obj: Json) -> str:
@@ -51,11 +56,13 @@ class NodeClaims:
         self._clock = clock
 
     def player_of(self, node: str) -> str:
-        """The shared kubelet that plays `node`; "" where none does."""
+        """Who plays `node`: a shared kubelet, or the node's own; "" where neither does."""
+        registered = self._cache.of(NODES).entries.get(NODES.key("", node))
+        if registered is not None and _OWN_KEY in registered.value:
+            return _player_of(registered)
         lease = self._cache.of(LEASES).entries.get(LEASES.key(LEASE_NAMESPACE, node))
         if lease is not None:
             return _player_of(lease)
-        registered = self._cache.of(NODES).entries.get(NODES.key("", node))
         return _player_of(registered) if registered is not None else ""
 
     def may_register(self, user: str, node: str) -> bool:
@@ -64,17 +71,24 @@ class NodeClaims:
         return lease is None or self.may_take(user, orjson.loads(lease.value))
 
     def may_claim(self, user: str, node: str) -> bool:
-        """Whether `user` may make the node's Lease, where there is none."""
+        """Whether `user` may make the node's Lease, where there is none: no other kubelet registered the node."""
         registered = self._cache.of(NODES).entries.get(NODES.key("", node))
         return registered is None or _player_of(registered) in ("", user)
 
     def may_take(self, user: str, lease: Json) -> bool:
-        """Whether `user` may write a Lease that stands: its own, or one of kubelets that has run out."""
+        """Whether `user` may write a Lease that stands: its own, or a shared kubelet's that has run out."""
         holder, metadata = player(lease), lease["metadata"]
+        if metadata["namespace"] == LEASE_NAMESPACE and self._is_real(metadata["name"]):
+            return False
         if holder == user:
             return True
-        of_kubelets = holder or metadata["namespace"] == LEASE_NAMESPACE or metadata["name"].startswith(SLOT_PREFIX)
-        return bool(of_kubelets) and has_run_out(lease, self._clock.wall_s())
+        of_shared = bool(holder) and not holder.startswith(NODE_PREFIX)
+        of_slot = metadata["namespace"] != LEASE_NAMESPACE and metadata["name"].startswith(SLOT_PREFIX)
+        return (of_shared or of_slot) and has_run_out(lease, self._clock.wall_s())
+
+    def _is_real(self, node: str) -> bool:
+        """Whether the node's own kubelet wrote the Node."""
+        return self.player_of(node).startswith(NODE_PREFIX)
 
 
 def _player_of(entry: Entry) -> str:

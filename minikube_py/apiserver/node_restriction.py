@@ -126,11 +126,11 @@ class _Admission:
                 return f"{who} is not allowed to modify ownerReferences"
             if labels := _forbidden_labels(old, new):
                 return f"is not allowed to modify labels: {', '.join(labels)}"
-        if registers:
-            if not self._claims.may_register(self._user.name, name):
-                return f"{who} is not allowed to register node {go_quote(name)}, whose lease another holds"
+        if registers and not self._claims.may_register(self._user.name, name):
+            return f"{who} is not allowed to register node {go_quote(name)}, whose lease another holds"
+        if registers or isinstance(nodes, OneNode):
             set_player(new, self._user.name)
-        elif not isinstance(nodes, OneNode) and old is not None:
+        elif old is not None:
             _keep_player(old, new)
         return None
 
@@ -140,8 +140,11 @@ class _Admission:
         if isinstance(nodes, OneNode):
             if not of_node:
                 return f'can only access leases in the "{LEASE_NAMESPACE}" system namespace'
-            same = metadata.get("name") == nodes.name
-            return None if same else "can only access node lease with the same name as the requesting node"
+            if metadata.get("name") != nodes.name:
+                return "can only access node lease with the same name as the requesting node"
+            if new is not None:
+                set_player(new, self._user.name)
+            return None
         user = self._user.name
         if old is None:
             if of_node and not self._claims.may_claim(user, metadata.get("name") or ""):

@@ -443,6 +443,39 @@ async def test_a_lease_that_ran_out_is_taken_over_with_its_node(core: Core) -> N
     assert await code_of(core, SHARED_KUBELET, "PATCH", "/api/v1/nodes/k1/status", READY) == 403
 
 
+async def test_a_shared_kubelet_never_gets_the_node_of_a_kubelet_of_its_own(core: Core) -> None:
+    """Neither before its Lease is made, nor once it has run out, nor by a Lease made before the node was there."""
+    assert await code_of(core, SHARED_KUBELET, "POST", NODE_LEASES, lease("n1")) == 201
+    forged = node("n1")
+    forged["metadata"]["annotations"] = {PLAYED_BY: SHARED_KUBELET.name}
+    assert await code_of(core, N1, "POST", "/api/v1/nodes", forged) == 201
+    await core.done("POST", PODS, pod("victim", "n1"))
+    assert await code_of(core, SHARED_KUBELET, "GET", f"{PODS}/victim") == 403
+    assert await code_of(core, SHARED_KUBELET, "DELETE", f"{NODE_LEASES}/n1") == 403
+    await core.done("DELETE", f"{NODE_LEASES}/n1")
+    assert await code_of(core, SHARED_KUBELET, "POST", NODE_LEASES, lease("n1", FAR)) == 403
+    assert await code_of(core, N1, "POST", NODE_LEASES, lease("n1")) == 201
+    version = (await core.done("GET", f"{NODE_LEASES}/n1"))["metadata"]["resourceVersion"]
+    for verb, body in (("PUT", lease("n1", FAR, version=version)), ("PATCH", READY), ("DELETE", None)):
+        assert await code_of(core, SHARED_KUBELET, verb, f"{NODE_LEASES}/n1", body) == 403
+    await core.done("DELETE", "/api/v1/nodes/n1")
+    assert await code_of(core, SHARED_KUBELET, "POST", "/api/v1/nodes", node("n1")) == 403
+    assert await code_of(core, SHARED_KUBELET, "GET", f"{PODS}/victim") == 403
+
+
+async def test_a_node_is_its_own_kubelets_once_that_has_written_to_it(core: Core) -> None:
+    await core.done("POST", "/api/v1/nodes", node("n1"))
+    assert await code_of(core, N1, "PATCH", "/api/v1/nodes/n1/status", READY) == 200
+    assert await code_of(core, SHARED_KUBELET, "POST", NODE_LEASES, lease("n1", FAR)) == 403
+
+
+async def test_a_node_lease_of_nobody_known_is_not_taken_over(core: Core) -> None:
+    await core.done("POST", "/api/v1/nodes", node("n1"))
+    made = await core.done("POST", NODE_LEASES, lease("n1"))
+    taken = lease("n1", FAR, version=made["metadata"]["resourceVersion"])
+    assert await code_of(core, SHARED_KUBELET, "PUT", f"{NODE_LEASES}/n1", taken) == 403
+
+
 async def test_a_kubelet_writes_the_leases_of_slots_and_never_those_of_leaders(core: Core) -> None:
     for name in ("kube-scheduler", "old"):
         await core.done("POST", SLOT_LEASES, lease(name))
