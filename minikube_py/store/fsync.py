@@ -107,11 +107,12 @@ class FsyncRunner:
 
     def _start_thread(self) -> None:
         if self._thread is None:
+            self._loop = asyncio.get_running_loop()
+            thread = threading.Thread(target=self._serve, name="fsync", daemon=True)
+            thread.start()
+            self._thread = thread
             self._switch_interval_s = sys.getswitchinterval()
             sys.setswitchinterval(min(self._switch_interval_s, SWITCH_INTERVAL_S))
-            self._loop = asyncio.get_running_loop()
-            self._thread = threading.Thread(target=self._serve, name="fsync", daemon=True)
-            self._thread.start()
 
     def _serve(self) -> None:
         assert self._loop is not None

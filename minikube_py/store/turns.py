@@ -14,6 +14,7 @@ from minikube_py.store.fsync import Histogram, SyncRunner
 from minikube_py.store.links import NoLinks, PeerLinks
 from minikube_py.store.replica import Failed, Replica
 from minikube_py.store.room import explained
+from minikube_py.store.telling import describe
 
 GATHER_MIN: Final = 16
 GATHER_S: Final = 0.001
@@ -105,10 +106,11 @@ class Turns:
                 if until_s and self._clock.monotonic_s() > until_s:
                     self.soon()
                     break
-        except Failed as error:
-            self._fail(str(error))
-        self._in_turn = False
-        self._turned()
+            self._turned()
+        except Exception as error:
+            self._fail_of(error)
+        finally:
+            self._in_turn = False
         if not replica.syncing:
             self._idle.set()
 
@@ -120,10 +122,14 @@ class Turns:
             return
         try:
             after = self._replica.synced()
-        except Failed as failed:
-            self._fail(str(failed))
+            if after:
+                self.links.send(after)
+        except Exception as failed:
+            self._fail_of(failed)
             return
-        if after:
-            self.links.send(after)
         if not self._in_turn:
             self._turn()
+
+    def _fail_of(self, error: Exception) -> None:
+        """Half a turn was done, and nobody would take it up again: who waits would wait for ever."""
+        self._fail(str(error) if isinstance(error, Failed) else f"cannot go on: {describe(error)}")

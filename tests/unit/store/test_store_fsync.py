@@ -191,3 +191,18 @@ async def test_what_is_told_to_use_holds_from_the_next_sync_on():
     runner.use("auto")
     assert not runner.inline, "slow as it was found to be"
     runner.close()
+
+
+async def test_a_thread_that_could_not_be_started_is_no_thread(monkeypatch):
+    runner = FsyncRunner(ManualClock(), "thread")
+    interval_s = sys.getswitchinterval()
+
+    def refuses(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuses)
+        with pytest.raises(RuntimeError):
+            runner.run(lambda: None, lambda _: None)
+    runner.close()
+    assert sys.getswitchinterval() == interval_s

@@ -117,6 +117,36 @@ async def test_in_a_thread_the_next_batch_gathers_while_one_is_synced(tmp_path):
     await member.stop()
 
 
+@pytest.mark.parametrize("where", ["sync", "synced", "send", "turned"])
+async def test_whatever_a_turn_raises_ends_the_member_and_nobody_waits(tmp_path, monkeypatch, where):
+    fatal = Fatal()
+    member = await start(tmp_path, MemberConfig(fsync="thread", own_gc=False), fatal=fatal)
+
+    def raises(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    turns = member._turns
+    if where == "sync":
+        monkeypatch.setattr(turns._fsync, "run", raises)
+    elif where == "synced":
+        monkeypatch.setattr(member.replica, "_persisted", raises)
+    elif where == "turned":
+        monkeypatch.setattr(turns, "_turned", raises)
+    else:
+        real = member.replica.synced
+        monkeypatch.setattr(member.replica, "synced", lambda: (*real(), "a message"))
+        monkeypatch.setattr(turns.links, "send", raises)
+    waiting = [asyncio.ensure_future(put(member, b"/%d" % at)) for at in range(20)]
+    ended = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 30)
+    if where != "turned":
+        assert all(isinstance(each, OutcomeUnknown) for each in ended)
+    assert member.failed and not turns._in_turn and turns.stopped
+    assert len(fatal.messages) == 1 and "cannot go on: RuntimeError: can't start new thread" in fatal.messages[0]
+    with pytest.raises(Unavailable):
+        await put(member, b"/later")
+    await member.stop()
+
+
 async def test_a_restart_has_the_same_state(tmp_path):
     member = await start(tmp_path)
     for i in range(50):
