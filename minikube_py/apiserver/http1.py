@@ -18,6 +18,7 @@ _FIELDS: Final = re.compile(rf"(?:{_TOKEN}:[^\x00-\x08\x0a-\x1f\x7f]*+\r?\n)*+")
 _FIELD: Final = re.compile(rf"({_TOKEN}):[ \t]*([^\r\n]*)\r?\n")
 _HOST: Final = re.compile(r"[!$%&'()*+,\-./0-9:;=@A-Z\[\\\]_a-z~]*")
 _BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_AUTHORITY_END: Final = re.compile(r"[/?]")
 _LENGTH: Final = re.compile(r"[0-9]{1,18}")
 _CHUNK_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]*)?")
 CHUNK_LINE_BYTES_MAX: Final = 4096
@@ -263,8 +264,10 @@ def _split_target(target: str) -> tuple[str, str]:
         scheme, found, rest = target.partition("://")
         if not found or scheme.lower() not in ("http", "https"):
             raise Refused(400, "Bad Request")
-        slash = rest.find("/")
-        target = rest[slash:] if slash >= 0 else "/"
+        end = _AUTHORITY_END.search(rest)
+        target = rest[end.start() :] if end is not None else "/"
+        if target.startswith("?"):
+            target = f"/{target}"
     if not target.isascii():
         target = target.encode("latin-1").decode("utf-8", "replace")
     path, _, query = target.partition("?")

@@ -162,3 +162,18 @@ def test_heads_in_odd_but_allowed_forms() -> None:
     found = read_all([b"\r\n\r\nGET http://host/a%20b?c=%zz HTTP/1.1\nHost: host\nA: 1\nA: 2 \n\n" + GET])
     assert [(head.path, head.query) for head, _ in found] == [("/a%20b", "c=%zz"), ("/api", "")]
     assert found[0][0].values("a") == ["1", "2"] and found[0][0].values("b") == []
+
+
+@pytest.mark.parametrize(
+    ("target", "path", "query"),
+    [
+        ("http://h", "/", ""),
+        ("http://h?x", "/", "x"),
+        ("HTTPS://h:1?x=/api", "/", "x=/api"),
+        ("http://h/?x", "/", "x"),
+        ("http://h/api?x=/y?z", "/api", "x=/y?z"),
+    ],
+)
+def test_the_absolute_form_of_a_target_keeps_its_query(target: str, path: str, query: str) -> None:
+    [(head, _)] = read_all([f"GET {target} HTTP/1.1\r\nHost: h\r\n\r\n".encode()])
+    assert (head.path, head.query) == (path, query)
