@@ -116,8 +116,10 @@ class Elections:
 
         If two that poll at the same time grant each other the poll, both become candidates, each has its own vote, and
         where a majority needs both nobody leads for another timeout. Of equals the one with the larger id goes first.
-        A poll promises nothing and its refusal is always safe. It ends after a timeout, before this member polls again:
-        one whose own polls get nowhere keeps nobody else from leading."""
+        A poll promises nothing and its refusal is always safe. It also ends: this member refuses for `election_ticks`,
+        polls again after `election_ticks` to `2 * election_ticks - 1` at random, and in between refuses nobody. From
+        ELECTION_TICKS_MIN on, at least half of the rounds leave a tick or more for that, and the other asks each tick.
+        So one whose own polls get nowhere keeps nobody else from leading for long. With 1 no round would leave any."""
         state, log = self._state, self._state.log
         return (
             state.role == "PRE_CANDIDATE"

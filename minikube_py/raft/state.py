@@ -13,12 +13,16 @@ from minikube_py.raft.ready import ProposalDropped, ReadState, Role
 TRANSFER = b"transfer"
 """The context of a vote that the leader itself asked for."""
 
+ELECTION_TICKS_MIN = 2
+"""With 1 a candidate's timeout, drawn from `election_ticks` up to twice as many, is always the same."""
+
 
 @dataclass(frozen=True, slots=True)
 class RaftConfig:
     """The knobs of one member; they must be the same on all.
 
-    An election starts after `election_ticks` to half as many again without a leader. `lease_reads`: a leader that a
+    An election starts after `election_ticks` (at least ELECTION_TICKS_MIN, and above `heartbeat_ticks`) to half as many
+    again without a leader. `lease_reads`: a leader that a
     majority heard within the last half election timeout answers reads without asking again, which relies on all
     members' ticks lasting about the same. One APPEND carries up to `append_bytes_max`; unacknowledged ones are bounded
     per peer in number and bytes. Proposals beyond `uncommitted_bytes_max` are dropped, reads beyond `reads_max` too.
@@ -48,7 +52,12 @@ class RaftConfig:
         for name in self.__slots__:
             if name not in ("id", "pre_vote", "check_quorum", "lease_reads", "release") and getattr(self, name) < 1:
                 raise ValueError(f"{name} is at least 1, not {getattr(self, name)}")
-        if self.election_ticks > 1 and self.heartbeat_ticks >= self.election_ticks:
+        if self.election_ticks < ELECTION_TICKS_MIN:
+            raise ValueError(
+                f"election_ticks is at least {ELECTION_TICKS_MIN}, not {self.election_ticks}: below that no random "
+                "part is left in an election timeout"
+            )
+        if self.heartbeat_ticks >= self.election_ticks:
             raise ValueError(
                 f"heartbeat_ticks must be below election_ticks: {self.heartbeat_ticks} >= {self.election_ticks}"
             )

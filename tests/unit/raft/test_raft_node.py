@@ -71,8 +71,31 @@ def test_election_starts_after_one_to_two_timeouts_and_in_a_new_term(seed):
     assert raft.role == "CANDIDATE" and raft.ready().hard_state == HardState(4, ME, 0)
 
 
+@pytest.mark.parametrize("election_ticks", [2, 3, 5, 10, 50])
+@pytest.mark.parametrize("seed", range(5))
+def test_one_whose_polls_get_nowhere_soon_grants_the_poll_of_an_equal_with_a_smaller_id(election_ticks, seed):
+    """Both poll and ask again each tick, as members without a leader do; nobody answers the larger one."""
+    voters = Configuration(frozenset((1, 2, ME)))
+    raft = Raft(RaftConfig(ME, election_ticks=election_ticks), RaftLog(), UNBORN, voters, Random(seed))
+    granted = []
+    for _ in range(20 * election_ticks):
+        raft.tick()
+        if raft.role == "FOLLOWER":
+            continue
+        raft.ready()
+        raft.step(Message(MessageType.PRE_VOTE, 1, ME, term=raft.term + 1))
+        [reply] = [each for each in raft.ready().messages if each.type == MessageType.PRE_VOTE_REPLY]
+        granted.append(not reply.reject)
+    assert granted[:1] == [False] and any(granted)
+
+
+def test_an_election_timeout_without_a_random_part_is_refused():
+    with pytest.raises(ValueError, match="election_ticks is at least 2, not 1"):
+        RaftConfig(ME, election_ticks=1)
+
+
 def test_a_leader_keeps_its_term_through_ticks_and_calls_to_elect():
-    raft = make(election_ticks=1)
+    raft = make(election_ticks=2)
     elect(raft)
     for _ in range(5):
         raft.tick()
