@@ -225,7 +225,6 @@ class Writer:
         resource, sub = route.resource, route.subresource.name if route.subresource else ""
         create_new = not sub and resource.allow_create_on_update
         large = is_large(request.body, request.content_type)
-        asked = self._body(route, request, options)
         warnings: list[str] = []
         said: list[str] = []
         body, spare = b"", None
@@ -243,6 +242,7 @@ class Writer:
             nonlocal spare
             if large or (kv is not None and is_large(kv.value, JSON)):
                 old_value, revision = (kv.value, kv.mod_revision) if kv is not None else (None, 0)
+                asked = self._body(route, request, options)
                 made: Made | None = await self.work.run("update", asked, old_value, revision, create_new)
                 said.clear()
                 return None if made is None else _next(made, resource, warnings, request, kv, asked)

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from minikube_py.api.errors import StatusError, too_many_requests
 from minikube_py.apiserver import work, writes
 from minikube_py.apiserver.auth import ADMIN
+from minikube_py.apiserver.cached_cluster import CachedCluster
 from minikube_py.apiserver.messages import Request, parse_query
 from minikube_py.apiserver.watch_cache import DECODED_BYTES_MAX, WHOLE_BYTES_MAX, slices
 from minikube_py.apiserver.work import INLINE_BYTES_MAX, INLINE_VALUES_MAX, is_large, is_large_patch
@@ -130,8 +131,13 @@ async def test_small_requests_never_leave_the_loop(core: Core, monkeypatch: pyte
         async def run(self, job: str, *given: Any) -> Any:
             raise AssertionError(job)
 
+    def packed(*_: Any) -> Any:
+        raise AssertionError("what admission looks at was gathered for another process")
+
     core.api.writer.work = Nobody()
-    await core.done("POST", f"{NS}/pods", pod("a"))
+    monkeypatch.setattr(CachedCluster, "seen_by", packed)
+    made = await core.done("POST", f"{NS}/pods", pod("a"))
+    await core.done("PUT", f"{NS}/pods/a", made)
     await core.done("PATCH", f"{NS}/pods/a", {"metadata": {"labels": {"a": "b"}}}, "application/merge-patch+json")
     await core.done("DELETE", f"{NS}/pods/a", {"gracePeriodSeconds": 0})
 
