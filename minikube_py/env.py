@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import sys
 import time
+import weakref
 from collections.abc import Awaitable, Iterator
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -148,6 +150,9 @@ class SystemDisk:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # Kept: a change of segments must not fail because clients hold every other descriptor.
+        self._fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        weakref.finalize(self, os.close, self._fd)
 
     def open(self, name: str, *, create: bool = False) -> SystemFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
@@ -163,12 +168,15 @@ class SystemDisk:
         os.unlink(self.folder / name)
 
     def sync_folder(self) -> None:
-        fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        os.fsync(self._fd)
 
     def free_bytes(self) -> int:
         stat = os.statvfs(self.folder)
         return stat.f_bavail * stat.f_frsize
+
+
+def module_command(module: str) -> list[str]:
+    """How another process of this package is started. What lies in the current folder is not its code, unless this
+    package lies there itself, and need not be installed."""
+    here = Path(__file__).resolve().parents[1] == Path.cwd()
+    return [sys.executable, *(() if here else ("-P",)), "-m", module]

@@ -8,12 +8,12 @@ import logging
 import pickle
 import socket
 import subprocess
-import sys
 from typing import Any, Final
 
 from minikube_py.api.errors import StatusError, internal, timeout, too_many_requests
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.worker import FRAME
+from minikube_py.env import module_command
 
 log = logging.getLogger(__name__)
 STREAM_BYTES: Final = 1 << 20
@@ -108,8 +108,18 @@ class Workers:
         }
 
 
-def _spawn(command: list[str], stdin: int) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(command, stdin=stdin, stdout=subprocess.DEVNULL)
+def _spawn(command: list[str], stdin: socket.socket) -> subprocess.Popen[bytes]:
+    """In a thread, which alone closes `stdin`: until then its number is nobody else's."""
+    with stdin:
+        return subprocess.Popen(command, stdin=stdin.fileno(), stdout=subprocess.DEVNULL)
+
+
+def _abandon(spawning: asyncio.Future[subprocess.Popen[bytes]]) -> None:
+    """Of a process that nobody waits for any more."""
+    if not spawning.cancelled() and spawning.exception() is None:
+        process = spawning.result()
+        process.kill()
+        process.wait()
 
 
 class _Worker:
@@ -121,14 +131,15 @@ class _Worker:
     @staticmethod
     async def start() -> _Worker:
         ours, theirs = socket.socketpair()
+        command = module_command("minikube_py.apiserver.worker")
+        spawning = asyncio.get_running_loop().run_in_executor(None, _spawn, command, theirs)
         try:
-            command = [sys.executable, "-m", "minikube_py.apiserver.worker"]
-            with theirs:
-                process = await asyncio.to_thread(_spawn, command, theirs.fileno())
+            process = await asyncio.shield(spawning)
             ours.setblocking(False)
             reader, writer = await asyncio.open_connection(sock=ours, limit=STREAM_BYTES)
         except BaseException:
             ours.close()
+            spawning.add_done_callback(_abandon)
             raise
         return _Worker(process, reader, writer)
 

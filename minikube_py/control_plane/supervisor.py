@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from minikube_py.control_plane.errors import RoleFailed
 from minikube_py.control_plane.exit_codes import DISMISSED
 from minikube_py.control_plane.process import READY
 from minikube_py.control_plane.progress import Say
-from minikube_py.env import Clock, ended
+from minikube_py.env import Clock, ended, module_command
 
 READY_WITHIN_S = 60.0
 """Of silence: one that says how far it is has more time."""
@@ -62,7 +61,7 @@ class Child:
             os.chmod(self.log_file, 0o600)
             self._log_start = log.tell()
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "minikube_py", self.role, "--with-parent", *self._flags()),
+                *(*module_command("minikube_py"), self.role, "--with-parent", *self._flags()),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
