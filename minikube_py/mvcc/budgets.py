@@ -7,13 +7,15 @@ member refuses the same.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Final
 
 from minikube_py.errors import InvalidRequest
-from minikube_py.mvcc.key_index import KeyIndex
-from minikube_py.mvcc.reads import fetch_limit
-from minikube_py.mvcc.types import Op, RangeRequest, Txn
+from minikube_py.mvcc.key_index import KeyIndex, end_of
+from minikube_py.mvcc.reads import LIMIT_REACHABLE, fetch_limit
+from minikube_py.mvcc.types import DeleteRange, Op, Put, RangeRequest, Txn
 
 KEYS_MAX: Final = 1 << 20
 BYTES_MAX: Final = 64 << 20
@@ -31,17 +33,69 @@ def check_compares(txn: Txn, index: KeyIndex) -> None:
     _require(_compared(txn, index), KEYS_MAX, "keys", "compares")
 
 
-def check_reads(ops: Sequence[Op], index: KeyIndex) -> None:
-    """Of the branches that will run. Raises: InvalidRequest."""
+def check_reads(ops: Sequence[Op], index: KeyIndex, died: Callable[[], int]) -> None:
+    """Of the branches that will run, whose revisions are retained. `died`: how many deletions of keys are retained.
+    Raises: InvalidRequest."""
     if len(ops) < 2:
         return
-    ranges = [op for op in ops if type(op) is RangeRequest and (op.range_end or op.revision)]
+    ranges = [op for op in ops if type(op) is RangeRequest]
     if len(ranges) < 2:
         return
-    keys = [_keys(request, index) for request in ranges]
+    past = any(request.revision > 0 and request.range_end for request in ranges)
+    bounds = _Bounds(ops, index, died() if past else 0)
+    keys = [bounds.keys(request) for request in ranges]
     _require(sum(keys) - max(keys), KEYS_MAX, "keys", "ranges")
-    sizes = [_size_bytes(request, index) for request in ranges]
+    sizes = [bounds.size_bytes(request) for request in ranges]
     _require(sum(sizes) - max(sizes), BYTES_MAX, "bytes", "ranges")
+
+
+class _Bounds:
+    """What each range of `ops` reads at most, whichever of the other ops run before it."""
+
+    def __init__(self, ops: Sequence[Op], index: KeyIndex, died: int) -> None:
+        puts = sorted([(op.key, len(op.key) + len(op.value)) for op in ops if type(op) is Put])
+        self._put_keys = [key for key, _ in puts]
+        self._put_bytes = list(accumulate([size_bytes for _, size_bytes in puts], initial=0))
+        self._deleted = sum([index.count(op.key, op.range_end) for op in ops if type(op) is DeleteRange])
+        self._index = index
+        self._died = died
+
+    def keys(self, request: RangeRequest) -> int:
+        if request.revision > 0:
+            # What stood then is found among all that stands or stood since; what is not trimmed yet differs by member.
+            return self._index.count(request.key, request.range_end) + self._died if request.range_end else 1
+        low, high = self._puts(request)
+        count = self._index.count(request.key, request.range_end) + high - low
+        limit = self._limit(request)
+        return min(count, limit) if limit else count
+
+    def size_bytes(self, request: RangeRequest) -> int:
+        """Of keys and values."""
+        key, range_end, revision = request.key, request.range_end, request.revision
+        if request.count_only:
+            return 0
+        if revision > 0:
+            kvs, size_bytes = self._index.range_at(key, range_end, revision, self._limit(request)), 0
+        else:
+            low, high = self._puts(request)
+            size_bytes = self._put_bytes[high] - self._put_bytes[low]
+            kvs = self._index.range(key, range_end, self._limit(request))
+        if request.keys_only:
+            return size_bytes + sum([len(kv.key) for kv in kvs])
+        return size_bytes + sum([len(kv.key) + len(kv.value) for kv in kvs])
+
+    def _limit(self, request: RangeRequest) -> int:
+        """What the txn deletes makes room for as many other keys."""
+        limit = fetch_limit(request)
+        return limit + self._deleted if 0 < limit < LIMIT_REACHABLE else 0
+
+    def _puts(self, request: RangeRequest) -> tuple[int, int]:
+        """Which of the txn's own puts the range can see."""
+        low = bisect_left(self._put_keys, request.key)
+        if not request.range_end:
+            return low, bisect_right(self._put_keys, request.key)
+        end = end_of(request.range_end)
+        return low, max(low, len(self._put_keys) if end is None else bisect_left(self._put_keys, end))
 
 
 def _compared(txn: Txn, index: KeyIndex) -> int:
@@ -51,21 +105,6 @@ def _compared(txn: Txn, index: KeyIndex) -> int:
             if type(op) is Txn:
                 keys += _compared(op, index)
     return keys
-
-
-def _keys(request: RangeRequest, index: KeyIndex) -> int:
-    if request.revision > 0:
-        # What stood then is found among all that stands or stood since.
-        return len(index.live) + len(index.dead)
-    count = index.count(request.key, request.range_end)
-    limit = fetch_limit(request)
-    return min(count, limit) if limit else count
-
-
-def _size_bytes(request: RangeRequest, index: KeyIndex) -> int:
-    if request.count_only or request.keys_only:
-        return 0
-    return sum([len(kv.value) for kv in index.range(request.key, request.range_end, fetch_limit(request))])
 
 
 def _require(wanted: int, limit: int, unit: str, what: str) -> None:

@@ -165,8 +165,6 @@ class StateMachine:
             check_compares(txn, self.index)
         chosen = path(txn, self.index)
         ops = list(taken(txn, chosen))
-        if self.version >= TXNS_HAVE_BUDGETS:
-            check_reads(ops, self.index)
         for op in ops:
             if type(op) is Put:
                 self._check_put(op)
@@ -174,10 +172,17 @@ class StateMachine:
                 self.require_retained(op.revision)
             elif type(op) is DeleteRange:
                 self._check_delete(op)
+        if self.version >= TXNS_HAVE_BUDGETS:
+            check_reads(ops, self.index, self._died)
         events: list[Event] = []
         result = self._run(txn, chosen, self.revision + 1, events)
         self._commit(events)
         return result
+
+    def _died(self) -> int:
+        """How many deletions of keys are retained: the same on every member, whatever it has trimmed."""
+        log = self.log
+        return sum([kind == "DELETE" for each in log.between(self.compact_revision, log.last) for kind, _, _ in each])
 
     def _apply_grant(self, grant: LeaseGrant) -> LeaseResult:
         # No two commands that were done have the same count.

@@ -213,5 +213,5 @@ def test_the_bytes_that_one_txn_reads_have_a_budget(monkeypatch: pytest.MonkeyPa
     state = StateMachine()
     state.apply(Put(b"k", b"v" * 600))
     assert state.apply(Txn(success=(RangeRequest(b"a", b"z"), RangeRequest(b"b", b"z"))))
-    with pytest.raises(InvalidRequest, match="read 1200 bytes together, the limit is 1000"):
+    with pytest.raises(InvalidRequest, match="read 1202 bytes together, the limit is 1000"):
         state.apply(Txn(success=(RangeRequest(b"a", b"z"), RangeRequest(b"b", b"z"), RangeRequest(b"c", b"z"))))
