@@ -16,6 +16,7 @@ from typing import Final
 
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.http import ANSWER, BODY, HEADS, IDLE, LINGER, Connection
+from minikube_py.apiserver.limits import within_descriptors
 from minikube_py.apiserver.memory import give_back, shrink_tls_buffers
 from minikube_py.apiserver.workers import Workers
 
@@ -43,7 +44,7 @@ class HttpServer:
         self, core: ApiServer, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
     ) -> None:
         self.core = core
-        self.limits = core.limits
+        self.limits = within_descriptors(core.limits)
         self.stopping = False
         self._clock = core.clock
         self._host = host
@@ -132,10 +133,19 @@ class HttpServer:
                 sock.close()
             elif self._strangers[peer] < self.limits.strangers_per_peer_max:
                 self._begin(sock, peer)
+            elif why := self._too_many_wait(peer):
+                self.refused[why] += 1
+                sock.close()
             else:
                 self._waiting.setdefault(peer, deque()).append((sock, self._clock.monotonic_s()))
                 self._waiting_count += 1
                 self._make_room(peer)
+
+    def _too_many_wait(self, peer: str) -> str:
+        """The limit that is met, if any."""
+        if len(self._waiting.get(peer, ())) >= self.limits.waiting_per_peer_max:
+            return "waiting_per_peer_max"
+        return "waiting_max" if self._waiting_count >= self.limits.waiting_max else ""
 
     def _begin(self, sock: socket.socket, peer: str) -> None:
         self._strangers[peer] += 1

@@ -14,6 +14,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from minikube_py.apiserver.limits import raise_descriptors
 from minikube_py.cli import flags
 from minikube_py.cli.terminal import STARTED, Steps
 from minikube_py.control_plane.config import ControlPlaneConfig
@@ -63,6 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     split = arguments.split or max(config.apiservers, config.schedulers, config.controllers, member_count(config)) > 1
     steps = Steps()
+    raise_descriptors()
     try:
         return asyncio.run(_run(config, split, temporary, steps))
     finally:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from minikube_py.apiserver.health import Check
+from minikube_py.apiserver.limits import raise_descriptors
 from minikube_py.control_plane.errors import Dismissed, RoleFailed, SetupError
 from minikube_py.control_plane.healthz import Healthz
 from minikube_py.control_plane.listen import parse_address
@@ -58,6 +59,7 @@ def run_role(name: str, make: Callable[[], Role], options: ProcessOptions) -> in
 
     Raises: what the role's start raises; RoleFailed where a part of it ended by itself later; SetupError.
     """
+    raise_descriptors()
     return asyncio.run(_run(name, make, options))
 
 

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +209,16 @@ async def test_the_number_of_connections_is_bounded(served: Served) -> None:
     for peer in peers:
         peer.writer.close()
     await served.until(lambda: not served.http._connections and not served.http._strangers)
+
+
+async def test_the_number_of_those_who_wait_is_bounded(served: Served) -> None:
+    served.http.limits = replace(served.http.limits, waiting_per_peer_max=2)
+    count = LIMITS.strangers_per_peer_max + 2
+    for _ in range(count):
+        await served.peer()
+    await served.until(lambda: len(served.http._connections) + served.http._waiting_count == count)
+    assert await (await served.peer()).ended() == b""
+    assert served.http.refused["waiting_per_peer_max"] == 1
 
 
 async def test_connections_that_end_leave_nothing_for_the_collector(served: Served) -> None:
