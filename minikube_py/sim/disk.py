@@ -95,6 +95,8 @@ class SimFile:
         self._disk = disk
         self._name = name
         self._inode = inode
+        self._closed = False
+        disk.opened[inode] = disk.opened.get(inode, 0) + 1
 
     def write_at(self, offset: int, data: bytes) -> None:
         disk = self._disk
@@ -147,7 +149,12 @@ class SimFile:
             self._inode.resize(self._disk.sequence, size_bytes)
 
     def close(self) -> None:
-        pass
+        if not self._closed:
+            self._closed = True
+            opened = self._disk.opened
+            opened[self._inode] -= 1
+            if not opened[self._inode]:
+                del opened[self._inode]
 
 
 class SimDisk:
@@ -160,6 +167,8 @@ class SimDisk:
         self._names: dict[str, Inode] = {}
         self._durable_names: dict[str, Inode] = {}
         self._pending_names: list[tuple[str, str | None, Inode | None]] = []
+        self.opened: dict[Inode, int] = {}
+        """How many files are open of each: one without a name keeps its room until the last is closed."""
         self._steps_left: int | None = None
         self._syncs_before_error: int | None = None
         self._lost: Lost | None = None
@@ -244,7 +253,7 @@ class SimDisk:
         return self.capacity_bytes - self.used_bytes() - growth_bytes
 
     def used_bytes(self) -> int:
-        return sum(len(inode.current) for inode in self._names.values())
+        return sum(len(inode.current) for inode in {*self._names.values(), *self.opened})
 
     def sync_fails(self) -> bool:
         self.syncs += 1

@@ -23,6 +23,7 @@ from minikube_py.env import File
 from minikube_py.errors import Corruption, InvalidRequest, MinikubeError
 from minikube_py.mvcc.snapshot import Loader
 from minikube_py.mvcc.state import StateMachine
+from minikube_py.mvcc.versions import TooNew
 from minikube_py.raft.codec import configuration_from_plain, configuration_to_plain
 from minikube_py.raft.configuration import Configuration, NodeId
 from minikube_py.raft.message import LogIndex, SnapshotMeta, Term
@@ -160,6 +161,9 @@ class IncomingSnapshot:
         except Corruption as error:
             self.close()
             raise TransferRefused(f"what came is not what was sent: {error}") from None
+        except TooNew as error:
+            self.close()
+            raise TransferRefused(str(error)) from None
         self._head = reader.head
         self._state = loader.state
 

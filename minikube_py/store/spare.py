@@ -6,6 +6,7 @@ that nobody needs any more where there is one, and survives a restart: its room 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Generator
 from typing import Final
 
@@ -99,9 +100,12 @@ class Spare:
             self._file.close()
 
     def _drop(self) -> None:
-        """One that is not ready loses its name; whoever makes it ready closes it."""
-        if self._file is not None:
-            self._file = None
+        """One that is not ready loses its name and its room at once; whoever makes it ready, and may be syncing it,
+        closes it."""
+        file, self._file = self._file, None
+        if file is not None:
+            with contextlib.suppress(OSError):
+                file.truncate(0)
             self._disk.remove(SPARE_NAME)
 
     def _open(self) -> Steps:

@@ -156,6 +156,8 @@ def test_a_full_disk_takes_what_fits():
     with pytest.raises(OSError):
         disk.open("other", create=True).allocate(1)
     disk.remove("file")
+    assert disk.free_bytes() == 0, "it is open"
+    file.close()
     assert disk.free_bytes() == 160
 
 

@@ -37,6 +37,7 @@ from minikube_py.store.alarming import stands_aside
 from minikube_py.store.hash_check import Verdict, judge
 from minikube_py.store.log_files import LogFiles
 from minikube_py.store.member import StoreMember
+from minikube_py.store.spare import Spare
 
 GROWING = [
     Put(b"/b", b"v"),
@@ -241,6 +242,32 @@ def test_the_last_room_is_that_of_segments_that_nobody_needs():
     append(files, 61, 30)
     with pytest.raises(OSError, match="no space left"):
         append(files, 91, 100)
+
+
+def test_a_spare_in_preparation_gives_its_room_to_the_log_at_once():
+    disk = SimDisk()
+    spare = Spare(disk, 32 << 10)
+    preparing = spare.prepare()
+    sync = next(preparing)
+    disk.capacity_bytes = disk.used_bytes()
+    assert disk.free_bytes() == 0
+    file = spare.take("next")
+    assert disk.names() == ["next"] and disk.free_bytes() == 0
+    sync()
+    assert next(preparing, "ended") == "ended" and not spare.begun
+    file.close()
+
+
+def test_a_file_without_a_name_keeps_its_room_until_it_is_closed():
+    disk = SimDisk()
+    one, other = disk.open("a", create=True), disk.open("a")
+    one.write_at(0, bytes(100))
+    disk.remove("a")
+    one.close()
+    one.close()
+    assert disk.used_bytes() == 100
+    other.close()
+    assert disk.used_bytes() == 0
 
 
 async def test_no_client_raises_an_alarm_and_any_may_clear_them(tmp_path):

@@ -152,6 +152,17 @@ def test_a_transfer_that_is_not_whole_is_not_finished():
         finish(incoming)
 
 
+def test_a_snapshot_of_rules_that_are_not_known_here_is_refused_by_name(monkeypatch):
+    files, _ = with_snapshot()
+    source = SnapshotSource(files)
+    incoming = IncomingSnapshot(opened(2), source.offer, CLUSTER)
+    receive(incoming, source)
+    monkeypatch.setattr("minikube_py.mvcc.snapshot.LATEST", 0)
+    with pytest.raises(TransferRefused, match="start this member with the release that the others run"):
+        finish(incoming)
+    assert incoming.closed
+
+
 def test_a_snapshot_beyond_all_measure_is_refused_before_it_fills_the_disk():
     with pytest.raises(TransferRefused, match=str(SNAPSHOT_BYTES_MAX)):
         IncomingSnapshot(opened(2), SnapshotOffer(META, SNAPSHOT_BYTES_MAX + 1, bytes(32)), CLUSTER)
