@@ -250,7 +250,7 @@ class Seen:
 
 class Made(NamedTuple):
     """`value` is what is to be stored, `old` itself where nothing changes. `refusal`: what speaks against it, once its
-    namespace has been found to be open."""
+    namespace has been found to be open, and it was admitted; `value` is then what admission looks at."""
 
     name: str
     value: bytes
@@ -276,6 +276,24 @@ def _checked(value: bytes) -> bytes:
     return value
 
 
+class _Reached:
+    """Stands for admission, which needs what the worker has not: notes that its turn has come."""
+
+    def __init__(self) -> None:
+        self._new: Json | None = None
+
+    def admit(self, kind: Kind, sub: str, name: str, old: Json | None, new: Json | None) -> None:
+        self._new = new
+
+    def refused(self, name: str, error: StatusError, warnings: list[str], generated: bool = False) -> Made:
+        """Raises: `error`, where it comes before admission."""
+        _warned(error, warnings)
+        value = encode(self._new) if self._new is not None else b""
+        if not value or len(value) > STORED_BYTES_MAX:
+            raise error
+        return Made(name, value, warnings, generated, refusal=error)
+
+
 def _warned(error: StatusError, warnings: list[str]) -> StatusError:
     error.warnings = tuple(warnings)
     return error
@@ -293,12 +311,16 @@ def create(asked: Body, wall_s: float, seed: int, updating: bool = False) -> Mad
         name = named_for_create(kind, asked.namespace, obj, rng)
     except StatusError as error:
         raise _warned(error, warnings) from None
+    reached = _Reached()
     try:
-        finish_create(kind, obj, rng, wall_s, Seen(asked.seen))
+        finish_create(kind, obj, rng, wall_s, Seen(asked.seen), reached.admit)
         said = kind.warn(obj, None) if not updating else []
         return Made(name, _checked(encode(obj)), warnings + said, generated)
     except StatusError as error:
-        return Made(name, b"", warnings, generated, refusal=_warned(error, warnings))
+        try:
+            return reached.refused(name, error, warnings, generated)
+        except StatusError:
+            return Made(name, b"", warnings, generated, refusal=error)
 
 
 def update(asked: Body, old_value: bytes | None, revision: int, may_be_absent: bool) -> Made | None:
@@ -306,6 +328,7 @@ def update(asked: Body, old_value: bytes | None, revision: int, may_be_absent: b
     kind = _kind(asked.kind)
     new, warnings = decode(kind, asked.body, asked.content_type, asked.field_validation)
     said: list[str] = []
+    reached = _Reached()
     try:
         check_name(new["metadata"], asked.name)
         check_namespace(kind, new["metadata"], asked.namespace)
@@ -316,9 +339,10 @@ def update(asked: Body, old_value: bytes | None, revision: int, may_be_absent: b
         old = stored(old_value, revision)
         kind.default(new)
         check_version(kind, asked.name, new["metadata"], old)
+        reached.admit(kind, asked.sub, asked.name, old, new)
         return _made(kind, finish_update(kind, new, old, asked.sub, said, Seen(asked.seen)), old_value, warnings + said)
     except StatusError as error:
-        raise _warned(error, warnings) from None
+        return reached.refused("", error, warnings)
 
 
 def patch(asked: Body, old_value: bytes, revision: int) -> Made:
@@ -326,12 +350,14 @@ def patch(asked: Body, old_value: bytes, revision: int) -> Made:
     kind = _kind(asked.kind)
     warnings: list[str] = []
     said: list[str] = []
+    reached = _Reached()
     given = PatchBody(asked.content_type, asked.body, asked.field_validation, asked.namespace, asked.name)
     try:
-        new = patched(kind, stored(old_value, revision), given, asked.sub, warnings, said, Seen(asked.seen))
+        old, seen = stored(old_value, revision), Seen(asked.seen)
+        new = patched(kind, old, given, asked.sub, warnings, said, seen, reached.admit)
         return _made(kind, new, old_value, warnings + said)
     except StatusError as error:
-        raise _warned(error, warnings) from None
+        return reached.refused("", error, warnings)
 
 
 def _made(kind: Kind, new: Json, old_value: bytes, warnings: list[str]) -> Made:

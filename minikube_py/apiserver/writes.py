@@ -156,12 +156,12 @@ class Writer:
         self, resource: Kind, namespace: str, made: Made, dry_run: bool, admit: Admission | None
     ) -> Written:
         guard = await self._gate.admit(resource, namespace, made.name) if resource.namespaced else None
-        if made.refusal is not None:
-            raise made.refusal
-        if admit is not None:
+        if admit is not None and made.value:
             obj = orjson.loads(made.value)
             admit(resource, "", made.name, None, obj)
             made = made._replace(value=encode(obj))
+        if made.refusal is not None:
+            raise made.refusal
         if resource is SERVICES:
             return await self._create_service(namespace, made.name, orjson.loads(made.value), dry_run, guard)
         return await self._put_new(resource, namespace, made.name, made.value, dry_run, guard)
@@ -403,13 +403,15 @@ def _next(
     made: Made, resource: Kind, warnings: list[str], request: Request, kv: KeyValue | None, asked: Body
 ) -> _Next:
     """A service comes as an object: its addresses are still to be found. Raises: StatusError of admission, which looks
-    at what would be stored, after it was found to be valid."""
+    at what would be stored; then what else speaks against it."""
     warnings[:] = made.warnings
     if request.admit is not None and kv is not None:
         obj = orjson.loads(made.value)
         request.admit(resource, asked.sub, asked.name, stored(kv.value, kv.mod_revision), obj)
         # The admission of kubelets writes down who plays a node.
         made = made._replace(value=encode(obj))
+    if made.refusal is not None:
+        raise made.refusal
     return _Next(orjson.loads(made.value)) if resource is SERVICES else _Next(None, made.value, made.finished)
 
 

@@ -21,6 +21,7 @@ from minikube_py.apiserver import work, writes
 from minikube_py.apiserver.auth import ADMIN
 from minikube_py.apiserver.cached_cluster import CachedCluster
 from minikube_py.apiserver.messages import Request, parse_query
+from minikube_py.apiserver.rules import User
 from minikube_py.apiserver.watch_cache import DECODED_BYTES_MAX, WHOLE_BYTES_MAX, slices
 from minikube_py.apiserver.work import INLINE_BYTES_MAX, INLINE_VALUES_MAX, is_large, is_large_patch
 from tests.support.api_core import Core, pod
@@ -69,9 +70,9 @@ async def cores(tmp_path: Path) -> AsyncIterator[tuple[Core, Core]]:
     await elsewhere.stop()
 
 
-async def ask(core: Core, one: Hostile) -> tuple[int, dict[str, str], bytes]:
+async def ask(core: Core, one: Hostile, user: User = ADMIN) -> tuple[int, dict[str, str], bytes]:
     path, _, query = one.path.partition("?")
-    asked = Request(one.method, path, parse_query(query), one.body, ADMIN, one.accept, one.content_type)
+    asked = Request(one.method, path, parse_query(query), one.body, user, one.accept, one.content_type)
     response = await core.api.handle(asked)
     return response.status, dict(response.headers), VARYING.sub(b"", response.body)
 
@@ -90,6 +91,34 @@ async def test_what_is_worked_on_elsewhere_is_answered_as_here(
         here, elsewhere = found
         assert elsewhere == here, one.name
     assert not caplog.records, caplog.text
+
+
+BAD_LABELS = {"labels": {"not a label": "x"}}
+FORBIDDEN_AND_INVALID = [
+    Hostile("a pod", "POST", f"{NS}/pods", b'{"metadata":{"name":"hostile","labels":{"not a label":"x"}},"spec":{}}'),
+    Hostile("a node", "POST", "/api/v1/nodes", orjson.dumps({"metadata": {"name": "other", **BAD_LABELS}})),
+    Hostile("a node's update", "PUT", "/api/v1/nodes/node-1", orjson.dumps({"metadata": {"name": "node-1", **BAD_LABELS}})),
+    Hostile("a node's patch", "PATCH", "/api/v1/nodes/node-1", orjson.dumps({"metadata": BAD_LABELS}), "application/merge-patch+json"),
+]  # fmt: skip
+
+
+async def test_what_a_kubelet_may_not_write_is_forbidden_before_it_is_invalid(
+    cores: tuple[Core, Core], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubelet = User("system:node:other-1", ("system:nodes", "system:authenticated"))
+    for core in cores:
+        made = await ask(core, Hostile("node", "POST", "/api/v1/nodes", b'{"metadata":{"name":"node-1"}}'))
+        assert made[0] == 201, made
+    for one in FORBIDDEN_AND_INVALID:
+        found = []
+        for core, large in zip(cores, (False, True)):
+            monkeypatch.setattr(writes, "is_large", lambda *given, large=large: large and bool(given[0]))
+            monkeypatch.setattr(writes, "is_large_patch", lambda *given, large=large: large)
+            assert (await ask(core, one))[0] == 422, one.name
+            found.append(await ask(core, one, kubelet))
+        here, elsewhere = found
+        assert elsewhere == here, one.name
+        assert here[0] == 403, (one.name, here)
 
 
 def test_cost_is_counted_in_bytes_and_values() -> None:
