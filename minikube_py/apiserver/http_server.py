@@ -17,7 +17,7 @@ from typing import Final
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.http import ANSWER, BODY, HEADS, IDLE, LINGER, Connection
 from minikube_py.apiserver.limits import within_descriptors
-from minikube_py.apiserver.memory import give_back, shrink_tls_buffers
+from minikube_py.apiserver.memory import give_back, restore_tls_buffers, shrink_tls_buffers
 from minikube_py.apiserver.workers import Workers
 
 log = logging.getLogger(__name__)
@@ -62,6 +62,7 @@ class HttpServer:
         self._heads_bytes = 0
         self._bodies_bytes = 0
         self._ended = 0
+        self._shrunk = False
         self._workers: Workers | None = None
         self.refused: Counter[str] = Counter()
         core.connection_metrics = self.metrics
@@ -69,7 +70,6 @@ class HttpServer:
     async def start(self) -> int:
         """Raises: OSError where the address is taken."""
         # Here are others who would wait: large requests are worked on elsewhere.
-        shrink_tls_buffers()
         self._workers = Workers(self.limits)
         self.core.hand_work_to(self._workers)
         loop = asyncio.get_running_loop()
@@ -80,6 +80,9 @@ class HttpServer:
             self._port = listener.getsockname()[1]
             self._tasks.append(loop.create_task(self._accept_forever(listener)))
         self._tasks.append(loop.create_task(self._sweep_forever()))
+        # Last, as nothing fails after it: `stop` undoes it.
+        shrink_tls_buffers()
+        self._shrunk = True
         return self._port
 
     async def stop(self) -> None:
@@ -99,6 +102,9 @@ class HttpServer:
         for connection in list(self._connections):
             # A TLS peer that does not answer the goodbye would hold the connection, and with it the process.
             connection.transport.abort()
+        if self._shrunk:
+            self._shrunk = False
+            restore_tls_buffers()
         if self._workers is not None:
             self._workers.close()
         await asyncio.sleep(0)
