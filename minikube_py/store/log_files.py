@@ -204,11 +204,11 @@ class LogFiles:
             self._next_index = entries[stop - 1].index + 1
             start = stop
 
-    def witness(self, commit: LogIndex) -> None:
+    def witness(self, commit: LogIndex, *, always: bool = False) -> None:
         """Writes something behind what is durable, if nothing is there yet: by it a record that breaks later is told
         from one that was never finished. To be called before what is durable is promised to anyone. `commit`: entries
-        up to there are committed, and durable here."""
-        if self._writer.end == self._writer.synced:
+        up to there are committed, and durable here. `always`: also where something is there, as an older `commit`."""
+        if always or self._writer.end == self._writer.synced:
             self._state = (self._state or HardState())._replace(commit=commit)
             self._append(RecordType.HARD_STATE, msgpack.packb(self._state), room_bytes=0)
 

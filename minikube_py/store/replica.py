@@ -106,6 +106,7 @@ class Replica:
         self._to_stand = False
         self._reads = ReadRounds(rng.getrandbits(64))
         self._ticks = 0
+        self._change_committed = False
         self._committed: Sequence[Entry] = ()
         self._syncing = False
         self._persisting = (Term(0), LogIndex(0))
@@ -282,7 +283,7 @@ class Replica:
     def _persisted(self, after: Sequence[Message]) -> None:
         self.raft.persisted(*self._persisting)
         self._watch_role()
-        if after:
+        if after or self._change_committed:
             self._witness()
 
     def _work(self) -> Turn | None:
@@ -330,6 +331,7 @@ class Replica:
         if committed:
             self._committed = committed
             self._delivered = committed[-1].index
+            self._change_committed = self._change_committed or any(entry.kind for entry in committed)
         if entries or hard_state or snapshot is not None:
             self.files.write(entries, hard_state)
             self._syncing = True
@@ -348,7 +350,10 @@ class Replica:
         return Turn(messages) if messages else None
 
     def _witness(self) -> None:
-        self.files.witness(self._delivered)
+        """A committed change of members is always written down: restarted by the one before, members might wait for a
+        voter that is gone."""
+        self.files.witness(self._delivered, always=self._change_committed)
+        self._change_committed = False
 
     def _serve_reads(self) -> None:
         reads, raft = self._reads, self.raft
