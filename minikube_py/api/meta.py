@@ -244,9 +244,15 @@ def new_uid(rng: Rng) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
+EARLIEST_S: Final = 0
+LATEST_S: Final = 253_402_300_799
+"""The end of the year 9999, the last that RFC 3339 can name: later times are written as this one, and those before 1970
+which come only of sums with such a one, as its beginning."""
+
+
 @lru_cache(64)
 def _rfc3339(second: int) -> str:
-    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.fromtimestamp(max(EARLIEST_S, min(second, LATEST_S)), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def timestamp(wall_s: float) -> str:

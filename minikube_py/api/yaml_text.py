@@ -15,6 +15,8 @@ MAX_NODES: Final = 200_000
 MAX_ALIASED: Final = 1000
 """Beyond this many nodes, no more than 99 in 100 may come from aliases (as go-yaml)."""
 MAX_DEPTH: Final = 200
+INT_CHARS_MAX: Final = 1000
+"""Of a whole number: longer ones fit no integer, and Python reads no more than 4,300 digits."""
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _STR: Final = "tag:yaml.org,2002:str"
@@ -46,7 +48,7 @@ def resolve(text: str) -> Any:
     if _NOT_FINITE.fullmatch(text):
         raise YamlError(f"json: unsupported value: {_go_float(text)}")
     plain = text.replace("_", "") if text[0] != "." else text
-    if _INT.fullmatch(plain):
+    if len(plain) <= INT_CHARS_MAX and _INT.fullmatch(plain):
         digits = plain.lstrip("+-")
         octal = len(digits) > 1 and digits[0] == "0" and digits[1].isdigit()
         whole = int(digits, 8) if octal else int(digits, 0)

@@ -16,9 +16,10 @@ from typing import Final
 
 from minikube_py.api.errors import Json, StatusError
 from minikube_py.api.kinds.core import ENDPOINTS
+from minikube_py.apiserver.object_store import OutOfSpace
 from minikube_py.apiserver.writes import Writer
 from minikube_py.env import Clock, ended
-from minikube_py.errors import LeaseNotFound, MinikubeError
+from minikube_py.errors import LeaseNotFound, MinikubeError, NoSpace
 from minikube_py.mvcc.types import Put, RangeRequest, prefix_end
 from minikube_py.store.storage import Storage
 
@@ -43,8 +44,12 @@ class EndpointReconciler:
     async def start(self, host: str, port: int) -> None:
         """Raises: StatusError, MinikubeError where the store does not take it."""
         self._key = PREFIX + f"{host}:{port}".encode()
-        await self._announce()
-        await self._reconcile()
+        try:
+            await self._announce()
+            await self._reconcile()
+        except (NoSpace, OutOfSpace) as error:
+            # Whoever looks for room must find a server. `_keep` tries again.
+            log.warning("the endpoint of this server is not announced: %s", error)
         self._task = asyncio.get_running_loop().create_task(self._keep())
 
     async def stop(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Final
 
 from minikube_py.api.errors import Json, StatusError
@@ -9,7 +10,10 @@ from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.core import NAMESPACES, SERVICES
 from minikube_py.api.kinds.scheduling import PRIORITYCLASSES, SYSTEM_PRIORITIES, SYSTEM_USES
 from minikube_py.apiserver.namespaces import SYSTEM
+from minikube_py.apiserver.object_store import OutOfSpace
 from minikube_py.apiserver.writes import Writer
+
+log = logging.getLogger(__name__)
 
 _LABELS: Final = {"provider": "kubernetes", "component": "apiserver"}
 
@@ -39,12 +43,21 @@ async def create_service(writer: Writer, cluster_ip: str, port: int) -> None:
         def redirect(old: Json) -> Json:
             return {**old, "metadata": dict(old["metadata"]), "spec": {**old["spec"], "ports": ports}}
 
-        await writer.change(SERVICES, "default", "kubernetes", redirect)
+        try:
+            await writer.change(SERVICES, "default", "kubernetes", redirect)
+        except OutOfSpace as error:
+            log.warning("the service kubernetes does not lead to port %d: %s", port, error)
 
 
 async def _create(writer: Writer, resource: Kind, obj: Json, namespace: str) -> bool:
+    """Whether it was not there. A store without room must not keep a server from its start: who could delete?"""
+    key = resource.key(namespace, obj["metadata"]["name"])
+    if await writer.store.get(key) is not None:
+        return False
     try:
         await writer.create_object(resource, namespace, obj)
+    except OutOfSpace as error:
+        log.warning("%s is not made: %s", key.decode(), error)
     except StatusError as error:
         if error.reason != "AlreadyExists":
             raise

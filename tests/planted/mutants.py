@@ -76,8 +76,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "mvcc: a refused txn is half applied", MVCC, "mvcc/state.py",
-        "        for op in taken(txn, chosen):\n            if type(op) is Put:\n                self._check_put(op)",
-        "        for op in list(taken(txn, chosen))[:1]:\n            if type(op) is Put:\n                self._check_put(op)",
+        "        for op in ops:\n            if type(op) is Put:\n                self._check_put(op)",
+        "        for op in ops[:1]:\n            if type(op) is Put:\n                self._check_put(op)",
         "only the first op checked before anything is written",
     ),
     Mutant(

@@ -33,10 +33,14 @@ def patience() -> asyncio.Timeout:
     return asyncio.timeout(PATIENCE_S)
 
 
-async def until(condition: Callable[[], Any | Awaitable[Any]], what: str | Callable[[], str] = "") -> Any:
-    """What `condition` gives, once it is true; asked again and again. `what`: for the failure's text."""
+async def until(
+    condition: Callable[[], Any | Awaitable[Any]], what: str | Callable[[], str] = "", within_s: float = 0.0
+) -> Any:
+    """What `condition` gives, once it is true; asked again and again. `what`: for the failure's text. `within_s`: where
+    patience alone is too short."""
     loop = asyncio.get_running_loop()
-    ends_s = loop.time() + PATIENCE_S
+    within_s = max(within_s, PATIENCE_S)
+    ends_s = loop.time() + within_s
     while True:
         found = condition()
         if inspect.isawaitable(found):
@@ -44,7 +48,7 @@ async def until(condition: Callable[[], Any | Awaitable[Any]], what: str | Calla
         if found:
             return found
         if loop.time() >= ends_s:
-            raise AssertionError(f"not within {PATIENCE_S:g} s: {what() if callable(what) else what or condition}")
+            raise AssertionError(f"not within {within_s:g} s: {what() if callable(what) else what or condition}")
         await asyncio.sleep(PAUSE_S)
 
 

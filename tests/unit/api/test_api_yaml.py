@@ -77,3 +77,12 @@ def test_a_large_broken_json_body_is_refused_with_its_place() -> None:
     with pytest.raises(StatusError, match=r"Expecting value: line 1 column \d+") as caught:
         decode(PODS, body)
     assert caught.value.code == 400
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "-" + "1" * 4301, "0x" + "f" * 5000, "0b" + "1" * 5000, "9" * 300])
+def test_a_number_of_any_length_is_no_fault_of_the_server(number: str) -> None:
+    spec = f"spec: {{terminationGracePeriodSeconds: {number}}}"
+    body = f"apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\n{spec}".encode()
+    with pytest.raises(StatusError) as refused:
+        decode(PODS, body, "application/yaml")
+    assert refused.value.code == 400

@@ -45,6 +45,18 @@ async def test_without_room_writes_are_refused_as_upstream_does_and_deletes_pass
     assert await text_of(core, "/livez/nospace") == (200, "ok")
 
 
+async def test_a_server_starts_on_a_store_without_room(core: Core) -> None:
+    """Nobody could delete otherwise: what a cluster begins with is there already, or waits for room."""
+    core.member.room.reserve_bytes = 1 << 60
+    await until(lambda: bool(core.member.state.alarms.raised))
+    await core.done("DELETE", "/apis/scheduling.k8s.io/v1/priorityclasses/system-node-critical")
+    server = core.server()
+    await server.start()
+    await server.publish("10.1.2.3", 6444)
+    assert server.ready
+    await server.stop()
+
+
 async def test_health_lists_its_checks_in_upstreams_words(core: Core) -> None:
     lines = ["[+]ping ok", "[+]log ok", "[+]etcd ok", "[+]watch-cache ok", "readyz check passed", ""]
     assert await text_of(core, "/readyz?verbose") == (200, "\n".join(lines))

@@ -395,3 +395,17 @@ async def test_warnings_for_unknown_fields(core: Core) -> None:
 async def test_nodes_keep_the_status_they_are_created_with(core: Core) -> None:
     created = await core.done("POST", "/api/v1/nodes", node("n"))
     assert created["status"]["allocatable"]["cpu"] == "8"
+
+
+@pytest.mark.parametrize("grace_s", [999_999_999_999, 9_223_372_036_854_775_807])
+async def test_a_grace_period_beyond_the_calendar_ends_with_it(core: Core, grace_s: int) -> None:
+    await core.done("POST", "/api/v1/nodes", node("n0"))
+    long = pod("long", node="n0")
+    long["spec"]["terminationGracePeriodSeconds"] = grace_s
+    await core.done("POST", PODS, long)
+    status, deleted = await core.ask("DELETE", f"{PODS}/long")
+    assert (status, deleted["metadata"]["deletionTimestamp"]) == (200, "9999-12-31T23:59:59Z")
+    status, deleted = await core.ask("DELETE", f"{PODS}/long?gracePeriodSeconds=0")
+    assert status == 200
+    await core.done("POST", PODS, pod("other", node="n0"))
+    assert (await core.ask("DELETE", f"{PODS}/other?gracePeriodSeconds={grace_s}"))[0] == 200
