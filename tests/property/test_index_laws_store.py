@@ -27,6 +27,7 @@ from minikube_py.errors import Compacted, FutureRevision, InvalidRequest
 from minikube_py.fields.builtin import NODES, PODS
 from minikube_py.fields.spec import FieldSpec
 from minikube_py.fields.where import Comparison, Op, Where
+from minikube_py.fields.whole import EDGE
 from minikube_py.index.catalogue import Options
 from minikube_py.index.declared import IndexSpec, extended
 from minikube_py.mvcc.state import StateMachine
@@ -205,7 +206,8 @@ class World:
         value = rows.value(rng.choice(NODE_KEYS), field)
         if field in ("spec.unschedulable", "metadata.name", "zone"):
             return str(value) if value is not None else rng.choice(("true", "n1", "a", ""))
-        number = min((1 << 63) - 1, int(value or 0) + rng.choice((0, 0, -1, 1)))
+        # An edge of int64 stands for all beyond it, and is refused by most operators (`fields.whole`).
+        number = max(1 - EDGE, min(EDGE - 1, int(value or 0) + rng.choice((0, 0, -1, 1))))
         if field == "rank":
             return str(number)
         if field.endswith(".cpu"):

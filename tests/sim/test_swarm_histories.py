@@ -17,4 +17,5 @@ def test_no_history_goes_wrong(block):
         assert not done.violations and not done.crashed, told(done)
         assert not done.undecided, done.undecided
         assert done.counts["operations"] >= 200
-        assert done.counts["done"] >= 100
+        # Members that run short of room refuse writes for a while.
+        assert done.counts["done"] >= 60

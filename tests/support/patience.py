@@ -21,11 +21,12 @@ PAUSE_S = 0.005
 class Deadline:
     """For a loop that asks again and again: `check` raises once it has taken too long."""
 
-    def __init__(self) -> None:
-        self._ends_s = time.monotonic() + PATIENCE_S
+    def __init__(self, within_s: float = 0.0) -> None:
+        self._within_s = max(within_s, PATIENCE_S)
+        self._ends_s = time.monotonic() + self._within_s
 
     def check(self, what: object) -> None:
-        assert time.monotonic() < self._ends_s, f"not within {PATIENCE_S:g} s: {what}"
+        assert time.monotonic() < self._ends_s, f"not within {self._within_s:g} s: {what}"
 
 
 def patience() -> asyncio.Timeout:
@@ -52,9 +53,9 @@ async def until(
         await asyncio.sleep(PAUSE_S)
 
 
-def eventually(condition: Callable[[], Any], what: str) -> None:
+def eventually(condition: Callable[[], Any], what: str, within_s: float = 0.0) -> None:
     """As `until`, for plain code and what costs more to ask."""
-    deadline = Deadline()
+    deadline = Deadline(within_s)
     while not condition():
         deadline.check(what)
         time.sleep(0.02)
