@@ -41,6 +41,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("apiserver/http", THREAD): "real sockets",
     ("apiserver/workers.py", ORDER): "all real worker processes are stopped",
     ("apiserver/workers.py", THREAD): "real worker processes",
+    ("apiserver/memory.py", THREAD): "a lock: servers of several loops share asyncio's TLS buffer size",
     ("control_plane/split.py", TURNS): "real processes",
     ("apiserver/http", ORDER): "all handshakes are cancelled, on real sockets",
     ("client/leader_election.py", IDENTITY): "the identity of a process; in virtual time candidates are given theirs",
