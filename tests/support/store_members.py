@@ -213,9 +213,9 @@ class Asked(Asking):
         return decode_range(call.parts, answer)
 
 
-async def until(check: Callable[[], Awaitable[Any]], what: str | Callable[[], str]) -> Any:
+async def until(check: Callable[[], Awaitable[Any]], what: str | Callable[[], str], within_s: float = 0.0) -> Any:
     """What `check` gives, once it is true."""
-    deadline = Deadline()
+    deadline = Deadline(within_s)
     while not (found := await check()):
         deadline.check(what if isinstance(what, str) else what())
         await asyncio.sleep(PAUSE_S)
