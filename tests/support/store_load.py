@@ -205,9 +205,9 @@ class StoreLoad:
         return await asyncio.to_thread(judge, history, views, None, bounds)
 
     def _last_read(self) -> int:
-        last = next(each for each in reversed(self.history.operations) if each.request is EVERYTHING and each.result)
-        assert last.result is not None
-        return last.result.revision
+        """The revision of the last read of everything that was answered; 0 while none was."""
+        answered = (each.result for each in reversed(self.history.operations) if each.request is EVERYTHING)
+        return next((result.revision for result in answered if result is not None), 0)
 
     async def _idle(self, what: str) -> None:
         async def idle() -> bool:
