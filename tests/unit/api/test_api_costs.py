@@ -57,7 +57,7 @@ def done(plural: str, body: bytes, content_type: str) -> None:
 def forget() -> None:
     """Empties what functions of the product remember."""
     for found in gc.get_objects():
-        if isinstance(found, functools._lru_cache_wrapper) and found.__module__.startswith("minikube_py."):
+        if type(found) is functools._lru_cache_wrapper and found.__module__.startswith("minikube_py."):
             found.cache_clear()
 
 
