@@ -320,4 +320,6 @@ def _merged(original: Object, changes: Object, message: Message) -> Object:
     except StrategicMergeError as error:
         if error.code == 422:
             raise StatusError(422, "Invalid", str(error), {}) from None
+        if error.code == 413:
+            raise request_entity_too_large(str(error)) from None
         raise bad_request(str(error)) from None

@@ -23,6 +23,9 @@ DIRECTIVE: Final = "$patch"
 RETAIN_KEYS: Final = "$retainKeys"
 DELETE_FROM_LIST: Final = "$deleteFromPrimitiveList"
 ELEMENT_ORDER: Final = "$setElementOrder"
+VISITS_MAX: Final = 1_000_000
+"""List items that one patch may visit. A patch that names each list once stays far below it; one that names an item of
+a list again and again, with lists inside, does not, however short it is."""
 
 
 class StrategicMergeError(ValueError):
@@ -32,6 +35,19 @@ class StrategicMergeError(ValueError):
     def __init__(self, message: str, code: int = 400) -> None:
         super().__init__(message)
         self.code = code
+
+
+class _Visits:
+    """Counts the items of the lists that are merged, before they are merged."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def add(self, *lists: list[Json]) -> None:
+        """Raises: StrategicMergeError 413."""
+        self.count += sum(map(len, lists))
+        if self.count > VISITS_MAX:
+            raise StrategicMergeError(f"the patch merges over {VISITS_MAX} items of lists, which is the limit", 413)
 
 
 def _bad_primitive_list() -> StrategicMergeError:
@@ -61,7 +77,7 @@ def _no_merge_key(item: Object, key: str) -> StrategicMergeError:
 
 def merge(original: Object, patch: Object, message: Message) -> Object:
     """The object after the patch. Both are used up: give copies. Raises: StrategicMergeError."""
-    return _merge_map(original, patch, Type("message", message.text, message=message.name))
+    return _merge_map(original, patch, Type("message", message.text, message=message.name), _Visits())
 
 
 # --- what the schema says -------------------------------------------------------------------------------------------
@@ -100,7 +116,7 @@ def _list_rule(schema: Type, key: str) -> _Rule:
 # --- maps -----------------------------------------------------------------------------------------------------------
 
 
-def _merge_map(original: Object, patch: Object, schema: Type) -> Object:
+def _merge_map(original: Object, patch: Object, schema: Type, visits: _Visits) -> Object:
     if DIRECTIVE in patch:
         directive = patch[DIRECTIVE]
         if directive == "replace":
@@ -110,12 +126,13 @@ def _merge_map(original: Object, patch: Object, schema: Type) -> Object:
             return {}
         raise _bad_directive(directive, patch)
     _retain_keys(original, patch)
-    _order_lists(original, patch, schema)
+    _order_lists(original, patch, schema, visits)
     for key, value in patch.items():
         if key.startswith(DELETE_FROM_LIST):
-            _merge_member(original, _after_prefix(key, DELETE_FROM_LIST, _bad_primitive_list), value, schema, True)
+            name = _after_prefix(key, DELETE_FROM_LIST, _bad_primitive_list)
+            _merge_member(original, name, value, schema, True, visits)
         else:
-            _merge_member(original, key, value, schema, False)
+            _merge_member(original, key, value, schema, False, visits)
     return original
 
 
@@ -126,7 +143,9 @@ def _after_prefix(key: str, prefix: str, wrong: Callable[[], StrategicMergeError
     return rest
 
 
-def _merge_member(original: Object, key: str, value: Json, schema: Type, deleting: bool) -> None:
+def _merge_member(
+    original: Object, key: str, value: Json, schema: Type, deleting: bool, visits: _Visits
+) -> None:
     if value is None:
         original.pop(key, None)
         return
@@ -137,11 +156,11 @@ def _merge_member(original: Object, key: str, value: Json, schema: Type, deletin
         return
     if isinstance(value, dict):
         rule = _rule(schema, key)
-        original[key] = value if rule.strategy == "replace" else _merge_map(current, value, rule.type)
+        original[key] = value if rule.strategy == "replace" else _merge_map(current, value, rule.type, visits)
     elif isinstance(value, list):
         rule = _list_rule(schema, key)
         if rule.strategy == "merge" or deleting:
-            original[key] = _merge_list(current, value, rule, deleting)
+            original[key] = _merge_list(current, value, rule, deleting, visits)
         else:
             original[key] = value
     else:
@@ -197,7 +216,7 @@ def _retain_keys(original: Object, patch: Object) -> None:
 # --- lists ----------------------------------------------------------------------------------------------------------
 
 
-def _order_lists(original: Object, patch: Object, schema: Type) -> None:
+def _order_lists(original: Object, patch: Object, schema: Type, visits: _Visits) -> None:
     """Obeys every `$setElementOrder/x`, merging the list `x` with it."""
     for directive in [key for key in patch if key.startswith(ELEMENT_ORDER)]:
         order = patch.pop(directive)
@@ -209,10 +228,11 @@ def _order_lists(original: Object, patch: Object, schema: Type) -> None:
             if key in found and not isinstance(found[key], list):
                 raise _bad_type("[]interface {}", found[key])
         rule = _list_rule(schema, key)
+        visits.add(live or [], wanted or [], order)
         _check_order(wanted or [], order, rule.merge_key)
         server_order = list(live or [])
         if key in original and key in patch:
-            merged = _merge_or_replace(original[key], patch[key], rule)
+            merged = _merge_or_replace(original[key], patch[key], rule, visits)
         elif key in original:
             merged = original[key]
         elif key in patch:
@@ -226,8 +246,8 @@ def _order_lists(original: Object, patch: Object, schema: Type) -> None:
         patch.pop(key, None)
 
 
-def _merge_or_replace(original: list[Json], patch: list[Json], rule: _Rule) -> list[Json]:
-    return _merge_list(original, patch, rule, False) if rule.strategy == "merge" else patch
+def _merge_or_replace(original: list[Json], patch: list[Json], rule: _Rule, visits: _Visits) -> list[Json]:
+    return _merge_list(original, patch, rule, False, visits) if rule.strategy == "merge" else patch
 
 
 def _check_order(patch: list[Json], order: list[Json], merge_key: str) -> None:
@@ -278,9 +298,12 @@ def _element_type(items: list[Json]) -> str:
     return "map" if first is dict else "scalar"
 
 
-def _merge_list(original: list[Json], patch: list[Json], rule: _Rule, deleting: bool) -> list[Json]:
+def _merge_list(
+    original: list[Json], patch: list[Json], rule: _Rule, deleting: bool, visits: _Visits
+) -> list[Json]:
     if not original and not patch:
         return original
+    visits.add(original, patch)
     merge_key = rule.merge_key
     try:
         kind = _element_type([*original, *patch])
@@ -300,7 +323,7 @@ def _merge_list(original: list[Json], patch: list[Json], rule: _Rule, deleting: 
         raise StrategicMergeError(f"cannot merge lists without merge key for {kind}")
     original, patch = _obey_directives(original, patch, merge_key)
     server_order = list(original)
-    merged = _merge_items(original, patch, merge_key, rule.type)
+    merged = _merge_items(original, patch, merge_key, rule.type, visits)
     items, others = _partition(merged, patch, merge_key)
     return _in_order(items, others, patch, server_order, merge_key, True)
 
@@ -310,6 +333,7 @@ def _obey_directives(
 ) -> tuple[list[Json], list[Json]]:
     """The live list without what the patch deletes, and the patch without its directives."""
     plain: list[Json] = []
+    gone: set[Hashable] = set()
     replace = False
     for item in patch:
         if DIRECTIVE not in item:
@@ -319,18 +343,21 @@ def _obey_directives(
         if directive == "delete":
             if merge_key not in item:
                 raise _no_merge_key(item, merge_key)
-            gone = _identity(item[merge_key])
-            original = [live for live in original if merge_key not in live or _identity(live[merge_key]) != gone]
+            gone.add(_identity(item[merge_key]))
         elif directive == "replace":
             replace = True
         elif directive == "merge":
             raise StrategicMergeError("merging lists cannot yet be specified in the patch")
         else:
             raise _bad_directive(directive, item)
+    if gone:
+        original = [live for live in original if merge_key not in live or _identity(live[merge_key]) not in gone]
     return (plain, []) if replace else (original, plain)
 
 
-def _merge_items(original: list[Json], patch: list[Json], merge_key: str, schema: Type) -> list[Json]:
+def _merge_items(
+    original: list[Json], patch: list[Json], merge_key: str, schema: Type, visits: _Visits
+) -> list[Json]:
     merged = list(original)
     places: dict[Hashable, int] = {}
     for index, item in enumerate(merged):
@@ -339,7 +366,7 @@ def _merge_items(original: list[Json], patch: list[Json], merge_key: str, schema
     for item in patch:
         key = _key_of(item, merge_key)
         if key in places:
-            merged[places[key]] = _merge_map(merged[places[key]], item, schema)
+            merged[places[key]] = _merge_map(merged[places[key]], item, schema, visits)
         else:
             places[key] = len(merged)
             merged.append(item)

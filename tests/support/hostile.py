@@ -144,6 +144,91 @@ YAML_SHAPES: Final[dict[str, Shape]] = {
 }  # fmt: skip
 
 
+class Change(NamedTuple):
+    """A write to a stored object: both as large as asked for. `content_type` JSON: a PUT."""
+
+    plural: str
+    stored: Shape
+    body: Shape
+    content_type: str
+    sub: str = ""
+
+
+def _spec(size: int, **parts: Any) -> bytes:
+    return _dump({**pod("hostile"), "spec": parts})
+
+
+def _named(size: int, length: int, **more: Any) -> list[dict[str, Any]]:
+    return [{"name": f"c{at:06d}", **more} for at in range(size // length)]
+
+
+def _conditions(size: int, value: str) -> bytes:
+    conditions = [{"type": f"t{at:06d}", "status": value} for at in range(size // 40)]
+    return _dump({**pod("hostile"), "status": {"conditions": conditions}})
+
+
+def _operations(size: int, length: int, **operation: Any) -> bytes:
+    each = [{name: value(at) if callable(value) else value for name, value in operation.items()} for at in range(size // length)]
+    return _dump(each[:10_000])
+
+
+def _containers(size: int) -> bytes:
+    return _dump({**pod("hostile"), "spec": {"containers": _named(size, 35, image="i")}})
+
+
+def _env(size: int) -> bytes:
+    return _pod(size, "env", lambda at: {"name": f"c{at:06d}", "value": "v"})
+
+
+def _data(size: int) -> bytes:
+    return _dump(_object(data=_map(size, "k", "v")))
+
+
+def _owners(size: int) -> bytes:
+    owner = {"apiVersion": "v1", "kind": "Pod"}
+    return _meta(size, "ownerReferences", lambda at: {**owner, "name": f"n{at}", "uid": f"u{at}"})
+
+
+_FINALIZERS: Final[Shape] = CONFIG_MAPS["finalizers"]
+_MADE: Final = {"metadata": {"name": "hostile"}}
+
+CHANGES: Final[dict[str, Change]] = {
+    "strategic: deletions by key": Change("pods", _containers, lambda size: _spec(size, containers=_named(size, 35, **{"$patch": "delete"})), STRATEGIC),
+    "strategic: items by key": Change("pods", _containers, lambda size: _spec(size, containers=_named(size, 40, image="j")), STRATEGIC),
+    "strategic: an order turned round": Change("pods", _containers, lambda size: _spec(size, **{"$setElementOrder/containers": _named(size, 20)[::-1]}), STRATEGIC),
+    "strategic: items and their order": Change("pods", _containers, lambda size: _spec(size, **{"containers": _named(size // 2, 40, image="j"), "$setElementOrder/containers": _named(size // 2, 40)}), STRATEGIC),
+    "strategic: items of one key": Change("pods", _containers, lambda size: _spec(size, containers=[{"name": "c000001", "image": "j"}] * (size // 34)), STRATEGIC),
+    "strategic: retained keys": Change("pods", _containers, lambda size: _spec(size, **{"$retainKeys": [f"k{at}" for at in range(size // 9)]}), STRATEGIC),
+    "strategic: texts of a set": Change("configmaps", _FINALIZERS, lambda size: _dump({"metadata": {"finalizers": [f"b.example/{at}" for at in range(size // 18)]}}), STRATEGIC),
+    "strategic: texts deleted of a set": Change("configmaps", _FINALIZERS, lambda size: _dump({"metadata": {"$deleteFromPrimitiveList/finalizers": [f"a.example/{at}" for at in range(size // 18)]}}), STRATEGIC),
+    "strategic: owners by key": Change("configmaps", _owners, lambda size: _dump({"metadata": {"ownerReferences": [{"uid": f"u{at}", "name": "m"} for at in range(size // 27)]}}), STRATEGIC),
+    "strategic: conditions": Change("pods", lambda size: _conditions(size, "True"), lambda size: _conditions(size, "False"), STRATEGIC, "status"),
+    "merge patch": Change("configmaps", _data, lambda size: _dump({"data": _map(size, "k", "w")}), MERGE),
+    "merge patch of nulls": Change("configmaps", _data, lambda size: _dump({"data": dict.fromkeys(_map(size, "k", "w"))}), MERGE),
+    "merge patch of owners": Change("configmaps", _owners, lambda size: _meta(size, "ownerReferences", lambda at: {"apiVersion": "v1", "kind": "Pod", "name": f"n{at}", "uid": f"w{at}"}), MERGE),
+    "JSON patch: added": Change("configmaps", _data, lambda size: _operations(size, 50, op="add", path=lambda at: f"/data/n{at}", value="v"), JSON_PATCH),
+    "JSON patch: removed": Change("configmaps", _data, lambda size: _operations(size, 40, op="remove", path=lambda at: f"/data/k{at:08d}"), JSON_PATCH),
+    "JSON patch: at the front": Change("pods", _env, lambda size: _operations(size, 85, op="add", path="/spec/containers/0/env/0", value={"name": "a"}), JSON_PATCH),
+    "JSON patch: moved": Change("configmaps", _data, lambda size: _operations(size, 60, op="move", path="/data/a", **{"from": lambda at: f"/data/k{at:08d}"}), JSON_PATCH),
+    "JSON patch: tests": Change("configmaps", _data, lambda size: _operations(size, 55, op="test", path=lambda at: f"/data/k{at % 100:08d}", value="v"), JSON_PATCH),
+    "JSON patch: tests of everything": Change("configmaps", _data, lambda size: _operations(size, 40, op="test", path="", value={}), JSON_PATCH),
+    "PUT: data": Change("configmaps", _data, lambda size: _dump({**_MADE, "data": _map(size, "k", "w")}), JSON),
+    "PUT: owners": Change("configmaps", _owners, _owners, JSON),
+    "PUT: finalizers": Change("configmaps", _FINALIZERS, _FINALIZERS, JSON),
+    "PUT: containers": Change("pods", _containers, _containers, JSON),
+    "PUT: env": Change("pods", _env, _env, JSON),
+    "PUT: a status": Change("pods", lambda size: _conditions(size, "True"), lambda size: _conditions(size, "False"), JSON, "status"),
+}  # fmt: skip
+"""Stored objects and changes to them."""
+
+
+def stored_by(change: Change, size: int) -> bytes:
+    """The object as it would be stored: past all checks, so that it may be of any shape."""
+    obj = json.loads(change.stored(size))
+    metadata = {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z", "namespace": "default", **obj.pop("metadata")}
+    return _dump({"metadata": metadata, **{key: value for key, value in obj.items() if key not in ("kind", "apiVersion")}})
+
+
 def bodies(size: int) -> Iterator[Hostile]:
     for name, shape in CONFIG_MAPS.items():
         yield Hostile(name, "POST", f"{NS}/configmaps", shape(size), undo=f"{NS}/configmaps/hostile")

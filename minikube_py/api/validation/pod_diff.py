@@ -11,10 +11,15 @@ import json
 import re
 from functools import lru_cache
 from importlib import resources
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
+
+import orjson
 
 from minikube_py.api.errors import Json
 
+COMPARED_MAX: Final = 50_000
+"""Pairs of lines: far more than an ordinary pod takes, and some milliseconds."""
 _FIELD: Final = re.compile(r"(\w+)(?:=([\w-]+))?([$#!?%\[*.])(.*)")
 _ZERO: Final = {"$": "", "#": 0, "!": False, "?": None, "%": None, "[": None, "*": None, ".": None}
 
@@ -71,11 +76,52 @@ def _part(given: Any, mark: str, type_: str, spec: Json) -> Any:
     return _internal(given, type_, spec) if mark in ("*", ".") else given
 
 
+_INDENT: Final = re.compile("^(?:  )+", re.MULTILINE)
+
+
 def _lines(spec: Json) -> list[str]:
-    text = json.dumps(_internal(spec, "PodSpec", spec), indent=1, ensure_ascii=False)
+    text = orjson.dumps(_internal(spec, "PodSpec", spec), option=orjson.OPT_INDENT_2).decode()
+    text = _INDENT.sub(lambda found: " " * (len(found[0]) // 2), text)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026").splitlines(True)
+
+
+class _Matcher(difflib.SequenceMatcher[str]):
+    """Looks for what two texts share until it has looked at `COMPARED_MAX` pairs of lines; the rest counts as
+    replaced. Without a bound, thousands of small differences are looked for in all lines again and again."""
+
+    def __init__(self, old: list[str], new: list[str]) -> None:
+        super().__init__(None, old, new)
+        places: dict[str, list[int]] = self.b2j  # type: ignore[attr-defined]
+        self._costs = [0, *accumulate(1 + len(places.get(line, ())) for line in old)]
+        self._left = COMPARED_MAX
+
+    def find_longest_match(self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None) -> Any:
+        end = len(self._costs) - 1 if ahi is None else ahi
+        self._left -= self._costs[end] - self._costs[alo]
+        if self._left < 0:
+            return difflib.Match(alo, blo, 0)
+        return super().find_longest_match(alo, ahi, blo, bhi)
 
 
 def spec_diff(old: Json, new: Json) -> str:
     """Hunks of a unified diff with three lines of context."""
-    return "".join(list(difflib.unified_diff(_lines(old), _lines(new), n=3))[2:])
+    before, after = _lines(old), _lines(new)
+    shown: list[str] = []
+    for group in _Matcher(before, after).get_grouped_opcodes(3):
+        _, first, _, begin, _ = group[0]
+        _, _, last, _, end = group[-1]
+        shown.append(f"@@ -{_range(first, last)} +{_range(begin, end)} @@\n")
+        for tag, i1, i2, j1, j2 in group:
+            if tag == "equal":
+                shown += [" " + line for line in before[i1:i2]]
+                continue
+            shown += ["-" + line for line in before[i1:i2]]
+            shown += ["+" + line for line in after[j1:j2]]
+    return "".join(shown)
+
+
+def _range(first: int, end: int) -> str:
+    length = end - first
+    if length == 1:
+        return str(first + 1)
+    return f"{first + 1 if length else first},{length}"

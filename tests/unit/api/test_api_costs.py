@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import functools
 import gc
+import json
 import sys
 from collections.abc import Callable
+from difflib import unified_diff
 from itertools import product
 from types import FrameType
 from typing import Any
@@ -17,13 +19,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minikube_py.api import json_patch, memo
+from minikube_py.api.decode import target_of
 from minikube_py.api.errors import ERRORS_CHARS_MAX, GroupResource, StatusError, invalid, invalid_value, shortened
 from minikube_py.api.json_patch import COPIED_BYTES_MAX, JsonPatchError
 from minikube_py.api.kinds.core import PODS
 from minikube_py.api.pod_warnings import PORT_WARNINGS_MAX, _port_warnings
+from minikube_py.api.registry import REGISTRY
 from minikube_py.api.selectors import SELECTOR_CHARS_MAX, parse_field_selector, parse_label_selector
-from minikube_py.apiserver.preparing import Body, create
-from tests.support.hostile import CONFIG_MAPS, JSON, POD_SHAPES, YAML, YAML_SHAPES
+from minikube_py.api.strategic_merge import VISITS_MAX, StrategicMergeError, merge
+from minikube_py.api.tables import TablePrinter
+from minikube_py.api.validation import pod_diff
+from minikube_py.apiserver.preparing import Body, create, patch, update
+from tests.support.hostile import CHANGES, CONFIG_MAPS, JSON, POD_SHAPES, YAML, YAML_SHAPES, Change, stored_by
 
 SMALL, GROWTH = 6 << 10, 8
 
@@ -81,8 +88,96 @@ def test_work_grows_no_faster_than_a_body(name: str, plural: str, shape: Callabl
         # What is remembered of names, by whichever tests ran before, is remembered of neither.
         forget()
         counts.append(lines(lambda body=body: done(plural, body, content_type)))
+    linear(counts)
+
+
+def linear(counts: list[int]) -> None:
     of_small, of_large = counts
     assert of_large <= max(of_small, 3000) * GROWTH * 1.6, (of_small, of_large)
+
+
+# --- changes of what is stored ----------------------------------------------------------------------------------------
+
+
+def changed(change: Change, stored: bytes, body: bytes) -> None:
+    asked = Body(("", "v1", change.plural), body, change.content_type, "Warn", "default", "hostile", change.sub)
+    try:
+        if change.content_type == JSON:
+            update(asked, stored, 7, False)
+        else:
+            patch(asked, stored, 7)
+    except StatusError:
+        pass
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_work_of_a_change_grows_no_faster_than_object_and_body(name: str) -> None:
+    change = CHANGES[name]
+    sizes = (SMALL, SMALL * GROWTH)
+    changed(change, stored_by(change, SMALL), change.body(SMALL))
+    counts = []
+    for size in sizes:
+        stored, body = stored_by(change, size), change.body(size)
+        forget()
+        counts.append(lines(lambda stored=stored, body=body: changed(change, stored, body)))
+    linear(counts)
+
+
+@pytest.mark.parametrize("include", ["Metadata", "Object"])
+@pytest.mark.parametrize("name", CHANGES)
+def test_work_of_a_row_grows_no_faster_than_an_object(name: str, include: str) -> None:
+    change = CHANGES[name]
+    kind = REGISTRY.resource("", "v1", change.plural)
+    assert kind is not None
+    printer = TablePrinter(kind, 0.0, include)
+    values = [stored_by(change, size) for size in (SMALL, SMALL * GROWTH)]
+    linear([lines(lambda value=value: printer.row_bytes(value, "7")) for value in values])
+
+
+def test_an_item_that_is_merged_again_and_again_is_refused_before_it_costs() -> None:
+    """Each item of the patch goes through the whole list of the one container."""
+    env = [{"name": f"c{at}"} for at in range(1000)]
+
+    def merged(items: int) -> None:
+        container = {"name": "a", "env": [{"name": "x"}]}
+        original = {"spec": {"containers": [{"name": "a", "env": list(env)}]}}
+        merge(original, {"spec": {"containers": [dict(container) for _ in range(items)]}}, target_of(PODS, None).message)
+
+    merged(100)
+    with pytest.raises(StrategicMergeError, match=f"over {VISITS_MAX} items") as refused:
+        merged(10_000)
+    assert refused.value.code == 413
+
+
+# --- what a refused update of a pod shows -----------------------------------------------------------------------------
+
+SPECS = st.fixed_dictionaries(
+    {
+        "containers": st.lists(
+            st.fixed_dictionaries(
+                {"name": st.sampled_from("ab"), "image": st.sampled_from(["i", "<&>", "\u2028é\x7f"])},
+                optional={"args": st.lists(st.sampled_from("xy"), max_size=4), "ports": st.just([{"containerPort": 1}])},
+            ),
+            min_size=1,
+            max_size=5,
+        )
+    },
+    optional={"nodeName": st.sampled_from(["n", ""]), "nodeSelector": st.dictionaries(st.sampled_from("kl"), st.just("v"))},
+)
+
+
+@given(SPECS, SPECS)
+def test_small_specs_are_compared_as_difflib_does(old: dict[str, Any], new: dict[str, Any]) -> None:
+    expected = list(unified_diff(pod_diff._lines(old), pod_diff._lines(new), n=3))[2:]
+    assert pod_diff.spec_diff(old, new) == "".join(expected)
+
+
+@given(SPECS)
+def test_lines_of_a_spec_are_indented_by_one(spec: dict[str, Any]) -> None:
+    text = json.dumps(pod_diff._internal(spec, "PodSpec", spec), indent=1, ensure_ascii=False)
+    for char, code in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):
+        text = text.replace(char, code)
+    assert "".join(pod_diff._lines(spec)) == text
 
 
 # --- JSON patches -----------------------------------------------------------------------------------------------------
