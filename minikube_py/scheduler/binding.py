@@ -10,11 +10,11 @@ from minikube_py.api.errors import StatusError
 from minikube_py.client.rest import PODS
 from minikube_py.env import ended
 from minikube_py.errors import MinikubeError, OutcomeUnknown
-from minikube_py.scheduler.evaluate import Choice
 from minikube_py.scheduler.framework import CODE_NAMES, Code, CycleState, Status
 from minikube_py.scheduler.metrics import ATTEMPT_BUCKETS
 from minikube_py.scheduler.objects import PodInfo, QueuedPodInfo
 from minikube_py.scheduler.permit import WaitingPod
+from minikube_py.scheduler.scoring import Choice
 
 if TYPE_CHECKING:
     from minikube_py.scheduler.scheduler import ProfileRun, Scheduler

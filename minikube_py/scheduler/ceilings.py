@@ -14,17 +14,13 @@ import numpy as np
 from minikube_py.scheduler.columns import NodeColumns, Nodes
 from minikube_py.scheduler.framework import MAX_NODE_SCORE, IntArray
 from minikube_py.scheduler.objects import NodeInfo
-from minikube_py.scheduler.profile import Scorer
+from minikube_py.scheduler.preparing import Scorer
+from minikube_py.scheduler.scoring import is_plain
 
 FEW_NODES = 12
 """Up to so many changed nodes, the per-node form is cheaper than a pass over small arrays."""
 RENEW_SHARE = 8
 """Where more than one node in so many changed, all bounds are worked out anew."""
-
-
-def is_plain(scorer: Scorer) -> bool:
-    """Whether a node's score is what the plugin gives for it, whatever the others get."""
-    return scorer.normalize is None and not callable(getattr(scorer.plugin, "normalize_scores", None))
 
 
 def _is_known(scorer: Scorer) -> bool:

@@ -6,8 +6,9 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from minikube_py.scheduler.evaluate import Choice, Evaluator, NodeScore
+from minikube_py.scheduler.evaluate import Evaluator
 from minikube_py.scheduler.objects import NodeInfo, PodInfo
+from minikube_py.scheduler.scoring import Choice, NodeScore
 
 
 class Explanation(NamedTuple):
@@ -33,6 +34,7 @@ class _Placed(NamedTuple):
     evaluated: int
     feasible: int
     tops: Mapping[str, int]
+    wide: Mapping[str, int]
     others: tuple[NodeScore, ...]
 
 
@@ -61,7 +63,7 @@ class Decisions:
         seen.nonzero_cpu_milli, seen.nonzero_memory_bytes = node.nonzero_cpu_milli, node.nonzero_memory_bytes
         self._put(
             pod.uid,
-            _Placed(pod, at_s, seen, choice.score, choice.evaluated, choice.feasible, choice.tops, others),
+            _Placed(pod, at_s, seen, choice.score, choice.evaluated, choice.feasible, choice.tops, choice.wide, others),
         )
 
     def failed(self, pod: PodInfo, at_s: float, message: str) -> None:
@@ -83,7 +85,7 @@ class Decisions:
         pod = decision.pod
         if isinstance(decision, _Failed):
             return Explanation(pod.key, uid, decision.at_s, "", -1, 0, 0, (), decision.message)
-        scores = evaluator.score_one(pod, decision.node, decision.tops)
+        scores = evaluator.score_one(pod, decision.node, decision.tops, decision.wide)
         chosen = NodeScore(decision.node.name, sum(score * weight for _, score, weight in scores), scores)
         return Explanation(
             pod.key,

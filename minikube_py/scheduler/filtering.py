@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -17,28 +17,10 @@ from minikube_py.scheduler.framework import (
     Status,
 )
 from minikube_py.scheduler.objects import PodInfo
-from minikube_py.scheduler.profile import Scorer
+from minikube_py.scheduler.preparing import Prepared
 
 SMALL_CODES = 1 << 16
 """Codes below this are counted without being sorted."""
-
-
-class Rejected(Exception):
-    """PreFilter turned the pod down."""
-
-    def __init__(self, status: Status, plugins: set[str]) -> None:
-        self.status = status
-        self.plugins = plugins
-
-
-class Prepared(NamedTuple):
-    """What PreFilter and PreScore said: the state, and the plugins still to run."""
-
-    state: CycleState
-    node_names: frozenset[str] | None
-    pinned_by: frozenset[str]
-    filters: tuple[tuple[str, Any], ...]
-    scorers: tuple[Scorer, ...]
 
 
 def ok(name: str, status: Status | None) -> bool:
@@ -50,9 +32,7 @@ def ok(name: str, status: Status | None) -> bool:
     return False
 
 
-def passed(
-    name: str, plugin: Any, state: CycleState, pod: PodInfo, nodes: Nodes, mask: BoolArray
-) -> BoolArray | None:
+def passed(name: str, plugin: Any, state: CycleState, pod: PodInfo, nodes: Nodes, mask: BoolArray) -> BoolArray | None:
     """Which of `nodes` pass, None for all; those outside `mask` need not be looked at. Raises: PluginError."""
     many = getattr(plugin, "filter_nodes", None)
     if many is not None:
@@ -63,6 +43,27 @@ def passed(
         if mask[i] and node is not None:
             found[i] = ok(name, plugin.filter(state, pod, node))
     return found
+
+
+def fitting(prepared: Prepared, pod: PodInfo, nodes: Nodes) -> BoolArray:
+    """Which of `nodes` are there and pass all filters."""
+    mask: BoolArray = nodes.columns.present[nodes.index].copy()
+    for name, plugin in prepared.filters:
+        passing = passed(name, plugin, prepared.state, pod, nodes, mask)
+        if passing is not None:
+            mask &= passing
+    return mask
+
+
+def fitting_of(prepared: Prepared, pod: PodInfo, columns: NodeColumns, slots: IntArray) -> IntArray:
+    """Those of `slots` that fit."""
+    return slots[fitting(prepared, pod, columns.some(slots))]
+
+
+def fitting_in(prepared: Prepared, pod: PodInfo, columns: NodeColumns, start: int, stop: int) -> IntArray:
+    """The slots from `start` to `stop` (not included) that fit, ascending."""
+    found = np.flatnonzero(fitting(prepared, pod, columns.window(start, stop)))
+    return found + start if start else found
 
 
 def diagnose(columns: NodeColumns, pod: PodInfo, prepared: Prepared) -> Diagnosis:
@@ -90,9 +91,7 @@ def diagnose(columns: NodeColumns, pod: PodInfo, prepared: Prepared) -> Diagnosi
     return diagnosis
 
 
-def _count(
-    diagnosis: Diagnosis, name: str, plugin: Any, state: CycleState, pod: PodInfo, rejected: Nodes
-) -> None:
+def _count(diagnosis: Diagnosis, name: str, plugin: Any, state: CycleState, pod: PodInfo, rejected: Nodes) -> None:
     statuses: list[tuple[Status, int]] = []
     codes_of = getattr(plugin, "reject_codes", None)
     if codes_of is not None:

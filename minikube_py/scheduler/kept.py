@@ -1,18 +1,36 @@
-"""What the evaluator keeps of one signature: all nodes, evaluated."""
+"""What was worked out for one pod, kept for the next ones like it (KEP-5598): all nodes, evaluated by the plugins that
+look at single nodes alone.
+
+The next pod of that signature recomputes only the nodes that the log of the columns names: after a bind, one. Unlike a
+cache that expires, this is exact: every change of a node or of what runs on it is in the log, and only plugins that
+promise to look at nothing else (`node_local`) are served so.
+
+Of many nodes, a result is kept only when its signature comes a second time: what is worked out for one pod alone is
+worked out for the nodes that fit, and not for all.
+"""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from minikube_py.scheduler.best import BestScores
-from minikube_py.scheduler.filtering import Prepared
-from minikube_py.scheduler.framework import Diagnosis, IntArray
-from minikube_py.scheduler.profile import Scorer
+from minikube_py.scheduler.best import INFEASIBLE, BestScores
+from minikube_py.scheduler.columns import NodeColumns
+from minikube_py.scheduler.filtering import fitting, ok
+from minikube_py.scheduler.framework import MAX_NODE_SCORE, BoolArray, CycleState, Diagnosis, IntArray
+from minikube_py.scheduler.objects import PodInfo
+from minikube_py.scheduler.preparing import Prepared, Scorer
+from minikube_py.scheduler.scoring import NO_SCORES, normalized, raw_scores
 
-NO_TOPS: Mapping[str, int] = {}
+FEW_NODES = 12
+"""Up to this many changed nodes, the per-node forms are cheaper than a pass over small arrays."""
+KEPT_BYTES_MAX = 128 << 20
+KEPT_MIN, KEPT_MAX = 8, 1024
+MANY_NODES = 4096
+"""Above this, to evaluate the nodes that fit is so much cheaper than all, that a signature must come twice."""
 
 
 class Raw(NamedTuple):
@@ -52,5 +70,189 @@ class Kept:
         self.silent: list[Callable[..., int]] = []
         self.raws: list[Raw] = []
         self.constant = 0
-        self.tops: Mapping[str, int] = NO_TOPS
+        self.tops: Mapping[str, int] = NO_SCORES
         self.diagnosis: tuple[int, Diagnosis] | None = None
+
+    def totals_of(self, slots: IntArray) -> tuple[IntArray, Mapping[str, int]]:
+        """What these slots, all of which fit, score among themselves, and the maxima that it was normalised by."""
+        totals = self.base[slots].astype(np.int64)
+        if not self.raws:
+            return totals, NO_SCORES
+        tops: dict[str, int] = {}
+        for scorer, scores in self.raws:
+            assert scorer.normalize is not None
+            raw = scores[slots]
+            tops[scorer.plugin.name] = int(raw.max(initial=0))
+            totals += scorer.normalize.apply(raw) * scorer.weight
+        return totals, tops
+
+
+class KeptResults:
+    """By signature. `narrow`: whether all totals fit an int32; `eager`: whether to keep what may never come again.
+
+    `reused` and `built` count how often a result served again, and how often all nodes were evaluated."""
+
+    def __init__(self, columns: NodeColumns, narrow: bool, eager: bool) -> None:
+        self._columns = columns
+        self._narrow = narrow
+        self._eager = eager
+        self._kept: OrderedDict[object, Kept] = OrderedDict()
+        self._seen_once: OrderedDict[object, None] = OrderedDict()
+        self.reused = self.built = 0
+
+    @property
+    def _limit(self) -> int:
+        return max(KEPT_MIN, min(KEPT_MAX, KEPT_BYTES_MAX // (4 * self._columns.capacity)))
+
+    def get(self, signature: object, pod: PodInfo) -> Kept | None:
+        """What is kept, as evaluating all nodes would make it now."""
+        kept = self._kept.get(signature)
+        if kept is None:
+            return None
+        self._kept.move_to_end(signature)
+        try:
+            self._catch_up(kept, pod)
+        except Exception:
+            # Half of it may be new and half old: nobody may choose by it again.
+            del self._kept[signature]
+            raise
+        return kept
+
+    def is_worth_keeping(self, signature: object) -> bool:
+        """Among few nodes always, else from the second time on, if that comes soon enough to be kept until then."""
+        if self._eager and self._columns.size <= MANY_NODES:
+            return True
+        if signature in self._seen_once:
+            del self._seen_once[signature]
+            return True
+        self._seen_once[signature] = None
+        while len(self._seen_once) > self._limit:
+            self._seen_once.popitem(last=False)
+        return False
+
+    def keep(self, signature: object, prepared: Prepared, pod: PodInfo) -> Kept:
+        kept = Kept(prepared)
+        self._fill(kept, pod)
+        self._kept[signature] = kept
+        while len(self._kept) > self._limit:
+            self._kept.popitem(last=False)
+        return kept
+
+    # --- all nodes --------------------------------------------------------------------------------------------------
+
+    def _fill(self, kept: Kept, pod: PodInfo) -> None:
+        self.built += 1
+        columns, prepared = self._columns, kept.prepared
+        nodes = columns.all()
+        size = kept.size = columns.size
+        kept.version = columns.version
+        kept.diagnosis = None
+        kept.plain, kept.silent, kept.raws, kept.constant = [], [], [], 0
+        mask = fitting(prepared, pod, nodes)
+        base = np.zeros(size, np.int64)
+        for scorer in prepared.scorers:
+            raw = raw_scores(scorer, prepared.state, pod, nodes)
+            if scorer.normalize is None:
+                _check_range(scorer, raw, mask)
+                kept.plain.append((scorer.plugin.score, scorer.weight))
+                if raw is not None:
+                    base += raw * scorer.weight if scorer.weight != 1 else raw
+            elif raw is None:
+                kept.silent.append(scorer.plugin.score)
+                kept.constant += scorer.weight * (MAX_NODE_SCORE if scorer.normalize.reverse else 0)
+            else:
+                kept.raws.append(Raw(scorer, raw.copy()))
+        base += kept.constant
+        base[~mask] = INFEASIBLE
+        if self._narrow:
+            # Half the memory of what is kept, and a faster search.
+            base = base.astype(np.int32)  # type: ignore[assignment]
+        kept.base = base
+        kept.best = BestScores(_totals(kept) if kept.raws else base)
+
+    # --- changed nodes ----------------------------------------------------------------------------------------------
+
+    def _catch_up(self, kept: Kept, pod: PodInfo) -> None:
+        columns = self._columns
+        version = columns.version
+        if kept.version == version:
+            return
+        changed = columns.changed_since(kept.version)
+        if changed is None or kept.size != columns.size or not self._redo(kept, pod, changed):
+            self._fill(kept, pod)
+            return
+        if kept.raws:
+            kept.best = BestScores(_totals(kept))
+        self.reused += 1
+        kept.version = version
+
+    def _redo(self, kept: Kept, pod: PodInfo, changed: list[int]) -> bool:
+        """False where all must be done again, or had better be."""
+        if len(changed) > FEW_NODES:
+            # For so few, a set costs a fifth of what np.unique does.
+            changed = sorted(set(changed))
+            if len(changed) > FEW_NODES:
+                return len(changed) * 2 <= kept.size and self._redo_some(kept, pod, np.array(changed, np.int64))
+        return all(self._redo_one(kept, pod, slot) for slot in set(changed))
+
+    def _redo_one(self, kept: Kept, pod: PodInfo, slot: int) -> bool:
+        """False where all must be done again."""
+        node = self._columns.by_slot[slot]
+        state = kept.prepared.state
+        score = INFEASIBLE
+        if node is not None and node.present:
+            for name, plugin in kept.prepared.filters:
+                status = plugin.filter(state, pod, node)
+                if status is not None and not ok(name, status):
+                    break
+            else:
+                score = kept.constant
+                for one, weight in kept.plain:
+                    score += one(state, pod, node) * weight
+                for one in kept.silent:
+                    if one(state, pod, node):
+                        return False
+            for scorer, raw in kept.raws:
+                raw[slot] = scorer.plugin.score(state, pod, node)
+        if kept.raws:
+            kept.base[slot] = score
+        else:
+            kept.best.set(slot, score)
+        return True
+
+    def _redo_some(self, kept: Kept, pod: PodInfo, slots: IntArray) -> bool:
+        nodes = self._columns.some(slots)
+        prepared = kept.prepared
+        mask = fitting(prepared, pod, nodes)
+        scores = np.full(len(slots), kept.constant, np.int64)
+        raws = {raw.scorer: raw.scores for raw in kept.raws}
+        for scorer in prepared.scorers:
+            raw = raw_scores(scorer, prepared.state, pod, nodes)
+            if scorer in raws:
+                raws[scorer][slots] = 0 if raw is None else raw
+            elif raw is not None:
+                if scorer.normalize is not None and raw.any():
+                    return False
+                scores += raw * scorer.weight
+        scores[~mask] = INFEASIBLE
+        if kept.raws:
+            kept.base[slots] = scores
+        else:
+            kept.best.set_many(slots, scores)
+        return True
+
+
+def _totals(kept: Kept) -> IntArray:
+    """`base` and the normalised others; sets `tops`."""
+    fits = np.flatnonzero(kept.base >= 0)
+    totals = kept.base.copy()
+    totals[fits], kept.tops = kept.totals_of(fits)
+    return totals
+
+
+def _check_range(scorer: Scorer, raw: IntArray | None, mask: BoolArray) -> None:
+    if raw is not None and not getattr(scorer.plugin, "bounded", False) and mask.any():
+        normalized(scorer, raw[mask], CycleState(), _NO_POD, int(np.count_nonzero(mask)))
+
+
+_NO_POD = PodInfo.__new__(PodInfo)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from functools import cmp_to_key
-from typing import Any, NamedTuple
+from typing import Any
 
 from minikube_py.scheduler.config import DEFAULT_PLUGINS, POINTS, ConfigError, PluginSet, ProfileConfig
 from minikube_py.scheduler.framework import (
@@ -21,7 +21,6 @@ from minikube_py.scheduler.framework import (
     Diagnosis,
     EventRegistration,
     Handle,
-    Normalize,
     Plugin,
     PluginFactory,
     PostFilterResult,
@@ -29,6 +28,7 @@ from minikube_py.scheduler.framework import (
 )
 from minikube_py.scheduler.objects import PodInfo, QueuedPodInfo
 from minikube_py.scheduler.plugins.node_resources import ArgsError
+from minikube_py.scheduler.preparing import Plugins, Scorer
 from minikube_py.scheduler.registry import factory
 
 logger = logging.getLogger(__name__)
@@ -50,13 +50,6 @@ _METHODS: Mapping[str, tuple[str, ...]] = {
     "postBind": ("post_bind",),
 }
 """By point, the methods of which a plugin must have one to take part."""
-
-
-class Scorer(NamedTuple):
-    plugin: Any
-    weight: int
-    normalize: Normalize | None
-    """None: the scores are used as they are, or the plugin has `normalize_scores`."""
 
 
 def takes_part(plugin: object, point: str) -> bool:
@@ -88,14 +81,12 @@ class Profile:
         self._weights: dict[str, int] = {}
         points = {point: self._expand(point) for point in POINTS}
         self.pre_enqueue_plugins = points["preEnqueue"]
-        self.pre_filters = points["preFilter"]
-        self.filters = points["filter"]
         self.post_filters = points["postFilter"]
-        self.pre_scorers = points["preScore"]
-        self.scorers = tuple(
+        scorers = tuple(
             Scorer(plugin, self._weights[name] or 1, getattr(plugin, "normalize", None))
             for name, plugin in points["score"].items()
         )
+        self.looking = Plugins(points["preFilter"], points["filter"], points["preScore"], scorers)
         self.reservers = points["reserve"]
         self.permitters = points["permit"]
         self.pre_binders = points["preBind"]
@@ -104,12 +95,12 @@ class Profile:
         self._check(points)
         (self._queue_sort,) = points["queueSort"].values()
         self.sort_key = self._sort_key()
+        by_name = self.looking.by_name()
+        self.local_plugins = frozenset(n for n, plugin in by_name.items() if getattr(plugin, "node_local", False))
+        self.local = self.looking.of(self.local_plugins)
+        self.wide = self.looking.of(frozenset(by_name) - self.local_plugins)
         self.reusable = self._is_reusable()
-        self._signers = tuple(
-            plugin for plugin in self._looking_at_nodes().values() if callable(getattr(plugin, "sign_pod", None))
-        )
-        looking = self._looking_at_nodes().items()
-        self.local_plugins = frozenset(name for name, plugin in looking if getattr(plugin, "node_local", False))
+        self._signers = tuple(p for p in self.local.by_name().values() if callable(getattr(p, "sign_pod", None)))
 
     # --- construction -----------------------------------------------------------------------------------------------
 
@@ -158,20 +149,17 @@ class Profile:
         unused = [name for name in self._config.plugin_args if name not in self._made]
         for name in unused:
             factory(name, self._registry)
-        if sum(scorer.weight for scorer in self.scorers) * 100 > MAX_TOTAL_SCORE:
+        if sum(scorer.weight for scorer in self.looking.scorers) * 100 > MAX_TOTAL_SCORE:
             raise ConfigError(f"profile {self.name}: the total of the score plugins' weights is too large")
 
-    def _looking_at_nodes(self) -> dict[str, Any]:
-        scorers = {scorer.plugin.name: scorer.plugin for scorer in self.scorers}
-        return {**self.pre_filters, **self.filters, **self.pre_scorers, **scorers}
-
     def _is_reusable(self) -> bool:
-        """True where results may be kept by signature, and nodes that did not change left alone."""
-        own_normalize = any(callable(getattr(s.plugin, "normalize_scores", None)) for s in self.scorers)
-        both_forms = all(callable(getattr(p, "filter", None)) for p in self.filters.values())
-        both_forms &= all(callable(getattr(s.plugin, "score", None)) for s in self.scorers)
-        local = all(getattr(p, "node_local", False) for p in self._looking_at_nodes().values())
-        return local and both_forms and not own_normalize
+        """True where what the node-local plugins find may be kept by signature, and nodes that did not change left
+        alone."""
+        local = self.local
+        own_normalize = any(callable(getattr(s.plugin, "normalize_scores", None)) for s in local.scorers)
+        both_forms = all(callable(getattr(p, "filter", None)) for p in local.filters.values())
+        both_forms &= all(callable(getattr(s.plugin, "score", None)) for s in local.scorers)
+        return both_forms and not own_normalize
 
     def _sort_key(self) -> Callable[[QueuedPodInfo], Any]:
         plugin = self._queue_sort
@@ -192,7 +180,7 @@ class Profile:
         """(plugin, registration) of all that plugins asked to hear of. A plugin that may reject pods and asks for
         nothing hears of everything, or its pods would only come back by the timeout."""
         everything = EventRegistration(ClusterEvent(WILDCARD, Action.ALL))
-        rejecting = {**self._looking_at_nodes(), **self.pre_enqueue_plugins, **self.reservers, **self.permitters}
+        rejecting = {**self.looking.by_name(), **self.pre_enqueue_plugins, **self.reservers, **self.permitters}
         found = []
         for name, plugin in rejecting.items():
             ask = getattr(plugin, "events_to_register", None)
@@ -283,5 +271,3 @@ class Profile:
     def run_post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         for plugin in self.post_binders.values():
             plugin.post_bind(state, pod, node_name)
-
-

@@ -27,7 +27,7 @@ from minikube_py.scheduler.changes import columns_differ, node_changes, pod_chan
 from minikube_py.scheduler.columns import NodeColumns
 from minikube_py.scheduler.config import ConfigError, SchedulerConfig
 from minikube_py.scheduler.decisions import Decisions, Explanation
-from minikube_py.scheduler.evaluate import Choice, Evaluator
+from minikube_py.scheduler.evaluate import Evaluator
 from minikube_py.scheduler.framework import (
     CODE_NAMES,
     EVENT_ASSIGNED_POD_ADD,
@@ -49,6 +49,7 @@ from minikube_py.scheduler.permit import WaitingPods
 from minikube_py.scheduler.profile import Profile
 from minikube_py.scheduler.queue import NEVER, Rules, SchedulingQueue
 from minikube_py.scheduler.reports import REASON_ERROR, REASON_UNSCHEDULABLE, Conditions, SchedulerEvents
+from minikube_py.scheduler.scoring import Choice
 
 logger = logging.getLogger(__name__)
 

@@ -17,11 +17,13 @@ from hypothesis import strategies as st
 from scheduler_reference import STEPS, Lent, Run, nodes, pod_of, specs
 
 from minikube_py.index.catalogue import FAMILY, STRUCTURES
-from minikube_py.scheduler import evaluate, search
+from minikube_py.scheduler import afresh, kept, search
 from minikube_py.scheduler.cache import Cache
 from minikube_py.scheduler.config import ProfileConfig
 from minikube_py.scheduler.evaluate import Evaluator
+from minikube_py.scheduler.filtering import fitting_in
 from minikube_py.scheduler.framework import CycleState, FitError, NoNodesAvailable
+from minikube_py.scheduler.kept import KeptResults
 from minikube_py.scheduler.matcher import Matcher
 from minikube_py.scheduler.objects import NodeInfo, PodInfo, PodSpec, project_node, project_pod
 from minikube_py.scheduler.profile import Profile
@@ -43,7 +45,7 @@ def test_decisions_by_an_index_are_the_references(
     run = Run(seed)
     run.evaluator = evaluator_over(run.cache, structure, 100, seed)
     # Nothing is kept: every pod asks the index.
-    with patch.object(Evaluator, "_worth_keeping", lambda *_: False), patch.object(evaluate, "PRUNED_FROM", 1):
+    with patch.object(KeptResults, "is_worth_keeping", lambda *_: False), patch.object(afresh, "PRUNED_FROM", 1):
         run.play(first, shapes, steps)
 
 
@@ -88,9 +90,9 @@ def test_what_an_index_finds_is_what_the_filters_pass(
         cache.put_node(node)
     evaluator = evaluator_over(cache, structure, 100)
     for i, pod in enumerate(drawn[1]):
-        prepared = evaluator._prepare(pod)
-        passing = evaluator._fitting_in(prepared, pod, 0, cache.columns.size).tolist()
-        found = evaluator._matched(prepared, pod)
+        prepared = evaluator.prepare(pod)
+        passing = fitting_in(prepared, pod, cache.columns, 0, cache.columns.size).tolist()
+        found = evaluator.afresh.matched(prepared, pod)
         assert found is not None and found.tolist() == passing
         # Whether it fits or not: more may be requested than there is.
         cache.assume(pod, drawn[0][i % len(drawn[0])].name)
@@ -136,7 +138,7 @@ def test_node_affinity_by_an_index(structure: str, expressions: list[list[tuple[
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
     pod = project_pod(pod_of(1, {"containers": [], "affinity": affinity}))
     evaluator = evaluator_over(cache, structure, 100)
-    found = evaluator._matched(evaluator._prepare(pod), pod)
+    found = evaluator.afresh.matched(evaluator.prepare(pod), pod)
     assert found is not None and [f"n{slot}" for slot in found] == names.split()
 
 
@@ -193,9 +195,10 @@ def test_every_way_to_search_leads_to_the_same_node(structure: str, percentage: 
                 for cache in caches:
                     cache.remove_node(name)
             pod = project_pod(pod_of(i, wanted(rng)))
-            with patch.object(evaluate, "MANY_NODES", 1000):
+            with patch.object(kept, "MANY_NODES", 1000):
                 node = chosen(one, pod)
-            with patch.multiple(evaluate, MANY_NODES=0, PRUNED_FROM=1, FEW_PROMISING=2):
+            pruned = patch.multiple(afresh, PRUNED_FROM=1, FEW_PROMISING=2)
+            with patch.object(kept, "MANY_NODES", 0), pruned:
                 assert chosen(other, pod) == node
             if node is None:
                 unplaced += 1
@@ -205,7 +208,7 @@ def test_every_way_to_search_leads_to_the_same_node(structure: str, percentage: 
             placed.append(pod.uid)
     assert len(placed) > 200 and other.built > 200
     if structure:
-        assert other.matcher is not None and other.matcher.asked > 20
+        assert other.afresh.matcher is not None and other.afresh.matcher.asked > 20
 
 
 def chosen(evaluator: Evaluator, pod: Any) -> str | None:
@@ -246,7 +249,7 @@ def test_no_score_is_above_its_ceiling(objs: list[dict[str, Any]], shapes: list[
     for obj in objs:
         cache.put_node(project_node(obj))
     lent: Any = Lent(cache)
-    scorers = [s.plugin for s in Profile(ProfileConfig(), lent).scorers if hasattr(s.plugin, "score_ceilings")]
+    scorers = [s.plugin for s in Profile(ProfileConfig(), lent).looking.scorers if hasattr(s.plugin, "score_ceilings")]
     assert len(scorers) == 2
     state = CycleState()
     for i, shape in enumerate(shapes):

@@ -336,7 +336,7 @@ class Run:
         assert totals[choice.node.name] == max(totals.values())
         if len(totals) > 1 or choice.score != INFEASIBLE:
             assert choice.score == totals[choice.node.name]
-        explained = self.evaluator.score_one(info, choice.node, choice.tops)
+        explained = self.evaluator.score_one(info, choice.node, choice.tops, choice.wide)
         assert sum(score * weight for _, score, weight in explained) == totals[choice.node.name]
         self.cache.assume(info, choice.node.name)
         self.world.running.setdefault(choice.node.name, []).append(obj)

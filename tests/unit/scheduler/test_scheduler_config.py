@@ -82,13 +82,13 @@ def test_wrong_configurations_are_refused(name: str, wrong: Any, text: str) -> N
 
 def test_default_plugins_and_weights() -> None:
     profile = built()
-    assert [(scorer.plugin.name, scorer.weight) for scorer in profile.scorers] == [
+    assert [(scorer.plugin.name, scorer.weight) for scorer in profile.looking.scorers] == [
         ("TaintToleration", 3),
         ("NodeAffinity", 2),
         ("NodeResourcesFit", 1),
         ("NodeResourcesBalancedAllocation", 1),
     ]
-    assert list(profile.filters) == [
+    assert list(profile.looking.filters) == [
         "NodeUnschedulable",
         "NodeName",
         "TaintToleration",
@@ -108,13 +108,13 @@ POINTS = [
 
 @pytest.mark.parametrize(("name", "plugins", "plugin", "there"), POINTS, ids=[case[0] for case in POINTS])
 def test_enabling_and_disabling(name: str, plugins: dict[str, PluginSet], plugin: str, there: bool) -> None:
-    assert (plugin in built(**plugins).filters) is there
+    assert (plugin in built(**plugins).looking.filters) is there
 
 
 def test_a_point_overrides_the_weight_of_multi_point() -> None:
     profile = built(score=PluginSet((("TaintToleration", 9),)))
-    assert {s.plugin.name: s.weight for s in profile.scorers}["TaintToleration"] == 9
-    assert profile.scorers[0].plugin.name == "TaintToleration" and len(profile.scorers) == 4
+    assert {s.plugin.name: s.weight for s in profile.looking.scorers}["TaintToleration"] == 9
+    assert profile.looking.scorers[0].plugin.name == "TaintToleration" and len(profile.looking.scorers) == 4
 
 
 BROKEN = [

@@ -1,0 +1,153 @@
+"""A decision worked out for one pod alone, for the nodes that fit.
+
+A `Matcher` may find those without a look at the others; of many that fit, those that cannot be the best are left out
+before they are scored.
+"""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+
+import numpy as np
+
+from minikube_py.scheduler.best import INFEASIBLE
+from minikube_py.scheduler.ceilings import Ceilings
+from minikube_py.scheduler.columns import NodeColumns
+from minikube_py.scheduler.filtering import diagnose, fitting_in, fitting_of
+from minikube_py.scheduler.framework import MAX_NODE_SCORE, FitError, IntArray
+from minikube_py.scheduler.matcher import Matcher
+from minikube_py.scheduler.objects import PodInfo
+from minikube_py.scheduler.preparing import Prepared, Scorer
+from minikube_py.scheduler.scoring import Choice, is_plain, normalized, raw_scores
+from minikube_py.scheduler.search import Search
+
+PRUNED_FROM = 2048
+"""Of more nodes than this that fit, those that cannot be the best are left out before they are scored."""
+FEW_PROMISING = 4
+
+
+def pick(totals: IntArray, rng: random.Random) -> int:
+    """The place of one of the highest."""
+    ties = np.flatnonzero(totals == totals.max())
+    return int(ties[rng.randrange(len(ties))]) if len(ties) > 1 else int(ties[0])
+
+
+class Afresh:
+    """Works without anything kept. `local`: the plugins whose scores can be had of one node alone."""
+
+    def __init__(
+        self,
+        columns: NodeColumns,
+        scorers: tuple[Scorer, ...],
+        local: frozenset[str],
+        search: Search,
+        matcher: Matcher | None,
+        rng: random.Random,
+    ) -> None:
+        self._columns = columns
+        self._local = local
+        self._search = search
+        self.matcher = matcher
+        self._rng = rng
+        self._ceilings = Ceilings(columns, scorers)
+        self.count = 0
+
+    def choose(self, pod: PodInfo, prepared: Prepared) -> Choice:
+        """Raises: FitError, PluginError."""
+        self.count += 1
+        selected, evaluated = self._find(pod, prepared)
+        if not len(selected):
+            raise FitError(diagnose(self._columns, pod, prepared))
+        if len(selected) == 1:
+            return self._only(pod, prepared, selected, evaluated)
+        shared = np.zeros(len(selected), np.int64)
+        tops: dict[str, int] = {}
+        wide: dict[str, IntArray] = {}
+        for scorer in prepared.scorers:
+            if is_plain(scorer) and scorer.plugin.name in self._local:
+                continue
+            raw = raw_scores(scorer, prepared.state, pod, self._columns.some(selected))
+            if raw is None and scorer.normalize is not None:
+                shared += scorer.weight * (MAX_NODE_SCORE if scorer.normalize.reverse else 0)
+                continue
+            if raw is not None and scorer.normalize is not None:
+                tops[scorer.plugin.name] = int(raw.max())
+            scores = normalized(scorer, raw, prepared.state, pod, len(selected))
+            if scorer.plugin.name not in self._local:
+                wide[scorer.plugin.name] = scores
+            shared += scores * scorer.weight
+        left, totals = self._plain_totals(prepared, pod, selected, shared)
+        position = pick(totals, self._rng)
+        slot = int(left[position])
+        node = self._columns.by_slot[slot]
+        assert node is not None
+        place = int(np.flatnonzero(selected == slot)[0]) if wide else 0
+        given = {name: int(scores[place]) for name, scores in wide.items()}
+        return Choice(node, prepared.state, int(totals[position]), evaluated, len(selected), tops, given)
+
+    def _find(self, pod: PodInfo, prepared: Prepared) -> tuple[IntArray, int]:
+        """The slots that fit, or as many as are enough, and how many nodes were looked at."""
+        columns = self._columns
+        if prepared.node_names is not None:
+            slots = np.array(sorted(columns.slots_of(prepared.node_names)), np.int64)
+            return fitting_of(prepared, pod, columns, slots), len(slots)
+        if self._search.samples:
+            everywhere = None if self.matcher is None else partial(self.matched, prepared, pod)
+            return self._search.through(partial(fitting_in, prepared, pod, columns), everywhere)
+        matched = self.matched(prepared, pod)
+        if matched is None:
+            matched = fitting_in(prepared, pod, columns, 0, columns.size)
+        return matched, columns.count
+
+    def matched(self, prepared: Prepared, pod: PodInfo) -> IntArray | None:
+        """The slots that fit, ascending, by the matcher; None where there is none, or it cannot help."""
+        candidates = None if self.matcher is None else self.matcher.candidates(pod, prepared.filters)
+        return None if candidates is None else fitting_of(prepared, pod, self._columns, candidates)
+
+    def _only(self, pod: PodInfo, prepared: Prepared, slot: IntArray, evaluated: int) -> Choice:
+        """The only node that fits is not scored, but for who asks why it was chosen."""
+        node = self._columns.by_slot[int(slot[0])]
+        assert node is not None
+        tops, wide = score_of_one(prepared, pod, self._columns, slot, self._local)
+        return Choice(node, prepared.state, INFEASIBLE, evaluated, 1, tops, wide)
+
+    def _plain_totals(
+        self, prepared: Prepared, pod: PodInfo, slots: IntArray, shared: IntArray
+    ) -> tuple[IntArray, IntArray]:
+        """The slots that can be the best, in their order, and their totals: `shared` and the plain scores."""
+        plain = [scorer for scorer in prepared.scorers if is_plain(scorer) and scorer.plugin.name in self._local]
+        if len(slots) > PRUNED_FROM and self._ceilings.tight:
+            most = self._ceilings.of(slots) + shared
+            promising = np.flatnonzero(most == most.max())[:FEW_PROMISING].tolist()
+            best = max(int(shared[i]) + self._total_of(plain, prepared, pod, int(slots[i])) for i in promising)
+            left = np.flatnonzero(most >= best)
+            slots, shared = slots[left], shared[left]
+        some = self._columns.some(slots)
+        totals = shared.copy()
+        for scorer in plain:
+            raw = raw_scores(scorer, prepared.state, pod, some)
+            totals += normalized(scorer, raw, prepared.state, pod, len(slots)) * scorer.weight
+        return slots, totals
+
+    def _total_of(self, plain: list[Scorer], prepared: Prepared, pod: PodInfo, slot: int) -> int:
+        node = self._columns.by_slot[slot]
+        return sum(scorer.plugin.score(prepared.state, pod, node) * scorer.weight for scorer in plain)
+
+
+def score_of_one(
+    prepared: Prepared, pod: PodInfo, columns: NodeColumns, slot: IntArray, local: frozenset[str]
+) -> tuple[dict[str, int], dict[str, int]]:
+    """What `Choice.tops` and `Choice.wide` are where a single node fits."""
+    tops: dict[str, int] = {}
+    wide: dict[str, int] = {}
+    for scorer in prepared.scorers:
+        name = scorer.plugin.name
+        if scorer.normalize is None and name in local:
+            continue
+        raw = raw_scores(scorer, prepared.state, pod, columns.some(slot))
+        if scorer.normalize is not None:
+            tops[name] = 0 if raw is None else int(raw[0])
+        if name not in local:
+            wide[name] = int(normalized(scorer, raw, prepared.state, pod, 1)[0])
+    return tops, wide

@@ -1,0 +1,68 @@
+"""Score and NormalizeScore over many nodes at once, and what a decision is in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from minikube_py.scheduler.columns import Nodes
+from minikube_py.scheduler.framework import MAX_NODE_SCORE, CycleState, IntArray, PluginError
+from minikube_py.scheduler.objects import NodeInfo, PodInfo
+from minikube_py.scheduler.preparing import Scorer
+
+NO_SCORES: Mapping[str, int] = {}
+
+
+class Choice(NamedTuple):
+    """`evaluated` and `feasible` are numbers of nodes; `score` is INFEASIBLE where only one fitted: none was scored.
+
+    `tops`: by plugin, the maximum by which its scores were normalised. `wide`: by plugin that looks beyond the node,
+    what it gave the node, normalised."""
+
+    node: NodeInfo
+    state: CycleState
+    score: int
+    evaluated: int
+    feasible: int
+    tops: Mapping[str, int] = NO_SCORES
+    wide: Mapping[str, int] = NO_SCORES
+
+
+class NodeScore(NamedTuple):
+    """`scores`: (plugin, score after normalisation, weight)."""
+
+    node: str
+    total: int
+    scores: tuple[tuple[str, int, int], ...]
+
+
+def raw_scores(scorer: Scorer, state: CycleState, pod: PodInfo, nodes: Nodes) -> IntArray | None:
+    """As the plugin gives them; None for 0 everywhere."""
+    many = getattr(scorer.plugin, "score_nodes", None)
+    if many is not None:
+        found: IntArray | None = many(state, pod, nodes)
+        return found
+    one = scorer.plugin.score
+    return np.array([0 if node is None else one(state, pod, node) for node in nodes.infos()], np.int64)
+
+
+def normalized(scorer: Scorer, raw: IntArray | None, state: CycleState, pod: PodInfo, size: int) -> IntArray:
+    """As the plugin's NormalizeScore has it. Raises: PluginError where that is not within 0 to 100."""
+    scores = np.zeros(size, np.int64) if raw is None else raw
+    own = getattr(scorer.plugin, "normalize_scores", None)
+    if scorer.normalize is not None:
+        scores = scorer.normalize.apply(scores)
+    elif own is not None:
+        scores = np.asarray(own(state, pod, scores), np.int64)
+    if size and not (scores.min() >= 0 and scores.max() <= MAX_NODE_SCORE):
+        wrong = int(scores.min()) if scores.min() < 0 else int(scores.max())
+        text = f'plugin "{scorer.plugin.name}" returns an invalid score {wrong}'
+        raise PluginError(f"{text}, it should in the range of [0, {MAX_NODE_SCORE}] after normalizing")
+    return scores
+
+
+def is_plain(scorer: Scorer) -> bool:
+    """Whether a node's score is what the plugin gives for it, whatever the others get."""
+    return scorer.normalize is None and not callable(getattr(scorer.plugin, "normalize_scores", None))
