@@ -159,6 +159,8 @@ class RaftLog:
     def unnoted_change(self) -> LogIndex | None:
         """The next change of members that could be applied, where a restart might not know that it is committed: if all
         who put it in force forgot that, they would go by the majority before, which may be there no more."""
+        if not self.changes:
+            return None
         known, until = max(self.delivered, self.noted), min(self.committed, self.stable)
         return next((change for change in self.changes if known < change <= until), None)
 

@@ -19,15 +19,17 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import gc
-import heapq
 import math
 import sys
 import traceback
 import warnings
+import weakref
 from asyncio import events
+from asyncio.events import _set_running_loop
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 from minikube_py.env import Rng
@@ -50,7 +52,9 @@ else:
 T = TypeVar("T")
 NS_PER_S = 1_000_000_000
 STEPS_PER_COLLECTION = 200_000
+STEPS_PER_LOOK = 1000
 WAITERS_SHOWN_MAX = 50
+TASKS_KEPT_MIN = 256
 ASIDE_NUMBER = 1 << 48
 """Beyond all that a run comes to by itself."""
 
@@ -117,6 +121,7 @@ class Scheduler:
         self._runnable: list[SimLoop] = []
         self._number = 0
         self._steps_before = 0
+        self._look_at = 0
         self._to_reap: list[SimLoop] = []
         self._failure: SimFailure | None = None
         self._collect_at = STEPS_PER_COLLECTION
@@ -132,7 +137,7 @@ class Scheduler:
     def at(self, when_ns: int, call: Callable[[Any], None], argument: Any = None) -> None:
         """Calls at that time, in the order of calls where times are equal. Not in the past."""
         self._number += 1
-        heapq.heappush(self._events, (when_ns, self._number, call, argument))
+        heappush(self._events, (when_ns, self._number, call, argument))
 
     def after(self, delay_s: float, call: Callable[[Any], None], argument: Any = None) -> None:
         self.at(self.now_ns + int(delay_s * NS_PER_S), call, argument)
@@ -150,7 +155,7 @@ class Scheduler:
 
     # -- the run ------------------------------------------------------------------------------------------------------
 
-    def run(self, until: Callable[[], bool]) -> None:
+    def run(self, until: Callable[[], object]) -> None:
         """Goes on until `until` holds; it is asked between turns.
 
         Raises: SimFailure; Deadlock, Runaway."""
@@ -226,7 +231,7 @@ class Scheduler:
             self.now_ns = when_ns
             self._steps_before = self.steps
         while queue and queue[0][0] == when_ns:
-            _, _, call, argument = heapq.heappop(queue)
+            _, _, call, argument = heappop(queue)
             call(argument)
         if self._to_reap:
             self._reap()
@@ -239,17 +244,23 @@ class Scheduler:
             loop._turn()
             if self._to_reap:
                 self._reap()
+        if self.steps >= self._look_at:
+            self._look()
+
+    def _look(self) -> None:
+        """Now and then: has the run come to a limit, is there garbage?"""
         options = self.options
         if self.steps > options.steps_max:
             raise Runaway(f"over steps_max={options.steps_max} steps")
         if self.steps - self._steps_before > options.steps_at_once_max:
             raise Runaway(
                 f"over steps_at_once_max={options.steps_at_once_max} steps at {self.now_s:.6f} s without time passing; "
-                f"last: {', '.join(loop.name for loop in loops)}"
+                f"next: {', '.join(loop.name for loop in self._runnable)}"
             )
         if self.steps >= self._collect_at:
             self._collect_at = self.steps + STEPS_PER_COLLECTION
             gc.collect()
+        self._look_at = self.steps + STEPS_PER_LOOK
 
     def _reap(self) -> None:
         while self._to_reap:
@@ -295,6 +306,8 @@ class SimLoop(LoopBase):
         self._rate_changed = False
         self._base_ns = scheduler.now_ns
         self._base_s = 1000.0 + int(self._rng.random() * 1_000_000)
+        self._tasks: dict[int, weakref.ref[asyncio.Task[Any]]] = {}
+        self._tasks_max = TASKS_KEPT_MIN
         self._last_words: Callable[[dict[str, Any]], None] | None = None
         self._id = scheduler.next_number()
         scheduler.loops[self._id] = self
@@ -353,8 +366,9 @@ class SimLoop(LoopBase):
         handle = SimTimerHandle(when, callback, args, self, context)
         if not self.dead:
             when_ns = self._true_ns(when)
-            if self.options.jitter_s:
-                when_ns += int(self._rng.random() * self.options.jitter_s * NS_PER_S)
+            jitter_s = self.options.jitter_s
+            if jitter_s:
+                when_ns += int(self._rng.random() * jitter_s * NS_PER_S)
             self.scheduler.at(when_ns, self._due, handle)
         return handle
 
@@ -376,10 +390,11 @@ class SimLoop(LoopBase):
         if self.paused:
             return
         self._queued = True
-        if self._busy_until_ns > self.scheduler.now_ns:
-            self.scheduler.at(self._busy_until_ns, _wake, self)
+        scheduler = self.scheduler
+        if self._busy_until_ns > scheduler.now_ns:
+            scheduler.at(self._busy_until_ns, scheduler.runnable, self)
         else:
-            self.scheduler.runnable(self)
+            scheduler.runnable(self)
 
     def _turn(self) -> None:
         if self.dead or self.paused:
@@ -387,19 +402,20 @@ class SimLoop(LoopBase):
             return
         # `_queued` stays up meanwhile: what becomes ready in this turn waits for the end of it.
         ready, self._ready = self._ready, []
-        if self.options.shuffle and len(ready) > 1:
+        options, scheduler, after_step = self.options, self.scheduler, self.after_step
+        if len(ready) > 1 and options.shuffle:
             shuffle(ready, self._rng)
-        scheduler, after_step = self.scheduler, self.after_step
         # The scheduler takes it back when the run is over.
-        events._set_running_loop(self)
+        _set_running_loop(self)
         for place, handle in enumerate(ready):
-            if handle._cancelled:
+            callback = handle._callback
+            if callback is None:
                 continue
             scheduler.steps += 1
             if scheduler.trace is not None:
-                scheduler.log(f"{self.name} {describe_callback(handle._callback)}")
+                scheduler.log(f"{self.name} {describe_callback(callback)}")
             try:
-                handle._context.run(handle._callback, *handle._args)  # type: ignore[union-attr,arg-type]
+                handle._context.run(callback, *handle._args)  # type: ignore[union-attr,arg-type]
             except (SystemExit, KeyboardInterrupt):
                 raise
             except BaseException as error:
@@ -413,20 +429,17 @@ class SimLoop(LoopBase):
                 self._ready = [*ready[place + 1 :], *self._ready]
                 break
         self._queued = False
-        self._pay()
+        # The turn took its time; the next one comes after it.
+        if options.turn_s:
+            random = self._rng.random
+            self._cost_ns += int(options.turn_s * NS_PER_S * (0.5 + random()))
+            if options.stall_every and random() * options.stall_every < 1:
+                self._cost_ns += int(options.stall_s * NS_PER_S * random())
+        if self._cost_ns:
+            self._busy_until_ns = scheduler.now_ns + self._cost_ns
+            self._cost_ns = 0
         if self._ready:
             self._queue()
-
-    def _pay(self) -> None:
-        """The turn took its time; the next one comes after it."""
-        options = self.options
-        if options.turn_s:
-            self._cost_ns += int(options.turn_s * NS_PER_S * (0.5 + self._rng.random()))
-            if options.stall_every and self._rng.random() * options.stall_every < 1:
-                self._cost_ns += int(options.stall_s * NS_PER_S * self._rng.random())
-        if self._cost_ns:
-            self._busy_until_ns = self.scheduler.now_ns + self._cost_ns
-            self._cost_ns = 0
 
     # -- tasks and futures --------------------------------------------------------------------------------------------
 
@@ -443,11 +456,17 @@ class SimLoop(LoopBase):
         if self.dead:
             coro.close()
             raise Killed(f"{self.name} is dead")
-        return SimTask(coro, self, name, context)
+        task = SimTask(coro, self, name, context)
+        if len(self._tasks) >= self._tasks_max:
+            self._tasks = {hash(each): weakref.ref(each) for each in self.tasks()}
+            self._tasks_max = max(2 * len(self._tasks), TASKS_KEPT_MIN)
+        # Weakly: a task that nobody holds is lost, and that fails the run.
+        self._tasks[hash(task)] = weakref.ref(task)
+        return task
 
     def tasks(self) -> list[asyncio.Task[Any]]:
-        """Those that are not done, in order of creation."""
-        return sorted(asyncio.all_tasks(self), key=hash)
+        """Those that are not done, in order of creation. (asyncio's own set holds the tasks of all loops.)"""
+        return [task for _, each in sorted(self._tasks.items()) if (task := each()) is not None and not task.done()]
 
     def get_task_factory(self) -> None:
         return None
@@ -565,10 +584,6 @@ class SimLoop(LoopBase):
 
 def _nothing(argument: None) -> None:
     pass
-
-
-def _wake(loop: SimLoop) -> None:
-    loop.scheduler.runnable(loop)
 
 
 def _end_generator(generator: AsyncGenerator[Any, Any]) -> None:

@@ -78,7 +78,7 @@ class Network:
         self._links: dict[tuple[str, str], Link] = {}
         self._listeners: dict[tuple[str, int], SimServer] = {}
         self._ports: dict[str, int] = {}
-        self._off: dict[str, None] = {}
+        self.off: dict[str, None] = {}
         self.connections: dict[int, Connection] = {}
         self.segments = 0
         self.bytes = 0
@@ -213,20 +213,17 @@ class Network:
             if server.loop is loop:
                 del self._listeners[address]
         if silently:
-            self._off[loop.host] = None
+            self.off[loop.host] = None
         for connection in list(self.connections.values()):
             connection.drop(loop, silently=silently)
 
     def power_on(self, host: str) -> None:
         """A machine that went silently is there again: whoever still talks to its former self is told so."""
-        if host in self._off:
-            del self._off[host]
+        if host in self.off:
+            del self.off[host]
             for (_, destination), link in self._links.items():
                 if destination == host:
                     self._release(link)
-
-    def is_off(self, host: str) -> bool:
-        return host in self._off
 
     def _between(self, sources: Iterable[str], destinations: Iterable[str]) -> list[Link]:
         destinations = tuple(destinations)

@@ -32,18 +32,23 @@ def run_on(loop: SimLoop, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """As `run`, on a loop that is there already."""
     outcome: list[asyncio.Task[T]] = []
 
+    over: list[None] = []
+
     async def whole() -> None:
-        task = loop.create_task(main(), name="main")
-        await asyncio.wait((task,))
-        outcome.append(task)
-        await cancel_others(loop)
+        try:
+            task = loop.create_task(main(), name="main")
+            await asyncio.wait((task,))
+            outcome.append(task)
+            await cancel_others(loop)
+        finally:
+            over.append(None)
 
     root: list[asyncio.Task[None]] = []
     loop.call_soon(lambda: root.append(loop.create_task(whole(), name="root")))
     # Collections walk what the run makes, and nothing that was there before.
     gc.freeze()
     try:
-        loop.scheduler.run(lambda: bool(root) and root[0].done())
+        loop.scheduler.run(over.__len__)
         root[0].result()
         # Marks what it raised as seen.
         if not outcome[0].cancelled():

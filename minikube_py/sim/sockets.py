@@ -27,19 +27,19 @@ PIECES_MAX = 4
 
 
 class Kind(IntEnum):
-    """What travels. ACK: so many bytes were read, for a sender whose window was full."""
+    """What travels beside data. ACK: so many bytes were read, for a sender whose window was full."""
 
     SYN = 0
     SYN_ACK = 1
-    DATA = 2
-    ACK = 3
-    FIN = 4
-    RST = 5
+    ACK = 2
+    FIN = 3
+    RST = 4
 
 
 class Segment(NamedTuple):
+    """All that travels but data, which goes as its bytes."""
+
     kind: Kind
-    data: bytes = b""
     size_bytes: int = 0
 
 
@@ -53,25 +53,27 @@ class Pipe:
         self.link = link
         self.to = to
         self.number = number
-        self.held: deque[Segment] = deque()
+        self.held: deque[Segment | bytes] = deque()
         self.held_since_ns = -1
         self.arrived_ns = 0
         self.releasing = False
         link.pipes[number] = self
 
-    def send(self, segment: Segment) -> None:
+    def send(self, segment: Segment | bytes) -> None:
         network = self.connection.network
         network.segments += 1
-        size = len(segment.data)
+        size = len(segment) if type(segment) is bytes else 0
         network.bytes += size
-        self.arrived_ns = max(self.arrived_ns, network.arrival_ns(self.link, size))
+        arrived_ns = network.arrival_ns(self.link, size)
+        if arrived_ns > self.arrived_ns:
+            self.arrived_ns = arrived_ns
         network.scheduler.at(self.arrived_ns, self._arrive, segment)
 
-    def _arrive(self, segment: Segment) -> None:
-        connection = self.connection
+    def _arrive(self, segment: Segment | bytes) -> None:
+        connection, link = self.connection, self.link
         if connection.over:
             return
-        if self.held or self.link.clogs or connection.network.is_off(self.link.destination):
+        if self.held or link.clogs or link.destination in connection.network.off:
             self.held.append(segment)
             if self.held_since_ns < 0:
                 self._begin_to_hold()
@@ -97,7 +99,7 @@ class Pipe:
 
     def _release(self, _: None) -> None:
         self.releasing = False
-        if self.connection.over or self.link.clogs or self.connection.network.is_off(self.link.destination):
+        if self.connection.over or self.link.clogs or self.link.destination in self.connection.network.off:
             return
         self.held_since_ns = -1
         held, self.held = self.held, deque()
@@ -251,15 +253,17 @@ class SimTransport(asyncio.Transport):
 
     # -- what arrives (the kernel's part: the process may be stopped) -------------------------------------------------
 
-    def arrived(self, segment: Segment) -> None:
-        kind = segment.kind
-        if kind == Kind.DATA:
+    def arrived(self, segment: Segment | bytes) -> None:
+        if type(segment) is bytes:
             if not self.open:
                 self._refuse()
                 return
-            self._received.append(segment.data)
+            self._received.append(segment)
             self._read_soon()
-        elif kind == Kind.ACK:
+            return
+        assert type(segment) is Segment
+        kind = segment.kind
+        if kind == Kind.ACK:
             self._in_flight -= segment.size_bytes
             if self.open and self._blocked and self.loop is not None:
                 self.loop.call_soon(self._write_ready)
@@ -305,19 +309,17 @@ class SimTransport(asyncio.Transport):
         return bool(self._received)
 
     def _read_soon(self) -> None:
-        if not self._read_due and self._protocol is not None and self._listening and self.loop is not None:
+        if self._read_due or self._protocol is None or self.loop is None:
+            return
+        if self._reading and not self._closing and not self._eof_told:
             self._read_due = True
             self.loop.call_soon(self._read_ready)
-
-    @property
-    def _listening(self) -> bool:
-        return self._reading and not self._closing and not self._eof_told
 
     # -- what the process is told -------------------------------------------------------------------------------------
 
     def _read_ready(self) -> None:
         self._read_due = False
-        if not self._listening or self._protocol is None:
+        if self._protocol is None or not self._reading or self._closing or self._eof_told:
             return
         if self._received:
             data = self._take()
@@ -350,13 +352,13 @@ class SimTransport(asyncio.Transport):
         if sender is None or connection.over:
             return
         if sender._blocked or self.out.link.clogs:
-            self.out.send(Segment(Kind.ACK, b"", size_bytes))
+            self.out.send(Segment(Kind.ACK, size_bytes))
         else:
             sender._in_flight -= size_bytes
 
     def _fatal(self, error: Exception | None) -> None:
         """asyncio's `_force_close`: what waits to be written is dropped, the protocol is told soon."""
-        if self._lost or self._dead:
+        if self._lost or (self.loop is not None and self.loop.dead):
             return
         self._lost = True
         self._closing = True
@@ -410,15 +412,16 @@ class SimTransport(asyncio.Transport):
             self.out.send(Segment(Kind.FIN))
 
     def _send_in_pieces(self, data: bytes) -> None:
-        rng = self.connection.network.rng
+        out = self.out
+        random, split = self.connection.network.rng.random, out.link.quality.split
         pieces = 1
-        while pieces < PIECES_MAX and rng.random() < self.out.link.quality.split:
-            at = int(rng.random() * len(data))
+        while pieces < PIECES_MAX and random() < split:
+            at = int(random() * len(data))
             if at:
-                self.out.send(Segment(Kind.DATA, data[:at]))
+                out.send(data[:at])
                 data = data[at:]
             pieces += 1
-        self.out.send(Segment(Kind.DATA, data))
+        out.send(data)
 
     def _write_ready(self) -> None:
         """The window opened, or will never again."""
@@ -442,8 +445,10 @@ class SimTransport(asyncio.Transport):
     # -- asyncio.Transport --------------------------------------------------------------------------------------------
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
-        if not isinstance(data, bytes | bytearray | memoryview):
-            raise TypeError(f"data argument must be a bytes-like object, not {type(data).__name__!r}")
+        if type(data) is not bytes:
+            if not isinstance(data, (bytes, bytearray, memoryview)):
+                raise TypeError(f"data argument must be a bytes-like object, not {type(data).__name__!r}")
+            data = bytes(data)
         self._check_alive()
         if self._eof:
             raise RuntimeError("Cannot call write() after write_eof()")
@@ -453,7 +458,7 @@ class SimTransport(asyncio.Transport):
             # As send does on a socket that was reset.
             self._fatal(self._error)
             return
-        self._buffer.append(bytes(data))
+        self._buffer.append(data)
         self._buffer_bytes += len(data)
         self._pump()
         if self._buffer_bytes > self._high and not self._protocol_paused and self._protocol is not None:
@@ -485,11 +490,7 @@ class SimTransport(asyncio.Transport):
 
     def is_closing(self) -> bool:
         # A dead process's are closed; what clears its frames away (`StreamWriter.__del__`) asks.
-        return self._closing or self._dead
-
-    @property
-    def _dead(self) -> bool:
-        return self.loop is not None and self.loop.dead
+        return self._closing or (self.loop is not None and self.loop.dead)
 
     def is_reading(self) -> bool:
         return self._reading and not self._closing

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Callable, Coroutine
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ class SimHandle(asyncio.Handle):
     """As asyncio's, without what its debug mode needs."""
 
     __slots__ = ()
+    _source_traceback = None
+    _repr = None
 
     def __init__(
         self,
@@ -32,10 +35,8 @@ class SimHandle(asyncio.Handle):
         self._callback: Callable[..., object] | None = callback
         self._args = args
         self._loop = loop
-        self._context = contextvars.copy_context() if context is None else context
+        self._context = copy_context() if context is None else context
         self._cancelled = False
-        self._source_traceback = None
-        self._repr = None
 
     def cancel(self) -> None:
         self._cancelled = True
@@ -46,6 +47,9 @@ class SimHandle(asyncio.Handle):
 
 class SimTimerHandle(asyncio.TimerHandle):
     __slots__ = ()
+    _source_traceback = None
+    _repr = None
+    _scheduled = False
 
     def __init__(
         self,
@@ -56,14 +60,11 @@ class SimTimerHandle(asyncio.TimerHandle):
         context: contextvars.Context | None,
     ) -> None:
         self._when = when_s
-        self._scheduled = False
         self._callback: Callable[..., object] | None = callback
         self._args = args
         self._loop = loop
-        self._context = contextvars.copy_context() if context is None else context
+        self._context = copy_context() if context is None else context
         self._cancelled = False
-        self._source_traceback = None
-        self._repr = None
 
     def cancel(self) -> None:
         self._cancelled = True
