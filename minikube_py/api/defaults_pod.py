@@ -215,7 +215,11 @@ def _default_ephemeral(source: Json) -> None:
     if template is None:
         return
     template.setdefault("metadata", {})
-    spec = template.setdefault("spec", {})
+    default_claim_spec(template.setdefault("spec", {}))
+
+
+def default_claim_spec(spec: Json) -> None:
+    """The spec of a PersistentVolumeClaim, or of a template for one."""
     resources = spec.setdefault("resources", {})
     for name in ("limits", "requests"):
         if resources.get(name):

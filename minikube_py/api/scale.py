@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 from minikube_py.api.errors import FieldError, Json, invalid_value
 from minikube_py.api.kind import Kind, ScalePaths
 from minikube_py.api.meta import is_dns1123_subdomain
+from minikube_py.api.printing import AGE, Age, Column, Printer, column
 from minikube_py.api.validation.metadata import validate_object_meta
 from minikube_py.api.validation.resources import NEGATIVE
 
+
+def _print(scale: Json, age: Age) -> list[Any]:
+    metadata, spec, status = scale["metadata"], scale.get("spec") or {}, scale.get("status") or {}
+    times = age(metadata.get("creationTimestamp"))
+    return [metadata["name"], spec.get("replicas") or 0, status.get("replicas") or 0, times]
+
+
+SCALES: Final = Kind(
+    "autoscaling", "v1", "Scale", "scales", "scale", True,
+    stored=False,
+    printer=Printer(
+        (
+            Column("Name", "string", "", "Name of the object.", 0),
+            column("Desired", "Replicas asked for.", 0, "integer"),
+            column("Available", "Replicas there are.", 0, "integer"),
+            AGE,
+        ),
+        _print,
+    ),
+)  # fmt: skip
 _KEPT = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
@@ -22,8 +45,8 @@ def scale_of(kind: Kind, obj: Json) -> Json:
     (spec, wanted), (status, found) = paths.spec_replicas, paths.status_replicas
     replicas = (obj.get(spec) or {}).get(wanted)
     scale: Json = {
-        "kind": "Scale",
-        "apiVersion": "autoscaling/v1",
+        "kind": SCALES.kind,
+        "apiVersion": SCALES.api_version,
         "metadata": {key: metadata[key] for key in _KEPT if metadata.get(key)},
         "spec": {"replicas": replicas} if replicas else {},
         "status": {"replicas": (obj.get(status) or {}).get(found) or 0},

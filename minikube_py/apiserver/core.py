@@ -358,13 +358,14 @@ class ApiServer:
             return await self.subresources.log(asked, request.query)
         if asked.verb == "patch":
             check_patch_type(request.content_type)
-        negotiate(request.accept)
+        form = with_options(negotiate(request.accept), request.query)
         if name == "scale" and asked.verb == "get":
-            return await self.subresources.get_scale(asked)
+            found = await self.lister.find(asked, list_options(request.query, False, asked.resource))
+            return await self.subresources.get_scale(asked.resource, found, form)
         kind = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}[asked.verb]
         options = write_options(request.query, kind, request.content_type)
         if name == "scale":
-            return await self.subresources.write_scale(asked, request, options)
+            return await self.subresources.write_scale(asked, request, options, form)
         if name == "binding":
             return await self.subresources.bind(asked, request, options)
         return await self.subresources.evict(asked, request, options)

@@ -50,6 +50,7 @@ def parse_path(path: str) -> ResourcePath | None:
         return None
     segments = decode_path(path).strip("/").split("/")
     gaps = "" in segments
+    nameless = len(segments) > 3 and not segments[-2] and segments.count("") == 1
     if gaps:
         segments = [part for part in segments if part]
     if len(segments) < 3:
@@ -70,6 +71,9 @@ def parse_path(path: str) -> ResourcePath | None:
         namespace, rest = rest[1], rest[2:]
     name = rest[1] if len(rest) > 1 else ""
     subresource = rest[2] if len(rest) > 2 else ""
+    if nameless and len(rest) == 2:
+        found = _find(group, version, rest[0], namespace, "", name, watch, False)
+        return found if found.error else found._replace(error=bad_request("name must be provided"))
     # Slashes that follow one another name nothing.
     return _find(group, version, rest[0], namespace, name, subresource, watch, gaps or len(rest) > 3)
 

@@ -28,7 +28,7 @@ from minikube_py.api.kinds.core import PODS
 from minikube_py.api.kinds.core.pods import bind_pod, validate_binding
 from minikube_py.api.meta import timestamp
 from minikube_py.api.patch import apply_patch
-from minikube_py.api.scale import scale_of, validate_scale, with_scale
+from minikube_py.api.scale import SCALES, scale_of, validate_scale, with_scale
 from minikube_py.api.validation.dispatch import validate_create
 from minikube_py.apiserver.access import Access
 from minikube_py.apiserver.auth import ANONYMOUS, Asked
@@ -40,11 +40,12 @@ from minikube_py.apiserver.options import WriteOptions, parse_bool, parse_int
 from minikube_py.apiserver.preparing import check_name, check_namespace, check_version, encode, finish_update
 from minikube_py.apiserver.routes import Route
 from minikube_py.apiserver.rules import User, rules_of
+from minikube_py.apiserver.work import in_form
 from minikube_py.apiserver.writes import Writer, check_patch_type, with_warnings
 from minikube_py.env import Clock
+from minikube_py.mvcc.types import KeyValue
 
 SUCCESS: Final = go_json.dumps({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
-_SCALE: Final = GroupResource("autoscaling", "scales", "Scale")
 _LOG_OPTIONS: Final = GroupResource("", "", "PodLogOptions")
 
 
@@ -157,13 +158,10 @@ class Subresources:
 
     # --- scale ------------------------------------------------------------------------------------------------------
 
-    async def get_scale(self, route: Route) -> Response:
-        kv = await self._store.get(route.resource.key(route.namespace, route.name))
-        if kv is None:
-            raise not_found(route.resource, route.name)
-        return _scale_response(route.resource, kv.value, kv.mod_revision)
+    async def get_scale(self, kind: Kind, kv: KeyValue, form: Form) -> Response:
+        return await self._scale_response(kind, kv.value, kv.mod_revision, form)
 
-    async def write_scale(self, route: Route, request: Request, options: WriteOptions) -> Response:
+    async def write_scale(self, route: Route, request: Request, options: WriteOptions, form: Form) -> Response:
         """PUT or PATCH. Raises: StatusError 400, 404, 409, 415, 422."""
         resource, sub = route.resource, route.subresource
         given: Json | None = None
@@ -190,21 +188,25 @@ class Subresources:
                 )
                 check_name(scale["metadata"], route.name)
             if errors := validate_scale(scale):
-                raise invalid(_SCALE, route.name, errors)
+                raise invalid(SCALES, route.name, errors)
             new = with_scale(resource, old, scale)
             check_version(resource, route.name, new["metadata"], old)
             return finish_update(resource, new, old, "", [], self._writer.cluster)
 
-        written = await self._writer.change(resource, route.namespace, route.name, make, options.dry_run)
-        answer = _scale_response(resource, written.value, written.revision)
+        try:
+            written = await self._writer.change(resource, route.namespace, route.name, make, options.dry_run)
+        except StatusError as error:
+            raise with_warnings(error, warnings) from None
+        answer = await self._scale_response(resource, written.value, written.revision, form)
         answer.headers = warning_headers(warnings)
         return answer
 
-
-def _scale_response(kind: Kind, value: bytes, revision: int) -> Response:
-    controller = orjson.loads(value)
-    controller["metadata"]["resourceVersion"] = str(revision)
-    return Response(200, go_json.dumps(scale_of(kind, controller)))
+    async def _scale_response(self, kind: Kind, value: bytes, revision: int, form: Form) -> Response:
+        scale = scale_of(kind, orjson.loads(value))
+        for name in ("kind", "apiVersion"):
+            del scale[name]
+        body = single_bytes(SCALES, encode(scale), revision, form, self._clock.wall_s())
+        return Response(200, await in_form(body, form, self._writer.work), form.media_type)
 
 
 def _with_disruption(pod: Json, wall_s: float) -> Json:

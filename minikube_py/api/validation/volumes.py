@@ -168,19 +168,25 @@ def _validate_ephemeral(source: Json, path: str) -> list[FieldError]:
     for name in metadata:
         if name not in ("annotations", "labels") and metadata[name]:
             errors.append(forbidden_value(f"{at}.metadata.{name}", "cannot be set"))
+    return errors + validate_claim_spec(spec, f"{at}.spec")
+
+
+def validate_claim_spec(spec: Json, path: str) -> list[FieldError]:
+    """The spec of a PersistentVolumeClaim, or of a template for one."""
+    errors: list[FieldError] = []
     modes = spec.get("accessModes") or ()
     if not modes:
-        errors.append(required(f"{at}.spec.accessModes", "at least 1 access mode is required"))
+        errors.append(required(f"{path}.accessModes", "at least 1 access mode is required"))
     unknown = [mode for mode in modes if mode not in _ACCESS_MODES]
-    errors += [not_supported(f"{at}.spec.accessModes", mode, _ACCESS_MODES) for mode in unknown]
+    errors += [not_supported(f"{path}.accessModes", mode, _ACCESS_MODES) for mode in unknown]
     if "ReadWriteOncePod" in modes and len(modes) > 1:
         detail = "may not use ReadWriteOncePod with other access modes"
-        errors.append(forbidden_value(f"{at}.spec.accessModes", detail))
+        errors.append(forbidden_value(f"{path}.accessModes", detail))
     storage = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
     if storage is None:
-        errors.append(required(f"{at}.spec.resources[storage]"))
+        errors.append(required(f"{path}.resources[storage]"))
     elif quantity.parse(storage).unscaled <= 0:
-        errors.append(invalid_value(f"{at}.spec.resources[storage]", storage, "must be greater than zero"))
+        errors.append(invalid_value(f"{path}.resources[storage]", storage, "must be greater than zero"))
     return errors
 
 

@@ -10,6 +10,7 @@ from minikube_py.api.kinds.core.endpoints import ENDPOINTS
 from minikube_py.api.kinds.core.events import EVENTS
 from minikube_py.api.kinds.core.namespaces import NAMESPACES
 from minikube_py.api.kinds.core.nodes import NODES
+from minikube_py.api.kinds.core.pod_templates import PODTEMPLATES
 from minikube_py.api.kinds.core.pods import BINDINGS, PODS
 from minikube_py.api.kinds.core.replication_controllers import REPLICATIONCONTROLLERS
 from minikube_py.api.kinds.core.services import SERVICES
@@ -22,6 +23,7 @@ KINDS: Final[tuple[Kind, ...]] = (
     NAMESPACES,
     NODES,
     PODS,
+    PODTEMPLATES,
     REPLICATIONCONTROLLERS,
     SECRETS,
     SERVICEACCOUNTS,
@@ -37,6 +39,7 @@ __all__ = [
     "NAMESPACES",
     "NODES",
     "PODS",
+    "PODTEMPLATES",
     "REPLICATIONCONTROLLERS",
     "SECRETS",
     "SERVICEACCOUNTS",

@@ -7,14 +7,23 @@ from typing import Any, Final
 
 from minikube_py.api.defaulting import part
 from minikube_py.api.defaults_pod import default_pod_spec
-from minikube_py.api.errors import FieldError, Json, forbidden_value, invalid_value, not_supported, required
-from minikube_py.api.kind import NAMESPACED, STATUS_VERBS, Kind, ScalePaths, Selectable, Subresource, status_of
-from minikube_py.api.meta import is_dns1123_subdomain, validate_annotations, validate_labels
-from minikube_py.api.pod_warnings import name_warnings, pod_warnings
-from minikube_py.api.printing import AGE, NAME, Age, Printer, column, format_labels
+from minikube_py.api.errors import FieldError, Json, invalid_value, required
+from minikube_py.api.kind import NAMESPACED, Kind, ScalePaths, Selectable, status_of
+from minikube_py.api.kinds.workloads import (
+    REPLICA_COLUMNS,
+    SCALE,
+    container_cells,
+    counts,
+    meta_update,
+    mismatch,
+    runs_always,
+    template_warnings,
+    validate_template,
+)
+from minikube_py.api.meta import is_dns1123_subdomain
+from minikube_py.api.printing import NAME, Age, Printer, format_labels
 from minikube_py.api.selectors import selector_from_map
-from minikube_py.api.validation.metadata import validate_object_meta, validate_object_meta_update
-from minikube_py.api.validation.pods import validate_pod_annotations, validate_pod_spec
+from minikube_py.api.validation.metadata import validate_object_meta
 from minikube_py.api.validation.resources import NEGATIVE
 
 
@@ -42,19 +51,6 @@ def _create_replication_controller(controller: Json) -> None:
     controller["metadata"]["generation"] = 1
 
 
-def _validate_template(template: Json, path: str) -> list[FieldError]:
-    metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
-    annotations = metadata.get("annotations") or {}
-    errors = validate_labels(metadata.get("labels") or {}, f"{path}.labels")
-    errors += validate_annotations(annotations, f"{path}.annotations")
-    errors += validate_pod_annotations(annotations, spec, f"{path}.annotations")
-    errors += validate_pod_spec(spec, f"{path}.spec", is_pod=False)
-    if spec.get("ephemeralContainers"):
-        detail = "ephemeral containers not allowed in pod template"
-        errors.append(forbidden_value(f"{path}.spec.ephemeralContainers", detail))
-    return errors
-
-
 def _validate_controller_spec(spec: Json) -> list[FieldError]:
     errors: list[FieldError] = []
     selector: Mapping[str, str] = spec.get("selector") or {}
@@ -73,17 +69,9 @@ def _validate_controller_spec(spec: Json) -> list[FieldError]:
         return [*errors, required("spec.template")]
     labels = (template.get("metadata") or {}).get("labels")
     if any((labels or {}).get(key) != value for key, value in selector.items()):
-        detail = "`selector` does not match template `labels`"
-        errors.append(invalid_value("spec.template.metadata.labels", labels, detail))
-    errors += _validate_template(template, "spec.template")
-    pod = template.get("spec") or {}
-    if pod.get("restartPolicy") != "Always":
-        policy = pod.get("restartPolicy") or ""
-        errors.append(not_supported("spec.template.spec.restartPolicy", policy, ("Always",)))
-    if pod.get("activeDeadlineSeconds") is not None:
-        detail = "activeDeadlineSeconds in ReplicationController is not Supported"
-        errors.append(forbidden_value("spec.template.spec.activeDeadlineSeconds", detail))
-    return errors
+        errors.append(mismatch(labels))
+    errors += validate_template(template, "spec.template")
+    return errors + runs_always(template, "ReplicationController")
 
 
 def validate_replication_controller(controller: Json) -> list[FieldError]:
@@ -95,55 +83,26 @@ def validate_replication_controller(controller: Json) -> list[FieldError]:
 
 
 def validate_replication_controller_update(new: Json, old: Json) -> list[FieldError]:
-    errors = validate_object_meta_update(new["metadata"], old["metadata"])
-    return errors + _validate_controller_spec(new.get("spec") or {})
+    return meta_update(new, old) + _validate_controller_spec(new.get("spec") or {})
 
 
 _COUNTS: Final = ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration")
+_validate_counts: Final = counts(_COUNTS, _COUNTS[1:4], "readyReplicas")
 
 
 def validate_replication_controller_status_update(new: Json, old: Json) -> list[FieldError]:
-    errors = validate_object_meta_update(new["metadata"], old["metadata"])
-    status = new.get("status") or {}
-    count = {name: status.get(name) or 0 for name in _COUNTS}
-    for name, value in count.items():
-        if value < 0:
-            errors.append(invalid_value(f"status.{name}", value, NEGATIVE))
-    for name in _COUNTS[1:4]:
-        if count[name] > count["replicas"]:
-            errors.append(invalid_value(f"status.{name}", count[name], "cannot be greater than status.replicas"))
-    if count["availableReplicas"] > count["readyReplicas"]:
-        detail = "cannot be greater than readyReplicas"
-        errors.append(invalid_value("status.availableReplicas", count["availableReplicas"], detail))
-    return errors
-
-
-def _warnings(controller: Json, old: Json | None) -> list[str]:
-    metadata = controller["metadata"]
-    if old is None:
-        own = name_warnings(metadata.get("name") or "", "this is used in Pod names and hostnames")
-    elif metadata.get("generation") == old["metadata"].get("generation"):
-        return []
-    else:
-        own = []
-    template = (controller.get("spec") or {}).get("template")
-    if template is None:
-        return own
-    return own + pod_warnings(template.get("metadata") or {}, template.get("spec") or {}, "spec.template.")
+    return meta_update(new, old) + list(_validate_counts(new))
 
 
 def _print_replication_controller(controller: Json, age: Age) -> list[Any]:
     metadata, spec, status = controller["metadata"], controller.get("spec") or {}, controller.get("status") or {}
-    template = (spec.get("template") or {}).get("spec") or {}
-    containers = template.get("containers") or ()
     return [
         metadata["name"],
         spec.get("replicas") or 0,
         status.get("replicas") or 0,
         status.get("readyReplicas") or 0,
         age(metadata.get("creationTimestamp")),
-        ",".join(container.get("name", "") for container in containers),
-        ",".join(container.get("image", "") for container in containers),
+        *container_cells(spec.get("template")),
         format_labels(spec.get("selector")),
     ]
 
@@ -152,7 +111,7 @@ REPLICATIONCONTROLLERS: Final = Kind(
     "", "v1", "ReplicationController", "replicationcontrollers", "replicationcontroller", True,
     short_names=("rc",),
     categories=("all",),
-    subresources=(Subresource("scale", "Scale", STATUS_VERBS, "autoscaling", "v1"), status_of("ReplicationController")),
+    subresources=(SCALE, status_of("ReplicationController")),
     selectable={**NAMESPACED, "status.replicas": Selectable(("status", "replicas"), "0")},
     generation=True,
     orphans_by_default=True,
@@ -164,18 +123,9 @@ REPLICATIONCONTROLLERS: Final = Kind(
         "": validate_replication_controller_update,
         "status": validate_replication_controller_status_update,
     },
-    warn=_warnings,
+    warn=template_warnings(named=True),
     printer=Printer(
-        (
-            NAME,
-            column("Desired", "Replicas asked for.", 0, "integer"),
-            column("Current", "Replicas there are.", 0, "integer"),
-            column("Ready", "Replicas that are ready.", 0, "integer"),
-            AGE,
-            column("Containers", "Names of the template's containers.", 1),
-            column("Images", "Images of the template's containers.", 1),
-            column("Selector", "Labels of its pods.", 1),
-        ),
+        (NAME, *REPLICA_COLUMNS),
         _print_replication_controller,
     ),
 )  # fmt: skip

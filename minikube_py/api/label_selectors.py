@@ -1,0 +1,50 @@
+"""`metav1.LabelSelector`, the form in which specs hold a selector: matchLabels and matchExpressions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from minikube_py.api.meta import is_label_value, is_qualified_name
+from minikube_py.api.selectors import LabelRequirement, LabelSelector
+
+
+class _Nothing(LabelSelector):
+    """Selects no object, and is printed as nothing."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return ""
+
+
+NOTHING: Final = _Nothing((LabelRequirement("", "in"),))
+_OPERATORS: Final = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
+
+
+class InvalidSelector(ValueError):
+    """What stands there is no selector."""
+
+
+def selector_of(document: Mapping[str, Any] | None) -> LabelSelector:
+    """What `document` selects: a missing one nothing, an empty one everything. Raises: InvalidSelector."""
+    if document is None:
+        return NOTHING
+    found = [LabelRequirement(key, "=", (value,)) for key, value in (document.get("matchLabels") or {}).items()]
+    for expression in document.get("matchExpressions") or ():
+        op, values = _OPERATORS.get(expression.get("operator") or ""), expression.get("values") or ()
+        if op is None or bool(values) != (op in ("in", "notin")):
+            raise InvalidSelector(f"operator {expression.get('operator')!r} with {len(values)} values")
+        found.append(LabelRequirement(expression.get("key") or "", op, tuple(sorted(values))))
+    for key, _, texts in found:
+        if is_qualified_name(key) or any(map(is_label_value, texts)):
+            raise InvalidSelector(f"{key!r} or one of its values is no label")
+    return LabelSelector(tuple(sorted(found, key=lambda requirement: requirement.key)))
+
+
+def selector_text(document: Mapping[str, Any] | None, invalid: str = "<error>", empty: str = "<none>") -> str:
+    """As it is printed: `invalid` for what is no selector, `empty` for one without requirements."""
+    try:
+        return str(selector_of(document)) or empty
+    except InvalidSelector:
+        return invalid

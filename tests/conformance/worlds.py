@@ -1,0 +1,175 @@
+"""Objects that drawn requests speak of: one body a kind, what may be told of it besides, and its status.
+
+Data alone, so that a kind is drawn by adding its lines. A plural in `WORLD` is created, updated, patched, listed, read and
+deleted; `PARTS` are merged into its body, and `STATUS` into that of a write to `status`.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from typing import Any
+
+NAMESPACE = os.environ.get("MINIKUBE_PY_JUDGE_NAMESPACE", "drawn")
+CORE = "/api/v1"
+IN = f"{CORE}/namespaces/{NAMESPACE}"
+LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
+APPS = f"/apis/apps/v1/namespaces/{NAMESPACE}"
+
+Body = dict[str, Any]
+_CONTAINER = {
+    "name": "c", "image": "nginx", "env": [{"name": "A", "value": "1"}], "ports": [{"containerPort": 80}],
+    "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "1"}},
+}  # fmt: skip
+_TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
+_SELECTOR = {"matchLabels": {"a": "b"}}
+_CLAIM = {"metadata": {"name": "v"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
+WORLD: dict[str, tuple[str, Body]] = {
+    "pods": (
+        f"{IN}/pods",
+        {"spec": {"containers": [_CONTAINER], "nodeSelector": {"disk": "ssd"}, "tolerations": [{"key": "k", "operator": "Exists"}]}},
+    ),
+    "configmaps": (f"{IN}/configmaps", {"data": {"a": "1", "b": "2"}, "binaryData": {"c": "AAEC"}}),
+    "secrets": (f"{IN}/secrets", {"data": {"a": "AAEC"}, "type": "Opaque"}),
+    "services": (f"{IN}/services", {"spec": {"ports": [{"name": "p", "port": 80}], "selector": {"a": "b"}, "clusterIP": "None"}}),
+    "replicationcontrollers": (f"{IN}/replicationcontrollers", {"spec": {"replicas": 0, "selector": {"a": "b"}, "template": _TEMPLATE}}),
+    "serviceaccounts": (f"{IN}/serviceaccounts", {"secrets": [{"name": "s"}]}),
+    "endpoints": (f"{IN}/endpoints", {"subsets": [{"addresses": [{"ip": "10.1.1.1"}], "ports": [{"port": 80}]}]}),
+    "events": (
+        f"{IN}/events",
+        {"involvedObject": {"kind": "Pod", "name": "x", "namespace": NAMESPACE}, "reason": "R", "message": "m", "type": "Normal", "count": 1},
+    ),
+    "leases": (LEASES, {"spec": {"holderIdentity": "h", "leaseDurationSeconds": 10, "leaseTransitions": 1}}),
+    "nodes": (f"{CORE}/nodes", {"spec": {"unschedulable": True}, "status": {"capacity": {"cpu": "4", "memory": "8Gi"}}}),
+    "namespaces": (f"{CORE}/namespaces", {}),
+    "podtemplates": (f"{IN}/podtemplates", {"template": _TEMPLATE}),
+    "replicasets": (f"{APPS}/replicasets", {"spec": {"replicas": 2, "minReadySeconds": 1, "selector": _SELECTOR, "template": _TEMPLATE}}),
+    "deployments": (
+        f"{APPS}/deployments",
+        {"spec": {
+            "replicas": 2, "minReadySeconds": 1, "revisionHistoryLimit": 3, "progressDeadlineSeconds": 60, "paused": True,
+            "selector": _SELECTOR, "template": _TEMPLATE, "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": "20%"}},
+        }},
+    ),
+    "statefulsets": (
+        f"{APPS}/statefulsets",
+        {"spec": {
+            "replicas": 2, "minReadySeconds": 1, "revisionHistoryLimit": 3, "serviceName": "s", "podManagementPolicy": "Parallel",
+            "ordinals": {"start": 1}, "selector": _SELECTOR, "template": _TEMPLATE, "volumeClaimTemplates": [_CLAIM],
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 1}},
+        }},
+    ),
+    "daemonsets": (
+        f"{APPS}/daemonsets",
+        {"spec": {
+            "minReadySeconds": 1, "revisionHistoryLimit": 3, "selector": _SELECTOR, "template": _TEMPLATE,
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "20%", "maxSurge": 0}},
+        }},
+    ),
+    "controllerrevisions": (f"{APPS}/controllerrevisions", {"data": {"spec": {"template": {"a": 1}}}, "revision": 1}),
+}  # fmt: skip
+"""Plural to collection and body. Each stands in the world as `one` and `two`; see `named`."""
+ONLY = frozenset(filter(None, os.environ.get("MINIKUBE_PY_JUDGE_KINDS", "").split(",")))
+"""Plurals to ask about, and about nothing else; empty: all."""
+DRAWN = sorted(ONLY & set(WORLD) or WORLD)
+
+_COUNTS = (0, 1, 2, 3, -1)
+_ROLLING = (0, 1, -1, "0%", "25%", "100%", "101%", "-1%", "x", "", "1", "007%")
+
+
+def _spec(**fields: Any) -> Body:
+    return {"spec": fields}
+
+
+_TEMPLATED: tuple[Body, ...] = (
+    _spec(selector=None), _spec(selector={}), _spec(selector={"matchLabels": {"a": "c"}}), _spec(selector={"matchLabels": {"a": "-"}}),
+    _spec(selector={"matchLabels": None, "matchExpressions": [{"key": "a", "operator": "In", "values": ["b", "c"]}]}),
+    _spec(selector={"matchExpressions": [{"key": "a", "operator": "Exists"}, {"key": "z", "operator": "DoesNotExist"}]}),
+    _spec(selector={"matchExpressions": [{"key": "a", "operator": "In"}]}), _spec(selector={"matchExpressions": [{"key": "a", "operator": "Odd"}]}),
+    _spec(selector={"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["b"]}]}),
+    _spec(selector={"matchExpressions": [{"operator": "Exists", "values": ["b"]}]}),
+    _spec(template=None), _spec(template={"metadata": {"labels": None}}), _spec(template={"metadata": {"labels": {"a": "b", "B": "-"}}}),
+    _spec(template={"metadata": {"labels": {"a": "b", "c": "d"}, "annotations": {"k": "v", "controller.kubernetes.io/pod-deletion-cost": "x"}}}),
+    _spec(template={"spec": {"restartPolicy": "OnFailure"}}), _spec(template={"spec": {"restartPolicy": "Odd", "activeDeadlineSeconds": 5}}),
+    _spec(template={"spec": {"containers": []}}), _spec(template={"spec": {"ephemeralContainers": [{"name": "e", "image": "x"}]}}),
+    _spec(template={"spec": {"hostNetwork": True, "subdomain": "-", "hostname": "A", "terminationGracePeriodSeconds": 0}}),
+    _spec(template={"spec": {"volumes": [{"name": "v", "emptyDir": {}}, {"name": "w", "hostPath": {"path": "/x"}}]}}),
+    _spec(template={"spec": {"containers": [{"name": "c", "image": "y"}]}}), _spec(minReadySeconds=-1), _spec(revisionHistoryLimit=-1),
+    *(_spec(replicas=count) for count in (*_COUNTS, None)),
+    {"metadata": {"name": "Not.a.label"}}, {"metadata": {"name": "dotted.name"}}, {"metadata": {"finalizers": ["odd"]}},
+)  # fmt: skip
+_STRATEGIES = (
+    {"type": "Recreate"}, {"type": "Recreate", "rollingUpdate": None}, {"type": "OnDelete"}, {"type": "OnDelete", "rollingUpdate": None},
+    {"type": ""}, {"type": "Odd"}, {"type": "Odd", "rollingUpdate": None}, {"rollingUpdate": None}, {"rollingUpdate": {}}, None,
+)  # fmt: skip
+PARTS: dict[str, tuple[Body, ...]] = {
+    "replicationcontrollers": _TEMPLATED[10:],
+    "replicasets": _TEMPLATED,
+    "deployments": (
+        *_TEMPLATED,
+        *(_spec(strategy=strategy) for strategy in _STRATEGIES),
+        *(_spec(strategy={"rollingUpdate": {"maxSurge": value}}) for value in _ROLLING),
+        *(_spec(strategy={"rollingUpdate": {"maxSurge": 0, "maxUnavailable": value}}) for value in _ROLLING),
+        _spec(progressDeadlineSeconds=1), _spec(progressDeadlineSeconds=-1), _spec(progressDeadlineSeconds=None, minReadySeconds=600),
+        {"metadata": {"annotations": {"more": "x"}}},
+        *({"metadata": {"annotations": {"deprecated.deployment.rollback.to": text}}} for text in ("", "0", "-1", "+7", "x", "9" * 30)),
+    ),
+    "statefulsets": (
+        *_TEMPLATED,
+        *(_spec(updateStrategy=strategy) for strategy in _STRATEGIES),
+        *(_spec(updateStrategy={"rollingUpdate": {"maxUnavailable": value}}) for value in _ROLLING),
+        _spec(updateStrategy={"rollingUpdate": {"partition": -1}}), _spec(updateStrategy={"rollingUpdate": {"partition": None}}),
+        *(_spec(podManagementPolicy=policy) for policy in ("OrderedReady", "", "Odd")), _spec(serviceName=""), _spec(serviceName="A"),
+        _spec(ordinals=None), _spec(ordinals={"start": -1}), _spec(volumeClaimTemplates=None),
+        *(_spec(persistentVolumeClaimRetentionPolicy={"whenDeleted": what}) for what in ("Delete", "", "Odd")),
+        _spec(persistentVolumeClaimRetentionPolicy={"whenScaled": "Odd"}), _spec(volumeClaimTemplates=[{"metadata": {"name": "w"}}]),
+    ),
+    "daemonsets": (
+        *_TEMPLATED,
+        *(_spec(updateStrategy=strategy) for strategy in _STRATEGIES),
+        *(_spec(updateStrategy={"rollingUpdate": {"maxUnavailable": value}}) for value in _ROLLING),
+        *(_spec(updateStrategy={"rollingUpdate": {"maxUnavailable": 0, "maxSurge": value}}) for value in _ROLLING),
+        *({"metadata": {"annotations": {"deprecated.daemonset.template.generation": text}}} for text in ("", "0", "-1", "+7", "x", "9" * 30)),
+    ),
+    "controllerrevisions": (
+        {"data": None}, {"data": []}, {"data": "x"}, {"data": 1}, {"data": {"kind": "Pod", "apiVersion": "v1"}}, {"data": {"spec": {"b": 2}}},
+        {"revision": -1}, {"revision": 2}, {"revision": None},
+    ),
+    "podtemplates": (
+        {"template": None}, {"template": {"metadata": {"labels": {"B": "-"}}}}, {"template": {"spec": {"containers": []}}},
+        {"template": {"spec": {"restartPolicy": "OnFailure"}}}, {"template": {"metadata": {"labels": {"c": "d"}}}},
+    ),
+}  # fmt: skip
+"""Plural to what may be merged into its body (as a JSON merge patch does it)."""
+
+_REPLICAS = {"replicas": 2, "readyReplicas": 2, "availableReplicas": 1, "observedGeneration": 1}
+_CONDITION = {"type": "Progressing", "status": "True", "reason": "R", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+STATUS: dict[str, Body] = {
+    "replicationcontrollers": {**_REPLICAS, "fullyLabeledReplicas": 2},
+    "replicasets": {**_REPLICAS, "fullyLabeledReplicas": 2, "terminatingReplicas": 1, "conditions": [_CONDITION]},
+    "deployments": {
+        **_REPLICAS, "updatedReplicas": 2, "unavailableReplicas": 1, "terminatingReplicas": 1, "collisionCount": 1,
+        "conditions": [{**_CONDITION, "lastUpdateTime": "2026-01-01T00:00:00Z"}],
+    },
+    "statefulsets": {
+        **_REPLICAS, "currentReplicas": 1, "updatedReplicas": 1, "currentRevision": "a", "updateRevision": "b", "collisionCount": 1,
+        "conditions": [_CONDITION],
+    },
+    "daemonsets": {
+        "currentNumberScheduled": 1, "numberMisscheduled": 1, "desiredNumberScheduled": 2, "numberReady": 1, "observedGeneration": 1,
+        "updatedNumberScheduled": 1, "numberAvailable": 1, "numberUnavailable": 1, "collisionCount": 1, "conditions": [_CONDITION],
+    },
+}  # fmt: skip
+"""Plural to the status that is written; counts in it are drawn."""
+
+
+def merged(body: Any, part: Any) -> Any:
+    """As a JSON merge patch, but null stays: it is what is sent."""
+    if not (isinstance(body, dict) and isinstance(part, dict)):
+        return copy.deepcopy(part)
+    return {**body, **{name: merged(body.get(name), value) for name, value in part.items()}}
+
+
+def named(plural: str, name: str) -> Body:
+    _, body = WORLD[plural]
+    return {"metadata": {"name": name, "labels": {"app": name, "world": NAMESPACE}, "annotations": {"note": "n"}}, **copy.deepcopy(body)}
