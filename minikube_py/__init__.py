@@ -5,19 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from minikube_py.cluster.local import Cluster as Cluster
-    from minikube_py.cluster.virtual import VirtualCluster as VirtualCluster
+    from minikube_py.cluster.public import AsyncCluster as AsyncCluster
+    from minikube_py.cluster.public import Cluster as Cluster
+    from minikube_py.cluster.public import ClusterError as ClusterError
+    from minikube_py.cluster.public import StatusError as StatusError
+    from minikube_py.cluster.public import WaitTimeout as WaitTimeout
 
 __version__ = "0.1.0"
-
-_DOORS = {"Cluster": "minikube_py.cluster.local", "VirtualCluster": "minikube_py.cluster.virtual"}
+_PUBLIC = ("AsyncCluster", "Cluster", "ClusterError", "StatusError", "WaitTimeout")
 
 
 def __getattr__(name: str) -> Any:
     """Imported when first asked for: they bring the whole control plane."""
-    module = _DOORS.get(name)
-    if module is None:
+    if name not in _PUBLIC:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(module), name)
+    return getattr(import_module("minikube_py.cluster.public"), name)

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from minikube_py.api.errors import StatusError, bad_request, internal, request_entity_too_large, too_many_requests
 from minikube_py.apiserver.core import error_response
@@ -65,9 +65,9 @@ class Connection(asyncio.Protocol):
     # --- from the transport -----------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        # A cast: uvloop's TLS transports are none by class.
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         self.server.opened(self)
 
     def connection_lost(self, error: Exception | None) -> None:

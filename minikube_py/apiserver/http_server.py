@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import socket
 import ssl
 from collections import Counter, deque
@@ -109,6 +110,16 @@ class HttpServer:
             self._workers.close()
         await asyncio.sleep(0)
         await asyncio.gather(*(task for task in busy if not task.done()), return_exceptions=True)
+
+    def abandon(self) -> None:
+        """In a process that was forked off this one: it lets go of the sockets, which stay its parent's alone."""
+        connected = (each.transport.get_extra_info("socket") for each in self._connections)
+        nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        for sock in (*self._listeners, *filter(None, connected)):
+            if sock.fileno() >= 0:
+                # Not closed: whoever closes the object later would close another file of that number.
+                os.dup2(nothing, sock.fileno(), inheritable=False)
+        os.close(nothing)
 
     def metrics(self) -> dict[str, float]:
         found: dict[str, float] = {

@@ -135,6 +135,11 @@ class Stream:
     def ended(self) -> bool:
         return self._ended
 
+    @property
+    def awaited(self) -> bool:
+        """Whether its reader waits, as there is nothing for it."""
+        return self._waiter is not None
+
     def push(self, batch: Batch) -> None:
         if self._ended:
             return

@@ -1,84 +1,98 @@
-"""A control plane in this process, in one line: started, used by any client, thrown away.
+"""The public door: a control plane in this process, in one line.
 
     with Cluster(nodes=3) as cluster:          # a thread and an event loop of its own
-        print(cluster.kubectl("get", "nodes"))
+        cluster.apply("rc.yaml")
+        cluster.wait("rc/web", ready=3)
 
     async with Cluster(nodes=3) as cluster:    # in the caller's loop
-        ...
+        await cluster.wait("rc/web", ready=3)
+
+    with Cluster(nodes=3, clock="virtual", seed=7) as cluster:
+        cluster.advance(minutes=5)             # milliseconds; the same seed, the same history
+        print(cluster.digest)
 
 The store is in memory unless `data_dir` names a folder. Nothing is left behind, however it ends.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import os
-import random
-import shutil
-import subprocess
-import tempfile
-import threading
-from collections.abc import Mapping
-from concurrent.futures import Future
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Literal, Self, TypeVar
 
-from minikube_py.client.transport import JSON, ApiResponse, ApiTransport
-from minikube_py.control_plane import tokens
-from minikube_py.control_plane.config import ControlPlaneConfig
-from minikube_py.control_plane.in_process import ControlPlane, InMemory
-from minikube_py.env import SystemClock
-from minikube_py.errors import MinikubeError
-from minikube_py.sim.disk import SimDisk
-from minikube_py.store.member import MemberConfig
+from minikube_py.cluster.door import DEFAULT, AsyncDoor, PlainDoor, ReachedPlainly
+from minikube_py.cluster.errors import ClusterError
+from minikube_py.cluster.real import InLoop, Options, Threaded
+from minikube_py.cluster.virtual import VirtualConfig
+from minikube_py.cluster.virtual_engine import Input, VirtualEngine
+from minikube_py.env import Clock
+from minikube_py.kubelet.config import NodeSpec
 
-log = logging.getLogger(__name__)
-MEMBER: Final = MemberConfig(segment_bytes=1 << 20, own_gc=False)
-"""Small segments, each of which is in memory twice; and the process's garbage collection is its owner's."""
+T = TypeVar("T")
+NOT_RUNNING = "the cluster is not running; enter it by `with` or `async with`"
 
 
-class ClusterError(MinikubeError):
-    """A request to the cluster failed; the text says what and why."""
-
-
-class Cluster:
-    """`nodes`: how many fake nodes. `data_dir`: keep everything there; None for a store in memory. `port`: 0 for any
-    free one. `seed`: of the scheduler's choices among equals. One start at a time."""
+class Cluster(PlainDoor):
+    """`nodes`: how many fake nodes, named node-0 and on, or which. `clock`: "virtual" for time that passes by `advance`
+    alone, where `seed` (0 unless given) decides all that could differ between two runs; in real time it seeds the
+    scheduler's choices among equals. `data_dir`: keep everything there; None for a store in memory, as it always is in
+    virtual time. `port`: 0 for any free one. One start at a time."""
 
     def __init__(
-        self, nodes: int = 1, *, data_dir: Path | str | None = None, port: int = 0, seed: int | None = None
+        self,
+        nodes: int | Sequence[NodeSpec] = 1,
+        *,
+        clock: Literal["real", "virtual"] = "real",
+        seed: object = None,
+        data_dir: Path | str | None = None,
+        port: int = 0,
     ) -> None:
-        self._nodes, self._port, self._seed = nodes, port, seed
-        self._data_dir = None if data_dir is None else Path(data_dir)
-        self._temporary: Path | None = None
-        self._plane: ControlPlane | None = None
-        self._thread: _Thread | None = None
+        super().__init__()
+        if clock not in ("real", "virtual"):
+            raise ClusterError(f'clock is "real" or "virtual", not {clock!r}')
+        if clock == "virtual" and data_dir is not None:
+            raise ClusterError("a cluster in virtual time draws the same uids each time, so it keeps no folder")
+        self.clock = clock
+        self._options = Options(nodes, None if data_dir is None else Path(data_dir), port, seed)
+        self._engine: Threaded | VirtualEngine | None = None
+        self._in_loop: AsyncCluster | None = None
+        self._views: list[Namespaced] = []
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Returns when its nodes are registered, served by a thread of its own.
+        """Returns when its nodes are registered.
 
-        Raises: SetupError, DataDirBusy, Corruption, RoleFailed; nothing is left then."""
-        plane = self._prepare()
-        self._thread = _Thread(plane)
-        try:
-            self._thread.start()
-        except BaseException:
-            self.stop()
-            raise
+        Raises: SetupError, DataDirBusy, Corruption, RoleFailed, SimFailure; nothing is left then."""
+        self._require_new()
+        options = self._options
+        engine: Threaded | VirtualEngine
+        if self.clock == "virtual":
+            engine = VirtualEngine(options.seed or 0, VirtualConfig(nodes=options.shapes), options.port)
+        else:
+            engine = Threaded(options)
+        engine.start()
+        self._engine = engine
         return self
 
     def stop(self) -> None:
         """Idempotent. Raises: what an orderly end raises."""
-        thread, self._thread = self._thread, None
+        self._stop(quietly=False)
+
+    def _stop(self, quietly: bool) -> None:
+        engine, self._engine = self._engine, None
+        if engine is None:
+            return
+        views, self._views = self._views, []
         try:
-            if thread is not None:
-                thread.stop()
+            for each in (self, *views):
+                each.client.close()
         finally:
-            self._clear()
+            if isinstance(engine, VirtualEngine):
+                engine.stop(quietly)
+            else:
+                engine.stop()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -86,145 +100,119 @@ class Cluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop()
+        self._stop(quietly=kind is not None)
 
-    async def __aenter__(self) -> Self:
-        plane = self._prepare()
+    async def __aenter__(self) -> AsyncCluster:
+        self._require_new()
+        if self.clock == "virtual":
+            raise ClusterError("virtual time runs a loop of its own: use `with`, and run(main) for coroutines")
+        self._in_loop = AsyncCluster(self._options)
         try:
-            await plane.start()
+            await self._in_loop.start()
         except BaseException:
-            self._clear()
+            self._in_loop = None
             raise
-        return self
+        return self._in_loop
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            await self._running.stop()
-        finally:
-            self._clear()
+        running, self._in_loop = self._in_loop, None
+        if running is not None:
+            await running.stop()
 
-    # -- how to reach it ----------------------------------------------------------------------------------------------
+    def in_namespace(self, name: str) -> Namespaced:
+        """The same cluster, where everything happens in that namespace that names none."""
+        view = Namespaced(self, name)
+        self._views.append(view)
+        return view
 
-    @property
-    def url(self) -> str:
-        return self._running.server
-
-    @property
-    def token(self) -> str:
-        """An administrator's bearer token."""
-        return self._running.credentials.by_role[tokens.ADMIN]
+    # -- virtual time -------------------------------------------------------------------------------------------------
 
     @property
-    def kubeconfig_path(self) -> Path:
-        """An administrator's; gone when the cluster is."""
-        return self._running.config.kubeconfig_file
+    def now_s(self) -> float:
+        """Virtual seconds since the cluster was made."""
+        return self._virtual().virtual.now_s
 
-    def transport(self) -> ApiTransport:
-        """Straight to the API server, as an administrator; for coroutines of the cluster's own loop."""
-        return self._running.transport()
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the history so far; see `minikube_py.cluster.history`."""
+        return self._virtual().virtual.digest
 
-    def request(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None = None,
-        params: Mapping[str, str] | None = None,
-        content_type: str = JSON,
-    ) -> ApiResponse:
-        """One request, as an administrator; for plain code, within `with`."""
-        if self._thread is None:
-            raise ClusterError("request() is for `with Cluster()`; within `async with`, await transport().request()")
-        work = self.transport().request(method, path, params, body, content_type)
-        return asyncio.run_coroutine_threadsafe(work, self._thread.loop).result()
+    @property
+    def inputs(self) -> Sequence[Input]:
+        """All that came from outside, in order: requests that write, advances, faults."""
+        return tuple(self._virtual().inputs)
 
-    def kubectl(self, *arguments: str, input: str | None = None) -> str:
-        """What `kubectl` prints. Within `async with`, call it by `asyncio.to_thread`: it waits for the cluster.
+    def advance(self, seconds: float = 0.0, *, minutes: float = 0.0, hours: float = 0.0) -> None:
+        """Everything happens that is due within that virtual time, its end included.
 
-        Raises: ClusterError where there is no kubectl, or it fails; with what it said."""
-        program = shutil.which("kubectl")
-        if program is None:
-            raise ClusterError("there is no kubectl on the PATH; install it, or use request()")
-        environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig_path)}
-        done = subprocess.run([program, *arguments], input=input, env=environment, capture_output=True, text=True)
-        if done.returncode:
-            raise ClusterError(f"kubectl {' '.join(arguments)} failed ({done.returncode}): {done.stderr.strip()}")
-        return done.stdout
+        Raises: InvalidRequest for time that runs back; SimFailure."""
+        self._virtual().advance(seconds + 60 * minutes + 3600 * hours)
+
+    def run(self, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """What `main()` returns or raises, on the cluster's loop; virtual time passes as it takes."""
+        found: T = self._virtual().run(main)
+        return found
+
+    def _virtual(self) -> VirtualEngine:
+        engine = self._reached()
+        if not isinstance(engine, VirtualEngine):
+            raise ClusterError('this cluster runs in real time; Cluster(clock="virtual") has a clock to advance')
+        return engine
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    @property
-    def _running(self) -> ControlPlane:
-        if self._plane is None:
-            raise ClusterError("the cluster is not running; enter it by `with` or `async with`")
-        return self._plane
-
-    def _prepare(self) -> ControlPlane:
-        if self._plane is not None:
+    def _require_new(self) -> None:
+        if self._engine is not None or self._in_loop is not None:
             raise ClusterError("the cluster was started already")
-        folder = self._data_dir
-        if folder is None:
-            folder = self._temporary = Path(tempfile.mkdtemp(prefix="minikube-py-"))
-        config = ControlPlaneConfig(folder, port=self._port, nodes=self._nodes, seed=self._seed)
-        memory = None if self._data_dir is not None else InMemory(SimDisk(), MEMBER, log.critical)
-        self._plane = ControlPlane(config, SystemClock(), random.Random(), in_memory=memory)
-        return self._plane
 
-    def _clear(self) -> None:
-        self._plane = None
-        folder, self._temporary = self._temporary, None
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+    def _reached(self) -> ReachedPlainly:
+        if self._in_loop is not None:
+            raise ClusterError("within `async with Cluster() as c`, use c, whose methods are awaited")
+        if self._engine is None:
+            raise ClusterError(NOT_RUNNING)
+        return self._engine
 
 
-class _Thread:
-    """A control plane on an event loop in a thread of its own."""
+class Namespaced(PlainDoor):
+    """A cluster seen from one namespace; `namespace` is its name."""
 
-    def __init__(self, plane: ControlPlane) -> None:
-        self.loop: asyncio.AbstractEventLoop
-        self._plane = plane
-        self._ready: Future[None] = Future()
-        self._ended: Future[None] = Future()
-        self._stop: asyncio.Event
-        # Who never stops it must still be able to leave.
-        self._thread = threading.Thread(target=self._run, name="minikube-py", daemon=True)
+    def __init__(self, cluster: Cluster, namespace: str) -> None:
+        super().__init__(namespace)
+        self.cluster = cluster
+        self._kinds = cluster._kinds
 
-    def start(self) -> None:
-        """Raises: what the control plane's start raises."""
-        self._thread.start()
-        self._ready.result()
+    def _reached(self) -> ReachedPlainly:
+        return self.cluster._reached()
 
-    def stop(self) -> None:
-        """Also where the start has failed, or whoever waited for it was interrupted. Raises: what the end raises."""
-        if not self._thread.is_alive() and not self._ended.done():
+
+class AsyncCluster(AsyncDoor):
+    """What `async with Cluster()` gives: as Cluster, with methods that are awaited."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(DEFAULT)
+        self._options = options
+        self._engine: InLoop | None = None
+
+    async def start(self) -> None:
+        engine = InLoop(self._options)
+        await engine.start()
+        self._engine = engine
+
+    async def stop(self) -> None:
+        engine, self._engine = self._engine, None
+        if engine is None:
             return
         try:
-            self._ready.exception()
-            self.loop.call_soon_threadsafe(self._stop.set)
-        except RuntimeError:
-            # The loop has ended: the start failed.
-            pass
-        self._thread.join()
-        self._ended.result()
-
-    def _run(self) -> None:
-        try:
-            asyncio.run(self._serve())
-        except BaseException as error:
-            self._ended.set_exception(error)
-        else:
-            self._ended.set_result(None)
-
-    async def _serve(self) -> None:
-        self.loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        try:
-            await self._plane.start()
-        except BaseException as error:
-            self._ready.set_exception(error)
-            return
-        self._ready.set_result(None)
-        try:
-            await self._stop.wait()
+            await self.client.aclose()
         finally:
-            await self._plane.stop()
+            await engine.stop()
+
+    def _reached(self) -> InLoop:
+        if self._engine is None:
+            raise ClusterError(NOT_RUNNING)
+        return self._engine
+
+    def _clock(self) -> Clock:
+        return self._reached().clock

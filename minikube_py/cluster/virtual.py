@@ -155,6 +155,10 @@ class VirtualCluster:
         return self._time.now_s
 
     @property
+    def now_ns(self) -> int:
+        return self._time.now_ns
+
+    @property
     def steps(self) -> int:
         """Callbacks that were run."""
         return self._time.steps

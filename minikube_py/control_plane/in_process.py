@@ -61,6 +61,7 @@ class ControlPlane(Plane):
         self.config = config
         self.layout = LAYOUT
         self.server = ""
+        self.http: HttpServer | None = None
         self.credentials: Credentials
 
     async def start(self) -> str:
@@ -122,7 +123,7 @@ class ControlPlane(Plane):
         config = self.config
         host, port = free_address(config.host, config.port)
         self.prepare_core(users_by_token(self.credentials.by_role))
-        http = HttpServer(self.core, host, port, self.credentials.certificates.server_context())
+        http = self.http = HttpServer(self.core, host, port, self.credentials.certificates.server_context())
         # Ended after the core, which ends its watches first: then the connections have nothing left to wait for.
         self._running.push_async_callback(http.stop)
         await self.start_core()

@@ -37,7 +37,9 @@ def write_kubeconfig(path: Path, access: Access, user: str = "admin") -> None:
         write_private(path, kubeconfig_text(access, user).encode())
 
 
-def kubeconfig_text(access: Access, user: str = "admin") -> str:
+def kubeconfig_text(access: Access, user: str = "admin", namespace: str = "") -> str:
+    """`namespace`: of the context; "" for none."""
+    context = {"cluster": NAME, "user": f"{NAME}-{user}", **({"namespace": namespace} if namespace else {})}
     config = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -51,7 +53,7 @@ def kubeconfig_text(access: Access, user: str = "admin") -> str:
             }
         ],
         "users": [{"name": f"{NAME}-{user}", "user": {"token": access.token}}],
-        "contexts": [{"name": NAME, "context": {"cluster": NAME, "user": f"{NAME}-{user}"}}],
+        "contexts": [{"name": NAME, "context": context}],
         "current-context": NAME,
         "preferences": {},
     }

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -93,13 +91,6 @@ def test_a_component_that_ends_by_itself_ends_the_run() -> None:
         scheduler._schedule_one = broken
         cluster.request("POST", PODS, b'{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}')
         cluster.advance(1)
-
-
-def test_the_example_of_the_how_to_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    page = Path(__file__).parents[3] / "docs" / "how-to" / "virtual-time.md"
-    (example,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    exec(compile(example, str(page), "exec"), {})
-    assert re.fullmatch(r"410 s, \d+ changes, digest [0-9a-f]{64}\n", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("seconds", [-1.0, float("inf"), float("nan")])

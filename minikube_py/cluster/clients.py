@@ -1,0 +1,134 @@
+"""Ready clients for what is installed: authenticated, with the cluster's authority, in the door's namespace.
+
+Those for plain code are closed with the cluster, and so are those for coroutines within `async with Cluster()`;
+elsewhere the latter are their user's to close, as theirs is the loop.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from minikube_py.cluster.errors import ClusterError
+
+if TYPE_CHECKING:
+    import httpx as of_httpx
+    import kr8s as of_kr8s
+    import kubernetes as of_kubernetes
+    import kubernetes_asyncio as of_kubernetes_asyncio
+    import lightkube as of_lightkube
+
+    from minikube_py.cluster.door import Door
+
+
+class Clients:
+    """Each raises ClusterError where its package is not installed."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+        self._closers: list[Callable[[], object]] = []
+        self._async_closers: list[Callable[[], Awaitable[object]]] = []
+
+    def kubernetes(self) -> of_kubernetes.client.ApiClient:
+        """For `kubernetes.client.CoreV1Api(...)` and the like; https://github.com/kubernetes-client/python."""
+        config = _installed("kubernetes").config
+        found: of_kubernetes.client.ApiClient = config.new_client_from_config(str(self._door.kubeconfig_path))
+        self._closers += [found.close, found.rest_client.pool_manager.clear]
+        return found
+
+    async def kubernetes_asyncio(self) -> of_kubernetes_asyncio.client.ApiClient:
+        """`async with await client.kubernetes_asyncio() as api:`; https://github.com/tomplus/kubernetes_asyncio."""
+        config = _installed("kubernetes_asyncio").config
+        found: of_kubernetes_asyncio.client.ApiClient
+        found = await config.new_client_from_config(str(self._door.kubeconfig_path))
+        self._async_closers.append(found.close)
+        return found
+
+    def kr8s(self) -> of_kr8s.Api:
+        """https://docs.kr8s.org."""
+        module = _installed("kr8s")
+        found: of_kr8s.Api = module.api(kubeconfig=str(self._door.kubeconfig_path), namespace=self._door.namespace)
+
+        def close() -> None:
+            session = found._session
+            if session is not None:
+                # It lives on the loop of a thread that kr8s keeps for the whole process.
+                module._async_utils.Portal().call(session.aclose)
+
+        self._closers.append(close)
+        return found
+
+    async def kr8s_asyncio(self) -> Any:
+        """For `kr8s.asyncio`: an Api whose methods are awaited."""
+        module = _installed("kr8s.asyncio")
+        found = await module.api(kubeconfig=str(self._door.kubeconfig_path), namespace=self._door.namespace)
+
+        async def close() -> None:
+            if found._session is not None:
+                await found._session.aclose()
+
+        self._async_closers.append(close)
+        return found
+
+    def lightkube(self) -> of_lightkube.Client:
+        """https://lightkube.readthedocs.io."""
+        module = _installed("lightkube")
+        config = module.KubeConfig.from_file(str(self._door.kubeconfig_path))
+        found: of_lightkube.Client = module.Client(config=config, namespace=self._door.namespace, trust_env=False)
+        self._closers.append(found._client._client.close)
+        return found
+
+    def lightkube_asyncio(self) -> of_lightkube.AsyncClient:
+        module = _installed("lightkube")
+        config = module.KubeConfig.from_file(str(self._door.kubeconfig_path))
+        found: of_lightkube.AsyncClient
+        found = module.AsyncClient(config=config, namespace=self._door.namespace, trust_env=False)
+        self._async_closers.append(found.close)
+        return found
+
+    def httpx(self) -> of_httpx.Client:
+        """Plain HTTP: `client.get("/api/v1/pods")`. In virtual time it needs no socket."""
+        package = _installed("httpx")
+        direct = self._door._reached().in_process(package)
+        options = self._http() if direct is None else {"transport": direct, "base_url": "http://in-process"}
+        found: of_httpx.Client = package.Client(**options)
+        self._closers.append(found.close)
+        return found
+
+    def httpx_asyncio(self) -> of_httpx.AsyncClient:
+        """As `httpx()`; `async with` it."""
+        found: of_httpx.AsyncClient = _installed("httpx").AsyncClient(**self._http())
+        self._async_closers.append(found.aclose)
+        return found
+
+    def close(self) -> None:
+        """Those made for plain code. Idempotent."""
+        closers, self._closers = self._closers, []
+        for close in closers:
+            close()
+
+    async def aclose(self) -> None:
+        """All of them, from the loop that those for coroutines are used in. Idempotent."""
+        closers, self._async_closers = self._async_closers, []
+        for close in closers:
+            await close()
+        self.close()
+
+    def _http(self) -> dict[str, Any]:
+        door = self._door
+        return {
+            "base_url": door.url,
+            "headers": {"Authorization": f"Bearer {door.token}"},
+            "verify": ssl.create_default_context(cadata=door.authority_pem),
+            "trust_env": False,
+        }
+
+
+def _installed(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError as error:
+        package = name.partition(".")[0]
+        raise ClusterError(f"{package} is not installed here ({error}); `pip install {package}`") from error

@@ -1,0 +1,255 @@
+"""What both forms of the public door share: how a cluster is reached from outside, and kubectl."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+from minikube_py.client.transport import JSON, ApiResponse, ApiTransport
+from minikube_py.cluster.clients import Clients
+from minikube_py.cluster.errors import ClusterError
+from minikube_py.cluster.faults import Node
+from minikube_py.cluster.kinds import Kinds
+from minikube_py.cluster.manifests import Manifests
+from minikube_py.cluster.operations import Operations
+from minikube_py.cluster.waiting import Until, Waiting
+
+DEFAULT: str = "default"
+TIMEOUT_S: float = 30.0
+Object = dict[str, Any]
+
+
+class Reached(Protocol):
+    """What runs a cluster, as a door sees it."""
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def token(self) -> str: ...
+
+    @property
+    def authority_pem(self) -> str: ...
+
+    def kubeconfig(self, namespace: str) -> Path: ...
+
+    def transport(self) -> ApiTransport: ...
+
+    def in_process(self, package: Any) -> Any: ...
+
+    def inject(self, kind: str, *arguments: Any) -> Any: ...
+
+
+class ReachedPlainly(Reached, Protocol):
+    """One that plain code may wait for. `time_passes` by itself, or only by `advance`."""
+
+    time_passes: bool
+
+    def call(self, work: Callable[[Operations], Any], operations: Operations, reads: bool) -> Any: ...
+
+    def wait(
+        self, operations: Operations, waiting: Waiting, timeout_s: float, namespace: str | None, selector: str
+    ) -> list[Object]: ...
+
+
+class Door:
+    """`namespace`: where everything happens that names none."""
+
+    def __init__(self, namespace: str = DEFAULT) -> None:
+        self.namespace = namespace
+        self._kinds = Kinds()
+
+    def _reached(self) -> Reached:
+        raise NotImplementedError
+
+    # -- how to reach it ----------------------------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        """`https://127.0.0.1:PORT`."""
+        return self._reached().url
+
+    @property
+    def token(self) -> str:
+        """An administrator's bearer token."""
+        return self._reached().token
+
+    @property
+    def authority_pem(self) -> str:
+        """The certificate that clients trust."""
+        return self._reached().authority_pem
+
+    @property
+    def kubeconfig_path(self) -> Path:
+        """An administrator's; gone when the cluster is."""
+        return self._reached().kubeconfig(self.namespace)
+
+    @cached_property
+    def client(self) -> Clients:
+        """Ready clients: `client.kubernetes()`, `client.kr8s()`, `client.lightkube()`, `client.httpx()`, ..."""
+        return Clients(self)
+
+    def transport(self) -> ApiTransport:
+        """Straight to the API server, as an administrator; for coroutines of the cluster's own loop."""
+        return self._reached().transport()
+
+    def node(self, name: str) -> Node:
+        """One of the fake nodes: `node("node-0").down()`, `.up()`."""
+        return Node(name, self._reached().inject)
+
+    def _operations(self) -> Operations:
+        return Operations(self.transport(), self.namespace, self._kinds)
+
+
+class PlainDoor(Door):
+    """For plain code: each method returns when it is done. All raise: StatusError, ClusterError."""
+
+    def _reached(self) -> ReachedPlainly:
+        raise NotImplementedError
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        params: Mapping[str, str] | None = None,
+        content_type: str = JSON,
+    ) -> ApiResponse:
+        """One request, as an administrator; any status is returned, not raised."""
+        transport = self.transport()
+        found: ApiResponse = self._reached().call(
+            lambda _: transport.request(method, path, params, body, content_type), self._operations(), method == "GET"
+        )
+        return found
+
+    def apply(self, manifests: Manifests) -> list[Object]:
+        """YAML or JSON text, a path, an object or several: created where missing, else made what they say, as
+        `kubectl apply` does. Returns them as stored."""
+        found: list[Object] = self._do(lambda operations: operations.apply(manifests))
+        return found
+
+    def objects(
+        self, kind: str, *, namespace: str | None = None, selector: str = "", field_selector: str = ""
+    ) -> list[Object]:
+        """All of a kind (`pods`, `rc`, `Deployment`, `leases.coordination.k8s.io`); `namespace` "": of all namespaces.
+        `selector`: by labels, as `app=web`."""
+        found: list[Object] = self._do(
+            lambda operations: operations.objects(kind, namespace, selector, field_selector), reads=True
+        )
+        return found
+
+    def get(self, name: str, *, namespace: str | None = None) -> Object:
+        """One object: `get("rc/web")`. Raises: StatusError 404."""
+        found: Object = self._do(lambda operations: operations.get(name, namespace), reads=True)
+        return found
+
+    def delete(self, name: str, *, namespace: str | None = None) -> None:
+        """Returns when that is accepted; `wait(name, gone=True)` sees the end."""
+        self._do(lambda operations: operations.delete(name, namespace))
+
+    def wait(
+        self,
+        target: str,
+        *,
+        ready: int | None = None,
+        condition: str | None = None,
+        phase: str | None = None,
+        gone: bool = False,
+        until: Until | None = None,
+        namespace: str | None = None,
+        selector: str = "",
+        timeout_s: float = TIMEOUT_S,
+    ) -> Object | list[Object]:
+        """`wait("rc/web", ready=3)`, `wait("pod/a", phase="Running")`, `wait("pods", ready=3, selector="app=web")`,
+        `wait("cm/done")` until it is there, `wait("pod/a", gone=True)`, `wait("rc/web", until=lambda rc: ...)`. In
+        virtual time, time passes. Returns what it saw.
+
+        Raises: WaitTimeout, which says what was seen last."""
+        waiting = Waiting(target, ready, condition, phase, gone, until)
+        found = self._reached().wait(self._operations(), waiting, timeout_s, namespace, selector)
+        return found if waiting.of_many or not found else found[0]
+
+    def kubectl(self, *arguments: str, input: str | None = None) -> str:
+        """What `kubectl` prints. In virtual time, `delete` does not wait: no time passes meanwhile.
+
+        Raises: ClusterError where there is no kubectl, or it fails; with what it said."""
+        if arguments[:1] == ("delete",) and not self._reached().time_passes:
+            arguments = ("delete", "--wait=false", *arguments[1:])
+        return run_kubectl(self.kubeconfig_path, arguments, input)
+
+    def _do(self, work: Callable[[Operations], Any], reads: bool = False) -> Any:
+        return self._reached().call(work, self._operations(), reads)
+
+
+class AsyncDoor(Door):
+    """For coroutines in the cluster's loop; as PlainDoor, awaited."""
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        params: Mapping[str, str] | None = None,
+        content_type: str = JSON,
+    ) -> ApiResponse:
+        return await self.transport().request(method, path, params, body, content_type)
+
+    async def apply(self, manifests: Manifests) -> list[Object]:
+        return await self._operations().apply(manifests)
+
+    async def objects(
+        self, kind: str, *, namespace: str | None = None, selector: str = "", field_selector: str = ""
+    ) -> list[Object]:
+        return await self._operations().objects(kind, namespace, selector, field_selector)
+
+    async def get(self, name: str, *, namespace: str | None = None) -> Object:
+        return await self._operations().get(name, namespace)
+
+    async def delete(self, name: str, *, namespace: str | None = None) -> None:
+        await self._operations().delete(name, namespace)
+
+    async def wait(
+        self,
+        target: str,
+        *,
+        ready: int | None = None,
+        condition: str | None = None,
+        phase: str | None = None,
+        gone: bool = False,
+        until: Until | None = None,
+        namespace: str | None = None,
+        selector: str = "",
+        timeout_s: float = TIMEOUT_S,
+    ) -> Object | list[Object]:
+        waiting = Waiting(target, ready, condition, phase, gone, until)
+        found = await self._operations().wait(waiting, timeout_s, namespace, selector, self._clock())
+        return found if waiting.of_many or not found else found[0]
+
+    async def kubectl(self, *arguments: str, input: str | None = None) -> str:
+        """In a thread: it asks the cluster, which runs in this loop."""
+        import asyncio
+
+        return await asyncio.to_thread(run_kubectl, self.kubeconfig_path, arguments, input)
+
+    def _clock(self) -> Any:
+        raise NotImplementedError
+
+
+def run_kubectl(kubeconfig: Path, arguments: Sequence[str], input: str | None) -> str:
+    """Raises: ClusterError."""
+    program = shutil.which("kubectl")
+    if program is None:
+        raise ClusterError(
+            "there is no kubectl on the PATH: install it (https://kubernetes.io/docs/tasks/tools/), or use apply(), "
+            "objects(), wait() or request(), which need none"
+        )
+    environment = {**os.environ, "KUBECONFIG": str(kubeconfig)}
+    done = subprocess.run([program, *arguments], input=input, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        raise ClusterError(f"kubectl {' '.join(arguments)} failed ({done.returncode}): {done.stderr.strip()}")
+    return done.stdout

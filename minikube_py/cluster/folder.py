@@ -1,0 +1,58 @@
+"""The folder of a cluster: temporary unless its user named one, gone with the cluster; and the kubeconfigs in it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from minikube_py.control_plane.kubeconfig import Access, kubeconfig_text
+from minikube_py.control_plane.private_files import write_private
+
+DEFAULT: Final = "default"
+
+
+class Folder:
+    """`path`; `let_go` is called in a child that was forked while it stands: there it is its parent's."""
+
+    def __init__(self, named: Path | None, let_go: Callable[[], None]) -> None:
+        self.path = named or Path(tempfile.mkdtemp(prefix="minikube-py-"))
+        self._temporary = named is None
+        self._process = os.getpid()
+        self.let_go = let_go
+        _standing.add(self)
+
+    @property
+    def of_this_process(self) -> bool:
+        return os.getpid() == self._process
+
+    def clear(self) -> None:
+        """Idempotent."""
+        _standing.discard(self)
+        if self._temporary and self.of_this_process:
+            self._temporary = False
+            shutil.rmtree(self.path, ignore_errors=True)
+
+    def kubeconfig(self, namespace: str, access: Access) -> Path:
+        """An administrator's, with that namespace as the context's."""
+        path = self.path / ("kubeconfig" if namespace == DEFAULT else f"kubeconfig-{namespace}")
+        if not path.exists():
+            text = kubeconfig_text(access, namespace="" if namespace == DEFAULT else namespace)
+            write_private(path, text.encode())
+        return path
+
+
+_standing: weakref.WeakSet[Folder] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for each in list(_standing):
+        each.let_go()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

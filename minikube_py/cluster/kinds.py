@@ -1,0 +1,86 @@
+"""Which resource a name means, as kubectl reads it (`rc`, `pods`, `Pod`, `deployments.apps`): from discovery."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from minikube_py.client.rest import ResourceRef, RestClient
+from minikube_py.cluster.errors import ClusterError
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A resource that the server has. `names`: all that it goes by, in lower case."""
+
+    ref: ResourceRef
+    kind: str
+    namespaced: bool
+    names: frozenset[str]
+
+    @property
+    def api_version(self) -> str:
+        return self.ref.api_version
+
+
+class Kinds:
+    """What is served, asked for once, and again where a name is not found: kinds come with their definitions."""
+
+    def __init__(self) -> None:
+        self._served: list[Served] = []
+
+    async def named(self, client: RestClient, name: str) -> Served:
+        """By plural, singular, short name or kind, with or without `.group`. Raises: ClusterError."""
+        wanted, _, group = name.lower().partition(".")
+
+        def fits(each: Served) -> bool:
+            return wanted in each.names and (not group or group == each.ref.group)
+
+        return await self._found(client, fits, f"no resource {name!r}")
+
+    async def of(self, client: RestClient, obj: Mapping[str, Any]) -> Served:
+        """Of an object, by its apiVersion and kind. Raises: ClusterError."""
+        version, kind = obj.get("apiVersion"), obj.get("kind")
+
+        def fits(each: Served) -> bool:
+            return each.kind == kind and each.api_version == version
+
+        return await self._found(client, fits, f"no kind {kind!r} in version {version!r}")
+
+    async def all(self, client: RestClient) -> list[Served]:
+        """Every resource with objects, the preferred version of its group first."""
+        self._served = await _discover(client)
+        return self._served
+
+    async def _found(self, client: RestClient, fits: Any, missing: str) -> Served:
+        for again in (False, True):
+            if again or not self._served:
+                self._served = await _discover(client)
+            for each in self._served:
+                if fits(each):
+                    return each
+        raise ClusterError(f"{missing} is served by this cluster; `kubectl api-resources` lists what is")
+
+
+async def _discover(client: RestClient) -> list[Served]:
+    groups = (await client.request("GET", "/apis"))["groups"]
+    versions = ["v1"]
+    for group in groups:
+        preferred = group["preferredVersion"]["groupVersion"]
+        rest = [each["groupVersion"] for each in group["versions"] if each["groupVersion"] != preferred]
+        versions += [preferred, *rest]
+    found = []
+    for version in versions:
+        path = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        for row in (await client.request("GET", path))["resources"]:
+            # Subresources, and reviews, which have no objects.
+            if "/" in row["name"] or "list" not in row["verbs"]:
+                continue
+            group, _, bare = version.rpartition("/")
+            names = {row["name"], row["kind"].lower(), row.get("singularName") or row["name"]}
+            ref = ResourceRef(group, bare, row["name"])
+            found.append(Served(ref, row["kind"], row["namespaced"], frozenset(names | {*row.get("shortNames", ())})))
+    return found

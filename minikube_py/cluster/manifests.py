@@ -1,0 +1,105 @@
+"""Manifests as objects, and the patch that makes a stored object what its manifest says: as `kubectl apply` does. Pure.
+
+Source: kubernetes.io/docs/tasks/manage-kubernetes-objects/declarative-config ("How apply calculates differences").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from minikube_py.cluster.errors import ClusterError
+
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+Object = dict[str, Any]
+Manifests = str | Path | Mapping[str, Any] | Iterable[Mapping[str, Any]]
+"""YAML or JSON text, a file or folder of such, an object, or several."""
+SUFFIXES: Final = (".yaml", ".yml", ".json")
+
+
+def objects_of(manifests: Manifests) -> list[Object]:
+    """In order; lists are taken apart. A text of one line that ends as a file does names a file.
+
+    Raises: ClusterError for what is no object; OSError."""
+    if isinstance(manifests, Mapping):
+        return _checked([manifests])
+    if isinstance(manifests, Path):
+        return _of_path(manifests)
+    if isinstance(manifests, str):
+        if "\n" not in manifests and manifests.endswith(SUFFIXES):
+            return _of_path(Path(manifests))
+        return _of_text(manifests, "the text")
+    return _checked(manifests)
+
+
+def _of_path(path: Path) -> list[Object]:
+    if path.is_dir():
+        files = sorted(each for each in path.iterdir() if each.suffix in SUFFIXES)
+        return [obj for each in files for obj in _of_text(each.read_text(encoding="utf-8"), str(each))]
+    return _of_text(path.read_text(encoding="utf-8"), str(path))
+
+
+def _of_text(text: str, where: str) -> list[Object]:
+    import yaml
+
+    try:
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        found = [each for each in yaml.load_all(text, loader) if each is not None]
+    except yaml.YAMLError as error:
+        raise ClusterError(f"{where} is no YAML: {error}") from error
+    if not found:
+        raise ClusterError(f"{where} holds no object")
+    return _checked(found)
+
+
+def _checked(found: Iterable[Any]) -> list[Object]:
+    objects: list[Object] = []
+    for each in found:
+        if not isinstance(each, Mapping) or not each.get("kind") or not each.get("apiVersion"):
+            raise ClusterError(f"not an object with apiVersion and kind: {str(each)[:80]!r}")
+        items = each.get("items")
+        if isinstance(items, list) and str(each["kind"]).endswith("List"):
+            objects += _checked(items)
+        else:
+            objects.append(dict(each))
+    return objects
+
+
+def with_last_applied(manifest: Object) -> Object:
+    """The manifest with itself written down, so that the next apply knows what to take away."""
+    metadata = dict(manifest.get("metadata") or {})
+    annotations = {name: text for name, text in (metadata.get("annotations") or {}).items() if name != LAST_APPLIED}
+    bare = {**manifest, "metadata": {**metadata, "annotations": annotations} if annotations else metadata}
+    metadata["annotations"] = {**annotations, LAST_APPLIED: orjson.dumps(bare).decode() + "\n"}
+    return {**manifest, "metadata": metadata}
+
+
+def patch_for(manifest: Object, stored: Mapping[str, Any]) -> Object:
+    """A strategic merge patch: all that the manifest says, and away with what only the last applied one said."""
+    wanted = with_last_applied(manifest)
+    text = ((stored.get("metadata") or {}).get("annotations") or {}).get(LAST_APPLIED)
+    try:
+        before = orjson.loads(text) if text else {}
+    except orjson.JSONDecodeError:
+        before = {}
+    merged: Object = _with_removals(wanted, before if isinstance(before, dict) else {})
+    return merged
+
+
+def _with_removals(wanted: Any, before: Any) -> Any:
+    if isinstance(wanted, Mapping) and isinstance(before, Mapping):
+        gone = {name: None for name in before if name not in wanted}
+        return {**{name: _with_removals(value, before.get(name)) for name, value in wanted.items()}, **gone}
+    if isinstance(wanted, list) and isinstance(before, list) and _named(wanted) and _named(before):
+        old = {each["name"]: each for each in before}
+        kept = [_with_removals(each, old.pop(each["name"], None)) for each in wanted]
+        return [*kept, *({"$patch": "delete", "name": name} for name in old)]
+    return wanted
+
+
+def _named(items: list[Any]) -> bool:
+    """Lists of strategic merge have a key; nearly everywhere it is the name."""
+    return bool(items) and all(isinstance(each, Mapping) and isinstance(each.get("name"), str) for each in items)

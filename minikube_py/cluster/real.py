@@ -1,0 +1,157 @@
+"""A control plane in real time, in this process: on a thread and event loop of its own, or in the caller's loop.
+
+Nothing is left behind, however it ends: a start that fails or is cancelled, an exception, Ctrl-C, a process that forks
+or that ends without stopping it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from minikube_py.client.transport import ApiTransport
+from minikube_py.cluster.faults import ON_DEMAND
+from minikube_py.cluster.folder import Folder
+from minikube_py.cluster.loop_thread import LoopThread
+from minikube_py.cluster.operations import Operations
+from minikube_py.cluster.waiting import Waiting
+from minikube_py.control_plane import tokens
+from minikube_py.control_plane.config import ControlPlaneConfig
+from minikube_py.control_plane.in_process import ControlPlane, InMemory
+from minikube_py.env import SystemClock
+from minikube_py.kubelet.config import NodeSpec, numbered_nodes
+from minikube_py.sim.disk import SimDisk
+from minikube_py.store.member import MemberConfig
+
+log = logging.getLogger(__name__)
+MEMBER: Final = MemberConfig(segment_bytes=1 << 20, own_gc=False)
+"""Small segments, each of which is in memory twice; and the process's garbage collection is its owner's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """As the arguments of Cluster."""
+
+    nodes: int | Sequence[NodeSpec] = 1
+    data_dir: Path | None = None
+    port: int = 0
+    seed: object = None
+
+    @property
+    def shapes(self) -> tuple[NodeSpec, ...]:
+        return tuple(numbered_nodes(self.nodes)) if isinstance(self.nodes, int) else tuple(self.nodes)
+
+
+class RealPlane:
+    """The control plane with its folder, before and while it runs; how it is reached from outside."""
+
+    def __init__(self, options: Options) -> None:
+        self.folder = Folder(options.data_dir, self._let_go)
+        seed = None if options.seed is None else random.Random(str(options.seed)).getrandbits(63)
+        config = ControlPlaneConfig(self.folder.path, port=options.port, shapes=options.shapes, seed=seed)
+        memory = None if options.data_dir is not None else InMemory(SimDisk(), MEMBER, log.critical)
+        self.clock = SystemClock()
+        self.plane = ControlPlane(config, self.clock, random.Random(), in_memory=memory)
+
+    def _let_go(self) -> None:
+        """The sockets stay the parent's alone, whose clients see their end."""
+        http = self.plane.http
+        if http is not None:
+            http.abandon()
+
+    @property
+    def url(self) -> str:
+        return self.plane.server
+
+    @property
+    def token(self) -> str:
+        return self.plane.credentials.by_role[tokens.ADMIN]
+
+    @property
+    def authority_pem(self) -> str:
+        return self.plane.credentials.certificates.authority_pem.decode("ascii")
+
+    def kubeconfig(self, namespace: str) -> Path:
+        return self.folder.kubeconfig(namespace, self.plane.credentials.access(self.url))
+
+    def transport(self) -> ApiTransport:
+        return self.plane.transport()
+
+    time_passes = True
+
+    def in_process(self, package: Any) -> Any:
+        """No transport of its own for the clients of `package`: they use sockets."""
+        return None
+
+
+class Threaded(RealPlane):
+    """On a thread and event loop of its own: any synchronous client may wait for it."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._thread = LoopThread(self.plane.start, self.plane.stop)
+
+    def start(self) -> None:
+        """Raises: what the control plane's start raises; nothing is left then."""
+        atexit.register(self.stop)
+        try:
+            self._thread.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Idempotent. Raises: what the end raises."""
+        atexit.unregister(self.stop)
+        try:
+            if self.folder.of_this_process:
+                self._thread.stop()
+        finally:
+            self.folder.clear()
+
+    def call(self, work: Callable[[Operations], Any], operations: Operations, reads: bool) -> Any:
+        return self._thread.run(lambda: work(operations))
+
+    def inject(self, kind: str, *arguments: Any) -> Any:
+        """A fault, by its name in `faults.ON_DEMAND`."""
+
+        async def act() -> Any:
+            return ON_DEMAND[kind](self.plane, *arguments)
+
+        return self._thread.run(act)
+
+    def wait(
+        self, operations: Operations, waiting: Waiting, timeout_s: float, namespace: str | None, selector: str
+    ) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self._thread.run(
+            lambda: operations.wait(waiting, timeout_s, namespace, selector, self.clock)
+        )
+        return found
+
+
+class InLoop(RealPlane):
+    """In the caller's loop."""
+
+    async def start(self) -> None:
+        """Raises: what the control plane's start raises; nothing is left then."""
+        try:
+            await self.plane.start()
+        except BaseException:
+            self.folder.clear()
+            raise
+
+    def inject(self, kind: str, *arguments: Any) -> Any:
+        """A fault, by its name in `faults.ON_DEMAND`."""
+        return ON_DEMAND[kind](self.plane, *arguments)
+
+    async def stop(self) -> None:
+        try:
+            if self.folder.of_this_process:
+                await self.plane.stop()
+        finally:
+            self.folder.clear()

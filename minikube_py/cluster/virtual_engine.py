@@ -1,0 +1,253 @@
+"""A cluster in virtual time behind the public door: requests one at a time, from plain code or through the gateway, and
+a record of all that came from outside, from which the same history can be made again.
+"""
+
+from __future__ import annotations
+
+import base64
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple, cast
+
+from minikube_py.apiserver.messages import NO_QUERY, Request, Response
+from minikube_py.client.transport import JSON, ApiResponse, ApiTransport, WatchEvent
+from minikube_py.cluster.errors import ClusterError, WaitTimeout
+from minikube_py.cluster.faults import ON_DEMAND
+from minikube_py.cluster.gateway import Gateway
+from minikube_py.cluster.operations import Operations
+from minikube_py.cluster.virtual import VirtualCluster, VirtualConfig
+from minikube_py.cluster.waiting import Waiting
+from minikube_py.control_plane import tokens
+from minikube_py.control_plane.users import USERS
+
+READS: Final = frozenset(("GET", "HEAD"))
+LOOK_AGAIN_S: Final = 0.01
+LOOK_AGAIN_MAX_S: Final = 1.0
+LOOK_AGAIN_FACTOR: Final = 1.2
+
+
+class Input(NamedTuple):
+    """Something that came from outside at `at_ns`: `kind` "request" (method, path, query, body, content type),
+    "advance" (seconds), or the name of a fault with its arguments; "code" for what cannot be written down."""
+
+    at_ns: int
+    kind: str
+    arguments: tuple[Any, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"at_ns": self.at_ns, "kind": self.kind, "arguments": [_plain(each) for each in self.arguments]}
+
+    @staticmethod
+    def from_json(row: Mapping[str, Any]) -> Input:
+        return Input(row["at_ns"], row["kind"], tuple(map(_decoded, row["arguments"])))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return {"base64": base64.b64encode(value).decode()}
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def _decoded(value: Any) -> Any:
+    return base64.b64decode(value["base64"]) if isinstance(value, dict) and set(value) == {"base64"} else value
+
+
+class VirtualEngine:
+    """`lock` is held while anything runs there: the gateway's requests come from another thread."""
+
+    def __init__(self, seed: object, config: VirtualConfig, port: int) -> None:
+        self.virtual = VirtualCluster(seed, config=config)
+        self.inputs: list[Input] = []
+        self._lock = threading.RLock()
+        self._port = port
+        self._gateway: Gateway | None = None
+
+    def start(self) -> None:
+        """Raises: SimFailure; MinikubeError of every kind. Nothing is left then."""
+        try:
+            self.virtual.start()
+        except BaseException:
+            self.virtual.close()
+            raise
+
+    def stop(self, quietly: bool) -> None:
+        """`quietly`: something that matters more is on its way. Raises: SimFailure for what only shows now."""
+        gateway, self._gateway = self._gateway, None
+        try:
+            if gateway is not None:
+                gateway.stop()
+        finally:
+            with self._lock:
+                if quietly:
+                    self.virtual.close()
+                else:
+                    self.virtual.stop()
+
+    # -- how it is reached --------------------------------------------------------------------------------------------
+
+    @property
+    def gateway(self) -> Gateway:
+        """Opened when it is first asked for."""
+        if self._gateway is None:
+            gateway = Gateway(self.answer, self.aside, self._port)
+            gateway.start()
+            self._gateway = gateway
+        return self._gateway
+
+    @property
+    def url(self) -> str:
+        return self.gateway.url
+
+    @property
+    def token(self) -> str:
+        return self.gateway.token
+
+    @property
+    def authority_pem(self) -> str:
+        return self.gateway.authority_pem
+
+    def kubeconfig(self, namespace: str) -> Path:
+        return self.gateway.kubeconfig(namespace)
+
+    def transport(self) -> ApiTransport:
+        return _Stepwise(self)
+
+    time_passes = False
+
+    def in_process(self, package: Any) -> Any:
+        """A transport for synchronous clients of `package` (httpx or a fork of it) that needs no socket."""
+        return _transport_for(package, self)
+
+    # -- requests -----------------------------------------------------------------------------------------------------
+
+    def answer(self, request: Request) -> Response:
+        """A GET leaves the history as it was; all else is an input of it. Raises: SimFailure."""
+        core = self.virtual.plane.core
+        if request.method in READS:
+            return cast(Response, self.aside(lambda: self._whole(core.handle(request))))
+        arguments = (request.method, request.path, dict(request.query), request.body, request.content_type)
+        act = partial(self.virtual.run, lambda: self._whole(core.handle(request)))
+        return cast(Response, self.given("request", arguments, act))
+
+    async def _whole(self, asked: Coroutine[Any, Any, Response]) -> Response:
+        """Large lists are made part by part: here, and not later."""
+        response = await asked
+        if response.pieces is not None:
+            response.pieces = iter([b"".join(response.pieces)])
+        return response
+
+    def aside(self, main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        with self._lock:
+            return self.virtual.aside(main)
+
+    def given(self, kind: str, arguments: tuple[Any, ...], act: Callable[[], Any]) -> Any:
+        """What `act` returns, which is an input of the history."""
+        with self._lock:
+            self.inputs.append(Input(self.virtual.now_ns, kind, arguments))
+            try:
+                return act()
+            finally:
+                self._told()
+
+    def advance(self, seconds: float) -> None:
+        """Raises: InvalidRequest for time that runs back; SimFailure."""
+        self.given("advance", (seconds,), lambda: self.virtual.advance(seconds))
+
+    def run(self, main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        """On the cluster's loop; it cannot be written down what that does."""
+        return self.given("code", (getattr(main, "__qualname__", repr(main)),), lambda: self.virtual.run(main))
+
+    def inject(self, kind: str, *arguments: Any) -> Any:
+        """A fault, by its name in `faults.ON_DEMAND`."""
+
+        async def act() -> Any:
+            return ON_DEMAND[kind](self.virtual.plane, *arguments)
+
+        return self.given(kind, arguments, lambda: self.virtual.run(act))
+
+    def _told(self) -> None:
+        if self._gateway is not None:
+            self._gateway.happened()
+
+    # -- for the door -------------------------------------------------------------------------------------------------
+
+    def call(self, work: Callable[[Operations], Any], operations: Operations, reads: bool) -> Any:
+        return driven(work(operations))
+
+    def wait(
+        self, operations: Operations, waiting: Waiting, timeout_s: float, namespace: str | None, selector: str
+    ) -> list[dict[str, Any]]:
+        """Time passes until it is there. Raises: WaitTimeout."""
+        virtual = self.virtual
+        deadline_s, step_s, revision = virtual.now_s + timeout_s, LOOK_AGAIN_S, -1
+        while True:
+            if virtual.history.revision != revision:
+                revision = virtual.history.revision
+                if driven(operations.look(waiting, namespace, selector)):
+                    return waiting.last
+            left_s = deadline_s - virtual.now_s
+            if left_s <= 0:
+                raise WaitTimeout(driven(operations.why_not(waiting, timeout_s, namespace)))
+            self.advance(min(step_s, left_s))
+            step_s = min(step_s * LOOK_AGAIN_FACTOR, LOOK_AGAIN_MAX_S)
+
+
+def driven(work: Coroutine[Any, Any, Any]) -> Any:
+    """What it returns or raises: it awaits nothing but a `_Stepwise` transport, which never waits."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        return end.value
+    work.close()
+    raise ClusterError("in virtual time nothing waits between two advances; use run(main) for what does")
+
+
+class _Stepwise:
+    """`ApiTransport` whose requests are answered before it returns."""
+
+    def __init__(self, engine: VirtualEngine) -> None:
+        self._engine = engine
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+    ) -> ApiResponse:
+        user = USERS[tokens.ADMIN]
+        asked = Request(method, path, params or NO_QUERY, body or b"", user, JSON, content_type)
+        response = self._engine.answer(asked)
+        if response.stream is not None:
+            response.stream.close()
+            raise ClusterError("in virtual time, a watch is for run(main), or for clients over HTTPS")
+        content = response.body if response.pieces is None else b"".join(response.pieces)
+        return ApiResponse(response.status, content, response.headers)
+
+    def watch(self, path: str, params: Mapping[str, str] | None = None) -> AsyncIterator[list[WatchEvent]]:
+        raise ClusterError("in virtual time, a watch is for run(main), or for clients over HTTPS")
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+def _transport_for(package: Any, engine: VirtualEngine) -> Any:
+    class InProcess(package.BaseTransport):  # type: ignore[misc,name-defined]
+        def handle_request(self, request: Any) -> Any:
+            url, get = request.url, request.headers.get
+            asked = Request(
+                request.method, url.raw_path.decode().partition("?")[0], dict(url.params), request.read(),
+                USERS[tokens.ADMIN], get("accept") or JSON, get("content-type") or JSON,
+            )  # fmt: skip
+            response = engine.answer(asked)
+            if response.stream is not None:
+                response.stream.close()
+                raise ClusterError("in virtual time, a watch is for run(main), or for clients over HTTPS")
+            content = response.body if response.pieces is None else b"".join(response.pieces)
+            headers = {**response.headers, "content-type": response.content_type}
+            return package.Response(response.status, headers=headers, content=content)
+
+    return InProcess()

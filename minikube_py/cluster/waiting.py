@@ -1,0 +1,145 @@
+"""What `Cluster.wait` waits for, and what it says where that does not come. Pure."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+
+Object = dict[str, Any]
+Until = Callable[[Object], bool]
+STATUS_SHOWN_MAX: Final = 600
+EVENTS_SHOWN_MAX: Final = 5
+PODS_SHOWN_MAX: Final = 8
+
+
+@dataclass(slots=True)
+class Waiting:
+    """For `target`, which is `rc/web`, or `pods` for all of a kind. Without a condition: until it is there.
+
+    `ready`: as many replicas are ready, and no more wanted; of a kind, so many objects. `condition`: that status
+    condition is True. `phase`: of a pod or namespace. `gone`: it is not there. `until`: what it must answer True to."""
+
+    target: str
+    ready: int | None = None
+    condition: str | None = None
+    phase: str | None = None
+    gone: bool = False
+    until: Until | None = None
+    last: list[Object] = field(default_factory=list)
+    looks: int = 0
+
+    @property
+    def of_many(self) -> bool:
+        return "/" not in self.target
+
+    def seen(self, found: Sequence[Object]) -> bool:
+        """Whether that is it. `found`: the object, or those of the kind; empty where there is none."""
+        self.looks += 1
+        if found:
+            self.last = list(found)
+        if self.gone:
+            self.last = list(found)
+            return not found
+        if self.of_many and self.ready is not None:
+            return sum(is_ready(each) for each in found if self._fits(each)) >= self.ready
+        return bool(found) and all(self._fits(each) for each in found)
+
+    def _fits(self, obj: Object) -> bool:
+        status = obj.get("status") or {}
+        if self.ready is not None and not self.of_many and ready_of(obj) != self.ready:
+            return False
+        if self.condition is not None and condition_of(obj, self.condition) != "True":
+            return False
+        if self.phase is not None and status.get("phase") != self.phase:
+            return False
+        return self.until is None or bool(self.until(obj))
+
+    def wanted(self) -> str:
+        parts = [f"{name}={value}" for name, value in (
+            ("ready", self.ready), ("condition", self.condition), ("phase", self.phase),
+        ) if value is not None]  # fmt: skip
+        if self.gone:
+            parts.append("gone")
+        if self.until is not None:
+            parts.append(f"until {_source(self.until)}")
+        return ", ".join(parts) or "there"
+
+    def message(self, timeout_s: float, where: str, pods: Sequence[Object], events: Sequence[Object]) -> str:
+        """What was seen last; `pods` and `events` are those that have to do with it."""
+        lines = [f"{self.target}{where}: not {self.wanted()} within {timeout_s:g} s"]
+        if not self.last:
+            lines.append("  it was never there" if not self.gone else "")
+        elif self.of_many:
+            lines += [f"  {brief(each)}" for each in self.last[:PODS_SHOWN_MAX]]
+        else:
+            obj = self.last[0]
+            shown = orjson.dumps(obj.get("status") or {}).decode()[:STATUS_SHOWN_MAX]
+            revision = obj["metadata"].get("resourceVersion", "?")
+            lines.append(f"  last seen at revision {revision}: {brief(obj)}: {shown}")
+        lines += [f"  pod {brief(each)}" for each in pods[:PODS_SHOWN_MAX]]
+        lines += [f"  event {event_line(each)}" for each in events[-EVENTS_SHOWN_MAX:]]
+        return "\n".join(line for line in lines if line)
+
+
+def ready_of(obj: Mapping[str, Any]) -> int | None:
+    """How many replicas are ready; None where the status is older than the spec, or more pods exist than are wanted."""
+    status, spec = obj.get("status") or {}, obj.get("spec") or {}
+    if "conditions" in status and obj.get("kind") in ("Pod", "Node"):
+        return int(is_ready(obj))
+    if status.get("observedGeneration", 0) < (obj["metadata"].get("generation") or 0):
+        return None
+    if obj.get("kind") == "DaemonSet":
+        return int(status.get("numberReady") or 0)
+    if spec.get("replicas") is not None and (status.get("replicas") or 0) > spec["replicas"]:
+        return None
+    return int(status.get("readyReplicas") or 0)
+
+
+def is_ready(obj: Mapping[str, Any]) -> bool:
+    return condition_of(obj, "Ready") == "True"
+
+
+def condition_of(obj: Mapping[str, Any], kind: str) -> str:
+    """"True", "False", "Unknown", or "" where there is none."""
+    found = [each for each in (obj.get("status") or {}).get("conditions") or () if each.get("type") == kind]
+    return str(found[0].get("status", "")) if found else ""
+
+
+def brief(obj: Mapping[str, Any]) -> str:
+    """A few words: name, phase or replicas, node, and why it is not ready."""
+    metadata, status, spec = obj["metadata"], obj.get("status") or {}, obj.get("spec") or {}
+    name = "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
+    parts = [name]
+    if "phase" in status:
+        parts.append(str(status["phase"]))
+    elif "replicas" in status:
+        parts.append(f"{status.get('readyReplicas') or 0} of {spec.get('replicas', '?')} ready")
+    if spec.get("nodeName"):
+        parts.append(f"on {spec['nodeName']}")
+    if metadata.get("deletionTimestamp"):
+        parts.append("being deleted")
+    for each in status.get("conditions") or ():
+        if each.get("status") != "True" and (each.get("message") or each.get("reason")):
+            parts.append(f"{each['type']}: {each.get('message') or each['reason']}")
+            break
+    return ", ".join(parts)
+
+
+def event_line(event: Mapping[str, Any]) -> str:
+    about = event.get("involvedObject") or {}
+    return f"{event.get('type')} {event.get('reason')} {about.get('kind')}/{about.get('name')}: {event.get('message')}"
+
+
+def _source(until: Until) -> str:
+    name = getattr(until, "__name__", "")
+    if name and name != "<lambda>":
+        return name
+    try:
+        text = " ".join(inspect.getsource(until).split())
+    except (OSError, TypeError):
+        return repr(until)
+    return text[max(0, text.find("lambda")) :].rstrip(",")

@@ -1,0 +1,153 @@
+"""However a cluster ends, nothing stays: each way in a process of its own, under `-X dev`, which reports what leaks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.real_time("real processes")
+COUNTED = """
+import asyncio, gc, os, sys, tempfile, threading
+from minikube_py import Cluster
+
+def held():
+    gc.collect()
+    return len(os.listdir("/proc/self/fd")), threading.active_count(), len(os.listdir(tempfile.gettempdir()))
+
+with Cluster(nodes=1): pass
+before = held()
+"""
+CHECKED = """
+assert held() == before, (held(), before)
+print("nothing left")
+"""
+CASES = {
+    "plain": "with Cluster(nodes=3) as c: c.objects('nodes')",
+    "async": """
+async def main():
+    async with Cluster(nodes=3) as c: await c.objects('nodes')
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+asyncio.run(main())
+""",
+    "folder": f"""
+import shutil
+with Cluster(nodes=3, data_dir={"tempfile.gettempdir()"} + "/data") as c: c.objects('nodes')
+shutil.rmtree(tempfile.gettempdir() + "/data")
+""",
+    "raise": """
+try:
+    with Cluster(nodes=3) as c: raise KeyError
+except KeyError: pass
+""",
+    "interrupt": """
+import signal
+try:
+    with Cluster(nodes=3) as c: os.kill(os.getpid(), signal.SIGINT); c.wait("cm/never", timeout_s=100)
+except KeyboardInterrupt: pass
+""",
+    "interrupted start": """
+import signal
+threading.Timer(0.02, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+try:
+    with Cluster(nodes=300) as c: c.wait("cm/never", timeout_s=100)
+except KeyboardInterrupt: pass
+while threading.active_count() > before[1]: pass
+""",
+    "two in one loop": """
+async def main():
+    async with Cluster(nodes=1) as one, Cluster(nodes=2) as two:
+        assert len(await one.objects("nodes")) == 1 and len(await two.objects("nodes")) == 2
+asyncio.run(main())
+""",
+    "uvloop": """
+import uvloop
+async def main():
+    async with Cluster(nodes=3) as c:
+        assert len((await c.client.httpx_asyncio().get("/api/v1/nodes")).json()["items"]) == 3
+def run(main):
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner: runner.run(main)
+# uvloop keeps two descriptors for the whole process.
+run(asyncio.sleep(0))
+before = held()
+run(main())
+""",
+    "trio": """
+import trio
+async def main():
+    with Cluster(nodes=3) as c:
+        return await trio.to_thread.run_sync(lambda: c.objects("nodes"))
+assert len(trio.run(main)) == 3
+# trio keeps its worker threads for ten seconds.
+before = (held()[0], threading.active_count(), before[2])
+""",
+    "fork": """
+import warnings
+with Cluster(nodes=1) as c:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        child = os.fork()
+    if not child:
+        try:
+            c.stop()
+        finally:
+            os._exit(0 if c._engine is None else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert len(c.objects("nodes")) == 1 and c.kubeconfig_path.exists()
+""",
+}
+
+
+def run(code: str, folder: Path, **options: object) -> subprocess.Popen[str]:
+    folder.mkdir(exist_ok=True)
+    environment = {**os.environ, "TMPDIR": str(folder), "PYTHONWARNINGS": "default,ignore::DeprecationWarning"}
+    command = [sys.executable, "-X", "dev", "-c", code]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_nothing_stays(name: str, tmp_path: Path) -> None:
+    out, said = (process := run(COUNTED + CASES[name] + CHECKED, tmp_path / "tmp")).communicate()
+    assert (process.returncode, out.strip()) == (0, "nothing left"), said
+    assert "ResourceWarning" not in said and "never awaited" not in said and "Task was destroyed" not in said, said
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize("how", ["never stopped", "SIGINT"])
+def test_a_process_that_ends_without_stopping_it_leaves_no_folder(how: str, tmp_path: Path) -> None:
+    code = "from minikube_py import Cluster\nc = Cluster().start()\nprint(c.kubeconfig_path, flush=True)\n"
+    if how == "SIGINT":
+        code += "import threading\nthreading.Event().wait()\n"
+    process = run(code, tmp_path / "tmp")
+    assert process.stdout is not None
+    process.stdout.readline()
+    if how == "SIGINT":
+        process.send_signal(signal.SIGINT)
+    process.communicate()
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_a_forked_child_that_lives_on_does_not_hold_the_port(tmp_path: Path) -> None:
+    code = """
+import os, socket, sys, warnings
+warnings.simplefilter("ignore")
+from minikube_py import Cluster
+with Cluster() as c:
+    port = int(c.url.rpartition(":")[2])
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(writing); os.read(reading, 1); os._exit(0)
+    os.close(reading)
+try:
+    socket.create_connection(("127.0.0.1", port))
+except ConnectionRefusedError:
+    print("refused")
+os.close(writing); os.waitpid(child, 0)
+"""
+    out, said = run(code, tmp_path / "tmp").communicate()
+    assert out == "refused\n", said

@@ -1,0 +1,163 @@
+"""The door in virtual time: what happens outside between two advances, and what of it is part of the history."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import threading
+
+import pytest
+
+from minikube_py import Cluster, ClusterError, WaitTimeout
+from minikube_py.errors import InvalidRequest
+
+pytestmark = pytest.mark.real_time("real sockets and threads")
+RC = """
+apiVersion: v1
+kind: ReplicationController
+metadata: {name: web}
+spec:
+  replicas: 3
+  selector: {app: web}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: c, image: nginx}]}
+"""
+needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on the PATH")
+
+
+def virtual(seed: int = 7, nodes: int = 3) -> Cluster:
+    return Cluster(nodes, clock="virtual", seed=seed)
+
+
+def test_one_seed_one_digest_and_waiting_passes_virtual_time() -> None:
+    digests = []
+    for seed in (7, 7, 8):
+        with virtual(seed) as cluster:
+            cluster.apply(RC)
+            assert cluster.wait("rc/web", ready=3)["status"]["readyReplicas"] == 3
+            cluster.advance(minutes=5)
+            assert cluster.now_s >= 300
+            digests.append(cluster.digest)
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_a_wait_in_vain_takes_as_long_as_it_says_and_tells_what_was_seen() -> None:
+    with virtual(nodes=0) as cluster:
+        cluster.apply(RC)
+        begun_s = cluster.now_s
+        with pytest.raises(WaitTimeout, match="no nodes available to schedule pods"):
+            cluster.wait("rc/web", ready=3, timeout_s=100)
+        assert cluster.now_s == pytest.approx(begun_s + 100)
+
+
+def looked(*, looks: bool) -> tuple[str, list[str]]:
+    with virtual() as cluster:
+        cluster.apply(RC)
+        for _ in range(3):
+            cluster.advance(1)
+            if looks:
+                http = cluster.client.httpx()
+                assert len(http.get("/api/v1/namespaces/default/pods").json()["items"]) == 3
+                assert http.get("/api/v1/pods", params={"labelSelector": "app=none"}).json()["items"] == []
+                import kubernetes
+
+                core = kubernetes.client.CoreV1Api(cluster.client.kubernetes())
+                assert len(core.list_node().items) == 3
+                assert len(list(cluster.client.kr8s().get("pods"))) == 3
+        return cluster.digest, [each.kind for each in cluster.inputs]
+
+
+@pytest.mark.filterwarnings("ignore:Kubernetes version .* is not supported")
+def test_clients_that_read_leave_the_digest_as_it_was() -> None:
+    assert looked(looks=True) == looked(looks=False) == (looked(looks=False)[0], ["request"] + ["advance"] * 3)
+
+
+@pytest.mark.kubectl
+@needs_kubectl
+def test_kubectl_looks_and_writes_between_two_advances() -> None:
+    digests = []
+    for look in (True, False):
+        with virtual() as cluster:
+            assert "created" in cluster.kubectl("apply", "-f", "-", "--validate=false", input=RC)
+            cluster.advance(5)
+            if look:
+                assert cluster.kubectl("get", "pods", "-o", "name").count("pod/web-") == 3
+                assert "Running" in cluster.kubectl("get", "pods", "-o", "wide")
+                assert "SuccessfulCreate" in cluster.kubectl("describe", "rc", "web")
+            cluster.kubectl("scale", "rc", "web", "--replicas=5")
+            cluster.advance(5)
+            digests.append(cluster.digest)
+            writes = [each.arguments[:2] for each in cluster.inputs if each.kind == "request"]
+            path = "/api/v1/namespaces/default/replicationcontrollers"
+            assert writes[0] == ("POST", path) and len(writes) == 2
+            assert len(cluster.objects("pods")) == 5
+    assert digests[0] == digests[1]
+
+
+@pytest.mark.kubectl
+@needs_kubectl
+def test_kubectl_deletes_without_waiting_for_time_that_does_not_pass() -> None:
+    with virtual() as cluster:
+        cluster.apply(RC)
+        cluster.wait("rc/web", ready=3)
+        name = cluster.objects("pods")[0]["metadata"]["name"]
+        assert "deleted" in cluster.kubectl("delete", "pod", name)
+        cluster.wait(f"pod/{name}", gone=True)
+
+
+def test_a_watch_over_https_is_told_after_each_advance() -> None:
+    seen: list[str] = []
+    told = threading.Semaphore(0)
+    with virtual(nodes=1) as cluster:
+        http = cluster.client.kubernetes()
+        import kubernetes
+
+        def watch() -> None:
+            core = kubernetes.client.CoreV1Api(http)
+            # It ends with the cluster, in the middle of an answer.
+            with contextlib.suppress(Exception):
+                for event in kubernetes.watch.Watch().stream(core.list_namespaced_pod, "default", timeout_seconds=1000):
+                    seen.append(event["type"])
+                    told.release()
+
+        thread = threading.Thread(target=watch, daemon=True)
+        thread.start()
+        cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"},
+                       "spec": {"containers": [{"name": "c", "image": "i"}]}})  # fmt: skip
+        assert told.acquire(timeout=100)
+        cluster.wait("pod/a", phase="Running")
+        assert told.acquire(timeout=100)
+        assert seen[:2] == ["ADDED", "MODIFIED"]
+    thread.join()
+
+
+def test_coroutines_run_on_its_loop_and_time_passes_as_they_wait() -> None:
+    with virtual(nodes=1) as cluster:
+
+        async def main() -> float:
+            await asyncio.sleep(duration_s)
+            return 1.5
+
+        begun_s, duration_s = cluster.now_s, 30.0
+        assert cluster.run(main) == 1.5
+        assert cluster.now_s == pytest.approx(begun_s + duration_s)
+        assert cluster.inputs[-1].kind == "code"
+
+
+async def test_what_virtual_time_does_not_have_is_refused() -> None:
+    with pytest.raises(ClusterError, match="keeps no folder"):
+        Cluster(clock="virtual", data_dir="x")
+    with pytest.raises(ClusterError, match='"real" or "virtual"'):
+        Cluster(clock="wall")  # type: ignore[arg-type]
+    with pytest.raises(ClusterError, match="a loop of its own"):
+        async with Cluster(clock="virtual"):
+            pass
+
+
+def test_time_runs_forward_and_only_where_it_is_virtual() -> None:
+    with virtual(nodes=0) as cluster, pytest.raises(InvalidRequest, match="time passes by 0 s or more"):
+        cluster.advance(-1)
+    with Cluster(nodes=0) as real, pytest.raises(ClusterError, match="runs in real time"):
+        real.advance(1)
