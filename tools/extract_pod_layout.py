@@ -1,11 +1,11 @@
-"""Makes `minikube_py/api/validation/pod_layout.json`: in which order the original's internal types hold a pod's fields.
+"""Makes `minikube_py/api/validation/pod_layout.json`: in which order upstream's internal types hold their fields.
 
     python tools/extract_pod_layout.py "$(go env GOMODCACHE)/k8s.io" v1.36.2 v0.36.2
 
-The layout is needed for one thing, the diff in the refusal of a pod's update. Each type is one text: its fields in
-order, as `GoName`, `=jsonName` where that is not the Go name with its first letter lowered (`=-` where the field
-stands elsewhere in JSON), and a mark: `$` text, `#` number, `!` boolean, `?` null when missing, `%` map,
-`[T` list, `*T` pointer, `.T` value, `@T` fields of T in this place.
+The layout is needed for one thing, the diff in the refusal of an update of a pod, claim or volume. Each type is one
+text: its fields in order, as `GoName`, `=jsonName` where that is not the Go name with its first letter lowered (`=-`
+where the field stands elsewhere in JSON), and a mark: `$` text, `#` number, `!` boolean, `?` null when missing, `%`
+map, `[T` list, `*T` pointer, `.T` value, `@T` fields of T in this place.
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ def main() -> None:
     extractor = Extractor(
         modules / f"kubernetes@{kubernetes}/pkg/apis/core/types.go", modules / f"api@{staging}/core/v1/types.go"
     )
-    extractor.visit("PodSpec")
+    for struct in ("PodSpec", "PersistentVolumeClaimSpec", "PersistentVolumeSpec", "VolumeNodeAffinity"):
+        extractor.visit(struct)
     target = pathlib.Path(__file__).parents[1] / "minikube_py/api/validation/pod_layout.json"
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(text)}" for name, text in sorted(extractor.layout.items()))
     target.write_text("{\n" + lines + "\n}\n")

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
+from minikube_py.api.defaulting import part
 from minikube_py.api.errors import Json, bad_request
 from minikube_py.api.memo import remembered
 from minikube_py.fields import quantity
@@ -188,10 +189,10 @@ def _default_downward(source: Json) -> None:
 
 def _default_projected(source: Json) -> None:
     _default_mode(source)
-    for part in source.get("sources") or ():
-        if (token := part.get("serviceAccountToken")) is not None and token.get("expirationSeconds") is None:
+    for inner in source.get("sources") or ():
+        if (token := inner.get("serviceAccountToken")) is not None and token.get("expirationSeconds") is None:
             token["expirationSeconds"] = TOKEN_EXPIRATION_S
-        if (downward := part.get("downwardAPI")) is not None:
+        if (downward := inner.get("downwardAPI")) is not None:
             _default_items(downward.get("items"))
 
 
@@ -219,8 +220,8 @@ def _default_ephemeral(source: Json) -> None:
 
 
 def default_claim_spec(spec: Json) -> None:
-    """The spec of a PersistentVolumeClaim, or of a template for one."""
-    resources = spec.setdefault("resources", {})
+    """Of a PersistentVolumeClaim, or of a template of one."""
+    resources = part(spec, "resources")
     for name in ("limits", "requests"):
         if resources.get(name):
             default_resource_list(resources[name])
@@ -237,20 +238,31 @@ def _fill(**values: Any) -> Callable[[Json], None]:
     return fill
 
 
-_VOLUME_SOURCES: Final[dict[str, Callable[[Json], None]]] = {
-    "secret": _default_mode,
-    "configMap": _default_mode,
-    "downwardAPI": _default_downward,
-    "projected": _default_projected,
-    "emptyDir": _default_empty_dir,
+_SHARED_SOURCES: Final[dict[str, Callable[[Json], None]]] = {
     "hostPath": _default_host_path,
-    "image": _default_image,
-    "ephemeral": _default_ephemeral,
     "iscsi": _fill(iscsiInterface="default"),
     "rbd": _fill(pool="rbd", user="admin", keyring="/etc/ceph/keyring"),
     "azureDisk": _fill(cachingMode="ReadWrite", fsType="ext4", readOnly=False, kind="Shared"),
     "scaleIO": _fill(storageMode="ThinProvisioned", fsType="xfs"),
 }
+"""Sources that PersistentVolumes have, too."""
+_VOLUME_SOURCES: Final[dict[str, Callable[[Json], None]]] = {
+    **_SHARED_SOURCES,
+    "secret": _default_mode,
+    "configMap": _default_mode,
+    "downwardAPI": _default_downward,
+    "projected": _default_projected,
+    "emptyDir": _default_empty_dir,
+    "image": _default_image,
+    "ephemeral": _default_ephemeral,
+}
+
+
+def default_persistent_source(spec: Json) -> None:
+    """The sources in the spec of a PersistentVolume."""
+    for name, filler in _SHARED_SOURCES.items():
+        if spec.get(name) is not None:
+            filler(spec[name])
 
 
 def default_volume(volume: Json) -> None:

@@ -32,6 +32,10 @@ class Cluster(Protocol):
 
     def all(self, kind: Kind) -> Iterable[Json]: ...
 
+    def wall_s(self) -> float:
+        """The time of the write, by the server's clock."""
+        ...
+
 
 class EmptyCluster:
     """Nothing is there."""
@@ -41,6 +45,9 @@ class EmptyCluster:
 
     def all(self, kind: Kind) -> Iterable[Json]:
         return ()
+
+    def wall_s(self) -> float:
+        return 0.0
 
 
 Admit = Callable[[Json, Json | None, Cluster], None]
@@ -62,6 +69,10 @@ def carries_nothing(new: Json, old: Json) -> None:
 
 def admits_all(new: Json, old: Json | None, cluster: Cluster) -> None:
     """The hook of a kind that no admission plugin looks at."""
+
+
+def stamps_nothing(new: Json, old: Json, now: str) -> None:
+    """The hook of a kind whose status holds no time of the server's."""
 
 
 def warns_of_nothing(new: Json, old: Json | None) -> list[str]:
@@ -112,10 +123,10 @@ class Kind:
 
     Hooks, in the order of a write: `default` (also applied to what is read from bodies), `admit` (mutating admission),
     `prepare_create` or `prepare_update` or, through `status`, `prepare_status` (what senders may not set, and what the
-    server does), `validate` or `validate_update` (by subresource, "" the main path), `canonicalize` (when the name is
-    known), `validate_admission`, `warn`. `checks_metadata`: `validate` has looked at all metadata.
-    `deletion_grace_s(obj, asked_s)` gives the seconds between the request for deletion and the end; None: objects end
-    at once.
+    server does) and `stamp_status` (which gets the time of the write, too), `validate` or `validate_update` (by
+    subresource, "" the main path), `canonicalize` (when the name is known), `validate_admission`, `warn`.
+    `checks_metadata`: `validate` has looked at all metadata. `deletion_grace_s(obj, asked_s)` gives the seconds
+    between the request for deletion and the end; None: objects end at once.
     """
 
     group: str
@@ -147,6 +158,7 @@ class Kind:
     prepare_create: Change = nothing
     prepare_update: Carry = carries_nothing
     prepare_status: Carry = carries_nothing
+    stamp_status: Callable[[Json, Json, str], None] = stamps_nothing
     validate: Validate | None = None
     checks_metadata: bool = True
     validate_update: Mapping[str, ValidateUpdate] = field(default_factory=dict)

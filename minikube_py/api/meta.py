@@ -222,6 +222,16 @@ def is_path_segment(value: str) -> Messages:
     return tuple(f"may not contain '{char}'" for char in "/%" if char in value)
 
 
+_PERCENT: Final = "[0-9]+%"
+
+
+def is_percent(value: str) -> Messages:
+    if re.fullmatch(_PERCENT, value):
+        return ()
+    wanted = "a valid percent string must be a numeric string followed by an ending '%'"
+    return (regex_message(wanted, _PERCENT, "1%", "93%"),)
+
+
 def _mask_trailing_dash(name: str) -> str:
     return name[:-2] + "a" if len(name) > 1 and name.endswith("-") else name
 

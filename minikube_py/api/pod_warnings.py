@@ -80,6 +80,9 @@ def pod_warnings(metadata: Json, spec: Json, prefix: str) -> list[str]:
     for i, volume in enumerate(get("volumes") or ()):
         for name in [each for each in volume if each in _VOLUMES]:
             found.append(f"{path}.volumes[{i}].{_GO_VOLUME_NAMES.get(name, name)}: {_VOLUMES[name]}")
+        if template := (volume.get("ephemeral") or {}).get("volumeClaimTemplate"):
+            at = f"{path}.volumes[{i}].ephemeral.volumeClaimTemplate.spec"
+            found += claim_warnings(template.get("spec") or {}, at)
     found += _list_warnings(spec, path)
     if _SECCOMP in annotations and not (get("securityContext") or {}).get("seccompProfile"):
         text = 'non-functional in v1.27+; use the "seccompProfile" field instead'
@@ -92,20 +95,36 @@ def pod_warnings(metadata: Json, spec: Json, prefix: str) -> list[str]:
 
 
 def _node_affinity_warnings(affinity: Json, path: str) -> list[str]:
-    terms = [
-        (f"{path}.{_REQUIRED}.nodeSelectorTerms[{i}]", term)
-        for i, term in enumerate((affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms") or ())
-    ]
-    terms += [
-        (f"{path}.{_PREFERRED}[{i}].preference", term.get("preference") or {})
-        for i, term in enumerate(affinity.get(_PREFERRED) or ())
-    ]
+    found = node_selector_warnings(affinity.get(_REQUIRED) or {}, f"{path}.{_REQUIRED}")
+    for i, term in enumerate(affinity.get(_PREFERRED) or ()):
+        found += _node_term_warnings(term.get("preference") or {}, f"{path}.{_PREFERRED}[{i}].preference")
+    return found
+
+
+def node_selector_warnings(selector: Json, path: str) -> list[str]:
+    """Of labels that nodes no longer have."""
+    terms = enumerate(selector.get("nodeSelectorTerms") or ())
+    return [said for i, term in terms for said in _node_term_warnings(term, f"{path}.nodeSelectorTerms[{i}]")]
+
+
+def _node_term_warnings(term: Json, path: str) -> list[str]:
     return [
-        f"{at}.matchExpressions[{i}].key: {expression['key']} is {DEPRECATED_LABELS[expression['key']]}"
-        for at, term in terms
+        f"{path}.matchExpressions[{i}].key: {expression['key']} is {DEPRECATED_LABELS[expression['key']]}"
         for i, expression in enumerate(term.get("matchExpressions") or ())
         if expression.get("key") in DEPRECATED_LABELS
     ]
+
+
+def claim_warnings(spec: Json, path: str) -> list[str]:
+    """Of the spec of a PersistentVolumeClaim, or of a template of one."""
+    resources = spec.get("resources") or {}
+    found = []
+    for name in ("requests", "limits"):
+        text = (resources.get(name) or {}).get("storage")
+        if text is not None and quantity.parse(text).milli_value() % 1000:
+            at = f"{path}.resources.{name}[storage]"
+            found.append(f"{at}: fractional byte value {go_quote(text)} is invalid, must be an integer")
+    return found
 
 
 def _pod_affinity_warnings(affinity: Json, path: str) -> list[str]:

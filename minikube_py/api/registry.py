@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from minikube_py.api.kind import Kind
-from minikube_py.api.kinds import apps, authentication, authorization, coordination, core, scheduling, storage
+from minikube_py.api.kinds import apps, authentication, authorization, coordination, core, policy, scheduling, storage
 
 
 class Registry:
@@ -24,5 +24,5 @@ class Registry:
         return self._by_kind.get((group, version, kind))
 
 
-GROUPS: Final = (core, apps, authentication, authorization, coordination, scheduling, storage)
+GROUPS: Final = (core, apps, authentication, authorization, coordination, policy, scheduling, storage)
 REGISTRY: Final = Registry(tuple(kind for group in GROUPS for kind in group.KINDS))

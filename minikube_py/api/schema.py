@@ -299,3 +299,22 @@ def _in_order(declared: tuple[Field, ...], own: Mapping[str, Field], flat: Mappi
 
 
 SCHEMA: Final = Schema()
+
+
+def ordered(value: Any, name: str) -> Any:
+    """A message with its members in the order in which Go writes them."""
+    if not isinstance(value, dict):
+        return value
+    fields = SCHEMA.message(name).fields
+    return {key: _ordered(value[key], field.type) for key, field in fields.items() if key in value}
+
+
+def _ordered(value: Any, type_: Type) -> Any:
+    if type_.kind == "message":
+        return ordered(value, type_.message)
+    if type_.kind == "list" and type_.element is not None and isinstance(value, list):
+        return [_ordered(item, type_.element) for item in value]
+    return dict(sorted(value.items())) if type_.kind == "map" and isinstance(value, dict) else value
+
+
+LABEL_SELECTOR: Final = "meta/v1.LabelSelector"

@@ -6,27 +6,10 @@ they are changed in place, and parts of the old object are shared with the new o
 
 from __future__ import annotations
 
-from typing import Any
-
+from minikube_py.api.equality import same_spec
 from minikube_py.api.errors import Json, conflict
-from minikube_py.api.kind import Cluster, Kind
-
-
-def semantic_equal(left: Any, right: Any) -> bool:
-    """Equal, where empty text, lists and maps, false and null are the same as missing."""
-    if left == right:
-        return True
-    if isinstance(left, dict) and isinstance(right, dict):
-        return all(semantic_equal(left.get(key), right.get(key)) for key in left.keys() | right.keys())
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(semantic_equal, left, right))
-    return _is_nothing(left) and _is_nothing(right)
-
-
-def _is_nothing(value: Any) -> bool:
-    if isinstance(value, dict):
-        return all(map(_is_nothing, value.values()))
-    return value is None or value is False or value in ("", [])
+from minikube_py.api.kind import Cluster, Kind, stamps_nothing
+from minikube_py.api.meta import timestamp
 
 
 def prepare_for_create(kind: Kind, obj: Json, cluster: Cluster) -> None:
@@ -55,6 +38,8 @@ def prepare_for_update(kind: Kind, new: Json, old: Json, subresource: str, clust
     if subresource == "status":
         keep(new, old, "spec")
         kind.prepare_status(new, old)
+        if kind.stamp_status is not stamps_nothing:
+            kind.stamp_status(new, old, timestamp(cluster.wall_s()))
     elif subresource == "finalize":
         keep(new, old, "status")
     else:
@@ -73,7 +58,7 @@ def _update_main(kind: Kind, new: Json, old: Json) -> None:
     if kind.has_status:
         keep(new, old, "status")
     kind.prepare_update(new, old)
-    if kind.generation and not semantic_equal(new.get("spec"), old.get("spec")):
+    if kind.generation and not same_spec(kind, new.get("spec"), old.get("spec")):
         new["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + 1
 
 

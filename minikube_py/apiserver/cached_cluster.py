@@ -7,13 +7,15 @@ from minikube_py.api.kind import Kind
 from minikube_py.api.registry import REGISTRY
 from minikube_py.apiserver.preparing import KindKey
 from minikube_py.apiserver.watch_cache import WatchCache
+from minikube_py.env import Clock
 
 
 class CachedCluster:
     """See `api.kind.Cluster`. What it gives is shared, and must not be changed."""
 
-    def __init__(self, cache: WatchCache) -> None:
+    def __init__(self, cache: WatchCache, clock: Clock) -> None:
         self._cache = cache
+        self.wall_s = clock.wall_s
 
     def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
         entry = self._cache.of(kind).entries.get(kind.key(namespace, name))

@@ -231,13 +231,18 @@ class Body(NamedTuple):
     sub: str = ""
     seen: Mapping[KindKey, Sequence[Json]] = {}
     """The objects of the kinds that the admission of this one looks at."""
+    wall_s: float = 0.0
 
 
 class Seen:
     """A `Cluster` of what was sent along."""
 
-    def __init__(self, objects: Mapping[KindKey, Sequence[Json]]) -> None:
+    def __init__(self, objects: Mapping[KindKey, Sequence[Json]], wall_s: float) -> None:
         self._objects = objects
+        self._wall_s = wall_s
+
+    def wall_s(self) -> float:
+        return self._wall_s
 
     def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
         wanted = kind.key(namespace, name)
@@ -313,7 +318,7 @@ def create(asked: Body, wall_s: float, seed: int, updating: bool = False) -> Mad
         raise _warned(error, warnings) from None
     reached = _Reached()
     try:
-        finish_create(kind, obj, rng, wall_s, Seen(asked.seen), reached.admit)
+        finish_create(kind, obj, rng, wall_s, Seen(asked.seen, asked.wall_s), reached.admit)
         said = kind.warn(obj, None) if not updating else []
         return Made(name, _checked(encode(obj)), warnings + said, generated)
     except StatusError as error:
@@ -340,7 +345,8 @@ def update(asked: Body, old_value: bytes | None, revision: int, may_be_absent: b
         kind.default(new)
         check_version(kind, asked.name, new["metadata"], old)
         reached.admit(kind, asked.sub, asked.name, old, new)
-        return _made(kind, finish_update(kind, new, old, asked.sub, said, Seen(asked.seen)), old_value, warnings + said)
+        seen = Seen(asked.seen, asked.wall_s)
+        return _made(kind, finish_update(kind, new, old, asked.sub, said, seen), old_value, warnings + said)
     except StatusError as error:
         return reached.refused("", error, warnings)
 
@@ -353,7 +359,7 @@ def patch(asked: Body, old_value: bytes, revision: int) -> Made:
     reached = _Reached()
     given = PatchBody(asked.content_type, asked.body, asked.field_validation, asked.namespace, asked.name)
     try:
-        old, seen = stored(old_value, revision), Seen(asked.seen)
+        old, seen = stored(old_value, revision), Seen(asked.seen, asked.wall_s)
         new = patched(kind, old, given, asked.sub, warnings, said, seen, reached.admit)
         return _made(kind, new, old_value, warnings + said)
     except StatusError as error:

@@ -127,9 +127,9 @@ class Writer:
     def _body(self, route: Route, request: Request, options: WriteOptions) -> Body:
         sub = route.subresource.name if route.subresource else ""
         kind, validation = route.resource, options.field_validation
-        seen = self.cluster.seen_by(kind)
+        seen, wall_s = self.cluster.seen_by(kind), self._clock.wall_s()
         return Body(
-            key_of(kind), request.body, request.content_type, validation, route.namespace, route.name, sub, seen
+            key_of(kind), request.body, request.content_type, validation, route.namespace, route.name, sub, seen, wall_s
         )
 
     async def _create_large(

@@ -81,6 +81,14 @@ def _always(ask: Ask, theirs: Seen, mine: Seen) -> bool:
     return True
 
 
+_EMPTY = re.compile(r"(?<=: )(?:\{\}|\[\])|(?<=\":)(?:\{\}|\[\])")
+
+
+def _causes(found: Seen) -> list[alike.Tree]:
+    causes = found.tree.get("details", "causes") if found.tree is not None else None
+    return sorted(causes.members) if causes is not None else []
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         "managedFields",
@@ -219,6 +227,29 @@ RULES: tuple[Rule, ...] = (
         "other words",
         "what is expected and not known is refused with the words of its status instead of none",
         lambda ask, theirs, mine: theirs.code == mine.code == 417,
+    ),
+    Rule(
+        "keys of a map in any order",
+        "other words",
+        "upstream looks at the keys of a map in another order each time, and so tells what is wrong with them",
+        lambda ask, theirs, mine: theirs.code == mine.code == 422
+        and len(_causes(theirs)) > 1
+        and _causes(theirs) == _causes(mine),
+    ),
+    Rule(
+        "empty map cited",
+        "other words",
+        "an empty map or list that was sent is the same as none, also where a refusal cites it",
+        lambda ask, theirs, mine: theirs.code == mine.code == 422
+        and (_EMPTY.sub("null", theirs.tree_text) == mine.tree_text or b'"requests":{}' in (ask.payload() or b"")),
+    ),
+    Rule(
+        "length of a quantity",
+        "stricter",
+        "a quantity has at most 4,096 characters",
+        lambda ask, theirs, mine: mine.code == 400
+        and "quantities must match" in mine.message
+        and re.search(rb'"[^"]{4097,}"', ask.payload() or b"") is not None,
     ),
     Rule(
         "client's fault",

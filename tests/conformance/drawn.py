@@ -13,11 +13,31 @@ import json
 from typing import Any
 from urllib.parse import quote, urlencode
 
+import drawn_objects
 from asking import JSON, Ask
 from edges import EDGE_INTS, EDGE_TEXTS, as_json, json_values, one_of_these, quantities, texts
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
-from worlds import CORE, DRAWN, IN, LEASES, NAMESPACE, ONLY, PARTS, STATUS, WORLD, merged, named
+from worlds import (
+    BY_SCHEMA,
+    CLUSTER_WIDE,
+    CORE,
+    DRAWN,
+    IN,
+    LEASES,
+    NAMESPACE,
+    ONLY,
+    OTHERS,
+    PARTS,
+    REPORTED,
+    STATUS,
+    WORLD,
+    merged,
+    named,
+    named_in_world,
+    place,
+    world_name,
+)  # fmt: skip
 
 MERGE, STRATEGIC = "application/merge-patch+json", "application/strategic-merge-patch+json"
 JSON_PATCH, YAML = "application/json-patch+json", "application/yaml"
@@ -28,19 +48,25 @@ PARTIAL_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io
 _PATCHED = tuple(plural for plural in DRAWN if plural not in ("namespaces",))
 
 
-def _world_name(plural: str, name: str) -> str:
-    return f"{NAMESPACE}-{name}" if plural in ("nodes", "namespaces") else name
-
-
 SETUP = [
     Ask("setup", "POST", f"{CORE}/namespaces", {"metadata": {"name": NAMESPACE}}),
     *(
         # Without blanks: upstream keeps some parts as they were sent.
-        Ask("setup", "POST", WORLD[plural][0], as_json(named(plural, _world_name(plural, name))))
+        Ask("setup", "POST", WORLD[plural][0], as_json(named(plural, world_name(plural, name))))
         for plural in WORLD
         for name in ("one", "two")
     ),
     Ask("setup", "POST", f"{IN}/pods/two/binding", {"metadata": {"name": "two"}, "target": {"kind": "Node", "name": f"{NAMESPACE}-one"}}),
+    *(
+        Ask("setup", "POST", WORLD[plural][0], as_json(named_in_world(plural, name)))
+        for plural, others in OTHERS.items()
+        for name in others
+    ),
+    *(
+        Ask("setup", "PATCH", f"{place(plural, name)}/status", {"status": status}, MERGE)
+        for plural, reported in REPORTED.items()
+        for name, status in reported.items()
+    ),
     Ask("setup", "POST", f"{IN}/configmaps", {"metadata": {"name": "odd", "finalizers": ["x.io/f"]}, "data": {"a": "<&>\u2028\x01"}}),
 ]  # fmt: skip
 
@@ -165,7 +191,7 @@ def creates(draw: st.DrawFn) -> Ask:
 @st.composite
 def updates(draw: st.DrawFn) -> Ask:
     plural = draw(st.sampled_from(_PATCHED))
-    name = _world_name(plural, draw(st.sampled_from(("one", "two", "absent"))))
+    name = world_name(plural, draw(st.sampled_from(("one", "two", "absent"))))
     sub = draw(st.sampled_from(("", "", "", "/status", "/finalize", "/scale")))
     obj = _told(draw, plural, name)
     if sub == "/status":
@@ -232,7 +258,7 @@ def patches(draw: st.DrawFn) -> Ask:
         value = draw(_merges(obj, kind == STRATEGIC))
     body = draw(st.one_of(st.just(as_json(value)), st.just(as_json(value)), st.just(as_json(value)), _whole))
     sub = draw(st.sampled_from(("", "", "", "/status", "/scale")))
-    target = f"{WORLD[plural][0]}/{_world_name(plural, name)}{sub}" + _query(draw, WRITE_OPTIONS, "dryRun=All")
+    target = f"{WORLD[plural][0]}/{world_name(plural, name)}{sub}" + _query(draw, WRITE_OPTIONS, "dryRun=All")
     return Ask(f"patch {kind.partition('/')[2].partition('-')[0]}", "PATCH", target, body, kind, draw(_accepts), headers=draw(_agents))
 
 
@@ -285,7 +311,7 @@ _collections = st.sampled_from([where for where, _ in WORLD.values()] + [f"{CORE
 @st.composite
 def lists(draw: st.DrawFn) -> Ask:
     where = draw(_collections)
-    if where.startswith((f"{CORE}/nodes", f"{CORE}/namespaces?", f"{CORE}/pods", f"{CORE}/configmaps")) or where == f"{CORE}/namespaces":
+    if where in (*(WORLD[plural][0] for plural in CLUSTER_WIDE), f"{CORE}/pods", f"{CORE}/configmaps"):
         # What both servers keep for themselves is not the same.
         target = where + _query(draw, LIST_OPTIONS, "labelSelector=" + quote(draw(st.sampled_from((f"world={NAMESPACE}", f"world={NAMESPACE},app=one")))))
     else:
@@ -313,7 +339,7 @@ def gets(draw: st.DrawFn) -> Ask:
     name = draw(st.one_of(st.sampled_from(("one", "two", "odd", "absent")), texts))
     sub = draw(st.sampled_from(("", "", "", "/status", "/scale", "/nope", "/log", "/binding", "/")))
     options = {"resourceVersion": _versions, "pretty": _booleans, "includeObject": LIST_OPTIONS["includeObject"], "unknown": _words}
-    target = f"{WORLD[plural][0]}/{quote(_world_name(plural, name), safe='', errors='replace')}{sub}" + _query(draw, options)
+    target = f"{WORLD[plural][0]}/{quote(world_name(plural, name), safe='', errors='replace')}{sub}" + _query(draw, options)
     return Ask("get", "GET", target, accept=draw(_accepts), headers=draw(_agents))
 
 
@@ -323,7 +349,7 @@ def gets(draw: st.DrawFn) -> Ask:
 @st.composite
 def deletes(draw: st.DrawFn) -> Ask:
     plural = draw(st.sampled_from(DRAWN))
-    name = _world_name(plural, draw(st.sampled_from(("one", "two", "odd", "absent"))))
+    name = world_name(plural, draw(st.sampled_from(("one", "two", "odd", "absent"))))
     options: dict[str, Any] = {"dryRun": ["All"]}
     for key in draw(st.lists(st.sampled_from(("gracePeriodSeconds", "propagationPolicy", "orphanDependents", "preconditions", "kind", "foo", "ignoreStoreReadErrorWithClusterBreakingPotential")), max_size=3)):
         options[key] = draw(st.one_of(
@@ -409,4 +435,5 @@ def reviews(draw: st.DrawFn) -> Ask:
 
 
 _OF_KINDS = (creates(), updates(), patches(), gets(), deletes())
-asks: SearchStrategy[Ask] = st.one_of(*_OF_KINDS, *(() if ONLY else (lists(), paths(), headers(), reviews(), watches())))
+_BY_SCHEMA = (drawn_objects.writes(named_in_world, place),) * 2 if BY_SCHEMA & set(DRAWN) else ()
+asks: SearchStrategy[Ask] = st.one_of(*_OF_KINDS, *_BY_SCHEMA, *(() if ONLY else (lists(), paths(), headers(), reviews(), watches())))

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ import ours  # noqa: E402
 from alike import seen  # noqa: E402
 from asking import Answer, Ask, Server  # noqa: E402
 from differences import Explained, explain  # noqa: E402
+from drawn_objects import VERSION  # noqa: E402
 from hypothesis import HealthCheck, Phase, given, seed, settings  # noqa: E402
 
 SHOWN_BYTES = 1500
@@ -68,17 +70,37 @@ class Report:
         return "\n".join(parts)
 
 
+def _remember(ask: Ask, answer: Answer, versions: dict[str, str]) -> None:
+    """The version of what stands now, by its path."""
+    if ask.method in ("POST", "PATCH") and answer.code in (200, 201) and not ask.target.endswith("/binding"):
+        metadata = json.loads(answer.body)["metadata"]
+        path = ask.target.removesuffix("/status") if ask.method == "PATCH" else f"{ask.target}/{metadata['name']}"
+        versions[path] = metadata["resourceVersion"]
+
+
+def _with_version(ask: Ask, versions: dict[str, str]) -> Ask:
+    body = ask.payload()
+    if body is None or VERSION.encode() not in body:
+        return ask
+    version = versions.get(ask.target.partition("?")[0].removesuffix("/status"), "1")
+    return replace(ask, body=body.replace(VERSION.encode(), version.encode()))
+
+
 def judge(theirs: Server, mine: Server, examples: int, seeded: int) -> Report:
     report = Report()
     with ThreadPoolExecutor(1) as beside:
 
+        versions: dict[Server, dict[str, str]] = {theirs: {}, mine: {}}
+
         def both(ask: Ask) -> tuple[Answer, Answer]:
-            other = beside.submit(theirs.ask, ask)
-            return mine.ask(ask), other.result()
+            other = beside.submit(theirs.ask, _with_version(ask, versions[theirs]))
+            return mine.ask(_with_version(ask, versions[mine])), other.result()
 
         for ask in drawn.SETUP:
             answer, other = both(ask)
             report.take(ask, other, answer)
+            for server, answered in ((mine, answer), (theirs, other)):
+                _remember(ask, answered, versions[server])
 
         @seed(seeded)
         @settings(max_examples=examples, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))

@@ -15,6 +15,7 @@ CORE = "/api/v1"
 IN = f"{CORE}/namespaces/{NAMESPACE}"
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 APPS = f"/apis/apps/v1/namespaces/{NAMESPACE}"
+STORAGE = "/apis/storage.k8s.io/v1"
 
 Body = dict[str, Any]
 _CONTAINER = {
@@ -24,6 +25,8 @@ _CONTAINER = {
 _TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
 _SELECTOR = {"matchLabels": {"a": "b"}}
 _CLAIM = {"metadata": {"name": "v"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
+_ZONE = {"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a"]}]}
+_CLAIMED = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "fast"}
 WORLD: dict[str, tuple[str, Body]] = {
     "pods": (
         f"{IN}/pods",
@@ -67,8 +70,66 @@ WORLD: dict[str, tuple[str, Body]] = {
         }},
     ),
     "controllerrevisions": (f"{APPS}/controllerrevisions", {"data": {"spec": {"template": {"a": 1}}}, "revision": 1}),
+    "persistentvolumes": (
+        f"{CORE}/persistentvolumes",
+        {"spec": {
+            "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "fast",
+            "csi": {"driver": "csi.example.com", "volumeHandle": "h"}, "nodeAffinity": {"required": {"nodeSelectorTerms": [_ZONE]}},
+        }},
+    ),
+    "persistentvolumeclaims": (f"{IN}/persistentvolumeclaims", {"spec": _CLAIMED}),
+    "poddisruptionbudgets": (
+        f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets", {"spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "guarded"}}}},
+    ),
+    "priorityclasses": ("/apis/scheduling.k8s.io/v1/priorityclasses", {"value": 7, "description": "d"}),
+    "storageclasses": (
+        f"{STORAGE}/storageclasses",
+        {"provisioner": "example.com/p", "parameters": {"a": "b"}, "allowedTopologies": [{"matchLabelExpressions": [{"key": "zone", "values": ["a"]}]}]},
+    ),
+    "csidrivers": (f"{STORAGE}/csidrivers", {"spec": {"attachRequired": True, "tokenRequests": [{"audience": "a", "expirationSeconds": 600}]}}),
+    "csinodes": (
+        f"{STORAGE}/csinodes", {"spec": {"drivers": [{"name": "csi.example.com", "nodeID": "n", "topologyKeys": ["zone"], "allocatable": {"count": 3}}]}},
+    ),
+    "csistoragecapacities": (
+        f"{STORAGE}/namespaces/{NAMESPACE}/csistoragecapacities",
+        {"storageClassName": "fast", "capacity": "1Gi", "nodeTopology": {"matchLabels": {"zone": "a"}}},
+    ),
+    "volumeattachments": (
+        f"{STORAGE}/volumeattachments", {"spec": {"attacher": "csi.example.com", "nodeName": "n", "source": {"persistentVolumeName": "v"}}},
+    ),
 }  # fmt: skip
 """Plural to collection and body. Each stands in the world as `one` and `two`; see `named`."""
+CLUSTER_WIDE = frozenset(plural for plural, (where, _) in WORLD.items() if "/namespaces/" not in where)
+BY_SCHEMA = frozenset((
+    "persistentvolumes", "persistentvolumeclaims", "poddisruptionbudgets", "priorityclasses", "storageclasses", "csidrivers", "csinodes",
+    "csistoragecapacities", "volumeattachments",
+))  # fmt: skip
+"""Kinds whose writes are also drawn by the schema, field by field: all but those that hold the template of a pod."""
+OTHERS: dict[str, dict[str, Body]] = {
+    "persistentvolumes": {"disk": {"spec": {"capacity": {"storage": "5Gi"}, "accessModes": ["ReadWriteMany"], "hostPath": {"path": "/a"}}}},
+    "persistentvolumeclaims": {
+        "bound": {"spec": {**_CLAIMED, "storageClassName": "grows", "volumeName": "v"}}, "none": {"spec": {**_CLAIMED, "storageClassName": None}},
+    },
+    "poddisruptionbudgets": {"percent": {"spec": {"maxUnavailable": "30%", "selector": {}}}},
+    "storageclasses": {"grows": {"provisioner": "example.com/p", "allowVolumeExpansion": True, "volumeBindingMode": "WaitForFirstConsumer"}},
+    "volumeattachments": {
+        "inline": {"spec": {
+            "attacher": "csi.example.com", "nodeName": "n",
+            "source": {"inlineVolumeSpec": {"accessModes": ["ReadWriteOnce"], "csi": {"driver": "csi.example.com", "volumeHandle": "h"}}},
+        }},
+    },
+}  # fmt: skip
+"""What stands in the world beside `one` and `two`, by plural and name."""
+_HEALTHY = {"disruptionsAllowed": 1, "currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2, "observedGeneration": 1}
+REPORTED: dict[str, dict[str, Body]] = {
+    "persistentvolumes": {"two": {"phase": "Available"}},
+    "persistentvolumeclaims": {
+        "two": {"phase": "Bound", "capacity": {"storage": "500Mi"}},
+        "bound": {"phase": "Bound", "capacity": {"storage": "1Gi"}, "currentVolumeAttributesClassName": "gold"},
+    },
+    "poddisruptionbudgets": {"two": _HEALTHY},
+}
+"""The status of some of them."""
 ONLY = frozenset(filter(None, os.environ.get("MINIKUBE_PY_JUDGE_KINDS", "").split(",")))
 """Plurals to ask about, and about nothing else; empty: all."""
 DRAWN = sorted(ONLY & set(WORLD) or WORLD)
@@ -171,5 +232,21 @@ def merged(body: Any, part: Any) -> Any:
 
 
 def named(plural: str, name: str) -> Body:
-    _, body = WORLD[plural]
-    return {"metadata": {"name": name, "labels": {"app": name, "world": NAMESPACE}, "annotations": {"note": "n"}}, **copy.deepcopy(body)}
+    body = OTHERS.get(plural, {}).get(name, WORLD[plural][1])
+    metadata = {"name": name, "labels": {"app": name, "world": NAMESPACE}, "annotations": {"note": "n"}}
+    return {"metadata": metadata, **copy.deepcopy(body)}
+
+
+def world_name(plural: str, name: str) -> str:
+    """Objects of the whole cluster carry the world's name."""
+    return f"{NAMESPACE}-{name}" if plural in CLUSTER_WIDE else name
+
+
+def named_in_world(plural: str, name: str) -> Body:
+    obj = named(plural, name)
+    obj["metadata"]["name"] = world_name(plural, name)
+    return obj
+
+
+def place(plural: str, name: str) -> str:
+    return f"{WORLD[plural][0]}/{world_name(plural, name)}"

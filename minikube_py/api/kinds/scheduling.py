@@ -9,11 +9,10 @@ from minikube_py.api.kind import NAMED, Cluster, Kind
 from minikube_py.api.meta import (
     is_dns1123_subdomain,
     validate_immutable,
-    validate_object_meta,
-    validate_object_meta_update,
 )
 from minikube_py.api.printing import AGE, NAME, Age, Printer, column
 from minikube_py.api.rules import at, defaults, not_empty, one_of, rules
+from minikube_py.api.validation.metadata import validate_object_meta, validate_object_meta_update
 
 USER_PRIORITY_MAX: Final = 1_000_000_000
 SYSTEM_PREFIX: Final = "system-"

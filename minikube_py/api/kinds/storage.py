@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from minikube_py.api.defaulting import part
+from minikube_py.api.defaults_pod import default_persistent_source, default_resource_list
+from minikube_py.api.equality import same_message
 from minikube_py.api.errors import (
     FieldError,
     Json,
@@ -19,19 +21,21 @@ from minikube_py.api.errors import (
     required,
     too_long,
 )  # fmt: skip
-from minikube_py.api.kind import NAMED, NAMESPACED, Kind, Validate, status_of
+from minikube_py.api.kind import NAMED, NAMESPACED, Cluster, Kind, Validate, status_of
 from minikube_py.api.meta import (
     is_dns1123_subdomain,
     is_qualified_name,
+    parse_timestamp,
     validate_immutable,
-    validate_object_meta,
-    validate_object_meta_update,
 )  # fmt: skip
 from minikube_py.api.pod_warnings import DEPRECATED_LABELS
 from minikube_py.api.printing import AGE, NAME, NONE, Age, Printer, column
 from minikube_py.api.rules import at, defaults, named_by, non_negative, non_negative_quantity, one_of, rules
-from minikube_py.api.strategy import semantic_equal
+from minikube_py.api.schema import LABEL_SELECTOR, ordered
 from minikube_py.api.validation.affinity import validate_label_selector
+from minikube_py.api.validation.metadata import validate_object_meta, validate_object_meta_update
+from minikube_py.api.validation.persistent_volumes import validate_volume_spec
+from minikube_py.api.validation.pod_diff import internal
 from minikube_py.api.validation.taints import validate_label_name
 
 GROUP: Final = "storage.k8s.io"
@@ -147,6 +151,13 @@ def is_default_class(storage_class: Json) -> bool:
     """Claims that name no class get this one."""
     annotations = storage_class["metadata"].get("annotations") or {}
     return any(annotations.get(name) == "true" for name in _DEFAULT_CLASS)
+
+
+def default_storage_class(cluster: Cluster) -> Json | None:
+    """The newest of those that are marked as default; of several, the first by name."""
+    found = [each for each in cluster.all(STORAGECLASSES) if is_default_class(each)]
+    found.sort(key=lambda each: str(each["metadata"]["name"]))
+    return max(found, key=lambda each: parse_timestamp(each["metadata"]["creationTimestamp"]), default=None)
 
 
 def _print_class(storage_class: Json, age: Age) -> list[Any]:
@@ -268,7 +279,9 @@ def _validate_driver_update(new: Json, old: Json) -> list[FieldError]:
 
 def _driver_warnings(driver: Json, old: Json | None) -> list[str]:
     spec = driver["spec"]
-    if old is not None or not spec.get("tokenRequests") or spec.get("serviceAccountTokenInSecrets") is not None:
+    if not spec.get("tokenRequests") or spec.get("serviceAccountTokenInSecrets") is not None:
+        return []
+    if old is not None and spec["tokenRequests"] == old["spec"].get("tokenRequests"):
         return []
     return [
         "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible "
@@ -361,7 +374,7 @@ def _validate_node_update(new: Json, old: Json) -> list[FieldError]:
     for before in old["spec"].get("drivers") or ():
         for driver in new["spec"].get("drivers") or ():
             kept = [{key: value for key, value in each.items() if key != "allocatable"} for each in (driver, before)]
-            if driver.get("name") == before.get("name") and not semantic_equal(*kept):
+            if driver.get("name") == before.get("name") and not same_message("storage/v1.CSINodeDriver", *kept):
                 errors.append(invalid_value("spec.drivers", _go_driver(kept[0]), _IMMUTABLE))
     return errors
 
@@ -413,7 +426,7 @@ def _topology(capacity: Json) -> tuple[Json, list[Json]] | None:
 def _validate_capacity_update(new: Json, old: Json) -> list[FieldError]:
     errors = _validate_capacity(new) + _meta_update(new, old)
     if _topology(new) != _topology(old):
-        errors.append(invalid_value("nodeTopology", new.get("nodeTopology"), _IMMUTABLE))
+        errors.append(invalid_value("nodeTopology", ordered(new.get("nodeTopology"), LABEL_SELECTOR), _IMMUTABLE))
     if new.get("storageClassName") != old.get("storageClassName"):
         errors.append(invalid_value("storageClassName", new.get("storageClassName") or "", _IMMUTABLE))
     return errors
@@ -440,7 +453,7 @@ def _validate_source(attachment: Json) -> list[FieldError]:
     if inline is not None and name is not None:
         return [forbidden_value(path, choose)]
     if inline is not None:
-        return [forbidden_value(f"{path}.inlineVolumeSpec", "inline volumes are not supported by minikube_py")]
+        return validate_volume_spec(inline, "", f"{path}.inlineVolumeSpec", inline=True)
     return [] if name else [required(f"{path}.persistentVolumeName", "must specify non empty persistentVolumeName")]
 
 
@@ -480,9 +493,10 @@ def _validate_attachment_update(new: Json, old: Json) -> list[FieldError]:
         source = spec["source"]
         inline, name = source.get("inlineVolumeSpec"), source.get("persistentVolumeName")
         # As upstream prints its internal type.
+        volume = None if inline is None else internal(inline, "PersistentVolumeSpec")
         shown = {
             "Attacher": spec["attacher"],
-            "Source": {"PersistentVolumeName": name, "InlineVolumeSpec": inline},
+            "Source": {"PersistentVolumeName": name, "InlineVolumeSpec": volume},
             "NodeName": spec["nodeName"],
         }
         errors.append(invalid_value("spec", shown, _IMMUTABLE))
@@ -513,12 +527,26 @@ def _print_attachment(attachment: Json, age: Age) -> list[Any]:
     ]
 
 
+def _default_attachment(attachment: Json) -> None:
+    _ATTACHMENT_DEFAULTS(attachment)
+    inline = attachment["spec"]["source"].get("inlineVolumeSpec")
+    if inline is not None:
+        if inline.get("capacity"):
+            default_resource_list(inline["capacity"])
+        default_persistent_source(inline)
+
+
+_ATTACHMENT_DEFAULTS: Final = defaults(
+    {"spec": {"attacher": "", "source": {}, "nodeName": ""}, "status": {"attached": False}}
+)
+
+
 VOLUMEATTACHMENTS: Final = Kind(
     GROUP, "v1", "VolumeAttachment", "volumeattachments", "volumeattachment", False,
     subresources=(status_of("VolumeAttachment"),),
     selectable=NAMED,
     allow_unconditional_update=False,
-    default=defaults({"spec": {"attacher": "", "source": {}, "nodeName": ""}, "status": {"attached": False}}),
+    default=_default_attachment,
     prepare_create=_clear_status,
     prepare_status=_keep_metadata,
     validate=_validate_attachment,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
+from minikube_py.api.equality import same
 from minikube_py.api.errors import (
     FieldError,
     Json,
@@ -27,8 +28,8 @@ from minikube_py.api.meta import (
 from minikube_py.api.pod_warnings import name_warnings, pod_warnings
 from minikube_py.api.printing import AGE, column
 from minikube_py.api.rules import Rule
+from minikube_py.api.schema import SCHEMA
 from minikube_py.api.selectors import LabelSelector
-from minikube_py.api.strategy import semantic_equal
 from minikube_py.api.validation.affinity import validate_label_selector
 from minikube_py.api.validation.metadata import validate_object_meta, validate_object_meta_update
 from minikube_py.api.validation.pods import validate_pod_annotations, validate_pod_spec
@@ -120,7 +121,7 @@ def shown_selector(selector: Json | None) -> Json | None:
 
 def selector_stays(new: Json, old: Json) -> list[FieldError]:
     selector, before = ((each.get("spec") or {}).get("selector") for each in (new, old))
-    if semantic_equal(selector, before):
+    if same(SCHEMA.type("*meta/v1.LabelSelector"), selector, before):
         return []
     return [invalid_value("spec.selector", shown_selector(selector), FIELD_IS_IMMUTABLE)]
 

@@ -104,16 +104,18 @@ def _validate_weight(weight: int, path: str) -> list[FieldError]:
     return [] if 0 < weight <= 100 else [invalid_value(path, weight, "must be in the range 1-100")]
 
 
+def validate_node_selector(selector: Json, path: str) -> list[FieldError]:
+    at, terms = f"{path}.nodeSelectorTerms", selector.get("nodeSelectorTerms") or ()
+    if not terms:
+        return [required(at, "must have at least one node selector term")]
+    return [error for i, term in enumerate(terms) for error in _validate_node_term(term, f"{at}[{i}]", False)]
+
+
 def _validate_node_affinity(affinity: Json, path: str) -> list[FieldError]:
     errors: list[FieldError] = []
     wanted = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
     if wanted is not None:
-        at = f"{path}.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
-        terms = wanted.get("nodeSelectorTerms") or ()
-        if not terms:
-            errors.append(required(at, "must have at least one node selector term"))
-        for i, term in enumerate(terms):
-            errors += _validate_node_term(term, f"{at}[{i}]", False)
+        errors += validate_node_selector(wanted, f"{path}.requiredDuringSchedulingIgnoredDuringExecution")
     for i, preferred in enumerate(affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
         at = f"{path}.preferredDuringSchedulingIgnoredDuringExecution[{i}]"
         errors += _validate_weight(preferred.get("weight") or 0, f"{at}.weight")

@@ -1,4 +1,4 @@
-"""Two pod specs compared line by line, as a refused update shows them: in the original's internal layout.
+"""Two specs compared line by line, as a refused update shows them: in upstream's internal layout.
 
 The layout (`pod_layout.json`, made by `tools/extract_pod_layout.py`) says of each type which fields it prints, in which
 order, and what a missing one looks like.
@@ -79,8 +79,13 @@ def _part(given: Any, mark: str, type_: str, spec: Json) -> Any:
 _INDENT: Final = re.compile("^(?:  )+", re.MULTILINE)
 
 
-def _lines(spec: Json) -> list[str]:
-    text = orjson.dumps(_internal(spec, "PodSpec", spec), option=orjson.OPT_INDENT_2).decode()
+def internal(value: Json, type_name: str) -> Json:
+    """`value` as upstream prints its internal type."""
+    return _internal(value, type_name, value)
+
+
+def _lines(spec: Json, type_name: str) -> list[str]:
+    text = orjson.dumps(internal(spec, type_name), option=orjson.OPT_INDENT_2).decode() + "\n"
     text = _INDENT.sub(lambda found: " " * (len(found[0]) // 2), text)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026").splitlines(True)
 
@@ -103,9 +108,9 @@ class _Matcher(difflib.SequenceMatcher[str]):
         return super().find_longest_match(alo, ahi, blo, bhi)
 
 
-def spec_diff(old: Json, new: Json) -> str:
-    """Hunks of a unified diff with three lines of context."""
-    before, after = _lines(old), _lines(new)
+def spec_diff(old: Json, new: Json, type_name: str = "PodSpec") -> str:
+    """Hunks of a unified diff with three lines of context, of two specs of that internal type."""
+    before, after = _lines(old, type_name), _lines(new, type_name)
     shown: list[str] = []
     for group in _Matcher(before, after).get_grouped_opcodes(3):
         _, first, _, begin, _ = group[0]

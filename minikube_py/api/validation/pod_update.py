@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from minikube_py.api.equality import same_message
 from minikube_py.api.errors import FieldError, Json, forbidden_value, invalid_value, required
 from minikube_py.api.meta import between
-from minikube_py.api.strategy import semantic_equal
 from minikube_py.api.validation.containers import WHITESPACE
 from minikube_py.api.validation.pod_diff import spec_diff
 from minikube_py.api.validation.taints import validate_tolerations
 
 INT32_MAX: Final = (1 << 31) - 1
+_SPEC: Final = "core/v1.PodSpec"
 _UPDATABLE: Final = (
     "`spec.containers[*].image`",
     "`spec.initContainers[*].image`",
@@ -89,7 +90,7 @@ def validate_pod_spec_update(new: Json, old: Json) -> list[FieldError]:
         return errors
     errors += _only_added_tolerations(new.get("tolerations") or (), old.get("tolerations") or ())
     errors += _only_removed_gates(new.get("schedulingGates") or (), old.get("schedulingGates") or ())
-    if semantic_equal(new, old):
+    if same_message(_SPEC, new, old):
         return errors
     munged = dict(new)
     for name in ("containers", "initContainers"):
@@ -101,7 +102,7 @@ def validate_pod_spec_update(new: Json, old: Json) -> list[FieldError]:
         munged["terminationGracePeriodSeconds"] = old["terminationGracePeriodSeconds"]
     if old.get("schedulingGates"):
         errors += _allow_placement(munged, old)
-    if not semantic_equal(munged, old):
+    if not same_message(_SPEC, munged, old):
         fields = ",".join(_UPDATABLE)
         detail = f"pod updates may not change fields other than {fields}\n{spec_diff(old, munged)}"
         errors.append(forbidden_value("spec", detail))
@@ -110,6 +111,7 @@ def validate_pod_spec_update(new: Json, old: Json) -> list[FieldError]:
 
 # --- pods that are held back by scheduling gates --------------------------------------------------------------------
 
+_POD_AFFINITIES: Final = ("podAffinity", "podAntiAffinity")
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -124,9 +126,10 @@ def _allow_placement(munged: Json, old: Json) -> list[FieldError]:
         munged["nodeSelector"] = old.get("nodeSelector")
     affinity, old_affinity = munged.get("affinity") or {}, old.get("affinity") or {}
     own, old_own = affinity.get("nodeAffinity"), old_affinity.get("nodeAffinity")
-    if not semantic_equal(own, old_own):
+    if (own is None) != (old_own is None) or not same_message("core/v1.NodeAffinity", own, old_own):
         errors += _validate_narrowing(own or {}, old_own or {})
-        munged["affinity"] = {**affinity, "nodeAffinity": old_own}
+        only_own = old.get("affinity") is None and not any(affinity.get(name) for name in _POD_AFFINITIES)
+        munged["affinity"] = None if only_own else {**affinity, "nodeAffinity": old_own}
     return errors
 
 

@@ -1,4 +1,4 @@
-"""Volumes of a pod. Sources that only old cloud plugins used are checked for being alone, not in themselves."""
+"""Volumes of a pod: the sources that only pods have, and that each volume has one."""
 
 from __future__ import annotations
 
@@ -10,24 +10,21 @@ from minikube_py.api.errors import (
     Json,
     duplicate,
     forbidden_value,
+    go_quote,
     invalid_value,
     not_supported,
     required,
 )
-from minikube_py.api.meta import is_dns1123_label, validate_annotations, validate_labels
+from minikube_py.api.meta import is_dns1123_label, is_dns1123_subdomain
+from minikube_py.api.validation.claims import validate_claim_template
 from minikube_py.api.validation.paths import (
     validate_field_ref,
     validate_local_path,
     validate_mode,
-    validate_no_backsteps,
     validate_resource_field_ref,
 )
+from minikube_py.api.validation.volume_sources import IN_PODS, PATHS, Source, one_too_many, validate_iscsi_name
 from minikube_py.fields import quantity
-
-_HOST_PATH_TYPES: Final = (
-    "", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket",
-)  # fmt: skip
-_ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 
 
 def _validate_items(items: Sequence[Json], path: str) -> list[FieldError]:
@@ -57,17 +54,6 @@ def _validate_empty_dir(source: Json, path: str) -> list[FieldError]:
     if limit is not None and quantity.parse(limit).unscaled < 0:
         return [forbidden_value(f"{path}.sizeLimit", "SizeLimit field must be a valid resource quantity")]
     return []
-
-
-def _validate_host_path(source: Json, path: str) -> list[FieldError]:
-    target = source.get("path") or ""
-    if not target:
-        return [required(f"{path}.path")]
-    errors = validate_no_backsteps(target, f"{path}.path")
-    kind = source.get("type")
-    if kind is not None and kind not in _HOST_PATH_TYPES:
-        errors.append(not_supported(f"{path}.type", kind, _HOST_PATH_TYPES))
-    return errors
 
 
 def _validate_file(file: Json, path: str) -> list[FieldError]:
@@ -158,54 +144,12 @@ def _validate_projected(source: Json, path: str) -> list[FieldError]:
 
 
 def _validate_ephemeral(source: Json, path: str) -> list[FieldError]:
-    template = source.get("volumeClaimTemplate")
-    if template is None:
-        return [required(f"{path}.volumeClaimTemplate")]
-    metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
-    at = f"{path}.volumeClaimTemplate"
-    errors = validate_annotations(metadata.get("annotations") or {}, f"{at}.metadata.annotations")
-    errors += validate_labels(metadata.get("labels") or {}, f"{at}.metadata.labels")
-    for name in metadata:
-        if name not in ("annotations", "labels") and metadata[name]:
-            errors.append(forbidden_value(f"{at}.metadata.{name}", "cannot be set"))
-    return errors + validate_claim_spec(spec, f"{at}.spec")
-
-
-def validate_claim_spec(spec: Json, path: str) -> list[FieldError]:
-    """The spec of a PersistentVolumeClaim, or of a template for one."""
-    errors: list[FieldError] = []
-    modes = spec.get("accessModes") or ()
-    if not modes:
-        errors.append(required(f"{path}.accessModes", "at least 1 access mode is required"))
-    unknown = [mode for mode in modes if mode not in _ACCESS_MODES]
-    errors += [not_supported(f"{path}.accessModes", mode, _ACCESS_MODES) for mode in unknown]
-    if "ReadWriteOncePod" in modes and len(modes) > 1:
-        detail = "may not use ReadWriteOncePod with other access modes"
-        errors.append(forbidden_value(f"{path}.accessModes", detail))
-    storage = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
-    if storage is None:
-        errors.append(required(f"{path}.resources[storage]"))
-    elif quantity.parse(storage).unscaled <= 0:
-        errors.append(invalid_value(f"{path}.resources[storage]", storage, "must be greater than zero"))
-    return errors
+    template, at = source.get("volumeClaimTemplate"), f"{path}.volumeClaimTemplate"
+    return [required(at)] if template is None else validate_claim_template(template, at)
 
 
 def _validate_claim(source: Json, path: str) -> list[FieldError]:
     return [] if source.get("claimName") else [required(f"{path}.claimName")]
-
-
-def _validate_nfs(source: Json, path: str) -> list[FieldError]:
-    errors = [] if source.get("server") else [required(f"{path}.server")]
-    target = source.get("path") or ""
-    if not target:
-        errors.append(required(f"{path}.path"))
-    elif not target.startswith("/"):
-        errors.append(invalid_value(f"{path}.path", target, "must be an absolute path"))
-    return errors
-
-
-def _validate_csi(source: Json, path: str) -> list[FieldError]:
-    return [] if source.get("driver") else [required(f"{path}.driver")]
 
 
 def _validate_image(source: Json, path: str) -> list[FieldError]:
@@ -220,58 +164,48 @@ def _validate_image(source: Json, path: str) -> list[FieldError]:
     return errors
 
 
-_SOURCES: Final[tuple[tuple[str, Callable[[Json, str], list[FieldError]] | None], ...]] = (
-    ("emptyDir", _validate_empty_dir),
-    ("hostPath", _validate_host_path),
-    ("gitRepo", None),
-    ("gcePersistentDisk", None),
-    ("awsElasticBlockStore", None),
-    ("secret", _validate_keyed("secretName")),
-    ("nfs", _validate_nfs),
-    ("iscsi", None),
-    ("glusterfs", None),
-    ("flocker", None),
-    ("persistentVolumeClaim", _validate_claim),
-    ("rbd", None),
-    ("cinder", None),
-    ("cephfs", None),
-    ("quobyte", None),
-    ("downwardAPI", _validate_downward),
-    ("fc", None),
-    ("flexVolume", None),
-    ("configMap", _validate_keyed("name")),
-    ("azureFile", None),
-    ("vsphereVolume", None),
-    ("azureDisk", None),
-    ("storageos", None),
-    ("projected", _validate_projected),
-    ("portworxVolume", None),
-    ("scaleIO", None),
-    ("photonPersistentDisk", None),
-    ("csi", _validate_csi),
-    ("ephemeral", _validate_ephemeral),
-    ("image", _validate_image),
-)
-_SOURCE_BY_NAME: Final = dict(_SOURCES)
+_RULES: Final[dict[str, Source]] = {
+    **IN_PODS,
+    "emptyDir": _validate_empty_dir,
+    "secret": _validate_keyed("secretName"),
+    "persistentVolumeClaim": _validate_claim,
+    "downwardAPI": _validate_downward,
+    "configMap": _validate_keyed("name"),
+    "projected": _validate_projected,
+    "ephemeral": _validate_ephemeral,
+    "image": _validate_image,
+}
+_ORDER: Final = (
+    "emptyDir", "hostPath", "gitRepo", "gcePersistentDisk", "awsElasticBlockStore", "secret", "nfs", "iscsi",
+    "glusterfs", "flocker", "persistentVolumeClaim", "rbd", "cinder", "cephfs", "quobyte", "downwardAPI", "fc",
+    "flexVolume", "configMap", "azureFile", "vsphereVolume", "photonPersistentDisk", "portworxVolume", "azureDisk",
+    "storageos", "projected", "scaleIO", "csi", "ephemeral", "image",
+)  # fmt: skip
+"""In which upstream looks at them: the first is looked at, the others are too many."""
 
 
-def _validate_source(volume: Json, path: str) -> list[FieldError]:
+def _validate_source(volume: Json, path: str, pod_name: str) -> list[FieldError]:
     named = [name for name in volume if name != "name" and volume[name] is not None]
-    if len(named) == 1:
-        validate = _SOURCE_BY_NAME.get(named[0])
-        return validate(volume[named[0]], f"{path}.{named[0]}") if validate is not None else []
     if not named:
         return [required(path, "must specify a volume type")]
+    if len(named) > 1:
+        named.sort(key=_ORDER.index)
     errors: list[FieldError] = []
-    first = True
-    for name, validate in _SOURCES:
-        if volume.get(name) is None:
-            continue
-        if first:
-            errors += validate(volume[name], f"{path}.{name}") if validate is not None else []
-            first = False
+    for i, name in enumerate(named):
+        source = volume[name]
+        if i and name != "emptyDir":
+            errors.append(one_too_many(name, path))
         else:
-            errors.append(forbidden_value(f"{path}.{name}", "may not specify more than 1 volume type"))
+            errors += _RULES[name](source, f"{path}.{PATHS.get(name, name)}")
+        if name == "iscsi":
+            errors += validate_iscsi_name(source, path, volume.get("name") or "")
+        elif name == "ephemeral" and not i and pod_name and volume.get("name"):
+            claim = f"{pod_name}-{volume['name']}"
+            detail = f"PVC name {go_quote(claim)}: "
+            errors += [
+                invalid_value(f"{path}.name", volume["name"], detail + message)
+                for message in is_dns1123_subdomain(claim)
+            ]
     return errors
 
 
@@ -284,7 +218,7 @@ def validate_volumes(
     created = {f"{pod_name}-{v.get('name') or ''}" for v in volumes if pod_name and v.get("ephemeral") is not None}
     for i, volume in enumerate(volumes):
         at, name = f"{path}[{i}]", volume.get("name") or ""
-        found = _validate_source(volume, at)
+        found = _validate_source(volume, at, pod_name)
         if not name:
             found.append(required(f"{at}.name"))
         else:

@@ -9,11 +9,13 @@ import pytest
 
 from minikube_py.api import errors, meta, registry, services, strategy
 from minikube_py.api.defaults_pod import default_pull_policy
+from minikube_py.api.equality import same
 from minikube_py.api.errors import StatusError
 from minikube_py.api.kind import EmptyCluster
 from minikube_py.api.kinds import coordination, core
 from minikube_py.api.kinds.core.pods import bind_pod, deletion_grace_s, qos_class, validate_binding
 from minikube_py.api.scale import scale_of, validate_scale, with_scale
+from minikube_py.api.schema import SCHEMA
 from minikube_py.api.validation.dispatch import validate_create
 
 Json = dict[str, Any]
@@ -274,22 +276,30 @@ def test_unscaled_is_an_empty_spec() -> None:
     assert scale_of(core.REPLICATIONCONTROLLERS, controller)["status"] == {"replicas": 0}
 
 
-SAME = [
-    ({}, None), ({"a": None}, {}), ({"a": []}, {"a": None}), ({"a": ""}, {}), ({"a": {"b": []}}, {}), (False, None),
-    ([{"a": ""}], [{}]),
+SAME: list[tuple[str, Any, Any]] = [
+    ("[]string", [], None), ("map[string]string", {}, None), ("string", "", None), ("bool", False, None),
+    ("int32", 0, None), ("core/v1.Affinity", {}, None), ("*bool", None, None), ("*string", "a", "a"),
+    ("resource.Quantity", "1Gi", "1024Mi"), ("[]core/v1.Container", [{"name": ""}], [{}]),
+    ("meta/v1.Time", "2026-01-01T00:00:00Z", "2026-01-01T01:00:00+01:00"),
 ]  # fmt: skip
-OTHER = [({"a": 0}, {}), ([], [{"a": 1}]), ({"a": "x"}, {}), (True, None), ([1], [1, 1])]
+OTHER: list[tuple[str, Any, Any]] = [
+    ("*bool", False, None), ("*string", "", None), ("*core/v1.Affinity", {}, None),
+    ("map[string]string", {"a": ""}, {}),
+    ("[]string", ["a"], ["a", "a"]), ("bool", True, None), ("string", "x", None), ("resource.Quantity", "1", "2"),
+    ("core/v1.Affinity", {"nodeAffinity": {}}, {}), ("meta/v1.Time", "2026-01-01T00:00:00Z", None),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("left", "right"), SAME)
-def test_nothing_is_the_same_as_empty(left: Any, right: Any) -> None:
-    assert strategy.semantic_equal(left, right)
-    assert strategy.semantic_equal(right, left)
+@pytest.mark.parametrize(("type_", "left", "right"), SAME)
+def test_what_go_holds_to_be_equal_is_equal(type_: str, left: Any, right: Any) -> None:
+    assert same(SCHEMA.type(type_), left, right)
+    assert same(SCHEMA.type(type_), right, left)
 
 
-@pytest.mark.parametrize(("left", "right"), OTHER)
-def test_differences_are_seen(left: Any, right: Any) -> None:
-    assert not strategy.semantic_equal(left, right)
+@pytest.mark.parametrize(("type_", "left", "right"), OTHER)
+def test_differences_are_seen(type_: str, left: Any, right: Any) -> None:
+    assert not same(SCHEMA.type(type_), left, right)
+    assert not same(SCHEMA.type(type_), right, left)
 
 
 def test_status_writes_keep_what_writers_do_not_know() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from minikube_py.api.equality import same_message
 from minikube_py.api.errors import (
     FieldError,
     Json,
@@ -39,7 +40,6 @@ from minikube_py.api.kinds.workloads import (
 from minikube_py.api.label_selectors import InvalidSelector, selector_of, selector_text
 from minikube_py.api.printing import AGE, NAME, Age, Printer, column, format_labels
 from minikube_py.api.rules import at, defaults, non_negative, rules
-from minikube_py.api.strategy import semantic_equal
 from minikube_py.api.validation.affinity import validate_label_selector
 
 TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
@@ -77,7 +77,7 @@ def _create_daemon_set(obj: Json) -> None:
 
 
 def _update_daemon_set(new: Json, old: Json) -> None:
-    changed = not semantic_equal(new["spec"].get("template"), old["spec"].get("template"))
+    changed = not same_message("core/v1.PodTemplateSpec", new["spec"].get("template"), old["spec"].get("template"))
     _set_template_generation(new, _template_generation(old) + changed)
 
 

@@ -44,7 +44,7 @@ from minikube_py.api.kinds.workloads import (
 from minikube_py.api.label_selectors import selector_text
 from minikube_py.api.printing import AGE, NAME, Age, Printer, column
 from minikube_py.api.rules import at, defaults, non_negative, rules
-from minikube_py.api.strategy import keep, semantic_equal
+from minikube_py.api.strategy import keep
 
 _fill_replicas: Final = defaults({"spec": {"replicas": 1}})
 
@@ -130,7 +130,7 @@ def _create_deployment(obj: Json) -> None:
 
 def _update_deployment(new: Json, old: Json) -> None:
     """A change of annotations is a new generation, too: the controller carries them to the ReplicaSets."""
-    if not semantic_equal(new["metadata"].get("annotations"), old["metadata"].get("annotations")):
+    if (new["metadata"].get("annotations") or {}) != (old["metadata"].get("annotations") or {}):
         new["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + 1
 
 

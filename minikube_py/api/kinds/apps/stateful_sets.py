@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from minikube_py.api.defaulting import part
 from minikube_py.api.defaults_pod import default_claim_spec
+from minikube_py.api.equality import same_message
 from minikube_py.api.errors import (
     FieldError,
     Json,
@@ -39,10 +40,9 @@ from minikube_py.api.kinds.workloads import (
 from minikube_py.api.meta import is_dns1123_label, validate_annotations, validate_labels
 from minikube_py.api.printing import AGE, NAME, Age, Printer
 from minikube_py.api.rules import at, defaults, non_negative, one_of, rules
-from minikube_py.api.strategy import semantic_equal
+from minikube_py.api.validation.claims import validate_claim_spec
 from minikube_py.api.validation.metadata import validate_object_meta
 from minikube_py.api.validation.pods import validate_pod_annotations
-from minikube_py.api.validation.volumes import validate_claim_spec
 
 _fill_stateful_set: Final = defaults(
     {
@@ -201,7 +201,7 @@ def _stateful_set_update(new: Json, old: Json) -> list[FieldError]:
     # What stands already and is wrong (by a rule that came later) must not forbid every change.
     errors = meta_update(new, old) + standing(new, whole=not standing(old, whole=True))
     others = [{name: value for name, value in each["spec"].items() if name not in _MAY_CHANGE} for each in (new, old)]
-    if not semantic_equal(*others):
+    if not same_message("apps/v1.StatefulSetSpec", *others):
         listed = ", ".join(f"'{name}'" for name in _MAY_CHANGE[:-1]) + f" and '{_MAY_CHANGE[-1]}'"
         detail = f"updates to statefulset spec for fields other than {listed} are forbidden"
         errors.append(forbidden_value("spec", detail))

@@ -14,6 +14,7 @@ from minikube_py.api.kinds.core.pod_templates import PODTEMPLATES
 from minikube_py.api.kinds.core.pods import BINDINGS, PODS
 from minikube_py.api.kinds.core.replication_controllers import REPLICATIONCONTROLLERS
 from minikube_py.api.kinds.core.services import SERVICES
+from minikube_py.api.kinds.core.volumes import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES
 
 KINDS: Final[tuple[Kind, ...]] = (
     BINDINGS,
@@ -22,6 +23,8 @@ KINDS: Final[tuple[Kind, ...]] = (
     EVENTS,
     NAMESPACES,
     NODES,
+    PERSISTENTVOLUMECLAIMS,
+    PERSISTENTVOLUMES,
     PODS,
     PODTEMPLATES,
     REPLICATIONCONTROLLERS,
@@ -38,6 +41,8 @@ __all__ = [
     "KINDS",
     "NAMESPACES",
     "NODES",
+    "PERSISTENTVOLUMECLAIMS",
+    "PERSISTENTVOLUMES",
     "PODS",
     "PODTEMPLATES",
     "REPLICATIONCONTROLLERS",

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from minikube_py.api.defaulting import part
 from minikube_py.api.defaults_pod import default_pod_spec
+from minikube_py.api.equality import same_message
 from minikube_py.api.errors import FieldError, Json
 from minikube_py.api.kind import NAMESPACED, Kind
 from minikube_py.api.kinds.workloads import (
@@ -20,7 +21,6 @@ from minikube_py.api.kinds.workloads import (
 )
 from minikube_py.api.printing import NAME, Age, Printer, column, format_labels
 from minikube_py.api.rules import rules
-from minikube_py.api.strategy import semantic_equal
 
 
 def _default(obj: Json) -> None:
@@ -30,7 +30,7 @@ def _default(obj: Json) -> None:
 
 
 def _update(new: Json, old: Json) -> None:
-    if not semantic_equal(new.get("template"), old.get("template")):
+    if not same_message("core/v1.PodTemplateSpec", new.get("template"), old.get("template")):
         new["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + 1
 
 
