@@ -2,6 +2,10 @@
 
   minikube-py store salvage DIR              what is there, and what is missing: file, offset, bytes, entries, revisions
   minikube-py store salvage DIR --to DIR2    the same, and a new folder with all that checksums vouch for
+  ... --to DIR2 --exact                      a new folder with the last state that is known to have been so as a whole
+
+Behind a part of the log that does not read, conditions of writes (`create if absent`, `update if unchanged`) are judged
+by what is known; the report names the entries for which that is not certain. --exact leaves out all behind the gap.
 
 DIR is read, and never written to. The member in DIR2 is alone in a new cluster, under new ids. One of several members
 needs none of this: empty its folder, and start it with --rejoin.
@@ -23,6 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", type=Path, metavar="DIR", help="the damaged data directory")
     to_help = "make a new data directory of what can be had; it must hold no member"
     parser.add_argument("--to", type=Path, metavar="DIR2", help=to_help)
+    parser.add_argument("--exact", action="store_true", help="leave out what follows the first gap")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -34,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise MinikubeError(f"{arguments.folder}: nothing can be had: there is no sound part of a snapshot or of a log")
     told, said = report(salvaged), lines(salvaged)
     if arguments.to is not None:
-        cluster_id, member_id = write(salvaged, arguments.to, random.Random())
+        cluster_id, member_id = write(salvaged, arguments.to, random.Random(), exact=arguments.exact)
         told |= {"data_dir": str(arguments.to), "cluster": f"{cluster_id:x}", "member": f"{member_id:x}"}
         said.append(f"{arguments.to}: member {member_id:x} of the new cluster {cluster_id:x}")
     print(json.dumps(told, indent=2) if arguments.json else "\n".join(said))

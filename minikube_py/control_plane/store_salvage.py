@@ -16,7 +16,7 @@ from minikube_py.store.data_dir import LOCK_NAME, DataDir, DataDirBusy
 from minikube_py.store.identity import has_log, load_identity
 from minikube_py.store.log_files import LogFiles, Origin, SnapshotFile
 from minikube_py.store.membership import Member, Membership
-from minikube_py.store.salvage import Salvaged, salvage
+from minikube_py.store.salvage import Gap, Salvaged, salvage
 from minikube_py.store.snapshot_transfer import head_of
 from minikube_py.wal.salvage import Loss
 from minikube_py.wal.snapshot import SnapshotWriter
@@ -29,7 +29,8 @@ def look(folder: Path) -> Salvaged | None:
     files = folder / FILES if (folder / FILES).is_dir() else folder
     if not files.is_dir():
         raise SetupError(f"{folder} is no folder; name the data directory of a store member")
-    _check_free(folder)
+    for held in {folder, files.parent if files.name == FILES else folder}:
+        _check_free(held)
     try:
         names = [each.name for each in sorted(files.iterdir()) if each.is_file()]
         return salvage(names, lambda name: (files / name).read_bytes())
@@ -52,9 +53,10 @@ def _check_free(folder: Path) -> None:
         os.close(fd)
 
 
-def write(salvaged: Salvaged, folder: Path, rng: Rng) -> tuple[int, int]:
+def write(salvaged: Salvaged, folder: Path, rng: Rng, *, exact: bool = False) -> tuple[int, int]:
     """Makes `folder`, which must hold no member, that of the only member of a new cluster. Returns the ids of cluster
-    and member: both new, for those who know the old ones have seen what may be missing here.
+    and member: both new, for those who know the old ones have seen what may be missing here. `exact`: of the state
+    that was, and of nothing behind a gap.
 
     Raises: SetupError; DataDirBusy; OSError."""
     held = DataDir(folder)
@@ -66,13 +68,14 @@ def write(salvaged: Salvaged, folder: Path, rng: Rng) -> tuple[int, int]:
         files = LogFiles(disk, rng)
         files.begin(files.load(), Origin(cluster_id, member_id, joined=True))
         membership = Membership(members=(Member(NodeId(member_id), ""),))
-        index, term = LogIndex(max(1, salvaged.applied)), Term(salvaged.term)
+        state = salvaged.exact if exact else salvaged.state
+        index, term = LogIndex(max(1, salvaged.applied if exact else salvaged.reached)), Term(salvaged.term)
         meta = SnapshotMeta(index, term, membership.configuration())
         writer = SnapshotWriter(head_of(cluster_id, member_id, meta, membership.to_plain()))
         try:
             file = files.write_incoming()
             file.write_at(0, writer.head_bytes)
-            for records in salvaged.state.snapshot():
+            for records in state.snapshot():
                 if records:
                     file.write_at(writer.size_bytes, writer.chunk(records))
             file.write_at(writer.size_bytes, writer.end())
@@ -90,41 +93,58 @@ def write(salvaged: Salvaged, folder: Path, rng: Rng) -> tuple[int, int]:
 
 def report(salvaged: Salvaged) -> dict[str, Any]:
     """JSON-able."""
-    state = salvaged.state
     return {
         "whole": salvaged.whole,
-        "exact": salvaged.exact,
-        "revision": state.revision,
-        "known_revision": max(salvaged.known_revision, state.revision),
-        "keys": len(state.index.current),
+        "revision": salvaged.state.revision,
+        "known_revision": max(salvaged.known_revision, salvaged.state.revision),
+        "keys": len(salvaged.state.index.current),
         "snapshot": salvaged.base,
-        "applied": salvaged.applied,
+        "applied": salvaged.reached,
+        "exact": {
+            "revision": salvaged.exact.revision,
+            "keys": len(salvaged.exact.index.current),
+            "applied": salvaged.applied,
+        },
         "unconfirmed": salvaged.unconfirmed,
-        "missing_entries": salvaged.missing,
-        "left_out_entries": salvaged.left_out,
+        "gaps": [{"entries": (gap.first, gap.last), "revisions": _made_by(gap)} for gap in salvaged.gaps],
+        "assumed_entries": salvaged.assumed,
+        "doubtful_entries": salvaged.doubtful,
         "torn_bytes": salvaged.log.torn_bytes,
-        "losses": [{**loss._asdict(), "needed": _needed(salvaged, loss)} for loss in salvaged.losses],
+        "losses": [_loss(salvaged, loss) for loss in salvaged.losses],
+    }
+
+
+def _made_by(gap: Gap) -> tuple[int, int] | None:
+    return (gap.after + 1, gap.revision) if gap.revision else None
+
+
+def _loss(salvaged: Salvaged, loss: Loss) -> dict[str, Any]:
+    return {
+        "file": loss.file,
+        "offset": loss.offset,
+        "size_bytes": loss.size_bytes,
+        "what": loss.what,
+        "entries": (loss.first, loss.last or None) if loss.first else None,
+        "revisions": salvaged.revisions(loss),
+        "needed": salvaged.needed(loss),
     }
 
 
 def lines(salvaged: Salvaged) -> list[str]:
     """For people."""
-    state, found = salvaged.state, []
-    for loss in salvaged.losses:
-        where = f"{loss.file} at offset {loss.offset:,}: {loss.size_bytes:,} bytes: " if loss.file else ""
-        needless = "" if _needed(salvaged, loss) else " (what it held is elsewhere)"
-        found.append(f"lost: {where}{loss.what}{needless}")
-    for first, last in salvaged.missing:
-        found.append(f"missing: entries {first:,} to {last:,} of the log")
-    for first, last in salvaged.left_out:
-        found.append(f"left out: entries {first:,} to {last:,}, which read, and follow a gap")
-    if salvaged.known_revision > state.revision:
-        found.append(f"missing: revisions {state.revision + 1:,} to {salvaged.known_revision:,} at least")
-    elif salvaged.missing or salvaged.left_out:
-        found.append(f"missing: all revisions after {state.revision:,}")
-    if not salvaged.exact:
-        what = "keys of its broken parts may be missing, old, or deleted since"
-        found.append(f"uncertain: the newest snapshot is broken: {what}")
+    found = [_lost(salvaged, loss) for loss in salvaged.losses]
+    for gap in salvaged.gaps:
+        made = _made_by(gap)
+        revisions = f"{_span('revision', made[0], made[1])}" if made else f"all revisions after {gap.after:,}"
+        found.append(f"missing: {_span('entr', gap.first, gap.last)} of the log, {revisions}")
+    if salvaged.partial:
+        found.append(f"uncertain: {salvaged.partial} is broken: keys may be missing, old, or deleted since")
+    for first, last in salvaged.assumed:
+        found.append(
+            f"assumed: {_span('entr', first, last)}: behind a gap, and their conditions were judged by what is known"
+        )
+    for first, last in salvaged.doubtful:
+        found.append(f"left out: {_span('entr', first, last)}: the part behind, which is lost, may have replaced them")
     if salvaged.log.torn_bytes:
         found.append(f"torn: {salvaged.log.torn_bytes:,} bytes of a last write that was never acknowledged")
     if salvaged.unconfirmed:
@@ -133,14 +153,30 @@ def lines(salvaged: Salvaged) -> list[str]:
             "knows whether they were acknowledged"
         )
     base = f"the snapshot of entry {salvaged.base:,}" if salvaged.base else "the beginning"
-    found.append(
-        f"{'all' if salvaged.whole else 'salvaged'}: revision {state.revision:,} with {len(state.index.current):,} "
-        f"keys, from {base} and the log up to entry {salvaged.applied:,}"
-    )
-    return found
+    exact = salvaged.exact
+    held = f"revision {exact.revision:,} with {len(exact.index.current):,} keys, from {base} and the log up to entry "
+    if salvaged.state is exact:
+        return [*found, f"{'all' if salvaged.whole else 'salvaged'}: {held}{salvaged.applied:,}"]
+    state = salvaged.state
+    found.append(f"exact: {held}{salvaged.applied:,}: a state that was (--exact takes this one alone)")
+    had = f"revision {state.revision:,} with {len(state.index.current):,} keys"
+    return [*found, f"salvaged: {had}, up to entry {salvaged.reached:,}"]
 
 
-def _needed(salvaged: Salvaged, loss: Loss) -> bool:
-    if loss.file.startswith("snapshot-"):
-        return not salvaged.exact
-    return salvaged.needed(loss)
+def _lost(salvaged: Salvaged, loss: Loss) -> str:
+    where = f"{loss.file} at offset {loss.offset:,}: {loss.size_bytes:,} bytes: " if loss.file else ""
+    held = ""
+    if loss.first and not loss.harmless:
+        entries = f"entries from {loss.first:,} on" if not loss.last else _span("entr", loss.first, loss.last)
+        first, last = salvaged.revisions(loss)
+        revisions = f", {_span('revision', first, last)}" if last else ""
+        held = f": it may have held {entries}{revisions}"
+    needless = "" if salvaged.needed(loss) else " (what it held is elsewhere)"
+    return f"lost: {where}{loss.what}{held}{needless}"
+
+
+def _span(what: str, first: int, last: int) -> str:
+    one, many = ("entry", "entries") if what == "entr" else (what, f"{what}s")
+    if first > last:
+        return f"no {one}"
+    return f"{one} {first:,}" if first == last else f"{many} {first:,} to {last:,}"

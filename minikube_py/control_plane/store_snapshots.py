@@ -61,9 +61,7 @@ def opened(path: Path) -> Iterator[SnapshotReader]:
     except IsADirectoryError:
         raise SetupError(f"{path} is a folder; name a snapshot file") from None
     except Corruption as error:
-        # What a member that starts would be told beside it does not concern a copy.
-        what = str(error).partition(". Acknowledged")[0]
-        raise Corruption(f"{what}; this file cannot be used, name another snapshot") from error
+        raise Corruption(f"{error}; this file cannot be used, name another snapshot") from error
     finally:
         os.close(fd)
 

@@ -141,7 +141,7 @@ class LogFiles:
                 if unread:
                     break
                 raise
-            lost = [f"{_what(error)}; nothing is lost, for the log reaches back before it" for error in unread]
+            lost = [f"{error}; nothing is lost, for the log reaches back before it" for error in unread]
             return loaded._replace(chunks=chunks, warnings=(*lost, *loaded.log.warnings))
         raise unread[0]
 
@@ -450,11 +450,6 @@ def _check_reach(loaded: Loaded, newest: int) -> None:
     base = loaded.snapshot.head.index if loaded.snapshot else 0
     if base + len(loaded.log.entries) < newest:
         raise Corruption("the log does not hold all of it")
-
-
-def _what(error: Corruption) -> str:
-    """Without the advice, which is for those who cannot go on."""
-    return str(error).partition(". Acknowledged")[0]
 
 
 def _slice(data: bytes, offset: int, size_bytes: int) -> bytes:

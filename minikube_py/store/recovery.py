@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from minikube_py.env import Rng
+from minikube_py.errors import Corruption
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.versions import FIRST, LATEST, TooNew
 from minikube_py.raft.codec import decode_change, encode_change
@@ -22,7 +23,9 @@ from minikube_py.store.membership import (
     encode_member_change,
 )
 from minikube_py.store.replica_config import Bootstrap
+from minikube_py.store.room import where
 from minikube_py.store.snapshot_transfer import meta_of
+from minikube_py.wal.segment import Damage
 
 
 class Recovered(NamedTuple):
@@ -50,8 +53,16 @@ class _Base(NamedTuple):
 def recover(files: LogFiles, rng: Rng, bootstrap: Bootstrap | None) -> Recovered:
     """Reads all of it, or begins as `bootstrap` says; None: as a cluster of its own.
 
-    Raises: Corruption; LogLost; TooNew; OSError."""
-    loaded = files.load()
+    Raises: Corruption, with what to do; LogLost; TooNew; OSError."""
+    try:
+        loaded = files.load()
+    except Damage as error:
+        folder = where(files.disk)
+        raise Corruption(
+            f"{error}. Acknowledged writes may be lost, so the store does not start. With other members, empty "
+            f"{folder} and start with --rejoin. Alone, `minikube-py store salvage {folder}` shows what is left, and "
+            "makes a new folder of it with --to; or restore the folder from a backup"
+        ) from error
     origin = _origin(files, rng, loaded, bootstrap)
     head = files.begin(loaded, origin)
     member_id = NodeId(head.member_id)

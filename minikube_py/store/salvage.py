@@ -1,137 +1,196 @@
 """The state that can be had from a damaged folder: from the best snapshot, and from the log as far as it leads.
 
-Exact where some snapshot (or the beginning) is whole: the state after entry `applied`, as it was. Where none is, the
-keys of the newest one's sound parts, on top of an older state where there is one, and the log on top of them: keys that
-were deleted meanwhile may be there, others may be old, and commands that depended on what is missing may end otherwise
-than they did. `exact` False says so.
+`exact` is a state that was: that after entry `applied`. Where more can be read than leads there - parts of a newer
+snapshot, entries behind a gap - `state` has that, too (`behind_gaps`): each value was written, but keys that were
+deleted in a gap may be there, and others may be old.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from minikube_py.errors import InvalidRequest, MinikubeError, RequestError, SessionExpired
+from minikube_py.errors import Corruption, InvalidRequest, MinikubeError, RequestError, SessionExpired
 from minikube_py.mvcc import snapshot as records_of
 from minikube_py.mvcc.codec import NewerMessage, unpack
 from minikube_py.mvcc.state import StateMachine
-from minikube_py.mvcc.types import InSession, KeyValue
 from minikube_py.mvcc.versions import FIRST
+from minikube_py.raft.codec import decode_change
+from minikube_py.store.behind_gaps import CHANGE, BehindGaps
+from minikube_py.store.membership import ChangeKind, decode_member_change
+from minikube_py.store.snapshot_transfer import meta_of
 from minikube_py.wal.recovery import LogEntry
-from minikube_py.wal.salvage import FoundLog, FoundSnapshot, Loss, salvage_log, salvage_snapshot
+from minikube_py.wal.salvage import FoundLog, FoundSnapshot, Loss, is_snapshot, salvage_log, salvage_snapshot
 from minikube_py.wal.segment import segment_sequence
 from minikube_py.wal.snapshot import snapshot_index
 
-CHANGE: Final = 1
-BEGINNING: Final = FoundSnapshot("", 0, None, [], [])
+BEGINNING: Final = FoundSnapshot("", 0, None, [], [], [])
+
+
+class Gap(NamedTuple):
+    """Entries `first` to `last` are not there. They made the revisions from `after` + 1 on, up to `revision`."""
+
+    first: int
+    last: int
+    after: int
+    revision: int
 
 
 @dataclass(slots=True)
 class Salvaged:
-    """`applied`, `term`: of the last entry in `state`. `left_out`: ranges of entries that read, but follow a gap.
-    `missing`: ranges of entries that are known to have been there. `unconfirmed`: entries at the end of which the log
-    does not say that a majority had them; alone, that is all the same."""
+    """`exact` is the state after entry `applied`, from the snapshot of entry `base` on; `state` is `exact` itself where
+    nothing more can be had, up to entry `reached`, of `term`. `assumed`: ranges of entries behind gaps whose conditions
+    could not be decided. `doubtful`: ranges of entries that read, and may have been replaced in a part of the log which
+    does not. `missing`: ranges of entries that are known to have been there. `unconfirmed`: entries at the end of which
+    the log does not say that a majority had them; alone, that is all the same. `known_revision`: the newest that any
+    sound part names."""
 
-    state: StateMachine
-    exact: bool
+    exact: StateMachine
     base: int
     applied: int
     term: int
     log: FoundLog
-    snapshots: list[FoundSnapshot]
-    losses: list[Loss] = field(default_factory=list)
-    left_out: list[tuple[int, int]] = field(default_factory=list)
-    missing: list[tuple[int, int]] = field(default_factory=list)
+    losses: list[Loss]
+    state: StateMachine
+    reached: int
+    gaps: list[Gap] = field(default_factory=list)
+    assumed: list[tuple[int, int]] = field(default_factory=list)
+    doubtful: list[tuple[int, int]] = field(default_factory=list)
+    partial: str = ""
+    """The snapshot that `state` has the sound parts of."""
     unconfirmed: int = 0
     known_revision: int = 0
-    """The newest that any sound part of a snapshot names."""
 
     @property
     def whole(self) -> bool:
         """Nothing is missing, for all that checksums can say."""
-        return self.exact and not (self.missing or self.left_out or any(map(self.needed, self.log.losses)))
+        return self.state is self.exact and not (self.gaps or self.doubtful or any(map(self.needed, self.losses)))
 
     def needed(self, loss: Loss) -> bool:
         """Whether it may have held something that follows the snapshot which the state begins with."""
-        sequence = segment_sequence(loss.file)
-        if sequence is None:
-            return not loss.file
-        later = [head.first_index for head in self.log.heads if head.sequence > sequence]
-        return not later or min(later) > self.base + 1
+        if loss.harmless:
+            return False
+        if snapshot_index(loss.file) is not None:
+            return self.state is not self.exact
+        return not loss.last or loss.last > self.base
+
+    def revisions(self, loss: Loss) -> tuple[int, int]:
+        """Those that a lost part of the log may have made; (0, 0): nobody knows."""
+        for gap in self.gaps:
+            if loss.first and loss.first <= gap.last and (not loss.last or loss.last >= gap.first):
+                return gap.after + 1, gap.revision
+        return 0, 0
 
 
 def salvage(names: Sequence[str], read: Callable[[str], bytes]) -> Salvaged | None:
     """None: nothing can be had."""
-    log = salvage_log(names, read)
-    found = sorted(
-        (salvage_snapshot(name, read(name)) for name in names if snapshot_index(name) is not None),
-        key=lambda each: each.index,
-        reverse=True,
-    )
-    losses = [loss for each in found for loss in each.losses] + log.losses
-    last = max([each.index for each in found] + [*log.entries, log.state.commit, 0])
+    files = [name for name in names if snapshot_index(name) is not None or segment_sequence(name) is not None]
+    snapshots = [name for name in files if is_snapshot(name, read(name))]
+    log = salvage_log([name for name in files if name not in snapshots], read)
+    found = [salvage_snapshot(name, read(name)) for name in snapshots]
+    found.sort(key=lambda each: each.index, reverse=True)
+    doubtful = [] if _alone(found, log) else sorted(log.doubtful)
+    for index in doubtful:
+        del log.entries[index]
+    if not log.entries and not any(each.records for each in found):
+        return None
+    losses = [loss for each in found for loss in _described(each)] + log.losses
+    made = _exact(found, log, losses)
+    made.doubtful = _ranges(doubtful)
+    last = max([each.index for each in found] + [*log.entries, *doubtful, log.state.commit])
+    heads = [each.records[0] for each in found if each.records and each.records[0][0] == records_of.HEAD]
+    made.known_revision = max([head[2] for head in heads] + [made.exact.revision])
+    # A snapshot of which nobody knows the index is better than nothing.
+    newer = (each for each in found if each.records and (each.index > made.applied or not made.applied))
+    _add_rest(made, next(newer, None), last)
+    return made
+
+
+def _exact(found: list[FoundSnapshot], log: FoundLog, losses: list[Loss]) -> Salvaged:
+    """From the whole snapshot (or the beginning) that the log leads farthest from."""
     bases = [each for each in found if not each.losses and each.head is not None]
-    if 1 in log.entries and not log.installed:
-        bases.append(BEGINNING)
-    for base in sorted(bases, key=lambda each: (_reach(each.index, log), each.index), reverse=True):
+    for base in sorted([*bases, BEGINNING], key=lambda each: (_reach(each.index, log), each.index), reverse=True):
         try:
-            state = StateMachine.restore([base.records]) if base.records else StateMachine()
+            state = StateMachine.restore([base.records]) if base.records else StateMachine(_first_version(log))
         except MinikubeError as error:
             losses.append(Loss(base.name, 0, 0, f"its parts are sound and do not fit together: {error}"))
             continue
-        made = _with_log(state, True, base, log, found, losses, last)
-        newer = next((each for each in found if each.records and each.index > made.applied), None)
-        if newer is None:
-            return made
-        standing = [[records_of.BASE, *kv] for kv in made.state.index.current.values()]
-        return _with_log(_state_of(standing + newer.records), False, newer, log, found, losses, last)
-    for base in found:
-        if base.records:
-            return _with_log(_state_of(base.records), False, base, log, found, losses, last)
-    return None
+        break
+    term = base.head.term if base.head is not None else 1
+    made = Salvaged(state, base.index, base.index, term, log, losses, state, base.index)
+    for index in range(base.index + 1, _reach(base.index, log) + 1):
+        try:
+            _apply(state, log.entries[index])
+        except (MinikubeError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+            losses.append(Loss("", 0, 0, f"entry {index} cannot be applied: {error}", index, index))
+            del log.entries[index]
+            break
+        made.applied, made.term = index, log.entries[index].term
+    made.reached = made.applied
+    made.unconfirmed = max(0, made.applied - max(base.index, log.state.commit))
+    return made
+
+
+def _add_rest(made: Salvaged, newer: FoundSnapshot | None, last: int) -> None:
+    """What sound parts of a newer snapshot and entries behind gaps say, and which entries are missing."""
+    entries = made.log.entries
+    rest = BehindGaps(made.exact)
+    if newer is not None:
+        after = rest.revision
+        rest.records(newer.records)
+        if newer.index > made.applied:
+            made.gaps.append(Gap(made.applied + 1, newer.index, after, rest.revision))
+        made.partial, made.reached = newer.name, newer.index
+    for first, end in _ranges([index for index in entries if index > made.reached]):
+        after = rest.revision
+        rest.run([entries[index] for index in range(first, end + 1)], first - made.reached - 1)
+        if first > made.reached + 1:
+            made.gaps.append(Gap(made.reached + 1, first - 1, after, rest.gap_revision))
+        made.reached, made.term = end, entries[end].term
+    if last > made.reached:
+        made.gaps.append(Gap(made.reached + 1, last, rest.revision, 0))
+    if made.reached > made.applied or newer is not None:
+        made.assumed = _ranges(dict.fromkeys(rest.assumed))
+        with contextlib.suppress(Corruption):
+            made.state = rest.state()
+
+
+def _first_version(log: FoundLog) -> int:
+    """Of the rules that the log begins with."""
+    first = log.entries.get(1)
+    if first is None or first.kind != CHANGE:
+        return FIRST
+    try:
+        return decode_member_change(decode_change(first.data).context).version
+    except (MinikubeError, ValueError):
+        return FIRST
 
 
 def _reach(index: int, log: FoundLog) -> int:
     """The last entry that the log leads to from a snapshot at `index`."""
-    if index < log.installed:
-        return index
     while index + 1 in log.entries:
         index += 1
     return index
 
 
-def _with_log(
-    state: StateMachine,
-    exact: bool,
-    base: FoundSnapshot,
-    log: FoundLog,
-    found: list[FoundSnapshot],
-    losses: list[Loss],
-    last: int,
-) -> Salvaged:
-    reach = _reach(base.index, log)
-    term = base.head.term if base.head is not None else 1
-    made = Salvaged(state, exact, base.index, base.index, term, log, found, losses)
-    for index in range(base.index + 1, reach + 1):
-        try:
-            _apply(state, log.entries[index], exact)
-        except (MinikubeError, ArithmeticError, LookupError, TypeError, ValueError) as error:
-            losses.append(Loss("", 0, 0, f"entry {index} cannot be applied: {error}"))
-            reach = index - 1
-            break
-        made.applied, made.term = index, log.entries[index].term
-    beyond = [index for index in log.entries if index > reach]
-    made.left_out = _ranges(beyond)
-    made.missing = _ranges(sorted(set(range(reach + 1, last + 1)) - set(beyond)))
-    heads = [each.records[0] for each in found if each.records and each.records[0][0] == records_of.HEAD]
-    made.known_revision = max([head[2] for head in heads], default=0)
-    made.unconfirmed = max(0, made.applied - max(base.index, log.state.commit))
-    return made
+def _alone(found: Iterable[FoundSnapshot], log: FoundLog) -> bool:
+    """Whether no configuration that is there has more than one voter: then no entry was ever replaced."""
+    try:
+        configurations = [meta_of(each.head).configuration for each in found if each.head is not None]
+        changes = [
+            decode_member_change(decode_change(each.data).context)
+            for each in log.entries.values()
+            if each.kind == CHANGE
+        ]
+    except (MinikubeError, ValueError):
+        return False
+    founded = all(each.kind == ChangeKind.BOOTSTRAP and len(each.members) == 1 for each in changes)
+    return founded and all(len(each.voters) <= 1 and not each.learners for each in configurations)
 
 
-def _apply(state: StateMachine, entry: LogEntry, exact: bool) -> None:
+def _apply(state: StateMachine, entry: LogEntry) -> None:
     """As a replica does. Raises: NewerMessage, and what `apply` raises that is no refusal."""
     if not entry.data or entry.kind == CHANGE:
         return
@@ -141,54 +200,27 @@ def _apply(state: StateMachine, entry: LogEntry, exact: bool) -> None:
         raise
     except InvalidRequest:
         return
-    if not exact and type(command) is InSession:
-        # The session may be among what is lost.
-        command = command.command
     with contextlib.suppress(RequestError, SessionExpired):
         state.apply(command)
 
 
-def _state_of(records: list[Any]) -> StateMachine:
-    """The keys that `records` have, each in its last known state; without history, and without sessions."""
-    keys: dict[bytes, KeyValue] = {}
-    leases: list[list[Any]] = []
-    fields: list[list[Any]] = []
-    revision, version = 1, FIRST
-    for record in records:
-        tag = record[0]
-        if tag == records_of.HEAD:
-            revision = record[2]
-            version = record[5] if len(record) > 5 else FIRST
-        elif tag == records_of.BASE:
-            keys[record[1]] = KeyValue(*record[1:])
-        elif tag == records_of.EVENTS:
-            _replay(keys, record[1], record[2])
-            revision = max(revision, record[1])
-        elif tag == records_of.LEASE:
-            leases.append(record)
-        elif tag == records_of.FIELDS:
-            fields.append(record)
-    revision = max([revision, *(kv.mod_revision for kv in keys.values())])
-    known = {lease[1] for lease in leases}
-    kvs = [kv if kv.lease in known else kv._replace(lease=0) for _, kv in sorted(keys.items())]
-    head = [records_of.HEAD, records_of.FORMAT, revision, revision, 0, version]
-    base = [[records_of.BASE, *kv] for kv in kvs]
-    return StateMachine.restore([[head, *leases, *fields, *base, [records_of.END]]])
+def _described(snapshot: FoundSnapshot) -> list[Loss]:
+    """Its losses, with the revisions that they may have held, by the parts before and behind."""
+    head = snapshot.records[0] if snapshot.records and snapshot.records[0][0] == records_of.HEAD else None
+    told = []
+    for loss, position in zip(snapshot.losses, snapshot.gaps):
+        events = [record[1] for record in snapshot.records[:position] if record[0] == records_of.EVENTS]
+        later = [record[1] for record in snapshot.records[position:] if record[0] == records_of.EVENTS]
+        end = later[0] - 1 if later else head[2] if head else 0
+        until = f"{end:,}" if end else "the snapshot's own"
+        keys = "" if events else "keys as they stood when history began, and "
+        what = f"{keys}changes of revisions {events[-1] + 1 if events else 1:,} to {until}"
+        told.append(loss._replace(what=f"{loss.what}: it may have held {what}"))
+    return told
 
 
-def _replay(keys: dict[bytes, KeyValue], revision: int, slim: list[list[Any]]) -> None:
-    for event in slim:
-        key = event[0]
-        if len(event) == 1:
-            keys.pop(key, None)
-            continue
-        before = keys.get(key)
-        created, version = (before.create_revision, before.version + 1) if before else (revision, 1)
-        keys[key] = KeyValue(key, event[1], created, revision, version, event[2])
-
-
-def _ranges(indexes: list[int]) -> list[tuple[int, int]]:
-    """Sorted numbers as (first, last) of runs without gaps."""
+def _ranges(indexes: Iterable[int]) -> list[tuple[int, int]]:
+    """Numbers as (first, last) of runs without gaps."""
     found: list[tuple[int, int]] = []
     for index in sorted(indexes):
         if found and found[-1][1] == index - 1:

@@ -15,6 +15,7 @@ from minikube_py.errors import Corruption
 from minikube_py.wal.record import Record, RecordType, decode_record, find_records
 from minikube_py.wal.segment import (
     HEAD_BYTES,
+    Damage,
     SegmentHead,
     damage,
     decode_head,
@@ -121,10 +122,7 @@ def recover(
             tail = Tail(head, end, max(end, len(data.rstrip(b"\0"))), sure_end, data[sure_end:end])
     if tail is None:
         if snapshot_index:
-            raise Corruption(
-                f"a snapshot ends with entry {snapshot_index}, but there is no log; "
-                "restore the data directory from a backup"
-            )
+            raise Damage(f"a snapshot ends with entry {snapshot_index}, but there is no log")
         return Recovered([], replay.state, None, [], obsolete, 0)
     void = _check_end(replay, tail, heads, snapshot_member not in (None, tail.head.member_id))
     state = replay.state
@@ -158,8 +156,7 @@ def _split_past(chain: range, read: Read, snapshot_index: int) -> tuple[list[Seg
         try:
             head = decode_head(name, read(name, HEAD_BYTES), whole=False)
         except Corruption as error:
-            what = str(error).partition(". Acknowledged")[0]
-            return past[::-1], list(range(first, chain[-1] + 1)), (f"{what}; it holds nothing after the snapshot",)
+            return past[::-1], list(range(first, chain[-1] + 1)), (f"{error}; it holds nothing after the snapshot",)
         _check_head(name, head, sequence, [heads[first]], snapshot_index)
         past.append(head)
     return past[::-1], list(range(first, chain[-1] + 1)), ()
@@ -316,7 +313,5 @@ def _are_counts(*values: Any) -> bool:
 def check_identity(head: SegmentHead, cluster_id: int) -> None:
     """Raises: Corruption where the log is of another cluster than its snapshot."""
     if head.cluster_id != cluster_id:
-        raise Corruption(
-            f"{segment_name(head.sequence)}: belongs to cluster {head.cluster_id:x}; the snapshot to cluster "
-            f"{cluster_id:x}. The data directory mixes two stores' files"
-        )
+        name = segment_name(head.sequence)
+        raise damage(name, 0, f"it belongs to cluster {head.cluster_id:x}, the snapshot to cluster {cluster_id:x}")

@@ -6,7 +6,8 @@ Bytes in, findings out. A start refuses where this goes on (`recovery`, `snapsho
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgpack
@@ -14,40 +15,56 @@ import msgpack
 from minikube_py.errors import Corruption
 from minikube_py.wal.record import Record, RecordType, decode_record, find_records
 from minikube_py.wal.recovery import LogEntry, SavedState
+from minikube_py.wal.seed import seed_of
 from minikube_py.wal.segment import HEAD_BYTES, SegmentHead, decode_head, segment_name, segment_sequence
 from minikube_py.wal.snapshot import SnapshotHead, snapshot_index
 
 
 class Loss(NamedTuple):
-    """`size_bytes` of `file` from `offset` on do not read. 0 bytes: the file is not there."""
+    """`size_bytes` of `file` from `offset` on do not read. 0 bytes: the file is not there.
+
+    Of the log: entries `first` to `last` may have been there, and no others; `last` 0: nothing says where they end.
+    `harmless`: what was there is known all the same."""
 
     file: str
     offset: int
     size_bytes: int
     what: str
+    first: int = 0
+    last: int = 0
+    harmless: bool = False
 
 
 class FoundSnapshot(NamedTuple):
-    """`records`: of the chunks that read, in order. Without losses it is whole."""
+    """`records`: of the chunks that read, in order. Without losses it is whole. `gaps`: how many records lie before
+    each of `losses`."""
 
     name: str
     index: int  # type: ignore[assignment]  # hides tuple.index
     head: SnapshotHead | None
     records: list[Any]
     losses: list[Loss]
+    gaps: list[int]
 
 
 class FoundLog(NamedTuple):
-    """`entries` by index; there may be gaps. `torn_bytes`: of a last write that was never finished, and not promised.
-    `installed`: what lies before this index came as a snapshot, so older entries do not lead there. `heads`: those that
-    read."""
+    """`entries` by index; there may be gaps. `doubtful`: those of them that were not known to be committed before a
+    part of the log which does not read: with several members that part may have replaced them. `torn_bytes`: of a last
+    write that was never finished, and not promised."""
 
     entries: dict[int, LogEntry]
+    doubtful: set[int]
     state: SavedState
     losses: list[Loss]
     torn_bytes: int
-    installed: int
-    heads: list[SegmentHead]
+
+
+def is_snapshot(name: str, data: bytes) -> bool:
+    """By what the file says itself; by its name where it says nothing. A segment's records have a seed."""
+    first = next(_records(data, 0, 0), None)
+    if first is not None:
+        return bool(first.type != RecordType.SEGMENT)
+    return snapshot_index(name) is not None and seed_of(data) is None
 
 
 def salvage_snapshot(name: str, data: bytes) -> FoundSnapshot:
@@ -56,10 +73,12 @@ def salvage_snapshot(name: str, data: bytes) -> FoundSnapshot:
     head: SnapshotHead | None = None
     records: list[Any] = []
     losses: list[Loss] = []
+    gaps: list[int] = []
     digest, chunks, end, ended = hashlib.sha256(), 0, 0, False
     for record in _records(data, 0, 0):
         if record.offset > end:
             losses.append(Loss(name, end, record.offset - end, "a part of the snapshot is broken"))
+            gaps.append(len(records))
         end = record.end
         plain = _unpacked(record)
         if record.type == RecordType.SNAPSHOT_HEAD and isinstance(plain, list):
@@ -76,93 +95,174 @@ def salvage_snapshot(name: str, data: bytes) -> FoundSnapshot:
         losses.append(Loss(name, end, 0, "the snapshot was cut" if end else "the snapshot is empty"))
     if head is not None and head.index != index:
         losses.append(Loss(name, 0, len(data), f"the snapshot is that of entry {head.index}, under another's name"))
-    return FoundSnapshot(name, head.index if head else index, head, records, losses)
+    gaps += [len(records)] * (len(losses) - len(gaps))
+    return FoundSnapshot(name, head.index if head else index, head, records, losses, gaps)
 
 
 def salvage_log(names: Iterable[str], read: Callable[[str], bytes]) -> FoundLog:
     """Entries of all records whose own checksums hold, later ones in place of earlier ones as they were written."""
     found = _Found()
-    # By what they say themselves: a file may have another's name.
-    by_sequence = sorted((_sequence(name, read(name)), name) for name in names if segment_sequence(name) is not None)
-    for position, (sequence, name) in enumerate(by_sequence):
-        if sequence != segment_sequence(name):
-            found.losses.append(Loss(name, 0, 0, f"it is segment {sequence}, under another's name"))
-        for missing in range(by_sequence[position - 1][0] + 1, sequence) if position else ():
-            found.losses.append(Loss(segment_name(missing), 0, 0, "the segment is not there"))
-        found.segment(name, read(name), position == len(by_sequence) - 1)
-    return FoundLog(found.entries, found.state, found.losses, found.torn_bytes, found.installed, found.heads)
+    segments = _placed([_segment(name, read(name)) for name in names], found)
+    for position, segment in enumerate(segments):
+        sequence = segment.sequence
+        for missing in range(segments[position - 1].sequence + 1, sequence) if position else ():
+            found.lose(segment_name(missing), 0, 0, "the segment is not there")
+        if sequence != segment_sequence(segment.name):
+            found.losses.append(Loss(segment.name, 0, 0, f"it is segment {sequence}, under another's name"))
+        following = segments[position + 1] if position + 1 < len(segments) else None
+        found.segment(segment, read(segment.name), following)
+    return FoundLog(found.entries, found.doubtful, found.state, found.losses, found.torn_bytes)
 
 
-def _sequence(name: str, data: bytes) -> int:
+class _Segment(NamedTuple):
+    """`sequence`: by what it says itself, for a file may have another's name. `seed` None: nothing vouches for it."""
+
+    sequence: int
+    name: str
+    head: SegmentHead | None
+    seed: int | None
+    size_bytes: int
+
+
+def _segment(name: str, data: bytes) -> _Segment:
     try:
-        return decode_head(name, data, whole=False).sequence
+        head = decode_head(name, data, whole=False)
     except Corruption:
-        return segment_sequence(name) or 0
+        return _Segment(segment_sequence(name) or 0, name, None, seed_of(data), len(data))
+    return _Segment(head.sequence, name, head, head.seed, len(data))
+
+
+def _placed(segments: list[_Segment], found: _Found) -> list[_Segment]:
+    """In order, one of each number and all of one member. A name says where a segment without a head belongs, unless
+    another's head says that it does."""
+    owners = Counter((each.head.cluster_id, each.head.member_id) for each in segments if each.head is not None)
+    newest = {(each.head.cluster_id, each.head.member_id): each.sequence for each in segments if each.head is not None}
+    owner = max(owners, key=lambda each: (owners[each], newest[each]), default=None)
+    by_sequence: dict[int, _Segment] = {}
+    homeless: list[_Segment] = []
+    for each in sorted(segments, key=lambda each: (each.head is None, each.sequence != segment_sequence(each.name))):
+        if each.head is not None and (each.head.cluster_id, each.head.member_id) != owner:
+            found.losses.append(Loss(each.name, 0, each.size_bytes, "it is a segment of another member"))
+        elif each.sequence not in by_sequence:
+            by_sequence[each.sequence] = each
+        elif each.head is not None:
+            found.losses.append(Loss(each.name, 0, each.size_bytes, f"it is a copy of segment {each.sequence}"))
+        else:
+            homeless.append(each)
+    free = sorted(set(range(min(by_sequence, default=0), max(by_sequence, default=0))) - set(by_sequence))
+    for each in homeless:
+        if len(free) == len(homeless) == 1:
+            by_sequence[free[0]] = each._replace(sequence=free[0])
+        else:
+            what = "the segment's head does not read, and another segment has its number"
+            found.losses.append(Loss(each.name, 0, each.size_bytes, what))
+    return [each for _, each in sorted(by_sequence.items())]
 
 
 class _Found:
     def __init__(self) -> None:
         self.entries: dict[int, LogEntry] = {}
+        self.doubtful: set[int] = set()
         self.state = SavedState()
         self.losses: list[Loss] = []
         self.torn_bytes = 0
-        self.installed = 0
-        self.heads: list[SegmentHead] = []
         self._last = 0
+        self._commit_before = 0
+        """What was known to be committed before the present segment."""
 
-    def segment(self, name: str, data: bytes, last: bool) -> None:
-        try:
-            head = decode_head(name, data, whole=False)
-        except Corruption:
-            self.losses.append(Loss(name, 0, len(data), "the segment's head does not read, nor what it vouches for"))
+    def lose(self, name: str, offset: int, size_bytes: int, what: str, *, harmless: bool = False) -> None:
+        self.losses.append(Loss(name, offset, size_bytes, what, self._last + 1, 0, harmless))
+        if not harmless:
+            self.doubtful.update(index for index in self.entries if index > self.state.commit)
+
+    def segment(self, segment: _Segment, data: bytes, following: _Segment | None) -> None:
+        name, head, seed = segment.name, segment.head, segment.seed
+        if seed is None:
+            self.lose(name, 0, len(data), "the segment's head does not read, nor what it vouches for")
             return
-        self.heads.append(head)
-        self._forget(head.first_index)
+        self._commit_before = self.state.commit
+        if head is None:
+            # Of the last one nobody else says where it ends.
+            harmless = following is not None
+            self.lose(name, 0, min(HEAD_BYTES, len(data)), "the segment's head does not read", harmless=harmless)
+        else:
+            self._forget(head.first_index)
         end = HEAD_BYTES
-        records = list(_records(data, HEAD_BYTES, head.seed))
+        records = list(_records(data, HEAD_BYTES, seed))
         for position, record in enumerate(records):
             if record.offset > end:
                 witnessed = any(later.synced > end for later in records[position:])
-                if last and not witnessed:
+                if following is None and not witnessed:
                     # Never finished, and nobody was promised anything of it.
                     break
-                self.losses.append(Loss(name, end, record.offset - end, "a part of the log is broken"))
+                self.lose(name, end, record.offset - end, "a part of the log is broken")
             try:
                 self._take(record)
             except (TypeError, ValueError, LookupError):
                 # Sound, and written by something else.
-                size_bytes = record.end - record.offset
-                self.losses.append(Loss(name, record.offset, size_bytes, "a record of a shape that is unknown"))
+                self.lose(name, record.offset, record.end - record.offset, "a record of a shape that is unknown")
             end = record.end
-        if len(data) < head.size_bytes:
-            self.losses.append(Loss(name, len(data), head.size_bytes - len(data), "the segment was cut"))
-        rest = len(data.rstrip(b"\0")) - end
-        if rest > 0 and last:
-            self.torn_bytes += rest
-        elif rest > 0:
-            self.losses.append(Loss(name, end, rest, "the segment's end is broken"))
+        self._end(segment, data, end, following)
+
+    def _end(self, segment: _Segment, data: bytes, end: int, following: _Segment | None) -> None:
+        """What lies behind the last record at `end`."""
+        name, written = segment.name, len(data.rstrip(b"\0"))
+        if segment.head is not None and len(data) < segment.head.size_bytes:
+            reach = segment.head.size_bytes
+            what = "the segment was cut"
+        elif following is not None and following.head is not None and following.sequence == segment.sequence + 1:
+            reach = following.head.previous_end
+            what = "the segment's end is broken"
+        elif following is not None:
+            reach, what = written, "the segment's end is broken"
+        else:
+            self.torn_bytes += max(0, written - end)
+            return
+        if reach > end:
+            self.lose(name, end, reach - end, what)
 
     def _take(self, record: Record) -> None:
         plain = _unpacked(record)
         if record.type == RecordType.HARD_STATE and isinstance(plain, list):
             self.state = SavedState(*plain)
         elif record.type == RecordType.INSTALLED and isinstance(plain, list):
-            self.installed = plain[0]
+            # What the log says before leads nowhere; but what was committed is so everywhere.
+            self._forget(self._commit_before + 1)
+            self._name_losses(plain[0] + 1)
+            self._last = plain[0]
         elif record.type == RecordType.ENTRIES and isinstance(plain, list):
             term, first, datas = plain[:3]
-            self._forget(first)
             kind = plain[3] if len(plain) > 3 else 0
-            self.entries.update({first + i: LogEntry(term, first + i, data, kind) for i, data in enumerate(datas)})
+            entries = [LogEntry(term, first + i, data, kind) for i, data in enumerate(datas)]
+            self._forget(first)
+            self._name_losses(first)
+            # A term has one leader, who never replaces what it wrote: what lies before is as it was then.
+            sure = max((index for index in self.doubtful if self.entries[index].term == term), default=0)
+            self.doubtful = {index for index in self.doubtful if index > sure}
+            self.entries.update({entry.index: entry for entry in entries})
             self._last = first + len(datas) - 1
+
+    def _name_losses(self, following: int) -> None:
+        """The entry that was read next."""
+        for position in reversed(range(len(self.losses))):
+            loss = self.losses[position]
+            if loss.last:
+                break
+            if loss.first:
+                self.losses[position] = loss._replace(first=min(loss.first, following), last=following - 1)
 
     def _forget(self, first: int) -> None:
         """Entries from `first` on were replaced."""
-        while self._last >= first:
-            self.entries.pop(self._last, None)
-            self._last -= 1
+        behind: Sequence[int] = range(first, self._last + 1)
+        if len(behind) > len(self.entries):
+            behind = [index for index in self.entries if index >= first]
+        for index in behind:
+            self.entries.pop(index, None)
+            self.doubtful.discard(index)
+        self._last = min(self._last, first - 1)
 
 
-def _records(data: bytes, start: int, seed: int) -> Iterable[Record]:
+def _records(data: bytes, start: int, seed: int) -> Iterator[Record]:
     """The sound ones, also behind what is broken."""
     offset = start
     while True:

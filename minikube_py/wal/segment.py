@@ -67,13 +67,12 @@ def decode_head(name: str, data: bytes, *, whole: bool = True) -> SegmentHead:
     return head
 
 
-def damage(name: str, offset: int, what: str) -> Corruption:
-    """The one form of a refusal to start: file, offset, what, and what to do."""
-    return Corruption(
-        f"{name}: damaged at offset {offset}: {what}. Acknowledged writes may be lost, so the store does not start. "
-        "With other members, empty the data directory and start with --rejoin. Alone, see what is left with "
-        "`minikube-py store salvage`, or restore the directory from a backup"
-    )
+class Damage(Corruption):
+    """Bytes that were durable once do not read: file, offset, what. What to do says whoever knows the folder."""
+
+
+def damage(name: str, offset: int, what: str) -> Damage:
+    return Damage(f"{name}: damaged at offset {offset}: {what}")
 
 
 def unknown_format(name: str, version: object) -> Corruption:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 
+from disk_damage import DAMAGES, damage
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +17,6 @@ from minikube_py.wal.segment import segment_sequence
 from minikube_py.wal.snapshot import SnapshotHead, SnapshotWriter, snapshot_index
 
 SEGMENT_BYTES = 16 << 10
-DAMAGES = ("flip", "cut", "zero", "swap", "lose")
 
 
 def run(steps) -> None:
@@ -63,20 +63,6 @@ def found(disk: SimDisk) -> tuple[list[bytes], tuple[str, ...]]:
     return standing + [entry.data for entry in loaded.log.entries], loaded.warnings
 
 
-def damage(image: dict[str, bytearray], name: str, other: str, how: str, place: float) -> None:
-    offset = int(place * (len(image[name]) - 1))
-    if how == "flip":
-        image[name][offset] ^= 1 << (offset % 8)
-    elif how == "cut":
-        del image[name][offset:]
-    elif how == "zero":
-        image[name][offset : offset + 512] = bytes(len(image[name][offset : offset + 512]))
-    elif how == "swap":
-        image[name], image[other] = image[other], image[name]
-    else:
-        del image[name]
-
-
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.integers(0, 30), st.integers(0, 4), st.sampled_from(DAMAGES), st.integers(0, 20), st.integers(0, 20),
@@ -86,7 +72,8 @@ def test_damage_to_a_file_loses_nothing_or_is_refused(seed, snapshots, how, firs
     disk, written, _ = a_folder(seed, snapshots)
     image = disk.image()
     names = sorted(name for name in image if segment_sequence(name) is not None or snapshot_index(name) is not None)
-    damage(image, names[first % len(names)], names[second % len(names)], how, place)
+    name = names[first % len(names)]
+    damage(image, name, names[second % len(names)], how, int(place * (len(image[name]) - 1)))
     try:
         state, _ = found(SimDisk.from_image(image))
     except Corruption as refusal:
@@ -105,7 +92,7 @@ def test_without_the_newest_snapshot_nothing_is_lost(seed, snapshots, how, place
     disk, written, _ = a_folder(seed, snapshots)
     image = disk.image()
     newest = max(name for name in image if snapshot_index(name) is not None)
-    damage(image, newest, newest, how, place)
+    damage(image, newest, newest, how, int(place * (len(image[newest]) - 1)))
     disk = SimDisk.from_image(image)
     state, warnings = found(disk)
     assert state == written
@@ -133,6 +120,7 @@ def test_what_lies_before_the_newest_snapshot_is_not_needed(seed, snapshots, how
     heads = loaded.log.segments[: loaded.log.past]
     past = [f"wal-{head.sequence:016d}.log" for head in heads]
     past += [name for name in image if snapshot_index(name) == taken[-2]]
-    damage(image, past[which % len(past)], "", how, place)
+    name = past[which % len(past)]
+    damage(image, name, "", how, int(place * (len(image[name]) - 1)))
     state, _ = found(SimDisk.from_image(image))
     assert state == written

@@ -15,6 +15,25 @@ from minikube_py.wal.recovery import read_segment
 from minikube_py.wal.segment import HEAD_BYTES, decode_head, segment_sequence
 
 SECTOR_BYTES = 512
+DAMAGES = ("flip", "cut", "zero", "swap", "copy", "lose")
+
+
+def damage(image: dict[str, bytearray], name: str, other: str, how: str, offset: int) -> None:
+    """What an editor, a bad disk or a hasty restore does to the file `name` of a folder's image, one of DAMAGES: from
+    `offset` on, or to all of it, and with the file `other`."""
+    data = image[name]
+    if how == "flip" and data:
+        data[offset] ^= 1 << (offset % 8)
+    elif how == "cut":
+        del data[offset:]
+    elif how == "zero":
+        data[offset : offset + SECTOR_BYTES] = bytes(len(data[offset : offset + SECTOR_BYTES]))
+    elif how == "swap":
+        image[name], image[other] = image[other], image[name]
+    elif how == "copy":
+        image[name] = bytearray(image[other])
+    elif how == "lose":
+        del image[name]
 
 
 class LogEnd(NamedTuple):

@@ -222,7 +222,7 @@ def test_a_torn_last_record_is_cut():
 def test_a_broken_record_before_one_that_was_written_later_is_damage():
     data = bytearray(segment(HEAD, entries(1, b"a"), entries(2, b"b"))[0])
     data[HEAD_BYTES + 20] ^= 1
-    with pytest.raises(Corruption, match=f"{segment_name(1)}: damaged at offset {HEAD_BYTES}.*backup"):
+    with pytest.raises(Corruption, match=f"{segment_name(1)}: damaged at offset {HEAD_BYTES}"):
         load({segment_name(1): bytes(data)})
 
 
