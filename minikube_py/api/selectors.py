@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from minikube_py.api.errors import FieldError, aggregate, bad_request, go_quote, invalid_value
 from minikube_py.api.kind import Kind, Selectable
+from minikube_py.api.matching import Labels, compile_attributes, compile_fields, compile_labels, int64
 from minikube_py.api.memo import remembered, remembered_by_text
 from minikube_py.api.meta import is_label_value, is_qualified_name
 from minikube_py.fields import quantity
@@ -30,7 +31,6 @@ from minikube_py.fields.text import find_field
 from minikube_py.fields.times import parse_time
 from minikube_py.fields.where import MAX_COMPARISONS, MAX_VALUES, Comparison, Op, Where, resource_of
 
-Labels = Mapping[str, str]
 TERMS_LIMIT: Final = 1000
 SELECTOR_CHARS_MAX: Final = 32 << 10
 _VALUES_TOLD_MAX: Final = 100
@@ -67,19 +67,20 @@ class LabelRequirement(NamedTuple):
             return value not in self.values
         if self.op == "exists":
             return True
-        number = _int64(value)
+        number = int64(value)
         bound = int(self.values[0])
         return number is not None and (number > bound if self.op == ">" else number < bound)
 
 
 class LabelSelector:
-    """All requirements hold. `matches(labels)` is compiled; labels may be None."""
+    """All requirements hold. `matches(labels)` is compiled; labels may be None. `keys`: how many labels it looks at."""
 
-    __slots__ = ("matches", "requirements")
+    __slots__ = ("keys", "matches", "requirements")
 
     def __init__(self, requirements: tuple[LabelRequirement, ...]) -> None:
         self.requirements = requirements
-        self.matches: Callable[[Labels | None], bool] = _compile_labels(requirements)
+        self.keys = len({requirement.key for requirement in requirements})
+        self.matches: Callable[[Labels | None], bool] = compile_labels(requirements)
 
     def __str__(self) -> str:
         return ",".join(map(str, self.requirements))
@@ -93,37 +94,6 @@ class LabelSelector:
             if requirement.key == key and requirement.op in ("=", "==", "in") and len(requirement.values) == 1:
                 return requirement.values[0]
         return None
-
-
-def _int64(text: str) -> int | None:
-    if not re.fullmatch(r"[+-]?[0-9]{1,30}", text):
-        return None
-    value = int(text)
-    return value if -(1 << 63) <= value < 1 << 63 else None
-
-
-def _always(_: object) -> bool:
-    return True
-
-
-def _compile_labels(requirements: tuple[LabelRequirement, ...]) -> Callable[[Labels | None], bool]:
-    if not requirements:
-        return _always
-    if all(r.op in ("=", "==") for r in requirements):
-        wanted = {r.key: r.values[0] for r in requirements}
-        if len(wanted) == 1 and len(requirements) == 1:
-            ((key, value),) = wanted.items()
-            return lambda labels: labels is not None and labels.get(key) == value
-        if len(wanted) == len(requirements):
-            items = wanted.items()
-            return lambda labels: labels is not None and items <= labels.items()
-    none: Labels = {}
-
-    def matches(labels: Labels | None) -> bool:
-        given = labels or none
-        return all(requirement.matches(given) for requirement in requirements)
-
-    return matches
 
 
 EVERYTHING: Final = LabelSelector(())
@@ -251,7 +221,7 @@ class _Wrong(Exception):
 def _checked(requirement: LabelRequirement) -> LabelRequirement:
     errors: list[FieldError] = []
     key, op, values = requirement
-    if op in ("<", ">") and _int64(values[0]) is None:
+    if op in ("<", ">") and int64(values[0]) is None:
         detail = "for 'Gt', 'Lt' operators, the value must be an integer"
         errors.append(invalid_value("values[0]", values[0], detail))
     for i, value in enumerate(values):
@@ -344,9 +314,8 @@ class FieldSelector:
         self.where = Where(comparisons)
         self.indexed = Where((comparisons + _indexable(resource, requirements, askable.field_set))[:MAX_COMPARISONS])
         self.has_index = any(each.field in askable.indexed and each.op != "!=" for each in self.indexed.comparisons)
-        tests = tuple((_getter(resource, r.field), r.op == "=", r.value) for r in requirements)
-        self.matches: Callable[[Mapping[str, Any]], bool] = _compile_fields(tests)
-        self.matches_attributes: Callable[[Mapping[str, str]], bool] = _compile_attributes(requirements)
+        self.matches = compile_fields(requirements, lambda field: _getter(resource, field))
+        self.matches_attributes = compile_attributes(requirements)
 
     def __str__(self) -> str:
         return ",".join([*map(str, self.requirements), *map(str, self.where.comparisons)])
@@ -390,33 +359,6 @@ def _same(spec: FieldSpec, selectable: Selectable) -> bool:
     if spec.extractor != "path@1" or selectable.otherwise or spec.args.get("default", "") != selectable.default:
         return False
     return parse_path(spec.args["path"]) == selectable.path
-
-
-Test = tuple[Getter, bool, str]
-
-
-def _compile_fields(tests: tuple[Test, ...]) -> Callable[[Mapping[str, Any]], bool]:
-    if not tests:
-        return _always
-    if len(tests) == 1:
-        get, equal, wanted = tests[0]
-        return lambda obj: (get(obj) == wanted) is equal
-
-    def matches(obj: Mapping[str, Any]) -> bool:
-        return all((get(obj) == wanted) is equal for get, equal, wanted in tests)
-
-    return matches
-
-
-def _compile_attributes(requirements: tuple[FieldRequirement, ...]) -> Callable[[Mapping[str, str]], bool]:
-    if not requirements:
-        return _always
-    tests = tuple((r.field, r.op == "=", r.value) for r in requirements)
-
-    def matches(attributes: Mapping[str, str]) -> bool:
-        return all((attributes.get(field, "") == wanted) is equal for field, equal, wanted in tests)
-
-    return matches
 
 
 def _text(value: Any) -> str:
@@ -587,9 +529,9 @@ def _comparison(spec: FieldSpec, field: str, op: Op, values: tuple[str, ...]) ->
                 quantity.resource_units(resource_of(spec, field), value)
             except quantity.QuantityError as wrong:
                 raise bad_request(f"invalid field selector: {field}: {go_quote(value)}: {wrong}") from None
-        elif spec.kind == "int" and _int64(value) is None:
+        elif spec.kind == "int" and int64(value) is None:
             raise bad_request(f"invalid field selector: {field}: {go_quote(value)}: must be a 64-bit integer")
-        elif spec.kind == "time" and parse_time(value) is None and _int64(value) is None:
+        elif spec.kind == "time" and parse_time(value) is None and int64(value) is None:
             detail = "must be a time, as 2026-01-31T12:00:00Z"
             raise bad_request(f"invalid field selector: {field}: {go_quote(value)}: {detail}")
     return Comparison(field, op, values)

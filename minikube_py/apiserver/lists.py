@@ -43,7 +43,7 @@ from minikube_py.apiserver.messages import Response
 from minikube_py.apiserver.object_store import TOO_OLD, ObjectStore
 from minikube_py.apiserver.options import EXACT, ListOptions
 from minikube_py.apiserver.routes import Route
-from minikube_py.apiserver.watch import Selection
+from minikube_py.apiserver.selection import STEPS_OF_OBJECT, Selection, pick, pick_all
 from minikube_py.apiserver.watch_cache import Entry, ResourceCache, WatchCache, slices
 from minikube_py.apiserver.work import Work, WorkHere, in_form
 from minikube_py.client.transport import JSON
@@ -149,6 +149,7 @@ class Lister:
         self._limits = limits
         self._clock = clock
         self.work: Work = WorkHere()
+        self._steps = limits.list_slice * STEPS_OF_OBJECT
 
     # --- one object -------------------------------------------------------------------------------------------------
 
@@ -258,18 +259,14 @@ class Lister:
             items, remaining = cache.page(selection.prefix, start, limit)
             return Page(items, revision, items[-1].key if remaining else None, remaining)
         found: list[Entry] = []
-        candidates = iter(self.candidates(cache, selection, start))
-        part, copied = list(islice(candidates, self._limits.list_slice)), False
-        while part:
-            after = _take_matching(found, part, selection, limit + 1 if limit else 0, True)
-            if after is not None:
-                return Page(found[:limit], revision, found[limit - 1].key)
-            if not copied:
-                # The rest as it is now: it changes while others have their turn.
-                candidates, copied = iter(list(candidates)), True
-            part = list(islice(candidates, self._limits.list_slice))
-            if part:
-                await asyncio.sleep(0)
+        candidates, wanted = iter(self.candidates(cache, selection, start)), limit + 1 if limit else 0
+        if not pick(found, candidates, selection, wanted, self._steps):
+            # The rest as it is now: it changes while others have their turn.
+            rest = list(candidates)
+            await asyncio.sleep(0)
+            await pick_all(found, iter(rest), selection, wanted, self._steps)
+        if limit and len(found) > limit:
+            return Page(found[:limit], revision, found[limit - 1].key)
         return Page(found, revision)
 
     @staticmethod
@@ -313,15 +310,12 @@ class Lister:
     async def _take(
         self, found: list[Entry], entries: list[Entry], selection: Selection, limit: int, more: bool
     ) -> bytes | None:
-        """As `_take_matching`, in slices between which others have their turn."""
-        step = self._limits.list_slice
-        for first in range(0, len(entries), step):
-            left = more or first + step < len(entries)
-            after = _take_matching(found, entries[first : first + step], selection, limit, left)
-            if after is not None:
-                return after
-            if left:
-                await asyncio.sleep(0)
+        """Adds to `found` what matches, up to `limit`, in slices between which others have their turn. `more`: behind
+        `entries` there are others. Returns the key to go on after, None where all were looked at."""
+        walk = iter(entries)
+        await pick_all(found, walk, selection, limit, self._steps)
+        if limit and len(found) >= limit and (next(walk, None) is not None or more):
+            return found[-1].key
         return None
 
     @staticmethod
@@ -460,18 +454,6 @@ class ContinueExpired(StatusError):
         status = super().to_status()
         status["metadata"] = {"continue": self.token}
         return status
-
-
-def _take_matching(
-    found: list[Entry], entries: list[Entry], selection: Selection, limit: int, more: bool
-) -> bytes | None:
-    """Adds to `found` what matches, up to `limit`. Returns the key to go on after, None where all were looked at."""
-    for i, entry in enumerate(entries):
-        if selection.matches(entry):
-            found.append(entry)
-            if limit and len(found) >= limit:
-                return entry.key if more or i + 1 < len(entries) else None
-    return None
 
 
 def _list_head(resource: Kind, metadata: Json, form: Form) -> bytes:

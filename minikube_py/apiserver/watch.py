@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -17,21 +18,23 @@ import orjson
 from minikube_py.api.errors import Json, expired, internal
 from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.core import PODS
-from minikube_py.api.selectors import FieldSelector, LabelSelector
 from minikube_py.api.tables import TablePrinter, columns
 from minikube_py.apiserver.forms import Form, object_bytes, partial_bytes
 from minikube_py.apiserver.limits import Limits
+from minikube_py.apiserver.selection import DECODED_BYTES_SHIFT, STEPS_OF_OBJECT, Selection, SelectionKey
 from minikube_py.apiserver.watch_cache import Change, Entry, ResourceCache, slices
 from minikube_py.apiserver.watch_stream import Batch, Stream, WatchBudget, error_event, left
 from minikube_py.client.transport import WatchEvent
 from minikube_py.env import Clock
-from minikube_py.fields.evaluate import where_of
-from minikube_py.fields.where import Predicate
 
 log = logging.getLogger(__name__)
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 _SENT: Final[dict[Any, bytes]] = {}
 """In place of the bytes of a change that was sent. Nobody writes into it."""
+PUMPED_STEPS: Final = 25_000
+"""Of work on changes between two turns of the loop: less than 10 ms."""
+STEPS_OF_STREAM: Final = 10
+COPIED_BYTES_SHIFT: Final = 7
 _NO_COLUMNS: Final = b'"columnDefinitions":null'
 
 
@@ -39,66 +42,6 @@ def unshown(key: bytes) -> Batch:
     """The last events of a watch on a value that cannot be brought into its form; to be called where that raised."""
     log.exception("the value of %s cannot be shown", key)
     return Batch([error_event(internal("a changed object cannot be shown in the form that was asked for"))])
-
-
-# --- what a watcher asks for ----------------------------------------------------------------------------------------
-
-
-SelectionKey = tuple[str, str, str, str]
-
-
-class Selection:
-    """Scope and selectors of a list or watch, compiled once. `declared_since`: the revision since which the declared
-    fields have meant what they do; a list or watch begun before asked for something else, and cannot go on."""
-
-    __slots__ = (
-        "_where", "declared_since", "fields", "labels", "name", "namespace", "node", "prefix", "resource", "selective",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        resource: Kind,
-        namespace: str,
-        labels: LabelSelector,
-        fields: FieldSelector,
-        declared_since: int = 0,
-    ) -> None:
-        self.resource = resource
-        self.namespace = namespace
-        self.labels = labels
-        self.fields = fields
-        self.declared_since = declared_since
-        self.prefix = resource.collection_prefix(namespace)
-        self.name = fields.exact("metadata.name")
-        self.node = fields.exact("spec.nodeName") if resource is PODS else None
-        self._where: Predicate | None = None
-        if fields.where and not self.needs_store():
-            assert fields.declared is not None, "a where names declared fields"
-            self._where = where_of(fields.declared, fields.where)
-        self.selective = bool(labels or fields.requirements or self._where)
-
-    def needs_store(self) -> bool:
-        """True where a declared field depends on other objects, so that only the store can answer."""
-        declared = self.fields.declared
-        return declared is not None and any(
-            declared.depends_on_others(comparison.field) for comparison in self.fields.where.comparisons
-        )
-
-    def has_index(self) -> bool:
-        """True where an index of the store was declared for such questions, and none of the cache's own is better."""
-        return self.fields.has_index and not self.name and not self.node
-
-    def matches(self, entry: Entry) -> bool:
-        """Selectors only; the scope is the prefix's. What only the store can answer is not looked at."""
-        if self.labels and not self.labels.matches(entry.labels):
-            return False
-        if self.fields.requirements and not self.fields.matches_attributes(entry.fields):
-            return False
-        return self._where is None or self._where(entry.row_by(self.fields.declared))
-
-    def key(self) -> SelectionKey:
-        """Equal where the same is asked for: the same text, and fields that mean the same."""
-        return self.namespace, str(self.labels), str(self.fields), str(self.fields.asked()) if self._where else ""
 
 
 class Encoder:
@@ -120,6 +63,10 @@ class Encoder:
         printer = TablePrinter(self.resource, self.clock.wall_s(), self.form.include_object)
         row = printer.row_bytes(value, str(revision))
         return b"%b%b]}" % (self._table_head(revision), row)
+
+    def steps(self, size_bytes: int) -> int:
+        """What it costs to encode so many bytes: some are decoded for it, others copied."""
+        return size_bytes >> (COPIED_BYTES_SHIFT if self.form.kind == "object" else DECODED_BYTES_SHIFT)
 
     def _table_head(self, revision: int) -> bytes:
         text = '{"kind":"Table","apiVersion":"meta.k8s.io/%s","metadata":{"resourceVersion":"%d"},%s,"rows":['
@@ -175,6 +122,8 @@ class Group:
         self.after = after
         self.streams: dict[Stream, None] = {}
         self.pending: list[WatchEvent] = []
+        self.seen = 0
+        """Up to which of its broadcaster's items this group has been looked at."""
 
     def event_of(self, change: Change) -> WatchEvent | None:
         """What this group sees of a change: nothing, ADDED, MODIFIED or DELETED."""
@@ -210,6 +159,13 @@ class Group:
             stream.push(last)
             stream.finish()
 
+    def steps(self, change: Change) -> int:
+        """What `event_of` costs where the bytes of the event are there."""
+        if not self.selection.selective:
+            return STEPS_OF_OBJECT
+        states = (change.entry, change.previous)
+        return sum(self.selection.steps(state) for state in states if state is not None)
+
     def initial(self, entries: list[Entry], slice_size: int, end: WatchEvent | None) -> Iterator[Batch]:
         """The state as ADDED events, encoded as it is pulled; then `end`."""
         encode = self.encoder.encode
@@ -239,32 +195,98 @@ class Broadcaster:
         self._by_name: dict[str, dict[Group, None]] = {}
         self._by_node: dict[str, dict[Group, None]] = {}
         self._by_namespace: dict[str, dict[Group, None]] = {}
-        self._due: list[Change] = []
+        self._queue: deque[Change | int] = deque()
+        """What the groups are still to be shown: changes, and revisions of which they are to be told by a bookmark."""
+        self._first = 1
+        """The number of the first item of the queue."""
+        self._left: Iterator[Group] | None = None
+        """Who has not been shown it yet."""
         self._groups_due: list[Group] = []
+        self._pumping = False
         self.streams = 0
         cache.sink = self._take
 
     # --- changes ----------------------------------------------------------------------------------------------------
 
-    def _take(self, change: Change) -> None:
+    def _take(self, change: Change | int) -> None:
         if not self._groups:
             return
-        for group in self._candidates(change):
+        self._queue.append(change)
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._pumping:
+            self._pumping = True
+            asyncio.get_running_loop().call_soon(self._pump)
+
+    def _pump(self) -> None:
+        """Shows groups what waits, for so many steps, and hands on what they have seen; goes on in the next turn."""
+        self._pumping = False
+        steps, queue = PUMPED_STEPS, self._queue
+        while queue and steps > 0:
+            item = queue[0]
+            if self._left is None:
+                self._left = iter(self._candidates(item))
+            for group in self._left:
+                steps -= self._show(group, item, self._first)
+                if steps <= 0:
+                    break
+            else:
+                self._left = None
+                queue.popleft()
+                self._first += 1
+                self._shown(item)
+        due, self._groups_due = self._groups_due, []
+        for group in due:
+            group.flush()
+        if queue:
+            self._schedule()
+
+    def _show(self, group: Group, item: Change | int, number: int) -> int:
+        """Returns what it took, in steps."""
+        if number <= group.seen:
+            return 1
+        group.seen = number
+        if isinstance(item, int):
+            if not group.bookmarks or item <= group.after:
+                return 1
+            event: WatchEvent | None = group.encoder.bookmark(item)
+            steps = STEPS_OF_OBJECT
+        else:
+            fresh = len(item.encoded)
             try:
-                event = group.event_of(change)
+                event = group.event_of(item)
             except Exception:
                 # Raised from here, it would end the store, and with it all others.
-                group.end(unshown(change.key))
-                continue
-            if event is not None:
-                if not group.pending:
-                    self._groups_due.append(group)
-                group.pending.append(event)
-        if not self._due:
-            asyncio.get_running_loop().call_soon(self._flush)
-        self._due.append(change)
+                group.end(unshown(item.key))
+                return STEPS_OF_OBJECT
+            steps = group.steps(item)
+            if event is not None and len(item.encoded) > fresh:
+                steps += group.encoder.steps(len(event.object))
+        if event is None:
+            return steps
+        if not group.pending:
+            self._groups_due.append(group)
+        group.pending.append(event)
+        return steps + STEPS_OF_STREAM * len(group.streams)
 
-    def _candidates(self, change: Change) -> list[Group]:
+    @staticmethod
+    def _shown(item: Change | int) -> None:
+        if isinstance(item, int):
+            return
+        item.encoded = _SENT
+        if item.previous is not None:
+            item.previous.forget()
+
+    def catch_up(self, group: Group) -> None:
+        """Hands the group's streams all that happened up to now."""
+        for number, item in enumerate(self._queue, self._first):
+            self._show(group, item, number)
+        group.flush()
+
+    def _candidates(self, change: Change | int) -> list[Group]:
+        if isinstance(change, int):
+            return list(self._groups.values())
         found = list(self._anywhere)
         if self._by_name or self._by_namespace:
             *_, namespace, name = change.key.rsplit(b"/", 2)
@@ -275,16 +297,6 @@ class Broadcaster:
             for node in dict.fromkeys(entry.fields.get("spec.nodeName", "") for entry in entries):
                 found += self._by_node.get(node, ())
         return found
-
-    def _flush(self) -> None:
-        for change in self._due:
-            change.encoded = _SENT
-            if change.previous is not None:
-                change.previous.forget()
-        self._due = []
-        due, self._groups_due = self._groups_due, []
-        for group in due:
-            group.flush()
 
     # --- streams ----------------------------------------------------------------------------------------------------
 
@@ -303,6 +315,7 @@ class Broadcaster:
         found = self._groups.get(key)
         if found is None:
             found = self._groups[key] = Group(selection, encoder, bookmarks, after)
+            found.seen = self._first + len(self._queue) - 1
             shelf = self._shelf(selection)
             if shelf is None:
                 self._anywhere[found] = None
@@ -312,7 +325,7 @@ class Broadcaster:
 
     def join(self, group: Group) -> Stream:
         """A stream that gets every event of the group after this moment."""
-        group.flush()
+        self.catch_up(group)
 
         def leave(stream: Stream) -> None:
             self._leave(group, stream)
@@ -340,31 +353,40 @@ class Broadcaster:
                 del shelf[0][shelf[1]]
 
     def bookmark_all(self, revision: int) -> None:
-        for group in list(self._groups.values()):
-            if group.bookmarks and revision > group.after:
-                group.flush()
-                batch = Batch([group.encoder.bookmark(revision)])
-                for stream in list(group.streams):
-                    stream.push(batch)
+        self._take(revision)
 
     def finish_all(self) -> None:
         for group in list(self._groups.values()):
-            group.flush()
+            self.catch_up(group)
             for stream in list(group.streams):
                 stream.finish()
 
-    def replay(self, group: Group, revision: int) -> list[WatchEvent]:
-        """What the group would have seen after `revision`. Raises: StatusError 410 where history begins later."""
+    def replay(self, group: Group, revision: int) -> Iterator[Batch]:
+        """What the group would have seen after `revision` and up to now, as it is pulled; an empty batch ends a turn in
+        which nothing was found. Raises: StatusError 410 where history begins later."""
         if revision < self.cache.history_from:
             raise expired(f"too old resource version: {revision} ({self.cache.history_from})")
+        return self._replayed(group, self.cache.since(revision))
+
+    def _replayed(self, group: Group, changes: list[Change]) -> Iterator[Batch]:
+        steps_max = self._limits.list_slice * STEPS_OF_OBJECT
         events: list[WatchEvent] = []
-        for change in self.cache.since(revision):
-            change.encoded = {}
+        steps = 0
+        for change in changes:
+            steps += group.steps(change)
+            sent, change.encoded = change.encoded, {}
             event = group.event_of(change)
-            change.encoded = _SENT
+            change.encoded = sent
             if event is not None:
+                steps += group.encoder.steps(len(event.object))
                 events.append(event)
-        return events
+            if change.previous is not None:
+                change.previous.forget()
+            if steps >= steps_max:
+                yield Batch(events)
+                events, steps = [], 0
+        if events:
+            yield Batch(events)
 
 
 def single_event_stream(limits: Limits, encoder: Encoder, event: WatchEvent) -> Stream:

@@ -77,6 +77,14 @@ class Entry:
             self.decode()
         return self._fields
 
+    @property
+    def decoded(self) -> bool:
+        return self._labels is not None
+
+    def has_row(self, declared: FieldSet | None) -> bool:
+        """Whether `row_by` is at hand."""
+        return self._declared is declared
+
     def row_by(self, declared: FieldSet | None) -> Mapping[str, int | str]:
         """The fields of `declared` that the object alone decides. Those that were last asked for are kept."""
         if self._declared is not declared:

@@ -212,6 +212,10 @@ class Stream:
         ended. One reader at a time."""
         if self._initial is not None:
             batch = next(self._initial, None)
+            while batch is not None and not batch.events:
+                # A turn in which nothing was found: others have theirs.
+                await asyncio.sleep(0)
+                batch = next(self._initial, None) if self._initial is not None else None
             if batch is not None:
                 return await self._finished([batch])
             self._initial = None

@@ -23,7 +23,8 @@ from minikube_py.apiserver.messages import Response
 from minikube_py.apiserver.object_store import ObjectStore
 from minikube_py.apiserver.options import ListOptions
 from minikube_py.apiserver.routes import Route
-from minikube_py.apiserver.watch import Broadcaster, Encoder, Group, Selection, single_event_stream, unshown
+from minikube_py.apiserver.selection import STEPS_OF_OBJECT, Selection, pick_all
+from minikube_py.apiserver.watch import Broadcaster, Encoder, Group, single_event_stream, unshown
 from minikube_py.apiserver.watch_cache import Entry, WatchCache, entry_of
 from minikube_py.apiserver.watch_stream import Batch, Stream, WatchBudget, error_event
 from minikube_py.client.transport import WatchEvent
@@ -104,7 +105,7 @@ class Watching:
                 await self._lister.wait_for(options.revision)
             elif options.revision_text == "":
                 await self._lister.wait_fresh()
-            return self._with_state(selection, options, form)
+            return await self._with_state(selection, options, form)
         return self._from_history(selection, options, form)
 
     def _timeout_s(self, options: ListOptions) -> float:
@@ -112,15 +113,20 @@ class Watching:
             return float(options.timeout_s)
         return self._limits.watch_timeout_s * (1 + self._rng.random())
 
-    def _with_state(self, selection: Selection, options: ListOptions, form: Form) -> Stream:
+    async def _with_state(self, selection: Selection, options: ListOptions, form: Form) -> Stream:
         """The state as ADDED events, then what happens."""
         broadcaster = self.broadcasters[selection.resource]
         group = broadcaster.group(selection, form, options.bookmarks)
         stream = broadcaster.join(group)
         cache, revision = broadcaster.cache, self._cache.revision
         if selection.selective:
-            matches = selection.matches
-            entries = [entry for entry in self._lister.candidates(cache, selection, None) if matches(entry)]
+            entries: list[Entry] = []
+            candidates = list(self._lister.candidates(cache, selection, None))
+            try:
+                await pick_all(entries, iter(candidates), selection, 0, self._limits.list_slice * STEPS_OF_OBJECT)
+            except BaseException:
+                stream.close()
+                raise
         else:
             entries = cache.select(selection.prefix)
         end: WatchEvent | None = None
@@ -141,15 +147,15 @@ class Watching:
         try:
             if options.revision and options.revision < selection.declared_since:
                 raise _redeclared(selection.declared_since)
-            events = broadcaster.replay(group, revision) if not after else []
+            events = broadcaster.replay(group, revision) if not after else None
         except StatusError as error:
             stream.close()
             return single_event_stream(self._limits, group.encoder, error_event(error))
-        self._begin(stream, iter([Batch(events)] if events else []), options, group)
+        self._begin(stream, events, options, group)
         return stream
 
     def _begin(
-        self, stream: Stream, initial: Iterator[Batch], options: ListOptions, source: Group | _StoreFeed
+        self, stream: Stream, initial: Iterator[Batch] | None, options: ListOptions, source: Group | _StoreFeed
     ) -> None:
         timeout_s = self._timeout_s(options)
 
@@ -158,7 +164,7 @@ class Watching:
                 # A bookmark promises that all before it was sent.
                 revision = self._cache.revision
                 if isinstance(source, Group):
-                    source.flush()
+                    self.broadcasters[source.selection.resource].catch_up(source)
                 else:
                     revision = source.revision
                 ending.push(Batch([source.encoder.bookmark(revision)]))

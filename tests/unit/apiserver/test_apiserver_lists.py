@@ -16,7 +16,7 @@ from minikube_py.api.kinds.core import CONFIGMAPS
 from minikube_py.api.selectors import parse_field_selector, parse_label_selector
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.lists import Page
-from minikube_py.apiserver.watch import Selection
+from minikube_py.apiserver.selection import Selection
 from minikube_py.mvcc.types import RangeRequest
 
 

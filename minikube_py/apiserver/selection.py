@@ -1,0 +1,114 @@
+"""What a list or watch asks for, and what it costs to find out whether an object is meant.
+
+Work between two turns of the loop is bounded by steps that are counted, not by objects: a selector of many terms, or an
+object of many labels or bytes, costs as many more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Final
+
+from minikube_py.api.kind import Kind
+from minikube_py.api.kinds.core import PODS
+from minikube_py.api.selectors import FieldSelector, LabelSelector
+from minikube_py.apiserver.watch_cache import Entry
+from minikube_py.fields.evaluate import where_of
+from minikube_py.fields.where import Predicate
+
+STEPS_OF_OBJECT: Final = 16
+STEPS_OF_FIELD: Final = 4
+DECODED_BYTES_SHIFT: Final = 2
+"""A step for each four bytes that are decoded."""
+SelectionKey = tuple[str, str, str, str]
+
+
+class Selection:
+    """Scope and selectors of a list or watch, compiled once. `declared_since`: the revision since which the declared
+    fields have meant what they do; a list or watch begun before asked for something else, and cannot go on."""
+
+    __slots__ = (
+        "_fixed_steps", "_where", "declared_since", "fields", "labels", "name", "namespace", "node", "prefix",
+        "resource", "selective",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        resource: Kind,
+        namespace: str,
+        labels: LabelSelector,
+        fields: FieldSelector,
+        declared_since: int = 0,
+    ) -> None:
+        self.resource = resource
+        self.namespace = namespace
+        self.labels = labels
+        self.fields = fields
+        self.declared_since = declared_since
+        self.prefix = resource.collection_prefix(namespace)
+        self.name = fields.exact("metadata.name")
+        self.node = fields.exact("spec.nodeName") if resource is PODS else None
+        self._where: Predicate | None = None
+        if fields.where and not self.needs_store():
+            assert fields.declared is not None, "a where names declared fields"
+            self._where = where_of(fields.declared, fields.where)
+        self.selective = bool(labels or fields.requirements or self._where)
+        looked_at = len({each.field for each in fields.requirements}) + len(fields.where.comparisons)
+        self._fixed_steps = STEPS_OF_OBJECT + STEPS_OF_FIELD * looked_at
+
+    def needs_store(self) -> bool:
+        """True where a declared field depends on other objects, so that only the store can answer."""
+        declared = self.fields.declared
+        return declared is not None and any(
+            declared.depends_on_others(comparison.field) for comparison in self.fields.where.comparisons
+        )
+
+    def has_index(self) -> bool:
+        """True where an index of the store was declared for such questions, and none of the cache's own is better."""
+        return self.fields.has_index and not self.name and not self.node
+
+    def matches(self, entry: Entry) -> bool:
+        """Selectors only; the scope is the prefix's. What only the store can answer is not looked at."""
+        if self.labels and not self.labels.matches(entry.labels):
+            return False
+        if self.fields.requirements and not self.fields.matches_attributes(entry.fields):
+            return False
+        return self._where is None or self._where(entry.row_by(self.fields.declared))
+
+    def key(self) -> SelectionKey:
+        """Equal where the same is asked for: the same text, and fields that mean the same."""
+        return self.namespace, str(self.labels), str(self.fields), str(self.fields.asked()) if self._where else ""
+
+    def steps(self, entry: Entry) -> int:
+        """What `matches` costs: a step is some 0.1 us."""
+        steps = self._fixed_steps
+        if entry.decoded:
+            if self.labels.keys > 1:
+                steps += min(self.labels.keys, len(entry.labels))
+            if self._where is None or entry.has_row(self.fields.declared):
+                return steps
+        return steps + (len(entry.value) >> DECODED_BYTES_SHIFT)
+
+
+def pick(found: list[Entry], entries: Iterator[Entry], selection: Selection, limit: int, steps: int) -> bool:
+    """Adds to `found` what of `entries` matches until it has `limit` (0: no limit), or has cost so many steps. False:
+    there may be more."""
+    matches, cost = selection.matches, selection.steps
+    for entry in entries:
+        steps -= cost(entry)
+        if matches(entry):
+            found.append(entry)
+            if len(found) == limit:
+                return True
+        if steps <= 0:
+            return False
+    return True
+
+
+async def pick_all(found: list[Entry], entries: Iterator[Entry], selection: Selection, limit: int, steps: int) -> None:
+    """As `pick`, to its end; others have their turn each time it has cost so many steps."""
+    done = pick(found, entries, selection, limit, steps)
+    while not done:
+        await asyncio.sleep(0)
+        done = pick(found, entries, selection, limit, steps)
