@@ -30,7 +30,13 @@ class Cluster(Protocol):
 
     def get(self, kind: Kind, namespace: str, name: str) -> Json | None: ...
 
-    def all(self, kind: Kind) -> Iterable[Json]: ...
+    def all(self, kind: Kind, namespace: str = "") -> Iterable[Json]:
+        """In the order of their names; of one namespace where that is named."""
+        ...
+
+    def defaults(self, kind: Kind) -> Iterable[Json]:
+        """Those of `all` that `kind.is_default` says are meant where none is named."""
+        ...
 
     def wall_s(self) -> float:
         """The time of the write, by the server's clock."""
@@ -43,7 +49,10 @@ class EmptyCluster:
     def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
         return None
 
-    def all(self, kind: Kind) -> Iterable[Json]:
+    def all(self, kind: Kind, namespace: str = "") -> Iterable[Json]:
+        return ()
+
+    def defaults(self, kind: Kind) -> Iterable[Json]:
         return ()
 
     def wall_s(self) -> float:
@@ -73,6 +82,10 @@ def admits_all(new: Json, old: Json | None, cluster: Cluster) -> None:
 
 def stamps_nothing(new: Json, old: Json, now: str) -> None:
     """The hook of a kind whose status holds no time of the server's."""
+
+
+def never_default(obj: Json) -> bool:
+    return False
 
 
 def warns_of_nothing(new: Json, old: Json | None) -> list[str]:
@@ -119,7 +132,8 @@ class Kind:
     `metadata.generation` is kept. `deprecation` is the warning that every request for the kind is answered with.
     `field_set`: what may be asked of its objects beyond equality (`free.cpu>=4`). `ttl_s`: objects end so long after
     their last write; 0: never. `orphans_by_default`: a DELETE that does not say otherwise leaves dependents.
-    `sees`: the kinds (group, version, plural) that its admission looks at.
+    `sees`: the kinds (group, version, plural) that its admission looks at, all of them; the server keeps these decoded.
+    `is_default`: whether an object of this kind is meant by others that name none.
 
     Hooks, in the order of a write: `default` (also applied to what is read from bodies), `admit` (mutating admission),
     `prepare_create` or `prepare_update` or, through `status`, `prepare_status` (what senders may not set, and what the
@@ -152,6 +166,7 @@ class Kind:
     orphans_by_default: bool = False
     scale: ScalePaths | None = None
     sees: tuple[tuple[str, str, str], ...] = ()
+    is_default: Callable[[Json], bool] = never_default
     default: Change = nothing
     admit: Admit = admits_all
     validate_admission: Admit = admits_all

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from minikube_py.api.errors import Json
 from minikube_py.api.kind import Kind
-from minikube_py.api.registry import REGISTRY
-from minikube_py.apiserver.preparing import KindKey
+from minikube_py.apiserver.preparing import KindKey, key_of
+from minikube_py.apiserver.projections import Projection, project
 from minikube_py.apiserver.watch_cache import WatchCache
 from minikube_py.env import Clock
 
@@ -16,14 +18,29 @@ class CachedCluster:
     def __init__(self, cache: WatchCache, clock: Clock) -> None:
         self._cache = cache
         self.wall_s = clock.wall_s
+        by_key = {key_of(kind): kind for kind in cache.caches}
+        self._seen: dict[Kind, list[Kind]] = {
+            kind: [by_key[key] for key in kind.sees if key in by_key] for kind in cache.caches
+        }
+        project(cache, {seen for kinds in self._seen.values() for seen in kinds})
+
+    def _projection(self, kind: Kind) -> Projection:
+        found = self._cache.of(kind).projection
+        assert found is not None, f"no kind says that its admission sees {kind}"
+        return found
 
     def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
-        entry = self._cache.of(kind).entries.get(kind.key(namespace, name))
-        return None if entry is None else entry.decode()
+        found: Json | None = self._projection(kind).objects.get(kind.key(namespace, name))
+        return found
 
-    def all(self, kind: Kind) -> list[Json]:
-        return [entry.decode() for entry in self._cache.of(kind).entries.values()]
+    def all(self, kind: Kind, namespace: str = "") -> Iterable[Json]:
+        return self._projection(kind).under(kind.collection_prefix(namespace))
 
-    def seen_by(self, kind: Kind) -> dict[KindKey, list[Json]]:
-        """What the admission of `kind` looks at, as a value that can be sent to another process."""
-        return {key: self.all(seen) for key in kind.sees if (seen := REGISTRY.resource(*key)) is not None}
+    def defaults(self, kind: Kind) -> Iterable[Json]:
+        found: Iterable[Json] = self._projection(kind).defaults.values()
+        return found
+
+    def seen_by(self, kind: Kind, namespace: str) -> dict[KindKey, list[Json]]:
+        """What the admission of `kind` looks at, as a value that can be sent to another process: of kinds with a
+        namespace the objects of this one."""
+        return {key_of(seen): list(self.all(seen, namespace)) for seen in self._seen.get(kind, ())}

@@ -252,6 +252,7 @@ class ApiServer:
             verb = verb_of(path, request.method, "watch" in request.query and parse_bool(request.query, "watch"))
         slots = self.in_flight.slots(request, verb)
         taken = permitted = found = False
+        response: Response | None = None
         try:
             if slots is not None:
                 slots.check()
@@ -285,7 +286,11 @@ class ApiServer:
             response = error_response(internal("the server met a condition that it does not know"))
         finally:
             if taken and slots is not None:
-                slots.give_back()
+                if response is not None and response.pieces is not None:
+                    # Large lists are rendered while they are sent.
+                    response.sent = slots.give_back
+                else:
+                    slots.give_back()
             if task is not None:
                 self._inflight.pop(task, None)
                 self._late.discard(task)

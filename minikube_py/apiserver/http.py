@@ -221,7 +221,10 @@ class Connection(asyncio.Protocol):
             if response.stream is not None:
                 return await self._stream(asked, response.stream)
             if response.pieces is not None:
-                return await self._pieces(asked, response)
+                try:
+                    return await self._pieces(asked, response)
+                finally:
+                    response.sent()
         if not self.reader.body_ended:
             small = 0 < self.reader.body_left_bytes() <= DISCARDED_BYTES_MAX
             keep_alive = keep_alive and small and not asked.expects_continue and self._body_error is None

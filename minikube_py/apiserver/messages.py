@@ -75,14 +75,19 @@ class Request:
         self.admit: Admission | None = None
 
 
+def _nothing() -> None:
+    pass
+
+
 class Response:
     """Exactly one of `body`, `pieces` and `stream` is the answer's content.
 
     `pieces` yields the parts of a large list one after another; the objects they hold are those of one moment.
-    `exact`: the body goes out to the byte, neither laid out nor ended with a newline.
+    `exact`: the body goes out to the byte, neither laid out nor ended with a newline. `sent` is to be called by whoever
+    asked once `pieces` are used up or dropped: until then the request counts as in flight.
     """
 
-    __slots__ = ("body", "content_type", "exact", "headers", "pieces", "status", "stream")
+    __slots__ = ("body", "content_type", "exact", "headers", "pieces", "sent", "status", "stream")
 
     def __init__(
         self,
@@ -100,6 +105,7 @@ class Response:
         self.pieces = pieces
         self.stream = stream
         self.exact = False
+        self.sent: Callable[[], None] = _nothing
 
 
     def warning(self, text: str) -> Response:

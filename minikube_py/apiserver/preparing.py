@@ -249,8 +249,12 @@ class Seen:
         named = (obj for obj in self.all(kind) if kind.key(namespace_of(obj), obj["metadata"]["name"]) == wanted)
         return next(named, None)
 
-    def all(self, kind: Kind) -> Sequence[Json]:
-        return self._objects.get(key_of(kind), ())
+    def all(self, kind: Kind, namespace: str = "") -> Sequence[Json]:
+        found = self._objects.get(key_of(kind), ())
+        return [obj for obj in found if namespace_of(obj) == namespace] if namespace and kind.namespaced else found
+
+    def defaults(self, kind: Kind) -> Sequence[Json]:
+        return list(filter(kind.is_default, self.all(kind)))
 
 
 class Made(NamedTuple):

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import orjson
 from sortedcontainers import SortedDict
@@ -24,6 +24,9 @@ from minikube_py.client.sharing import shared_labels
 from minikube_py.fields.evaluate import row_of
 from minikube_py.fields.spec import FieldSet
 from minikube_py.mvcc.types import Event, KeyValue, prefix_end
+
+if TYPE_CHECKING:
+    from minikube_py.apiserver.projections import Projection
 
 log = logging.getLogger(__name__)
 REGISTRY_PREFIX = b"/registry/"
@@ -165,6 +168,7 @@ class ResourceCache:
         self.history_from = 0
         self.last_change = 0
         self.sink: ChangeSink | None = None
+        self.projection: Projection | None = None
         self._history_bytes = 0
         self._limits = limits
         self._by_node: dict[str, dict[bytes, Entry]] | None = None
@@ -178,6 +182,8 @@ class ResourceCache:
         self.history_from = revision
         self.last_change = revision
         self._by_node = None
+        if self.projection is not None:
+            self.projection.load(self.entries.values())
 
     def apply(self, event: Event) -> None:
         kv = event.kv
@@ -191,6 +197,8 @@ class ResourceCache:
             del entries[key]
         else:
             return
+        if self.projection is not None:
+            self.projection.put(key, entry)
         change = Change(key, kv.mod_revision, entry, previous)
         self.last_change = kv.mod_revision
         self._remember(change)

@@ -127,7 +127,7 @@ class Writer:
     def _body(self, route: Route, request: Request, options: WriteOptions) -> Body:
         sub = route.subresource.name if route.subresource else ""
         kind, validation = route.resource, options.field_validation
-        seen, wall_s = self.cluster.seen_by(kind), self._clock.wall_s()
+        seen, wall_s = self.cluster.seen_by(kind, route.namespace), self._clock.wall_s()
         return Body(
             key_of(kind), request.body, request.content_type, validation, route.namespace, route.name, sub, seen, wall_s
         )

@@ -312,6 +312,29 @@ async def test_writes_in_flight_are_bounded_but_for_administrators(served: Serve
     assert slots.taken == 0
 
 
+async def test_a_large_list_is_in_flight_until_all_of_it_was_sent(served: Served) -> None:
+    object.__setattr__(served.core.api.limits, "list_slice", 1)
+    slots = served.core.api.in_flight.reads
+    for i in range(60):
+        leader = {"control-plane.alpha.kubernetes.io/leader": "y" * 250_000}
+        node = {"metadata": {"name": f"m{i}", "annotations": leader}}
+        await served.core.done("POST", "/api/v1/nodes", node)
+    slow, gone = await served.peer(), await served.peer()
+    for peer in (slow, gone):
+        peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        peer.send("GET", "/api/v1/nodes", token="scheduler-token")
+    await served.until(lambda: len(served.http._stalled) == 2)
+    assert slots.taken == 2
+    gone.writer.transport.abort()  # type: ignore[attr-defined]
+    await served.until(lambda: slots.taken == 1)
+    slow.writer.transport.resume_reading()  # type: ignore[attr-defined]
+    async with patience():
+        last = b""
+        while not last.endswith(b"\r\n0\r\n\r\n"):
+            last = last[-7:] + await slow.reader.read(1 << 20)
+    await served.until(lambda: slots.taken == 0)
+
+
 # --- answers ----------------------------------------------------------------------------------------------------------
 
 

@@ -96,6 +96,7 @@ PRIORITYCLASSES: Final = Kind(
     validate_update={"": _validate_update},
     validate_admission=_validate_admission,
     sees=(("scheduling.k8s.io", "v1", "priorityclasses"),),
+    is_default=lambda priority: bool(priority.get("globalDefault")),
     printer=Printer(
         (
             NAME,
@@ -111,8 +112,7 @@ PRIORITYCLASSES: Final = Kind(
 
 def default_class(cluster: Cluster) -> Json | None:
     """The class of pods that name none: of several, the one of the lowest value."""
-    found = [each for each in cluster.all(PRIORITYCLASSES) if each.get("globalDefault")]
-    return min(found, key=lambda each: int(each.get("value", 0)), default=None)
+    return min(cluster.defaults(PRIORITYCLASSES), key=lambda each: int(each.get("value", 0)), default=None)
 
 
 KINDS: Final[tuple[Kind, ...]] = (PRIORITYCLASSES,)

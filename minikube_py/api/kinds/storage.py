@@ -155,8 +155,7 @@ def is_default_class(storage_class: Json) -> bool:
 
 def default_storage_class(cluster: Cluster) -> Json | None:
     """The newest of those that are marked as default; of several, the first by name."""
-    found = [each for each in cluster.all(STORAGECLASSES) if is_default_class(each)]
-    found.sort(key=lambda each: str(each["metadata"]["name"]))
+    found = cluster.defaults(STORAGECLASSES)
     return max(found, key=lambda each: parse_timestamp(each["metadata"]["creationTimestamp"]), default=None)
 
 
@@ -176,6 +175,7 @@ STORAGECLASSES: Final = Kind(
     GROUP, "v1", "StorageClass", "storageclasses", "storageclass", False,
     short_names=("sc",),
     selectable=NAMED,
+    is_default=is_default_class,
     default=defaults({"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}),
     validate=_validate_class,
     validate_update={"": _validate_class_update},
