@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import Final, NamedTuple, TypeVar
 
+import orjson
+
 from minikube_py.api.errors import StatusError, expired, request_entity_too_large, service_unavailable, timeout
 from minikube_py.env import Clock
 from minikube_py.errors import (
@@ -21,7 +23,7 @@ from minikube_py.errors import (
     RequestTooLarge,
     Unavailable,
 )
-from minikube_py.mvcc.types import Compare, DeleteRange, KeyValue, Op, Put, RangeRequest, RangeResult, TxnResult
+from minikube_py.mvcc.types import Compare, DeleteRange, KeyValue, Op, Put, RangeRequest, RangeResult, Txn, TxnResult
 from minikube_py.store.storage import Storage
 
 T = TypeVar("T")
@@ -30,6 +32,8 @@ UNKNOWN: Final = "etcdserver: request timed out, possibly due to previous leader
 """Begins as etcd's own words do (api/v3rpc/rpctypes/error.go), by which clients know it."""
 OPENING: Final = len(b'{"metadata":{')
 LEASE_REUSE_S: Final = 60
+LEASES: Final = b"/registry/coordination.k8s.io/leases/"
+NODE_LEASES: Final = LEASES + b"kube-node-lease/"
 
 
 class OutOfSpace(StatusError):
@@ -109,13 +113,26 @@ class ObjectStore:
             success.append(Put(claim.key, claim.owner))
             failure.append(RangeRequest(claim.key, keys_only=True))
         success += [DeleteRange(key) for key in released]
-        return _outcome(await self._txn(compare, success, failure), None, claims)
+        try:
+            result = await self._txn(compare, success, failure)
+        except OutOfSpace as full:
+            if claims or not _frees(old.key, value):
+                raise
+            result = await self._release(Txn(tuple(compare), tuple(success), tuple(failure)), full)
+        return _outcome(result, None, claims)
 
     async def delete(self, old: KeyValue, released: Sequence[bytes] = ()) -> Outcome:
         """Deletes the object if it is still as `old` has it."""
         success: list[Op] = [DeleteRange(old.key), *(DeleteRange(key) for key in released)]
         compare = [Compare(old.key, "MOD", "=", old.mod_revision)]
         return _outcome(await self._txn(compare, success, [RangeRequest(old.key)]), None, ())
+
+    async def _release(self, txn: Txn, full: OutOfSpace) -> TxnResult:
+        """Raises: `full` where the store is of an earlier release, which cannot read the request."""
+        try:
+            return await translated(self.storage.release(txn))
+        except StatusError as error:
+            raise full if error.code == 400 else error from None
 
     async def _txn(self, compare: Sequence[Compare], success: Sequence[Op], failure: Sequence[Op]) -> TxnResult:
         try:
@@ -134,6 +151,14 @@ class ObjectStore:
         granted = await translated(self.storage.lease_grant(ttl_s + LEASE_REUSE_S))
         self._leases[ttl_s] = (granted.id, now_s + LEASE_REUSE_S)
         return granted.id
+
+
+def _frees(key: bytes, value: bytes) -> bool:
+    """Whether a deletion needs this update: of an object that is being deleted; and of a Lease by which whoever deletes
+    holds its office, which nodes' Leases are not."""
+    if key.startswith(LEASES):
+        return not key.startswith(NODE_LEASES)
+    return bool(orjson.loads(value)["metadata"].get("deletionTimestamp"))
 
 
 def _outcome(result: TxnResult, guard: KeyValue | None, claims: Sequence[Claim]) -> Outcome:

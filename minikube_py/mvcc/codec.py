@@ -43,6 +43,7 @@ from minikube_py.mvcc.types import (
     RaiseVersion,
     RangeRequest,
     RangeResult,
+    Release,
     Result,
     SessionCommand,
     SessionResult,
@@ -60,7 +61,7 @@ Plain = Any
 
 # Never change a number: they stand in logs on disk.
 PUT, DELETE, TXN, GRANT, REVOKE, CHECKPOINT, COMPACT, DECLARE, RANGE, OPEN, IN_SESSION, CLOSE = range(1, 13)
-DECLARE_INDEX, DROP_INDEX, RAISE, SET_ALARM = range(13, 17)
+DECLARE_INDEX, DROP_INDEX, RAISE, SET_ALARM, RELEASE = range(13, 18)
 PUT_RESULT, DELETE_RESULT, TXN_RESULT, LEASE_RESULT, COMPACT_RESULT, RANGE_RESULT, SESSION_RESULT = range(20, 27)
 EVENT, BATCH, ERROR = range(30, 33)
 
@@ -146,6 +147,8 @@ def to_plain(message: Message) -> Plain:
         return (TXN_RESULT, message.revision, message.succeeded, [to_plain(each) for each in message.responses])
     if type(message) is RangeResult:
         return (RANGE_RESULT, *message)
+    if type(message) is Release:
+        return (RELEASE, to_plain(message.txn))
     if type(message) is WatchBatch:
         error = message.error
         return (BATCH, message.events, message.revision, None if error is None else to_plain(error))
@@ -220,6 +223,13 @@ def _txn(plain: Plain, depth: int) -> Txn:
         raise InvalidRequest(TOO_MANY_OPS)
     _, compare, success, failure = plain
     return Txn(tuple([_compare(each) for each in compare]), _ops(success, depth + 1), _ops(failure, depth + 1))
+
+
+def _release(plain: Plain, depth: int) -> Release:
+    _, txn = plain
+    if txn[0] != TXN:
+        raise TypeError
+    return Release(_txn(txn, depth))
 
 
 def _in_session(plain: Plain, depth: int) -> InSession:
@@ -416,6 +426,7 @@ _READERS: Final[dict[int, Callable[[Plain, int], Any]]] = {
     DROP_INDEX: _typed(DropIndex, (str,), 1),
     RAISE: _typed(RaiseVersion, (int,), 1),
     SET_ALARM: _typed(SetAlarm, (bool, int, str), 1),
+    RELEASE: _release,
     RANGE: _range,
     OPEN: _typed(OpenSession, (int,), 1),
     IN_SESSION: _in_session,

@@ -17,7 +17,7 @@ from minikube_py.mvcc.codec import event_from_plain, field_set_from_plain, field
 from minikube_py.mvcc.event_log import EventLog, Events
 from minikube_py.mvcc.lease import Lease
 from minikube_py.mvcc.types import Alarm, Event, KeyValue
-from minikube_py.mvcc.versions import FIRST, LATEST, TooNew
+from minikube_py.mvcc.versions import FIRST, LATEST, RELEASES, TooNew
 
 if TYPE_CHECKING:
     from minikube_py.fields.spec import FieldSet
@@ -41,6 +41,8 @@ def records(state: StateMachine) -> Iterator[list[Any]]:
     base = max(boundary, 1)
     head = [HEAD, FORMAT, state.revision, boundary, state.sessions.count, state.version]
     leases = [[LEASE, each.id, each.ttl_s, each.remaining_s, each.granted] for each in state.lessor.by_id.values()]
+    if state.version >= RELEASES:
+        head += [state.alarms.rewritten_bytes, state.alarms.grown_bytes]
     if state.version == FIRST:
         head[1:] = [2, *head[2:-1]]
         leases = [lease[:-1] for lease in leases]
@@ -177,6 +179,8 @@ class Loader:
         self.state.version = rest[1] if head[1] >= FORMAT else FIRST
         if self.state.version > LATEST:
             raise TooNew(self.state.version)
+        if len(rest) > 2:
+            self.state.alarms.rewritten_bytes, self.state.alarms.grown_bytes = rest[2:4]
         self._begun = True
 
     def _load_versions(self) -> None:

@@ -59,6 +59,7 @@ from minikube_py.mvcc.types import (
     RaiseVersion,
     RangeRequest,
     RangeResult,
+    Release,
     Result,
     SessionResult,
     SetAlarm,
@@ -104,6 +105,7 @@ class StateMachine:
         self._untrimmed = FIRST_REVISION + 1
         self._apply: dict[type, Callable[[Any], Result]] = {
             Txn: self._apply_txn,
+            Release: self._apply_release,
             Put: self._apply_put,
             DeleteRange: self._apply_delete,
             LeaseGrant: self._apply_grant,
@@ -179,6 +181,14 @@ class StateMachine:
         self._commit(events)
         return result
 
+    def _apply_release(self, release: Release) -> TxnResult:
+        txn = release.txn
+        check(txn)
+        counted = self.alarms.release(taken(txn, path(txn, self.index)), self.index.current)
+        result = self._apply_txn(txn)
+        self.alarms.released(*counted)
+        return result
+
     def _died(self) -> int:
         """How many deletions of keys are retained: the same on every member, whatever it has trimmed."""
         log = self.log
@@ -213,6 +223,7 @@ class StateMachine:
         for listener in self.before_compact:
             listener()
         self.compact_revision = compact.revision
+        self.alarms.rewritten_bytes = 0
         self.tables.compact(compact.revision)
         self.trim(TRIM_PER_COMPACT)
         return CompactResult(self.revision)
@@ -450,6 +461,8 @@ class StateMachine:
                 found = index.hash(min(at, index.revision), declared)
             digest.update(f"{name} {found}".encode())
             yield
+        if not revision and self.alarms.grown_bytes | self.alarms.rewritten_bytes:
+            sessions.append(msgpack.packb([self.alarms.rewritten_bytes, self.alarms.grown_bytes]))
         for record in sessions:
             digest.update(record)
         return int.from_bytes(digest.digest(), "big")

@@ -138,6 +138,13 @@ class Txn:
 Op = Put | DeleteRange | RangeRequest | Txn
 
 
+class Release(NamedTuple):
+    """A txn that a deletion needs before anything can go. Under alarm NOSPACE it may rewrite what stands, within bounds
+    (`mvcc.alarms`); otherwise it is its txn."""
+
+    txn: Txn
+
+
 class LeaseGrant(NamedTuple):
     """`id` 0 is filled in by the proposer, never by apply. TTL in seconds."""
 
@@ -228,6 +235,7 @@ SessionCommand = (
     Put
     | DeleteRange
     | Txn
+    | Release
     | LeaseGrant
     | LeaseRevoke
     | LeaseCheckpoint

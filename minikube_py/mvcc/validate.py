@@ -32,10 +32,11 @@ from minikube_py.mvcc.types import (
     Put,
     RaiseVersion,
     RangeRequest,
+    Release,
     SetAlarm,
     Txn,
 )
-from minikube_py.mvcc.versions import ALARMS, FIRST, GRANTS_HAVE_NAMES
+from minikube_py.mvcc.versions import ALARMS, FIRST, GRANTS_HAVE_NAMES, RELEASES
 
 INT64_MIN: Final = -(1 << 63)
 INT64_MAX: Final = (1 << 63) - 1
@@ -69,7 +70,7 @@ def require_known(command: Command, version: int) -> None:
     """Raises: Unavailable where members of an earlier release, which follow `version` of the rules, could not even read
     the command; its log entry would end them."""
     inner = command.command if type(command) is InSession else command
-    needed = ALARMS if type(inner) is SetAlarm else FIRST
+    needed = _NEEDED.get(type(inner), FIRST)
     if type(inner) is LeaseRevoke and inner.granted:
         needed = GRANTS_HAVE_NAMES
     if needed > version:
@@ -77,6 +78,9 @@ def require_known(command: Command, version: int) -> None:
             f"{type(inner).__name__} needs version {needed} of the rules of apply, the store follows {version}: it "
             "follows once all members run this release"
         )
+
+
+_NEEDED: Final[dict[type, int]] = {SetAlarm: ALARMS, Release: RELEASES}
 
 
 def validate_where(where: Where) -> None:
@@ -243,6 +247,7 @@ _RULES: Final[dict[type, Callable[[Any], None]]] = {
     Put: _put,
     DeleteRange: check,
     Txn: _txn,
+    Release: lambda release: _txn(release.txn),
     RangeRequest: validate_range,
     LeaseGrant: _numbers("lease", "TTL"),
     LeaseRevoke: _numbers("lease"),

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 from minikube_py.errors import InvalidRequest
 from minikube_py.index.declared import dump, key_of
@@ -36,6 +36,7 @@ from minikube_py.mvcc.types import (
     Op,
     Put,
     RaiseVersion,
+    Release,
     Txn,
 )
 from minikube_py.mvcc.versions import LATEST
@@ -43,11 +44,6 @@ from minikube_py.wal.recovery import LogEntry
 
 CHANGE: Final = 1
 CANDIDATES_MAX: Final = 6
-
-
-class Command(NamedTuple):
-    index: int  # type: ignore[assignment]  # hides tuple.index
-    command: Any
 
 
 class BehindGaps:
@@ -92,7 +88,7 @@ class BehindGaps:
 
     def run(self, entries: Sequence[LogEntry], missing: int) -> None:
         """Entries without a gap, behind one of `missing` entries, each of which made one revision at most."""
-        commands = [Command(each.index, command) for each in entries if (command := self._new(each)) is not None]
+        commands = [(each.index, command) for each in entries if (command := self._new(each)) is not None]
         self._named = {}
         for index, command in commands:
             for compare in _compares(command):
@@ -131,14 +127,14 @@ class BehindGaps:
         except InvalidRequest:
             return None
         if type(command) is not InSession:
-            return command
+            return command.txn if type(command) is Release else command
         name = (command.session, command.sequence)
         known = self._sessions.by_id.get(command.session)
         done = known is not None and (command.sequence in known.replies or command.sequence < known.acknowledged)
         if done or name in self._seen:
             return None
         self._seen.add(name)
-        return command.command
+        return command.command.txn if type(command.command) is Release else command.command
 
     def _save(self) -> tuple[Any, ...]:
         numbers = (self.revision, self.version, self.gap_revision)
@@ -149,7 +145,7 @@ class BehindGaps:
         self.current, self.leases, self.fields = (dict(each) for each in saved[1:4])
         self.assumed = saved[4][:]
 
-    def _do(self, commands: list[Command], made: int) -> None:
+    def _do(self, commands: list[tuple[int, Any]], made: int) -> None:
         self._gap_starts = self.revision
         self.revision += made
         self.gap_revision = self.revision
@@ -275,7 +271,7 @@ class BehindGaps:
         return answer
 
 
-def _revisions_made(commands: list[Command], known: int, missing: int) -> list[int]:
+def _revisions_made(commands: list[tuple[int, Any]], known: int, missing: int) -> list[int]:
     """How many revisions a gap may have made: what conditions behind it say, and as many as it may have, or a few less.
     Where nothing tells, the most is right: a revision never comes twice."""
     written: dict[bytes, int] = {}

@@ -18,6 +18,7 @@ from minikube_py.mvcc.types import (
     LeaseResult,
     LeaseRevoke,
     Op,
+    Release,
     Result,
     SessionCommand,
     Txn,
@@ -34,6 +35,9 @@ class CommandStorage:
 
     async def txn(self, compare: Sequence[Compare], success: Sequence[Op], failure: Sequence[Op] = ()) -> TxnResult:
         return cast(TxnResult, await self.command(Txn(tuple(compare), tuple(success), tuple(failure))))
+
+    async def release(self, txn: Txn) -> TxnResult:
+        return cast(TxnResult, await self.command(Release(txn)))
 
     async def lease_grant(self, ttl_s: int, lease_id: int = 0) -> LeaseResult:
         return cast(LeaseResult, await self.command(LeaseGrant(lease_id, ttl_s)))

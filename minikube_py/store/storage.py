@@ -22,6 +22,7 @@ from minikube_py.mvcc.types import (
     Op,
     RangeRequest,
     RangeResult,
+    Txn,
     TxnResult,
 )
 from minikube_py.mvcc.types import WatchBatch as WatchBatch
@@ -46,6 +47,9 @@ class Storage(Protocol):
         """All compares hold: `success`, else `failure`; answered once durable and applied.
 
         Raises: InvalidRequest, LeaseNotFound, RequestTooLarge, Unavailable, OutcomeUnknown."""
+
+    async def release(self, txn: Txn) -> TxnResult:
+        """For a write that a deletion needs, with alarm NOSPACE, too. Raises: as `txn`; NoSpace, Unavailable."""
 
     def watch(
         self, key: bytes, range_end: bytes, start_revision: int, sink: WatchSink, where: Where | None = None

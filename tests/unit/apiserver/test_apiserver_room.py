@@ -32,8 +32,13 @@ async def test_without_room_writes_are_refused_as_upstream_does_and_deletes_pass
     assert (await core.ask("PUT", f"{MAPS}/one", config_map("one", a="b")))[0] == 500
     assert (await core.ask("DELETE", f"{MAPS}/one"))[0] == 200
     assert (await core.ask("DELETE", f"{PODS}/one?gracePeriodSeconds=0"))[0] == 200
-    # A grace period has to be written first.
-    assert (await core.ask("DELETE", f"{PODS}/two"))[0] == 500
+    # A grace period has to be written first; so does the pod's end, and nothing else of pods.
+    status, two = await core.ask("DELETE", f"{PODS}/two")
+    assert status == 200 and two["metadata"]["deletionGracePeriodSeconds"] == 30
+    two["status"] = {"phase": "Succeeded"}
+    assert (await core.ask("PUT", f"{PODS}/two/status", two))[0] == 200
+    assert (await core.ask("DELETE", f"{PODS}/two?gracePeriodSeconds=0"))[0] == 200
+    assert (await core.ask("GET", f"{PODS}/two"))[0] == 404
     assert "one" not in names(await core.done("GET", MAPS))
     # Who is not ready gets no requests, and then nobody could delete.
     assert await text_of(core, "/readyz") == (200, "ok")
@@ -43,6 +48,37 @@ async def test_without_room_writes_are_refused_as_upstream_does_and_deletes_pass
     await until(lambda: not core.member.state.alarms.raised)
     await core.done("POST", MAPS, config_map("three"))
     assert await text_of(core, "/livez/nospace") == (200, "ok")
+
+
+async def test_without_room_finalizers_go_namespaces_end_and_offices_are_held(core: Core) -> None:
+    await core.done("POST", "/api/v1/namespaces", {"metadata": {"name": "old"}})
+    held = config_map("held")
+    held["metadata"]["finalizers"] = ["example.com/hold"]
+    await core.done("POST", MAPS, held)
+    leases = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
+    for namespace in ("kube-system", "kube-node-lease"):
+        lease = {"metadata": {"name": "one"}, "spec": {"holderIdentity": "a"}}
+        await core.done("POST", leases.format(namespace), lease)
+    core.member.room.reserve_bytes = 1 << 60
+    await until(lambda: bool(core.member.state.alarms.raised))
+    spec = {"spec": {"renewTime": "2030-01-01T00:00:00.000000Z"}}
+    merge = "application/merge-patch+json"
+    for namespace, status in (("kube-system", 200), ("kube-node-lease", 500)):
+        answer = await core.ask("PATCH", leases.format(namespace) + "/one", spec, content_type=merge)
+        assert answer[0] == status, namespace
+    assert (await core.ask("PATCH", f"{MAPS}/held", {"data": {"a": "b"}}, content_type=merge))[0] == 500
+    status, held = await core.ask("DELETE", f"{MAPS}/held")
+    assert status == 200 and held["metadata"]["deletionTimestamp"]
+    status, refusal = await core.ask("PATCH", f"{MAPS}/held", {"data": {"a": "b" * 5000}}, content_type=merge)
+    assert status == 500 and "a deletion may add 4,096 bytes to a value" in refusal["message"]
+    gone = {"metadata": {"finalizers": None}}
+    assert (await core.ask("PATCH", f"{MAPS}/held", gone, content_type=merge))[0] == 200
+    assert (await core.ask("GET", f"{MAPS}/held"))[0] == 404
+    status, old = await core.ask("DELETE", "/api/v1/namespaces/old")
+    assert status == 200 and old["status"]["phase"] == "Terminating"
+    old["spec"]["finalizers"] = []
+    assert (await core.ask("PUT", "/api/v1/namespaces/old/finalize", old))[0] == 200
+    assert (await core.ask("GET", "/api/v1/namespaces/old"))[0] == 404
 
 
 async def test_a_server_starts_on_a_store_without_room(core: Core) -> None:
