@@ -19,7 +19,7 @@ from minikube_py.api.errors import Json, StatusError, go_quote
 from minikube_py.api.kinds.core import PODS
 from minikube_py.api.selectors import parse_field_selector
 from minikube_py.apiserver.auth import Asked, allowed, refusal
-from minikube_py.apiserver.node_claims import LEASE_NAMESPACE, NODE_PREFIX, NodeClaims
+from minikube_py.apiserver.node_claims import LEASE_NAMESPACE, NO_SLOT, NODE_PREFIX, NodeClaims, is_slot
 from minikube_py.apiserver.rules import KUBELETS, NODE_RIGHTS, NODES, User
 from minikube_py.apiserver.watch_cache import WatchCache
 
@@ -183,8 +183,9 @@ def _lease(nodes: Nodes, asked: Asked, _: str) -> str | None:
     """Shared kubelets see all node leases, and stand for slots by leases of `kube-system`."""
     if isinstance(nodes, PlayedNodes):
         if asked.namespace == "kube-system":
-            ok = asked.verb in ("get", "list", "watch", "create", "update")
-            return None if ok else "can only get, list, watch, create, or update a lease in kube-system"
+            if asked.verb not in ("get", "list", "watch", "create", "update"):
+                return "can only get, list, watch, create, or update a lease in kube-system"
+            return None if not asked.name or is_slot(asked.name) else NO_SLOT
         if asked.namespace == LEASE_NAMESPACE and asked.verb in ("list", "watch"):
             return None
     if asked.verb not in _LEASE_VERBS:

@@ -25,8 +25,14 @@ PLAYED_BY: Final = "minikube-py.io/played-by"
 LEASE_NAMESPACE: Final = "kube-node-lease"
 SLOT_PREFIX: Final = "minikube-py-kubelet-"
 NODE_PREFIX: Final = "system:node:"
+NO_SLOT: Final = f"can only access leases of kubelet processes, named {SLOT_PREFIX}<slot>, in kube-system"
 _KEY: Final = f'"{PLAYED_BY}":'.encode()
 _OWN_KEY: Final = f'"{PLAYED_BY}":"{NODE_PREFIX}'.encode()
+
+
+def is_slot(name: str) -> bool:
+    """Whether a Lease of `kube-system` is one by which a kubelet process claims its share of the nodes."""
+    return name.startswith(SLOT_PREFIX) and len(name) > len(SLOT_PREFIX)
 
 
 def player(obj: Json) -> str:
@@ -83,7 +89,7 @@ class NodeClaims:
         if holder == user:
             return True
         of_shared = bool(holder) and not holder.startswith(NODE_PREFIX)
-        of_slot = metadata["namespace"] != LEASE_NAMESPACE and metadata["name"].startswith(SLOT_PREFIX)
+        of_slot = metadata["namespace"] != LEASE_NAMESPACE and is_slot(metadata["name"])
         return (of_shared or of_slot) and has_run_out(lease, self._clock.wall_s())
 
     def _is_real(self, node: str) -> bool:

@@ -18,7 +18,15 @@ from minikube_py.api.kinds.core import NODES, PODS
 from minikube_py.apiserver.auth import is_narrowed
 from minikube_py.apiserver.messages import Admission
 from minikube_py.apiserver.node_access import MIRROR, NodeAccess, Nodes, OneNode, node_of, references
-from minikube_py.apiserver.node_claims import LEASE_NAMESPACE, PLAYED_BY, NodeClaims, player, set_player
+from minikube_py.apiserver.node_claims import (
+    LEASE_NAMESPACE,
+    NO_SLOT,
+    PLAYED_BY,
+    NodeClaims,
+    is_slot,
+    player,
+    set_player,
+)
 from minikube_py.apiserver.rules import MASTERS, User
 from minikube_py.apiserver.watch_cache import WatchCache
 
@@ -146,6 +154,8 @@ class _Admission:
                 set_player(new, self._user.name)
             return None
         user = self._user.name
+        if not of_node and not is_slot(metadata.get("name") or ""):
+            return NO_SLOT
         if old is None:
             if of_node and not self._claims.may_claim(user, metadata.get("name") or ""):
                 return f"user {go_quote(user)} did not register the node, and nobody gave its lease up"

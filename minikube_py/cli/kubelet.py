@@ -23,7 +23,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     claim_help = "play the next nodes that no other process holds: slot k is node-(k x N) to node-(k x N + N - 1)"
     group.add_argument("--claim-share", action="store_true", help=claim_help)
-    name_help = "the slots' Leases are kube-system/PREFIX0, PREFIX1, ... (default: minikube-py-kubelet-)"
+    name_help = (
+        "the slots' Leases are kube-system/PREFIX0, PREFIX1, ... (default: minikube-py-kubelet-); with a kubelet's "
+        "token it begins with that"
+    )
     group.add_argument("--claim-prefix", default="minikube-py-kubelet-", metavar="PREFIX", help=name_help)
     flags.add_lease_timing(group, "claim")
     identity_help = (

@@ -486,6 +486,22 @@ async def test_a_kubelet_writes_the_leases_of_slots_and_never_those_of_leaders(c
         assert await code_of(core, SHARED_KUBELET, "PUT", f"{SLOT_LEASES}/{name}", body) == code
 
 
+@pytest.mark.parametrize(
+    "name", ["kube-controller-manager", "kube-scheduler", "minikube-py-kubelet-", "x-minikube-py-kubelet-0"]
+)
+async def test_a_kubelet_makes_no_other_lease_in_kube_system_where_there_is_none(core: Core, name: str) -> None:
+    """Whoever has the Lease first leads: the scheduler would wait for as long as it says."""
+    for method, path in (("POST", SLOT_LEASES), ("PUT", f"{SLOT_LEASES}/{name}"), ("GET", f"{SLOT_LEASES}/{name}")):
+        status, answer = await core.ask(method, path, lease(name, FAR), user=SHARED_KUBELET)
+        assert status == 403 and "named minikube-py-kubelet-<slot>, in kube-system" in answer["message"], method
+    generated = lease("", FAR)
+    del generated["metadata"]["name"]
+    generated["metadata"]["generateName"] = name[:8]
+    assert await code_of(core, SHARED_KUBELET, "POST", SLOT_LEASES, generated) == 403
+    assert await code_of(core, N1, "POST", SLOT_LEASES, lease(name, FAR)) == 403
+    assert (await core.ask("GET", f"{SLOT_LEASES}/{name}"))[0] == 404
+
+
 async def test_what_a_kubelet_registers_is_written_down_for_large_objects_too(core: Core) -> None:
     """They are made in another place than small ones (`work`)."""
     large = node("k1")
