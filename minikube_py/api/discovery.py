@@ -9,6 +9,7 @@ stores one version of a kind while serving another.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final
 
 import orjson
@@ -209,11 +210,15 @@ def _aggregated_resource(row: Kind) -> Json:
     return found
 
 
-DISCOVERY: Final = Discovery()
+_of: Final = lru_cache(8)(Discovery)
 
 
 def document(
-    path: str, accept: str | None, server_address: str = "", if_none_match: str | None = None
+    path: str,
+    accept: str | None,
+    server_address: str = "",
+    if_none_match: str | None = None,
+    registry: Registry = REGISTRY,
 ) -> Document | None:
     """`Discovery.document` of the registry."""
-    return DISCOVERY.document(path, accept, server_address, if_none_match)
+    return _of(registry).document(path, accept, server_address, if_none_match)

@@ -11,6 +11,7 @@ Source: apiserver pkg/endpoints/openapi, kube-openapi pkg/handler3.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
@@ -397,11 +398,11 @@ def _version_2(accept: str | None) -> Document:
     return Document(b"", JSON, {"Vary": "Accept"}, 406)
 
 
-OPENAPI: Final = OpenApi()
+_of: Final = lru_cache(8)(OpenApi)
 
 
 def document(
-    path: str, accept: str | None, query: str = "", if_none_match: str | None = None
+    path: str, accept: str | None, query: str = "", if_none_match: str | None = None, registry: Registry = REGISTRY
 ) -> Document | None:
     """`OpenApi.document` of the registry."""
-    return OPENAPI.document(path, accept, query, if_none_match)
+    return _of(registry).document(path, accept, query, if_none_match)

@@ -1,4 +1,4 @@
-"""Which kinds are served: the values of `api.kinds`, found by path or by kind."""
+"""Which kinds a server serves, found by path or by kind; by default the values of `api.kinds`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ class Registry:
         self.kinds = kinds
         self._by_plural = {(k.group, k.version, k.plural): k for k in kinds}
         self._by_kind = {(k.group, k.version, k.kind): k for k in kinds}
+        self.groups = frozenset(k.group for k in kinds)
         self.group_versions: tuple[tuple[str, str], ...] = tuple(dict.fromkeys((k.group, k.version) for k in kinds))
 
     def resource(self, group: str, version: str, plural: str) -> Kind | None:

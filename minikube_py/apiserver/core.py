@@ -17,7 +17,7 @@ from typing import Final
 from minikube_py.api import go_json
 from minikube_py.api.errors import StatusError, internal, method_not_allowed, timeout
 from minikube_py.api.kinds.core import PODS
-from minikube_py.api.registry import REGISTRY
+from minikube_py.api.registry import REGISTRY, Registry
 from minikube_py.apiserver import nonresource, system
 from minikube_py.apiserver.access import Access
 from minikube_py.apiserver.addresses import DEFAULT_RANGE, AddressAllocator
@@ -40,7 +40,7 @@ from minikube_py.apiserver.rules import User
 from minikube_py.apiserver.subresources import Subresources, check_log_accepted, review
 from minikube_py.apiserver.watch_cache import WatchCache
 from minikube_py.apiserver.watching import Watching
-from minikube_py.apiserver.work import Work, in_form
+from minikube_py.apiserver.work import Work, WorkHere, in_form
 from minikube_py.apiserver.writes import Writer, Written, check_patch_type, with_warnings
 from minikube_py.env import Clock, Rng, ended
 from minikube_py.errors import Compacted, MinikubeError, Unavailable
@@ -63,6 +63,7 @@ _WITH_BODY: Final = frozenset(("POST", "PUT", "PATCH", "DELETE"))
 
 class ApiServer:
     """`tokens` maps bearer tokens to users. `cluster_range` is where services get their addresses from.
+    `registry`: the kinds that this server serves.
 
     `start` returns when the watch cache holds all there is and the system's namespaces exist; `publish` then names the
     address it is served at, for the `kubernetes` service.
@@ -77,14 +78,16 @@ class ApiServer:
         tokens: Mapping[str, User] | None = None,
         limits: Limits | None = None,
         cluster_range: str = DEFAULT_RANGE,
+        registry: Registry = REGISTRY,
     ) -> None:
+        self.registry = registry
         self.limits = limits or Limits()
         self.clock = clock
         self.storage = storage
         self.store = ObjectStore(storage, clock)
-        self.cache = WatchCache(REGISTRY.kinds, self.limits)
+        self.cache = WatchCache(registry.kinds, self.limits)
         self.access = Access(tokens or {}, self.cache, clock)
-        self.declared = Declarations(REGISTRY.kinds)
+        self.declared = Declarations(registry.kinds)
         self.lister = Lister(self.store, self.cache, self.declared, self.limits, clock)
         self.watching = Watching(self.store, self.cache, self.lister, self.limits, clock, rng)
         self.addresses = AddressAllocator(self.store, rng, cluster_range)
@@ -92,6 +95,7 @@ class ApiServer:
         seen = CachedCluster(self.cache, clock)
         self.writer = Writer(self.store, gate, self.addresses, self.limits, clock, rng, seen)
         self.deleter = Deleter(self.store, self.limits, clock)
+        self.hand_work_to(WorkHere(registry))
         self.subresources = Subresources(self.store, self.writer, self.deleter, clock)
         self.endpoints = EndpointReconciler(storage, self.writer, clock)
         self.requests = RequestMetrics()
@@ -110,7 +114,7 @@ class ApiServer:
 
     async def start(self) -> None:
         """Raises: Unavailable where the store does not answer."""
-        late = [kind.field_set for kind in REGISTRY.kinds if kind.field_set is not None]
+        late = [kind.field_set for kind in self.registry.kinds if kind.field_set is not None]
         late = [each for each in late if not await declared(self.storage, each)]
         await self._load(_REPLAYED)
         await system.create_namespaces(self.writer)
@@ -246,7 +250,7 @@ class ApiServer:
             if len(self._inflight) >= self.limits.requests_max:
                 return _too_many(self.limits.requests_max)
             self._inflight[task] = started_s
-        path = parse_path(request.path)
+        path = parse_path(request.path, self.registry)
         verb = request.method.lower()
         if path is not None:
             verb = verb_of(path, request.method, "watch" in request.query and parse_bool(request.query, "watch"))

@@ -13,7 +13,7 @@ from minikube_py.api import discovery, openapi
 from minikube_py.api.decode import media_type
 from minikube_py.api.errors import StatusError, method_not_allowed, path_not_found
 from minikube_py.api.kind import Kind
-from minikube_py.api.registry import REGISTRY
+from minikube_py.api.registry import Registry
 from minikube_py.apiserver import health, indexes
 from minikube_py.apiserver.forms import negotiate
 from minikube_py.apiserver.messages import TEXT, Request, Response
@@ -161,9 +161,9 @@ _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 _VERSION: Final = _version()
 
 
-def _index() -> bytes:
+def _index(registry: Registry) -> bytes:
     paths = {"/api", "/apis", "/metrics", indexes.INDEXES, indexes.EXPLAIN, "/openapi/v2", "/openapi/v3", "/version"}
-    for group, version in REGISTRY.group_versions:
+    for group, version in registry.group_versions:
         root = f"/apis/{group}" if group else "/api"
         paths |= {root, f"{root}/{version}", f"/openapi/v3{root}/{version}"}
     for kind, names in _CHECKS.items():
@@ -176,14 +176,14 @@ def _document(path: str, request: Request, server: ApiServer) -> Response | None
     if path.split("/")[1] in ("api", "apis", "version"):
         check_readable(request.content_type)
     if path == "/":
-        return _exact(Response(200, _index()))
+        return _exact(Response(200, _index(server.registry)))
     if path == "/version":
         negotiate(request.accept)
         return _exact(Response(200, _VERSION))
     if path.startswith("/openapi/"):
-        found = openapi.document(path, request.accept, "", request.if_none_match)
+        found = openapi.document(path, request.accept, "", request.if_none_match, server.registry)
     else:
-        found = discovery.document(path, request.accept, server.address, request.if_none_match)
+        found = discovery.document(path, request.accept, server.address, request.if_none_match, server.registry)
     if found is None:
         return None
     answer = Response(found.status, found.body, found.content_type, found.headers)

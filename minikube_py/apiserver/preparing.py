@@ -30,7 +30,7 @@ from minikube_py.api.kind import Cluster, Kind
 from minikube_py.api.kinds.core import NAMESPACES
 from minikube_py.api.meta import generate_name, namespace_of, new_uid, timestamp
 from minikube_py.api.patch import apply_patch
-from minikube_py.api.registry import REGISTRY
+from minikube_py.api.registry import Registry
 from minikube_py.api.validation.dispatch import validate_create, validate_update
 from minikube_py.apiserver.options import DeleteOptions, delete_options
 
@@ -217,7 +217,7 @@ def patched(
 # --- jobs -------------------------------------------------------------------------------------------------------------
 
 KindKey = tuple[str, str, str]
-"""Group, version and plural: a kind as another process can be told of it."""
+"""Group, version and plural: a kind as another process can be told of it. Jobs get the kinds that are served."""
 
 
 class Body(NamedTuple):
@@ -273,8 +273,8 @@ def key_of(kind: Kind) -> KindKey:
     return kind.group, kind.version, kind.plural
 
 
-def _kind(key: KindKey) -> Kind:
-    kind = REGISTRY.resource(*key)
+def _kind(kinds: Registry, key: KindKey) -> Kind:
+    kind = kinds.resource(*key)
     assert kind is not None, "jobs are made of kinds that are served"
     return kind
 
@@ -308,9 +308,9 @@ def _warned(error: StatusError, warnings: list[str]) -> StatusError:
     return error
 
 
-def create(asked: Body, wall_s: float, seed: int, updating: bool = False) -> Made:
+def create(kinds: Registry, asked: Body, wall_s: float, seed: int, updating: bool = False) -> Made:
     """`updating`: a PUT of what is not there yet. Raises: StatusError 400, 413, 415, before the namespace counts."""
-    kind, rng = _kind(asked.kind), random.Random(seed)
+    kind, rng = _kind(kinds, asked.kind), random.Random(seed)
     obj, warnings = decode(kind, asked.body, asked.content_type, asked.field_validation)
     generated = "generateName" in obj["metadata"] and not obj["metadata"].get("name")
     try:
@@ -332,9 +332,9 @@ def create(asked: Body, wall_s: float, seed: int, updating: bool = False) -> Mad
             return Made(name, b"", warnings, generated, refusal=error)
 
 
-def update(asked: Body, old_value: bytes | None, revision: int, may_be_absent: bool) -> Made | None:
+def update(kinds: Registry, asked: Body, old_value: bytes | None, revision: int, may_be_absent: bool) -> Made | None:
     """None: it is not there, and may be created. Raises: StatusError."""
-    kind = _kind(asked.kind)
+    kind = _kind(kinds, asked.kind)
     new, warnings = decode(kind, asked.body, asked.content_type, asked.field_validation)
     said: list[str] = []
     reached = _Reached()
@@ -355,9 +355,9 @@ def update(asked: Body, old_value: bytes | None, revision: int, may_be_absent: b
         return reached.refused("", error, warnings)
 
 
-def patch(asked: Body, old_value: bytes, revision: int) -> Made:
+def patch(kinds: Registry, asked: Body, old_value: bytes, revision: int) -> Made:
     """Raises: StatusError."""
-    kind = _kind(asked.kind)
+    kind = _kind(kinds, asked.kind)
     warnings: list[str] = []
     said: list[str] = []
     reached = _Reached()
@@ -376,10 +376,10 @@ def _made(kind: Kind, new: Json, old_value: bytes, warnings: list[str]) -> Made:
     return Made("", old_value if same(value, old_value) else value, warnings, finished=finished)
 
 
-def read(asked: Body) -> tuple[bytes, list[str]]:
+def read(kinds: Registry, asked: Body) -> tuple[bytes, list[str]]:
     """A body that is not stored as it is: a binding, a scale, a review. Raises: StatusError; 413 where what is left of
     it, without what nobody knows, is still large."""
-    kind = _kind(asked.kind)
+    kind = _kind(kinds, asked.kind)
     sub = kind.subresource(asked.sub) if asked.sub else None
     obj, warnings = decode(kind, asked.body, asked.content_type, asked.field_validation, subresource=sub)
     value = orjson.dumps(obj)
@@ -388,12 +388,12 @@ def read(asked: Body) -> tuple[bytes, list[str]]:
     return value, warnings
 
 
-def read_delete_options(body: bytes, content_type: str) -> DeleteOptions:
+def read_delete_options(kinds: Registry, body: bytes, content_type: str) -> DeleteOptions:
     """Raises: StatusError."""
     return delete_options({}, body, content_type)
 
 
-def as_yaml(body: bytes) -> bytes:
+def as_yaml(kinds: Registry, body: bytes) -> bytes:
     """JSON as YAML."""
     return yaml_text.write(orjson.loads(body))
 

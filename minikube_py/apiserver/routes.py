@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from minikube_py.api.errors import StatusError, bad_request, go_quote, method_not_allowed, path_not_found
 from minikube_py.api.kind import Kind, Subresource
-from minikube_py.api.registry import REGISTRY
+from minikube_py.api.registry import REGISTRY, Registry
 from minikube_py.apiserver.messages import decode_path
 
 
@@ -41,10 +41,9 @@ class ResourcePath(NamedTuple):
 _COLLECTION_VERBS: Final = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
 _OBJECT_VERBS: Final = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "POST": "create"}
 _NAMESPACE_SUBRESOURCES: Final = frozenset(("status", "finalize"))
-_GROUP_NAMES: Final = frozenset(group for group, _ in REGISTRY.group_versions)
 
 
-def parse_path(path: str) -> ResourcePath | None:
+def parse_path(path: str, registry: Registry = REGISTRY) -> ResourcePath | None:
     """None where the path names no resource (`/version`), or a named group that is not served."""
     if path.startswith("//"):
         return None
@@ -61,7 +60,7 @@ def parse_path(path: str) -> ResourcePath | None:
         group, version, rest = segments[1], segments[2], segments[3:]
     else:
         return None
-    if group and group not in _GROUP_NAMES:
+    if group and group not in registry.groups:
         return None
     watch = rest[0] == "watch" and len(rest) > 1
     if watch:
@@ -71,17 +70,25 @@ def parse_path(path: str) -> ResourcePath | None:
         namespace, rest = rest[1], rest[2:]
     name = rest[1] if len(rest) > 1 else ""
     subresource = rest[2] if len(rest) > 2 else ""
+    resource = registry.resource(group, version, rest[0])
     if nameless and len(rest) == 2:
-        found = _find(group, version, rest[0], namespace, "", name, watch, False)
+        found = _find(resource, group, version, rest[0], namespace, "", name, watch, False)
         return found if found.error else found._replace(error=bad_request("name must be provided"))
     # Slashes that follow one another name nothing.
-    return _find(group, version, rest[0], namespace, name, subresource, watch, gaps or len(rest) > 3)
+    return _find(resource, group, version, rest[0], namespace, name, subresource, watch, gaps or len(rest) > 3)
 
 
 def _find(
-    group: str, version: str, plural: str, namespace: str, name: str, sub: str, watch: bool, too_deep: bool
+    resource: Kind | None,
+    group: str,
+    version: str,
+    plural: str,
+    namespace: str,
+    name: str,
+    sub: str,
+    watch: bool,
+    too_deep: bool,
 ) -> ResourcePath:
-    resource = REGISTRY.resource(group, version, plural)
     found = resource.subresource(sub) if resource is not None and sub else None
     served = resource is not None and not too_deep and (found is not None or not sub)
     if served and resource is not None:

@@ -9,6 +9,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
+import orjson
+
+from minikube_py.api import yaml_text
+from minikube_py.api.registry import REGISTRY, Registry
 from minikube_py.apiserver import preparing
 from minikube_py.apiserver.forms import YAML, Form
 
@@ -31,9 +35,12 @@ class Work(Protocol):
 class WorkHere:
     """Every job at once, where it is asked for: for simulations, and where nobody else is served."""
 
+    def __init__(self, registry: Registry = REGISTRY) -> None:
+        self._registry = registry
+
     async def run(self, job: str, *given: Any) -> Any:
         run: Callable[..., Any] = preparing.JOBS[job]
-        return run(*given)
+        return run(self._registry, *given)
 
     def close(self) -> None:
         pass
@@ -46,7 +53,7 @@ async def in_form(body: bytes, form: Form, work: Work) -> bytes:
     if len(body) > INLINE_SLOW_BYTES_MAX:
         found: bytes = await work.run("as_yaml", body)
         return found
-    return preparing.as_yaml(body)
+    return yaml_text.write(orjson.loads(body))
 
 
 def values_in(text: bytes) -> int:

@@ -51,10 +51,11 @@ def _serve(server: socket.socket) -> None:
 def _done(job: str, given: tuple[Any, ...]) -> tuple[bool, Any]:
     """(True, result) or (False, what was raised)."""
     from minikube_py.api.errors import StatusError, request_entity_too_large, shortened
+    from minikube_py.api.registry import REGISTRY
     from minikube_py.apiserver.preparing import JOBS, Made
 
     try:
-        result = JOBS[job](*given)
+        result = JOBS[job](REGISTRY, *given)
         if isinstance(result, Made) and result.refusal is not None:
             shortened(result.refusal)
         return True, result

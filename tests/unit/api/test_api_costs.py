@@ -60,7 +60,7 @@ def lines(work: Callable[[], object]) -> int:
 
 def done(plural: str, body: bytes, content_type: str) -> None:
     try:
-        create(Body(("", "v1", plural), body, content_type, "Warn", "default", ""), 0.0, 1)
+        create(REGISTRY, Body(("", "v1", plural), body, content_type, "Warn", "default", ""), 0.0, 1)
     except StatusError:
         pass
 
@@ -103,9 +103,9 @@ def changed(change: Change, stored: bytes, body: bytes) -> None:
     asked = Body(("", "v1", change.plural), body, change.content_type, "Warn", "default", "hostile", change.sub)
     try:
         if change.content_type == JSON:
-            update(asked, stored, 7, False)
+            update(REGISTRY, asked, stored, 7, False)
         else:
-            patch(asked, stored, 7)
+            patch(REGISTRY, asked, stored, 7)
     except StatusError:
         pass
 
@@ -168,7 +168,7 @@ SPECS = st.fixed_dictionaries(
 
 @given(SPECS, SPECS)
 def test_small_specs_are_compared_as_difflib_does(old: dict[str, Any], new: dict[str, Any]) -> None:
-    expected = list(unified_diff(pod_diff._lines(old), pod_diff._lines(new), n=3))[2:]
+    expected = list(unified_diff(pod_diff._lines(old, "PodSpec"), pod_diff._lines(new, "PodSpec"), n=3))[2:]
     assert pod_diff.spec_diff(old, new) == "".join(expected)
 
 
@@ -177,7 +177,7 @@ def test_lines_of_a_spec_are_indented_by_one(spec: dict[str, Any]) -> None:
     text = json.dumps(pod_diff._internal(spec, "PodSpec", spec), indent=1, ensure_ascii=False)
     for char, code in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):
         text = text.replace(char, code)
-    assert "".join(pod_diff._lines(spec)) == text
+    assert "".join(pod_diff._lines(spec, "PodSpec")) == text + "\n"
 
 
 # --- JSON patches -----------------------------------------------------------------------------------------------------

@@ -18,6 +18,8 @@ V2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 V2BETA1 = V2.replace("v=v2", "v=v2beta1")
 PLAIN = "application/json"
 
+OPENAPI = openapi.OpenApi()
+
 
 def get(path: str, accept: str = PLAIN) -> Any:
     found = discovery.document(path, accept, "host:1")
@@ -26,7 +28,7 @@ def get(path: str, accept: str = PLAIN) -> Any:
 
 
 def spec(group: str = "", version: str = "v1") -> Any:
-    return orjson.loads(openapi.OPENAPI.group_version(group, version))
+    return orjson.loads(OPENAPI.group_version(group, version))
 
 
 def test_the_core_group_tells_its_versions_and_the_servers_address() -> None:
