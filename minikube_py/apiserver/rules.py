@@ -118,7 +118,8 @@ _CONTROLLERS: Final = (
     # The original runs each controller under a service account of its own; ours share the manager's identity, which
     # therefore holds the roles of those that it runs: generic-garbage-collector, namespace-controller,
     # replication-controller, pod-garbage-collector, node-controller, endpoint-controller, service-account-controller,
-    # root-ca-cert-publisher.
+    # root-ca-cert-publisher, replicaset-controller, deployment-controller, statefulset-controller,
+    # daemon-set-controller.
     Rule((*_READ, "patch", "update", "delete"), ("*",), ("*",)),
     Rule((*_READ, "delete", "deletecollection"), ("*",), ("*",)),
     Rule(("update",), _CORE, ("namespaces/finalize", "namespaces/status")),
@@ -127,6 +128,7 @@ _CONTROLLERS: Final = (
                               "replicationcontrollers/finalizers", "endpoints/restricted")),
     Rule(("create",), _CORE, ("configmaps", "endpoints", "pods")),
     Rule(("create",), _CORE, ("endpoints/restricted",)),
+    Rule(("create",), ("apps",), ("controllerrevisions", "replicasets")),
 )  # fmt: skip
 NODE_RULES: Final = (
     _TOKEN_REVIEWS,

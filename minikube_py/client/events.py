@@ -56,6 +56,11 @@ class Involved(NamedTuple):
     resource_version: str = ""
     field_path: str = ""
 
+    @property
+    def object(self) -> Involved:
+        """The object, at whatever version: by it events are counted, combined and cut."""
+        return self._replace(resource_version="")
+
     def reference(self) -> Object:
         reference = {
             "kind": self.kind,
@@ -116,6 +121,7 @@ class Correlator:
 
     def allowed(self, involved: Involved, at_s: float) -> bool:
         """Takes a token from the object's bucket, if there is one."""
+        involved = involved.object
         bucket = self._buckets.get(involved)
         if bucket is None:
             bucket = _remember(self._buckets, involved, _Bucket(self._spam_burst, at_s))
@@ -131,7 +137,7 @@ class Correlator:
 
     def combine(self, pending: _Pending) -> tuple[Key, str]:
         """The key under which the event counts, and its message."""
-        group = (pending.involved, pending.type, pending.reason)
+        group = (pending.involved.object, pending.type, pending.reason)
         alike = self._alike.get(group)
         if alike is None or pending.at_s - alike.at_s > COMBINE_INTERVAL_S:
             alike = _remember(self._alike, group, _Alike({}, pending.at_s))

@@ -43,6 +43,11 @@ REPLICATION_CONTROLLERS = ResourceRef("", "v1", "replicationcontrollers")
 CONFIG_MAPS = ResourceRef("", "v1", "configmaps")
 SERVICE_ACCOUNTS = ResourceRef("", "v1", "serviceaccounts")
 EVENTS = ResourceRef("", "v1", "events")
+REPLICA_SETS = ResourceRef("apps", "v1", "replicasets")
+DEPLOYMENTS = ResourceRef("apps", "v1", "deployments")
+STATEFUL_SETS = ResourceRef("apps", "v1", "statefulsets")
+DAEMON_SETS = ResourceRef("apps", "v1", "daemonsets")
+CONTROLLER_REVISIONS = ResourceRef("apps", "v1", "controllerrevisions")
 LEASES = ResourceRef("coordination.k8s.io", "v1", "leases")
 
 

@@ -6,33 +6,37 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from minikube_py.api.errors import StatusError
 from minikube_py.client.events import EventRecorder, Involved
 from minikube_py.client.informer import Informer
 from minikube_py.client.rest import (
     CONFIG_MAPS,
+    DEPLOYMENTS,
     ENDPOINTS,
     LEASES,
     NAMESPACES,
     NODES,
     PODS,
+    REPLICA_SETS,
     REPLICATION_CONTROLLERS,
     SERVICES,
     Object,
     ResourceRef,
     RestClient,
 )
-from minikube_py.client.store import Indexer
+from minikube_py.client.store import Indexer, ObjectStore
 from minikube_py.client.timers import Timers
 from minikube_py.client.workqueue import RateLimitingQueue, work
 from minikube_py.controllers import views
-from minikube_py.controllers.views import Labels, MetaView, PodView, ReplicationView, ServiceView
+from minikube_py.controllers.views import Labels, MetaView, ServiceView, WorkloadView
 from minikube_py.env import Clock, Rng, ended
 from minikube_py.errors import MinikubeError
 
 logger = logging.getLogger(__name__)
+
+V = TypeVar("V", bound=MetaView)
 
 BY_CONTROLLER: Final = "controller"
 BY_NODE: Final = "node"
@@ -65,8 +69,8 @@ class ControllerConfig:
     """Published as kube-root-ca.crt into every namespace; "" publishes nothing."""
 
 
-def pod_labels(pod: PodView) -> list[tuple[str, str, str]]:
-    return [(pod.namespace, key, value) for key, value in pod.labels.items()]
+def labels_of(view: MetaView) -> list[tuple[str, str, str]]:
+    return [(view.namespace, key, value) for key, value in view.labels.items()]
 
 
 def _selector_pair(namespace: str, selector: Labels | None) -> tuple[tuple[str, str, str], ...]:
@@ -77,8 +81,26 @@ def _selector_pair(namespace: str, selector: Labels | None) -> tuple[tuple[str, 
     return ((namespace, key, selector[key]),)
 
 
-def _replication_selector(controller: ReplicationView) -> tuple[tuple[str, str, str], ...]:
-    return _selector_pair(controller.namespace, controller.selector)
+def selector_pairs(workload: WorkloadView) -> list[tuple[str, str, str]]:
+    """The labels that whatever it selects must have: (namespace, key, value)."""
+    return [
+        (workload.namespace, requirement.key, requirement.values[0])
+        for requirement in workload.selector.requirements
+        if requirement.op in ("=", "in") and len(requirement.values) == 1
+    ]
+
+
+def _workload_selector(workload: WorkloadView) -> tuple[tuple[str, str, str], ...]:
+    """One pair stands for the selector; (namespace, "", "") for one without."""
+    return (min(selector_pairs(workload), default=(workload.namespace, "", "")),)
+
+
+def _controller_uid(view: MetaView) -> tuple[str, ...]:
+    controller = view.controller
+    return (controller.uid,) if controller is not None else ()
+
+
+_WORKLOAD: Final[Mapping[str, Indexer[Any]]] = {BY_SELECTOR: _workload_selector, BY_CONTROLLER: _controller_uid}
 
 
 def _service_selector(service: ServiceView) -> tuple[tuple[str, str, str], ...]:
@@ -91,7 +113,9 @@ _PROJECTIONS: Final[Mapping[ResourceRef, Callable[[Object], Any]]] = {
     LEASES: views.project_lease,
     SERVICES: views.project_service,
     ENDPOINTS: views.project_endpoints,
-    REPLICATION_CONTROLLERS: views.project_replication,
+    REPLICATION_CONTROLLERS: views.project_replication_controller,
+    REPLICA_SETS: views.project_workload,
+    DEPLOYMENTS: views.project_workload,
     NAMESPACES: views.project_namespace,
     CONFIG_MAPS: views.project_config_map,
 }
@@ -99,9 +123,11 @@ _INDEXERS: Final[Mapping[ResourceRef, Mapping[str, Indexer[Any]]]] = {
     PODS: {
         BY_CONTROLLER: lambda pod: (pod.controller_uid,) if pod.controller_uid else (),
         BY_NODE: lambda pod: (pod.node,) if pod.node else (),
-        BY_LABEL: pod_labels,
+        BY_LABEL: labels_of,
     },
-    REPLICATION_CONTROLLERS: {BY_SELECTOR: _replication_selector},
+    REPLICATION_CONTROLLERS: _WORKLOAD,
+    REPLICA_SETS: {**_WORKLOAD, BY_LABEL: labels_of},
+    DEPLOYMENTS: _WORKLOAD,
     SERVICES: {BY_SELECTOR: _service_selector},
 }
 
@@ -237,8 +263,27 @@ class QueueWorkers:
         }
 
 
-def involved(kind: str, view: MetaView) -> Involved:
-    return Involved(kind, view.namespace, view.name, view.uid, resource_version=view.resource_version)
+def orphans_for(store: ObjectStore[V], workload: WorkloadView) -> list[V]:
+    """Those that `workload` may select and that nobody controls. The store is indexed by label."""
+    if not workload.selector:
+        return []
+    pairs = selector_pairs(workload)
+    if pairs:
+        rarest = min(pairs, key=lambda pair: store.count_by_index(BY_LABEL, pair))
+        found = store.by_index(BY_LABEL, rarest)
+    else:
+        found = [view for view in store if view.namespace == workload.namespace]
+    return [view for view in found if view.controller is None and workload.selector.matches(view.labels)]
+
+
+def selecting(store: ObjectStore[WorkloadView], view: MetaView) -> list[WorkloadView]:
+    """The workloads whose selector matches the labels of `view`."""
+    pairs = [*labels_of(view), (view.namespace, "", "")]
+    return [each for pair in pairs for each in store.by_index(BY_SELECTOR, pair) if each.selects(view.labels)]
+
+
+def involved(kind: str, view: MetaView, api_version: str = "v1") -> Involved:
+    return Involved(kind, view.namespace, view.name, view.uid, api_version, view.resource_version)
 
 
 def is_reason(error: StatusError, reason: str) -> bool:

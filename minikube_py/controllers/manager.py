@@ -10,12 +10,13 @@ from minikube_py.client.rest import RestClient
 from minikube_py.client.timers import Timers
 from minikube_py.client.transport import ApiTransport
 from minikube_py.controllers.base import Controller, ControllerConfig, ControllerContext, Informers
+from minikube_py.controllers.deployment import DeploymentController
 from minikube_py.controllers.endpoints import EndpointsController
 from minikube_py.controllers.garbage_collector import GarbageCollector
 from minikube_py.controllers.namespace import NamespaceController
 from minikube_py.controllers.node_lifecycle import NodeLifecycleController
 from minikube_py.controllers.pod_gc import PodGarbageCollector
-from minikube_py.controllers.replication import ReplicationManager
+from minikube_py.controllers.replication import ReplicaSetController, ReplicationManager
 from minikube_py.controllers.service_account import RootCaPublisher, ServiceAccountController
 from minikube_py.controllers.taint_eviction import TaintEvictionController
 from minikube_py.env import Clock, Rng
@@ -25,6 +26,8 @@ CONTROLLERS: Final[Mapping[str, Callable[[ControllerContext], Controller]]] = {
     controller.name: controller
     for controller in (
         ReplicationManager,
+        ReplicaSetController,
+        DeploymentController,
         EndpointsController,
         NamespaceController,
         GarbageCollector,

@@ -1,6 +1,6 @@
-"""ReplicationController: as many active pods as asked for.
+"""ReplicaSet and ReplicationController: as many active pods as asked for.
 
-Source: k8s.io/kubernetes/pkg/controller/replicaset/replica_set.go, which serves ReplicationControllers too.
+One class serves both. Source: k8s.io/kubernetes/pkg/controller/replicaset/replica_set.go.
 """
 
 from __future__ import annotations
@@ -14,41 +14,45 @@ import orjson
 from minikube_py.api.errors import StatusError
 from minikube_py.client.events import NORMAL, WARNING, timestamp
 from minikube_py.client.informer import Handler, Informer
-from minikube_py.client.rest import PODS, REPLICATION_CONTROLLERS, Object, delete_options, path_of
-from minikube_py.client.transport import STRATEGIC_MERGE_PATCH
+from minikube_py.client.rest import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, Object, delete_options, path_of
 from minikube_py.controllers.base import (
     BY_CONTROLLER,
-    BY_LABEL,
-    BY_SELECTOR,
     ControllerContext,
     QueueWorkers,
     has_cause,
-    involved,
+    orphans_for,
+    selecting,
 )
 from minikube_py.controllers.expectations import Expectations
+from minikube_py.controllers.ownership import Claims, Owner
 from minikube_py.controllers.ranking import parse_time_s, pods_to_delete
-from minikube_py.controllers.views import Labels, PodView, ReplicationView, matches
+from minikube_py.controllers.views import Labels, PodView, WorkloadView
 from minikube_py.errors import MinikubeError
 
-KIND: Final = "ReplicationController"
 NAMESPACE_TERMINATING: Final = "NamespaceTerminating"
 GENERATED_PREFIX_MAX: Final = 253 - 5 - 1
 """Above this the pods' prefix drops its dash; the server cuts the rest."""
 STATUS_COUNTS: Final = ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas")
 
 
-class ReplicationManager:
-    name = "replicationcontroller-controller"
+class ReplicaController:
+    """For the kind `owner`; its events come from `component`. `counts_terminating`: its status counts pods that go."""
+
+    owner: Owner
+    component: str
+    queue: str
+    counts_terminating = False
 
     def __init__(self, context: ControllerContext) -> None:
         self._client = context.client
         self._clock = context.clock
         self._burst = context.config.burst_replicas
-        self._recorder = context.recorder("replication-controller")
+        self._recorder = context.recorder(self.component)
         self._pods: Informer[PodView] = context.informers.of(PODS)
-        self._controllers: Informer[ReplicationView] = context.informers.of(REPLICATION_CONTROLLERS)
+        self._controllers: Informer[WorkloadView] = context.informers.of(self.owner.resource)
+        self._claims: Claims[PodView] = Claims(context.client, self.owner, PODS)
         self._expectations = Expectations(context.clock, context.config.expectations_timeout_s)
-        self._workers = QueueWorkers(context, "replicationmanager", self.sync)
+        self._workers = QueueWorkers(context, self.queue, self.sync)
         self._queue = self._workers.queue
         self._controllers.add_handler(
             Handler(
@@ -70,30 +74,18 @@ class ReplicationManager:
 
     # --- what happened, and whom it concerns ------------------------------------------------------------------------
 
-    def _enqueue(self, controller: ReplicationView) -> None:
+    def _enqueue(self, controller: WorkloadView) -> None:
         self._queue.add(controller.key)
 
-    def _controller_deleted(self, controller: ReplicationView) -> None:
+    def _controller_deleted(self, controller: WorkloadView) -> None:
         self._expectations.forget(controller.key)
         self._queue.add(controller.key)
 
-    def _owner(self, pod: PodView) -> ReplicationView | None:
-        """The ReplicationController that the pod's controllerRef names, if it is that very one."""
-        if not pod.controller_uid:
-            return None
-        reference = pod.controller
-        if reference is None or reference.kind != KIND:
-            return None
-        controller = self._controllers.store.get(f"{pod.namespace}/{reference.name}")
-        return controller if controller is not None and controller.uid == reference.uid else None
+    def _owner(self, pod: PodView) -> WorkloadView | None:
+        return self.owner.of(pod, self._controllers.store) if pod.controller_uid else None
 
-    def _selecting(self, pod: PodView) -> list[ReplicationView]:
-        return [
-            controller
-            for key, value in pod.labels.items()
-            for controller in self._controllers.store.by_index(BY_SELECTOR, (pod.namespace, key, value))
-            if matches(controller.selector, pod.labels)
-        ]
+    def _selecting(self, pod: PodView) -> list[WorkloadView]:
+        return selecting(self._controllers.store, pod)
 
     def _pod_added(self, pod: PodView) -> None:
         if pod.deleting:
@@ -135,7 +127,9 @@ class ReplicationManager:
             self._expectations.forget(key)
             return
         satisfied = self._expectations.satisfied(key)
-        active = await self._claim(controller)
+        own = self._pods.store.by_index(BY_CONTROLLER, controller.uid)
+        active = await self._claims.claim(controller, self._candidates(controller, own))
+        going = [pod for pod in own if pod.deleting and not pod.terminal and controller.selects(pod.labels)]
         failure: Exception | None = None
         if satisfied and not controller.deleting:
             try:
@@ -144,96 +138,33 @@ class ReplicationManager:
                 failure = error
         now_s = self._clock.wall_s()
         status = replication_status(controller, active, failure, now_s)
+        if self.counts_terminating:
+            status["terminatingReplicas"] = len(going)
         await self._write_status(controller, status)
         if failure is not None:
             raise failure
         if controller.min_ready_s > 0 and status["readyReplicas"] != status["availableReplicas"]:
             self._queue.add_after(key, next_availability_s(active, controller.min_ready_s, now_s))
 
-    def _candidates(self, controller: ReplicationView) -> list[PodView]:
+    def _candidates(self, controller: WorkloadView, own: list[PodView]) -> list[PodView]:
         """Active pods that are its own, and active orphans that it selects."""
-        store = self._pods.store
-        found = [pod for pod in store.by_index(BY_CONTROLLER, controller.uid) if pod.active]
-        selector = controller.selector
-        if not selector or controller.deleting:
+        found = [pod for pod in own if pod.active]
+        if controller.deleting:
             return found
-        rarest = min(selector, key=lambda k: store.count_by_index(BY_LABEL, (controller.namespace, k, selector[k])))
-        alike = store.by_index(BY_LABEL, (controller.namespace, rarest, selector[rarest]))
-        return found + [p for p in alike if not p.controller_uid and p.active and matches(selector, p.labels)]
-
-    async def _claim(self, controller: ReplicationView) -> list[PodView]:
-        """The active pods that count: its own, less those it must release, plus those it could adopt."""
-        claimed: list[PodView] = []
-        failures: list[Exception] = []
-        may_adopt: bool | None = None
-        for pod in self._candidates(controller):
-            selected = matches(controller.selector, pod.labels)
-            if pod.controller_uid and selected:
-                claimed.append(pod)
-                continue
-            if controller.deleting:
-                continue
-            try:
-                if pod.controller_uid:
-                    await self._release(controller, pod)
-                    continue
-                if may_adopt is None:
-                    may_adopt = await self._may_adopt(controller)
-                if may_adopt and await self._adopt(controller, pod):
-                    claimed.append(pod)
-            except MinikubeError as error:
-                failures.append(error)
-        if failures:
-            raise failures[0]
-        return claimed
-
-    async def _may_adopt(self, controller: ReplicationView) -> bool:
-        """Asks the server, not the cache: a controller being deleted must not adopt what it orphans."""
-        try:
-            fresh = await self._client.get(REPLICATION_CONTROLLERS, controller.name, controller.namespace)
-        except StatusError as error:
-            if error.code != 404:
-                raise
-            return False
-        metadata = fresh["metadata"]
-        return metadata["uid"] == controller.uid and not metadata.get("deletionTimestamp")
-
-    async def _adopt(self, controller: ReplicationView, pod: PodView) -> bool:
-        patch = {"metadata": {"ownerReferences": [controller_reference(controller)], "uid": pod.uid}}
-        return await self._patch_pod(pod, patch)
-
-    async def _release(self, controller: ReplicationView, pod: PodView) -> None:
-        references = [{"$patch": "delete", "uid": controller.uid}]
-        try:
-            await self._patch_pod(pod, {"metadata": {"ownerReferences": references, "uid": pod.uid}})
-        except StatusError as error:
-            # Another pod has the name by now, or the reference is gone: nothing to release.
-            if error.code != 422:
-                raise
-
-    async def _patch_pod(self, pod: PodView, patch: Object) -> bool:
-        """False if the pod is gone."""
-        path = path_of(PODS, pod.namespace, pod.name)
-        try:
-            await self._client.raw("PATCH", path, None, orjson.dumps(patch), STRATEGIC_MERGE_PATCH)
-        except StatusError as error:
-            if error.code != 404:
-                raise
-            return False
-        return True
+        return found + [pod for pod in orphans_for(self._pods.store, controller) if pod.active]
 
     # --- pods made and deleted --------------------------------------------------------------------------------------
 
-    async def _manage(self, controller: ReplicationView, active: list[PodView]) -> None:
+    async def _manage(self, controller: WorkloadView, active: list[PodView]) -> None:
         difference = len(active) - controller.replicas
         if difference < 0:
             await self._create_pods(controller, min(-difference, self._burst))
         elif difference > 0:
             await self._delete_pods(controller, active, min(difference, self._burst))
 
-    async def _create_pods(self, controller: ReplicationView, count: int) -> None:
+    async def _create_pods(self, controller: WorkloadView, count: int) -> None:
         self._expectations.expect_creations(controller.key, count)
-        body = orjson.dumps(pod_from_template(controller))
+        body = orjson.dumps(pod_from_template(controller, self.owner.reference(controller)))
         path = path_of(PODS, controller.namespace)
         done, failure = await slow_start(count, lambda: self._create_pod(controller, path, body))
         for _ in range(count - done):
@@ -241,7 +172,7 @@ class ReplicationManager:
         if failure is not None:
             raise failure
 
-    async def _create_pod(self, controller: ReplicationView, path: str, body: bytes) -> None:
+    async def _create_pod(self, controller: WorkloadView, path: str, body: bytes) -> None:
         if not (controller.template.get("metadata") or {}).get("labels"):
             raise ValueError("unable to create pods, no labels")
         try:
@@ -251,13 +182,13 @@ class ReplicationManager:
                 # Every creation will fail there, and nobody needs to hear of it.
                 self._expectations.creation_observed(controller.key)
                 return
-            reference = involved(KIND, controller)
+            reference = self.owner.involved(controller)
             self._recorder.event(reference, WARNING, "FailedCreate", f"Error creating: {error.message}")
             raise
         name = orjson.loads(response.body)["metadata"]["name"]
-        self._recorder.event(involved(KIND, controller), NORMAL, "SuccessfulCreate", f"Created pod: {name}")
+        self._recorder.event(self.owner.involved(controller), NORMAL, "SuccessfulCreate", f"Created pod: {name}")
 
-    async def _delete_pods(self, controller: ReplicationView, active: list[PodView], count: int) -> None:
+    async def _delete_pods(self, controller: WorkloadView, active: list[PodView], count: int) -> None:
         going = pods_to_delete(active, self._siblings_pods(controller), count, self._clock.wall_s())
         self._expectations.expect_deletions(controller.key, (pod.uid for pod in going))
         outcomes = await asyncio.gather(*(self._delete_pod(controller, pod) for pod in going), return_exceptions=True)
@@ -265,9 +196,9 @@ class ReplicationManager:
             if isinstance(outcome, BaseException):
                 raise outcome
 
-    async def _delete_pod(self, controller: ReplicationView, pod: PodView) -> None:
+    async def _delete_pod(self, controller: WorkloadView, pod: PodView) -> None:
         body = orjson.dumps(delete_options(pod.uid, "", None, ""))
-        reference = involved(KIND, controller)
+        reference = self.owner.involved(controller)
         try:
             await self._client.raw("DELETE", path_of(PODS, pod.namespace, pod.name), None, body)
         except MinikubeError as error:
@@ -279,31 +210,46 @@ class ReplicationManager:
             raise
         self._recorder.event(reference, NORMAL, "SuccessfulDelete", f"Deleted pod: {pod.name}")
 
-    def _siblings_pods(self, controller: ReplicationView) -> list[PodView]:
-        """Pods of all ReplicationControllers with the same controller as this one; none where it has no controller."""
+    def _siblings_pods(self, controller: WorkloadView) -> list[PodView]:
+        """Pods of all that have the same controller as this one; none where it has no controller."""
         owner = controller.controller
         if owner is None:
             return []
         return [
             pod
-            for other in self._controllers.store
-            if other.controller is not None and other.controller.uid == owner.uid
+            for other in self._controllers.store.by_index(BY_CONTROLLER, owner.uid)
             for pod in self._pods.store.by_index(BY_CONTROLLER, other.uid)
         ]
 
-    async def _write_status(self, controller: ReplicationView, status: Object) -> None:
+    async def _write_status(self, controller: WorkloadView, status: Object) -> None:
         current = controller.status
         same = all(current.get(name, 0) == status[name] for name in STATUS_COUNTS)
+        same = same and current.get("terminatingReplicas") == status.get("terminatingReplicas")
         same = same and (current.get("conditions") or []) == (status["conditions"] or [])
         if same and current.get("observedGeneration", 0) == controller.generation:
             return
         patch = {"metadata": {"uid": controller.uid}, "status": status}
-        path = path_of(REPLICATION_CONTROLLERS, controller.namespace, controller.name, "status")
+        path = path_of(self.owner.resource, controller.namespace, controller.name, "status")
         try:
             await self._client.raw("PATCH", path, None, orjson.dumps(patch), "application/merge-patch+json")
         except StatusError as error:
             if error.code != 404:
                 raise
+
+
+class ReplicationManager(ReplicaController):
+    name = "replicationcontroller-controller"
+    owner = Owner(REPLICATION_CONTROLLERS, "ReplicationController")
+    component = "replication-controller"
+    queue = "replicationmanager"
+
+
+class ReplicaSetController(ReplicaController):
+    name = "replicaset-controller"
+    owner = Owner(REPLICA_SETS, "ReplicaSet")
+    component = "replicaset-controller"
+    queue = "replicaset"
+    counts_terminating = True
 
 
 # --- pure ---------------------------------------------------------------------------------------------------------
@@ -326,30 +272,19 @@ async def slow_start(count: int, call: Callable[[], Awaitable[None]]) -> tuple[i
     return done, None
 
 
-def controller_reference(controller: ReplicationView) -> Object:
-    return {
-        "apiVersion": "v1",
-        "kind": KIND,
-        "name": controller.name,
-        "uid": controller.uid,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
-
-
-def pod_from_template(controller: ReplicationView) -> Object:
+def pod_from_template(controller: WorkloadView, reference: Object) -> Object:
     """The pod to create, without a name: the server makes one from the prefix."""
     template = controller.template
     metadata = template.get("metadata") or {}
     prefix = f"{controller.name}-"
     copied: dict[str, Any] = {k: metadata[k] for k in ("labels", "annotations", "finalizers") if metadata.get(k)}
     copied["generateName"] = prefix if len(prefix) <= GENERATED_PREFIX_MAX else controller.name
-    copied["ownerReferences"] = [controller_reference(controller)]
+    copied["ownerReferences"] = [reference]
     return {"kind": "Pod", "apiVersion": "v1", "metadata": copied, "spec": template.get("spec") or {}}
 
 
 def replication_status(
-    controller: ReplicationView, active: list[PodView], failure: Exception | None, now_s: float
+    controller: WorkloadView, active: list[PodView], failure: Exception | None, now_s: float
 ) -> Object:
     template_labels: Labels = (controller.template.get("metadata") or {}).get("labels") or {}
     ready = [pod for pod in active if pod.ready]
@@ -383,7 +318,7 @@ def next_availability_s(active: list[PodView], min_ready_s: int, now_s: float) -
 
 
 def _conditions(
-    controller: ReplicationView, active: int, failure: Exception | None, now_s: float
+    controller: WorkloadView, active: int, failure: Exception | None, now_s: float
 ) -> list[Object] | None:
     """ReplicaFailure stands while pods could not be made or deleted. None, as a merge patch takes it, for none."""
     kept = [c for c in controller.status.get("conditions") or () if c.get("type") != "ReplicaFailure"]

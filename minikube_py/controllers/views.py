@@ -6,13 +6,15 @@ triple the cost of a pod's projection (24 fields, tens of thousands of pods). Th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from sys import intern
 from typing import Any, Final, NamedTuple
 
 import orjson
 
+from minikube_py.api.label_selectors import NOTHING, InvalidSelector, selector_of
+from minikube_py.api.selectors import LabelSelector, selector_from_map
 from minikube_py.client.rest import Object
 from minikube_py.client.sharing import Shared, shared_labels
 
@@ -258,29 +260,50 @@ def project_lease(obj: Object) -> LeaseView:
 
 
 @dataclass(slots=True, eq=False)
-class ReplicationView(MetaView):
-    """A ReplicationController. `selector` {} selects nothing."""
+class WorkloadView(MetaView):
+    """A kind that keeps pods of a template running. `selector` is NOTHING where it cannot be read."""
 
     generation: int
-    replicas: int
-    min_ready_s: int
-    selector: Labels
-    template: Mapping[str, Any]
+    annotations: Labels
+    selector: LabelSelector
+    spec: Mapping[str, Any]
     status: Mapping[str, Any]
 
+    @property
+    def replicas(self) -> int:
+        replicas = self.spec.get("replicas")
+        return 1 if replicas is None else int(replicas)
 
-def project_replication(obj: Object) -> ReplicationView:
+    @property
+    def min_ready_s(self) -> int:
+        return int(self.spec.get("minReadySeconds") or 0)
+
+    @property
+    def template(self) -> Mapping[str, Any]:
+        return self.spec.get("template") or {}
+
+    def selects(self, labels: Labels) -> bool:
+        """An empty selector selects nothing here."""
+        return bool(self.selector) and self.selector.matches(labels)
+
+
+def project_workload(obj: Object) -> WorkloadView:
+    return _workload(obj, lambda spec: selector_of(spec.get("selector")))
+
+
+def project_replication_controller(obj: Object) -> WorkloadView:
+    return _workload(obj, lambda spec: selector_from_map(spec.get("selector")))
+
+
+def _workload(obj: Object, read: Callable[[Mapping[str, Any]], LabelSelector]) -> WorkloadView:
     metadata, spec = obj["metadata"], obj.get("spec") or {}
-    replicas = spec.get("replicas")
-    return ReplicationView(
-        *_meta(metadata),
-        metadata.get("generation", 0),
-        1 if replicas is None else replicas,
-        spec.get("minReadySeconds", 0),
-        spec.get("selector") or {},
-        spec.get("template") or {},
-        obj.get("status") or {},
-    )
+    try:
+        selector = read(spec)
+    except InvalidSelector:
+        selector = NOTHING
+    annotations = metadata.get("annotations") or {}
+    meta, generation = _meta(metadata), metadata.get("generation", 0)
+    return WorkloadView(*meta, generation, annotations, selector, spec, obj.get("status") or {})
 
 
 @dataclass(slots=True, eq=False)

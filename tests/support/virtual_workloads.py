@@ -1,4 +1,4 @@
-"""Five workloads in virtual time, each with what must hold at its end whatever the seed, and the digests they come to.
+"""Six workloads in virtual time, each with what must hold at its end whatever the seed, and the digests they come to.
 
 python virtual_workloads.py SEED [NAME ...] [--plant FAULT]     one line of JSON: name to digest
     python virtual_workloads.py golden                              writes the committed digests again
@@ -114,12 +114,34 @@ def leases(cluster: VirtualCluster) -> None:
         cluster.run(each.stop)
 
 
+def rollover(cluster: VirtualCluster) -> None:
+    """A Deployment rolls to a template, over to the next one before it is there, and back, within its bounds."""
+    path = "/apis/apps/v1/namespaces/default/deployments"
+    template = {"metadata": {"labels": LABELS}, "spec": {"containers": CONTAINERS}}
+    spec = {"replicas": 8, "minReadySeconds": 2, "selector": {"matchLabels": LABELS}, "template": template}
+    create(cluster, path, {"metadata": {"name": "web"}, "spec": spec})
+    cluster.advance(20)
+    assert len(running(cluster)) == 8
+    for image, seconds in (("two", 3), ("three", 60), ("i", 60)):
+        change = {"spec": {"template": {"spec": {"containers": [{**CONTAINERS[0], "image": image}]}}}}
+        patch(cluster, f"{path}/web", change)
+        for _ in range(seconds):
+            cluster.advance(1)
+            ready = [pod for pod in running(cluster) if alive(pod)]
+            assert len(ready) >= 6 and len([pod for pod in pods(cluster) if alive(pod)]) <= 10
+    assert [pod["spec"]["containers"][0]["image"] for pod in pods(cluster)] == ["i"] * 8
+    (deployment,) = orjson.loads(cluster.request("GET", path).body)["items"]
+    assert deployment["metadata"]["annotations"]["deployment.kubernetes.io/revision"] == "4"
+    assert deployment["status"]["updatedReplicas"] == deployment["status"]["availableReplicas"] == 8
+
+
 WORKLOADS: dict[str, Callable[[VirtualCluster], None]] = {
     "scale": scale,
     "node-down": node_down,
     "burst": burst,
     "namespace": namespace,
     "leases": leases,
+    "rollover": rollover,
 }
 FOREGROUND = b'{"kind":"DeleteOptions","apiVersion":"v1","propagationPolicy":"Foreground"}'
 

@@ -134,3 +134,9 @@ async def test_an_object_without_a_namespace_has_its_events_in_default(world):
     world.say(involved=Involved("Node", "", "n", "uid-n"))
     await settle()
     assert world.events[0]["metadata"]["namespace"] == "default"
+
+
+async def test_an_object_that_changes_is_still_the_same_object(world):
+    for version in range(30):
+        world.say("m", involved=POD._replace(resource_version=str(version)))
+    assert world.recorder.suppressed == 5

@@ -1,0 +1,133 @@
+"""Who controls an object: references to a controller, adoption of what it selects, release of what it no longer does.
+
+Source: k8s.io/kubernetes/pkg/controller/controller_ref_manager.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Generic, NamedTuple, TypeVar
+
+import orjson
+
+from minikube_py.api.errors import StatusError
+from minikube_py.client.events import Involved
+from minikube_py.client.rest import Object, ResourceRef, RestClient, path_of
+from minikube_py.client.store import ObjectStore
+from minikube_py.client.transport import STRATEGIC_MERGE_PATCH
+from minikube_py.controllers.base import involved
+from minikube_py.controllers.views import MetaView, WorkloadView
+from minikube_py.errors import MinikubeError
+
+V = TypeVar("V", bound=MetaView)
+
+
+class Owner(NamedTuple):
+    """A kind that controls others."""
+
+    resource: ResourceRef
+    kind: str
+
+    def reference(self, owner: MetaView) -> Object:
+        """The ownerReference of what `owner` controls."""
+        return {
+            "apiVersion": self.resource.api_version,
+            "kind": self.kind,
+            "name": owner.name,
+            "uid": owner.uid,
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+
+    def involved(self, owner: MetaView) -> Involved:
+        return involved(self.kind, owner, self.resource.api_version)
+
+    def of(self, view: MetaView, store: ObjectStore[WorkloadView]) -> WorkloadView | None:
+        """The controller that `view` names, if it is of this kind and that very one."""
+        reference = view.controller
+        if reference is None or reference.kind != self.kind:
+            return None
+        found = store.get(f"{view.namespace}/{reference.name}")
+        return found if found is not None and found.uid == reference.uid else None
+
+
+def everything(view: MetaView) -> bool:
+    return True
+
+
+class Claims(Generic[V]):
+    """Claims of one kind of owner on one kind of dependent."""
+
+    def __init__(self, client: RestClient, owner: Owner, child: ResourceRef) -> None:
+        self._client = client
+        self._owner = owner
+        self._child = child
+
+    async def claim(
+        self, owner: WorkloadView, candidates: Iterable[V], belongs: Callable[[V], bool] = everything
+    ) -> list[V]:
+        """Those that count: its own, less those it must release, plus those it could adopt. `belongs` narrows what the
+        selector takes. Raises: StatusError, Unavailable, after all were tried."""
+        claimed: list[V] = []
+        failures: list[Exception] = []
+        may_adopt: bool | None = None
+        for view in candidates:
+            selected = owner.selects(view.labels) and belongs(view)
+            controller = view.controller
+            if controller is not None and controller.uid != owner.uid:
+                continue
+            if controller is not None and selected:
+                claimed.append(view)
+                continue
+            if owner.deleting:
+                continue
+            try:
+                if controller is not None:
+                    await self._release(owner, view)
+                    continue
+                if not selected or view.deleting:
+                    continue
+                if may_adopt is None:
+                    may_adopt = await self._may_adopt(owner)
+                if may_adopt and await self._adopt(owner, view):
+                    claimed.append(view)
+            except MinikubeError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+        return claimed
+
+    async def _may_adopt(self, owner: WorkloadView) -> bool:
+        """Asks the server, not the cache: a controller being deleted must not adopt what it orphans."""
+        try:
+            fresh = await self._client.get(self._owner.resource, owner.name, owner.namespace)
+        except StatusError as error:
+            if error.code != 404:
+                raise
+            return False
+        metadata = fresh["metadata"]
+        return metadata["uid"] == owner.uid and not metadata.get("deletionTimestamp")
+
+    async def _adopt(self, owner: WorkloadView, view: V) -> bool:
+        patch = {"metadata": {"ownerReferences": [self._owner.reference(owner)], "uid": view.uid}}
+        return await self._patch(view, patch)
+
+    async def _release(self, owner: WorkloadView, view: V) -> None:
+        references = [{"$patch": "delete", "uid": owner.uid}]
+        try:
+            await self._patch(view, {"metadata": {"ownerReferences": references, "uid": view.uid}})
+        except StatusError as error:
+            # Another object has the name by now, or the reference is gone: nothing to release.
+            if error.code != 422:
+                raise
+
+    async def _patch(self, view: V, patch: Object) -> bool:
+        """False if it is gone."""
+        path = path_of(self._child, view.namespace, view.name)
+        try:
+            await self._client.raw("PATCH", path, None, orjson.dumps(patch), STRATEGIC_MERGE_PATCH)
+        except StatusError as error:
+            if error.code != 404:
+                raise
+            return False
+        return True

@@ -1,0 +1,247 @@
+"""The same Deployments, StatefulSets and DaemonSets to upstream's controller manager and to ours: what is there at rest after
+each step, and the order of events, must be the same."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import difflib
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from api_targets import original, until
+from test_controllers_vs_original import NAMESPACE, clear_pods, normal, ours, theirs
+
+from minikube_py.api.errors import StatusError
+from minikube_py.client.rest import (
+    DEPLOYMENTS,
+    EVENTS,
+    NAMESPACES,
+    PODS,
+    REPLICA_SETS,
+    SERVICE_ACCOUNTS,
+    ResourceRef,
+    RestClient,
+)
+
+pytestmark = [pytest.mark.original, pytest.mark.slow]
+
+LABELS = {"app": "web"}
+READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}
+_CONTAINER = "c"
+
+
+@pytest.fixture(scope="module")
+def kubeconfig() -> Iterator[Path]:
+    with original("--controllers") as path:
+        yield path
+
+
+def template(image: str, **spec: Any) -> dict[str, Any]:
+    containers = [{"name": _CONTAINER, "image": image}]
+    return {"metadata": {"labels": LABELS}, "spec": {"containers": containers, **spec}}
+
+
+def workload(image: str, **spec: Any) -> dict[str, Any]:
+    found = {"selector": {"matchLabels": LABELS}, "template": template(image), **spec}
+    return {"metadata": {"name": "web"}, "spec": found}
+
+
+class World:
+    """A namespace on one of the servers, with kubelets that make pods ready (but for images called `broken`)."""
+
+    def __init__(self, client: RestClient, resource: ResourceRef, children: tuple[ResourceRef, ...]) -> None:
+        self.client = client
+        self.resource = resource
+        self.children = children
+        self.names: dict[str, str] = {}
+        self.answers: list[Any] = []
+
+    async def kubelets(self) -> None:
+        while True:
+            with contextlib.suppress(StatusError):
+                for pod in await self.client.list(PODS, NAMESPACE):
+                    image = pod["spec"]["containers"][0]["image"]
+                    if pod["status"].get("phase") == "Pending" and image != "broken":
+                        status = {"status": READY}
+                        await self.client.patch(PODS, pod["metadata"]["name"], status, NAMESPACE, subresource="status")
+            await asyncio.sleep(0.02)
+
+    async def state(self) -> Any:
+        found: dict[str, Any] = {}
+        for resource in (self.resource, *self.children, PODS):
+            objects = await self.client.list(resource, NAMESPACE)
+            objects.sort(key=lambda obj: (obj["metadata"]["creationTimestamp"], obj["metadata"]["name"]))
+            for obj in objects:
+                self._learn(resource, obj)
+            found[resource.plural] = sorted((self.told(obj) for obj in objects), key=str)
+        return found
+
+    def _learn(self, resource: ResourceRef, obj: dict[str, Any]) -> None:
+        """Names made from a hash are replaced by the revision that they had when they were first seen."""
+        metadata = obj["metadata"]
+        revision = (metadata.get("annotations") or {}).get("deployment.kubernetes.io/revision", obj.get("revision"))
+        if resource in self.children and revision:
+            self.names.setdefault(metadata["name"].rpartition("-")[2], f"R{revision}")
+
+    def told(self, obj: Any) -> Any:
+        """Without names that are drawn, and images' defaults."""
+        found = normal(obj)
+        if isinstance(found, dict) and "status" in found:
+            found["status"].get("conditions", []).sort(key=lambda condition: str(condition["type"]))
+        text = json.dumps(found, sort_keys=True, indent=1)
+        text = re.sub("|".join(self.names) or "$^", lambda match: self.names[match[0]], text)
+        return re.sub(r"(web-R\d+-)[a-z0-9]{5}\b", r"\1XXXXX", text)
+
+    async def settle(self, step: str) -> None:
+        last, same = None, 0
+
+        async def rests() -> bool:
+            nonlocal last, same
+            now = await self.state()
+            same = same + 1 if now == last else 0
+            last = now
+            return same >= 60
+
+        await until(f"{step}: at rest", rests)
+        self.answers.append((step, last))
+
+    async def told_events(self) -> list[str]:
+        """Of the workload itself, in their order."""
+        events = await self.client.list(EVENTS, NAMESPACE)
+        own = [e for e in events if e["involvedObject"]["name"] == "web"]
+        own.sort(key=lambda e: int(e["metadata"]["resourceVersion"]))
+        return [self.told(f"{e['involvedObject']['kind']} {e['type']} {e['reason']} {e['count']}x: {e['message']}") for e in own]
+
+    async def patch(self, patch: Any) -> None:
+        await self.client.patch(self.resource, "web", patch, NAMESPACE)
+
+    async def image(self, image: str) -> None:
+        await self.patch({"spec": {"template": template(image)}})
+
+
+Scenario = Callable[[World], Awaitable[None]]
+
+
+def deployment(**spec: Any) -> Callable[[World], Awaitable[None]]:
+    async def create(world: World) -> None:
+        await world.client.create(DEPLOYMENTS, workload("one", **spec), NAMESPACE)
+        await world.settle("created")
+
+    return create
+
+
+async def rolls(world: World) -> None:
+    # Few enough events: from the tenth on, which of them upstream combines is left to chance.
+    await deployment(replicas=1, revisionHistoryLimit=1, strategy={"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}})(world)
+    for image in ("two", "three"):
+        await world.image(image)
+        await world.settle(f"rolled to {image}")
+    await world.patch({"spec": {"replicas": 2}, "metadata": {"annotations": {"kubernetes.io/change-cause": "more"}}})
+    await world.settle("scaled up")
+    await world.image("two")
+    await world.settle("back to two, which keeps its history")
+    await world.client.delete(DEPLOYMENTS, "web", NAMESPACE, propagation="Foreground")
+    await world.settle("deleted in the foreground")
+
+
+async def recreates(world: World) -> None:
+    await deployment(replicas=2, strategy={"type": "Recreate"})(world)
+    await world.image("two")
+    await world.settle("recreated")
+    await world.client.delete(DEPLOYMENTS, "web", NAMESPACE, propagation="Orphan")
+    await world.settle("orphaned")
+    await world.client.create(DEPLOYMENTS, workload("two", replicas=2), NAMESPACE)
+    await world.settle("adopted")
+
+
+async def pauses(world: World) -> None:
+    await deployment(replicas=4, paused=True)(world)
+    await world.patch({"spec": {"paused": False}})
+    await world.settle("resumed")
+    await world.patch({"spec": {"paused": True}})
+    await world.image("two")
+    await world.patch({"spec": {"replicas": 2}})
+    await world.settle("scaled while paused")
+    await world.patch({"spec": {"paused": False}})
+    await world.settle("rolled once resumed")
+
+
+async def sticks(world: World) -> None:
+    await deployment(replicas=4, progressDeadlineSeconds=3, minReadySeconds=1)(world)
+    await world.image("broken")
+    await world.settle("stuck")
+
+    async def timed_out() -> bool:
+        found = await world.client.get(DEPLOYMENTS, "web", NAMESPACE)
+        return any(each["reason"] == "ProgressDeadlineExceeded" for each in found["status"]["conditions"])
+
+    await until("the deadline passes", timed_out)
+    await world.patch({"spec": {"replicas": 10}})
+    await world.settle("scaled in proportion while stuck")
+    await world.patch({"metadata": {"annotations": {"deprecated.deployment.rollback.to": "0"}}})
+    await world.settle("rolled back")
+
+
+SCENARIOS: dict[str, tuple[ResourceRef, tuple[ResourceRef, ...], Scenario]] = {
+    "a Deployment rolls": (DEPLOYMENTS, (REPLICA_SETS,), rolls),
+    "a Deployment recreates": (DEPLOYMENTS, (REPLICA_SETS,), recreates),
+    "a Deployment pauses": (DEPLOYMENTS, (REPLICA_SETS,), pauses),
+    "a Deployment is stuck": (DEPLOYMENTS, (REPLICA_SETS,), sticks),
+}
+
+
+@contextlib.asynccontextmanager
+async def furnished(client: RestClient) -> AsyncIterator[None]:
+    async def clear() -> bool:
+        return all(item["metadata"]["name"] != NAMESPACE for item in await client.list(NAMESPACES))
+
+    async def has_account() -> bool:
+        return bool(await client.list(SERVICE_ACCOUNTS, NAMESPACE))
+
+    await until("an earlier namespace is gone", clear)
+    await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
+    await until("it has its account", has_account)
+    yield
+    for pod in await clear_pods(client):
+        with contextlib.suppress(StatusError):
+            await client.delete(PODS, pod, NAMESPACE, grace_period_s=0)
+    await client.delete(NAMESPACES, NAMESPACE)
+
+
+async def run(name: str, client: RestClient) -> tuple[list[Any], list[str]]:
+    resource, children, scenario = SCENARIOS[name]
+    async with furnished(client):
+        world = World(client, resource, children)
+        kubelets = asyncio.get_running_loop().create_task(world.kubelets())
+        try:
+            await scenario(world)
+            return world.answers, await world.told_events()
+        finally:
+            kubelets.cancel()
+            await asyncio.gather(kubelets, return_exceptions=True)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", SCENARIOS)
+async def test_workloads_come_to_the_same(name: str, kubeconfig: Path, tmp_path: Path) -> None:
+    answers = []
+    async with theirs(kubeconfig, tmp_path / "theirs") as client:
+        answers.append(await run(name, client))
+    async with ours(tmp_path / "ours") as client:
+        answers.append(await run(name, client))
+    (upstream, their_events), (mine, our_events) = answers
+    for (step, theirs_then), (_, ours_then) in zip(upstream, mine, strict=True):
+        for plural, objects in theirs_then.items():
+            assert_same(f"{step}: {plural}", ours_then[plural], objects)
+    assert_same("events", our_events, their_events)
+
+
+def assert_same(what: str, mine: list[str], upstream: list[str]) -> None:
+    lines = [[line for text in texts for line in text.splitlines()] for texts in (upstream, mine)]
+    differ = "\n".join(difflib.unified_diff(*lines, "upstream", "ours", lineterm="", n=2))
+    assert not differ, f"{what}\n{differ}"
