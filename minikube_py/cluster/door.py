@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,6 +18,8 @@ from minikube_py.cluster.kinds import Kinds
 from minikube_py.cluster.manifests import Manifests
 from minikube_py.cluster.operations import Operations
 from minikube_py.cluster.waiting import Until, Waiting
+from minikube_py.control_plane.plane import Plane
+from minikube_py.env import Clock
 
 DEFAULT: str = "default"
 TIMEOUT_S: float = 30.0
@@ -49,6 +51,8 @@ class ReachedPlainly(Reached, Protocol):
     """One that plain code may wait for. `time_passes` by itself, or only by `advance`."""
 
     time_passes: bool
+
+    def within(self, work: Callable[[Plane, Clock], Coroutine[Any, Any, Any]]) -> Any: ...
 
     def call(self, work: Callable[[Operations], Any], operations: Operations, reads: bool) -> Any: ...
 
@@ -236,7 +240,7 @@ class AsyncDoor(Door):
 
         return await asyncio.to_thread(run_kubectl, self.kubeconfig_path, arguments, input)
 
-    def _clock(self) -> Any:
+    def _clock(self) -> Clock:
         raise NotImplementedError
 
 

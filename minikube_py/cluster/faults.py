@@ -28,7 +28,13 @@ def node_up(plane: Plane, name: str) -> None:
     _kubelet(plane).power_on(name)
 
 
-ON_DEMAND: Final[dict[str, Callable[..., Any]]] = {each.__name__: each for each in (node_down, node_up)}
+def all_well(plane: Plane) -> None:
+    """What was injected is over."""
+    if "kubelet" in plane.components:
+        _kubelet(plane).power_on_all()
+
+
+ON_DEMAND: Final[dict[str, Callable[..., Any]]] = {each.__name__: each for each in (node_down, node_up, all_well)}
 
 
 class Node:

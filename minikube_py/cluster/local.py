@@ -17,13 +17,16 @@ The store is in memory unless `data_dir` names a folder. Nothing is left behind,
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
+from minikube_py.cluster import snapshots
 from minikube_py.cluster.door import DEFAULT, AsyncDoor, PlainDoor, ReachedPlainly
 from minikube_py.cluster.errors import ClusterError
 from minikube_py.cluster.real import InLoop, Options, Threaded
+from minikube_py.cluster.snapshots import Snapshot
 from minikube_py.cluster.virtual import VirtualConfig
 from minikube_py.cluster.virtual_engine import Input, VirtualEngine
 from minikube_py.env import Clock
@@ -120,6 +123,18 @@ class Cluster(PlainDoor):
         running, self._in_loop = self._in_loop, None
         if running is not None:
             await running.stop()
+
+    def snapshot(self) -> Snapshot:
+        """All objects but leases, once the cluster has come to rest."""
+        found: Snapshot = self._reached().within(snapshots.settled)
+        return found
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Puts that state back, by forward writes: revisions go on, open watches see the events, and the components
+        have come to rest in it. Nodes that were down are up again."""
+        engine = self._reached()
+        engine.inject("all_well")
+        engine.within(partial(snapshots.put_back, snapshot=snapshot))
 
     def in_namespace(self, name: str) -> Namespaced:
         """The same cluster, where everything happens in that namespace that names none."""

@@ -23,57 +23,57 @@ class Operations:
     """In `namespace` where nothing else is said. All raise: StatusError, ClusterError."""
 
     def __init__(self, transport: ApiTransport, namespace: str, kinds: Kinds) -> None:
-        self._client = RestClient(transport)
-        self._namespace = namespace
-        self._kinds = kinds
+        self.client = RestClient(transport)
+        self.namespace = namespace
+        self.kinds = kinds
 
     async def apply(self, manifests: Manifests) -> list[Object]:
         """Created where missing, else made what the manifest says. Returns them as stored."""
         return [await self._apply_one(each) for each in objects_of(manifests)]
 
     async def _apply_one(self, manifest: Object) -> Object:
-        served = await self._kinds.of(self._client, manifest)
+        served = await self.kinds.of(self.client, manifest)
         metadata = manifest.get("metadata") or {}
-        namespace = (metadata.get("namespace") or self._namespace) if served.namespaced else ""
+        namespace = (metadata.get("namespace") or self.namespace) if served.namespaced else ""
         if not metadata.get("name"):
             if not metadata.get("generateName"):
                 raise ClusterError(f"a {served.kind} without metadata.name cannot be applied")
-            return await self._client.request("POST", path_of(served.ref, namespace), None, manifest)
+            return await self.client.request("POST", path_of(served.ref, namespace), None, manifest)
         path = path_of(served.ref, namespace, metadata["name"])
         stored = await self._or_none(path)
         if stored is None:
             try:
                 body = with_last_applied(manifest)
-                return await self._client.request("POST", path_of(served.ref, namespace), None, body)
+                return await self.client.request("POST", path_of(served.ref, namespace), None, body)
             except StatusError as error:
                 if error.code != ALREADY_EXISTS or error.reason != "AlreadyExists":
                     raise
-            stored = await self._client.request("GET", path)
+            stored = await self.client.request("GET", path)
         patch = patch_for(manifest, stored)
         try:
-            return await self._client.request("PATCH", path, None, patch, STRATEGIC_MERGE_PATCH)
+            return await self.client.request("PATCH", path, None, patch, STRATEGIC_MERGE_PATCH)
         except StatusError as error:
             if error.code != UNSUPPORTED:
                 raise
             # Custom resources have no merge keys.
-            return await self._client.request("PATCH", path, None, patch, MERGE_PATCH)
+            return await self.client.request("PATCH", path, None, patch, MERGE_PATCH)
 
     async def objects(
         self, kind: str, namespace: str | None = None, selector: str = "", field_selector: str = "",
     ) -> list[Object]:  # fmt: skip
         """`namespace` "": of all namespaces. Each with its apiVersion and kind."""
-        served = await self._kinds.named(self._client, kind)
-        where = (self._namespace if namespace is None else namespace) if served.namespaced else ""
-        items = await self._client.list(served.ref, where, label_selector=selector, field_selector=field_selector)
+        served = await self.kinds.named(self.client, kind)
+        where = (self.namespace if namespace is None else namespace) if served.namespaced else ""
+        items = await self.client.list(served.ref, where, label_selector=selector, field_selector=field_selector)
         return [{"apiVersion": served.api_version, "kind": served.kind, **each} for each in items]
 
     async def get(self, name: str, namespace: str | None = None) -> Object:
         """`name`: as `rc/web`."""
-        return await self._client.request("GET", (await self._path(name, namespace))[0])
+        return await self.client.request("GET", (await self._path(name, namespace))[0])
 
     async def delete(self, name: str, namespace: str | None = None) -> None:
         """Returns when the server has accepted it; `wait(name, gone=True)` sees the end."""
-        await self._client.request("DELETE", (await self._path(name, namespace))[0])
+        await self.client.request("DELETE", (await self._path(name, namespace))[0])
 
     async def look(self, waiting: Waiting, namespace: str | None, selector: str) -> bool:
         """Whether what is waited for is there now."""
@@ -95,9 +95,9 @@ class Operations:
 
     async def why_not(self, waiting: Waiting, timeout_s: float, namespace: str | None) -> str:
         """What was seen last, with the pods it owns or selects and the events about them."""
-        where = self._namespace if namespace is None else namespace
+        where = self.namespace if namespace is None else namespace
         owners = {each["metadata"]["uid"] for each in waiting.last}
-        every_pod = await self._client.list(PODS, where)
+        every_pod = await self.client.list(PODS, where)
         pods = [
             each
             for each in every_pod
@@ -106,7 +106,7 @@ class Operations:
         names = {each["metadata"]["name"] for each in (*waiting.last, *pods)}
         if not waiting.of_many:
             names.add(waiting.target.partition("/")[2])
-        every_event = await self._client.list(EVENTS, where)
+        every_event = await self.client.list(EVENTS, where)
         events = [each for each in every_event if (each.get("involvedObject") or {}).get("name") in names]
         events.sort(key=lambda each: str(each.get("lastTimestamp") or each.get("eventTime") or ""))
         return waiting.message(timeout_s, f" in {where}" if where else "", pods, events)
@@ -115,13 +115,13 @@ class Operations:
         kind, slash, bare = name.partition("/")
         if not slash or not bare:
             raise ClusterError(f"{name!r}: write KIND/NAME, as in rc/web")
-        served = await self._kinds.named(self._client, kind)
-        where = (namespace or self._namespace) if served.namespaced else ""
+        served = await self.kinds.named(self.client, kind)
+        where = (namespace or self.namespace) if served.namespaced else ""
         return path_of(served.ref, where, bare), served
 
     async def _or_none(self, path: str) -> Object | None:
         try:
-            return await self._client.request("GET", path)
+            return await self.client.request("GET", path)
         except StatusError as error:
             if error.code != NOT_FOUND:
                 raise

@@ -9,7 +9,7 @@ from __future__ import annotations
 import atexit
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +23,8 @@ from minikube_py.cluster.waiting import Waiting
 from minikube_py.control_plane import tokens
 from minikube_py.control_plane.config import ControlPlaneConfig
 from minikube_py.control_plane.in_process import ControlPlane, InMemory
-from minikube_py.env import SystemClock
+from minikube_py.control_plane.plane import Plane
+from minikube_py.env import Clock, SystemClock
 from minikube_py.kubelet.config import NodeSpec, numbered_nodes
 from minikube_py.sim.disk import SimDisk
 from minikube_py.store.member import MemberConfig
@@ -113,6 +114,10 @@ class Threaded(RealPlane):
                 self._thread.stop()
         finally:
             self.folder.clear()
+
+    def within(self, work: Callable[[Plane, Clock], Coroutine[Any, Any, Any]]) -> Any:
+        """What `work` returns or raises, on the cluster's loop, with its parts."""
+        return self._thread.run(lambda: work(self.plane, self.clock))
 
     def call(self, work: Callable[[Operations], Any], operations: Operations, reads: bool) -> Any:
         return self._thread.run(lambda: work(operations))

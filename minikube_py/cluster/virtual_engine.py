@@ -20,7 +20,9 @@ from minikube_py.cluster.operations import Operations
 from minikube_py.cluster.virtual import VirtualCluster, VirtualConfig
 from minikube_py.cluster.waiting import Waiting
 from minikube_py.control_plane import tokens
+from minikube_py.control_plane.plane import Plane
 from minikube_py.control_plane.users import USERS
+from minikube_py.env import Clock
 
 READS: Final = frozenset(("GET", "HEAD"))
 LOOK_AGAIN_S: Final = 0.01
@@ -158,6 +160,10 @@ class VirtualEngine:
     def run(self, main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         """On the cluster's loop; it cannot be written down what that does."""
         return self.given("code", (getattr(main, "__qualname__", repr(main)),), lambda: self.virtual.run(main))
+
+    def within(self, work: Callable[[Plane, Clock], Coroutine[Any, Any, Any]]) -> Any:
+        """What `work` returns or raises, on the cluster's loop, with its parts."""
+        return self.run(lambda: work(self.virtual.plane, self.virtual.clock))
 
     def inject(self, kind: str, *arguments: Any) -> Any:
         """A fault, by its name in `faults.ON_DEMAND`."""

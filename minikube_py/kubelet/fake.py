@@ -107,6 +107,10 @@ class FakeKubelet:
         """It is there again, and deals with what was asked of its pods meanwhile. Idempotent."""
         self._nodes.power_on(name)
 
+    def power_on_all(self) -> None:
+        """None is silent any more."""
+        self._nodes.power_on_all()
+
     @property
     def failures(self) -> list[BaseException]:
         """What ended an informer by itself; a kubelet with any must be restarted."""

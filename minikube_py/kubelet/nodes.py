@@ -245,6 +245,10 @@ class Nodes:
         if view is not None and not view.ready:
             self._revive(view, node)
 
+    def power_on_all(self) -> None:
+        for name in list(self._silent):
+            self.power_on(name)
+
     # --- what the informer sees -------------------------------------------------------------------------------------
 
     def _seen(self, view: NodeView) -> None:

@@ -1,0 +1,124 @@
+"""Fixtures for pytest, made with options of one's own; in the manner of pytest-postgresql.
+
+    from minikube_py.cluster import factories
+
+    big = factories.minikube_cluster(nodes=50)
+    in_big = factories.minikube("big", isolation="snapshot")
+
+What a factory is given comes before the command line, and that before the ini file.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import pytest
+
+if TYPE_CHECKING:
+    from minikube_py.cluster.door import PlainDoor
+    from minikube_py.cluster.local import Cluster
+    from minikube_py.cluster.outside import OutsideCluster
+    from minikube_py.cluster.snapshots import Snapshot
+
+Scope = Literal["session", "package", "module", "class", "function"]
+Isolation = Literal["namespace", "snapshot"]
+NAME_MAX: Final = 40
+SNAPSHOTS: Final = pytest.StashKey[dict[int, "Snapshot"]]()
+VIEWS: Final = pytest.StashKey[list["PlainDoor"]]()
+_numbers = itertools.count(1)
+
+
+def minikube_cluster(
+    *,
+    nodes: int | None = None,
+    clock: Literal["real", "virtual"] | None = None,
+    seed: object = None,
+    scope: Scope = "session",
+) -> Callable[..., Iterator[Cluster]]:
+    """A running Cluster, by default one for the session of each worker."""
+
+    @pytest.fixture(scope=scope)
+    def fixture(pytestconfig: pytest.Config) -> Iterator[Cluster]:
+        from minikube_py.cluster.local import Cluster
+
+        how_many = nodes if nodes is not None else int(option(pytestconfig, "nodes"))
+        time = clock or option(pytestconfig, "clock")
+        with Cluster(how_many, clock=time, seed=seed or option(pytestconfig, "seed") or None) as cluster:
+            yield cluster
+
+    return fixture
+
+
+def minikube_noproc(*, kubeconfig: Path | str | None = None) -> Callable[..., Iterator[OutsideCluster]]:
+    """A server that runs already; by default the one that $KUBECONFIG or ~/.kube/config leads to."""
+
+    @pytest.fixture(scope="session")
+    def fixture(pytestconfig: pytest.Config) -> Iterator[OutsideCluster]:
+        from minikube_py.cluster.outside import OutsideCluster, default_kubeconfig
+
+        path = kubeconfig or option(pytestconfig, "kubeconfig") or default_kubeconfig()
+        cluster = OutsideCluster(path).start()
+        yield cluster
+        cluster.stop()
+
+    return fixture
+
+
+def minikube(cluster: str = "minikube_cluster", *, isolation: Isolation | None = None) -> Callable[..., Iterator[Any]]:
+    """For one test, on the cluster that the fixture of that name gives: in a namespace of its own, which goes with it;
+    or on all of the cluster, whose state is put back afterwards."""
+
+    @pytest.fixture
+    def fixture(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlainDoor]:
+        running = request.getfixturevalue(cluster)
+        how = isolation or option(request.config, "isolation")
+        if how not in ("namespace", "snapshot"):
+            raise pytest.UsageError(f'minikube_isolation is "namespace" or "snapshot", not {how!r}')
+        used = _with_snapshot if how == "snapshot" else _in_namespace
+        for door in used(request, running):
+            _lead_to(str(door.kubeconfig_path), monkeypatch)
+            request.node.stash.setdefault(VIEWS, []).append(door)
+            yield door
+
+    return fixture
+
+
+def _lead_to(kubeconfig: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", kubeconfig)
+    # They read the environment when they are imported, which may be long ago.
+    for name in ("kubernetes.config", "kubernetes_asyncio.config"):
+        for module in filter(None, (sys.modules.get(name), sys.modules.get(f"{name}.kube_config"))):
+            monkeypatch.setattr(module, "KUBE_CONFIG_DEFAULT_LOCATION", kubeconfig)
+
+
+def _in_namespace(request: pytest.FixtureRequest, running: Any) -> Iterator[PlainDoor]:
+    slug = re.sub("[^a-z0-9]+", "-", request.node.name.lower()).strip("-")[:NAME_MAX].strip("-")
+    name = f"{slug or 'test'}-{next(_numbers)}"
+    view = running.in_namespace(name)
+    running.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    # Pods need it; until it is there, they are refused.
+    view.wait("serviceaccount/default")
+    yield view
+    view.client.close()
+    running.delete(f"namespace/{name}")
+
+
+def _with_snapshot(request: pytest.FixtureRequest, running: Any) -> Iterator[PlainDoor]:
+    """Taken before the first test that uses it."""
+    kept = request.config.stash.setdefault(SNAPSHOTS, {})
+    snapshot = kept.get(id(running))
+    if snapshot is None:
+        snapshot = kept[id(running)] = running.snapshot()
+    yield running
+    running.restore(snapshot)
+
+
+def option(config: pytest.Config, name: str) -> Any:
+    """From the command line, else from the ini file."""
+    given = config.getoption(f"minikube_{name}")
+    return given if given is not None else config.getini(f"minikube_{name}")

@@ -1,0 +1,59 @@
+"""What a failed test left in its namespace: objects and events, a line each."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from minikube_py.api.errors import StatusError
+from minikube_py.client.rest import Object, RestClient
+from minikube_py.cluster.door import PlainDoor
+from minikube_py.cluster.operations import Operations
+from minikube_py.cluster.waiting import brief, event_line
+from minikube_py.errors import MinikubeError
+
+OBJECTS_SHOWN_MAX: Final = 50
+EVENTS_SHOWN_MAX: Final = 30
+LEFT_OUT: Final = frozenset(("Event", "ServiceAccount"))
+"""Events are shown by themselves; every namespace has a service account."""
+ROOT_CA: Final = "kube-root-ca.crt"
+
+
+def sections(view: PlainDoor) -> list[tuple[str, str]]:
+    """Titles and texts for a report; what cannot be asked for is said."""
+    try:
+        objects, events = view._do(_listed, reads=True)
+    except MinikubeError as error:
+        return [("minikube: objects", f"they cannot be listed: {error}")]
+    lines = [f"{kind} {brief(obj)}" for kind, obj in objects]
+    more = [f"... and {len(lines) - OBJECTS_SHOWN_MAX} more"] if len(lines) > OBJECTS_SHOWN_MAX else []
+    found = [("minikube: objects", "\n".join([*lines[:OBJECTS_SHOWN_MAX], *more]) or "none")]
+    if events:
+        found.append(("minikube: events", "\n".join(map(event_line, events[-EVENTS_SHOWN_MAX:]))))
+    return [(f"{title} in {view.namespace}", text) for title, text in found]
+
+
+async def _listed(operations: Operations) -> tuple[list[tuple[str, Object]], list[Object]]:
+    client: RestClient = operations.client
+    objects: list[tuple[str, Object]] = []
+    events: list[Object] = []
+    seen: dict[str, None] = {}
+    for served in await operations.kinds.all(client):
+        if not served.namespaced or (served.kind in seen and served.kind != "Event"):
+            continue
+        seen[served.kind] = None
+        if served.kind == "Event" and served.ref.group:
+            continue
+        try:
+            items = await client.list(served.ref, operations.namespace)
+        except StatusError:
+            # Not every kind can be listed by everybody.
+            continue
+        if served.kind == "Event":
+            events = sorted(items, key=_when)
+        elif served.kind not in LEFT_OUT:
+            objects += [(served.kind, each) for each in items if each["metadata"]["name"] != ROOT_CA]
+    return objects, events
+
+
+def _when(event: dict[str, Any]) -> str:
+    return str(event.get("lastTimestamp") or event.get("eventTime") or "")

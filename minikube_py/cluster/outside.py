@@ -1,0 +1,145 @@
+"""A cluster that runs elsewhere, through the same door: whatever a kubeconfig leads to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+
+from minikube_py.client.http_transport import HttpTransport
+from minikube_py.client.kubeconfig import load_kubeconfig
+from minikube_py.client.transport import ApiTransport
+from minikube_py.cluster.door import DEFAULT, PlainDoor
+from minikube_py.cluster.errors import ClusterError
+from minikube_py.cluster.folder import Folder
+from minikube_py.cluster.loop_thread import LoopThread
+from minikube_py.cluster.operations import Operations
+from minikube_py.cluster.waiting import Waiting
+from minikube_py.control_plane.private_files import write_private
+from minikube_py.env import SystemClock
+
+
+class OutsideCluster(PlainDoor):
+    """`kubeconfig`: of an administrator. As Cluster, but for what takes its parts: nodes that go down, snapshots,
+    faults, virtual time."""
+
+    def __init__(self, kubeconfig: Path | str) -> None:
+        super().__init__()
+        self._engine = _Engine(Path(kubeconfig))
+        self._views: list[PlainDoor] = []
+
+    def start(self) -> Self:
+        """Raises: BadKubeconfig, Unavailable."""
+        self._engine.start()
+        return self
+
+    def stop(self) -> None:
+        for each in (self, *self._views):
+            each.client.close()
+        self._engine.stop()
+
+    def in_namespace(self, name: str) -> OutsideNamespaced:
+        view = OutsideNamespaced(self, name)
+        self._views.append(view)
+        return view
+
+    def _reached(self) -> _Engine:
+        return self._engine
+
+
+class OutsideNamespaced(PlainDoor):
+    def __init__(self, cluster: OutsideCluster, namespace: str) -> None:
+        super().__init__(namespace)
+        self.cluster = cluster
+        self._kinds = cluster._kinds
+
+    def _reached(self) -> _Engine:
+        return self.cluster._reached()
+
+
+class _Engine:
+    time_passes = True
+
+    def __init__(self, kubeconfig: Path) -> None:
+        self._given = kubeconfig
+        self._access = load_kubeconfig(kubeconfig)
+        self._folder = Folder(None, lambda: None)
+        self._transport: HttpTransport
+        self._thread = LoopThread(self._begin, self._end)
+
+    def start(self) -> None:
+        try:
+            self._thread.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        try:
+            self._thread.stop()
+        finally:
+            self._folder.clear()
+
+    async def _begin(self) -> None:
+        self._transport = HttpTransport(self._access)
+
+    async def _end(self) -> None:
+        await self._transport.close()
+
+    @property
+    def url(self) -> str:
+        return self._access.server
+
+    @property
+    def token(self) -> str:
+        if self._access.token is None:
+            raise ClusterError(f"{self._given} names no token; use kubeconfig_path")
+        return self._access.token
+
+    @property
+    def authority_pem(self) -> str:
+        return (self._access.ca_pem or b"").decode("ascii")
+
+    def kubeconfig(self, namespace: str) -> Path:
+        """The given one; with that namespace in its context, where it is not `default`."""
+        if namespace == DEFAULT:
+            return self._given
+        path = self._folder.path / f"kubeconfig-{namespace}"
+        if not path.exists():
+            document = yaml.safe_load(self._given.read_text(encoding="utf-8"))
+            for each in document.get("contexts") or ():
+                each["context"]["namespace"] = namespace
+            write_private(path, yaml.safe_dump(document).encode())
+        return path
+
+    def transport(self) -> ApiTransport:
+        return self._transport
+
+    def in_process(self, package: Any) -> Any:
+        return None
+
+    def call(self, work: Callable[[Operations], Any], operations: Operations, reads: bool) -> Any:
+        return self._thread.run(lambda: work(operations))
+
+    def wait(
+        self, operations: Operations, waiting: Waiting, timeout_s: float, namespace: str | None, selector: str
+    ) -> list[dict[str, Any]]:
+        clock = SystemClock()
+        found: list[dict[str, Any]] = self._thread.run(
+            lambda: operations.wait(waiting, timeout_s, namespace, selector, clock)
+        )
+        return found
+
+    def within(self, work: Any) -> Any:
+        raise ClusterError("this cluster runs elsewhere: its parts cannot be reached from here")
+
+    def inject(self, kind: str, *arguments: Any) -> Any:
+        raise ClusterError(f"this cluster runs elsewhere: {kind} is for a Cluster of this process")
+
+
+def default_kubeconfig() -> Path:
+    """$KUBECONFIG, or ~/.kube/config: read, never written."""
+    return Path(os.environ.get("KUBECONFIG", "").split(os.pathsep)[0] or Path.home() / ".kube" / "config")

@@ -1,0 +1,91 @@
+"""The state of a cluster, kept and put back by forward writes: revisions never fall, watches see the events.
+
+Leases stay as they are: they are the heartbeats of nodes and leaders, which go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from minikube_py.cluster.errors import ClusterError
+from minikube_py.control_plane.plane import Plane
+from minikube_py.env import Clock
+from minikube_py.mvcc.types import DeleteRange, Op, Put, RangeRequest, prefix_end
+from minikube_py.store.storage import Storage
+
+OBJECTS: Final = b"/registry/"
+LEASES: Final = b"/registry/coordination.k8s.io/leases/"
+OPS_AT_ONCE: Final = 100
+QUIET_LOOKS: Final = 4
+LOOK_AGAIN_S: Final = 0.002
+LOOKS_MAX: Final = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Every object but leases, as stored, at `revision`."""
+
+    revision: int
+    objects: Mapping[bytes, bytes]
+
+
+async def take(plane: Plane) -> Snapshot:
+    """Raises: Unavailable."""
+    found = await plane.storage.range(RangeRequest(OBJECTS, prefix_end(OBJECTS)))
+    objects = {kv.key: kv.value for kv in found.kvs if not kv.key.startswith(LEASES)}
+    return Snapshot(found.revision, objects)
+
+
+async def settled(plane: Plane, clock: Clock) -> Snapshot:
+    """Taken once nothing but leases changes any more. Raises: ClusterError where that does not come."""
+    last, quiet = await take(plane), 0
+    for _ in range(LOOKS_MAX):
+        await clock.sleep(LOOK_AGAIN_S)
+        if not await _changed_since(plane.storage, last.revision):
+            quiet += 1
+            if quiet >= QUIET_LOOKS:
+                return last
+            continue
+        last, quiet = await take(plane), 0
+    raise ClusterError(f"the cluster has not come to rest in {LOOKS_MAX} looks: something writes all the time")
+
+
+async def put_back(plane: Plane, clock: Clock, snapshot: Snapshot) -> int:
+    """Returns how many writes it took, once all components are at rest in that state.
+
+    Raises: ClusterError where the components keep changing it."""
+    writes = 0
+    for _ in range(LOOKS_MAX):
+        now = await settled(plane, clock)
+        ops = _difference(now.objects, snapshot.objects)
+        if not ops:
+            return writes
+        writes += len(ops)
+        for start in range(0, len(ops), OPS_AT_ONCE):
+            await plane.storage.txn((), ops[start : start + OPS_AT_ONCE])
+    raise ClusterError("the components do not leave the state of the snapshot as it is")
+
+
+def _difference(now: Mapping[bytes, bytes], wanted: Mapping[bytes, bytes]) -> list[Op]:
+    """Owners go before what they own, and what controls comes back after it: nobody makes again what is to go."""
+    gone = sorted((key for key in now if key not in wanted), key=_is_pod)
+    back = sorted((key for key, value in wanted.items() if now.get(key) != value), key=_is_pod, reverse=True)
+    return [*(DeleteRange(key) for key in gone), *(Put(key, wanted[key]) for key in back)]
+
+
+def _is_pod(key: bytes) -> bool:
+    return key.startswith(b"/registry/pods/")
+
+
+async def _changed_since(storage: Storage, revision: int) -> bool:
+    """Whether an object other than a lease was written."""
+    if storage.revision == revision:
+        return False
+    end = prefix_end(OBJECTS)
+    for low, high in ((OBJECTS, LEASES), (prefix_end(LEASES), end)):
+        request = RangeRequest(low, high, min_mod_revision=revision + 1, keys_only=True)
+        if (await storage.range(request)).kvs:
+            return True
+    return False

@@ -1,0 +1,203 @@
+"""The pytest plugin, as a user's project sees it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+from minikube_py import Cluster
+
+pytest_plugins = ("pytester",)
+pytestmark = [pytest.mark.real_time("real sockets and threads"), pytest.mark.filterwarnings("default")]
+PLUGIN = "minikube_py.cluster.pytest_plugin"
+INSTALLED = any(each.value == PLUGIN for each in entry_points(group="pytest11"))
+LOADED = () if INSTALLED else ("-p", PLUGIN)
+
+
+def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+    return pytester.runpytest_subprocess(*LOADED, "-p", "no:cacheprovider", *arguments)
+
+
+def test_it_is_an_entry_point_and_imports_nothing_of_the_control_plane() -> None:
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"]["pytest11"] == {"minikube_py": PLUGIN}
+    heavy = "m.startswith('minikube_py') or m in ('numpy', 'orjson', 'aiohttp')"
+    code = f"import sys, pytest, {PLUGIN}; print([m for m in sys.modules if {heavy}])"
+    out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    names = ["minikube_py", "minikube_py.cluster", "minikube_py.cluster.factories", PLUGIN]
+    assert sorted(eval(out)) == sorted(names)
+
+
+def test_each_test_has_a_namespace_and_kubeconfig_is_given_back(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.makepyfile(
+        """
+        import os
+        import pytest
+
+        seen = set()
+
+        @pytest.mark.parametrize("number", range(3))
+        def test_fresh(minikube, number):
+            assert os.environ["KUBECONFIG"] == str(minikube.kubeconfig_path)
+            assert minikube.namespace.startswith("test-fresh-")
+            assert minikube.namespace not in seen
+            seen.add(minikube.namespace)
+            minikube.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}})
+            assert [each["metadata"]["name"] for each in minikube.objects("cm")].count("a") == 1
+
+        def test_after(minikube_cluster):
+            assert os.environ["KUBECONFIG"] == "mine"
+            assert len(minikube_cluster.objects("nodes")) == 1
+            for name in seen:
+                minikube_cluster.wait(f"namespace/{name}", gone=True)
+        """
+    )
+    monkeypatch.setenv("KUBECONFIG", "mine")
+    run(pytester).assert_outcomes(passed=4)
+
+
+def test_the_state_is_put_back(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        RC = {"apiVersion": "v1", "kind": "ReplicationController", "metadata": {"name": "web"}, "spec": {
+            "replicas": 20, "selector": {"a": "b"}, "template": {"metadata": {"labels": {"a": "b"}},
+            "spec": {"containers": [{"name": "c", "image": "i"}]}}}}
+        revisions = []
+
+        def test_one(minikube):
+            minikube.apply(RC)
+            minikube.wait("rc/web", ready=20)
+            minikube.node("node-0").down()
+            revisions.append(int(minikube.get("rc/web")["metadata"]["resourceVersion"]))
+
+        def test_two(minikube):
+            assert minikube.objects("pods") == [] == minikube.objects("rc")
+            minikube.apply(RC)
+            assert int(minikube.wait("rc/web", ready=20)["metadata"]["resourceVersion"]) > revisions[0]
+        """
+    )
+    run(pytester, "--minikube-isolation=snapshot", "--minikube-nodes=2").assert_outcomes(passed=2)
+
+
+def test_command_line_comes_before_ini_and_a_factory_before_both(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nminikube_nodes = 2\n")
+    pytester.makeconftest(
+        """
+        from minikube_py.cluster import factories
+        five = factories.minikube_cluster(nodes=5)
+        in_five = factories.minikube("five", isolation="snapshot")
+        """
+    )
+    pytester.makepyfile(
+        """
+        def test_nodes(minikube_cluster, in_five, pytestconfig):
+            assert len(in_five.objects("nodes")) == 5
+            assert len(minikube_cluster.objects("nodes")) == (3 if pytestconfig.option.minikube_nodes else 2)
+        """
+    )
+    run(pytester).assert_outcomes(passed=1)
+    run(pytester, "--minikube-nodes", "3").assert_outcomes(passed=1)
+
+
+def test_what_failed_is_shown(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        def test_fails(minikube):
+            minikube.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "alone"}, "spec": {
+                "nodeSelector": {"no": "such"}, "containers": [{"name": "c", "image": "i"}]}})
+            minikube.wait("events", until=lambda event: event["reason"] == "FailedScheduling")
+            import logging
+            logging.getLogger("minikube_py.mine").info("said by a component")
+            assert False
+        """
+    )
+    result = run(pytester)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*minikube: objects in test-fails-*",
+            "Pod test-fails-*/alone, Pending, PodScheduled: 0/1 nodes are available*",
+            "*minikube: events in test-fails-*",
+            "Warning FailedScheduling Pod/alone: 0/1 nodes are available*",
+            "*minikube: logs of components*",
+            "INFO minikube_py.mine: said by a component",
+        ]
+    )
+
+
+def test_each_worker_has_a_cluster_of_its_own(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.parametrize("number", range(8))
+        def test_alone(minikube, minikube_cluster, number, worker_id):
+            minikube_cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"is-{worker_id}"}})
+            names = [each["metadata"]["name"] for each in minikube.objects("namespaces")]
+            assert [name for name in names if name.startswith("is-")] == [f"is-{worker_id}"]
+        """
+    )
+    run(pytester, "-n", "4").assert_outcomes(passed=8)
+
+
+def test_a_server_from_outside(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(
+        """
+        from minikube_py.cluster import factories
+        outside = factories.minikube("minikube_noproc")
+        """
+    )
+    pytester.makepyfile(
+        """
+        import pytest
+        from minikube_py import ClusterError
+
+        def test_it(outside, minikube_noproc):
+            assert len(minikube_noproc.objects("nodes")) == 2
+            outside.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}})
+            assert outside.get("cm/a")["metadata"]["namespace"] == outside.namespace
+            with pytest.raises(ClusterError, match="runs elsewhere"):
+                outside.node("node-0").down()
+        """
+    )
+    with Cluster(nodes=2) as cluster:
+        run(pytester, f"--minikube-kubeconfig={cluster.kubeconfig_path}").assert_outcomes(passed=1)
+
+
+def test_virtual_time_by_an_option(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        def test_hours(minikube, minikube_cluster):
+            minikube_cluster.advance(hours=1)
+            assert minikube_cluster.now_s >= 3600
+        """
+    )
+    run(pytester, "--minikube-clock=virtual", "--minikube-seed=3").assert_outcomes(passed=1)
+
+
+def test_a_wrong_isolation_is_refused(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_it(minikube): pass")
+    result = run(pytester, "--minikube-isolation=none")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(['*minikube_isolation is "namespace" or "snapshot"*'])
+
+
+def test_the_factories_of_the_reference(pytester: pytest.Pytester) -> None:
+    page = (Path(__file__).parents[3] / "docs/reference/pytest.md").read_text()
+    (conftest,) = re.findall(r"```python\n# conftest.py\n(.*?)```", page, re.DOTALL)
+    pytester.makeconftest(conftest)
+    pytester.makepyfile(
+        """
+        def test_big(in_big): assert len(in_big.objects("nodes")) == 50
+        def test_hourly(hourly): hourly.advance(hours=1)
+        """
+    )
+    run(pytester).assert_outcomes(passed=2)
