@@ -157,13 +157,17 @@ class Stream:
     def cut_off(self, message: str) -> None:
         """Ends the stream with an error in place of what waits for it."""
         self.budget.cut += 1
-        self._initial = None
-        self._forget()
-        if not self._ended:
-            self._add(Batch([error_event(too_many_requests(message))]))
-        self.finish()
+        self.fail(too_many_requests(message))
         if self.on_cut is not None:
             self.on_cut()
+
+    def fail(self, error: StatusError | None) -> None:
+        """Ends with that event, or with none, in place of what waits."""
+        self._initial = None
+        self._forget()
+        if not self._ended and error is not None:
+            self._add(Batch([error_event(error)]))
+        self.finish()
 
     def _add(self, batch: Batch) -> None:
         self._queue.append(batch)

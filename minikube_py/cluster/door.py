@@ -13,13 +13,14 @@ from typing import Any, Protocol
 from minikube_py.client.transport import JSON, ApiResponse, ApiTransport
 from minikube_py.cluster.clients import Clients
 from minikube_py.cluster.errors import ClusterError
-from minikube_py.cluster.faults import Node
+from minikube_py.cluster.faults import Faults
 from minikube_py.cluster.kinds import Kinds
 from minikube_py.cluster.manifests import Manifests
 from minikube_py.cluster.operations import Operations
 from minikube_py.cluster.waiting import Until, Waiting
 from minikube_py.control_plane.plane import Plane
 from minikube_py.env import Clock
+from minikube_py.sim.faults import Fault
 
 DEFAULT: str = "default"
 TIMEOUT_S: float = 30.0
@@ -42,9 +43,13 @@ class Reached(Protocol):
 
     def transport(self) -> ApiTransport: ...
 
+    def own_transport(self) -> ApiTransport: ...
+
     def in_process(self, package: Any) -> Any: ...
 
-    def inject(self, kind: str, *arguments: Any) -> Any: ...
+    def inject(self, fault: Fault) -> None: ...
+
+    def all_well(self) -> None: ...
 
 
 class ReachedPlainly(Reached, Protocol):
@@ -61,7 +66,7 @@ class ReachedPlainly(Reached, Protocol):
     ) -> list[Object]: ...
 
 
-class Door:
+class Door(Faults):
     """`namespace`: where everything happens that names none."""
 
     def __init__(self, namespace: str = DEFAULT) -> None:
@@ -99,15 +104,19 @@ class Door:
         return Clients(self)
 
     def transport(self) -> ApiTransport:
-        """Straight to the API server, as an administrator; for coroutines of the cluster's own loop."""
+        """Straight to the API server, as an administrator; for coroutines of the cluster's own loop. Faults are for it,
+        too."""
         return self._reached().transport()
 
-    def node(self, name: str) -> Node:
-        """One of the fake nodes: `node("node-0").down()`, `.up()`."""
-        return Node(name, self._reached().inject)
+    def _inject(self, fault: Fault) -> None:
+        self._reached().inject(fault)
+
+    def all_well(self) -> None:
+        """Every fault that was injected is over; nodes that were down are up."""
+        self._reached().all_well()
 
     def _operations(self) -> Operations:
-        return Operations(self.transport(), self.namespace, self._kinds)
+        return Operations(self._reached().own_transport(), self.namespace, self._kinds)
 
 
 class PlainDoor(Door):
@@ -125,7 +134,7 @@ class PlainDoor(Door):
         content_type: str = JSON,
     ) -> ApiResponse:
         """One request, as an administrator; any status is returned, not raised."""
-        transport = self.transport()
+        transport = self._reached().own_transport()
         found: ApiResponse = self._reached().call(
             lambda _: transport.request(method, path, params, body, content_type), self._operations(), method == "GET"
         )
@@ -178,6 +187,14 @@ class PlainDoor(Door):
         found = self._reached().wait(self._operations(), waiting, timeout_s, namespace, selector)
         return found if waiting.of_many or not found else found[0]
 
+    def end_container(
+        self, pod: str, code: int = 1, *, container: str = "", reason: str = "", namespace: str | None = None
+    ) -> Object:
+        """A container of that pod ends with that exit code, and its kubelet reports it: by restartPolicy it is started
+        again, or the pod becomes Failed or Succeeded. Returns the pod. Raises: ClusterError where it does not run."""
+        found: Object = self._do(lambda operations: operations.end_container(pod, code, container, reason, namespace))
+        return found
+
     def kubectl(self, *arguments: str, input: str | None = None) -> str:
         """What `kubectl` prints. In virtual time, `delete` does not wait: no time passes meanwhile.
 
@@ -201,7 +218,7 @@ class AsyncDoor(Door):
         params: Mapping[str, str] | None = None,
         content_type: str = JSON,
     ) -> ApiResponse:
-        return await self.transport().request(method, path, params, body, content_type)
+        return await self._reached().own_transport().request(method, path, params, body, content_type)
 
     async def apply(self, manifests: Manifests) -> list[Object]:
         return await self._operations().apply(manifests)
@@ -233,6 +250,11 @@ class AsyncDoor(Door):
         waiting = Waiting(target, ready, condition, phase, gone, until)
         found = await self._operations().wait(waiting, timeout_s, namespace, selector, self._clock())
         return found if waiting.of_many or not found else found[0]
+
+    async def end_container(
+        self, pod: str, code: int = 1, *, container: str = "", reason: str = "", namespace: str | None = None
+    ) -> Object:
+        return await self._operations().end_container(pod, code, container, reason, namespace)
 
     async def kubectl(self, *arguments: str, input: str | None = None) -> str:
         """In a thread: it asks the cluster, which runs in this loop."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Scope = Literal["session", "package", "module", "class", "function"]
 Isolation = Literal["namespace", "snapshot"]
 NAME_MAX: Final = 40
-SNAPSHOTS: Final = pytest.StashKey[dict[int, "Snapshot"]]()
+SNAPSHOTS: Final = pytest.StashKey[dict[Any, "Snapshot"]]()
 VIEWS: Final = pytest.StashKey[list["PlainDoor"]]()
 _numbers = itertools.count(1)
 
@@ -111,9 +111,9 @@ def _in_namespace(request: pytest.FixtureRequest, running: Any) -> Iterator[Plai
 def _with_snapshot(request: pytest.FixtureRequest, running: Any) -> Iterator[PlainDoor]:
     """Taken before the first test that uses it."""
     kept = request.config.stash.setdefault(SNAPSHOTS, {})
-    snapshot = kept.get(id(running))
+    snapshot = kept.get(running)
     if snapshot is None:
-        snapshot = kept[id(running)] = running.snapshot()
+        snapshot = kept[running] = running.snapshot()
     yield running
     running.restore(snapshot)
 

@@ -1,53 +1,122 @@
-"""What can go wrong on demand, by name: each acts on the parts of a running control plane, in real and in virtual time.
+"""Faults on demand, as methods of the door: each is a fault of the registry (`sim.fault_schedule`), begun now.
+
+They are for clients and for the door's `transport()`: the components of the control plane, and the door's own methods
+(`apply`, `wait`, ...), pass untouched.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from minikube_py.cluster.errors import ClusterError
-from minikube_py.control_plane.plane import Plane
-from minikube_py.kubelet.fake import FakeKubelet
+from minikube_py.sim.faults import Fault, S
+
+Inject = Callable[[Fault], None]
 
 
-def _kubelet(plane: Plane) -> FakeKubelet:
-    kubelet = plane.components.get("kubelet")
-    if not isinstance(kubelet, FakeKubelet):
-        raise ClusterError("this cluster has no kubelet")
-    return kubelet
+class Faults:
+    """`on`: a plural, as "pods"; "" for all of them. In virtual time they are inputs of the history."""
 
+    def _inject(self, fault: Fault) -> None:
+        raise NotImplementedError
 
-def node_down(plane: Plane, name: str) -> None:
-    """It falls silent; its pods stay as they are, whatever is requested from them. Idempotent."""
-    _kubelet(plane).power_off(name)
+    def expire_watches(self, on: str = "") -> None:
+        """Watches end with 410 Gone, and cannot be resumed from where they were: clients list again."""
+        self._inject(Fault(0, "expire", subject=on))
 
+    def cut_watches(self, on: str = "") -> None:
+        """Watches end; they can be resumed."""
+        self._inject(Fault(0, "cut_watch", subject=on))
 
-def node_up(plane: Plane, name: str) -> None:
-    """It is there again, and deals with what was requested from its pods meanwhile. Idempotent."""
-    _kubelet(plane).power_on(name)
+    def repeat_events(self, on: str = "") -> None:
+        """Watches deliver their last events once more."""
+        self._inject(Fault(0, "repeat", subject=on))
 
+    def delay_events(self, seconds: float, on: str = "") -> None:
+        """Watches deliver nothing for so long, and then what has happened."""
+        self._inject(Fault(0, "slow_events", (), (), _us(seconds), 1, on))
 
-def all_well(plane: Plane) -> None:
-    """What was injected is over."""
-    if "kubelet" in plane.components:
-        _kubelet(plane).power_on_all()
+    def hide_events(self, seconds: float, on: str = "") -> None:
+        """Watches deliver nothing for so long, and then end with 410: what happened meanwhile is never seen."""
+        self._inject(Fault(0, "unseen", (), (), _us(seconds), 1, on))
 
+    def stale_list(self, revisions: int = 1, on: str = "") -> None:
+        """Watches end with 410, and the next list is as it was so many revisions before: an API server that is
+        behind."""
+        self._inject(Fault(0, "stale", amount=revisions, subject=on))
 
-ON_DEMAND: Final[dict[str, Callable[..., Any]]] = {each.__name__: each for each in (node_down, node_up, all_well)}
+    def conflict_next(self, on: str = "", *, times: int = 1) -> None:
+        """The next updates and patches are refused with 409 Conflict."""
+        self._inject(Fault(0, "conflict", amount=times, subject=on))
+
+    def fail_next(self, on: str = "", *, times: int = 1, done: bool = False) -> None:
+        """The next requests are answered by 500 and not carried out; with `done`, the next writes are carried out and
+        answered by 504."""
+        self._inject(Fault(0, "lost_answer" if done else "fail", amount=times, subject=on))
+
+    def slow(self, seconds: float, on: str = "", *, for_s: float = 0.0) -> None:
+        """Each request takes so much longer, for `for_s` seconds; without it, until `all_well()`."""
+        self._inject(Fault(0, "slow", (), (), _us(for_s), seconds * 1000, on))
+
+    def no_leader(self, seconds: float) -> None:
+        """For so long every request is answered by 503, as while the store elects a leader."""
+        self._inject(Fault(0, "no_leader", (), (), _us(seconds), 1))
+
+    def node(self, name: str) -> Node:
+        """One of the fake nodes: `node("node-0").down()`, `.up()`."""
+        return Node(name, self._inject)
 
 
 class Node:
     """A fake node of a running cluster. Raises: InvalidRequest where it is not played here."""
 
-    def __init__(self, name: str, inject: Callable[..., Any]) -> None:
+    def __init__(self, name: str, inject: Inject) -> None:
         self.name = name
         self._inject = inject
 
-    def down(self) -> None:
-        """It loses its power: no heartbeats, and its pods stay as they are. After 40 s it counts as lost."""
-        self._inject("node_down", self.name)
+    def down(self, seconds: float = 0.0) -> None:
+        """It loses its power, for so long or until `up()`: no heartbeats, and its pods stay as they are. After 40 s it
+        counts as lost."""
+        self._inject(Fault(0, "node_down", (), (), _us(seconds), 1, self.name))
 
     def up(self) -> None:
-        """It has its power back."""
-        self._inject("node_up", self.name)
+        """It has its power back, and deals with what was requested from its pods meanwhile. Idempotent."""
+        self._inject(Fault(0, "node_up", subject=self.name))
+
+
+def _us(seconds: float) -> int:
+    if seconds < 0:
+        raise ClusterError(f"a fault lasts 0 s or more, not {seconds:g} s")
+    return round(seconds * S)
+
+
+def ended_status(pod: dict[str, Any], code: int, container: str, reason: str, now: str) -> dict[str, Any]:
+    """What a kubelet writes of a pod one of whose containers ended: by its restartPolicy it is started again at once,
+    or the pod is at its end. `container` "": the first. Raises: ClusterError. Source: KEP-753, pod-lifecycle."""
+    status, spec = pod.get("status") or {}, pod["spec"]
+    statuses = [dict(each) for each in status.get("containerStatuses") or ()]
+    name = container or spec["containers"][0]["name"]
+    mine = next((each for each in statuses if each["name"] == name), None)
+    if mine is None or status.get("phase") != "Running":
+        raise ClusterError(f"container {name} of pod {pod['metadata']['name']} does not run ({status.get('phase')})")
+    started = (mine.get("state") or {}).get("running", {}).get("startedAt", now)
+    ended = {
+        "exitCode": code, "reason": reason or ("Completed" if code == 0 else "Error"), "startedAt": started,
+        "finishedAt": now, "containerID": mine.get("containerID", ""),
+    }  # fmt: skip
+    policy = spec.get("restartPolicy", "Always")
+    if policy == "Always" or (policy == "OnFailure" and code):
+        mine["restartCount"] = mine.get("restartCount", 0) + 1
+        mine["lastState"], mine["state"] = {"terminated": ended}, {"running": {"startedAt": now}}
+        return {"containerStatuses": statuses}
+    mine |= {"state": {"terminated": ended}, "ready": False, "started": False}
+    if any("terminated" not in each["state"] for each in statuses):
+        return {"containerStatuses": statuses}
+    failed = any(each["state"]["terminated"]["exitCode"] for each in statuses)
+    conditions = [
+        {**each, "status": "False", "reason": "PodFailed" if failed else "PodCompleted", "lastTransitionTime": now}
+        if each["type"] in ("Ready", "ContainersReady") else each
+        for each in status.get("conditions") or ()
+    ]  # fmt: skip
+    return {"phase": "Failed" if failed else "Succeeded", "containerStatuses": statuses, "conditions": conditions}

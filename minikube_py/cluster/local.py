@@ -133,7 +133,7 @@ class Cluster(PlainDoor):
         """Puts that state back, by forward writes: revisions go on, open watches see the events, and the components
         have come to rest in it. Nodes that were down are up again."""
         engine = self._reached()
-        engine.inject("all_well")
+        engine.all_well()
         engine.within(partial(snapshots.put_back, snapshot=snapshot))
 
     def in_namespace(self, name: str) -> Namespaced:

@@ -20,6 +20,7 @@ from minikube_py.cluster.operations import Operations
 from minikube_py.cluster.waiting import Waiting
 from minikube_py.control_plane.private_files import write_private
 from minikube_py.env import SystemClock
+from minikube_py.sim.faults import Fault
 
 
 class OutsideCluster(PlainDoor):
@@ -118,6 +119,8 @@ class _Engine:
     def transport(self) -> ApiTransport:
         return self._transport
 
+    own_transport = transport
+
     def in_process(self, package: Any) -> Any:
         return None
 
@@ -136,8 +139,11 @@ class _Engine:
     def within(self, work: Any) -> Any:
         raise ClusterError("this cluster runs elsewhere: its parts cannot be reached from here")
 
-    def inject(self, kind: str, *arguments: Any) -> Any:
-        raise ClusterError(f"this cluster runs elsewhere: {kind} is for a Cluster of this process")
+    def inject(self, fault: Fault) -> None:
+        raise ClusterError(f"this cluster runs elsewhere: {fault.kind} is for a Cluster of this process")
+
+    def all_well(self) -> None:
+        """No fault can be injected here."""
 
 
 def default_kubeconfig() -> Path:

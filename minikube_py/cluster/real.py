@@ -15,18 +15,20 @@ from pathlib import Path
 from typing import Any, Final
 
 from minikube_py.client.transport import ApiTransport
-from minikube_py.cluster.faults import ON_DEMAND
 from minikube_py.cluster.folder import Folder
+from minikube_py.cluster.gate import DOOR
 from minikube_py.cluster.loop_thread import LoopThread
 from minikube_py.cluster.operations import Operations
+from minikube_py.cluster.player import GatedControlPlane
 from minikube_py.cluster.waiting import Waiting
 from minikube_py.control_plane import tokens
 from minikube_py.control_plane.config import ControlPlaneConfig
-from minikube_py.control_plane.in_process import ControlPlane, InMemory
+from minikube_py.control_plane.in_process import InMemory
 from minikube_py.control_plane.plane import Plane
 from minikube_py.env import Clock, SystemClock
 from minikube_py.kubelet.config import NodeSpec, numbered_nodes
 from minikube_py.sim.disk import SimDisk
+from minikube_py.sim.faults import Fault
 from minikube_py.store.member import MemberConfig
 
 log = logging.getLogger(__name__)
@@ -57,7 +59,7 @@ class RealPlane:
         config = ControlPlaneConfig(self.folder.path, port=options.port, shapes=options.shapes, seed=seed)
         memory = None if options.data_dir is not None else InMemory(SimDisk(), MEMBER, log.critical)
         self.clock = SystemClock()
-        self.plane = ControlPlane(config, self.clock, random.Random(), in_memory=memory)
+        self.plane = GatedControlPlane(config, self.clock, random.Random(), in_memory=memory)
 
     def _let_go(self) -> None:
         """The sockets stay the parent's alone, whose clients see their end."""
@@ -82,6 +84,9 @@ class RealPlane:
 
     def transport(self) -> ApiTransport:
         return self.plane.transport()
+
+    def own_transport(self) -> ApiTransport:
+        return self.plane.transport(DOOR)
 
     time_passes = True
 
@@ -122,13 +127,17 @@ class Threaded(RealPlane):
     def call(self, work: Callable[[Operations], Any], operations: Operations, reads: bool) -> Any:
         return self._thread.run(lambda: work(operations))
 
-    def inject(self, kind: str, *arguments: Any) -> Any:
-        """A fault, by its name in `faults.ON_DEMAND`."""
+    def inject(self, fault: Fault) -> None:
+        async def act() -> None:
+            self.plane.player.begin(fault)
 
-        async def act() -> Any:
-            return ON_DEMAND[kind](self.plane, *arguments)
+        self._thread.run(act)
 
-        return self._thread.run(act)
+    def all_well(self) -> None:
+        async def act() -> None:
+            self.plane.player.all_well()
+
+        self._thread.run(act)
 
     def wait(
         self, operations: Operations, waiting: Waiting, timeout_s: float, namespace: str | None, selector: str
@@ -150,9 +159,11 @@ class InLoop(RealPlane):
             self.folder.clear()
             raise
 
-    def inject(self, kind: str, *arguments: Any) -> Any:
-        """A fault, by its name in `faults.ON_DEMAND`."""
-        return ON_DEMAND[kind](self.plane, *arguments)
+    def inject(self, fault: Fault) -> None:
+        self.plane.player.begin(fault)
+
+    def all_well(self) -> None:
+        self.plane.player.all_well()
 
     async def stop(self) -> None:
         try:

@@ -25,9 +25,10 @@ from typing import Any, Final, Self, TypeVar
 from minikube_py.apiserver.rules import User
 from minikube_py.client.transport import JSON, ApiResponse, ApiTransport
 from minikube_py.cluster.history import HistoryDigest, Told
+from minikube_py.cluster.player import GatedPlane
 from minikube_py.control_plane import tokens
 from minikube_py.control_plane.config import COMPONENTS
-from minikube_py.control_plane.plane import Plane, PlaneConfig, child_of
+from minikube_py.control_plane.plane import PlaneConfig, child_of
 from minikube_py.control_plane.users import USERS
 from minikube_py.controllers.base import ControllerConfig
 from minikube_py.env import Rng
@@ -85,7 +86,7 @@ class VirtualCluster:
         self.clock = SimClock(self.loop, MachineClock())
         self.history = HistoryDigest(lambda: self._time.now_ns)
         self._rng = rng
-        self._plane: Plane | None = None
+        self._plane: GatedPlane | None = None
         self._frozen = False
 
     # -- life ---------------------------------------------------------------------------------------------------------
@@ -102,7 +103,7 @@ class VirtualCluster:
         self.config = config = config or self.config
         disk = SimDisk(child_of(self._rng))
         syncs = SimSyncs(self.loop, disk, child_of(self._rng), lambda: config.syncs)
-        plane = self._plane = Plane(self.clock, self._rng)
+        plane = self._plane = GatedPlane(self.clock, self._rng)
         await plane.start_member(disk, config.member, syncs, self._time.fail)
         self.history.follow(plane.storage)
         plane.prepare_core({})
@@ -142,7 +143,7 @@ class VirtualCluster:
         self.close()
 
     @property
-    def plane(self) -> Plane:
+    def plane(self) -> GatedPlane:
         """Its parts: member, core and components, as the product has them."""
         assert self._plane is not None, "start the cluster first"
         return self._plane

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 from minikube_py.apiserver.messages import NO_QUERY, Request, Response
+from minikube_py.apiserver.rules import User
 from minikube_py.client.transport import JSON, ApiResponse, ApiTransport, WatchEvent
 from minikube_py.cluster.errors import ClusterError, WaitTimeout
-from minikube_py.cluster.faults import ON_DEMAND
+from minikube_py.cluster.gate import DOOR
 from minikube_py.cluster.gateway import Gateway
 from minikube_py.cluster.operations import Operations
 from minikube_py.cluster.virtual import VirtualCluster, VirtualConfig
@@ -23,6 +24,7 @@ from minikube_py.control_plane import tokens
 from minikube_py.control_plane.plane import Plane
 from minikube_py.control_plane.users import USERS
 from minikube_py.env import Clock
+from minikube_py.sim.faults import Fault
 
 READS: Final = frozenset(("GET", "HEAD"))
 LOOK_AGAIN_S: Final = 0.01
@@ -114,7 +116,10 @@ class VirtualEngine:
         return self.gateway.kubeconfig(namespace)
 
     def transport(self) -> ApiTransport:
-        return _Stepwise(self)
+        return _Stepwise(self, USERS[tokens.ADMIN])
+
+    def own_transport(self) -> ApiTransport:
+        return _Stepwise(self, DOOR)
 
     time_passes = False
 
@@ -165,13 +170,17 @@ class VirtualEngine:
         """What `work` returns or raises, on the cluster's loop, with its parts."""
         return self.run(lambda: work(self.virtual.plane, self.virtual.clock))
 
-    def inject(self, kind: str, *arguments: Any) -> Any:
-        """A fault, by its name in `faults.ON_DEMAND`."""
+    def inject(self, fault: Fault) -> None:
+        async def act() -> None:
+            self.virtual.plane.player.begin(fault)
 
-        async def act() -> Any:
-            return ON_DEMAND[kind](self.virtual.plane, *arguments)
+        self.given("fault", tuple(fault), lambda: self.virtual.run(act))
 
-        return self.given(kind, arguments, lambda: self.virtual.run(act))
+    def all_well(self) -> None:
+        async def act() -> None:
+            self.virtual.plane.player.all_well()
+
+        self.given("all_well", (), lambda: self.virtual.run(act))
 
     def _told(self) -> None:
         if self._gateway is not None:
@@ -213,8 +222,8 @@ def driven(work: Coroutine[Any, Any, Any]) -> Any:
 class _Stepwise:
     """`ApiTransport` whose requests are answered before it returns."""
 
-    def __init__(self, engine: VirtualEngine) -> None:
-        self._engine = engine
+    def __init__(self, engine: VirtualEngine, user: User) -> None:
+        self._engine, self._user = engine, user
 
     async def request(
         self,
@@ -224,8 +233,7 @@ class _Stepwise:
         body: bytes | None = None,
         content_type: str = JSON,
     ) -> ApiResponse:
-        user = USERS[tokens.ADMIN]
-        asked = Request(method, path, params or NO_QUERY, body or b"", user, JSON, content_type)
+        asked = Request(method, path, params or NO_QUERY, body or b"", self._user, JSON, content_type)
         response = self._engine.answer(asked)
         if response.stream is not None:
             response.stream.close()

@@ -9,14 +9,13 @@ from __future__ import annotations
 from typing import Final
 
 from minikube_py.env import Rng
-from minikube_py.sim import inject_links, inject_machines, inject_members
+from minikube_py.sim import inject_api, inject_links, inject_machines, inject_members
 from minikube_py.sim.faults import Fault, Injection, Plan
 
-REGISTRY: Final[dict[str, Injection]] = {
-    row.kind: row
-    for row in (*inject_links.INJECTIONS, *inject_machines.INJECTIONS, *inject_members.INJECTIONS)
-}
-KINDS: Final = tuple(REGISTRY)
+STORE: Final = (*inject_links.INJECTIONS, *inject_machines.INJECTIONS, *inject_members.INJECTIONS)
+REGISTRY: Final[dict[str, Injection]] = {row.kind: row for row in (*STORE, *inject_api.INJECTIONS)}
+KINDS: Final = tuple(row.kind for row in STORE)
+"""Of members, links and disks; `inject_api.KINDS` are those of a whole control plane and its clients."""
 
 STORM: Final = (
     "crash", "kill", "torn_sync", "pause", "cut", "delay", "transfer", "loss", "depose", "depose", "slow_sync",

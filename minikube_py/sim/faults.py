@@ -24,7 +24,7 @@ DRIFT_MAX: Final = 1.25
 
 
 class Fault(NamedTuple):
-    """At `at_us`, for `duration_us`. What `places`, `others` and `amount` are, the row of its `kind` says."""
+    """At `at_us`, for `duration_us`. The row of its `kind` says what `places`, `others`, `amount`, `subject` are."""
 
     at_us: int
     kind: str
@@ -32,12 +32,14 @@ class Fault(NamedTuple):
     others: tuple[int, ...] = ()
     duration_us: int = 0
     amount: float = 0.0
+    subject: str = ""
 
     def __str__(self) -> str:
         others = f" -> {self.others}" if self.others else ""
         duration = f" for {self.duration_us / S:.3f} s" if self.duration_us else ""
         amount = f" {self.amount:g}" if self.amount else ""
-        return f"{self.kind}{amount} {self.places}{others}{duration}"
+        subject = f" of {self.subject}" if self.subject else ""
+        return f"{self.kind}{amount}{subject} {self.places}{others}{duration}"
 
 
 @dataclass(frozen=True, slots=True)

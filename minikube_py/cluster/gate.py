@@ -1,0 +1,208 @@
+"""An API server whose answers can go wrong on demand, for those it serves from outside: the components of the control
+plane, and the door's own methods, pass untouched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final, cast
+
+from minikube_py.api.errors import GroupResource, StatusError, conflict, expired
+from minikube_py.apiserver.auth import ADMIN
+from minikube_py.apiserver.core import ApiServer, error_response
+from minikube_py.apiserver.messages import Request, Response
+from minikube_py.apiserver.options import parse_bool
+from minikube_py.apiserver.routes import ResourcePath, parse_path, verb_of
+from minikube_py.apiserver.rules import User
+from minikube_py.apiserver.watch_stream import Batch, Stream
+from minikube_py.client.transport import WatchEvent
+from minikube_py.control_plane.tokens import CONTROLLERS, KUBELET, SCHEDULER
+from minikube_py.control_plane.users import USERS
+from minikube_py.env import Clock, Rng
+from minikube_py.sim.inject_api import Rule
+
+DOOR: Final = replace(ADMIN)
+"""An administrator, known by identity: the methods of the door, which a fault is not for."""
+COMPONENTS: Final = frozenset(USERS[role].name for role in (SCHEDULER, CONTROLLERS, KUBELET))
+TEXTS: Final = {
+    500: ("InternalError", "Internal error occurred: injected by the test"),
+    503: ("ServiceUnavailable", "etcdserver: no leader"),
+    504: ("Timeout", "etcdserver: request timed out, possibly due to previous leader failure"),
+    429: ("TooManyRequests", "too many requests, please try again later"),
+}
+
+
+class Gate:
+    """The rules in force, and the watches that are open. `ends` are called by `all_well`."""
+
+    def __init__(self) -> None:
+        self.rules: list[Rule] = []
+        self.watches: dict[GatedStream, None] = {}
+        self.expired_at: dict[str, int] = {}
+        self.stale: dict[str, int] = {}
+        self.stalled: dict[str, int] = {}
+        self.played = 0
+        self._released = asyncio.Event()
+
+    @property
+    def idle(self) -> bool:
+        return not (self.rules or self.expired_at or self.stale)
+
+    def all_well(self) -> None:
+        self.rules.clear()
+        self.expired_at.clear()
+        self.stale.clear()
+        self.stalled.clear()
+        self.release()
+
+    def release(self) -> None:
+        self._released.set()
+        self._released = asyncio.Event()
+
+    def rule_for(self, verb: str, path: ResourcePath) -> Rule | None:
+        """The first that fits, of which one time is used up."""
+        for place, rule in enumerate(self.rules):
+            if verb in rule.verbs and rule.subject in ("", path.plural):
+                if rule.times <= 1:
+                    del self.rules[place]
+                else:
+                    self.rules[place] = rule._replace(times=rule.times - 1)
+                self.played += 1
+                return rule
+        return None
+
+    def of(self, subject: str) -> list[GatedStream]:
+        for each in [each for each in self.watches if each.ended]:
+            del self.watches[each]
+        return [each for each in self.watches if subject in ("", each.plural)]
+
+    async def unstalled(self, plural: str) -> None:
+        while self.stalled.get(plural) or self.stalled.get(""):
+            await self._released.wait()
+
+
+class GatedStream:
+    """A watch that can be made late, cut off, or to say again what it said. Else as the stream it stands for."""
+
+    def __init__(self, stream: Stream, gate: Gate, plural: str) -> None:
+        self.stream, self.plural = stream, plural
+        self._gate = gate
+        self._last: list[WatchEvent] = []
+
+    @property
+    def starting(self) -> bool:
+        return self.stream.starting
+
+    @property
+    def ended(self) -> bool:
+        return self.stream.ended
+
+    @property
+    def awaited(self) -> bool:
+        return self.stream.awaited or bool(self._gate.stalled)
+
+    @property
+    def on_cut(self) -> Any:
+        return self.stream.on_cut
+
+    @on_cut.setter
+    def on_cut(self, call: Any) -> None:
+        self.stream.on_cut = call
+
+    def close(self) -> None:
+        self._gate.watches.pop(self, None)
+        self.stream.close()
+
+    def repeat(self) -> None:
+        if self._last and not self.ended:
+            self.stream.push(Batch(list(self._last)))
+
+    async def next(self, *limits: int) -> list[Batch]:
+        await self._gate.unstalled(self.plural)
+        batches = await self.stream.next(*limits)
+        if self._gate.stalled:
+            await self._gate.unstalled(self.plural)
+            if self.ended:
+                # What was taken meanwhile is not delivered: the watch has ended.
+                return await self.stream.next(*limits)
+        for batch in batches:
+            self._last = [each for each in batch.events if each.type not in ("BOOKMARK", "ERROR")] or self._last
+        return batches
+
+
+class GatedServer(ApiServer):
+    """As ApiServer, behind a gate."""
+
+    gate: Gate
+
+    def __init__(self, storage: Any, clock: Clock, rng: Rng, *, tokens: Mapping[str, User]) -> None:
+        super().__init__(storage, clock, rng, tokens=tokens)
+        self.gate = Gate()
+
+    async def handle(self, request: Request) -> Response:
+        user = request.user
+        if user is DOOR or (user is not None and user.name in COMPONENTS):
+            return await super().handle(request)
+        path = parse_path(request.path)
+        if path is None or not path.plural:
+            return await super().handle(request)
+        verb = verb_of(path, request.method, "watch" in request.query and parse_bool(request.query, "watch"))
+        gate = self.gate
+        if not gate.idle:
+            refused = await self._wrong(gate, verb, path, request)
+            if refused is not None:
+                return refused
+        response = await super().handle(request)
+        if response.stream is not None:
+            gated = GatedStream(response.stream, gate, path.plural)
+            gate.of("")
+            gate.watches[gated] = None
+            response.stream = cast(Stream, gated)
+        return response
+
+    async def _wrong(self, gate: Gate, verb: str, path: ResourcePath, request: Request) -> Response | None:
+        """What is answered in place of the answer, if anything is."""
+        if verb == "watch":
+            return self._too_old(gate, path, request)
+        if verb == "list" and (back := gate.stale.pop(path.plural, 0) or gate.stale.pop("", 0)):
+            gate.played += 1
+            self._make_stale(request, back)
+        rule = gate.rule_for(verb, path)
+        if rule is None:
+            return None
+        if rule.delay_s:
+            await self.clock.sleep(rule.delay_s)
+        if not rule.status:
+            return None
+        if rule.done:
+            done = await super().handle(request)
+            if done.status >= 300:
+                return done
+        elif request.receive is not None:
+            await request.receive()
+        return error_response(_error(rule.status, path))
+
+    def _too_old(self, gate: Gate, path: ResourcePath, request: Request) -> Response | None:
+        since = request.query.get("resourceVersion", "")
+        last = max(gate.expired_at.get(path.plural, 0), gate.expired_at.get("", 0))
+        if since.isdigit() and 0 < int(since) <= last:
+            return error_response(expired(f"too old resource version: {since} ({last + 1})"))
+        return None
+
+    def _make_stale(self, request: Request, back: int) -> None:
+        """As a watch cache that is behind answers."""
+        query = dict(request.query)
+        if query.get("continue") or query.get("resourceVersionMatch"):
+            return
+        revision = max(1, self.cache.revision - back)
+        request.query = {**query, "resourceVersion": str(revision), "resourceVersionMatch": "Exact"}
+
+
+def _error(status: int, path: ResourcePath) -> StatusError:
+    if status == 409:
+        kind = path.resource.kind if path.resource is not None else ""
+        return conflict(GroupResource(path.group, path.plural, kind), path.name)
+    reason, message = TEXTS.get(status, ("", f"injected by the test: {status}"))
+    return StatusError(status, reason, message, None)

@@ -1,0 +1,148 @@
+"""Plays faults of the registry on a running control plane, in real and in virtual time (`sim.inject_api.ApiPlayer`)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from minikube_py.api.errors import expired
+from minikube_py.apiserver.core import ApiServer
+from minikube_py.apiserver.rules import User
+from minikube_py.cluster.errors import ClusterError
+from minikube_py.cluster.gate import Gate, GatedServer
+from minikube_py.control_plane.in_process import ControlPlane
+from minikube_py.control_plane.plane import Plane
+from minikube_py.env import Clock, Rng, ended
+from minikube_py.kubelet.fake import FakeKubelet
+from minikube_py.sim.fault_schedule import REGISTRY
+from minikube_py.sim.faults import Fault
+from minikube_py.sim.inject_api import KINDS, Rule
+
+US_PER_S = 1_000_000
+
+
+class Player:
+    """`on_crash` is called with the number of writes that the program under test may still do."""
+
+    def __init__(self, plane: Plane, gate: Gate, clock: Clock) -> None:
+        self.gate = gate
+        self.on_crash: Callable[[int], None] | None = None
+        self._plane, self._clock = plane, clock
+        self._ending: dict[asyncio.Task[None], None] = {}
+
+    def begin(self, fault: Fault) -> None:
+        """Raises: ClusterError for what only members of a store have; InvalidRequest where there is no such node."""
+        if fault.kind not in KINDS:
+            raise ClusterError(f"{fault.kind}: no fault of a whole control plane; there are: {', '.join(KINDS)}")
+        REGISTRY[fault.kind].begin(self, fault)  # type: ignore[arg-type]
+
+    def all_well(self) -> None:
+        """What was injected is over."""
+        self.gate.all_well()
+        kubelet = self._plane.components.get("kubelet")
+        if isinstance(kubelet, FakeKubelet):
+            kubelet.power_on_all()
+
+    async def stop(self) -> None:
+        self.gate.all_well()
+        ending = list(self._ending)
+        for task in ending:
+            task.cancel()
+        await ended(*ending)
+
+    # -- for the rows of the registry ---------------------------------------------------------------------------------
+
+    def rule(self, rule: Rule, duration_us: int) -> None:
+        gate = self.gate
+        gate.rules.append(rule)
+        if duration_us:
+            self._after(duration_us, lambda: gate.rules.remove(rule) if rule in gate.rules else None)
+
+    def expire(self, subject: str) -> None:
+        self.gate.expired_at[subject] = revision = self._revision()
+        for each in self.gate.of(subject):
+            self.gate.played += 1
+            each.stream.fail(expired(f"too old resource version: {revision} ({revision + 1})"))
+
+    def cut(self, subject: str) -> None:
+        for each in self.gate.of(subject):
+            self.gate.played += 1
+            each.stream.fail(None)
+
+    def stall(self, subject: str, duration_us: int, expire: bool) -> None:
+        stalled = self.gate.stalled
+        stalled[subject] = stalled.get(subject, 0) + 1
+        self.gate.played += len(self.gate.of(subject))
+
+        def over() -> None:
+            left = stalled.get(subject, 0) - 1
+            if left > 0:
+                stalled[subject] = left
+            else:
+                stalled.pop(subject, None)
+            if expire:
+                self.expire(subject)
+            self.gate.release()
+
+        self._after(duration_us, over)
+
+    def repeat(self, subject: str) -> None:
+        for each in self.gate.of(subject):
+            self.gate.played += 1
+            each.repeat()
+
+    def stale(self, subject: str, revisions: int) -> None:
+        self.gate.stale[subject] = revisions
+        self.expire(subject)
+
+    def node(self, name: str, up: bool, duration_us: int) -> None:
+        kubelet = self._plane.components.get("kubelet")
+        if not isinstance(kubelet, FakeKubelet):
+            raise ClusterError("this cluster has no kubelet")
+        if up:
+            kubelet.power_on(name)
+            return
+        kubelet.power_off(name)
+        if duration_us:
+            self._after(duration_us, lambda: kubelet.power_on(name))
+
+    def crash(self, writes: int) -> None:
+        if self.on_crash is None:
+            raise ClusterError("crash_client is for a program that `explore` runs")
+        self.on_crash(writes)
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _revision(self) -> int:
+        return self._plane.core.cache.revision
+
+    def _after(self, duration_us: int, call: Callable[[], Any]) -> None:
+        async def later() -> None:
+            await self._clock.sleep(duration_us / US_PER_S)
+            call()
+
+        task = asyncio.get_running_loop().create_task(later())
+        self._ending[task] = None
+        task.add_done_callback(lambda done: self._ending.pop(done, None))
+
+
+class GatedPlane(Plane):
+    """A plane on which faults can be played."""
+
+    player: Player
+
+    def make_core(self, users: Mapping[str, User], rng: Rng) -> ApiServer:
+        core = GatedServer(self.member.storage, self._clock, rng, tokens=users)
+        self.player = Player(self, core.gate, self._clock)
+        return core
+
+    async def stop(self) -> None:
+        player = getattr(self, "player", None)
+        if player is not None:
+            await player.stop()
+        await super().stop()
+
+
+class GatedControlPlane(GatedPlane, ControlPlane):
+    """The same with a folder, certificates and HTTPS."""
