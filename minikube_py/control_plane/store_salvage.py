@@ -29,7 +29,7 @@ def look(folder: Path) -> Salvaged | None:
     files = folder / FILES if (folder / FILES).is_dir() else folder
     if not files.is_dir():
         raise SetupError(f"{folder} is no folder; name the data directory of a store member")
-    for held in {folder, files.parent if files.name == FILES else folder}:
+    for held in dict.fromkeys((folder, files.parent if files.name == FILES else folder)):
         _check_free(held)
     try:
         names = [each.name for each in sorted(files.iterdir()) if each.is_file()]
