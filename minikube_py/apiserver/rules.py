@@ -126,7 +126,7 @@ _CONTROLLERS: Final = (
     Rule(("patch",), _CORE, ("namespaces/status", "nodes/status", "pods/status")),
     Rule(("update",), _CORE, ("nodes/status", "pods/status", "replicationcontrollers/status",
                               "replicationcontrollers/finalizers", "endpoints/restricted")),
-    Rule(("create",), _CORE, ("configmaps", "endpoints", "pods")),
+    Rule(("create",), _CORE, ("configmaps", "endpoints", "persistentvolumeclaims", "pods")),
     Rule(("create",), _CORE, ("endpoints/restricted",)),
     Rule(("create",), ("apps",), ("controllerrevisions", "replicasets")),
 )  # fmt: skip

@@ -121,6 +121,8 @@ class Informer(Generic[T]):
         self.store: ObjectStore[T] = ObjectStore(indexers)
         self.stats = InformerStats()
         self.resource_version = ""
+        self.problem = ""
+        """Why the last list failed; "" after one that did not."""
         self._client = client
         self._project = project
         self._clock = clock
@@ -212,6 +214,7 @@ class Informer(Generic[T]):
                     await self._clock.sleep(self._backoff.next_s())
                 except (MinikubeError, orjson.JSONDecodeError) as error:
                     self._failed("list", error)
+                    self.problem = str(error) or type(error).__name__
                     await self._clock.sleep(self._backoff.next_s())
         except Exception as error:
             logger.exception("the informer of %s stops", self.resource.plural)
@@ -234,6 +237,7 @@ class Informer(Generic[T]):
             items, version = await self._pages(0)
         await self._replace(items)
         self.resource_version = version
+        self.problem = ""
 
     async def _pages(self, page_size: int) -> tuple[dict[str, T], str]:
         found: dict[str, T] = {}

@@ -10,9 +10,10 @@ from typing import Any, Final, Protocol, TypeVar
 
 from minikube_py.api.errors import StatusError
 from minikube_py.client.events import EventRecorder, Involved
-from minikube_py.client.informer import Informer
 from minikube_py.client.rest import (
     CONFIG_MAPS,
+    CONTROLLER_REVISIONS,
+    DAEMON_SETS,
     DEPLOYMENTS,
     ENDPOINTS,
     LEASES,
@@ -22,6 +23,7 @@ from minikube_py.client.rest import (
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
     SERVICES,
+    STATEFUL_SETS,
     Object,
     ResourceRef,
     RestClient,
@@ -30,6 +32,7 @@ from minikube_py.client.store import Indexer, ObjectStore
 from minikube_py.client.timers import Timers
 from minikube_py.client.workqueue import RateLimitingQueue, work
 from minikube_py.controllers import views
+from minikube_py.controllers.informers import Informers, Needs
 from minikube_py.controllers.views import Labels, MetaView, ServiceView, WorkloadView
 from minikube_py.env import Clock, Rng, ended
 from minikube_py.errors import MinikubeError
@@ -116,6 +119,9 @@ _PROJECTIONS: Final[Mapping[ResourceRef, Callable[[Object], Any]]] = {
     REPLICATION_CONTROLLERS: views.project_replication_controller,
     REPLICA_SETS: views.project_workload,
     DEPLOYMENTS: views.project_workload,
+    STATEFUL_SETS: views.project_workload,
+    DAEMON_SETS: views.project_workload,
+    CONTROLLER_REVISIONS: views.project_revision,
     NAMESPACES: views.project_namespace,
     CONFIG_MAPS: views.project_config_map,
 }
@@ -128,56 +134,16 @@ _INDEXERS: Final[Mapping[ResourceRef, Mapping[str, Indexer[Any]]]] = {
     REPLICATION_CONTROLLERS: _WORKLOAD,
     REPLICA_SETS: {**_WORKLOAD, BY_LABEL: labels_of},
     DEPLOYMENTS: _WORKLOAD,
+    STATEFUL_SETS: _WORKLOAD,
+    DAEMON_SETS: _WORKLOAD,
+    CONTROLLER_REVISIONS: {BY_CONTROLLER: _controller_uid, BY_LABEL: labels_of},
     SERVICES: {BY_SELECTOR: _service_selector},
 }
 
 
-class Informers:
-    """One informer a resource, whoever asks for it."""
-
-    def __init__(self, client: RestClient, clock: Clock, rng: Rng) -> None:
-        self._client = client
-        self._clock = clock
-        self._rng = rng
-        self._informers: dict[ResourceRef, Informer[Any]] = {}
-        self._started = False
-
-    def of(self, resource: ResourceRef) -> Informer[Any]:
-        """The shared informer; its projections are the resource's view, MetaView for kinds without one."""
-        informer = self._informers.get(resource)
-        if informer is None:
-            informer = Informer(
-                self._client,
-                resource,
-                _PROJECTIONS.get(resource, views.project_meta),
-                clock=self._clock,
-                rng=self._rng,
-                indexers=_INDEXERS.get(resource),
-            )
-            self._informers[resource] = informer
-            if self._started:
-                informer.start()
-        return informer
-
-    def all(self) -> list[Informer[Any]]:
-        return list(self._informers.values())
-
-    async def start(self) -> None:
-        """Returns when all are synced."""
-        self._started = True
-        for informer in self.all():
-            informer.start()
-        for informer in self.all():
-            await informer.wait_synced()
-
-    async def drop(self, resource: ResourceRef) -> None:
-        """Stops following a resource that is served no more."""
-        informer = self._informers.pop(resource, None)
-        if informer is not None:
-            await informer.stop()
-
-    async def stop(self) -> None:
-        await asyncio.gather(*(informer.stop() for informer in self.all()))
+def shared_informers(client: RestClient, clock: Clock, rng: Rng) -> Informers:
+    """Of the controllers: each keeps its resource's view, MetaView for kinds without one."""
+    return Informers(client, clock, rng, views.project_meta, _PROJECTIONS, _INDEXERS)
 
 
 @dataclass(slots=True)
@@ -188,7 +154,7 @@ class ControllerContext:
     clock: Clock
     rng: Rng
     config: ControllerConfig
-    informers: Informers
+    informers: Needs
     timers: Timers
     recorders: dict[str, EventRecorder] = field(default_factory=dict)
 

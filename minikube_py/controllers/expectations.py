@@ -26,11 +26,14 @@ class Expectations:
         self._timeout_s = timeout_s
         self._expected: dict[str, _Expected] = {}
 
+    def expect(self, key: str, creations: int, deletions: Iterable[str]) -> None:
+        self._expected[key] = _Expected(creations, set(deletions), self._clock.monotonic_s())
+
     def expect_creations(self, key: str, count: int) -> None:
-        self._expected[key] = _Expected(count, set(), self._clock.monotonic_s())
+        self.expect(key, count, ())
 
     def expect_deletions(self, key: str, uids: Iterable[str]) -> None:
-        self._expected[key] = _Expected(0, set(uids), self._clock.monotonic_s())
+        self.expect(key, 0, uids)
 
     def creation_observed(self, key: str) -> None:
         expected = self._expected.get(key)

@@ -129,7 +129,7 @@ class GarbageCollector:
         def item_of(view: MetaView) -> Item:
             return Item(ref, view.namespace, view.name, view.uid)
 
-        informer: Informer[MetaView] = self._informers.of(ref)
+        informer: Informer[MetaView] = self._informers.of(ref, needed=False)
         informer.add_handler(
             Handler(
                 on_add=lambda view: self._added(item_of, view),
@@ -188,7 +188,7 @@ class GarbageCollector:
         if resource is None or resource.ref not in self._monitored:
             return None
         key = f"{view.namespace}/{owner.name}" if resource.namespaced else owner.name
-        found: MetaView | None = self._informers.of(resource.ref).store.get(key)
+        found: MetaView | None = self._informers.of(resource.ref, needed=False).store.get(key)
         return (resource, found) if found is not None and found.uid == owner.uid else None
 
     def _is_there(self, owner: OwnerRef, view: MetaView) -> bool:
@@ -201,7 +201,7 @@ class GarbageCollector:
     def _view(self, item: Item) -> MetaView | None:
         if item.resource not in self._monitored:
             return None
-        view: MetaView | None = self._informers.of(item.resource).store.get(item.key)
+        view: MetaView | None = self._informers.of(item.resource, needed=False).store.get(item.key)
         return view if view is not None and view.uid == item.uid else None
 
     # --- deleting ---------------------------------------------------------------------------------------------------

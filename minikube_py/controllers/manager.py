@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Final
 
-from minikube_py.client.rest import RestClient
+from minikube_py.client.rest import ResourceRef, RestClient
 from minikube_py.client.timers import Timers
 from minikube_py.client.transport import ApiTransport
-from minikube_py.controllers.base import Controller, ControllerConfig, ControllerContext, Informers
+from minikube_py.controllers.base import Controller, ControllerConfig, ControllerContext, shared_informers
+from minikube_py.controllers.daemon_set import DaemonSetController
 from minikube_py.controllers.deployment import DeploymentController
 from minikube_py.controllers.endpoints import EndpointsController
 from minikube_py.controllers.garbage_collector import GarbageCollector
+from minikube_py.controllers.informers import Needs, Starting
 from minikube_py.controllers.namespace import NamespaceController
 from minikube_py.controllers.node_lifecycle import NodeLifecycleController
 from minikube_py.controllers.pod_gc import PodGarbageCollector
 from minikube_py.controllers.replication import ReplicaSetController, ReplicationManager
 from minikube_py.controllers.service_account import RootCaPublisher, ServiceAccountController
+from minikube_py.controllers.stateful_set import StatefulSetController
 from minikube_py.controllers.taint_eviction import TaintEvictionController
 from minikube_py.env import Clock, Rng
 from minikube_py.errors import RequestError
@@ -28,6 +32,8 @@ CONTROLLERS: Final[Mapping[str, Callable[[ControllerContext], Controller]]] = {
         ReplicationManager,
         ReplicaSetController,
         DeploymentController,
+        StatefulSetController,
+        DaemonSetController,
         EndpointsController,
         NamespaceController,
         GarbageCollector,
@@ -57,38 +63,51 @@ class ControllerManager:
         if unknown:
             raise RequestError(f"no such controllers: {', '.join(unknown)}; there are: {', '.join(CONTROLLERS)}")
         client = RestClient(transport)
+        self._informers = shared_informers(client, clock, rng)
+        self._starting = Starting(self._informers, clock)
+        self._needs: dict[str, Needs] = {name: Needs(self._informers) for name in chosen}
         self._context = ControllerContext(
             client,
             clock,
             rng,
             config if config is not None else ControllerConfig(),
-            Informers(client, clock, rng),
+            Needs(self._informers),
             Timers(clock),
         )
-        self.controllers: dict[str, Controller] = {name: CONTROLLERS[name](self._context) for name in chosen}
+        self.controllers: dict[str, Controller] = {
+            name: CONTROLLERS[name](replace(self._context, informers=self._needs[name])) for name in chosen
+        }
 
     async def start(self) -> None:
-        """Returns when all informers are synced and all controllers run. Raises: StatusError, Unavailable."""
+        """Returns when all controllers run, or at a deadline: then those whose kinds may not be listed, or are not
+        served, start once they are. Raises: StatusError, Unavailable."""
         collector = self.controllers.get(GarbageCollector.name)
         if isinstance(collector, GarbageCollector):
             await collector.discover()
-        await self._context.informers.start()
+        self._informers.start()
         for recorder in self._context.recorders.values():
             recorder.start()
-        for controller in self.controllers.values():
-            controller.start()
+        await self._starting.start(
+            {name: (self._needs[name], controller.start) for name, controller in self.controllers.items()}
+        )
 
     async def stop(self) -> None:
+        await self._starting.stop()
         await asyncio.gather(*(controller.stop() for controller in self.controllers.values()))
         await asyncio.gather(*(recorder.stop() for recorder in self._context.recorders.values()))
-        await self._context.informers.stop()
+        await self._informers.stop()
         await self._context.timers.close()
+
+    @property
+    def missing(self) -> dict[str, dict[ResourceRef, str]]:
+        """Controller to the kinds that it has not got, and why."""
+        return self._starting.missing()
 
     @property
     def failures(self) -> list[BaseException]:
         """What ended informers by themselves; a manager with any must be restarted."""
-        found = (informer.failure for informer in self._context.informers.all())
-        return [failure for failure in found if failure is not None]
+        found = (informer.failure for informer in self._informers.all())
+        return [*(failure for failure in found if failure is not None), *self._starting.failures]
 
     def metrics(self) -> dict[str, float]:
         metrics: dict[str, float] = {}
@@ -96,10 +115,14 @@ class ControllerManager:
             metrics |= controller.metrics()
         for component, recorder in self._context.recorders.items():
             metrics |= {f'{name}{{component="{component}"}}': value for name, value in recorder.metrics().items()}
-        for informer in self._context.informers.all():
+        for informer in self._informers.all():
             resource = informer.resource
             plural = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
             metrics[f'informer_objects{{resource="{plural}"}}'] = len(informer.store)
             metrics[f'informer_events_total{{resource="{plural}"}}'] = informer.stats.events
             metrics[f'informer_lists_total{{resource="{plural}"}}'] = informer.stats.lists
+            metrics[f'informer_synced{{resource="{plural}"}}'] = int(informer.has_synced())
+        for name, kinds in self.missing.items():
+            for kind in kinds:
+                metrics[f'controller_missing_kind{{name="{name}",resource="{kind.plural}"}}'] = 1
         return metrics

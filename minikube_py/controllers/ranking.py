@@ -1,4 +1,4 @@
-"""Which pods a controller deletes first when it has too many.
+"""Which pods a controller deletes first when it has too many, and which are available.
 
 Source: k8s.io/kubernetes/pkg/controller/controller_utils.go (ActivePodsWithRanks); KEP-2185 (random, logarithmic age).
 """
@@ -87,3 +87,20 @@ def _by_age(first: PodView, second: PodView, first_at: str, second_at: str, now_
         return difference
     # Ages of the same order count as equal; the uid makes the choice random, yet the same at each comparison.
     return -1 if first.uid < second.uid else 1
+
+
+def is_available(pod: PodView, min_ready_s: int, now_s: float) -> bool:
+    if not pod.ready or min_ready_s == 0:
+        return pod.ready
+    since_s = parse_time_s(pod.ready_since)
+    return since_s is not None and since_s + min_ready_s <= now_s
+
+
+def next_availability_s(active: Iterable[PodView], min_ready_s: int, now_s: float) -> float:
+    """How long until the next ready pod becomes available."""
+    waits = [
+        since_s + min_ready_s - now_s
+        for pod in active
+        if pod.ready and (since_s := parse_time_s(pod.ready_since)) is not None and since_s + min_ready_s > now_s
+    ]
+    return min(waits, default=float(min_ready_s))

@@ -5,33 +5,28 @@ One class serves both. Source: k8s.io/kubernetes/pkg/controller/replicaset/repli
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
 from minikube_py.api.errors import StatusError
-from minikube_py.client.events import NORMAL, WARNING, timestamp
+from minikube_py.client.events import timestamp
 from minikube_py.client.informer import Handler, Informer
-from minikube_py.client.rest import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, Object, delete_options, path_of
+from minikube_py.client.rest import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, Object, path_of
 from minikube_py.controllers.base import (
     BY_CONTROLLER,
     ControllerContext,
     QueueWorkers,
-    has_cause,
     orphans_for,
     selecting,
 )
 from minikube_py.controllers.expectations import Expectations
 from minikube_py.controllers.ownership import Claims, Owner
-from minikube_py.controllers.ranking import parse_time_s, pods_to_delete
+from minikube_py.controllers.pod_control import PodControl, pod_from_template
+from minikube_py.controllers.ranking import is_available, next_availability_s, pods_to_delete
 from minikube_py.controllers.views import Labels, PodView, WorkloadView
 from minikube_py.errors import MinikubeError
 
-NAMESPACE_TERMINATING: Final = "NamespaceTerminating"
-GENERATED_PREFIX_MAX: Final = 253 - 5 - 1
-"""Above this the pods' prefix drops its dash; the server cuts the rest."""
 STATUS_COUNTS: Final = ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas")
 
 
@@ -47,11 +42,12 @@ class ReplicaController:
         self._client = context.client
         self._clock = context.clock
         self._burst = context.config.burst_replicas
-        self._recorder = context.recorder(self.component)
         self._pods: Informer[PodView] = context.informers.of(PODS)
         self._controllers: Informer[WorkloadView] = context.informers.of(self.owner.resource)
         self._claims: Claims[PodView] = Claims(context.client, self.owner, PODS)
         self._expectations = Expectations(context.clock, context.config.expectations_timeout_s)
+        recorder = context.recorder(self.component)
+        self._control = PodControl(context.client, self.owner, recorder, self._expectations)
         self._workers = QueueWorkers(context, self.queue, self.sync)
         self._queue = self._workers.queue
         self._controllers.add_handler(
@@ -158,57 +154,12 @@ class ReplicaController:
     async def _manage(self, controller: WorkloadView, active: list[PodView]) -> None:
         difference = len(active) - controller.replicas
         if difference < 0:
-            await self._create_pods(controller, min(-difference, self._burst))
+            body = orjson.dumps(pod_from_template(controller, self.owner.reference(controller)))
+            await self._control.change(controller, [body] * min(-difference, self._burst), ())
         elif difference > 0:
-            await self._delete_pods(controller, active, min(difference, self._burst))
-
-    async def _create_pods(self, controller: WorkloadView, count: int) -> None:
-        self._expectations.expect_creations(controller.key, count)
-        body = orjson.dumps(pod_from_template(controller, self.owner.reference(controller)))
-        path = path_of(PODS, controller.namespace)
-        done, failure = await slow_start(count, lambda: self._create_pod(controller, path, body))
-        for _ in range(count - done):
-            self._expectations.creation_observed(controller.key)
-        if failure is not None:
-            raise failure
-
-    async def _create_pod(self, controller: WorkloadView, path: str, body: bytes) -> None:
-        if not (controller.template.get("metadata") or {}).get("labels"):
-            raise ValueError("unable to create pods, no labels")
-        try:
-            response = await self._client.raw("POST", path, None, body)
-        except StatusError as error:
-            if has_cause(error, NAMESPACE_TERMINATING):
-                # Every creation will fail there, and nobody needs to hear of it.
-                self._expectations.creation_observed(controller.key)
-                return
-            reference = self.owner.involved(controller)
-            self._recorder.event(reference, WARNING, "FailedCreate", f"Error creating: {error.message}")
-            raise
-        name = orjson.loads(response.body)["metadata"]["name"]
-        self._recorder.event(self.owner.involved(controller), NORMAL, "SuccessfulCreate", f"Created pod: {name}")
-
-    async def _delete_pods(self, controller: WorkloadView, active: list[PodView], count: int) -> None:
-        going = pods_to_delete(active, self._siblings_pods(controller), count, self._clock.wall_s())
-        self._expectations.expect_deletions(controller.key, (pod.uid for pod in going))
-        outcomes = await asyncio.gather(*(self._delete_pod(controller, pod) for pod in going), return_exceptions=True)
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome
-
-    async def _delete_pod(self, controller: WorkloadView, pod: PodView) -> None:
-        body = orjson.dumps(delete_options(pod.uid, "", None, ""))
-        reference = self.owner.involved(controller)
-        try:
-            await self._client.raw("DELETE", path_of(PODS, pod.namespace, pod.name), None, body)
-        except MinikubeError as error:
-            self._expectations.deletion_observed(controller.key, pod.uid)
-            if isinstance(error, StatusError) and error.code in (404, 409):
-                # Gone, or another pod of the same name: ours is deleted either way.
-                return
-            self._recorder.event(reference, WARNING, "FailedDelete", f"Error deleting: {error}")
-            raise
-        self._recorder.event(reference, NORMAL, "SuccessfulDelete", f"Deleted pod: {pod.name}")
+            count = min(difference, self._burst)
+            going = pods_to_delete(active, self._siblings_pods(controller), count, self._clock.wall_s())
+            await self._control.change(controller, (), going)
 
     def _siblings_pods(self, controller: WorkloadView) -> list[PodView]:
         """Pods of all that have the same controller as this one; none where it has no controller."""
@@ -255,34 +206,6 @@ class ReplicaSetController(ReplicaController):
 # --- pure ---------------------------------------------------------------------------------------------------------
 
 
-async def slow_start(count: int, call: Callable[[], Awaitable[None]]) -> tuple[int, Exception | None]:
-    """Calls in batches of 1, 2, 4, ...; after a batch with a failure no more. (successes, first failure)"""
-    done, size = 0, min(count, 1)
-    while size > 0:
-        outcomes = await asyncio.gather(*(call() for _ in range(size)), return_exceptions=True)
-        failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
-        done += size - len(failures)
-        for failure in failures:
-            if not isinstance(failure, Exception):
-                raise failure
-        if failures:
-            first = failures[0]
-            return done, first if isinstance(first, Exception) else None
-        size = min(2 * size, count - done)
-    return done, None
-
-
-def pod_from_template(controller: WorkloadView, reference: Object) -> Object:
-    """The pod to create, without a name: the server makes one from the prefix."""
-    template = controller.template
-    metadata = template.get("metadata") or {}
-    prefix = f"{controller.name}-"
-    copied: dict[str, Any] = {k: metadata[k] for k in ("labels", "annotations", "finalizers") if metadata.get(k)}
-    copied["generateName"] = prefix if len(prefix) <= GENERATED_PREFIX_MAX else controller.name
-    copied["ownerReferences"] = [reference]
-    return {"kind": "Pod", "apiVersion": "v1", "metadata": copied, "spec": template.get("spec") or {}}
-
-
 def replication_status(
     controller: WorkloadView, active: list[PodView], failure: Exception | None, now_s: float
 ) -> Object:
@@ -298,23 +221,6 @@ def replication_status(
         "observedGeneration": controller.generation,
         "conditions": _conditions(controller, len(active), failure, now_s),
     }
-
-
-def is_available(pod: PodView, min_ready_s: int, now_s: float) -> bool:
-    if not pod.ready or min_ready_s == 0:
-        return pod.ready
-    since_s = parse_time_s(pod.ready_since)
-    return since_s is not None and since_s + min_ready_s <= now_s
-
-
-def next_availability_s(active: list[PodView], min_ready_s: int, now_s: float) -> float:
-    """How long until the next ready pod becomes available."""
-    waits = [
-        since_s + min_ready_s - now_s
-        for pod in active
-        if pod.ready and (since_s := parse_time_s(pod.ready_since)) is not None and since_s + min_ready_s > now_s
-    ]
-    return min(waits, default=float(min_ready_s))
 
 
 def _conditions(

@@ -144,6 +144,8 @@ class PodView(MetaView):
     restarts: int
     deletion_cost: int
     evicted: bool
+    target: str
+    """The node that it is bound to, or the only one that it may go to by its name."""
 
     @property
     def terminal(self) -> bool:
@@ -185,7 +187,19 @@ def project_pod(obj: Object) -> PodView:
         max((c.get("restartCount", 0) for c in status.get("containerStatuses") or ()), default=0),
         _deletion_cost(annotations) if annotations else 0,
         status.get("reason") == "Evicted",
+        _text(spec.get("nodeName", "") or (_asked_node(spec["affinity"]) if "affinity" in spec else "")),
     )
+
+
+def _asked_node(affinity: Mapping[str, Any]) -> str:
+    """As a DaemonSet pins its pods."""
+    required = (affinity.get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    for term in required.get("nodeSelectorTerms") or ():
+        for wanted in term.get("matchFields") or ():
+            values = list(wanted.get("values") or ())
+            if (wanted.get("key"), wanted.get("operator"), len(values)) == ("metadata.name", "In", 1):
+                return str(values[0])
+    return ""
 
 
 def _ips(status: Mapping[str, Any]) -> tuple[str, ...]:
@@ -304,6 +318,21 @@ def _workload(obj: Object, read: Callable[[Mapping[str, Any]], LabelSelector]) -
     annotations = metadata.get("annotations") or {}
     meta, generation = _meta(metadata), metadata.get("generation", 0)
     return WorkloadView(*meta, generation, annotations, selector, spec, obj.get("status") or {})
+
+
+@dataclass(slots=True, eq=False)
+class RevisionView(MetaView):
+    """A ControllerRevision: the template that its owner had."""
+
+    revision: int
+    template: Mapping[str, Any]
+
+
+def project_revision(obj: Object) -> RevisionView:
+    metadata = obj["metadata"]
+    template = dict(((obj.get("data") or {}).get("spec") or {}).get("template") or {})
+    template.pop("$patch", None)
+    return RevisionView(*_meta(metadata), obj.get("revision") or 0, template)
 
 
 @dataclass(slots=True, eq=False)

@@ -18,20 +18,29 @@ from test_controllers_vs_original import NAMESPACE, clear_pods, normal, ours, th
 
 from minikube_py.api.errors import StatusError
 from minikube_py.client.rest import (
+    CONTROLLER_REVISIONS,
+    DAEMON_SETS,
     DEPLOYMENTS,
     EVENTS,
     NAMESPACES,
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
     PODS,
     REPLICA_SETS,
     SERVICE_ACCOUNTS,
+    STATEFUL_SETS,
     ResourceRef,
     RestClient,
+    path_of,
 )
 
 pytestmark = [pytest.mark.original, pytest.mark.slow]
 
 LABELS = {"app": "web"}
-READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}
+READY = {
+    "phase": "Running",
+    "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+}
 _CONTAINER = "c"
 
 
@@ -51,6 +60,12 @@ def workload(image: str, **spec: Any) -> dict[str, Any]:
     return {"metadata": {"name": "web"}, "spec": found}
 
 
+def node_of(pod: dict[str, Any]) -> str:
+    """Where a DaemonSet pinned it to."""
+    found = re.search(r"'matchFields': \[\{[^]]*'values': \['(\w+)'\]", str(pod["spec"].get("affinity")))
+    return found[1] if found else ""
+
+
 class World:
     """A namespace on one of the servers, with kubelets that make pods ready (but for images called `broken`)."""
 
@@ -65,10 +80,17 @@ class World:
         while True:
             with contextlib.suppress(StatusError):
                 for pod in await self.client.list(PODS, NAMESPACE):
-                    image = pod["spec"]["containers"][0]["image"]
+                    name, image = pod["metadata"]["name"], pod["spec"]["containers"][0]["image"]
+                    bound, wanted = pod["spec"].get("nodeName"), node_of(pod)
+                    if bound and pod["metadata"].get("deletionTimestamp"):
+                        await self.client.delete(PODS, name, NAMESPACE, grace_period_s=0)
+                        continue
+                    if wanted and not bound:
+                        binding = {"metadata": {"name": name}, "target": {"kind": "Node", "name": wanted}}
+                        await self.client.request("POST", path_of(PODS, NAMESPACE, name, "binding"), None, binding)
                     if pod["status"].get("phase") == "Pending" and image != "broken":
                         status = {"status": READY}
-                        await self.client.patch(PODS, pod["metadata"]["name"], status, NAMESPACE, subresource="status")
+                        await self.client.patch(PODS, name, status, NAMESPACE, subresource="status")
             await asyncio.sleep(0.02)
 
     async def state(self) -> Any:
@@ -115,7 +137,10 @@ class World:
         events = await self.client.list(EVENTS, NAMESPACE)
         own = [e for e in events if e["involvedObject"]["name"] == "web"]
         own.sort(key=lambda e: int(e["metadata"]["resourceVersion"]))
-        return [self.told(f"{e['involvedObject']['kind']} {e['type']} {e['reason']} {e['count']}x: {e['message']}") for e in own]
+        return [
+            self.told(f"{e['involvedObject']['kind']} {e['type']} {e['reason']} {e['count']}x: {e['message']}")
+            for e in own
+        ]
 
     async def patch(self, patch: Any) -> None:
         await self.client.patch(self.resource, "web", patch, NAMESPACE)
@@ -137,7 +162,9 @@ def deployment(**spec: Any) -> Callable[[World], Awaitable[None]]:
 
 async def rolls(world: World) -> None:
     # Few enough events: from the tenth on, which of them upstream combines is left to chance.
-    await deployment(replicas=1, revisionHistoryLimit=1, strategy={"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}})(world)
+    await deployment(
+        replicas=1, revisionHistoryLimit=1, strategy={"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+    )(world)
     for image in ("two", "three"):
         await world.image(image)
         await world.settle(f"rolled to {image}")
@@ -187,11 +214,143 @@ async def sticks(world: World) -> None:
     await world.settle("rolled back")
 
 
+def stateful_set(**spec: Any) -> Callable[[World], Awaitable[None]]:
+    async def create(world: World) -> None:
+        body = workload("one", serviceName="s", **spec)
+        await world.client.create(STATEFUL_SETS, body, NAMESPACE)
+        await world.settle("created")
+
+    return create
+
+
+CLAIM = {
+    "metadata": {"name": "v"},
+    "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+}
+
+
+async def goes_in_order(world: World) -> None:
+    await stateful_set(replicas=2, revisionHistoryLimit=1, volumeClaimTemplates=[CLAIM])(world)
+    await world.image("two")
+    await world.settle("updated")
+    await world.patch({"spec": {"updateStrategy": {"rollingUpdate": {"partition": 1}}}})
+    await world.image("three")
+    await world.settle("updated down to the partition")
+    await world.patch({"spec": {"replicas": 1}})
+    await world.settle("scaled down")
+    await world.patch({"spec": {"replicas": 2, "updateStrategy": {"rollingUpdate": {"partition": 0}}}})
+    await world.settle("scaled up, without a partition")
+    await world.image("two")
+    await world.settle("back to two")
+    await world.client.delete(STATEFUL_SETS, "web", NAMESPACE, propagation="Foreground")
+    await world.settle("deleted in the foreground: claims stay")
+
+
+async def goes_in_parallel(world: World) -> None:
+    await stateful_set(replicas=3, podManagementPolicy="Parallel", ordinals={"start": 5}, minReadySeconds=1)(world)
+    await world.patch({"spec": {"updateStrategy": {"type": "OnDelete", "rollingUpdate": None}}})
+    await world.image("two")
+    await world.settle("nothing is updated but by hand")
+    await world.client.delete(PODS, "web-6", NAMESPACE)
+    await world.settle("one was deleted")
+    await world.client.patch(PODS, "web-7", {"metadata": {"labels": {"app": "free"}}}, NAMESPACE)
+    await world.settle("one was released, and holds the name")
+    await world.client.patch(PODS, "web-7", {"metadata": {"labels": {"app": "web"}}}, NAMESPACE)
+    await world.settle("adopted again")
+    await world.client.delete(STATEFUL_SETS, "web", NAMESPACE, propagation="Orphan")
+    await world.settle("orphaned")
+    await world.client.create(STATEFUL_SETS, workload("two", serviceName="s", replicas=1), NAMESPACE)
+    await world.settle("adopted by one that starts at 0")
+
+
+async def is_stuck_in_order(world: World) -> None:
+    await stateful_set(replicas=2)(world)
+    await world.image("broken")
+    await world.settle("the last one is broken, the first one stays")
+    await world.image("three")
+    await world.settle("a broken pod is not replaced")
+    await world.client.delete(PODS, "web-1", NAMESPACE, grace_period_s=0)
+    await world.settle("until it is deleted")
+
+
+@contextlib.asynccontextmanager
+async def nodes(client: RestClient) -> AsyncIterator[None]:
+    """Three, of which two have an SSD, and one that no pod may go to."""
+    taint = {"key": "keep", "value": "off", "effect": "NoSchedule"}
+    ready = {"conditions": [{"type": "Ready", "status": "True", "reason": "R", "message": "m"}]}
+    names = ("a", "b", "c", "off")
+    for name in names:
+        labels = {"kubernetes.io/hostname": name, **({"disk": "ssd"} if name in "ab" else {})}
+        spec = {"taints": [taint]} if name == "off" else {}
+        await client.create(NODES, {"metadata": {"name": name, "labels": labels}, "spec": spec, "status": ready})
+    try:
+        yield
+    finally:
+        for name in names:
+            await client.delete(NODES, name)
+
+
+def daemon_set(**spec: Any) -> Callable[[World], Awaitable[None]]:
+    async def create(world: World) -> None:
+        await world.client.create(DAEMON_SETS, workload("one", **spec), NAMESPACE)
+        await world.settle("created")
+
+    return create
+
+
+async def daemons_roll(world: World) -> None:
+    async with nodes(world.client):
+        await daemon_set(revisionHistoryLimit=0)(world)
+        await world.image("two")
+        await world.settle("rolled")
+        await world.client.patch(NODES, "b", {"spec": {"taints": [{"key": "out", "effect": "NoExecute"}]}})
+        await world.settle("one node is tainted")
+        await world.patch({"spec": {"template": {"spec": {"nodeSelector": {"disk": "ssd"}}}}})
+        await world.settle("on nodes with an SSD")
+        await world.client.patch(NODES, "c", {"metadata": {"labels": {"disk": "ssd"}}})
+        await world.settle("one more has one")
+        await world.client.delete(DAEMON_SETS, "web", NAMESPACE, propagation="Foreground")
+        await world.settle("deleted in the foreground")
+
+
+async def daemons_surge(world: World) -> None:
+    async with nodes(world.client):
+        await daemon_set(updateStrategy={"rollingUpdate": {"maxSurge": "50%", "maxUnavailable": 0}})(world)
+        await world.image("two")
+        await world.settle("rolled by surge")
+
+
+async def daemons_stay(world: World) -> None:
+    async with nodes(world.client):
+        affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+            {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["a", "off"]}]},
+        ]}}}  # fmt: skip
+        pods = template("one", affinity=affinity, tolerations=[{"operator": "Exists"}])
+        await daemon_set(template=pods, updateStrategy={"type": "OnDelete"}, minReadySeconds=1)(world)
+        await world.patch({"spec": {"template": {"metadata": {"annotations": {"k": "v"}}}}})
+        await world.settle("nothing is updated but by hand")
+        (pod,) = [pod for pod in await world.client.list(PODS, NAMESPACE) if node_of(pod) == "b"]
+        await world.client.patch(
+            PODS, pod["metadata"]["name"], {"status": {"phase": "Failed"}}, NAMESPACE, subresource="status"
+        )
+        await world.settle("one failed")
+        await world.client.delete(DAEMON_SETS, "web", NAMESPACE, propagation="Orphan")
+        await world.settle("orphaned")
+        await world.client.create(DAEMON_SETS, workload("two", template=pods), NAMESPACE)
+        await world.settle("adopted")
+
+
 SCENARIOS: dict[str, tuple[ResourceRef, tuple[ResourceRef, ...], Scenario]] = {
     "a Deployment rolls": (DEPLOYMENTS, (REPLICA_SETS,), rolls),
     "a Deployment recreates": (DEPLOYMENTS, (REPLICA_SETS,), recreates),
     "a Deployment pauses": (DEPLOYMENTS, (REPLICA_SETS,), pauses),
     "a Deployment is stuck": (DEPLOYMENTS, (REPLICA_SETS,), sticks),
+    "a StatefulSet in order": (STATEFUL_SETS, (CONTROLLER_REVISIONS, PERSISTENT_VOLUME_CLAIMS), goes_in_order),
+    "a StatefulSet in parallel": (STATEFUL_SETS, (CONTROLLER_REVISIONS,), goes_in_parallel),
+    "a DaemonSet rolls": (DAEMON_SETS, (CONTROLLER_REVISIONS,), daemons_roll),
+    "a DaemonSet surges": (DAEMON_SETS, (CONTROLLER_REVISIONS,), daemons_surge),
+    "a DaemonSet on delete": (DAEMON_SETS, (CONTROLLER_REVISIONS,), daemons_stay),
+    "a StatefulSet is stuck": (STATEFUL_SETS, (CONTROLLER_REVISIONS,), is_stuck_in_order),
 }
 
 

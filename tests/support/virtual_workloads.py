@@ -1,4 +1,4 @@
-"""Six workloads in virtual time, each with what must hold at its end whatever the seed, and the digests they come to.
+"""Seven workloads in virtual time, each with what must hold at its end whatever the seed, and the digests they come to.
 
 python virtual_workloads.py SEED [NAME ...] [--plant FAULT]     one line of JSON: name to digest
     python virtual_workloads.py golden                              writes the committed digests again
@@ -135,6 +135,38 @@ def rollover(cluster: VirtualCluster) -> None:
     assert deployment["status"]["updatedReplicas"] == deployment["status"]["availableReplicas"] == 8
 
 
+def daemons_and_state(cluster: VirtualCluster) -> None:
+    """A DaemonSet and a StatefulSet roll; a node goes and comes back; the set shrinks in order."""
+    path = "/apis/apps/v1/namespaces/default"
+
+    def workload(name: str, **spec: Any) -> dict[str, Any]:
+        labels = {**LABELS, "set": name}
+        template = {"metadata": {"labels": labels}, "spec": {"containers": CONTAINERS}}
+        return {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": labels}, "template": template, **spec}}
+
+    def of(name: str) -> list[dict[str, Any]]:
+        return [pod for pod in running(cluster) if pod["metadata"]["labels"]["set"] == name and alive(pod)]
+
+    create(cluster, f"{path}/daemonsets", workload("agent"))
+    create(cluster, f"{path}/statefulsets", workload("db", replicas=3, serviceName="db"))
+    cluster.advance(30)
+    assert {pod["spec"]["nodeName"] for pod in of("agent")} == {f"node-{number}" for number in range(4)}
+    assert sorted(pod["metadata"]["name"] for pod in of("db")) == ["db-0", "db-1", "db-2"]
+    change = {"spec": {"template": {"spec": {"containers": [{**CONTAINERS[0], "image": "two"}]}}}}
+    for plural, name in (("daemonsets", "agent"), ("statefulsets", "db")):
+        patch(cluster, f"{path}/{plural}/{name}", change)
+    cluster.advance(200)
+    assert {pod["spec"]["containers"][0]["image"] for pod in pods(cluster)} == {"two"}
+    assert (len(of("agent")), len(of("db"))) == (4, 3)
+    cluster.node_down("node-1")
+    cluster.advance(60)
+    cluster.node_up("node-1")
+    patch(cluster, f"{path}/statefulsets/db", {"spec": {"replicas": 1}})
+    cluster.advance(100)
+    assert [pod["metadata"]["name"] for pod in of("db")] == ["db-0"]
+    assert len(of("agent")) == 4
+
+
 WORKLOADS: dict[str, Callable[[VirtualCluster], None]] = {
     "scale": scale,
     "node-down": node_down,
@@ -142,6 +174,7 @@ WORKLOADS: dict[str, Callable[[VirtualCluster], None]] = {
     "namespace": namespace,
     "leases": leases,
     "rollover": rollover,
+    "daemons-and-state": daemons_and_state,
 }
 FOREGROUND = b'{"kind":"DeleteOptions","apiVersion":"v1","propagationPolicy":"Foreground"}'
 

@@ -211,7 +211,7 @@ async def test_two_that_wait_for_each_other_do_not_wait_for_ever():
 
 async def test_events_are_not_followed():
     async with World(GC) as w:
-        assert "events" not in {i.resource.plural for i in w.manager._context.informers.all()}
+        assert "events" not in {i.resource.plural for i in w.manager._informers.all()}
 
 
 # --- pod GC -----------------------------------------------------------------------------------------------------------

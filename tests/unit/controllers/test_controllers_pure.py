@@ -16,7 +16,7 @@ from minikube_py.controllers.node_taints import (
     unhealthy_changes,
 )
 from minikube_py.controllers.owner_graph import Item, OwnerGraph, unblocked_owners
-from minikube_py.controllers.replication import slow_start
+from minikube_py.controllers.pod_control import slow_start
 from minikube_py.controllers.views import OwnerRef, matches, project_lease, project_node, project_pod
 from minikube_py.controllers.zones import ZoneQueue, ZoneState, eviction_rate_per_s, zone_of, zone_state
 

@@ -1,0 +1,411 @@
+"""StatefulSet: pods with names of their own, made and replaced in their order.
+
+Source: k8s.io/kubernetes/pkg/controller/statefulset.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from minikube_py.api.errors import StatusError
+from minikube_py.client.events import NORMAL, WARNING
+from minikube_py.client.informer import Handler, Informer
+from minikube_py.client.rest import (
+    CONTROLLER_REVISIONS,
+    PERSISTENT_VOLUME_CLAIMS,
+    PODS,
+    STATEFUL_SETS,
+    Object,
+    delete_options,
+    path_of,
+)
+from minikube_py.client.transport import MERGE_PATCH
+from minikube_py.controllers.base import BY_CONTROLLER, ControllerContext, QueueWorkers, orphans_for, selecting
+from minikube_py.controllers.expectations import Expectations
+from minikube_py.controllers.ownership import Claims, Owner
+from minikube_py.controllers.pod_control import pod_from_template
+from minikube_py.controllers.ranking import is_available, next_availability_s
+from minikube_py.controllers.revisions import POD_LABEL, History, in_order
+from minikube_py.controllers.views import MetaView, PodView, RevisionView, WorkloadView
+from minikube_py.errors import MinikubeError
+
+_OWNER: Final = Owner(STATEFUL_SETS, "StatefulSet")
+NAME_LABEL: Final = "statefulset.kubernetes.io/pod-name"
+INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"
+_COMPARED: Final = (
+    "replicas", "currentReplicas", "readyReplicas", "updatedReplicas", "availableReplicas", "currentRevision",
+    "updateRevision",
+)  # fmt: skip
+
+
+class Revisions(NamedTuple):
+    current: RevisionView
+    update: RevisionView
+    collisions: int
+
+
+class Slot(NamedTuple):
+    """An ordinal, and the pod that has it; None: it must be made."""
+
+    ordinal: int
+    pod: PodView | None
+
+
+class StatefulSetController:
+    name = "statefulset-controller"
+
+    def __init__(self, context: ControllerContext) -> None:
+        self._client = context.client
+        self._clock = context.clock
+        self._recorder = context.recorder("statefulset-controller")
+        self._sets: Informer[WorkloadView] = context.informers.of(STATEFUL_SETS)
+        self._pods: Informer[PodView] = context.informers.of(PODS)
+        self._revisions: Informer[RevisionView] = context.informers.of(CONTROLLER_REVISIONS)
+        self._volumes: Informer[MetaView] = context.informers.of(PERSISTENT_VOLUME_CLAIMS)
+        self._pod_claims: Claims[PodView] = Claims(context.client, _OWNER, PODS)
+        self._revision_claims: Claims[RevisionView] = Claims(context.client, _OWNER, CONTROLLER_REVISIONS)
+        self._history = History(context.client, _OWNER)
+        self._expectations = Expectations(context.clock, context.config.expectations_timeout_s)
+        self._workers = QueueWorkers(context, "statefulset", self.sync)
+        self._queue = self._workers.queue
+        self._sets.add_handler(
+            Handler(on_add=self._enqueue, on_update=lambda old, new: self._enqueue(new), on_delete=self._set_deleted)
+        )
+        self._pods.add_handler(
+            Handler(on_add=self._pod_added, on_update=self._pod_updated, on_delete=self._pod_deleted)
+        )
+
+    def start(self) -> None:
+        self._workers.start()
+
+    async def stop(self) -> None:
+        await self._workers.stop()
+
+    def metrics(self) -> dict[str, float]:
+        return self._workers.metrics()
+
+    # --- what happened, and whom it concerns ------------------------------------------------------------------------
+
+    def _enqueue(self, view: WorkloadView) -> None:
+        self._queue.add(view.key)
+
+    def _set_deleted(self, view: WorkloadView) -> None:
+        self._expectations.forget(view.key)
+        self._queue.add(view.key)
+
+    def _owner(self, pod: PodView) -> WorkloadView | None:
+        return _OWNER.of(pod, self._sets.store) if pod.controller_uid else None
+
+    def _pod_added(self, pod: PodView) -> None:
+        if pod.deleting:
+            self._pod_deleted(pod)
+        elif pod.controller_uid:
+            if (owner := self._owner(pod)) is not None:
+                self._expectations.creation_observed(owner.key)
+                self._enqueue(owner)
+        else:
+            for view in selecting(self._sets.store, pod):
+                self._enqueue(view)
+
+    def _pod_updated(self, old: PodView, new: PodView) -> None:
+        if new.deleting:
+            self._pod_deleted(new)
+            return
+        if old.controller_uid != new.controller_uid and (owner := self._owner(old)) is not None:
+            self._enqueue(owner)
+        if new.controller_uid:
+            if (owner := self._owner(new)) is not None:
+                self._enqueue(owner)
+                if owner.min_ready_s > 0 and new.ready and not old.ready:
+                    self._queue.add_after(owner.key, owner.min_ready_s)
+        elif old.labels != new.labels or old.controller_uid:
+            for view in selecting(self._sets.store, new):
+                self._enqueue(view)
+
+    def _pod_deleted(self, pod: PodView) -> None:
+        if (owner := self._owner(pod)) is not None:
+            self._expectations.deletion_observed(owner.key, pod.uid)
+            self._enqueue(owner)
+
+    # --- one StatefulSet --------------------------------------------------------------------------------------------
+
+    async def sync(self, key: str) -> None:
+        owner = self._sets.store.get(key)
+        if owner is None:
+            self._expectations.forget(key)
+            return
+        if not self._expectations.satisfied(key):
+            return
+        revisions = in_order(await self._own_revisions(owner))
+        pods = await self._own_pods(owner)
+        labels = (owner.template.get("metadata") or {}).get("labels") or {}
+        update, collisions = await self._history.update_revision(owner, revisions, labels)
+        wanted = owner.status.get("currentRevision")
+        current = next((each for each in revisions if each.name == wanted), update)
+        found = Revisions(current, update, collisions)
+        failure: Exception | None = None
+        now_s = self._clock.wall_s()
+        less_current = 0
+        if not owner.deleting:
+            try:
+                less_current = await self._act(owner, found, pods, now_s)
+            except (MinikubeError, ValueError) as error:
+                failure = error
+        status = _status(owner, found, pods, now_s)
+        status["currentReplicas"] -= less_current
+        await self._write_status(owner, status)
+        live = {current.name, update.name, *(pod.labels.get(POD_LABEL, "") for pod in pods)}
+        limit = owner.spec.get("revisionHistoryLimit")
+        await self._history.truncate(owner, revisions, live, 10 if limit is None else limit)
+        if failure is not None:
+            raise failure
+        if owner.min_ready_s > 0 and status["readyReplicas"] != status["availableReplicas"]:
+            self._queue.add_after(key, next_availability_s(pods, owner.min_ready_s, now_s))
+
+    async def _own_revisions(self, owner: WorkloadView) -> list[RevisionView]:
+        store = self._revisions.store
+        own = store.by_index(BY_CONTROLLER, owner.uid)
+        return await self._revision_claims.claim(owner, own + orphans_for(store, owner))
+
+    async def _own_pods(self, owner: WorkloadView) -> list[PodView]:
+        store = self._pods.store
+        candidates = store.by_index(BY_CONTROLLER, owner.uid) + orphans_for(store, owner)
+        return await self._pod_claims.claim(owner, candidates, lambda pod: ordinal_of(owner, pod) is not None)
+
+    async def _act(self, owner: WorkloadView, found: Revisions, pods: Sequence[PodView], now_s: float) -> int:
+        """One step: what comes first in order, or, in parallel, all that can be done. The pods of the current revision
+        that were deleted for an update."""
+        slots, condemned = placed(owner, pods)
+        ordered = owner.spec.get("podManagementPolicy") != "Parallel"
+        unavailable = [slot.pod for slot in slots if slot.pod is None or _unavailable(slot.pod, owner, now_s)]
+        unavailable += [pod for pod in reversed(condemned) if _unavailable(pod, owner, now_s)]
+        if ordered:
+            for slot in slots:
+                if await self._settle(owner, found, slot, now_s, ordered):
+                    return 0
+        else:
+            stopped = await asyncio.gather(
+                *(self._settle(owner, found, slot, now_s, ordered) for slot in slots), return_exceptions=True
+            )
+            for outcome in stopped:
+                if isinstance(outcome, BaseException):
+                    raise outcome
+        first = unavailable[0] if unavailable else None
+        for pod in condemned:
+            if pod.deleting:
+                if ordered:
+                    return 0
+                continue
+            if ordered and pod is not first and not _ready(pod, owner, now_s):
+                return 0
+            await self._delete(owner, pod)
+            if ordered:
+                return 0
+        return await self._update(owner, found, slots, now_s)
+
+    async def _settle(self, owner: WorkloadView, found: Revisions, slot: Slot, now_s: float, ordered: bool) -> bool:
+        """Makes one ordinal what it should be; True: nothing that follows may be done yet."""
+        pod = slot.pod
+        if pod is None:
+            await self._create(owner, found, slot.ordinal)
+            return ordered
+        if pod.terminal:
+            if not pod.deleting:
+                await self._delete(owner, pod)
+            return True
+        if pod.phase == "Pending":
+            await self._create_claims(owner, slot.ordinal)
+        if ordered and (pod.deleting or not _ready(pod, owner, now_s)):
+            return True
+        if pod.labels.get(NAME_LABEL) != pod.name:
+            patch = {"metadata": {"uid": pod.uid, "labels": identity(owner, slot.ordinal)}}
+            path = path_of(PODS, pod.namespace, pod.name)
+            await self._client.raw("PATCH", path, None, orjson.dumps(patch), MERGE_PATCH)
+        return False
+
+    async def _update(self, owner: WorkloadView, found: Revisions, slots: Sequence[Slot], now_s: float) -> int:
+        """Replaces the last pod of another revision, down to the partition, one at a time."""
+        strategy = owner.spec.get("updateStrategy") or {}
+        if strategy.get("type") == "OnDelete":
+            return 0
+        partition = (strategy.get("rollingUpdate") or {}).get("partition") or 0
+        # Upstream counts the partition by position, whatever the first ordinal is.
+        for slot in reversed(slots[partition:]):
+            if slot.pod is None:
+                return 0
+            if slot.pod.labels.get(POD_LABEL) != found.update.name and not slot.pod.deleting:
+                await self._delete(owner, slot.pod)
+                return 1
+            if _unavailable(slot.pod, owner, now_s):
+                return 0
+        return 0
+
+    # --- pods and claims --------------------------------------------------------------------------------------------
+
+    async def _create(self, owner: WorkloadView, found: Revisions, ordinal: int) -> None:
+        name = f"{owner.name}-{ordinal}"
+        self._expectations.expect_creations(owner.key, 1)
+        try:
+            await self._create_claims(owner, ordinal)
+            body = new_pod(owner, found, ordinal)
+            await self._client.raw("POST", path_of(PODS, owner.namespace), None, orjson.dumps(body))
+        except MinikubeError as error:
+            self._expectations.creation_observed(owner.key)
+            if not (isinstance(error, StatusError) and error.reason == "AlreadyExists"):
+                self._tell(owner, "create", name, error)
+            raise
+        self._tell(owner, "create", name)
+
+    async def _create_claims(self, owner: WorkloadView, ordinal: int) -> None:
+        for template in owner.spec.get("volumeClaimTemplates") or ():
+            body = new_claim(owner, template, ordinal)
+            name = body["metadata"]["name"]
+            standing = self._volumes.store.get(f"{owner.namespace}/{name}")
+            if standing is not None:
+                if standing.deleting:
+                    raise StatusError(409, "Conflict", f"pvc {name} is being deleted", None)
+                continue
+            told = f"Claim {name} {{}}Pod {owner.name}-{ordinal} in StatefulSet {owner.name}"
+            try:
+                await self._client.create(PERSISTENT_VOLUME_CLAIMS, body, owner.namespace)
+            except StatusError as error:
+                if error.reason == "AlreadyExists":
+                    continue
+                message = f"Create {told.format('for ')} failed error: {error.message}"
+                self._recorder.event(_OWNER.involved(owner), WARNING, "FailedCreate", message)
+                raise
+            self._recorder.event(
+                _OWNER.involved(owner), NORMAL, "SuccessfulCreate", f"Create {told.format('')} success"
+            )
+
+    async def _delete(self, owner: WorkloadView, pod: PodView) -> None:
+        self._expectations.expect_deletions(owner.key, (pod.uid,))
+        body = orjson.dumps(delete_options(pod.uid, "", None, ""))
+        try:
+            await self._client.raw("DELETE", path_of(PODS, pod.namespace, pod.name), None, body)
+        except MinikubeError as error:
+            self._expectations.deletion_observed(owner.key, pod.uid)
+            if isinstance(error, StatusError) and error.code in (404, 409):
+                return
+            self._tell(owner, "delete", pod.name, error)
+            raise
+        self._tell(owner, "delete", pod.name)
+
+    def _tell(self, owner: WorkloadView, verb: str, pod: str, error: Exception | None = None) -> None:
+        what = f"{verb.title()} Pod {pod} in StatefulSet {owner.name}"
+        if error is None:
+            self._recorder.event(_OWNER.involved(owner), NORMAL, f"Successful{verb.title()}", f"{what} successful")
+        else:
+            self._recorder.event(
+                _OWNER.involved(owner), WARNING, f"Failed{verb.title()}", f"{what} failed error: {error}"
+            )
+
+    async def _write_status(self, owner: WorkloadView, status: Object) -> None:
+        before = owner.status
+        if status["observedGeneration"] <= (before.get("observedGeneration") or 0) and all(
+            (before.get(name) or 0) == (status[name] or 0) for name in _COMPARED
+        ):
+            return
+        patch = {"metadata": {"uid": owner.uid}, "status": status}
+        path = path_of(STATEFUL_SETS, owner.namespace, owner.name, "status")
+        try:
+            await self._client.raw("PATCH", path, None, orjson.dumps(patch), MERGE_PATCH)
+        except StatusError as error:
+            if error.code != 404:
+                raise
+
+
+# --- pure ---------------------------------------------------------------------------------------------------------
+
+
+def ordinal_of(owner: MetaView, pod: MetaView) -> int | None:
+    """None for a pod that has no name of this set's."""
+    parent, dash, digits = pod.name.rpartition("-")
+    fits = dash and parent == owner.name and digits.isascii() and digits.isdecimal() and len(digits) < 10
+    return int(digits) if fits else None
+
+
+def first_ordinal(owner: WorkloadView) -> int:
+    return int((owner.spec.get("ordinals") or {}).get("start") or 0)
+
+
+def placed(owner: WorkloadView, pods: Sequence[PodView]) -> tuple[list[Slot], list[PodView]]:
+    """The ordinals that should be there, and the pods of others, highest first."""
+    start = first_ordinal(owner)
+    by_ordinal = {ordinal: pod for pod in pods if (ordinal := ordinal_of(owner, pod)) is not None}
+    wanted = range(start, start + owner.replicas)
+    slots = [Slot(ordinal, by_ordinal.get(ordinal)) for ordinal in wanted]
+    return slots, [by_ordinal[ordinal] for ordinal in sorted(by_ordinal, reverse=True) if ordinal not in wanted]
+
+
+def _ready(pod: PodView, owner: WorkloadView, now_s: float) -> bool:
+    return pod.phase == "Running" and is_available(pod, owner.min_ready_s, now_s)
+
+
+def _unavailable(pod: PodView, owner: WorkloadView, now_s: float) -> bool:
+    return bool(pod.deleting) or not is_available(pod, owner.min_ready_s, now_s)
+
+
+def identity(owner: MetaView, ordinal: int) -> dict[str, str]:
+    return {NAME_LABEL: f"{owner.name}-{ordinal}", INDEX_LABEL: str(ordinal)}
+
+
+def is_of_current(owner: WorkloadView, ordinal: int) -> bool:
+    """Whether a new pod has the revision before the update: below the partition."""
+    strategy = owner.spec.get("updateStrategy") or {}
+    rolling = strategy.get("rollingUpdate")
+    if rolling is not None:
+        return bool(ordinal < first_ordinal(owner) + (rolling.get("partition") or 0))
+    current = owner.status.get("currentReplicas") or 0
+    return bool(strategy.get("type") == "RollingUpdate" and ordinal < first_ordinal(owner) + current)
+
+
+def new_pod(owner: WorkloadView, found: Revisions, ordinal: int) -> Object:
+    revision = found.current if is_of_current(owner, ordinal) else found.update
+    name = f"{owner.name}-{ordinal}"
+    pod = pod_from_template(owner, _OWNER.reference(owner), revision.template)
+    metadata, spec = pod["metadata"], dict(pod["spec"])
+    metadata["name"] = name
+    metadata["labels"] = {**(metadata.get("labels") or {}), **identity(owner, ordinal), POD_LABEL: revision.name}
+    spec["hostname"] = name
+    if owner.spec.get("serviceName"):
+        spec["subdomain"] = owner.spec["serviceName"]
+    templates = owner.spec.get("volumeClaimTemplates") or ()
+    claimed = {t["metadata"]["name"]: f"{t['metadata']['name']}-{name}" for t in templates}
+    if claimed:
+        own = [{"name": n, "persistentVolumeClaim": {"claimName": claim}} for n, claim in claimed.items()]
+        spec["volumes"] = own + [each for each in spec.get("volumes") or () if each["name"] not in claimed]
+    return {**pod, "spec": spec}
+
+
+def new_claim(owner: WorkloadView, template: Mapping[str, Any], ordinal: int) -> Object:
+    metadata = template["metadata"]
+    selected = (owner.spec.get("selector") or {}).get("matchLabels") or {}
+    kept = {name: metadata[name] for name in ("annotations",) if metadata.get(name)}
+    name = f"{metadata['name']}-{owner.name}-{ordinal}"
+    labels = {**(metadata.get("labels") or {}), **selected}
+    return {"metadata": {**kept, "name": name, "labels": labels}, "spec": template.get("spec") or {}}
+
+
+def _status(owner: WorkloadView, found: Revisions, pods: Sequence[PodView], now_s: float) -> Object:
+    ready = [pod for pod in pods if pod.phase == "Running" and pod.ready]
+    alive = [pod.labels.get(POD_LABEL) for pod in pods if pod.phase and not pod.deleting]
+    status: Object = {
+        "observedGeneration": owner.generation,
+        "replicas": sum(bool(pod.phase) for pod in pods),
+        "readyReplicas": len(ready),
+        "availableReplicas": sum(is_available(pod, owner.min_ready_s, now_s) for pod in ready),
+        "currentReplicas": alive.count(found.current.name),
+        "updatedReplicas": alive.count(found.update.name),
+        "currentRevision": found.current.name,
+        "updateRevision": found.update.name,
+        "collisionCount": found.collisions,
+    }
+    done = all(status[name] == owner.replicas for name in ("updatedReplicas", "readyReplicas", "replicas"))
+    if done and (owner.spec.get("updateStrategy") or {}).get("type") == "RollingUpdate":
+        status["currentReplicas"], status["currentRevision"] = status["updatedReplicas"], status["updateRevision"]
+    return status
