@@ -21,6 +21,7 @@ from minikube_py.apiserver.http_bytes import CONTINUE, LAST_CHUNK, chunk, encode
 from minikube_py.apiserver.impersonation import PREFIX, wanted_user
 from minikube_py.apiserver.messages import NO_QUERY, Request, Response, parse_query
 from minikube_py.apiserver.watch_stream import Batch, Stream, error_event
+from minikube_py.ports.port import Incoming
 
 if TYPE_CHECKING:
     from minikube_py.apiserver.http_server import HttpServer
@@ -42,15 +43,14 @@ _IMPERSONATES: Final = re.compile(PREFIX).match
 
 
 class Connection(asyncio.Protocol):
-    """`proven` once a request on it has named a user; until then it counts among the strangers of its peer."""
+    """`incoming`: authenticated once a request on it has named a user."""
 
-    __slots__ = ("_body_error", "_body_wanted", "_data_waiter", "_drained", "_reading_paused", "head_bytes", "peer",
-                 "phase", "proven", "reader", "server", "stalled_bytes", "task", "transport")  # fmt: skip
+    __slots__ = ("_body_error", "_body_wanted", "_data_waiter", "_drained", "_reading_paused", "head_bytes",
+                 "incoming", "phase", "reader", "server", "stalled_bytes", "task", "transport")  # fmt: skip
 
-    def __init__(self, server: HttpServer, peer: str) -> None:
+    def __init__(self, server: HttpServer, incoming: Incoming) -> None:
         self.server = server
-        self.peer = peer
-        self.proven = False
+        self.incoming = incoming
         self.phase = HEADS
         self.reader = RequestReader(server.limits.header_bytes_max, server.limits.headers_max)
         self.task: asyncio.Task[None] | None = None
@@ -191,14 +191,16 @@ class Connection(asyncio.Protocol):
             if asked.query:
                 query = parse_query(asked.query)
             user = core.access.authenticator.authenticate(headers.get("authorization"))
-            if headers.get("authorization"):
-                self.server.proved(self)
+            if headers.get("authorization") and not self.incoming.authenticated():
+                limit = self.server.port.limits.connections_max
+                raise too_many_requests(f"too many connections: {limit} is the limit; please try again later", 1)
             wanted = None
             if any(map(_IMPERSONATES, headers)):
                 wanted = wanted_user((*headers.items(), *asked.repeated))
         except StatusError as error:
             pretty = is_pretty(query, headers.get("user-agent") or "")
             response = error_response(error)
+            keep_alive = keep_alive and error.code != 429
             if error.code == 400:
                 response.headers = {**response.headers, "X-Content-Type-Options": "nosniff"}
             response = presented(response, headers.get("accept") or "application/json", pretty)

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import resource
-from dataclasses import dataclass, replace
-from typing import Final
-
-DESCRIPTORS_RESERVED: Final = 256
-"""File descriptors of the process that no connection gets: for files, workers, and the store where it is in here."""
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +14,11 @@ class Limits:
 
     # Connections
     connections_max: int = 20_000
-    strangers_per_peer_max: int = 128
-    waiting_per_peer_max: int = 4096
+    strangers_max: int = 512
+    strangers_per_peer_max: int = 64
+    stranger_patience_s: float = 1.0
     waiting_max: int = 8192
+    waiting_per_peer_max: int = 4096
     header_bytes_max: int = 128 << 10
     headers_max: int = 128
     heads_bytes_max: int = 4 << 20
@@ -57,23 +53,3 @@ class Limits:
     watch_timeout_s: float = 1800.0
     bookmark_interval_s: float = 60.0
 
-
-def within_descriptors(limits: Limits) -> Limits:
-    """The limits that the process's file descriptors allow. Those who wait get half of the connections at most."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = limits.connections_max
-    if soft != resource.RLIM_INFINITY:
-        most = min(most, max(soft - DESCRIPTORS_RESERVED, soft // 4))
-    return replace(
-        limits,
-        connections_max=most,
-        waiting_per_peer_max=min(limits.waiting_per_peer_max, most // 2),
-        waiting_max=min(limits.waiting_max, most // 2),
-    )
-
-
-def raise_descriptors() -> None:
-    """As many file descriptors as the system lets this process have."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -14,12 +14,12 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from minikube_py.apiserver.limits import raise_descriptors
 from minikube_py.cli import flags
 from minikube_py.cli.terminal import STARTED, Steps
 from minikube_py.control_plane.config import ControlPlaneConfig
 from minikube_py.control_plane.process import Role, Stopping
 from minikube_py.control_plane.store_layout import MEMBERS_MAX, member_count
+from minikube_py.ports.descriptors import raise_descriptors
 
 SEVERAL_MAX = 9
 

@@ -14,10 +14,16 @@ from urllib.parse import parse_qs
 
 from minikube_py.apiserver import health
 from minikube_py.control_plane.errors import SetupError
+from minikube_py.env import SystemClock
+from minikube_py.ports.descriptors import PROCESS, PortLimits
+from minikube_py.ports.port import Incoming, Port
 
 REQUEST_BYTES_MAX = 8192
 REQUEST_S = 5.0
-CONNECTIONS_MAX = 16
+LIMITS = PortLimits(
+    0, waiting_max=32, waiting_per_peer_max=32, strangers_max=16, strangers_per_peer_max=16, proof_s=REQUEST_S
+)
+"""Nobody names a user here."""
 
 
 class Healthz:
@@ -28,29 +34,24 @@ class Healthz:
         alive: dict[str, health.Check] = {"ping": health.well}
         in_time: dict[str, health.Check] = {**alive, name: partial(health.within, ready, "it does not know")}
         self._kinds: dict[str, dict[str, health.Check]] = {"livez": alive, "readyz": in_time, "healthz": in_time}
-        self._server: asyncio.Server | None = None
-        self.connections = 0
+        self.listening = Port("health", partial(_Connection, self), LIMITS, SystemClock(), descriptors=PROCESS)
 
     async def start(self) -> None:
         """Raises: SetupError where the address is taken."""
-        loop = asyncio.get_running_loop()
         try:
-            self._server = await loop.create_server(lambda: _Connection(self), self._host, self._port)
+            await self.listening.listen(self._host, self._port)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             text = f"cannot listen on {self._host}:{self._port}: {reason}; name another with --healthz"
             raise SetupError(text) from error
 
     async def stop(self) -> None:
-        if self._server is not None:
-            self._server.close()
-            await self._server.wait_closed()
+        await self.listening.close()
+        await self.listening.wait_closed()
 
     @property
     def port(self) -> int:
-        assert self._server is not None, "not started"
-        port: int = self._server.sockets[0].getsockname()[1]
-        return port
+        return self.listening.address[1]
 
     async def answer(self, line: bytes) -> bytes:
         """To a request that begins with `line`."""
@@ -70,26 +71,22 @@ class Healthz:
 class _Connection(asyncio.Protocol):
     """One request, one answer."""
 
-    def __init__(self, health: Healthz) -> None:
+    def __init__(self, health: Healthz, incoming: Incoming) -> None:
         self._health = health
+        self._incoming = incoming
         self._head = b""
         self._transport: asyncio.Transport
         self._answering: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._health.connections += 1
-        if self._health.connections > CONNECTIONS_MAX:
-            self._transport.abort()
-            return
-        self._timer = asyncio.get_running_loop().call_later(REQUEST_S, self._transport.abort)
 
     def data_received(self, data: bytes) -> None:
         if self._answering is not None:
             return
         self._head += data
         if b"\r\n\r\n" in self._head:
+            self._incoming.busy()
             self._answering = asyncio.get_running_loop().create_task(self._answer(self._head.partition(b"\r\n")[0]))
         elif len(self._head) > REQUEST_BYTES_MAX:
             self._transport.abort()
@@ -99,9 +96,7 @@ class _Connection(asyncio.Protocol):
         self._transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._health.connections -= 1
-        if self._timer is not None:
-            self._timer.cancel()
+        self._incoming.left()
         if self._answering is not None:
             self._answering.cancel()
 

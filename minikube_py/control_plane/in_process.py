@@ -26,6 +26,7 @@ from minikube_py.control_plane.users import users_by_token
 from minikube_py.controllers.base import ControllerConfig
 from minikube_py.env import Clock, Disk, Rng
 from minikube_py.kubelet.config import KubeletConfig
+from minikube_py.ports.descriptors import PROCESS
 from minikube_py.scheduler.config import SchedulerConfig
 from minikube_py.store.data_dir import DataDir
 from minikube_py.store.member import Fatal, MemberConfig
@@ -113,7 +114,7 @@ class ControlPlane(Plane):
         # For who looks at the store from outside: `minikube-py store status`, `snapshot save`.
         credentials = self.credentials
         token, context = credentials.by_role[tokens.STORE], credentials.certificates.server_context()
-        server = StoreServer(self.member, token, LOOPBACK, 0, context)
+        server = StoreServer(self.member, token, LOOPBACK, 0, context, descriptors=PROCESS)
         await server.start()
         self._running.push_async_callback(server.stop)
         write_store_access(self.config, credentials, [f"{LOOPBACK}:{server.address[1]}"])
@@ -132,3 +133,5 @@ class ControlPlane(Plane):
         self.server = url_of(host, port)
         write_admin_kubeconfig(config, self.credentials, self.server)
         self._step("apiserver", self.server)
+        if shortage := PROCESS.shortage():
+            self._step("connections", shortage)

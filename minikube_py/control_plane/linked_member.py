@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from minikube_py.env import Clock, Disk, Rng
 from minikube_py.errors import MinikubeError
+from minikube_py.ports.descriptors import Descriptors
 from minikube_py.raft.configuration import NodeId
 from minikube_py.store.bootstrap import Answer, Form, Initial, Intent
 from minikube_py.store.discovery import Discovery
@@ -43,6 +44,7 @@ class PeerPort:
     tls_server: ssl.SSLContext | None = None
     tls_client: ssl.SSLContext | None = None
     limits: PeerLimits = field(default_factory=PeerLimits)
+    descriptors: Descriptors | None = None
 
 
 class LinkedMember:
@@ -103,6 +105,7 @@ class LinkedMember:
             limits=port.limits,
             say=self._say,
             run_sync=self._syncs.wait,
+            descriptors=port.descriptors,
         )
         await peers.listen(port.host, port.port)
         bootstrap: Bootstrap | None = None

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from minikube_py.apiserver.health import Check
-from minikube_py.apiserver.limits import raise_descriptors
 from minikube_py.control_plane.errors import Dismissed, RoleFailed, SetupError
 from minikube_py.control_plane.healthz import Healthz
 from minikube_py.control_plane.listen import parse_address
 from minikube_py.env import ended
 from minikube_py.errors import MinikubeError
+from minikube_py.ports.descriptors import raise_descriptors
 
 T = TypeVar("T")
 

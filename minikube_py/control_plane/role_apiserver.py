@@ -17,6 +17,7 @@ from minikube_py.control_plane.store_access import access_by_files
 from minikube_py.control_plane.users import read_token_auth_file
 from minikube_py.control_plane.waiting import when_available
 from minikube_py.env import SystemClock
+from minikube_py.ports.descriptors import PROCESS
 from minikube_py.store.client import StoreClient
 from minikube_py.store.client_connection import Endpoint
 
@@ -70,6 +71,8 @@ class ApiServerRole(StackedRole):
         await core.start()
         self._core = core
         await start_http(http, host, port, "--secure-port")
+        if shortage := PROCESS.shortage():
+            say(shortage)
         await publish(core, host, port)
         return url_of(host, port)
 

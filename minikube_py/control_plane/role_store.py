@@ -19,6 +19,7 @@ from minikube_py.control_plane.tls import peer_client_context, peer_server_conte
 from minikube_py.control_plane.tokens import read_token
 from minikube_py.env import SystemClock, ended
 from minikube_py.errors import MinikubeError
+from minikube_py.ports.descriptors import PROCESS
 from minikube_py.store.bootstrap import parse_initial_cluster
 from minikube_py.store.data_dir import DataDir
 from minikube_py.store.member import exit_now
@@ -57,7 +58,7 @@ class PeerOptions:
             raise SetupError(f"{self.tls.certificate}, {self.tls.key}, {self.authority_file}: {error}") from error
         initial = parse_initial_cluster(self.initial) if self.initial else ()
         token = read_token(self.token_file)
-        return PeerPort(host, number, token, initial, self.rejoin, server, client)
+        return PeerPort(host, number, token, initial, self.rejoin, server, client, descriptors=PROCESS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ class StoreRole(StackedRole):
             config=MemberConfig(quota_bytes=options.room[0], reserve_bytes=options.room[1]),
         )
         member = self._linked.member
-        server = StoreServer(member, token, host, port, context)
+        server = StoreServer(member, token, host, port, context, descriptors=PROCESS)
         # The member first: it hands leadership over, and its server tells the clients where to go.
         self.running.push_async_callback(server.stop)
         self.running.push_async_callback(self._linked.stop)
@@ -115,6 +116,8 @@ class StoreRole(StackedRole):
         announcing = asyncio.create_task(self._announce(token))
         self.running.push_async_callback(_cancel, announcing)
         self._started = True
+        if shortage := PROCESS.shortage():
+            say(shortage)
         host, port = server.address
         return f"{host}:{port}"
 

@@ -14,6 +14,7 @@ from minikube_py.index.reports import explanation_to_plain, report_to_plain
 from minikube_py.index.running import check_buildable
 from minikube_py.mvcc.codec import pack, to_plain, unpack, unpack_any, where_from_plain
 from minikube_py.mvcc.types import Command, DeclareIndex, InSession, LeaseGrant, RangeRequest, Result
+from minikube_py.ports.port import Incoming
 from minikube_py.raft.configuration import NodeId
 from minikube_py.store.framing import FrameReader, ProtocolError, frame
 from minikube_py.store.limits import FRAME_BYTES_MAX, HELLO_BYTES_MAX, PART_BYTES
@@ -54,8 +55,9 @@ class ServedWatch:
 
 
 class Connection(asyncio.Protocol):
-    def __init__(self, server: StoreServer) -> None:
+    def __init__(self, server: StoreServer, incoming: Incoming) -> None:
         self._server = server
+        self._incoming = incoming
         self._member = server.member
         self._limits = server.limits
         self._loop = asyncio.get_running_loop()
@@ -84,12 +86,9 @@ class Connection(asyncio.Protocol):
         self._half_closes = transport.get_extra_info("ssl_object") is None
         self._transport.set_write_buffer_limits(high=self._limits.write_buffer_bytes)
         self._server.connections[self] = None
-        if len(self._server.connections) > self._limits.connections_max:
-            self._refuse(Unavailable(f"the store has its limit of {self._limits.connections_max} connections"))
-            return
-        self._timer = self._loop.call_later(self._limits.hello_s, self._transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._incoming.left()
         self._stop_timer()
         for watch in self.watches.values():
             if watch.handle is not None:
@@ -205,9 +204,12 @@ class Connection(asyncio.Protocol):
         if refusal is not None:
             self._refuse(refusal)
             return
+        if not self._incoming.authenticated():
+            most = self._server.port.limits.connections_max
+            self._refuse(Unavailable(f"the store has its limit of {most} connections"))
+            return
         self._greeted = True
         self._reader.limit_bytes = FRAME_BYTES_MAX
-        self._stop_timer()
         self._send(welcome_to_plain(self._server.greeting()))
 
     def _range(self, request_id: int, data: bytes, serializable: bool) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from minikube_py.errors import Unavailable
+from minikube_py.ports.port import Incoming
 from minikube_py.raft.configuration import NodeId
 from minikube_py.store.framing import FrameReader, ProtocolError, frame
 from minikube_py.store.peer_protocol import (
@@ -284,7 +285,7 @@ class AskingConnection(PeerConnection):
 # -- who accepts ------------------------------------------------------------------------------------------------------
 
 
-class Port(Protocol):
+class Accepting(Protocol):
     """What an `IncomingConnection` asks of the side that accepts."""
 
     def opened(self, connection: IncomingConnection) -> None: ...
@@ -301,17 +302,18 @@ class Port(Protocol):
 class IncomingConnection(PeerConnection):
     """`sender`: who the other side is, once it has a link."""
 
-    def __init__(self, port: Port, limits: PeerLimits, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, port: Accepting, incoming: Incoming, limits: PeerLimits, loop: asyncio.AbstractEventLoop
+    ) -> None:
         super().__init__(limits, loop)
         self._port = port
+        self.incoming = incoming
         self._greeted = False
-        self._hello_timer: asyncio.TimerHandle | None = None
         self.sender: NodeId | None = None
         self.snapshot_offset: Callable[[], int] | None = None
         """While a snapshot comes over this connection: how far it is."""
 
     def made(self) -> None:
-        self._hello_timer = self.loop.call_later(self.limits.hello_s, self.abort, "no hello")
         self._port.opened(self)
 
     def take(self, received: tuple[Any, ...]) -> None:
@@ -319,8 +321,6 @@ class IncomingConnection(PeerConnection):
             self._port.said(self, received)
             return
         self._greeted = True
-        if self._hello_timer is not None:
-            self._hello_timer.cancel()
         self._port.greeted(self, received)
 
     def garbled(self, error: ProtocolError) -> None:
@@ -347,8 +347,7 @@ class IncomingConnection(PeerConnection):
             self.reply(ALIVE)
 
     def gone(self) -> None:
-        if self._hello_timer is not None:
-            self._hello_timer.cancel()
+        self.incoming.left()
         self._port.closed(self)
 
 

@@ -13,6 +13,8 @@ from typing import Any
 
 from minikube_py.env import Clock, Rng
 from minikube_py.errors import InvalidRequest, MinikubeError, NotLeader
+from minikube_py.ports.descriptors import Descriptors, PortLimits
+from minikube_py.ports.port import Incoming, Port
 from minikube_py.raft.configuration import NodeId
 from minikube_py.raft.message import Message, MessageType
 from minikube_py.store.bootstrap import Answer
@@ -70,18 +72,20 @@ class Peers:
         limits: PeerLimits | None = None,
         say: Callable[[str], None] = print,
         run_sync: RunSync = _sync_inline,
+        descriptors: Descriptors | None = None,
     ) -> None:
         self.own = own
         self.token = token
         self.clock, self.rng = clock, rng
-        self.tls_server, self.tls_client = tls_server, tls_client
+        self.tls_client = tls_client
         self.limits = limits or PeerLimits()
         self.say = say
         self.cluster_id = 0
         self.loop: asyncio.AbstractEventLoop
         self.packer = EntryPacker()
         self._run_sync = run_sync
-        self._server: asyncio.Server | None = None
+        wanted = PortLimits.proving(self.limits.connections_max, self.limits.hello_s)
+        self.port = Port("store members", self._connection, wanted, clock, tls=tls_server, descriptors=descriptors)
         self._who: Who | None = None
         self._join: JoinRequest | None = None
         self._driver: PeerDriver | None = None
@@ -105,23 +109,17 @@ class Peers:
     async def listen(self, host: str, port: int) -> None:
         """Raises: MinikubeError where the address cannot be had."""
         self.loop = asyncio.get_running_loop()
-        timeout_s = self.limits.hello_s if self.tls_server is not None else None
         try:
-            self._server = await self.loop.create_server(
-                lambda: IncomingConnection(self, self.limits, self.loop),
-                host,
-                port,
-                ssl=self.tls_server,
-                ssl_handshake_timeout=timeout_s,
-            )
+            await self.port.listen(host, port)
         except OSError as error:
             raise MinikubeError(f"cannot listen to peers on {host}:{port}: {error.strerror or error}") from None
 
     @property
     def address(self) -> tuple[str, int]:
-        assert self._server is not None, "not listening"
-        host, port = self._server.sockets[0].getsockname()[:2]
-        return host, port
+        return self.port.address
+
+    def _connection(self, incoming: Incoming) -> IncomingConnection:
+        return IncomingConnection(self, incoming, self.limits, self.loop)
 
     def answer_with(self, who: Who) -> None:
         """What to say to who asks who this is, while it does not take part yet."""
@@ -141,8 +139,7 @@ class Peers:
     async def stop(self) -> None:
         """Ends all links; what waits in them is dropped."""
         self._stopped = True
-        if self._server is not None:
-            self._server.close()
+        await self.port.close()
         senders, self._senders = self._senders, {}
         await asyncio.gather(*[sender.stop() for sender in senders.values()])
         tasks = list(self._leaving)
@@ -156,8 +153,7 @@ class Peers:
         lost = [connection.lost for connection in self._connections]
         if lost:
             await asyncio.wait(lost)
-        if self._server is not None:
-            await self._server.wait_closed()
+        await self.port.wait_closed()
 
     # -- links.PeerLinks ----------------------------------------------------------------------------------------------
 
@@ -236,12 +232,10 @@ class Peers:
         if not task.cancelled() and (error := task.exception()) is not None:
             self.loop.call_exception_handler({"message": "a peer's link failed", "exception": error, "task": task})
 
-    # -- what comes in (peer_connection.Port) -------------------------------------------------------------------------
+    # -- what comes in (peer_connection.Accepting) --------------------------------------------------------------------
 
     def opened(self, connection: IncomingConnection) -> None:
         self._connections[connection] = None
-        if len(self._connections) > self.limits.connections_max:
-            connection.refuse(Refusal.FULL, f"this member has its limit of {self.limits.connections_max} connections")
 
     def closed(self, connection: IncomingConnection) -> None:
         self._connections.pop(connection, None)
@@ -262,6 +256,10 @@ class Peers:
             if what == "hello":
                 raise ProtocolError(text)
             self._refuse(connection, Refused(Refusal.VERSION if what == "version" else Refusal.TOKEN, text))
+            return
+        if not connection.incoming.authenticated():
+            limit = self.port.limits.connections_max
+            self._refuse(connection, Refused(Refusal.FULL, f"this member has its limit of {limit} connections"))
             return
         ask, *arguments = hello[3:]
         if ask == Ask.WHO and self._who is None:
@@ -397,6 +395,7 @@ class Peers:
         """Counters and gauges by Prometheus name, one sample for each peer."""
         prefix = "minikube_py_store_peer_"
         out: dict[str, float] = {prefix + "refusals_total": self.refusals}
+        out |= {prefix + name: value for name, value in self.port.metrics().items()}
         for id, sender in self._senders.items():
             label = f'{{peer="{sender.member.name}"}}'
             received_messages, received_bytes = self._count(id)

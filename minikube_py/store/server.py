@@ -11,6 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from minikube_py.errors import MinikubeError
+from minikube_py.ports.descriptors import Descriptors, PortLimits
+from minikube_py.ports.port import Port
 from minikube_py.store.connection import Connection
 from minikube_py.store.framing import frame
 from minikube_py.store.limits import ServerLimits
@@ -31,12 +33,14 @@ class StoreServer:
         port: int = 0,
         tls: ssl.SSLContext | None = None,
         limits: ServerLimits | None = None,
+        descriptors: Descriptors | None = None,
     ) -> None:
         self.member = member
         self.limits = limits or ServerLimits()
         self._token = token
-        self._host, self._port, self._tls = host, port, tls
-        self._server: asyncio.Server | None = None
+        self._where = (host, port)
+        wanted = PortLimits.proving(self.limits.connections_max, self.limits.hello_s)
+        self.port = Port("store clients", partial(Connection, self), wanted, member.clock, tls, descriptors)
         self.connections: dict[Connection, None] = {}
         """In order of arrival: whoever tells all of them does so in the same order in every run of a simulation."""
         self.watches_cut_off = 0
@@ -45,35 +49,30 @@ class StoreServer:
 
     async def start(self) -> None:
         """Raises: MinikubeError where the address cannot be had."""
-        loop = asyncio.get_running_loop()
         try:
-            self._server = await loop.create_server(
-                partial(Connection, self), self._host, self._port, ssl=self._tls, backlog=512
-            )
+            await self.port.listen(*self._where)
         except OSError as error:
-            raise MinikubeError(f"cannot serve the store on {self._host}:{self._port}: {error.strerror}") from None
+            host, port = self._where
+            raise MinikubeError(f"cannot serve the store on {host}:{port}: {error.strerror}") from None
         self.member.leader_listeners.append(self._tell_leader)
 
     async def stop(self) -> None:
         """Takes no more connections and ends those there are, after what they wait for was answered."""
-        if self._server is None:
+        if self._tell_leader not in self.member.leader_listeners:
             return
-        self._server.close()
         self.member.leader_listeners.remove(self._tell_leader)
+        await self.port.close()
         for task in list(self.work):
             task.cancel()
         for connection in list(self.connections):
             connection.finish()
         while self.connections:
             await asyncio.wait([connection.closed for connection in self.connections])
-        await self._server.wait_closed()
-        self._server = None
+        await self.port.wait_closed()
 
     @property
     def address(self) -> tuple[str, int]:
-        assert self._server is not None, "not started"
-        host, port = self._server.sockets[0].getsockname()[:2]
-        return host, port
+        return self.port.address
 
     def welcome(self, hello: tuple[Any, ...]) -> MinikubeError | None:
         """Why this hello is not answered by a welcome, None if it is."""
@@ -109,4 +108,5 @@ class StoreServer:
             prefix + "watches": sum(len(connection.watches) for connection in self.connections),
             prefix + "requests_in_flight": sum(connection.in_flight for connection in self.connections),
             prefix + "watches_cut_off_total": self.watches_cut_off,
+            **{prefix + name: value for name, value in self.port.metrics().items()},
         }

@@ -184,41 +184,74 @@ async def test_a_connection_that_says_nothing_ends(served: Served) -> None:
     assert await idle.ended() == b""
 
 
-async def test_strangers_of_one_peer_wait_for_each_other(served: Served) -> None:
-    strangers = [await served.peer() for _ in range(LIMITS.strangers_per_peer_max)]
-    await served.until(lambda: len(served.http._connections) == LIMITS.strangers_per_peer_max)
+async def test_those_who_say_nothing_take_no_place_from_others(served: Served) -> None:
+    silent = [await served.peer() for _ in range(LIMITS.strangers_per_peer_max + 20)]
+    speaking = await served.peer()
+    speaking.send("GET", "/api/v1/nodes")
+    assert (await speaking.answer())[0] == 200
+    assert served.http.port.strangers_count == 0
+    silent[0].send("GET", "/api/v1/nodes")
+    assert (await silent[0].answer())[0] == 200
+
+
+async def test_a_place_whose_peer_lets_it_wait_is_taken_back_for_others(served: Served) -> None:
+    known = await served.peer()
+    known.send("GET", "/api/v1/nodes")
+    assert (await known.answer())[0] == 200
+    half = [await served.peer() for _ in range(LIMITS.strangers_per_peer_max)]
+    for peer in half:
+        peer.writer.write(b"GET / HTTP/1.1\r\n")
+    await served.until(lambda: served.http.port.strangers_count == LIMITS.strangers_per_peer_max)
     waiting = await served.peer()
-    waiting.send("GET", "/api/v1/nodes")
-    await served.until(lambda: served.http._waiting_count == 1)
-    strangers[0].send("GET", "/api/v1/nodes")
-    assert (await strangers[0].answer())[0] == 200
+    waiting.send("GET", "/healthz", token="")
+    await served.until(lambda: served.http.port.waiting_count == 1)
+    served.later(LIMITS.stranger_patience_s)
     assert (await waiting.answer())[0] == 200
-    # Nobody waits for one who only rests.
-    strangers[1].send("GET", "/healthz", token="")
-    assert (await strangers[1].answer())[0] == 200
-    again = [await served.peer() for _ in range(3)]
-    again[2].send("GET", "/healthz", token="")
-    assert await strangers[1].ended() == b""
+    # The oldest made room; none who is authenticated does.
+    assert await half[0].ended() == b""
+    assert served.http.refused + served.http.port.ended == {"strangers_per_peer_max": 1}
+    known.send("GET", "/api/v1/nodes")
+    assert (await known.answer())[0] == 200
 
 
-async def test_the_number_of_connections_is_bounded(served: Served) -> None:
-    peers = [await served.peer() for _ in range(LIMITS.connections_max)]
-    await served.until(lambda: len(served.http._connections) + served.http._waiting_count == LIMITS.connections_max)
-    assert await (await served.peer()).ended() == b""
-    assert served.http.refused["connections_max"] == 1
+async def test_whose_request_is_worked_on_keeps_its_place(served: Served) -> None:
+    busy = await served.peer()
+    busy.writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")
+    await served.until(lambda: served.http._connections)
+    (connection,) = served.http._connections
+    connection.incoming.busy()
+    half = [await served.peer() for _ in range(LIMITS.strangers_per_peer_max)]
+    for peer in half:
+        peer.writer.write(b"GET / HTTP/1.1\r\n")
+    await served.until(lambda: served.http.port.waiting_count == 1)
+    served.later(LIMITS.stranger_patience_s)
+    await served.until(lambda: served.http.port.waiting_count == 0)
+    busy.writer.write(b"\r\n")
+    assert (await busy.answer())[0] == 200
+
+
+async def test_the_number_of_authenticated_connections_is_bounded(served: Served) -> None:
+    peers = [await served.peer() for _ in range(LIMITS.connections_max + 1)]
+    for peer in peers[:-1]:
+        peer.send("GET", "/healthz")
+        assert (await peer.answer())[0] == 200
+    peers[-1].send("GET", "/healthz")
+    status, headers, answer = await peers[-1].answer()
+    assert (status, headers["connection"], headers["retry-after"]) == (429, "close", "1")
+    assert answer["message"] == f"too many connections: {LIMITS.connections_max} is the limit; please try again later"
     for peer in peers:
         peer.writer.close()
-    await served.until(lambda: not served.http._connections and not served.http._strangers)
+    await served.until(lambda: not served.http._connections and not served.http.port._peers)
+    assert not any(served.http.port.metrics()[f"connections_{kind}"] for kind in ("authenticated", "unauthenticated"))
 
 
-async def test_the_number_of_those_who_wait_is_bounded(served: Served) -> None:
-    served.http.limits = replace(served.http.limits, waiting_per_peer_max=2)
-    count = LIMITS.strangers_per_peer_max + 2
-    for _ in range(count):
-        await served.peer()
-    await served.until(lambda: len(served.http._connections) + served.http._waiting_count == count)
-    assert await (await served.peer()).ended() == b""
-    assert served.http.refused["waiting_per_peer_max"] == 1
+async def test_of_those_who_wait_the_oldest_make_room_for_the_newest(served: Served) -> None:
+    served.http.port.limits = replace(served.http.port.limits, waiting_per_peer_max=2)
+    silent = [await served.peer() for _ in range(3)]
+    assert await silent[0].ended() == b""
+    assert served.http.port.ended == {"waiting_per_peer_max": 1}
+    silent[2].send("GET", "/healthz", token="")
+    assert (await silent[2].answer())[0] == 200
 
 
 async def test_connections_that_end_leave_nothing_for_the_collector(served: Served) -> None:

@@ -202,10 +202,13 @@ async def test_words_on_a_link_that_are_not_understood_end_it(frames, text):
 async def test_no_more_connections_than_the_limit():
     limits = replace(FAST, connections_max=4)
     async with talking(2, limits=limits) as (one, _):
-        waiting = [await asyncio.open_connection(*one.peers.address) for _ in range(3)]
-        [answer] = await refusal_of(one.peers.address)
+        silent = [await asyncio.open_connection(*one.peers.address) for _ in range(10)]
+        while one.peers.port.authenticated_count < limits.connections_max:
+            one.peers.port.authenticated_count += 1
+        [answer] = await refusal_of(one.peers.address, link())
         assert refused(answer[1:]).refusal == Refusal.FULL
-        for _, writer in waiting:
+        assert "limit of 4 connections" in answer[2]
+        for _, writer in silent:
             writer.close()
             await writer.wait_closed()
 

@@ -66,7 +66,8 @@ async def test_requests(request_bytes: bytes, answer: bytes) -> None:
         await health.stop()
     assert head == answer
     await asyncio.sleep(0)
-    assert health.connections == 0
+    metrics = health.listening.metrics()
+    assert metrics["connections_unauthenticated"] == metrics["connections_waiting"] == 0
 
 
 def test_one_that_listens_and_says_nothing_is_not_well() -> None:
