@@ -26,6 +26,7 @@ from minikube_py.apiserver.declared import Declarations
 from minikube_py.apiserver.declaring import declare_later, declared
 from minikube_py.apiserver.deletes import Deleter
 from minikube_py.apiserver.endpoints import EndpointReconciler
+from minikube_py.apiserver.evictions import Evictions
 from minikube_py.apiserver.forms import YAML, Form, negotiate, presented, single_bytes, with_options
 from minikube_py.apiserver.inflight import InFlight
 from minikube_py.apiserver.limits import Limits
@@ -96,7 +97,8 @@ class ApiServer:
         self.writer = Writer(self.store, gate, self.addresses, self.limits, clock, rng, seen)
         self.deleter = Deleter(self.store, self.limits, clock)
         self.hand_work_to(WorkHere(registry))
-        self.subresources = Subresources(self.store, self.writer, self.deleter, clock)
+        self.subresources = Subresources(self.store, self.writer, clock)
+        self.evictions = Evictions(self.store, self.writer, self.deleter, clock)
         self.endpoints = EndpointReconciler(storage, self.writer, clock)
         self.requests = RequestMetrics()
         self.in_flight = InFlight(self.limits)
@@ -378,7 +380,7 @@ class ApiServer:
             return await self.subresources.write_scale(asked, request, options, form)
         if name == "binding":
             return await self.subresources.bind(asked, request, options)
-        return await self.subresources.evict(asked, request, options)
+        return await self.evictions.evict(asked, request, options)
 
     async def _unstored(self, asked: Route, request: Request) -> Response:
         options = write_options(request.query, "CreateOptions", request.content_type)

@@ -1,4 +1,4 @@
-"""What stands beside an object: a pod's binding, eviction and log, a controller's scale; and the reviews of oneself.
+"""What stands beside an object: a pod's binding and log, a controller's scale; and the reviews of oneself.
 
 Source: `pkg/registry/core/pod/storage`, `pkg/registry/core/replicationcontroller/storage`,
 `pkg/registry/authorization`.
@@ -11,7 +11,7 @@ from typing import Final
 
 import orjson
 
-from minikube_py.api import go_json, strategy
+from minikube_py.api import go_json
 from minikube_py.api.errors import (
     GroupResource,
     Json,
@@ -32,7 +32,6 @@ from minikube_py.api.scale import SCALES, scale_of, validate_scale, with_scale
 from minikube_py.api.validation.dispatch import validate_create
 from minikube_py.apiserver.access import Access
 from minikube_py.apiserver.auth import ANONYMOUS, Asked
-from minikube_py.apiserver.deletes import Deleter
 from minikube_py.apiserver.forms import PROTOBUF, SERVED, Form, negotiate, single_bytes, with_options
 from minikube_py.apiserver.messages import TEXT, Request, Response, warning_headers
 from minikube_py.apiserver.object_store import ObjectStore
@@ -50,10 +49,9 @@ _LOG_OPTIONS: Final = GroupResource("", "", "PodLogOptions")
 
 
 class Subresources:
-    def __init__(self, store: ObjectStore, writer: Writer, deleter: Deleter, clock: Clock) -> None:
+    def __init__(self, store: ObjectStore, writer: Writer, clock: Clock) -> None:
         self._store = store
         self._writer = writer
-        self._deleter = deleter
         self._clock = clock
 
     # --- pods -------------------------------------------------------------------------------------------------------
@@ -77,39 +75,6 @@ class Subresources:
             return old
 
         await self._writer.change(PODS, route.namespace, name, make, options.dry_run)
-        return Response(201, SUCCESS)
-
-    async def evict(self, route: Route, request: Request, options: WriteOptions) -> Response:
-        """There are no disruption budgets here, so an eviction is a deletion that leaves a condition."""
-        sub = PODS.subresource("eviction")
-        eviction, _ = await self._writer.read(PODS, request, options, sub)
-        if (eviction["metadata"].get("name") or route.name) != route.name:
-            raise bad_request("name in URL does not match name in Eviction object")
-        check_namespace(PODS, eviction["metadata"], route.namespace)
-        wanted = eviction.get("deleteOptions") or {}
-        body = orjson.dumps({**wanted, "kind": "DeleteOptions", "apiVersion": "v1"})
-        deletion = await self._writer.delete_options({}, body, "application/json")
-        dry_run = options.dry_run or deletion.dry_run
-        wall_s = self._clock.wall_s()
-
-        def make(old: Json) -> Json:
-            if request.admit is not None:
-                request.admit(PODS, "eviction", route.name, old, None)
-            strategy.check_preconditions(PODS, old, deletion.uid, deletion.revision_text)
-            return _with_disruption(old, wall_s)
-
-        key = PODS.key(route.namespace, route.name)
-        kv = await self._store.get(key)
-        if kv is None:
-            raise not_found(PODS, route.name)
-        pod = orjson.loads(kv.value)
-        if request.admit is not None:
-            request.admit(PODS, "eviction", route.name, pod, None)
-        phase = (pod.get("status") or {}).get("phase")
-        if phase not in ("Succeeded", "Failed") and not dry_run:
-            await self._writer.change(PODS, route.namespace, route.name, make)
-        deletion = deletion._replace(revision_text="", dry_run=dry_run)
-        await self._deleter.delete(PODS, route.namespace, route.name, deletion)
         return Response(201, SUCCESS)
 
     async def log(self, route: Route, query: Mapping[str, str]) -> Response:
@@ -207,23 +172,6 @@ class Subresources:
             del scale[name]
         body = single_bytes(SCALES, encode(scale), revision, form, self._clock.wall_s())
         return Response(200, await in_form(body, form, self._writer.work), form.media_type)
-
-
-def _with_disruption(pod: Json, wall_s: float) -> Json:
-    status = dict(pod.get("status") or {})
-    condition = {
-        "type": "DisruptionTarget",
-        "status": "True",
-        "lastProbeTime": None,
-        "lastTransitionTime": timestamp(wall_s),
-        "reason": "EvictionByEvictionAPI",
-        "message": "Eviction API: evicting",
-    }
-    others = [c for c in status.get("conditions") or () if c.get("type") != "DisruptionTarget"]
-    if len(others) < len(status.get("conditions") or ()):
-        return {**pod, "metadata": dict(pod["metadata"])}
-    status["conditions"] = [*others, condition]
-    return {**pod, "metadata": dict(pod["metadata"]), "status": status}
 
 
 def check_log_accepted(accept: str) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import differences
+import eviction_cases
 import judging
 import needs
 import ours
@@ -45,6 +46,21 @@ def test_drawn_requests_answer_as_upstream() -> None:
     ):
         report = judging.judge(theirs, mine, EXAMPLES, SEED)
     print(report.counts())
+    assert not report.findings, f"{report.text()}\n{report.counts()}"
+
+
+@pytest.mark.original
+@pytest.mark.timeout(300)
+def test_evictions_answer_as_upstream() -> None:
+    report = judging.Report()
+    with (
+        needs.original() as upstream,
+        ours.serve() as local,
+        Server(upstream["url"], upstream["token"]) as theirs,
+        Server(local["url"], local["token"]) as mine,
+    ):
+        for ask in eviction_cases.cases():
+            report.take(ask, theirs.ask(ask), mine.ask(ask))
     assert not report.findings, f"{report.text()}\n{report.counts()}"
 
 
