@@ -6,6 +6,7 @@ Tests and the simulator hand in their own; the `System*` classes are the real on
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import sys
@@ -13,12 +14,19 @@ import time
 import weakref
 from collections.abc import Awaitable, Iterator
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TextIO, TypeVar
 
 T = TypeVar("T")
 
 Rng = random.Random
 """A seeded generator owned by its user. Never the module-level functions of `random`."""
+
+
+def say(text: str, stream: TextIO | None = None) -> None:
+    """One line for people, on standard error. Where it cannot be written (nobody reads any more, the disk is full), it
+    is dropped: what is said ends no work."""
+    with contextlib.suppress(OSError, ValueError):
+        print(text, file=stream or sys.stderr, flush=True)
 
 
 class Clock(Protocol):

@@ -17,8 +17,8 @@ async def well() -> str:
     return ""
 
 
-async def within(check: Check, what: str, timeout_s: float = READY_S) -> str:
-    """The check, or that it came to no end in time."""
+async def within(check: Check, what: str = "no answer", timeout_s: float = READY_S) -> str:
+    """The check, or that it came to no end in time. `one` and `all_of` ask all checks so."""
     try:
         async with asyncio.timeout(timeout_s):
             return await check()
@@ -28,7 +28,7 @@ async def within(check: Check, what: str, timeout_s: float = READY_S) -> str:
 
 async def one(check: Check) -> tuple[int, str]:
     """Status and text of a check that was asked for by name."""
-    why = await check()
+    why = await within(check)
     return (500, f"internal server error: {why}\n") if why else (200, "ok")
 
 
@@ -44,7 +44,7 @@ async def all_of(
     `reasons`: anybody may ask."""
     left_out = dict.fromkeys(filter(None, excluded))
     names = [name for name in checks if name not in left_out]
-    found = dict(zip(names, await asyncio.gather(*(checks[name]() for name in names))))
+    found = dict(zip(names, await asyncio.gather(*(within(checks[name]) for name in names))))
     lines = []
     for name in checks:
         if name in left_out:

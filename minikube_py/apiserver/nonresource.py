@@ -17,7 +17,7 @@ from minikube_py.api.registry import Registry
 from minikube_py.apiserver import health, indexes
 from minikube_py.apiserver.forms import negotiate
 from minikube_py.apiserver.messages import TEXT, Request, Response
-from minikube_py.apiserver.object_store import translated
+from minikube_py.apiserver.object_store import ALARM_ADVICE, translated
 
 if TYPE_CHECKING:
     from minikube_py.apiserver.core import ApiServer
@@ -99,7 +99,7 @@ def _checks(kind: str, server: ApiServer) -> dict[str, health.Check]:
     """Alive is who answers: to restart one that waits for its store helps nobody."""
     checks: dict[str, health.Check] = {"ping": health.well, "log": health.well}
     if kind != "livez":
-        checks["etcd"] = partial(health.within, partial(_store_answers, server), "the store gave no answer")
+        checks["etcd"] = partial(_store_answers, server)
     if kind == "readyz":
         checks["watch-cache"] = partial(_in_step, server)
     return checks
@@ -120,7 +120,8 @@ async def _has_room(server: ApiServer) -> str:
         alarms = await translated(server.store.storage.alarms())
     except StatusError as error:
         return error.message
-    return ", ".join(f"alarm {alarm.kind} of member {alarm.member:x}" for alarm in alarms)
+    raised = ", ".join(f"alarm {alarm.kind} of member {alarm.member:x}" for alarm in alarms)
+    return f"{raised}: {ALARM_ADVICE}" if raised else ""
 
 
 async def _in_step(server: ApiServer) -> str:

@@ -175,6 +175,11 @@ def _first(response: object) -> KeyValue | None:
     return response.kvs[0] if response.kvs else None
 
 
+ALARM_ADVICE: Final = (
+    "`minikube-py store alarm list` tells why, `minikube-py store alarm disarm` ends it once the cause is gone"
+)
+
+
 async def translated(operation: Awaitable[T]) -> T:
     """What the store refuses, as the API's status. Raises: StatusError."""
     try:
@@ -184,9 +189,10 @@ async def translated(operation: Awaitable[T]) -> T:
     except RequestTooLarge as error:
         raise request_entity_too_large(f"limit is {error.limit_bytes}") from None
     except NoSpace as error:
-        raise OutOfSpace(str(error)) from None
+        raise OutOfSpace(f"{error}; {ALARM_ADVICE}") from None
     except ClusterCorrupt as error:
-        raise StatusError(500, "", str(error)) from None
+        text = f"{error}: members hold different data, so nothing is written; `minikube-py store hash` compares them"
+        raise StatusError(500, "", f"{text}; {ALARM_ADVICE}") from None
     except Unavailable as error:
         raise service_unavailable(f"the store is not available: {error}") from None
     except OutcomeUnknown as error:

@@ -294,6 +294,17 @@ class Secrets:
             self._parser.error(f"needs --secrets-dir, or {', '.join(missing)}")
 
 
+def add_room(parser: argparse.ArgumentParser) -> None:
+    """`quota_bytes` and `reserve_bytes`, of a store member."""
+    quota_help = (
+        "refuse what grows once the data and their history take so much, and raise the alarm NOSPACE: deletes and "
+        "reads go on (default: 2Gi; 0: no bound)"
+    )
+    parser.add_argument("--quota-bytes", type=size_bytes, default=2 << 30, metavar="SIZE", help=quota_help)
+    reserve_help = "the same when the disk has less than this free (default: 64Mi)"
+    parser.add_argument("--reserve-bytes", type=size_bytes, default=64 << 20, metavar="SIZE", help=reserve_help)
+
+
 def add_secrets(parser: argparse.ArgumentParser, folder: str) -> Secrets:
     return Secrets(parser, folder)
 

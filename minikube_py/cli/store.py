@@ -36,13 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", default="store-1", metavar="NAME", help="its name (default: store-1)")
     listen_help = f"where it serves, port 0 for any free one (default: 127.0.0.1:{CLIENT_PORT}; see --advertise)"
     parser.add_argument("--listen", metavar="HOST:PORT", help=listen_help)
-    quota_help = (
-        "refuse what grows once the data and their history take so much, and raise the alarm NOSPACE: deletes and "
-        "reads go on (default: 2Gi; 0: no bound)"
-    )
-    parser.add_argument("--quota-bytes", type=flags.size_bytes, default=2 << 30, metavar="SIZE", help=quota_help)
-    reserve_help = "the same when the disk has less than this free (default: 64Mi)"
-    parser.add_argument("--reserve-bytes", type=flags.size_bytes, default=64 << 20, metavar="SIZE", help=reserve_help)
+    flags.add_room(parser)
     _configure_peers(parser.add_argument_group("with other members"))
     secrets = flags.add_secrets(parser, "store")
     secrets.file("--token-file", TOKEN, "the token its clients must show")

@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import TextIO
 
+from minikube_py.env import say
+
 STARTED = f"{platform.python_version()}, started and imported"
 
 
@@ -49,7 +51,7 @@ class Steps:
         self.line(f"  {text}")
 
     def line(self, text: str = "") -> None:
-        print(text, file=self._stream, flush=True)
+        say(text, self._stream)
 
     def elapsed_s(self) -> float:
         return time.perf_counter() - self._started_s

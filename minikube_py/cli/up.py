@@ -44,6 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     seed_help = "break the scheduler's ties the same way at each start (default: by chance)"
     parser.add_argument("--seed", type=flags.whole_number(0, 2**63 - 1), metavar="S", help=seed_help)
     flags.add_matcher(parser)
+    flags.add_room(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -61,6 +62,8 @@ def run(arguments: argparse.Namespace) -> int:
         apiservers=arguments.apiservers,
         schedulers=arguments.schedulers,
         controllers=arguments.controllers,
+        quota_bytes=arguments.quota_bytes,
+        reserve_bytes=arguments.reserve_bytes,
     )
     split = arguments.split or max(config.apiservers, config.schedulers, config.controllers, member_count(config)) > 1
     steps = Steps()

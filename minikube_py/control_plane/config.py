@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from minikube_py.kubelet.config import NodeSpec, numbered_nodes
+from minikube_py.store.room import QUOTA_BYTES, SEGMENTS_RESERVED
+from minikube_py.wal.segment import SEGMENT_BYTES
 
 LOOPBACK = "127.0.0.1"
 DEFAULT_PORT = 6443
@@ -21,7 +23,7 @@ class ControlPlaneConfig:
     only store and API server. `seed`: of the scheduler's choices among equals; `matcher`: as in `SchedulerConfig`.
     `names`: further host names and addresses the server's certificate is for. `members`: of the store, None for as many
     as `data_dir` holds; with several, and with several of another role, each is a process of its own. `restore`: a
-    snapshot that a store which does not exist yet begins with.
+    snapshot that a store which does not exist yet begins with. `quota_bytes`, `reserve_bytes`: of each store member.
     """
 
     data_dir: Path
@@ -39,6 +41,8 @@ class ControlPlaneConfig:
     schedulers: int = 1
     controllers: int = 1
     restore: Path | None = None
+    quota_bytes: int = QUOTA_BYTES
+    reserve_bytes: int = SEGMENTS_RESERVED * SEGMENT_BYTES
 
     @property
     def node_specs(self) -> tuple[NodeSpec, ...]:

@@ -32,7 +32,7 @@ class Healthz:
     def __init__(self, host: str, port: int, name: str, ready: health.Check) -> None:
         self._host, self._port = host, port
         alive: dict[str, health.Check] = {"ping": health.well}
-        in_time: dict[str, health.Check] = {**alive, name: partial(health.within, ready, "it does not know")}
+        in_time: dict[str, health.Check] = {**alive, name: ready}
         self._kinds: dict[str, dict[str, health.Check]] = {"livez": alive, "readyz": in_time, "healthz": in_time}
         self.listening = Port("health", partial(_Connection, self), LIMITS, SystemClock(), descriptors=PROCESS)
 

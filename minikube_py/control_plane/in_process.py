@@ -110,7 +110,8 @@ class ControlPlane(Plane):
         # A member that outlived its supervisor would hold this one still.
         held = DataDir(self.config.member_folder)
         self._running.callback(held.close)
-        await self.start_member(held.disk())
+        room = MemberConfig(quota_bytes=self.config.quota_bytes, reserve_bytes=self.config.reserve_bytes)
+        await self.start_member(held.disk(), room)
         # For who looks at the store from outside: `minikube-py store status`, `snapshot save`.
         credentials = self.credentials
         token, context = credentials.by_role[tokens.STORE], credentials.certificates.server_context()

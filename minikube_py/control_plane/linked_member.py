@@ -10,6 +10,7 @@ import asyncio
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from minikube_py.env import Clock, Disk, Rng
 from minikube_py.errors import MinikubeError
@@ -27,6 +28,7 @@ from minikube_py.store.peer_asking import PeerAsker
 from minikube_py.store.peer_connection import PeerLimits
 from minikube_py.store.peers import Joined, Peers
 from minikube_py.store.replica import Bootstrap
+from minikube_py.store.telling import Telling
 
 Told = Callable[[str], None]
 
@@ -73,11 +75,12 @@ class LinkedMember:
         config = config or MemberConfig()
         self._disk, self._clock, self._rng, self._port = disk, clock, rng, port
         self._name, self._peer, self._client = name, peer, client
-        self._say = say
+        # Whoever reads it may have gone; the member's work goes on.
+        self._say = partial(Telling(), say)
         self._through = through
         self._syncs: SyncRunner = syncs or FsyncRunner(clock, config.fsync)
         self.member = StoreMember(disk, clock, rng, config, fatal, removed, self._syncs)
-        self.member.say = say
+        self.member.say = self._say
         self.peers: Peers | None = None
         self.own = Member(NodeId(0), name, peer, client)
         self._begun = False

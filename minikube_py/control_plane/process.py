@@ -18,7 +18,7 @@ from minikube_py.apiserver.health import Check
 from minikube_py.control_plane.errors import Dismissed, RoleFailed, SetupError
 from minikube_py.control_plane.healthz import Healthz
 from minikube_py.control_plane.listen import parse_address
-from minikube_py.env import ended
+from minikube_py.env import ended, say
 from minikube_py.errors import MinikubeError
 from minikube_py.ports.descriptors import raise_descriptors
 
@@ -81,7 +81,7 @@ async def _run(name: str, make: Callable[[], Role], options: ProcessOptions) -> 
             where = await stopping.unless_asked(role.start())
             if where is not None:
                 started = True
-                print(f"{READY} {where}", flush=True)
+                say(f"{READY} {where}", sys.stdout)
                 await stopping.wait(role)
         finally:
             await role.stop()
@@ -99,7 +99,7 @@ async def _healthz(name: str, options: ProcessOptions, ready: Check) -> Healthz 
     except SetupError as error:
         if options.healthz_asked_for:
             raise
-        print(f"minikube-py {name}: `minikube-py health {name}` will not do: {error}", file=sys.stderr, flush=True)
+        say(f"minikube-py {name}: `minikube-py health {name}` will not do: {error}")
         return None
     return health
 
@@ -158,7 +158,7 @@ class Stopping:
 
     def _signalled(self, number: signal.Signals) -> None:
         if self.asked.is_set():
-            print(f"minikube-py {self._name}: asked twice to end: ending at once", file=sys.stderr, flush=True)
+            say(f"minikube-py {self._name}: asked twice to end: ending at once")
             os._exit(FORCED_EXIT)
         self.ask(signal.Signals(number).name)
 

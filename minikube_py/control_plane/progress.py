@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
 
+from minikube_py import env
 from minikube_py.env import Clock
 
 EVERY_S = 2.0
@@ -15,7 +17,7 @@ Say = Callable[[str], None]
 
 def say(text: str) -> None:
     """On standard output: a supervisor passes it on before the role is ready, and into its log afterwards."""
-    print(text, flush=True)
+    env.say(text, sys.stdout)
 
 
 class Registered:

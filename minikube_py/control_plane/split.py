@@ -27,7 +27,7 @@ from minikube_py.control_plane.files import (
 from minikube_py.control_plane.kubeconfig import write_kubeconfig
 from minikube_py.control_plane.listen import free_address
 from minikube_py.control_plane.private_files import make_private_folder, write_private
-from minikube_py.control_plane.progress import Patient, Say
+from minikube_py.control_plane.progress import Patient, Say, say
 from minikube_py.control_plane.running import Note
 from minikube_py.control_plane.store_layout import (
     MemberPlace,
@@ -56,7 +56,7 @@ class SplitControlPlane:
         config: ControlPlaneConfig,
         clock: Clock,
         step: Step = lambda *_: None,
-        say: Say = print,
+        say: Say = say,
         progress: Say = lambda _: None,
     ) -> None:
         self.config = config
@@ -177,6 +177,7 @@ class SplitControlPlane:
             *("--token-file", str(self.config.tokens_folder / tokens.STORE)),
             *("--tls-cert-file", str(certificates.server_file)),
             *("--tls-private-key-file", str(certificates.server_key_file)),
+            *("--quota-bytes", str(self.config.quota_bytes), "--reserve-bytes", str(self.config.reserve_bytes)),
         ]
 
     # --- API servers ------------------------------------------------------------------------------------------------

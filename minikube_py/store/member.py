@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from minikube_py.env import Clock, Disk, Rng, ended
+from minikube_py.env import Clock, Disk, Rng, ended, say
 from minikube_py.errors import MinikubeError, NotLeader, Unavailable
 from minikube_py.fields.where import Where
 from minikube_py.mvcc.state import StateMachine
@@ -50,7 +49,7 @@ Fatal = Callable[[str], None]
 
 def exit_now(message: str) -> None:
     """Ends the process without any of its leave-taking: what is not on disk must not be acknowledged by accident."""
-    print(f"minikube-py store: {message}", file=sys.stderr, flush=True)
+    say(f"minikube-py store: {message}")
     os._exit(70)
 
 

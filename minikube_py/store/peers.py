@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from minikube_py.env import Clock, Rng
+from minikube_py.env import Clock, Rng, say
 from minikube_py.errors import InvalidRequest, MinikubeError, NotLeader
 from minikube_py.ports.descriptors import Descriptors, PortLimits
 from minikube_py.ports.port import Incoming, Port
@@ -70,7 +70,7 @@ class Peers:
         tls_server: ssl.SSLContext | None = None,
         tls_client: ssl.SSLContext | None = None,
         limits: PeerLimits | None = None,
-        say: Callable[[str], None] = print,
+        say: Callable[[str], None] = say,
         run_sync: RunSync = _sync_inline,
         descriptors: Descriptors | None = None,
     ) -> None:

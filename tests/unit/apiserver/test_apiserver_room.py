@@ -28,6 +28,7 @@ async def test_without_room_writes_are_refused_as_upstream_does_and_deletes_pass
     status, refusal = await core.ask("POST", MAPS, config_map("three"))
     assert (status, refusal["code"], refusal["status"]) == (500, 500, "Failure") and "reason" not in refusal
     assert refusal["message"].startswith("etcdserver: mvcc: database space exceeded: ")
+    assert "`minikube-py store alarm list`" in refusal["message"]
     assert "bytes free" in refusal["message"] and str(core.member.replica.files.disk.folder) in refusal["message"]
     assert (await core.ask("PUT", f"{MAPS}/one", config_map("one", a="b")))[0] == 500
     assert (await core.ask("DELETE", f"{MAPS}/one"))[0] == 200
@@ -108,10 +109,12 @@ async def test_health_lists_its_checks_in_upstreams_words(core: Core) -> None:
     assert asyncio.get_running_loop().time() - before_s < 2.01, "in virtual time"
     lines = ["[+]ping ok", "[+]log ok", "[-]etcd failed: reason withheld", "[+]watch-cache ok", "readyz check failed"]
     assert (status, text) == (500, "\n".join([*lines, ""]))
-    assert await text_of(core, "/readyz/etcd") == (
-        500,
-        "internal server error: the store gave no answer within 2 s\n",
-    )
+    refusal = (500, "internal server error: no answer within 2 s\n")
+    assert await text_of(core, "/readyz/etcd") == refusal
+    core.api.store.storage.alarms = stuck
+    before_s = asyncio.get_running_loop().time()
+    assert await text_of(core, "/readyz/nospace") == refusal
+    assert asyncio.get_running_loop().time() - before_s < 2.01, "in virtual time"
 
 
 async def stuck() -> int:
