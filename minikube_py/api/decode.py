@@ -20,7 +20,7 @@ from minikube_py.api.errors import StatusError, bad_request, go_quote, request_e
 from minikube_py.api.json_text import Members, Number, Syntax
 from minikube_py.api.kind import Kind, Subresource
 from minikube_py.api.protobuf import ProtobufError, decode_message, open_envelope
-from minikube_py.api.schema import SCHEMA, Message
+from minikube_py.api.schema import SCHEMA, Message, Type
 from minikube_py.api.typed import DecodeError, Reader, Undecided, checker
 from minikube_py.api.values import is_text, json_type
 from minikube_py.api.yaml_text import YamlError
@@ -105,14 +105,24 @@ def decode_kind(
     check_size(body)
     strict = field_validation != "Ignore"
     if media == JSON:
-        found = _fast(expected, body, strict)
+        # Elsewhere what is nested deeply is no known member, which the thorough way finds out.
+        deep = keeps_raw(expected.message.name) and json_text.is_deep(body)
+        found = None if deep else _fast(expected, body, strict)
         if found is not None:
             return found, []
     obj, problems = _thorough(expected, body, media, strict)
+    if media == JSON:
+        refuse_cut(obj, body)
     if problems and field_validation == "Strict":
         why = "strict decoding error: " + ", ".join(problems)
         raise _cannot_be_handled(expected.kind, expected.version, expected, why)
     return obj, [line for problem in problems for line in _warning_lines(problem)]
+
+
+def refuse_cut(obj: Object, body: bytes) -> None:
+    """Raises: StatusError (400) where `obj`, made of `body`, would keep what is nested too deeply."""
+    if json_text.is_deep(body) and json_text.CUT.encode() in orjson.dumps(obj):
+        raise bad_request(json_text.TOO_DEEP)
 
 
 def check_size(body: bytes) -> None:
@@ -167,6 +177,24 @@ def decode_delete_options(body: bytes, content_type: str | None = JSON) -> Objec
     except _Bare as error:
         raise bad_request(str(error)) from None
     return obj
+
+
+@lru_cache(1024)
+def keeps_raw(name: str) -> bool:
+    """Whether objects of this message keep JSON as it was sent; managed fields, which are dropped, apart."""
+    looked_at = {name, "meta/v1.ObjectMeta"}
+    waiting = [name]
+    while waiting:
+        for field in SCHEMA.message(waiting.pop()).fields.values():
+            type: Type | None = field.type
+            while type is not None and type.kind in ("list", "map"):
+                type = type.element
+            if type is None or type.kind in ("raw", "any", "schema-or"):
+                return True
+            if type.kind == "message" and type.message not in looked_at:
+                looked_at.add(type.message)
+                waiting.append(type.message)
+    return False
 
 
 # --- the fast way -----------------------------------------------------------------------------------------------------

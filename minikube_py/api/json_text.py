@@ -10,10 +10,16 @@ import json
 import re
 from typing import Any, Final
 
+NESTING_MAX: Final = 10_000
+"""Levels that a text may have, as upstream's decoders allow."""
 MAX_DEPTH: Final = 200
-"""Nesting that is read. The original reads 10,000 levels; no kind needs 50, and orjson writes 254."""
+"""Levels that are kept. What lies deeper is checked and then cut out: no kind has members there, so that it would be
+dropped. Where it would be kept as it is (`runtime.RawExtension`), it is refused: orjson writes 254 levels."""
+CUT: Final = "\x7fnested too deeply to be kept\x7f"
+"""Stands for what was cut out."""
+TOO_DEEP: Final = f"it is nested more deeply than {MAX_DEPTH} levels, which is the limit of what is kept"
 
-_DEPTH_WRONG: Final = f"exceeded max depth ({MAX_DEPTH})"
+_DEPTH_WRONG: Final = "exceeded max depth"
 
 
 class Syntax(ValueError):
@@ -47,11 +53,35 @@ def read(body: bytes) -> Any:
     Raises: Syntax.
     """
     try:
-        if body.count(b"{") + body.count(b"[") > MAX_DEPTH and _depth(body) > MAX_DEPTH:
-            raise Syntax(explain(body))
+        if is_deep(body):
+            _Scanner(body).document()
+            body = _cut(body)
         return _decoder.decode(body.decode("utf-8", "replace"))
+    except Syntax:
+        raise
     except (ValueError, RecursionError):
         raise Syntax(explain(body)) from None
+
+
+def is_deep(body: bytes) -> bool:
+    return body.count(b"{") + body.count(b"[") > MAX_DEPTH and _depth(body) > MAX_DEPTH
+
+
+def _cut(body: bytes) -> bytes:
+    """A sound text without what is deeper than `MAX_DEPTH` levels."""
+    parts: list[bytes] = []
+    depth = kept = 0
+    for match in _BRACKETS.finditer(body):
+        char = match[0]
+        if char in (b"{", b"["):
+            depth += 1
+            if depth == MAX_DEPTH + 1:
+                parts += (body[kept : match.start()], json.dumps(CUT).encode())
+        elif char in (b"}", b"]"):
+            if depth == MAX_DEPTH + 1:
+                kept = match.end()
+            depth -= 1
+    return b"".join((*parts, body[kept:]))
 
 
 _BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"?|[\[\]{}]', re.DOTALL)
@@ -131,7 +161,7 @@ def _explain_large(body: bytes) -> str:
 
 def explain(body: bytes) -> str:
     """Go's words for the first thing wrong with `body`, which is no JSON; Python's where the body is large."""
-    if len(body) > MAX_EXPLAINED_BYTES and _depth(body) <= MAX_DEPTH:
+    if len(body) > MAX_EXPLAINED_BYTES and not is_deep(body):
         return _explain_large(body)
     try:
         _Scanner(body).document()
@@ -216,7 +246,7 @@ class _Scanner:
     def open(self, stack: list[int], closer: int) -> None:
         self.at += 1
         stack.append(closer)
-        if len(stack) > MAX_DEPTH:
+        if len(stack) > NESTING_MAX:
             raise Syntax(f"invalid character {_quoted(self.body[self.at - 1])} {_DEPTH_WRONG}")
 
     def key(self) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import orjson
 
 from minikube_py.api import json_patch, json_text, merge_patch, strategic_merge
-from minikube_py.api.decode import Object, Target, check_size, decode_value, no_repeats, target_of
+from minikube_py.api.decode import Object, Target, check_size, decode_value, no_repeats, refuse_cut, target_of
 from minikube_py.api.errors import (
     GroupResource,
     StatusError,
@@ -68,10 +68,15 @@ def apply_patch(
     check_size(patch)
     expected = target_of(resource, subresource)
     strict = field_validation != "Ignore"
-    if media == STRATEGIC_MERGE_PATCH:
-        found, problems, shown = _strategic(expected, original, patch, strict)
-    else:
-        found, problems, shown = _json(expected, original, patch, media, strict)
+    try:
+        if media == STRATEGIC_MERGE_PATCH:
+            found, problems, shown = _strategic(expected, original, patch, strict)
+        else:
+            found, problems, shown = _json(expected, original, patch, media, strict)
+        refuse_cut(found, patch)
+    except RecursionError:
+        # The operations of a JSON patch can nest what none of them holds.
+        raise bad_request(json_text.TOO_DEEP) from None
     if problems and field_validation == "Strict":
         raise _invalid(shown(), "strict decoding error: " + ", ".join(problems))
     if warnings is not None:
@@ -126,7 +131,7 @@ def _read(patch: bytes) -> Any:
 
     Raises: Syntax."""
     try:
-        value = orjson.loads(patch)
+        value = orjson.loads(patch) if not json_text.is_deep(patch) else None
     except orjson.JSONDecodeError:
         return json_text.read(patch)
     if isinstance(value, dict | list) and no_repeats(patch, value):

@@ -155,8 +155,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "depth",
         "stricter",
-        "nesting is limited to 200 levels instead of 10,000, and the limit says its value",
-        lambda ask, theirs, mine: "exceeded max depth (200)" in mine.message and 400 <= theirs.code < 500,
+        "what is kept as it was sent (runtime.RawExtension), and YAML, may have 200 levels instead of 10,000",
+        lambda ask, theirs, mine: "max depth (200)" in mine.message or "than 200 levels" in mine.message,
     ),
     Rule(
         "control characters in a refusal",

@@ -22,6 +22,7 @@ from minikube_py.api.errors import StatusError
 from minikube_py.api.kinds.core import CONFIGMAPS, PODS, REPLICATIONCONTROLLERS
 from minikube_py.api.patch import STRATEGIC_MERGE_PATCH, apply_patch
 from minikube_py.api.protobuf import decode_message
+from minikube_py.api.registry import REGISTRY
 from minikube_py.api.schema import SCHEMA, Field, Message, Type
 
 TEXT = st.text(st.characters(min_codepoint=32, max_codepoint=1000), max_size=6)
@@ -449,7 +450,70 @@ def test_no_patch_crashes(patch: Any, kind: str) -> None:
         assert original == before
 
 
-@pytest.mark.parametrize("pad", ["", " "])
-def test_the_depth_limit_is_told(pad: str) -> None:
-    with pytest.raises(StatusError, match=r"exceeded max depth \(200\)"):
-        decode(PODS, ('{"a":' + pad).encode() * 300 + b"1" + b"}" * 300)
+NESTS = {"lists": ("[", "]"), "objects": ('{"a":', "}"), "both": ('[{"b": ', "}]")}
+
+
+def nested(levels: int, kind: str = "lists", leaf: str = "1") -> str:
+    opening, closing = NESTS[kind]
+    count = levels // 2 if kind == "both" else levels
+    return opening * count + leaf + closing * count
+
+
+@pytest.mark.parametrize("kind", NESTS)
+@pytest.mark.parametrize("levels", [199, 200, 201, 254, 300, 1100, 9998])
+def test_what_is_nested_deeply_is_read_as_upstream_reads_it(levels: int, kind: str) -> None:
+    body = f'{{"metadata":{{"name":"a"}},"unknown":{nested(levels, kind)},"data":{{"a":"]}}"}}}}'.encode()
+    found, warnings = decode(CONFIGMAPS, body, field_validation="Warn")
+    assert warnings == ['unknown field "unknown"'] and found["data"] == {"a": "]}"} and "unknown" not in found
+    assert decode(CONFIGMAPS, body, field_validation="Ignore") == (found, [])
+    with pytest.raises(StatusError, match='unknown field "unknown"'):
+        decode(CONFIGMAPS, body)
+    original = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "a"}}
+    for media, patch in (
+        ("merge-patch", f'{{"unknown":{nested(levels, kind)},"data":{{"a":"b"}}}}'),
+        ("strategic-merge-patch", f'{{"unknown":{nested(levels, kind)},"data":{{"a":"b"}}}}'),
+        ("json-patch", f'[{{"op":"add","path":"/unknown","value":{nested(levels - 1, kind)}}},'
+                       '{"op":"add","path":"/data","value":{"a":"b"}}]'),
+    ):  # fmt: skip
+        patched = apply_patch(f"application/{media}+json", CONFIGMAPS, original, patch.encode(), "Warn")
+        assert patched["data"] == {"a": "b"} and "unknown" not in patched
+
+
+@pytest.mark.parametrize("levels", [10_000, 20_000, 400_000])
+def test_the_limit_of_nesting_is_upstreams(levels: int) -> None:
+    for body in (f'{{"unknown":{nested(levels)}}}', '{"unknown":' + "[" * levels):
+        with pytest.raises(StatusError, match=r"invalid character '\[' exceeded max depth"):
+            decode(CONFIGMAPS, body.encode())
+
+
+@pytest.mark.parametrize("levels", [300, 9000])
+def test_what_is_wrong_deep_down_is_found(levels: int) -> None:
+    for leaf, why in (("x", "invalid character 'x' looking for beginning of value"), ('"a', "unexpected end of JSON")):
+        with pytest.raises(StatusError, match=why):
+            decode(CONFIGMAPS, f'{{"unknown":{nested(levels, leaf=leaf)}}}'.encode())
+    with pytest.raises(StatusError, match=r"cannot unmarshal array into Go struct field ConfigMap\.data of"):
+        decode(CONFIGMAPS, f'{{"data":{{"a":{nested(levels)}}}}}'.encode())
+
+
+def test_operations_that_nest_what_none_of_them_holds_are_refused() -> None:
+    original = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "a"}}
+    operations = [{"op": "add", "path": "/x" + "/x" * at, "value": {}} for at in range(1500)]
+    with pytest.raises(StatusError, match="more deeply than 200 levels") as refused:
+        apply_patch("application/json-patch+json", CONFIGMAPS, original, orjson.dumps(operations), "Warn")
+    assert refused.value.code == 400
+
+
+REVISIONS = next(kind for kind in REGISTRY.kinds if kind.plural == "controllerrevisions")
+
+
+@pytest.mark.parametrize("validation", ["Strict", "Warn", "Ignore"])
+def test_what_would_be_kept_as_it_is_has_a_limit_of_its_own(validation: str) -> None:
+    def revision(levels: int) -> bytes:
+        return f'{{"metadata":{{"name":"a"}},"revision":1,"data":{nested(levels)}}}'.encode()
+
+    found, _ = decode(REVISIONS, revision(199), field_validation=validation)
+    assert orjson.dumps(found["data"]).decode() == nested(199)
+    for levels in (200, 300, 2000):
+        with pytest.raises(StatusError, match="more deeply than 200 levels"):
+            decode(REVISIONS, revision(levels), field_validation=validation)
+
