@@ -249,8 +249,10 @@ def path_not_found() -> StatusError:
     return StatusError(404, "NotFound", "the server could not find the requested resource", {})
 
 
-def already_exists(resource: NamedResource, name: str) -> StatusError:
+def already_exists(resource: NamedResource, name: str, leaving: bool = False) -> StatusError:
+    """`leaving`: it is being deleted, so that it is worth trying again."""
     message = f"{_title(resource)} {go_quote(name)} already exists"
+    message = f"object is being deleted: {message}" if leaving else message
     return StatusError(409, "AlreadyExists", message, _details(resource, name))
 
 

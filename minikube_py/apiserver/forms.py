@@ -100,13 +100,17 @@ def negotiate(accept: str) -> Form:
 
 
 def with_options(form: Form, query: Mapping[str, str]) -> Form:
-    """Takes `includeObject` of the query in. Raises: StatusError 400."""
+    """Takes `includeObject` of the query in, which `check_options` looks at."""
     if form.kind == "table" and (wanted := query.get("includeObject")):
-        if wanted not in ("None", "Metadata", "Object"):
-            wrong = invalid_value("includeObject", wanted, "must be 'Metadata', 'Object', 'None', or empty")
-            raise bad_request(f"Unable to convert to Table as requested: {wrong}")
         form = form._replace(include_object=wanted)
     return form
+
+
+def check_options(form: Form) -> None:
+    """To be called once there is something to be shown, as upstream does. Raises: StatusError 400."""
+    if form.include_object not in ("None", "Metadata", "Object"):
+        wrong = invalid_value("includeObject", form.include_object, "must be 'Metadata', 'Object', 'None', or empty")
+        raise bad_request(f"Unable to convert to Table as requested: {wrong}")
 
 
 _TRUE: Final = frozenset(("1", "t", "T", "TRUE", "true", "True"))
@@ -208,6 +212,7 @@ def single_bytes(
     if form is PLAIN or form == PLAIN:
         return object_bytes(resource, value, revision)
     if form.kind == "table":
+        check_options(form)
         names = fields.names if fields else ()
         # Revision 0, of what was not stored, is left out here, too.
         version = str(revision) if revision else ""

@@ -32,6 +32,7 @@ from minikube_py.apiserver.declared import Declarations
 from minikube_py.apiserver.forms import (
     FieldValues,
     Form,
+    check_options,
     go_package,
     item_bytes,
     partial_bytes,
@@ -365,6 +366,7 @@ class Lister:
             metadata["continue"] = encode_continue(page.revision, page.after, selection.prefix)
             if page.remaining:
                 metadata["remainingItemCount"] = page.remaining
+        check_options(form)
         if form.kind == "table":
             fields = await self._table_fields(resource, page, selection)
             head = with_meta_version(table_head(resource, metadata, fields.names if fields else ()), form)

@@ -26,6 +26,7 @@ from minikube_py.api.errors import (
     not_found,
     request_entity_too_large,
 )
+from minikube_py.api.json_text import TOO_DEEP
 from minikube_py.api.kind import Cluster, Kind
 from minikube_py.api.kinds.core import NAMESPACES
 from minikube_py.api.meta import generate_name, namespace_of, new_uid, timestamp
@@ -52,7 +53,10 @@ def encode(obj: Json) -> bytes:
     metadata.pop("resourceVersion", None)
     obj.pop("kind", None)
     obj.pop("apiVersion", None)
-    return bytes(memoryview(go_json.dumps({"metadata": metadata, **obj})))
+    try:
+        return bytes(memoryview(go_json.dumps({"metadata": metadata, **obj})))
+    except TypeError:
+        raise bad_request(TOO_DEEP) from None
 
 
 def stored(value: bytes, revision: int) -> Json:
@@ -116,11 +120,24 @@ def check_version(kind: Kind, name: str, metadata: Json, old: Json) -> None:
             raise invalid(group_resource, name, [wrong])
         metadata["resourceVersion"] = before["resourceVersion"]
     elif wanted != before["resourceVersion"]:
-        if not (wanted.isascii() and wanted.isdigit()):
-            raise bad_request(f"strconv.ParseUint: parsing {go_quote(wanted)}: invalid syntax")
-        if len(wanted.lstrip("0")) > 20 or int(wanted) >= 1 << 64:
-            raise bad_request(f"strconv.ParseUint: parsing {go_quote(wanted)}: value out of range")
+        _check_number(wanted)
         raise conflict(kind, name)
+
+
+def settle_version(kind: Kind, name: str, metadata: Json) -> None:
+    """Of a PUT that makes its object: a version is not looked at, but it must be one; there is no uid yet that could be
+    meant. Raises: StatusError 400, 409."""
+    if uid := metadata.get("uid"):
+        strategy.check_preconditions(kind, {"metadata": {**metadata, "name": name, "uid": ""}}, uid, None)
+    if wanted := metadata.pop("resourceVersion", None):
+        _check_number(wanted)
+
+
+def _check_number(version: str) -> None:
+    if not (version.isascii() and version.isdigit()):
+        raise bad_request(f"strconv.ParseUint: parsing {go_quote(version)}: invalid syntax")
+    if len(version.lstrip("0")) > 20 or int(version) >= 1 << 64:
+        raise bad_request(f"strconv.ParseUint: parsing {go_quote(version)}: value out of range")
 
 
 def _is_revision(text: str) -> bool:
@@ -316,7 +333,7 @@ def create(kinds: Registry, asked: Body, wall_s: float, seed: int, updating: boo
     try:
         if updating:
             check_name(obj["metadata"], asked.name)
-            obj["metadata"].pop("resourceVersion", None)
+            settle_version(kind, asked.name, obj["metadata"])
         name = named_for_create(kind, asked.namespace, obj, rng)
     except StatusError as error:
         raise _warned(error, warnings) from None

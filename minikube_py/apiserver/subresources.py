@@ -19,6 +19,7 @@ from minikube_py.api.errors import (
     bad_request,
     invalid,
     invalid_value,
+    not_acceptable,
     not_found,
 )
 from minikube_py.api.kind import Kind
@@ -175,12 +176,14 @@ class Subresources:
 
 
 def check_log_accepted(accept: str) -> None:
-    """Raises: StatusError 406 as go-restful does."""
+    """The text itself is sent whatever was asked for; an error must have a form that is. Raises: StatusError 406."""
     served = ("text/plain", *SERVED, PROTOBUF)
     wanted = [part.partition(";")[0].strip() for part in accept.split(",")] if accept else ["*/*"]
     if not any(each in ("*/*", *served) for each in wanted):
         message = f"406: Not Acceptable\n\nAvailable representations: {', '.join(served)}"
         raise StatusError(406, "NotAcceptable", message, {})
+    if all(each == "text/plain" for each in wanted) or negotiate(accept).kind != "object":
+        raise not_acceptable(SERVED)
 
 
 # --- reviews --------------------------------------------------------------------------------------------------------

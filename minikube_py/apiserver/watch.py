@@ -17,8 +17,8 @@ import orjson
 
 from minikube_py.api.errors import Json, expired, internal
 from minikube_py.api.kind import Kind
-from minikube_py.api.kinds.core import PODS
 from minikube_py.api.tables import TablePrinter, columns
+from minikube_py.apiserver.bookmarks import bookmark_object
 from minikube_py.apiserver.forms import Form, object_bytes, partial_bytes
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.selection import DECODED_BYTES_SHIFT, STEPS_OF_OBJECT, Selection, SelectionKey
@@ -96,18 +96,13 @@ class Encoder:
         if initial_events_end:
             metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
         if self.form.kind == "object":
-            obj = {"kind": self.resource.kind, "apiVersion": self.resource.api_version, "metadata": metadata}
-            return WatchEvent("BOOKMARK", orjson.dumps({**obj, **_ZERO_BODIES.get(self.resource, {})}))
+            return WatchEvent("BOOKMARK", orjson.dumps(bookmark_object(self.resource, metadata)))
         meta_version = f"meta.k8s.io/{self.form.version}"
         partial = {"kind": "PartialObjectMetadata", "apiVersion": meta_version, "metadata": metadata}
         if self.form.kind == "partial":
             return WatchEvent("BOOKMARK", orjson.dumps(partial))
         row = {"cells": [""] * len(columns(self.resource)), "object": partial}
         return WatchEvent("BOOKMARK", self._table_head(revision) + orjson.dumps(row) + b"]}")
-
-
-_ZERO_BODIES: Final[dict[Kind, Json]] = {PODS: {"spec": {"containers": None}, "status": {}}}
-"""What else an object without content prints, where that is not nothing."""
 
 
 class Group:

@@ -16,7 +16,7 @@ import orjson
 from minikube_py.api.errors import StatusError, bad_request, expired, service_unavailable, too_many_requests
 from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.core import NODES
-from minikube_py.apiserver.forms import Form
+from minikube_py.apiserver.forms import Form, check_options
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.lists import Lister
 from minikube_py.apiserver.messages import Response
@@ -80,6 +80,7 @@ class Watching:
         """Raises: StatusError 400, 422, 429, 504."""
         if self.streams() >= self._limits.watchers_max:
             raise too_many_requests(f"too many watches: the limit is {self._limits.watchers_max}", 5)
+        check_options(form)
         if route.name:
             terms = [term for term in (options.field_selector, f"metadata.name={route.name}") if term]
             options = options._replace(field_selector=",".join(terms))

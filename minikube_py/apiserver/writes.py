@@ -47,6 +47,7 @@ from minikube_py.apiserver.preparing import (
     named_for_create,
     patched,
     same,
+    settle_version,
     stored,
 )
 from minikube_py.apiserver.routes import Route
@@ -171,8 +172,8 @@ class Writer:
     ) -> Written:
         key = resource.key(namespace, name)
         if dry_run:
-            if await self.store.get(key) is not None:
-                raise already_exists(resource, name)
+            if (standing := await self.store.get(key)) is not None:
+                raise _taken(resource, name, standing)
             return Written(value, 0, True)
         lease = await self.store.lease(resource.ttl_s) if resource.ttl_s else 0
         while True:
@@ -180,7 +181,7 @@ class Writer:
             if outcome.done:
                 return Written(value, outcome.revision, True)
             if outcome.current is not None:
-                raise already_exists(resource, name)
+                raise _taken(resource, name, outcome.current)
             guard = await self._readmit(resource, namespace, name, guard, outcome)
 
     async def _readmit(
@@ -209,7 +210,7 @@ class Writer:
             if outcome.done:
                 return Written(value, outcome.revision, True)
             if outcome.current is not None:
-                raise already_exists(SERVICES, name)
+                raise _taken(SERVICES, name, outcome.current)
             wanted = [claim for claim in outcome.taken if claim.key in asked]
             if wanted:
                 raise self.addresses.explain(attempt, wanted)
@@ -269,7 +270,7 @@ class Writer:
     async def _create_by_update(
         self, route: Route, obj: Json, options: WriteOptions, warnings: list[str], admit: Admission | None
     ) -> Written:
-        obj["metadata"].pop("resourceVersion", None)
+        settle_version(route.resource, route.name, obj["metadata"])
         written = await self.create_object(route.resource, route.namespace, obj, options.dry_run, admit)
         return written._replace(warnings=warnings)
 
@@ -413,6 +414,10 @@ def _next(
     if made.refusal is not None:
         raise made.refusal
     return _Next(orjson.loads(made.value)) if resource is SERVICES else _Next(None, made.value, made.finished)
+
+
+def _taken(resource: Kind, name: str, standing: KeyValue) -> StatusError:
+    return already_exists(resource, name, "deletionTimestamp" in orjson.loads(standing.value)["metadata"])
 
 
 def check_patch_type(content_type: str) -> None:
