@@ -18,6 +18,7 @@ DURABILITY = "property/test_store_durability.py"
 TWO_SNAPSHOTS = "property/test_store_two_snapshots.py"
 PATCHES = "property/test_api_typed.py"
 WORK_QUEUE = "property/test_client_workqueue_model.py"
+ROLLOUT = "property/test_controllers_rollout.py"
 INFORMER = "property/test_client_informer_model.py"
 DECISIONS = "property/test_scheduler_decisions.py"
 BOOKS = "property/test_scheduler_books.py"
@@ -259,6 +260,25 @@ MUTANTS: tuple[Mutant, ...] = (
         "        if old is not None and old.uid != item.uid:",
         "        if old is not None and old is item:",
         "names taken for identities",
+    ),
+    # --- controllers ------------------------------------------------------------------------------------------------
+    Mutant(
+        "controllers: a rolling update forgets maxUnavailable", ROLLOUT, "controllers/rollout.py",
+        "    least = deployment.replicas - max_unavailable(deployment)\n    missing",
+        "    least = 0\n    missing",
+        "old pods go before new ones are available",
+    ),
+    Mutant(
+        "controllers: a rolling update forgets maxSurge", ROLLOUT, "controllers/rollout.py",
+        "    room = max_size(deployment) - size(everything)",
+        "    room = deployment.replicas",
+        "the new ReplicaSet has its full size at once",
+    ),
+    Mutant(
+        "controllers: what is left of a scaling is lost", ROLLOUT, "controllers/rollout.py",
+        "        sizes[0] = max(sizes[0] + to_add - added, 0)",
+        "        sizes[0] = max(sizes[0], 0)",
+        "proportions rounded, and their sum forgotten",
     ),
     # --- scheduler --------------------------------------------------------------------------------------------------
     Mutant(

@@ -22,8 +22,8 @@ from minikube_py.control_plane.config import ControlPlaneConfig
 from minikube_py.control_plane.in_process import ControlPlane
 from minikube_py.env import SystemClock
 
-async def main(folder, components):
-    config = ControlPlaneConfig(Path(folder), port=0, nodes=0, components=components)
+async def main(folder, components, nodes):
+    config = ControlPlaneConfig(Path(folder), port=0, nodes=nodes, components=components)
     plane = ControlPlane(config, SystemClock(), random.Random(0))
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
@@ -32,20 +32,20 @@ async def main(folder, components):
     await stop.wait()
     await plane.stop()
 
-asyncio.run(main(sys.argv[1], tuple(filter(None, sys.argv[2].split(",")))))
+asyncio.run(main(sys.argv[1], tuple(filter(None, sys.argv[2].split(","))), int("".join(sys.argv[3:]) or 0)))
 """
 
 
 @contextlib.contextmanager
 def serve(
-    components: tuple[str, ...] = (), started: Sequence[str] = (sys.executable, "-c", SERVE)
+    components: tuple[str, ...] = (), started: Sequence[str] = (sys.executable, "-c", SERVE), nodes: int = 0
 ) -> Iterator[dict[str, Any]]:
     """Yields url, token and kubeconfig; `components` run beside store and API server. `started`: the process, to which
-    folder and components are added."""
+    folder, components and, where there are any, the number of fake `nodes` are added."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "log")
         with log.open("w") as errors:
-            command = [*started, folder + "/data", ",".join(components)]
+            command = [*started, folder + "/data", ",".join(components), *([str(nodes)] if nodes else [])]
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
         try:
             assert process.stdout is not None
