@@ -50,8 +50,8 @@ upstream:        ## builds etcd, Kubernetes and KWOK, which tests and benches co
 bench: $(BIN)/.installed-dev upstream  ## upstream and ours by turns, in one run (needs Go, h2load)
 	@PYTHONPATH=tests/support $(BIN)/python tests/bench/beside.py
 
-swarm: $(BIN)/.installed  ## SEEDS=n simulated histories of the store under faults, on all cores
-	@$(BIN)/python -m minikube_py.sim.swarm --seeds $(SEEDS)
+swarm: $(BIN)/.installed  ## SEEDS=n simulated histories of the store under faults, on all cores; resumable
+	@$(BIN)/python -m minikube_py.sim.swarm --seeds $(SEEDS) --journal results/swarm
 
 torture: $(BIN)/.installed-dev  ## RUNS=n times three store processes broken under load: killed, stopped, parted, torn, wiped
 	@MINIKUBE_PY_TORTURE=$(RUNS) $(BIN)/python -m pytest -n 0 -s tests/e2e/test_three_members_store.py tests/e2e/test_three_members_api.py

@@ -130,6 +130,11 @@ class SimCluster:
         self.counts["starts"] += 1
         self.world.start(place.host, lambda process: run_member(process, started))
 
+    @property
+    def election_s(self) -> float:
+        """How long members bear with a silent leader, at least."""
+        return self._config.tick_s * self._config.election_ticks
+
     def start_all(self) -> None:
         for place in self.places:
             self.start(place)

@@ -12,6 +12,7 @@ from typing import Final
 from minikube_py.env import Rng
 from minikube_py.fields.spec import FieldSpec, SumSpec
 from minikube_py.fields.where import Comparison, Where
+from minikube_py.sim.edges import WIRE_EDGES, Edges
 
 POOL: Final = FieldSpec("pool", "string", "path@1", {"path": "metadata.labels.pool"})
 RANK: Final = FieldSpec("rank", "int", "path@1", {"path": "metadata.labels.rank"})
@@ -35,6 +36,7 @@ POOLS: Final = ("a", "b", "c")
 DISKS: Final = ("1Gi", "1500M", "2e9", "none")
 RANKS: Final = ("1", "2", "+3", "last")
 """The last disk and the last rank read as no value: the field is missing then."""
+EDGE_RANKS: Final = tuple([str(value) for value in WIRE_EDGES])
 WHERES: Final = (
     Where((Comparison("pool", "=", ("a",)),)),
     Where((Comparison("pool", "in", ("b", "c")), Comparison("free.cpu", ">=", ("1",)))),
@@ -69,13 +71,13 @@ def declared_in(where: Where) -> frozenset[str]:
     return frozenset(comparison.field for comparison in where.comparisons) & NAMES
 
 
-def drawn_parts(rng: Rng) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+def drawn_parts(rng: Rng, edges: Edges) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     """Metadata and status of a node, as far as they are read here; some of each are missing."""
-    labels = {"pool": rng.choice(POOLS), "rank": rng.choice(RANKS)}
+    labels = {"pool": edges.text(rng.choice(POOLS)), "rank": edges.one(rng.choice(RANKS), EDGE_RANKS)}
     for name in ("pool", "rank"):
         if rng.random() < 0.2:
             del labels[name]
     metadata: dict[str, dict[str, str]] = {"labels": labels}
     if rng.random() < 0.5:
         metadata["annotations"] = {"rank": rng.choice(RANKS)}
-    return metadata, {"disk": rng.choice(DISKS)} if rng.random() < 0.8 else {}
+    return metadata, {"disk": edges.quantity(rng.choice(DISKS))} if rng.random() < 0.8 else {}

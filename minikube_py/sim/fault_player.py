@@ -58,7 +58,7 @@ class FaultPlayer:
     def end_all(self) -> None:
         """Everything is well from here on, but for what is broken."""
         for number in list(self._ends):
-            self._end(number)
+            self.end(number)
         self.world.network.heal()
         self.cluster.messages.heal()
         for machine in self.world.machines.values():
@@ -70,12 +70,20 @@ class FaultPlayer:
 
     def until(self, fault: Fault, end: Callable[[], object]) -> bool:
         """Calls `end` when the fault is over. True: it has begun."""
-        self._number += 1
-        self._ends[self._number] = end
-        self.world.scheduler.after(fault.duration_us / US_PER_S, self._end, self._number)
+        self.begun(fault, end)
         return True
 
-    def _end(self, number: int) -> None:
+    def begun(self, fault: Fault, end: Callable[[], object]) -> int:
+        """The same; returns a number by which it can be ended early, or asked whether it lasts."""
+        self._number += 1
+        self._ends[self._number] = end
+        self.world.scheduler.after(fault.duration_us / US_PER_S, self.end, self._number)
+        return self._number
+
+    def lasts(self, number: int) -> bool:
+        return number in self._ends
+
+    def end(self, number: int) -> None:
         end = self._ends.pop(number, None)
         if end is not None:
             end()

@@ -19,6 +19,7 @@ KINDS: Final = tuple(row.kind for row in STORE)
 
 STORM: Final = (
     "crash", "kill", "torn_sync", "pause", "cut", "delay", "transfer", "loss", "depose", "depose", "slow_sync",
+    "supersede", "supersede",
 )  # fmt: skip
 """What makes for many elections, if it comes quickly and is soon over."""
 STORM_SHARE: Final = 0.3
@@ -27,10 +28,12 @@ THEMES: Final[tuple[tuple[str, ...], ...]] = (
     ("cut", "clog", "pause", "clock"),
     ("kill", "loss", "double", "delay", "pause"),
     ("grow", "shrink", "wipe", "transfer", "crash", "snapshot"),
+    ("grow", "shrink", "shrink", "transfer"),
+    ("supersede", "supersede", "slow_sync", "delay"),
     ("full", "full_start", "bad_sync", "slow_sync", "rot", "crash"),
 )
 """Kinds of faults that have something to do with each other."""
-THEMED_SHARE: Final = 0.2
+THEMED_SHARE: Final = 0.3
 
 
 def drawn_plan(rng: Rng, span_us: int) -> Plan:

@@ -126,7 +126,7 @@ def _full_start(player: FaultPlayer, fault: Fault) -> bool:
     return player.until(fault, end)
 
 
-def _slow_sync(player: FaultPlayer, fault: Fault) -> bool:
+def slow_down(player: FaultPlayer, fault: Fault) -> bool:
     machines = [player.machine(place) for place in fault.places]
     usual = player.world.options.syncs
     for machine in machines:
@@ -191,7 +191,7 @@ INJECTIONS: Final = (
         _full_start,
     ),
     Injection(
-        "slow_sync", "syncs take `amount` us more", of_one("slow_sync", (10 * MS, 200 * MS, 2 * S)), _slow_sync
+        "slow_sync", "syncs take `amount` us more", of_one("slow_sync", (10 * MS, 200 * MS, 2 * S)), slow_down
     ),
     Injection("bad_sync", "the `amount`-th sync from now fails", of_one("bad_sync", (0, 1, 5)), _bad_sync),
     Injection(

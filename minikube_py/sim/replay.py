@@ -2,8 +2,7 @@
 
   python -m minikube_py.sim.replay 4711                 what happened, and the verdicts
   python -m minikube_py.sim.replay 4711 --until 3.5     no further than to that second
-  python -m minikube_py.sim.replay 4711 --shrink        with as few faults and requests as still go wrong
-  python -m minikube_py.sim.replay 4711 --api           with API servers between the clients and the store"""
+  python -m minikube_py.sim.replay 4711 --shrink        with as few faults and requests as still go wrong"""
 
 from __future__ import annotations
 
@@ -14,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
-from minikube_py.sim.api_run import ApiRun
 from minikube_py.sim.history import write_lines
 from minikube_py.sim.run import Outcome, Run, RunOptions, drawn_faults, drawn_options
 
@@ -32,7 +30,7 @@ def main(arguments: Sequence[str] | None = None, out: TextIO | None = None) -> i
         options = replace(options, without=frozenset(parsed.without))
     if parsed.shrink:
         return _shrink(options, out)
-    return _replay(ApiRun if parsed.api else Run, options, out, parsed.until, parsed.history)
+    return replay(Run, options, out, parsed.until, parsed.history)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -47,7 +45,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--operations", type=int, metavar="N", help="requests before all heals (default: 220)")
     parser.add_argument("--without", type=_numbers, metavar="N,N", help="faults of the schedule to leave out")
     parser.add_argument("--shrink", action="store_true", help="look for a smaller history that goes wrong likewise")
-    parser.add_argument("--api", action="store_true", help="with API servers")
     parser.add_argument("--history", type=Path, metavar="FILE", help="write what clients saw to it, as JSON lines")
     return parser
 
@@ -56,7 +53,10 @@ def _numbers(text: str) -> list[int]:
     return [int(number) for number in text.split(",") if number]
 
 
-def _replay(kind: type[Run], options: RunOptions, out: TextIO, until_s: float | None, history: Path | None) -> int:
+def replay(
+    kind: type[Run], options: RunOptions, out: TextIO, until_s: float | None = None, history: Path | None = None
+) -> int:
+    """Tells what happens in the history with these options. Exit code 1 where it was not as it should be."""
     plan = options.plan
     print(
         f"seed {options.seed}: {plan.members} members, {options.clients} clients ({options.workers} requests at once), "

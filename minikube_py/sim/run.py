@@ -30,7 +30,7 @@ from minikube_py.sim.fault_schedule import drawn_plan, schedule
 from minikube_py.sim.faults import DRIFT_MAX, Fault, Plan
 from minikube_py.sim.history import Request
 from minikube_py.sim.judge import judge
-from minikube_py.sim.loop import LoopOptions, SimFailure
+from minikube_py.sim.loop import LoopOptions, SimFailure, shuffle
 from minikube_py.sim.member_process import CONFIG
 from minikube_py.sim.network import LinkQuality
 from minikube_py.sim.recorder import Recorder
@@ -55,6 +55,7 @@ AFTERWARDS: Final = 4
 """Requests of each worker once all is well."""
 TRIES: Final = 20
 LOOK_S: Final = 0.02
+MINORITY_DOWN_SHARE: Final = 0.3
 APPEND_BYTES: Final = (1 << 20, 1 << 20, 1)
 """How much a message may carry. With room for one entry alone, those of an earlier term are acknowledged apart."""
 WATCHED: Final = (
@@ -77,7 +78,8 @@ indexes declare: as soon as they are."""
 class RunOptions:
     """All that a seed decides before anything runs. `operations`: requests before all heals. `faults`: those drawn from
     the seed, but for `without` (their places in the schedule). `client_ends`: how often a client is killed; `rollings`:
-    how often all members are restarted in good order, one after the other."""
+    how often all members are restarted in good order, one after the other. `minority_down`: once all is well, as many
+    voters as a majority can spare go down, and the others must answer."""
 
     seed: int
     world: WorldOptions
@@ -88,6 +90,7 @@ class RunOptions:
     think_s: float = 0.1
     client_ends: int = 0
     rollings: int = 0
+    minority_down: bool = False
     tick_s: float = TICK_S
     append_bytes: int = APPEND_BYTES[0]
     without: frozenset[int] = frozenset()
@@ -107,6 +110,7 @@ def drawn_options(seed: int) -> RunOptions:
         rollings=rng.choice((0, 0, 0, 0, 1, 2)),
         tick_s=rng.choice((0.01, 0.02)) if plan.pace < 1 else TICK_S,
         append_bytes=rng.choice(APPEND_BYTES),
+        minority_down=rng.random() < MINORITY_DOWN_SHARE,
     )
 
 
@@ -231,6 +235,8 @@ class Run:
         await self._until(lambda: self.traffic.quota <= 0, SETTLE_S, "ask", must=False)
         await self._heal()
         await self._until(lambda: not cluster.unsettled(), SETTLE_S, "settle")
+        if options.minority_down:
+            await self._do_without_minority()
         self._settled_us = self.recorder.now_us()
         self.traffic.think_s = min(self.traffic.think_s, 0.05)
         self.traffic.ask(quota=options.clients * options.workers * AFTERWARDS)
@@ -279,6 +285,21 @@ class Run:
         for host in self._clients:
             if self.world.running(host) is None:
                 self.world.start(host)
+
+    async def _do_without_minority(self) -> None:
+        """A majority of the present voters needs nobody else."""
+        cluster, voters = self.cluster, self.cluster.configuration().voters
+        places = [place.number for place in cluster.places if place.member_id in voters and place.opened]
+        shuffle(places, self._rng)
+        down = places[: (len(voters) - 1) // 2]
+        for place in down:
+            cluster.hold_down(place)
+            self.world.kill(cluster.host(place), power=self._rng.random() < 0.5)
+        self.traffic.ask(quota=self.options.clients * self.options.workers)
+        await self._until(self._idle, 2 * FINISH_S, "answer without a minority")
+        for place in down:
+            cluster.release(place)
+        await self._until(lambda: not cluster.unsettled(), SETTLE_S, "settle again")
 
     async def _until(self, holds: Callable[[], bool], bound_s: float, what: str, *, must: bool = True) -> None:
         until_s = self.world.scheduler.now_s + bound_s

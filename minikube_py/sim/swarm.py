@@ -1,7 +1,8 @@
 """Many simulated histories on all cores: what they contained, and which of them went wrong.
 
   python -m minikube_py.sim.swarm --seeds 1000
-  python -m minikube_py.sim.swarm --seeds 10000 --from 5000 --jobs 4 --json swarm.json"""
+  python -m minikube_py.sim.swarm --seeds 10000 --from 5000 --jobs 4 --json swarm.json
+  python -m minikube_py.sim.swarm --seeds 10000 --journal results/swarm   # goes on where it was interrupted"""
 
 from __future__ import annotations
 
@@ -16,8 +17,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TextIO
+from typing import Any, Final, TextIO
 
+from minikube_py.sim.journal import Done, Journal
 from minikube_py.sim.run import drawn_options, run_seed
 
 BLOCK: Final = 8
@@ -26,28 +28,20 @@ BAR_WIDTH: Final = 30
 REPLAY: Final = "python -m minikube_py.sim.replay"
 
 
-class Done(NamedTuple):
-    """One history, as it comes from a worker. `crashed`: the simulator itself raised this."""
-
-    seed: int
-    violations: dict[str, str]
-    undecided: dict[str, str]
-    counts: Counter[str]
-    crashed: str = ""
-
-
 def run_block(seeds: Sequence[int]) -> list[Done]:
     return [_run(seed) for seed in seeds]
 
 
 def _run(seed: int) -> Done:
+    begun_s = time.process_time()
     try:
         outcome = run_seed(seed)
     except Exception as error:
         # What the product raises through the simulator is a finding like any other.
-        return Done(seed, {}, {}, Counter(), f"{type(error).__name__}: {error}")
+        return Done(seed, {}, {}, Counter(), f"{type(error).__name__}: {error}", time.process_time() - begun_s)
     undecided = {name: each.text for name, each in outcome.verdicts.items() if each.outcome == "undecided"}
-    return Done(seed, outcome.violations, undecided, outcome.counts)
+    cpu_s = round(time.process_time() - begun_s, 3)
+    return Done(seed, outcome.violations, undecided, outcome.counts, cpu_s=cpu_s)
 
 
 @dataclass(slots=True)
@@ -56,17 +50,23 @@ class Report:
 
     seeds: range
     jobs: int
-    histories: int = 0
+    seen: set[int] = field(default_factory=set)
     counts: Counter[str] = field(default_factory=Counter)
     violations: list[Done] = field(default_factory=list)
     undecided: list[Done] = field(default_factory=list)
     by_members: Counter[int] = field(default_factory=Counter)
     least_operations: int = 1 << 30
-    duration_s: float = 0.0
+    cpu_s: float = 0.0
+    code: str = ""
+
+    @property
+    def histories(self) -> int:
+        return len(self.seen)
 
     def add(self, done: Done) -> None:
-        self.histories += 1
+        self.seen.add(done.seed)
         self.counts.update(done.counts)
+        self.cpu_s += done.cpu_s
         if done.violations or done.crashed:
             self.violations.append(done)
         elif done.undecided:
@@ -79,9 +79,9 @@ class Report:
         return {
             "seeds": [self.seeds.start, self.seeds.stop],
             "histories": self.histories,
+            "code": self.code,
             "jobs": self.jobs,
-            "duration_s": round(self.duration_s, 3),
-            "operations_per_s": round(self.counts["operations"] / max(self.duration_s, 1e-9), 1),
+            "cpu_s": round(self.cpu_s, 3),
             "operations_least": self.least_operations,
             "violations": [
                 {"seed": each.seed, **each.violations, **({"crashed": each.crashed} if each.crashed else {})}
@@ -94,7 +94,7 @@ class Report:
 
     def table(self) -> str:
         counts = self.counts
-        rate = self.histories / max(self.duration_s, 1e-9)
+        rate = self.histories / max(self.cpu_s, 1e-9)
         share = len(self.undecided) / max(self.histories, 1)
         sizes = ", ".join(f"{count} of {members}" for members, count in sorted(self.by_members.items()))
         faults = sorted((name[6:], count) for name, count in counts.items() if name.startswith("fault "))
@@ -116,8 +116,8 @@ class Report:
             ("watches", f"{counts['watch batches']:,} batches, {counts['watches resumed']:,} times resumed"),
             ("faults", f"{counts['faults']:,}, {counts['faults left out']:,} left out"),
             *(("", f"{name:10s} {count:>8,}") for name, count in faults),
-            ("time", f"{self.duration_s:,.1f} s on {self.jobs} processes: {rate:,.1f} histories/s, "
-                     f"{counts['operations'] / max(self.duration_s, 1e-9):,.0f} operations/s"),
+            ("time", f"{self.cpu_s:,.1f} s of processor time: {rate:,.2f} histories/s, "
+                     f"{counts['operations'] / max(self.cpu_s, 1e-9):,.0f} operations/s"),
         ]  # fmt: skip
         return "\n".join(f"  {name:12s}{text}" for name, text in rows)
 
@@ -125,8 +125,9 @@ class Report:
 class Bar:
     """How far it is: one line that is written over on a terminal, a line for each tenth elsewhere."""
 
-    def __init__(self, total: int, stream: TextIO) -> None:
+    def __init__(self, total: int, before: int, stream: TextIO) -> None:
         self._total = total
+        self._before = before
         self._stream = stream
         self._live = stream.isatty()
         self._started_s = time.perf_counter()
@@ -139,10 +140,11 @@ class Bar:
             return
         self._tenth = tenth
         elapsed_s = time.perf_counter() - self._started_s
-        left_s = elapsed_s / done * (self._total - done) if done else 0.0
+        rate = (done - self._before) / elapsed_s
+        left_s = (self._total - done) / rate if rate else 0.0
         filled = BAR_WIDTH * done // self._total
         text = (
-            f"[{'#' * filled}{'.' * (BAR_WIDTH - filled)}] {done:,}/{self._total:,}  {done / elapsed_s:.1f}/s  "
+            f"[{'#' * filled}{'.' * (BAR_WIDTH - filled)}] {done:,}/{self._total:,}  {rate:.1f}/s  "
             f"{len(report.violations)} violations  {len(report.undecided)} undecided  {left_s:.0f} s left"
         )
         print(f"\r\x1b[K{text}" if self._live else text, end="" if self._live else "\n", file=self._stream, flush=True)
@@ -152,20 +154,25 @@ class Bar:
             print("\r\x1b[K", end="", file=self._stream, flush=True)
 
 
-def swarm(seeds: range, jobs: int, stream: TextIO | None = None) -> Report:
-    """Runs them all, each by itself; what went wrong is told at once."""
+def swarm(seeds: range, jobs: int, stream: TextIO | None = None, journal: Journal | None = None) -> Report:
+    """Runs them all, each by itself, but for those in the journal; what went wrong is told at once."""
     stream = stream or sys.stdout
     report = Report(seeds, jobs)
-    bar = Bar(len(seeds), stream)
-    started_s = time.perf_counter()
-    blocks = [seeds[start : start + BLOCK] for start in range(0, len(seeds), BLOCK)]
+    if journal is not None:
+        report.code = journal.path.stem
+        for before in {done.seed: done for done in journal.read() if done.seed in seeds}.values():
+            report.add(before)
+    wanted = [seed for seed in seeds if seed not in report.seen]
+    bar = Bar(len(seeds), report.histories, stream)
+    blocks = [wanted[start : start + BLOCK] for start in range(0, len(wanted), BLOCK)]
     for block in _results(blocks, jobs):
+        if journal is not None:
+            journal.add(block)
         for done in block:
             report.add(done)
             if done.violations or done.crashed:
                 bar.clear()
                 print(told(done), file=stream, flush=True)
-        report.duration_s = time.perf_counter() - started_s
         bar.show(report)
     bar.clear()
     return report
@@ -207,11 +214,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=1000, metavar="N", help="how many histories (default: 1000)")
     parser.add_argument("--from", type=int, default=0, dest="first", metavar="S", help="the first seed (default: 0)")
     parser.add_argument("--jobs", type=int, default=cores, metavar="J", help=f"processes (default: all {cores} cores)")
+    parser.add_argument(
+        "--journal", type=Path, metavar="DIR", help="note there what is done, and do what this code has not done yet"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to it")
     parsed = parser.parse_args(arguments)
     if parsed.seeds < 1 or parsed.jobs < 1:
         parser.error("--seeds and --jobs are at least 1")
-    report = swarm(range(parsed.first, parsed.first + parsed.seeds), parsed.jobs)
+    journal = Journal(parsed.journal) if parsed.journal is not None else None
+    report = swarm(range(parsed.first, parsed.first + parsed.seeds), parsed.jobs, journal=journal)
     print(report.table())
     if parsed.json is not None:
         parsed.json.write_text(json.dumps(report.to_json(), indent=2) + "\n", encoding="utf-8")

@@ -39,6 +39,7 @@ from minikube_py.mvcc.types import (
     TxnResult,
 )
 from minikube_py.sim import declared_fields
+from minikube_py.sim.edges import EDGE_BYTES, Edges
 from minikube_py.sim.history import KeepAlive, Request
 from minikube_py.sim.indexing import drawn_spec
 
@@ -48,6 +49,9 @@ LEASED: Final = 5
 NODE_NAMES: Final = tuple(f"n{number}" for number in range(6))
 PODS: Final = 16
 TTLS_S: Final = (2, 3)
+EDGES_SHARE: Final = 0.06
+"""Of the values in a request: those at the edges of their type."""
+ODD_KEYS: Final = tuple([b"/m/7" + edge for edge in EDGE_BYTES if edge])
 INDEXES: Final = 2
 """What one client has declared at once, at most."""
 TARGETS: Final[tuple[Literal["VERSION", "CREATE", "MOD"], ...]] = ("VERSION", "CREATE", "MOD")
@@ -59,6 +63,8 @@ WHERES: Final = (
     Where((Comparison("free.cpu", ">=", ("2",)),)),
     Where((Comparison("free.cpu", "<", ("1500m",)), Comparison("spec.unschedulable", "=", ("false",)))),
     Where((Comparison("requested.cpu", ">", ("0",)), Comparison("free.memory", ">=", ("1Gi",)))),
+    Where((Comparison("free.cpu", "<", ("-1",)),)),
+    Where((Comparison("allocatable.memory", ">=", ("7Ei",)), Comparison("requested.cpu", ">=", ("9P",)))),
     Where((Comparison("metadata.name", "in", ("n1", "n3", "n4")), Comparison("free.cpu", "!=", ("4",)))),
 )
 
@@ -110,6 +116,7 @@ class Workload:
     def __init__(self, rng: Rng, client: int) -> None:
         self._rng = rng
         self._client = client
+        self._edges = Edges(rng, EDGES_SHARE)
         self._drawn = 0
         self._soon: Callable[[Workload], Request] | None = None
         self._dropped: IndexSpec | None = None
@@ -130,7 +137,7 @@ class Workload:
 
     def _value(self) -> bytes:
         self._drawn += 1
-        return b"%d.%d" % (self._client, self._drawn)
+        return self._edges.behind(b"%d.%d" % (self._client, self._drawn))
 
     # -- registers -----------------------------------------------------------------------------------------------------
 
@@ -152,7 +159,7 @@ class Workload:
     # -- several keys --------------------------------------------------------------------------------------------------
 
     def _together_key(self) -> bytes:
-        return b"/m/%d" % self._rng.randrange(TOGETHER)
+        return self._edges.one(b"/m/%d" % self._rng.randrange(TOGETHER), ODD_KEYS)
 
     def _txn(self) -> Request:
         rng = self._rng
@@ -169,6 +176,8 @@ class Workload:
             inner = Compare(self._together_key(), "VERSION", ">", 1)
             success.append(Txn((inner,), (Put(b"/m/nested", self._value()),), (RangeRequest(b"/m/nested"),)))
         compares = [Compare(guard, "MOD", "=", self.memory.mods.get(guard, 0))]
+        if self._edges.now():
+            compares.append(Compare(guard, rng.choice(TARGETS), rng.choice((">", "<", "!=")), self._edges.int64(0)))
         if rng.random() < 0.1:
             compares.append(Compare(b"/m/", "MOD", "<", self.memory.revision + 1, b"/m0"))
         return Txn(tuple(compares), tuple(success), (RangeRequest(guard),))
@@ -189,13 +198,15 @@ class Workload:
         past = 0
         if rng.random() < 0.3:
             past = rng.randint(max(1, memory.compacted - 2), memory.revision + rng.choice((0, 0, 1)))
-        request = RangeRequest(
-            key, end, rng.choice((0, 0, 1, 3)), past, keys_only=rng.random() < 0.1, count_only=rng.random() < 0.1
-        )
+            past = self._edges.count(past)
+        limit = self._edges.count(rng.choice((0, 0, 1, 3)))
+        keys_only, count_only = rng.random() < 0.1, rng.random() < 0.1
+        request = RangeRequest(key, end, limit, past, keys_only=keys_only, count_only=count_only)
         if rng.random() < 0.1:
             request = request._replace(sort_target=rng.choice(TARGETS), sort_order=rng.choice(ORDERS))
         if rng.random() < 0.1:
-            request = request._replace(max_mod_revision=memory.revision, min_create_revision=rng.choice((0, 5)))
+            high, low = self._edges.count(memory.revision), self._edges.count(rng.choice((0, 5)))
+            request = request._replace(max_mod_revision=high, min_create_revision=low)
         return request
 
     # -- objects -------------------------------------------------------------------------------------------------------
@@ -207,10 +218,12 @@ class Workload:
         if rng.random() < 0.1:
             return DeleteRange(key)
         spec = {"unschedulable": True} if rng.random() < 0.2 else {}
-        allocatable = {"memory": rng.choice(("1Gi", "2Gi", "512Mi")), "cpu": rng.choice(("1", "2", "4", "1500m"))}
-        metadata, status = declared_fields.drawn_parts(rng)
+        quantity = self._edges.quantity
+        memory, cpu = rng.choice(("1Gi", "2Gi", "512Mi")), rng.choice(("1", "2", "4", "1500m"))
+        allocatable = {"memory": quantity(memory), "cpu": quantity(cpu)}
+        metadata, status = declared_fields.drawn_parts(rng, self._edges)
         node = {"metadata": {"name": name} | metadata, "spec": spec, "status": {"allocatable": allocatable} | status}
-        return Put(key, orjson.dumps(node))
+        return Put(key, self._edges.stored(orjson.dumps(node)))
 
     def _pod(self) -> Request:
         """Made, bound to another node, finished, deleted: each changes what is free on one node or two."""
@@ -219,15 +232,14 @@ class Workload:
         if rng.random() < 0.15:
             return DeleteRange(key)
         phase = rng.choice(("Pending", "Running", "Running", "Succeeded", "Failed"))
-        node = f'"nodeName":"{rng.choice(NODE_NAMES)}",' if rng.random() < 0.85 else ""
-        requests = f'{{"cpu":"{rng.choice((100, 500, 700))}m","memory":"{rng.choice((128, 300))}Mi"}}'
-        containers = f'[{{"resources":{{"requests":{requests}}}}}]'
-        uid = self._value().decode()
-        text = (
-            f'{{"metadata":{{"uid":"{uid}"}},"spec":{{{node}"containers":{containers}}},"status":{{"phase":"{phase}"}}}}'
-        )
+        quantity = self._edges.quantity
+        cpu, memory = f"{rng.choice((100, 500, 700))}m", f"{rng.choice((128, 300))}Mi"
+        spec: dict[str, Any] = {"nodeName": self._edges.text(rng.choice(NODE_NAMES))} if rng.random() < 0.85 else {}
+        spec["containers"] = [{"resources": {"requests": {"cpu": quantity(cpu), "memory": quantity(memory)}}}]
+        self._drawn += 1
+        pod = {"metadata": {"uid": f"{self._client}.{self._drawn}"}, "spec": spec, "status": {"phase": phase}}
         guard = Compare(key, "MOD", "=", self.memory.mods.get(key, 0))
-        return Txn((guard,), (Put(key, text.encode()),), (RangeRequest(key),))
+        return Txn((guard,), (Put(key, self._edges.stored(orjson.dumps(pod))),), (RangeRequest(key),))
 
     def _where(self) -> Request:
         rng, memory = self._rng, self.memory

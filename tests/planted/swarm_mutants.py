@@ -112,6 +112,12 @@ MUTANTS: tuple[SwarmMutant, ...] = (
         "            pass",
         "a truncation while the disk is busy is overlooked",
     ),
+    SwarmMutant(
+        "raft: an acknowledgement owed to the old leader goes to the new one", "raft/node.py",
+        "            self.vote = NOBODY\n            self._following.agreed = None\n",
+        "            self.vote = NOBODY\n",
+        "what was found to agree with one leader's log is acknowledged to another",
+    ),
     # --- raft: reads, membership, snapshots --------------------------------------------------------------------------
     SwarmMutant(
         "raft: reads without a quorum", "raft/leadership.py",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from sim_api_clients import Stretch, check_stretches
+from sim_api_run import run_seed
 
 from minikube_py.apiserver.object_store import ObjectStore
 from minikube_py.apiserver.watch_cache import WatchCache
-from minikube_py.sim.api_clients import Stretch, check_stretches
-from minikube_py.sim.api_run import run_seed
 from minikube_py.store.storage import WatchBatch
 
 CAUGHT_WITHIN = 60
@@ -16,7 +16,7 @@ CAUGHT_WITHIN = 60
 @pytest.mark.parametrize("seed", range(8))
 def test_nothing_is_violated(seed):
     outcome = run_seed(seed)
-    assert not outcome.violations, f"replay: python -m minikube_py.sim.replay {seed} --api"
+    assert not outcome.violations, f"replay: PYTHONPATH=tests/support python tests/support/sim_api_run.py {seed}"
     assert outcome.counts["operations"] > 200 and outcome.counts["watch events"] > 0
 
 

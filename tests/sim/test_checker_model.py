@@ -7,20 +7,25 @@ import io
 import json
 import random
 
+import orjson
 import pytest
 from correct_history import Recorder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from minikube_py.env import Rng
 from minikube_py.errors import InvalidRequest, RequestError
 from minikube_py.fields.builtin import NODES, PODS
+from minikube_py.fields.extract import family, wide_resource_list
 from minikube_py.fields.where import Comparison, Where
+from minikube_py.fields.whole import clamp
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import (
     FROM_KEY,
     Compare,
     DeclareFields,
     DeleteRange,
+    KeyValue,
     LeaseGrant,
     LeaseRevoke,
     Put,
@@ -28,10 +33,12 @@ from minikube_py.mvcc.types import (
     Txn,
     prefix_end,
 )
+from minikube_py.sim import edges
 from minikube_py.sim.checkers.model import Impossible, Model
-from minikube_py.sim.checkers.objects import Rows, Unsupported, amount, at_path, pod_amounts, units
+from minikube_py.sim.checkers.objects import Rows, Unsupported, amount, at_path, held, pod_amounts, resources, units
 from minikube_py.sim.checkers.transactions import differs
 from minikube_py.sim.history import read_lines, shown, write_lines
+from minikube_py.sim.workload import Workload
 
 KEYS = st.sampled_from([b"a", b"b", b"b/1", b"b/2", b"c"])
 ENDS = st.sampled_from([b"", b"", b"", b"b0", b"z", FROM_KEY])
@@ -200,7 +207,44 @@ def test_quantities_are_exact():
     assert units("cpu", amount("0.0001")) == 1 and units("cpu", amount("1")) == 1000
     assert units("memory", amount("1Ki")) == 1024 and units("memory", amount("1.5")) == 2
     assert amount("1e3") == 1000 and amount("12E") == 12 * 10**18 and amount(True) is None and amount("1 Gi") is None
-    assert units("memory", amount("100E")) == (1 << 63) - 1
+    assert held(units("memory", amount("100E"))) == (1 << 63) - 1
+    assert amount("8Ei") == (1 << 63) - 1, "as resource.ParseQuantity has it"
+
+
+def test_odd_quantities_are_read_alike_by_the_checker_and_by_the_rows():
+    odd = [*edges.ALMOST_QUANTITIES, *edges.NO_QUANTITIES]
+    odd += [f"{number}{suffix}" for number in (0, 1, 999, -1, (1 << 63) - 1, "0.0001") for suffix in edges.SUFFIXES]
+    for value in odd:
+        for name in ("cpu", "memory"):
+            read = resources({name: value})
+            assert wide_resource_list({name: value}) == {key: units(key, each) for key, each in read.items()}, value
+
+
+def test_pods_of_simulated_clients_ask_the_same_by_the_checker_and_by_the_rows():
+    workload = Workload(Rng("pods"), 1)
+    count = PODS.find("requests.cpu")
+    different = set()
+    for _ in range(4000):
+        request = workload._pod()
+        if isinstance(request, Txn):
+            value = request.success[0].value
+            rows = Rows(PODS, [KeyValue(b"/registry/pods/p", value, 1, 1, 1, 0)])
+            wanted = {name: rows.value(b"/registry/pods/p", f"requests.{name}") for name in ("cpu", "memory", "pods")}
+            read = family(count.extractor, count.args)(_loaded(value))
+            assert {name: clamp(each) for name, each in read.items()} == _known(wanted), value
+            different.add(value.partition(b'"spec"')[2])
+    assert len(different) > 500
+
+
+def _loaded(value):
+    try:
+        return orjson.loads(value)
+    except ValueError:
+        return None
+
+
+def _known(row):
+    return {name: value for name, value in row.items() if value is not None}
 
 
 def test_what_the_checker_cannot_judge_it_says():

@@ -14,8 +14,9 @@ import pytest
 
 from minikube_py.sim import replay, swarm
 from minikube_py.sim.history import read_lines
+from minikube_py.sim.journal import Done, Journal, code_hash
 from minikube_py.sim.run import Run, drawn_faults, drawn_options, run_seed
-from minikube_py.sim.swarm import Done, Report
+from minikube_py.sim.swarm import Report
 
 SEEDS = (3, 14, 92)
 
@@ -116,3 +117,32 @@ def test_the_swarm_runs_on_several_processes(tmp_path, capsys):
     told = capsys.readouterr().out
     assert "6/6" in told and "histories   6" in told
     assert '"histories": 6' in file.read_text()
+
+
+def test_an_interrupted_swarm_goes_on_where_it_was(tmp_path, monkeypatch):
+    journal = Journal(tmp_path)
+    asked = []
+
+    def run_block(seeds):
+        asked.extend(seeds)
+        return [Done(seed, {}, {}, Counter(operations=200 + seed), cpu_s=0.5) for seed in seeds]
+
+    monkeypatch.setattr(swarm, "run_block", run_block)
+    swarm.swarm(range(10), 1, io.StringIO(), journal)
+    journal.path.write_bytes(journal.path.read_bytes()[:-7])
+    report = swarm.swarm(range(20), 1, io.StringIO(), Journal(tmp_path))
+    assert asked == [*range(10), 9, *range(10, 20)], "the last line was torn"
+    assert report.histories == 20 and report.cpu_s == 10.0
+    assert report.counts["operations"] == sum(range(200, 220)) and report.least_operations == 200
+    assert report.to_json()["code"] == code_hash()
+
+
+def test_histories_of_other_code_are_another_sittings(tmp_path):
+    old, new = tmp_path / "old", tmp_path / "new"
+    for folder, text in ((old, "a = 1"), (new, "a = 2")):
+        folder.mkdir()
+        (folder / "module.py").write_text(text)
+    assert code_hash(old) != code_hash(new)
+    Journal(tmp_path, code_hash(old)).add([Done(3, {}, {}, Counter())])
+    assert Journal(tmp_path, code_hash(new)).read() == []
+    assert [done.seed for done in Journal(tmp_path, code_hash(old)).read()] == [3]

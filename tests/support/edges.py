@@ -1,7 +1,9 @@
 """Values at the edges of every type, as hypothesis strategies: what a client may send, not what a polite one does.
 
-One library for all tests; later ones add data to it. Each strategy mixes values as users write them with those at the
-edges, and draws keys, names and ids from small sets, so that what is drawn meets what was drawn before.
+The values themselves stand in
+`minikube_py/sim/edges.py`, which the swarm draws from, too; add data there. Each strategy mixes values as users write
+them with those at the edges, and draws keys, names and ids from small sets, so that what is drawn meets what was drawn
+before.
 
     ints, wire_ints             whole numbers: any size; what msgpack can carry
     texts, wild_texts           valid Unicode; with lone surrogates, which JSON and Python can hold and UTF-8 cannot
@@ -51,6 +53,20 @@ from minikube_py.mvcc.types import (
     Txn,
     prefix_end,
 )
+from minikube_py.sim.edges import (
+    DEPTHS,
+    EDGE_BYTES,
+    EDGE_FLOATS,
+    EDGE_INTS,
+    EDGE_QUANTITIES,
+    EDGE_TEXTS,
+    INT64_EDGES,
+    LONE_SURROGATES,
+    NO_OBJECTS,
+    SUFFIXES,
+    WIRE_EDGES,
+    deep_json,
+)
 
 
 def one_of_these(values: Sequence[Any]) -> SearchStrategy[Any]:
@@ -70,14 +86,6 @@ def _brief(strategy: SearchStrategy[Any]) -> SearchStrategy[Any]:
 
 # -- numbers -----------------------------------------------------------------------------------------------------------
 
-_POWERS: Final = (7, 8, 15, 16, 31, 32, 53, 62, 63, 64, 65, 127, 128, 1023, 1024, 4096)
-EDGE_INTS: Final = tuple(
-    sorted({sign * (2**power + step) for power in _POWERS for step in (-1, 0, 1) for sign in (1, -1)} | {0, 1, -1})
-)
-"""Around every width that something is kept in."""
-INT64_EDGES: Final = tuple(value for value in EDGE_INTS if -(1 << 63) <= value < 1 << 63)
-WIRE_EDGES: Final = tuple(value for value in EDGE_INTS if -(1 << 63) <= value < 1 << 64)
-
 small_ints = st.integers(-2, 40)
 ints = st.one_of(small_ints, one_of_these(EDGE_INTS), st.integers())
 int64s = st.one_of(small_ints, one_of_these(INT64_EDGES), st.integers(-(1 << 63), (1 << 63) - 1))
@@ -85,31 +93,13 @@ wire_ints = st.one_of(small_ints, small_ints, one_of_these(WIRE_EDGES), st.integ
 
 # -- texts and bytes ---------------------------------------------------------------------------------------------------
 
-EDGE_TEXTS: Final = (
-    "", " ", "\0", "a\0b", "\n", "\x7f", "\x1b[2J", "\u200b", "\u2028", "\ufeff", "\ufffd", "\U0010ffff", "e\u0301",
-    "é", "İ", "ß", "٣", "²", "Ⅷ", "👩‍👩‍👧", "../..", "a/b", "%00", "*", "-", ".", "true", "null", "0", "-0", "NaN",
-    "a" * 63, "a" * 64, "a" * 253, "a" * 254, "a" * 1024, "a" * 1025, "é" * 600, "9" * 19, "9" * 20, "9" * 400,
-)  # fmt: skip
-LONE_SURROGATES: Final = ("\ud800", "\udfff", "a\udc80b", "\udc00\ud800")
 texts = st.one_of(one_of_these(EDGE_TEXTS), st.text(max_size=12))
 """Valid Unicode: what UTF-8 can hold."""
 wild_texts = st.one_of(texts, one_of_these(LONE_SURROGATES), st.text(st.characters(), max_size=6))
-EDGE_BYTES: Final = (b"", b"\0", b"\0\0", b"\xff", b"\xff\xff", b"\xc3", b"\xed\xa0\x80", b"a" * 1024, b"\x80" * 300)
 byte_strings = st.one_of(one_of_these(EDGE_BYTES), st.binary(max_size=24))
 
 # -- quantities --------------------------------------------------------------------------------------------------------
 
-SUFFIXES: Final = (
-    "", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei",
-    "e0", "e3", "E6", "e-3", "e-9", "e-10", "e18", "e19", "e38", "e39", "e99", "e9999", "e10000", "e-9999",
-    "e", "Zi", "K",
-)  # fmt: skip
-EDGE_QUANTITIES: Final = (
-    "0", "10P", "5Ei", "7Ei", "8Ei", "9E", "10E", "9223372036854775807", "9223372036854775808", "9223372036854775807m",
-    "9223372036854775808m", "-9223372036854775808", "-9223372036854775809", "-10P", "-1", "1n", "0.0000000001",
-    "1e9999", "-1e9999", "+1", "+", ".", "1.", ".5", "1..5", "Ki", "m", " 1 ", "1 Gi", "1,5", "0x10", "1e1e1", "٣",
-    "9" * 4096, "9" * 4097, "0" * 5000, "0." + "0" * 4000 + "1", "null", "", "inf", "1_000",
-)  # fmt: skip
 _mantissas = st.one_of(
     st.integers(0, 2000).map(str),
     one_of_these([str(value) for value in EDGE_INTS if abs(value) < 1 << 130]),
@@ -122,7 +112,7 @@ usual_quantities = st.sampled_from(("100m", "250m", "1", "1500m", "4", "64Mi", "
 
 # -- JSON --------------------------------------------------------------------------------------------------------------
 
-floats = st.one_of(st.sampled_from([0.0, -0.0, 5e-324, 1e308, -1e308, 1.5, 2.0**63, 2.0**64]), st.floats())
+floats = st.one_of(st.sampled_from(EDGE_FLOATS), st.floats())
 scalars = st.one_of(st.none(), st.booleans(), ints, floats, texts, quantities)
 json_values: SearchStrategy[Any] = _brief(
     st.recursive(
@@ -131,11 +121,6 @@ json_values: SearchStrategy[Any] = _brief(
         max_leaves=12,
     )
 )
-
-
-def deep_json(depth: int, inner: str = "0") -> str:
-    """JSON text as deep as it is long."""
-    return '{"a":[' * (depth // 2) + inner + "]}" * (depth // 2)
 
 
 def as_json(value: Any) -> bytes:
@@ -280,8 +265,8 @@ stored_values = st.one_of(
     pods.map(as_json),
     nodes.map(as_json),
     json_values.map(as_json),
-    one_of_these((b"", b"{", b"null", b"[]", b"\xff", b'{"spec":NaN}', b"1" * 400)),
-    st.sampled_from((100, 1000, 1030, 4000)).map(lambda depth: deep_json(depth).encode()),
+    one_of_these(NO_OBJECTS),
+    st.sampled_from(DEPTHS).map(lambda depth: deep_json(depth).encode()),
     byte_strings,
 )
 """What may stand under a key: objects, other JSON, and what is none."""

@@ -27,14 +27,26 @@ _SUFFIXES: Final = {
     **{letter: Fraction(1000**power) for power, letter in enumerate("kMGTPE", 1)},
     **{letter + "i": Fraction(1024**power) for power, letter in enumerate("KMGTPE", 1)},
 }  # fmt: skip
-_QUANTITY: Final = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:[eE]([+-]?\d{1,2})|([numkKMGTPE]i?)?)")
+_QUANTITY: Final = re.compile(
+    r"([+-]?)([0-9]*)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]{1,4})|([numkMGTPE]|[KMGTPE]i|))", re.ASCII
+)
+_QUANTITY_CHARS: Final = 4096
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}")
 _INT64: Final = (1 << 63) - 1
+_WIDE: Final = 1 << 127
+_MOST: Final = Fraction(_WIDE, 10**9)
+"""Beyond that a number counts as that, and a row holds what fits int64 (`fields/whole.py`)."""
+CONTAINERS: Final = ("containers", "initContainers")
+STRING_CHARS: Final = 1024
 _PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 
 
 class Unsupported(Exception):
     """A declaration or an object beyond what this module can judge."""
+
+
+class NoQuantity(Exception):
+    """An amount that cannot be read."""
 
 
 class Undeclared(Unsupported):
@@ -50,18 +62,29 @@ def amount(value: object) -> Fraction | None:
 
 @lru_cache(maxsize=4096)
 def _amount(text: str) -> Fraction | None:
-    match = _QUANTITY.fullmatch(text)
-    if match is None or (match[3] or "") not in _SUFFIXES:
+    """As resource.ParseQuantity reads it: digits may be missing, and binary suffixes end at the largest int64."""
+    match = _QUANTITY.fullmatch(text.strip())
+    if match is None or not text or len(text) > _QUANTITY_CHARS:
         return None
-    scale = Fraction(10) ** int(match[2]) if match[2] else _SUFFIXES[match[3] or ""]
-    return Fraction(match[1]) * scale
+    sign, whole, part, exponent, suffix = match.groups()
+    digits = Fraction(int(whole or "0")) + Fraction(int(part or "0"), 10 ** len(part or ""))
+    value = digits * (Fraction(10) ** int(exponent) if exponent else _SUFFIXES[suffix or ""])
+    if suffix and suffix.endswith("i"):
+        value = min(value, Fraction(_INT64))
+    return -value if sign == "-" else value
 
 
 @lru_cache(maxsize=4096)
 def units(resource: str, value: Fraction) -> int:
-    """Milli-units of cpu, whole units of anything else, rounded up, as int64."""
-    whole = ceil(value * 1000) if resource == "cpu" else ceil(value)
-    return max(-_INT64, min(_INT64, whole))
+    """Milli-units of cpu, whole units of anything else, rounded away from zero."""
+    scaled = value * 1000 if resource == "cpu" else value
+    whole = ceil(abs(scaled))
+    return max(-_WIDE, min(_WIDE, whole if scaled > 0 else -whole))
+
+
+def held(value: int) -> int:
+    """What a row holds of it."""
+    return max(-_INT64, min(_INT64, value))
 
 
 def at_path(obj: Any, path: str) -> Any:
@@ -76,21 +99,25 @@ def at_path(obj: Any, path: str) -> Any:
 @lru_cache(maxsize=4096)
 def _decoded(value: bytes) -> Any:
     try:
-        return json.loads(value)
+        return json.loads(value, parse_constant=_no_json)
     except ValueError:
         return None
+
+
+def _no_json(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
 
 
 def resources(listed: object) -> Amounts:
     if not isinstance(listed, dict):
         return {}
-    read = {name: amount(value) for name, value in listed.items()}
+    read = {name: Fraction(0) if value is None else amount(value) for name, value in listed.items()}
     return {name: value for name, value in read.items() if value is not None}
 
 
 def pod_amounts(pod: object) -> Amounts:
-    """What a pod that is not finished asks of its node; `pods` counts 1. Raises: Unsupported for sidecars and
-    pod-level requests."""
+    """What a pod that is not finished asks of its node; `pods` counts 1. {} for one of whose requests one is no
+    quantity. Raises: Unsupported for sidecars and pod-level requests."""
     if not isinstance(pod, dict) or at_path(pod, "status.phase") in ("Succeeded", "Failed"):
         return {}
     spec = pod.get("spec")
@@ -98,8 +125,11 @@ def pod_amounts(pod: object) -> Amounts:
         return {"pods": Fraction(1)}
     if "resources" in spec or any("restartPolicy" in each for each in spec.get("initContainers", ())):
         raise Unsupported("sidecars and pod-level requests")
-    running, starting = ([_requests(each) for each in spec.get(key, ())] for key in ("containers", "initContainers"))
-    asked = [*running, *starting, resources(spec.get("overhead"))]
+    try:
+        running, starting = ([_requests(each) for each in spec.get(key, ())] for key in CONTAINERS)
+        asked = [*running, *starting, _amounts(spec.get("overhead"))]
+    except NoQuantity:
+        return {}
     total: Amounts = {}
     for name in {name for each in asked for name in each}:
         while_running = sum((each.get(name, Fraction(0)) for each in running), Fraction(0))
@@ -110,7 +140,15 @@ def pod_amounts(pod: object) -> Amounts:
 
 
 def _requests(container: object) -> Amounts:
-    return resources(at_path(container, "resources.requests"))
+    return _amounts(at_path(container, "resources.requests"))
+
+
+def _amounts(listed: object) -> Amounts:
+    """Each counts as 2**127 nano-units at most. Raises: NoQuantity where one is none."""
+    read = resources(listed)
+    if isinstance(listed, dict) and len(read) < len(listed):
+        raise NoQuantity
+    return {name: max(-_MOST, min(_MOST, value)) for name, value in read.items()}
 
 
 def _units_of(obj: Any, extractor: str, args: Mapping[str, str]) -> dict[str, int]:
@@ -118,8 +156,9 @@ def _units_of(obj: Any, extractor: str, args: Mapping[str, str]) -> dict[str, in
     if extractor == "count@1":
         return {"": 1}
     if extractor in ("pod_requests@1", "pod_requests@2"):
-        read = pod_amounts(obj)
-    elif extractor in ("resources@1", "resources@2"):
+        asked = pod_amounts(obj)
+        return {name: ceil(value * 1000) if name == "cpu" else ceil(value) for name, value in asked.items()}
+    if extractor in ("resources@1", "resources@2"):
         read = resources(at_path(obj, args["path"]))
     else:
         raise Unsupported(f"extractor {extractor} in a sum or with minus")
@@ -170,21 +209,24 @@ class Rows:
         obj = self._objects[key]
         if spec.extractor == "path@1":
             text = at_path(obj, spec.args["path"])
-            return read_as(spec, name, spec.args.get("default") if text is None else text)
+            read = read_as(spec, name, spec.args.get("default") if text is None else text)
+            # Version 1 leaves out what does not fit.
+            too_long = len(read) > STRING_CHARS if isinstance(read, str) else read is not None and held(read) != read
+            return None if too_long else read
         if spec.extractor == "hash32@1":
             text = at_path(obj, spec.args["path"])
             return zlib.crc32(text.encode()) if isinstance(text, str) and text else None
         resource = resource_of(spec, name)
         if spec.extractor == "sum@2":
-            return self._total(spec.args["sum"], key, spec.args["resource"])
+            return held(self._total(spec.args["sum"], key, spec.args["resource"]))
         if spec.extractor in ("sum@1", "sum@3"):
             if resource not in resources(at_path(obj, spec.args["over"])):
                 return None
-            return self._total(spec.args["sum"], key, resource)
+            return held(self._total(spec.args["sum"], key, resource))
         own = _units_of(obj, spec.extractor, spec.args).get(resource)
         if own is None or spec.minus is None:
-            return own
-        return max(-_INT64, min(_INT64, own - self._total(spec.minus, key, resource)))
+            return None if own is None else held(own)
+        return held(own - self._total(spec.minus, key, resource))
 
     def _total(self, sum_name: str, key: bytes, resource: str) -> int:
         return self._totals[sum_name].get(key, {}).get(resource, 0)

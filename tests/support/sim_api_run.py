@@ -1,6 +1,6 @@
 """A run with API servers on the simulated store: their clients' requests and watches, under the same faults and more.
 
-    python -m minikube_py.sim.replay 17 --api
+    PYTHONPATH=tests/support python tests/support/sim_api_run.py 17
 
 The API servers' core is the product's, on its own StoreClient; requests come to it by `api_calls`, not over HTTP.
 """
@@ -8,9 +8,14 @@ The API servers' core is the product's, on its own StoreClient; requests come to
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final, cast
+
+from recorded_storage import RecordedStorage
+from sim_api_calls import ApiCalls, CallTransport
+from sim_api_clients import NAMESPACE, ApiClient, ApiFollower, Stretch, check_stretches
 
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.client.rest import CONFIG_MAPS, RestClient
@@ -18,15 +23,13 @@ from minikube_py.env import Rng
 from minikube_py.errors import MinikubeError
 from minikube_py.mvcc.types import Compact
 from minikube_py.sim.access import StoreAccess
-from minikube_py.sim.api_calls import ApiCalls, CallTransport
-from minikube_py.sim.api_clients import NAMESPACE, ApiClient, ApiFollower, Stretch, check_stretches
 from minikube_py.sim.checkers import linearizability, transactions
 from minikube_py.sim.checkers.verdict import OK, violation
 from minikube_py.sim.clients import Watched
 from minikube_py.sim.clock import MachineClock, SimClock
 from minikube_py.sim.loop import SimFailure, SimLoop
-from minikube_py.sim.recorded_storage import RecordedStorage
 from minikube_py.sim.recorder import Recorder
+from minikube_py.sim.replay import replay
 from minikube_py.sim.run import (
     AFTERWARDS,
     BEGIN_S,
@@ -111,7 +114,7 @@ class ApiRun(Run):
         await self._finish()
 
     async def _finish(self) -> None:
-        """Once all is told, every API server must show the same, and every watch must have made just that of it."""
+        """Once all is reported, every API server must show the same, and every watch must have made just that of it."""
         loop = cast(SimLoop, asyncio.get_running_loop())
         clock = SimClock(loop, MachineClock())
         rest = RestClient(CallTransport(self.calls, loop, self._rng, self._hosts))
@@ -132,7 +135,7 @@ class ApiRun(Run):
         self._watch_problem = check_stretches(self.stretches, last, shown[0][1])
 
     def _told_up_to(self, last: int) -> bool:
-        """A watch to which nothing happened hears of it by a bookmark, or when it is opened anew."""
+        """A watch to which nothing happened hears of it by a bookmark, or when it is opened again."""
         return all(stretch.reached >= last for stretch in self.stretches if stretch.live)
 
     # -- processes ----------------------------------------------------------------------------------------------------
@@ -199,3 +202,6 @@ class ApiRun(Run):
         counts["stretches"] = len(self.stretches)
         counts["API server lives"] = self._servers
 
+
+if __name__ == "__main__":
+    sys.exit(replay(ApiRun, drawn_options(int(sys.argv[1])), sys.stdout))

@@ -26,7 +26,7 @@ PATIENCE_S: Final = 8.0
 
 
 class Served:
-    """One life of one API server. `owed`: who is told when it ends."""
+    """One life of one API server. `owed`: who is notified when it ends."""
 
     def __init__(self, process: Process, core: ApiServer) -> None:
         self.process = process

@@ -1,4 +1,4 @@
-"""A Storage that writes down what is asked of another one, for the checkers of the store beneath an API server."""
+"""A Storage that records the requests to another one, for the checkers of the store beneath an API server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from minikube_py.store.storage import WatchHandle, WatchSink
 
 
 class RecordedStorage(CommandStorage):
-    """As `client`. Watches are not written down: what comes of them is judged where it arrives."""
+    """As `client`. Watches are not written down: the result is judged where it arrives."""
 
     def __init__(self, storage: StoreClient, recorder: Recorder, client: int) -> None:
         self._storage = storage

@@ -264,7 +264,7 @@ def check_stretches(stretches: list[Stretch], last: int, names: dict[str, tuple[
     """What is wrong with what the watches told, "" if nothing is. `last`: the version of a list at the end, when all
     had been told, and `names` what it held, as (version, value).
 
-    None twice, none out of order, none missed: what one was told of, all whose stretch holds that version were; and
+    None twice, none out of order, none missed: what one reported, all whose stretch holds that version were; and
     what a live one made of it all is what is there."""
     truth: dict[int, tuple[str, str, str]] = {}
     for stretch in stretches:

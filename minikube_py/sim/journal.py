@@ -1,0 +1,58 @@
+"""The journal of a swarm: a line for each history that is done, so that many can be run over several sittings.
+
+A file belongs to one state of the code: histories of another are another sitting's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+class Done(NamedTuple):
+    """One history, as it comes from a worker. `crashed`: the simulator itself raised this. `cpu_s`: what it took."""
+
+    seed: int
+    violations: dict[str, str]
+    undecided: dict[str, str]
+    counts: Counter[str]
+    crashed: str = ""
+    cpu_s: float = 0.0
+
+
+def code_hash(package: Path = PACKAGE) -> str:
+    """Of all sources that a history can depend on."""
+    digest = hashlib.blake2b(digest_size=8)
+    for path in sorted(package.rglob("*.py")):
+        digest.update(f"{path.relative_to(package).as_posix()}\0{path.stat().st_size}\0".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+class Journal:
+    """The file of this code in `folder`, which is made if it is not there."""
+
+    def __init__(self, folder: Path, code: str = "") -> None:
+        self.path = folder / f"{code or code_hash()}.jsonl"
+
+    def read(self) -> list[Done]:
+        """What is done already. A last line that a killed run left torn counts as not done, and goes."""
+        if not self.path.is_file():
+            return []
+        data = self.path.read_bytes()
+        whole = data.rfind(b"\n") + 1
+        if whole < len(data):
+            with self.path.open("r+b") as file:
+                file.truncate(whole)
+        found = [Done(*json.loads(line)) for line in data[:whole].splitlines()]
+        return [done._replace(counts=Counter(done.counts)) for done in found]
+
+    def add(self, histories: list[Done]) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.writelines(json.dumps(done, separators=(",", ":")) + "\n" for done in histories)
