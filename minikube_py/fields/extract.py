@@ -160,7 +160,8 @@ def _number(resource: str, value: Any) -> int:
     read_value = quantity.from_json(value)
     units = read_value.milli_value() if resource == "cpu" else read_value.value()
     if clamp(units) != units:
-        raise quantity.QuantityError(f"{units} does not fit a signed 64-bit integer")
+        # Without the number: Python refuses to write one of thousands of digits.
+        raise quantity.QuantityError("it does not fit a signed 64-bit integer")
     return units
 
 

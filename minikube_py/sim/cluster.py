@@ -437,6 +437,10 @@ class SimCluster:
         """Takes note of who was removed, and who votes again."""
         removed, voters = self.membership().removed, self.configuration().voters
         for place in self.places:
+            if not place.known and self.membership().expecting(place.name) is not None:
+                # Somebody asked for it, and nobody told whether that was done.
+                place.known = True
+                self.start(place)
             if place.leaving and place.member_id in removed:
                 place.gone, place.leaving = True, False
             if place.rejoin and place.opened and place.member_id in voters:

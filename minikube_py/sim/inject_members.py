@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from minikube_py.env import Rng
 from minikube_py.mvcc.types import Compact
-from minikube_py.sim.faults import LEADER, MS, Fault, Injection, Plan, S, at_once, everyone, lasting
+from minikube_py.sim.faults import MS, Fault, Injection, Plan, S, at_once, everyone, lasting
 from minikube_py.sim.inject_links import clog
 from minikube_py.sim.inject_machines import slow_down
 from minikube_py.sim.loop import shuffle
@@ -93,21 +93,20 @@ def _strike(player: FaultPlayer, place: int) -> None:
 
 def _draw_supersede(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
     if plan.members > 2:
-        yield Fault(
-            at_us, "supersede", (LEADER,), (), lasting(rng, plan, 3 * S, 8 * S), rng.choice((0.5, 1.0, 1.5, 2.5, 4.0))
-        )
+        slow = rng.choice((0.5, 1.0, 1.5, 2.5, 4.0))
+        yield Fault(at_us, "supersede", everyone(plan), (), lasting(rng, plan, 3 * S, 8 * S), slow)
 
 
 def _supersede(player: FaultPlayer, fault: Fault) -> bool:
     """Entries that another leader replaces are still on their way to the disk: what was said of them is to be taken
     back, and what replaces them is not durable with them."""
-    cluster, rng, old = player.cluster, player.rng, fault.places[0]
-    others = [each.number for each in cluster.places if each.opened and each.number != old and not each.gone]
-    if len(others) < 2:
+    cluster, rng, old = player.cluster, player.rng, player.cluster.leader()
+    others = [each.number for each in cluster.places if each.opened and each is not old and not each.gone]
+    if old is None or len(others) < 2:
         return False
     shuffle(others, rng)
     few = (len(others) - 1) // 2
-    island, rest = (old, *others[:few]), tuple(others[few:])
+    island, rest = (old.number, *others[:few]), tuple(others[few:])
     slow_s = fault.amount * cluster.election_s
     slow_down(player, fault._replace(places=island, amount=slow_s * US_PER_S))
     join = _part(player, fault, island, rest)

@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from minikube_py.errors import InvalidRequest
+from minikube_py.fields import extract
 from minikube_py.fields.builtin import NODES, PODS
 from minikube_py.fields.evaluate import Reader, row_of, where_of
 from minikube_py.fields.paths import parse_path, read
 from minikube_py.fields.pod_requests import pod_requests
 from minikube_py.fields.spec import FieldSet, FieldSpec, SumSpec
 from minikube_py.fields.where import Comparison, Where, compile_where
+from minikube_py.sim import edges
 
 OBJECT = {"metadata": {"labels": {"topology.kubernetes.io/zone": "z", "a": "b"}}, "items": [{"name": "x"}, 2]}
 
@@ -223,3 +225,20 @@ def test_pods_of_one_shape_share_the_reading_but_not_the_answer() -> None:
         "cpu": 2000,
         "pods": 1,
     }
+
+
+ODD_VALUES = (*edges.EDGE_QUANTITIES, *edges.NO_QUANTITIES, *edges.EDGE_TEXTS, *edges.EDGE_INTS)
+
+
+@pytest.mark.parametrize("version", ["path@1", "path@2", "resources@1", "resources@2"])
+def test_no_value_costs_a_row_its_other_fields(version: str) -> None:
+    """A reader that raises would leave the whole object without a row."""
+    for odd in ODD_VALUES:
+        for resource in ("cpu", "memory"):
+            if version.startswith("path"):
+                for kind in ("quantity", "int", "string", "time"):
+                    read = extract.scalar(version, {"path": "odd", "resource": resource}, kind)
+                    assert isinstance(read({"odd": odd}), int | str | None)
+            else:
+                listed = extract.family(version, {"path": "odd"})({"odd": {resource: odd, "pods": "3"}})
+                assert listed["pods"] == 3 and all(isinstance(each, int) for each in listed.values())
