@@ -436,9 +436,11 @@ class SimCluster:
     def follow(self) -> None:
         """Takes note of who was removed, and who votes again."""
         removed, voters = self.membership().removed, self.configuration().voters
+        leader = self.leader()
+        expected = leader.member.membership.expected if leader is not None and leader.member is not None else ()
         for place in self.places:
-            if not place.known and self.membership().expecting(place.name) is not None:
-                # Somebody asked for it, and nobody told whether that was done.
+            if not place.known and any(member.name == place.name for member in expected):
+                # Somebody asked for it, and nobody answered whether that was done.
                 place.known = True
                 self.start(place)
             if place.leaving and place.member_id in removed:
