@@ -15,14 +15,12 @@ from typing import Any, Final
 
 from minikube_py.fields import quantity
 from minikube_py.fields.pod_requests import PODS, is_finished
+from minikube_py.fields.resource_lists import Nanos, ResourceLists, add, listed, remember, shape_of
 
-Nanos = dict[str, int]
 NANOS_PER_UNIT: Final = 10**9
 NANOS_PER_MILLI: Final = 10**6
 _NO_STATUS: Final[Mapping[str, Any]] = {}
-_OTHERS: Final = frozenset(("initContainers", "resources", "overhead"))
-_CACHE_LIMIT: Final = 20_000
-_nanos: dict[str, int] = {}
+_lists: Final = ResourceLists(lambda value: quantity.from_json(value).saturated(quantity.NANO))
 _by_shape: dict[tuple[Any, ...], dict[str, int]] = {}
 
 
@@ -35,15 +33,12 @@ def resource_requests(pod: Mapping[str, Any]) -> dict[str, int]:
     spec, status = pod.get("spec"), pod.get("status")
     if not isinstance(spec, dict):
         return {PODS: 1}
-    shape = _shape(spec, status)
+    shape = None if resized(status) else shape_of(spec)
     known = _by_shape.get(shape) if shape is not None else None
     if known is None:
         known = units_of(total_nanos(spec, status))
         known[PODS] = known.get(PODS, 0) + 1
-        if shape is not None:
-            if len(_by_shape) >= _CACHE_LIMIT:
-                _by_shape.clear()
-            _by_shape[shape] = known
+        remember(_by_shape, shape, known)
     return dict(known)
 
 
@@ -66,26 +61,26 @@ def total_nanos(spec: Mapping[str, Any], status: Any = None, defaults: Mapping[s
     resource. Raises: QuantityError."""
     told = _Status(status) if resized(status) else None
     total: Nanos = {}
-    for container in _list(spec.get("containers")):
-        _add(total, _container(container, told, defaults))
+    for container in listed(spec.get("containers")):
+        add(total, _container(container, told, defaults))
     sidecars: Nanos = {}
     need: Nanos = {}
-    for container in _list(spec.get("initContainers")):
+    for container in listed(spec.get("initContainers")):
         if isinstance(container, dict) and container.get("restartPolicy") == "Always":
             requests = _container(container, told, defaults)
-            _add(total, requests)
-            _add(sidecars, requests)
+            add(total, requests)
+            add(sidecars, requests)
             _raise_to(need, sidecars)
         else:
             running = dict(_container(container, None, defaults))
-            _add(running, sidecars)
+            add(running, sidecars)
             _raise_to(need, running)
     _raise_to(total, need)
     for name, nanos in _pod_level(spec, told).items():
         total[name] = nanos
     overhead = spec.get("overhead")
     if isinstance(overhead, dict):
-        _add(total, _read_list(overhead))
+        add(total, _lists.read(overhead))
     return total
 
 
@@ -93,7 +88,7 @@ def pod_level_requests(spec: Mapping[str, Any]) -> Nanos:
     """What is asked for the pod as a whole, of those resources for which that is possible. Raises: QuantityError."""
     return {
         name: nanos
-        for name, nanos in _requests(spec).items()
+        for name, nanos in _lists.requests(spec).items()
         if name in ("cpu", "memory") or name.startswith("hugepages-")
     }
 
@@ -106,29 +101,29 @@ class _Status:
         self.pod = status
         self.containers: dict[str, Mapping[str, Any]] = {}
         for field in ("containerStatuses", "initContainerStatuses"):
-            for each in _list(status.get(field)):
+            for each in listed(status.get(field)):
                 if isinstance(each, dict) and isinstance(name := each.get("name"), str):
                     self.containers[name] = each
 
     def effective(self, spec: Nanos, state: Mapping[str, Any]) -> Nanos:
         """The largest of what is wanted (unless that is infeasible), in force and allocated."""
         found = {} if self.infeasible else dict(spec)
-        _raise_to(found, _requests(state))
+        _raise_to(found, _lists.requests(state))
         allocated = state.get("allocatedResources")
         if isinstance(allocated, dict):
-            _raise_to(found, _read_list(allocated))
+            _raise_to(found, _lists.read(allocated))
         return found
 
 
 def _infeasible(status: Mapping[str, Any]) -> bool:
-    for condition in _list(status.get("conditions")):
+    for condition in listed(status.get("conditions")):
         if isinstance(condition, dict) and condition.get("type") == "PodResizePending":
             return bool(condition.get("reason") == "Infeasible")
     return False
 
 
 def _container(container: Any, told: _Status | None, defaults: Mapping[str, int] | None) -> Nanos:
-    requests = _requests(container)
+    requests = _lists.requests(container)
     if told is not None and isinstance(container, dict):
         name = container.get("name")
         state = told.containers.get(name) if isinstance(name, str) else None
@@ -140,51 +135,9 @@ def _container(container: Any, told: _Status | None, defaults: Mapping[str, int]
 def _pod_level(spec: Mapping[str, Any], told: _Status | None) -> Nanos:
     level = pod_level_requests(spec)
     if level and told is not None and isinstance(told.pod.get("resources"), dict):
-        effective = told.effective(_requests(spec), told.pod)
+        effective = told.effective(_lists.requests(spec), told.pod)
         return {name: effective.get(name, 0) for name in level}
     return level
-
-
-def _shape(spec: Mapping[str, Any], status: Any) -> tuple[Any, ...] | None:
-    """What decides the answer for the usual pod, one container and nothing else that counts; None for all others."""
-    containers = spec.get("containers")
-    if type(containers) is not list or len(containers) != 1 or not _OTHERS.isdisjoint(spec) or resized(status):
-        return None
-    container = containers[0]
-    resources = container.get("resources") if type(container) is dict else None
-    requests = resources.get("requests") if type(resources) is dict else None
-    if type(requests) is not dict:
-        return ()
-    for value in requests.values():
-        if type(value) is not str:
-            return None
-    return tuple(requests.items())
-
-
-def _requests(holder: Any) -> Nanos:
-    """The requests of a container, a pod's spec or a status."""
-    resources = holder.get("resources") if isinstance(holder, dict) else None
-    requests = resources.get("requests") if isinstance(resources, dict) else None
-    return _read_list(requests) if isinstance(requests, dict) and requests else {}
-
-
-def _read_list(resources: Mapping[str, Any]) -> Nanos:
-    found: Nanos = {}
-    for name, value in resources.items():
-        nanos = _nanos.get(value) if type(value) is str else None
-        if nanos is None:
-            nanos = quantity.from_json(value).saturated(quantity.NANO)
-            if type(value) is str:
-                if len(_nanos) >= _CACHE_LIMIT:
-                    _nanos.clear()
-                _nanos[value] = nanos
-        found[name] = nanos
-    return found
-
-
-def _add(total: Nanos, more: Mapping[str, int]) -> None:
-    for name, nanos in more.items():
-        total[name] = total.get(name, 0) + nanos
 
 
 def _raise_to(total: Nanos, least: Mapping[str, int]) -> None:
@@ -192,7 +145,3 @@ def _raise_to(total: Nanos, least: Mapping[str, int]) -> None:
         known = total.get(name)
         if known is None or nanos > known:
             total[name] = nanos
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from minikube_py.env import Rng
+from minikube_py.errors import NoSpace
 from minikube_py.fields.builtin import NODES
 from minikube_py.fields.where import Where
 from minikube_py.mvcc.types import DeclareFields, DeclareIndex, RangeRequest
@@ -389,6 +390,7 @@ class Run:
         counts["operations"] = len(operations)
         for status in ("done", "refused", "unknown"):
             counts[status] = sum(each.status == status for each in operations)
+        counts["refused without room"] = sum(isinstance(each.error, NoSpace) for each in operations)
         counts["indexes declared"] = sum(
             isinstance(each.request, DeclareIndex) and each.status == "done" for each in operations
         )

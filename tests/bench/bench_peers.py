@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
-from peer_world import MemorySource, Talker, append, entries_from, snapshot_message, talking, until
+from patience import until
+from peer_world import MemorySource, Talker, append, entries_from, snapshot_message, talking
 
 from minikube_py.control_plane.certificates import ensure_authority
 from minikube_py.control_plane.tls import peer_client_context, peer_server_context

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_targets import original, transport_to, until
+from api_targets import original, transport_to
+from patience import until
 
 from minikube_py.api.errors import StatusError
 from minikube_py.client.rest import (
@@ -90,7 +91,7 @@ async def settled(client: RestClient, ask: Callable[[], Awaitable[Any]]) -> Any:
         last[0] = now
         return bool(last[1] >= 50)
 
-    await until("it comes to rest", same)
+    await until(same, "it comes to rest")
     return last[0]
 
 
@@ -166,7 +167,7 @@ async def owners(client: RestClient) -> Any:
             names = {a["metadata"]["name"] for a in await client.list(SERVICE_ACCOUNTS, NAMESPACE)}
             return f"stranger-{policy.lower()}" not in names
 
-        await until("an owner of another uid is no owner", strangers_gone)
+        await until(strangers_gone, "an owner of another uid is no owner")
         await client.delete(CONFIG_MAPS, root["metadata"]["name"], NAMESPACE, propagation=policy)
 
     async def ask() -> Any:
@@ -207,7 +208,7 @@ async def namespace_held(client: RestClient) -> Any:
         found = await client.get(NAMESPACES, NAMESPACE)
         return found["status"] if found["status"].get("conditions") else None
 
-    status = await until("it says what it waits for", reported)
+    status = await until(reported, "it says what it waits for")
     await client.patch(CONFIG_MAPS, "held", {"metadata": {"finalizers": None}}, NAMESPACE)
 
     async def gone() -> bool:
@@ -217,7 +218,7 @@ async def namespace_held(client: RestClient) -> Any:
             return error.code == 404
         return False
 
-    await until("it is gone", gone)
+    await until(gone, "it is gone")
     return sorted(normal(status["conditions"]), key=lambda condition: str(condition["type"]))
 
 
@@ -254,13 +255,13 @@ async def run(name: str, client: RestClient) -> Any:
     async def clear() -> bool:
         return all(item["metadata"]["name"] != NAMESPACE for item in await client.list(NAMESPACES))
 
-    await until("an earlier namespace is gone", clear)
+    await until(clear, "an earlier namespace is gone")
     await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
 
     async def furnished() -> bool:
         return bool(await client.list(SERVICE_ACCOUNTS, NAMESPACE))
 
-    await until("it has its account", furnished)
+    await until(furnished, "it has its account")
     answer = await SCENARIOS[name](client)
     for pod in await clear_pods(client):
         await client.delete(PODS, pod, NAMESPACE, grace_period_s=0)

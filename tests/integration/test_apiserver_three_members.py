@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 from api_core import MAPS, PODS, Events, config_map, node, pod
-from member_net import until
+from patience import until
 from served_net import ServedNet, served
 
 from minikube_py.apiserver.auth import ADMIN

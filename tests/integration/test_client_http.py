@@ -12,7 +12,8 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
-from api_targets import our_core, served, until
+from api_targets import our_core, served
+from patience import until
 from ports import free_ports
 
 from minikube_py.api.errors import StatusError
@@ -169,7 +170,7 @@ async def test_a_watch_that_is_left_closes_its_connection() -> None:
     async with scripted((CHUNKED + chunk(LINES), False)) as (script, transport):
         async for _ in transport.watch("/x"):
             break
-        await until("the server sees it go", lambda: asyncio.sleep(0, script.writers[0].is_closing()))
+        await until(lambda: asyncio.sleep(0, script.writers[0].is_closing()), "the server sees it go")
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,14 +199,14 @@ async def test_an_informer_survives_the_restart_of_its_server(tmp_path: Path) ->
         async def told() -> bool:
             return informer.stats.errors > 0
 
-        await until("it noticed", told)
+        await until(told, "it noticed")
         async with served(core, tmp_path, port):
             await client.create(CONFIG_MAPS, {"metadata": {"name": "after"}}, "default")
 
             async def complete() -> bool:
                 return set(informer.store.keys()) >= {"default/before", "default/after"}
 
-            await until("it caught up", complete)
+            await until(complete, "it caught up")
             assert informer.stats.lists == 1
             await informer.stop()
             await transport.close()

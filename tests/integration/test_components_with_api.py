@@ -11,7 +11,8 @@ from typing import Any
 
 import orjson
 import pytest
-from api_targets import original, transport_to, until
+from api_targets import original, transport_to
+from patience import until
 
 from minikube_py.api.errors import StatusError
 from minikube_py.client.events import NORMAL, EventRecorder, Involved
@@ -147,7 +148,7 @@ async def test_an_informer_sees_what_the_server_holds(transport: ApiTransport, n
         truth = {f"{i['metadata']['namespace']}/{i['metadata']['name']}": project(i) for i in items}
         return dict(informer.store.items()) == truth
 
-    await until("the copy equals the server's state", equal)
+    await until(equal, "the copy equals the server's state")
     assert told == [gone["metadata"]["uid"]] and informer.stats.lists == 1
     await informer.stop()
 
@@ -162,7 +163,7 @@ async def test_events_are_counted_by_the_server(transport: ApiTransport, namespa
     async def counted() -> Any:
         return [event for event in await client.list(EVENTS, namespace) if event.get("count") == 3]
 
-    (event,) = await until("three in one", counted)
+    (event,) = await until(counted, "three in one")
     assert (event["reason"], event["message"], event["source"]) == ("Said", "hello", {"component": "tester"})
     await recorder.stop()
 
@@ -194,19 +195,19 @@ async def test_a_controller_of_three_becomes_three_running_pods(
     await client.create(REPLICATION_CONTROLLERS, {"metadata": {"name": "web"}, "spec": spec}, namespace)
     service = {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": "http"}]}
     await client.create(SERVICES, {"metadata": {"name": "web"}, "spec": service}, namespace)
-    await until("three are ready", lambda: ready(3))
+    await until(lambda: ready(3), "three are ready")
     pods = await client.list(PODS, namespace)
 
     async def all_addressed() -> bool:
         return await addresses() == sorted(pod["status"]["podIP"] for pod in pods)
 
-    await until("the service has their addresses", all_addressed)
+    await until(all_addressed, "the service has their addresses")
     await client.delete(PODS, pods[0]["metadata"]["name"], namespace)
-    await until("a deleted one is replaced", lambda: ready(3))
+    await until(lambda: ready(3), "a deleted one is replaced")
     await client.scale(REPLICATION_CONTROLLERS, "web", namespace, 5)
-    await until("five are ready", lambda: ready(5))
+    await until(lambda: ready(5), "five are ready")
     await client.scale(REPLICATION_CONTROLLERS, "web", namespace, 1)
-    await until("one is left", lambda: ready(1))
+    await until(lambda: ready(1), "one is left")
     reasons = {event["reason"] for event in await client.list(EVENTS, namespace)}
     assert {"SuccessfulCreate", "SuccessfulDelete"} <= reasons
     await client.delete(REPLICATION_CONTROLLERS, "web", namespace, propagation="Foreground")
@@ -214,7 +215,7 @@ async def test_a_controller_of_three_becomes_three_running_pods(
     async def all_gone() -> bool:
         return not await client.list(PODS, namespace) and not await client.list(REPLICATION_CONTROLLERS, namespace)
 
-    await until("the controller and its pods are collected", all_gone)
+    await until(all_gone, "the controller and its pods are collected")
 
 
 async def test_orphans_stay_and_are_adopted_again(
@@ -228,17 +229,17 @@ async def test_orphans_stay_and_are_adopted_again(
         return len(pods) == 2 and sum(bool(pod["metadata"].get("ownerReferences")) for pod in pods) == count
 
     await client.create(REPLICATION_CONTROLLERS, {"metadata": {"name": "web"}, "spec": spec}, namespace)
-    await until("two are owned", lambda: owned(2))
+    await until(lambda: owned(2), "two are owned")
     before = {pod["metadata"]["uid"] for pod in await client.list(PODS, namespace)}
     await client.delete(REPLICATION_CONTROLLERS, "web", namespace, propagation="Orphan")
-    await until("two are orphans", lambda: owned(0))
+    await until(lambda: owned(0), "two are orphans")
 
     async def released() -> bool:
         return not await client.list(REPLICATION_CONTROLLERS, namespace)
 
-    await until("their controller is gone", released)
+    await until(released, "their controller is gone")
     await client.create(REPLICATION_CONTROLLERS, {"metadata": {"name": "web"}, "spec": spec}, namespace)
-    await until("two are adopted", lambda: owned(2))
+    await until(lambda: owned(2), "two are adopted")
     assert {pod["metadata"]["uid"] for pod in await client.list(PODS, namespace)} == before
 
 
@@ -252,7 +253,7 @@ async def test_a_namespace_goes_with_all_that_is_in_it(
         authorities = await client.list(CONFIG_MAPS, namespace)
         return bool(accounts) and [a["data"] for a in authorities] == [{"ca.crt": "PEM"}]
 
-    await until("it has its account and authority", furnished)
+    await until(furnished, "it has its account and authority")
     await client.create(PODS, {"metadata": {"name": "p"}, "spec": {"nodeName": "tn-0", **TEMPLATE["spec"]}}, namespace)
     await client.create(SERVICES, {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}}, namespace)
 
@@ -260,13 +261,13 @@ async def test_a_namespace_goes_with_all_that_is_in_it(
         pod = await client.get(PODS, "p", namespace)
         return bool(pod["status"]["phase"] == "Running" and pod["status"]["podIP"])
 
-    await until("its pod runs", running)
+    await until(running, "its pod runs")
     await client.delete(NAMESPACES, namespace)
 
     async def gone() -> bool:
         return all(item["metadata"]["name"] != namespace for item in await client.list(NAMESPACES))
 
-    await until("it is gone", gone)
+    await until(gone, "it is gone")
 
 
 async def test_nodes_are_ready_have_leases_and_are_cordoned(transport: ApiTransport, components: FakeKubelet) -> None:
@@ -279,19 +280,19 @@ async def test_nodes_are_ready_have_leases_and_are_cordoned(transport: ApiTransp
         taints = (await client.get(NODES, "tn-0"))["spec"].get("taints") or []
         return [t["key"] for t in taints] == ["node.kubernetes.io/unschedulable"]
 
-    await until("it is tainted", tainted)
+    await until(tainted, "it is tainted")
     await client.patch(NODES, "tn-0", {"spec": {"unschedulable": None}})
 
     async def free() -> bool:
         return not (await client.get(NODES, "tn-0"))["spec"].get("taints")
 
-    await until("it is free again", free)
+    await until(free, "it is free again")
 
     async def leased() -> bool:
         leases = {lease["metadata"]["name"] for lease in await client.list(LEASES, "kube-node-lease")}
         return {"tn-0", "tn-1", "tn-2"} <= leases
 
-    await until("all have leases", leased)
+    await until(leased, "all have leases")
 
 
 async def test_a_closed_transport_refuses(transport: ApiTransport) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import ours
 import pytest
-from patience import PATIENCE_S, Deadline
+from patience import PATIENCE_S, until
 
 from minikube_py.api.errors import StatusError
 from minikube_py.client.http_transport import HttpTransport
@@ -62,15 +62,6 @@ async def start(children: list[Child], name: str, folder: Path, *flags: str) -> 
     return child
 
 
-async def until(what: str, check):
-    """What `check` gives once it is true; asks every 50 ms, for what no watch tells."""
-    deadline = Deadline()
-    while not (found := await check()):
-        deadline.check(what)
-        await asyncio.sleep(0.05)
-    return found
-
-
 async def make_node(client: RestClient, name: str) -> None:
     status = {"allocatable": {"cpu": "8", "memory": "8Gi", "pods": "110"}}
     status["conditions"] = [{"type": "Ready", "status": "True"}]
@@ -100,12 +91,12 @@ async def test_a_scheduler_that_stands_by_takes_over_from_a_dead_and_a_stopped_o
         assert first.where == "synced"
         assert second.where == f"standing by: {lease['spec']['holderIdentity']} leads"
         await make_pod(client, "by-the-first")
-        await until("bound", lambda: bound(client, "by-the-first"))
+        await until(lambda: bound(client, "by-the-first"), "bound")
 
         os.kill(first.pid or 0, signal.SIGSTOP)
         stopped_s = time.monotonic()
         await make_pod(client, "by-the-second")
-        await until("bound by the other", lambda: bound(client, "by-the-second"))
+        await until(lambda: bound(client, "by-the-second"), "bound by the other")
         assert time.monotonic() - stopped_s > 1.0, "it waited for the lease to run out"
         after = await client.get(LEASES, "kube-scheduler", "kube-system")
         assert after["spec"]["holderIdentity"] != lease["spec"]["holderIdentity"]
@@ -122,7 +113,7 @@ async def test_a_scheduler_that_stands_by_takes_over_from_a_dead_and_a_stopped_o
         given_up = await client.get(LEASES, "kube-scheduler", "kube-system")
         assert given_up["spec"].get("holderIdentity") != after["spec"]["holderIdentity"], "nobody waits for its end"
         await make_pod(client, "by-the-third")
-        await until("bound by the third", lambda: bound(client, "by-the-third"))
+        await until(lambda: bound(client, "by-the-third"), "bound by the third")
 
 
 async def test_kubelets_share_the_nodes_and_take_over_those_of_the_dead(server: Path, tmp_path: Path) -> None:
@@ -151,7 +142,7 @@ async def test_kubelets_share_the_nodes_and_take_over_those_of_the_dead(server: 
         async def running() -> bool:
             return (await client.get(PODS, "on-node-7", "default"))["status"]["phase"] == "Running"
 
-        await until("the heir plays its pods", running)
+        await until(running, "the heir plays its pods")
         added = await start(children, "kubelet", _folders(tmp_path, 5)[-1], *flags)
         assert added.where == "5 nodes of slot 3, from node-15"
 

@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from peer_world import Talker, heartbeat, talking, until
+from patience import until
+from peer_world import Talker, heartbeat, talking
 
 from minikube_py.errors import OutcomeUnknown, Unavailable
 from minikube_py.raft.configuration import NodeId

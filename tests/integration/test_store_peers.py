@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from patience import PATIENCE_S, patience
+from patience import PATIENCE_S, patience, until
 from peer_world import (
     CLUSTER,
     FAST,
@@ -25,7 +25,6 @@ from peer_world import (
     listening,
     snapshot_message,
     talking,
-    until,
 )
 from ports import free_ports
 

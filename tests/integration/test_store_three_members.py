@@ -6,7 +6,7 @@ import asyncio
 import random
 
 import pytest
-from member_net import until
+from patience import until
 from served_net import ServedNet, served
 
 from minikube_py.errors import MinikubeError, NotLeader, OutcomeUnknown, Unavailable

@@ -13,8 +13,8 @@ from typing import Any
 import aiohttp
 import orjson
 from api_records import DONE, OTHERS, PREFIX, REFUSED, STORE_WATCHER, ApiRecord, ApiWatch, Asked, Told, version_of
-from patience import PATIENCE_S
-from store_members import Members, until
+from patience import PATIENCE_S, until
+from store_members import Members
 
 from minikube_py.client.kubeconfig import ClusterAccess
 from minikube_py.env import SystemClock

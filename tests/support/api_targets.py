@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
 
 import needs
-from patience import Deadline
 
 from minikube_py.apiserver.auth import ADMIN
 from minikube_py.apiserver.core import ApiServer
@@ -84,14 +81,3 @@ async def transport_to(target: str, folder: Path, kubeconfig: Path | None = None
                     yield transport
                 finally:
                     await transport.close()
-
-
-async def until(what: str, holds: Callable[[], Awaitable[Any]]) -> Any:
-    """The first true answer. Looks again after 10 ms: what is waited for may show in many places."""
-    deadline = Deadline()
-    while True:
-        found = await holds()
-        if found:
-            return found
-        deadline.check(what)
-        await asyncio.sleep(0.01)

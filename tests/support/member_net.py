@@ -8,7 +8,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 
-from patience import patience
+from patience import patience, until
 from virtual_time import LoopClock, LoopSyncs
 
 from minikube_py.env import Disk, SystemDisk
@@ -181,12 +181,6 @@ class MemberNet:
         running = [self.members[id] for id in ids or self.members]
         await until(lambda: len({member.raft.log.applied for member in running}) == 1)
         assert len({member.state.hash() for member in running}) == 1
-
-
-async def until(condition: Callable[[], bool], timeout_s: float = 30) -> None:
-    async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.002)
 
 
 @contextlib.asynccontextmanager

@@ -9,6 +9,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from hashlib import sha256
 
+from patience import until
 from ports import free_ports
 
 from minikube_py.env import Clock, SystemClock
@@ -212,12 +213,6 @@ async def talking(count: int = 3, ports: list[int] | None = None, **options) -> 
 
 def linked(talker: Talker) -> int:
     return sum(sender.linked for sender in talker.peers._senders.values())
-
-
-async def until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
-    async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.002)
 
 
 def heartbeat(sender: int, to: int, number: int = 0) -> Message:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from patience import PATIENCE_S
-from store_members import Members, until
+from patience import PATIENCE_S, until
+from store_members import Members
 
 from minikube_py.env import SystemClock
 from minikube_py.fields.builtin import NODES

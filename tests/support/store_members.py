@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 from typing import Any
 
-from patience import Deadline
+from patience import until
 
 from minikube_py.control_plane.store_access import StoreAccess
 from minikube_py.control_plane.store_admin import Asking, StoreAdmin
@@ -211,15 +211,6 @@ class Asked(Asking):
         call = Call(Op.RANGE, pack(request), asyncio.get_running_loop().create_future(), SERIALIZABLE)
         answer = await self.send(call)
         return decode_range(call.parts, answer)
-
-
-async def until(check: Callable[[], Awaitable[Any]], what: str | Callable[[], str], within_s: float = 0.0) -> Any:
-    """What `check` gives, once it is true."""
-    deadline = Deadline(within_s)
-    while not (found := await check()):
-        deadline.check(what if isinstance(what, str) else what())
-        await asyncio.sleep(PAUSE_S)
-    return found
 
 
 def _brief(statuses: dict[str, dict[str, Any]]) -> str:

@@ -28,7 +28,6 @@ Finding = tuple[str, str]
 ALLOWED: dict[Finding, int] = {
     ("integration/test_apiserver_remote_store.py", "sleeps"): 1,
     ("integration/test_leases_of_processes.py", "reads the machine's clock"): 4,
-    ("integration/test_leases_of_processes.py", "sleeps"): 1,
     ("integration/test_links_proxy.py", "reads the machine's clock"): 2,
     ("integration/test_links_proxy.py", "sleeps"): 1,
     ("integration/test_store_peers.py", "sleeps"): 3,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from api_core import Core, config_map, names, node, pod
-from member_net import until
+from patience import until
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"

@@ -10,7 +10,8 @@ import os
 import random
 
 import pytest
-from member_net import PLAIN, MemberNet, refused, until
+from member_net import PLAIN, MemberNet, refused
+from patience import until
 from test_store_log_files import append, take_snapshot
 from virtual_time import LoopClock, LoopSyncs
 

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from member_net import MemberNet, three, until
+from member_net import MemberNet, three
+from patience import until
 from virtual_time import LoopClock
 
 from minikube_py.errors import InvalidRequest, NotLeader

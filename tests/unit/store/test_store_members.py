@@ -7,7 +7,8 @@ import dataclasses
 import errno
 
 import pytest
-from member_net import CLUSTER, PLAIN, MemberNet, refused, three, until
+from member_net import CLUSTER, PLAIN, MemberNet, refused, three
+from patience import until
 
 from minikube_py.env import SystemDisk, SystemFile
 from minikube_py.errors import (

@@ -8,7 +8,8 @@ import random
 import threading
 
 import pytest
-from member_net import PLAIN, MemberNet, until
+from member_net import PLAIN, MemberNet
+from patience import until
 from virtual_time import LoopSyncs
 
 from minikube_py.env import SystemClock, SystemDisk, SystemFile
