@@ -25,6 +25,7 @@ from minikube_py.client.rest import (
 )
 from minikube_py.client.transport import MERGE_PATCH
 from minikube_py.controllers.base import BY_CONTROLLER, ControllerContext, QueueWorkers, orphans_for, selecting
+from minikube_py.controllers.claims import DELETE, owners_of_claim
 from minikube_py.controllers.expectations import Expectations
 from minikube_py.controllers.ownership import Claims, Owner
 from minikube_py.controllers.pod_control import pod_from_template
@@ -196,6 +197,9 @@ class StatefulSetController:
                     raise outcome
         first = unavailable[0] if unavailable else None
         for pod in condemned:
+            if (ordinal := ordinal_of(owner, pod)) is not None:
+                await self._keep_claims(owner, ordinal, pod, condemned=True)
+        for pod in condemned:
             if pod.deleting:
                 if ordered:
                     return 0
@@ -221,10 +225,13 @@ class StatefulSetController:
             await self._create_claims(owner, slot.ordinal)
         if ordered and (pod.deleting or not _ready(pod, owner, now_s)):
             return True
-        if pod.labels.get(NAME_LABEL) != pod.name:
+        known = pod.labels.get(NAME_LABEL) == pod.name
+        if not known:
             patch = {"metadata": {"uid": pod.uid, "labels": identity(owner, slot.ordinal)}}
             path = path_of(PODS, pod.namespace, pod.name)
             await self._client.raw("PATCH", path, None, orjson.dumps(patch), MERGE_PATCH)
+        if await self._keep_claims(owner, slot.ordinal, pod) or not known:
+            self._tell(owner, "update", pod.name)
         return False
 
     async def _update(self, owner: WorkloadView, found: Revisions, slots: Sequence[Slot], now_s: float) -> int:
@@ -281,6 +288,30 @@ class StatefulSetController:
             self._recorder.event(
                 _OWNER.involved(owner), NORMAL, "SuccessfulCreate", f"Create {told.format('')} success"
             )
+
+    async def _keep_claims(self, owner: WorkloadView, ordinal: int, pod: PodView, condemned: bool = False) -> bool:
+        """Makes the claims of one ordinal go with the set or with its pod, or stay, as the retention policy says.
+
+        Whether one of them was changed."""
+        changed = False
+        for template in owner.spec.get("volumeClaimTemplates") or ():
+            name = f"{template['metadata']['name']}-{owner.name}-{ordinal}"
+            claim = self._volumes.store.get(f"{owner.namespace}/{name}")
+            if claim is None:
+                continue
+            found = owners_of_claim(owner, pod, pod.name, claim, condemned)
+            if found.foreign and found.references is not None:
+                why = (
+                    f"PersistentVolumeClaim {name} has a conflicting OwnerReference that acts as a manging controller, "
+                    "the retention policy is ignored for this claim"
+                )
+                self._recorder.event(_OWNER.involved(owner), WARNING, "ConflictingController", why)
+            if found.references is not None:
+                metadata = {"resourceVersion": claim.resource_version, "ownerReferences": found.references}
+                path = path_of(PERSISTENT_VOLUME_CLAIMS, owner.namespace, name)
+                await self._client.raw("PATCH", path, None, orjson.dumps({"metadata": metadata}), MERGE_PATCH)
+                changed = True
+        return changed
 
     async def _delete(self, owner: WorkloadView, pod: PodView) -> None:
         self._expectations.expect_deletions(owner.key, (pod.uid,))
@@ -385,8 +416,10 @@ def new_pod(owner: WorkloadView, found: Revisions, ordinal: int) -> Object:
 def new_claim(owner: WorkloadView, template: Mapping[str, Any], ordinal: int) -> Object:
     metadata = template["metadata"]
     selected = (owner.spec.get("selector") or {}).get("matchLabels") or {}
-    kept = {name: metadata[name] for name in ("annotations",) if metadata.get(name)}
+    kept: Object = {name: metadata[name] for name in ("annotations",) if metadata.get(name)}
     name = f"{metadata['name']}-{owner.name}-{ordinal}"
+    if (owner.spec.get("persistentVolumeClaimRetentionPolicy") or {}).get("whenDeleted") == DELETE:
+        kept["ownerReferences"] = [_OWNER.reference(owner)]
     labels = {**(metadata.get("labels") or {}), **selected}
     return {"metadata": {**kept, "name": name, "labels": labels}, "spec": template.get("spec") or {}}
 

@@ -246,6 +246,21 @@ async def goes_in_order(world: World) -> None:
     await world.settle("deleted in the foreground: claims stay")
 
 
+async def claims_go(world: World) -> None:
+    policy = {"whenDeleted": "Delete", "whenScaled": "Delete"}
+    await stateful_set(replicas=3, volumeClaimTemplates=[CLAIM], persistentVolumeClaimRetentionPolicy=policy)(world)
+    await world.patch({"spec": {"replicas": 2}})
+    await world.settle("scaled down: a claim goes with its pod")
+    await world.patch({"spec": {"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain"}}})
+    await world.settle("kept when the set is deleted")
+    await world.patch({"spec": {"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete", "whenScaled": "Retain"}}})
+    await world.settle("kept when it is scaled")
+    await world.patch({"spec": {"replicas": 1}})
+    await world.settle("scaled down again: the claim stays")
+    await world.client.delete(STATEFUL_SETS, "web", NAMESPACE, propagation="Background")
+    await world.settle("deleted: its claims go, too")
+
+
 async def goes_in_parallel(world: World) -> None:
     await stateful_set(replicas=3, podManagementPolicy="Parallel", ordinals={"start": 5}, minReadySeconds=1)(world)
     await world.patch({"spec": {"updateStrategy": {"type": "OnDelete", "rollingUpdate": None}}})
@@ -346,6 +361,7 @@ SCENARIOS: dict[str, tuple[ResourceRef, tuple[ResourceRef, ...], Scenario]] = {
     "a Deployment pauses": (DEPLOYMENTS, (REPLICA_SETS,), pauses),
     "a Deployment is stuck": (DEPLOYMENTS, (REPLICA_SETS,), sticks),
     "a StatefulSet in order": (STATEFUL_SETS, (CONTROLLER_REVISIONS, PERSISTENT_VOLUME_CLAIMS), goes_in_order),
+    "a StatefulSet's claims": (STATEFUL_SETS, (CONTROLLER_REVISIONS, PERSISTENT_VOLUME_CLAIMS), claims_go),
     "a StatefulSet in parallel": (STATEFUL_SETS, (CONTROLLER_REVISIONS,), goes_in_parallel),
     "a DaemonSet rolls": (DAEMON_SETS, (CONTROLLER_REVISIONS,), daemons_roll),
     "a DaemonSet surges": (DAEMON_SETS, (CONTROLLER_REVISIONS,), daemons_surge),

@@ -1,0 +1,48 @@
+"""Who owns the claims of a StatefulSet, by its persistentVolumeClaimRetentionPolicy: owned claims go with their owner.
+
+Pure. Source: k8s.io/kubernetes/pkg/controller/statefulset/stateful_set_utils.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from minikube_py.client.rest import Object
+from minikube_py.controllers.views import MetaView, OwnerRef, PodView, WorkloadView
+
+RETAIN, DELETE = "Retain", "Delete"
+
+
+class Owners(NamedTuple):
+    """`references` to be written, None where they may stay. `foreign`: another controller has the claim."""
+
+    references: list[Object] | None
+    foreign: bool = False
+
+
+def _reference(api_version: str, kind: str, owner: MetaView) -> OwnerRef:
+    return OwnerRef(api_version, kind, owner.name, owner.uid, True, True)
+
+
+def owners_of_claim(owner: WorkloadView, pod: PodView | None, name: str, claim: MetaView, condemned: bool) -> Owners:
+    """`pod` of that `name`, if it is there, uses the claim; `condemned`: it is more than the set wants."""
+    policy: Mapping[str, Any] = owner.spec.get("persistentVolumeClaimRetentionPolicy") or {}
+    scaled, deleted = policy.get("whenScaled") == DELETE, policy.get("whenDeleted") == DELETE
+    own = [ref for ref in claim.owners if (ref.kind, ref.name) in (("StatefulSet", owner.name), ("Pod", name))]
+    uids = {owner.uid, pod.uid if pod is not None else ""}
+    if any(ref.uid not in uids for ref in own):
+        # Of one that had the name before: its claim goes with it.
+        return Owners(None)
+    others = [ref for ref in claim.owners if ref not in own]
+    foreign = (scaled or deleted) and any(ref.controller for ref in others)
+    wanted: list[OwnerRef] = []
+    if foreign:
+        if not own:
+            return Owners(None)
+    elif scaled and condemned:
+        wanted = [_reference("v1", "Pod", pod)] if pod is not None else own
+    elif deleted:
+        wanted = [_reference("apps/v1", "StatefulSet", owner)]
+    same = [(ref.uid, ref.controller) for ref in own] == [(ref.uid, ref.controller) for ref in wanted]
+    return Owners(None if same else [ref.document() for ref in (*others, *wanted)], foreign)
