@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from minikube_py.env import Clock, Disk, Rng
-from minikube_py.errors import MinikubeError
+from minikube_py.errors import Corruption, MinikubeError
 from minikube_py.ports.descriptors import Descriptors
 from minikube_py.raft.configuration import NodeId
 from minikube_py.store.bootstrap import Answer, Form, Initial, Intent
 from minikube_py.store.discovery import Discovery
 from minikube_py.store.fsync import FsyncRunner, SyncRunner
-from minikube_py.store.identity import has_log, load_identity, own_identity
+from minikube_py.store.identity import has_log, id_text, load_identity, own_identity
 from minikube_py.store.links import PeerLinks
 from minikube_py.store.log_files import LogFiles
 from minikube_py.store.member import MemberConfig, StoreMember
@@ -28,6 +28,7 @@ from minikube_py.store.peer_asking import PeerAsker
 from minikube_py.store.peer_connection import PeerLimits
 from minikube_py.store.peers import Joined, Peers
 from minikube_py.store.replica import Bootstrap
+from minikube_py.store.room import where
 from minikube_py.store.telling import Telling
 
 Told = Callable[[str], None]
@@ -117,6 +118,7 @@ class LinkedMember:
             bootstrap, members = await self._meet(port, peers)
         await self.member.start(bootstrap, self._through(peers) if self._through is not None else peers)
         self._begun = True
+        self._check_own()
         peers.begin(self.member, self.member.cluster_id, self._who, self._join, members)
 
     async def stop(self) -> None:
@@ -151,6 +153,18 @@ class LinkedMember:
         loaded = LogFiles(self._disk, self._rng).load()
         assert loaded.log.tail is not None, "there is a log"
         return NodeId(loaded.log.tail.head.member_id)
+
+    def _check_own(self) -> None:
+        """Two that speak under one id would vote twice. Raises: Corruption."""
+        membership, id = self.member.membership, self.member.member_id
+        found, meant = membership.get(id), [each for each in membership.members if each.name == self._name]
+        if found is not None and found.name != self._name and meant:
+            folder = where(self._disk)
+            raise Corruption(
+                f"{folder} holds member {found.name} ({id_text(id)}), and was started as {self._name}, which is member "
+                f"{id_text(meant[0].id)}: one's folder was copied over the other's. Empty {folder}, and start with "
+                "--rejoin; the others send it everything"
+            )
 
     def _check_alone(self) -> None:
         members = self.member.membership.members

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minikube_py.raft.message import NOBODY, LogIndex, Message, MessageType, SnapshotMeta
-from minikube_py.raft.ready import SafetyViolated
+from minikube_py.raft.ready import AcknowledgedLost, SafetyViolated
 from minikube_py.raft.state import State
 
 
@@ -43,9 +43,9 @@ class Following:
         """Raises: SafetyViolated."""
         state, log = self._state, self._state.log
         if message.commit > log.last_index:
-            raise SafetyViolated(
-                f"leader {message.sender} says that this log agrees up to {message.commit}, and it ends at "
-                f"{log.last_index}: what was acknowledged is lost"
+            raise AcknowledgedLost(
+                f"this log ends at entry {log.last_index}, and acknowledged those up to {message.commit} to leader "
+                f"{message.sender:x}: what was acknowledged is lost"
             )
         log.committed = max(log.committed, message.commit)
         state.send(MessageType.HEARTBEAT_REPLY, message.sender, hint=state.config.release, context=message.context)

@@ -61,3 +61,7 @@ class UnknownPeer(Exception):
 class SafetyViolated(Corruption):
     """What a peer says contradicts what is settled here: a log was lost, a vote forgotten, or two members have one id.
     Whoever gets this must stop."""
+
+
+class AcknowledgedLost(SafetyViolated):
+    """This member's own log lacks what it acknowledged: its files are older than its word."""

@@ -61,7 +61,7 @@ class EmbeddedStorage(CommandStorage):
 
     async def lease_keep_alive(self, lease_id: int) -> int:
         future: asyncio.Future[int] = self._member.loop.create_future()
-        self._member.keep_alive(lease_id, partial(_settle, future))
+        self._member.keep_alive(lease_id, partial(settle, future))
         return await future
 
     async def indexes(self) -> list[IndexReport]:
@@ -89,16 +89,17 @@ class EmbeddedStorage(CommandStorage):
 
     def command(self, command: Command) -> asyncio.Future[Result]:
         future: asyncio.Future[Result] = self._member.loop.create_future()
-        self._member.propose(command, pack(command), partial(_settle, future))
+        self._member.propose(command, pack(command), partial(settle, future))
         return future
 
     async def _confirmed(self) -> None:
         future: asyncio.Future[None] = self._member.loop.create_future()
-        self._member.when_readable(partial(_settle, future, None))
+        self._member.when_readable(partial(settle, future, None))
         await future
 
 
-def _settle(future: asyncio.Future[Any], result: object, error: MinikubeError | None) -> None:
+def settle(future: asyncio.Future[Any], result: object, error: MinikubeError | None) -> None:
+    """Whoever waits may have gone."""
     if future.done():
         return
     if error is not None:

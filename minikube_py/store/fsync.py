@@ -74,14 +74,7 @@ class FsyncRunner:
             self._start_thread()
             self._queue.put((sync, done))
             return
-        start_s = self._clock.monotonic_s()
-        error: OSError | None = None
-        try:
-            sync()
-        except OSError as raised:
-            error = raised
-        self._took(self._clock.monotonic_s() - start_s)
-        done(error)
+        self._finish(*self._timed(sync), done)
 
     async def wait(self, sync: Callable[[], None]) -> None:
         """The same, awaited; for files other than the log, beside which it may run. A cancellation takes effect when
@@ -118,16 +111,20 @@ class FsyncRunner:
         assert self._loop is not None
         while (job := self._queue.get()) is not None:
             sync, done = job
-            start_s = self._clock.monotonic_s()
-            error: OSError | None = None
             try:
-                sync()
-            except OSError as raised:
-                error = raised
+                duration_s, error = self._timed(sync)
             except Exception as raised:
                 # A bug; this thread must not end over it, or writers would wait for ever.
-                error = OSError(f"{type(raised).__name__}: {raised}")
-            self._loop.call_soon_threadsafe(self._finish, self._clock.monotonic_s() - start_s, error, done)
+                duration_s, error = 0.0, OSError(f"{type(raised).__name__}: {raised}")
+            self._loop.call_soon_threadsafe(self._finish, duration_s, error, done)
+
+    def _timed(self, sync: Callable[[], None]) -> tuple[float, OSError | None]:
+        start_s, error = self._clock.monotonic_s(), None
+        try:
+            sync()
+        except OSError as raised:
+            error = raised
+        return self._clock.monotonic_s() - start_s, error
 
     def _finish(self, duration_s: float, error: OSError | None, done: Done) -> None:
         self._took(duration_s)

@@ -13,6 +13,7 @@ from zlib import crc32
 from minikube_py.env import Disk, Rng
 from minikube_py.errors import Corruption, MinikubeError
 from minikube_py.raft.configuration import NodeId
+from minikube_py.store.room import where
 from minikube_py.wal.segment import segment_sequence
 from minikube_py.wal.snapshot import PART_SUFFIX, snapshot_index
 
@@ -83,7 +84,8 @@ def confirm_identity(disk: Disk, id: NodeId, cluster_id: int) -> Identity:
     if found is not None and (found.id != id or found.cluster_id):
         raise Corruption(
             f"{IDENTITY_NAME}: names member {_text(found)}, but the log beside it is of member {_text(wanted)}; files "
-            "of two members are in one folder, or the file was changed. Restore the folder from one backup"
+            f"of two members are in {where(disk)}, or the file was changed. With other members, empty the folder and "
+            "start with --rejoin; alone, restore it from one backup"
         )
     _save(disk, wanted)
     return wanted

@@ -6,10 +6,10 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from minikube_py.errors import MinikubeError, NotLeader, Unavailable
-from minikube_py.mvcc.types import Result
+from minikube_py.errors import NotLeader, Unavailable
 from minikube_py.raft.configuration import NodeId
 from minikube_py.store.caution import check_timely, heir
+from minikube_py.store.embedded import settle
 from minikube_py.store.membership import MemberChange
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ async def change_members(member: StoreMember, change: MemberChange) -> None:
         try:
             if member.replica.leading:
                 check_timely(change, member.membership, member.raft.status())
-            member.propose_change(change, partial(_settle, done))
+            member.propose_change(change, partial(settle, done))
             break
         except NotLeader:
             raise
@@ -69,12 +69,3 @@ async def hand_over(member: StoreMember) -> None:
             member.replica.transfer(successor)
             member.turn_soon()
         await member.clock.sleep(member.config.tick_s / 2)
-
-
-def _settle(done: asyncio.Future[None], result: Result | None, error: MinikubeError | None) -> None:
-    if done.done():
-        return
-    if error is not None:
-        done.set_exception(error)
-    else:
-        done.set_result(None)

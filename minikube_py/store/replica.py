@@ -35,7 +35,7 @@ from minikube_py.raft.configuration import ChangeRefused, Configuration, NodeId
 from minikube_py.raft.log import RaftLog
 from minikube_py.raft.message import Entry, HardState, LogIndex, Message, MessageType, SnapshotMeta, Term
 from minikube_py.raft.node import Raft, RaftConfig
-from minikube_py.raft.ready import ProposalDropped, ReadState, Ready, SafetyViolated, UnknownPeer
+from minikube_py.raft.ready import AcknowledgedLost, ProposalDropped, ReadState, Ready, SafetyViolated, UnknownPeer
 from minikube_py.store.log_files import LogFiles
 from minikube_py.store.membership import (
     Member,
@@ -51,7 +51,7 @@ from minikube_py.store.replica_config import Bootstrap as Bootstrap
 from minikube_py.store.replica_config import ReplicaConfig as ReplicaConfig
 from minikube_py.store.replica_config import Turn as Turn
 from minikube_py.store.replica_snapshots import Snapshots
-from minikube_py.store.room import explained
+from minikube_py.store.room import explained, where
 from minikube_py.store.snapshot_transfer import (
     IncomingSnapshot,
     SnapshotOffer,
@@ -165,8 +165,14 @@ class Replica:
             self.raft.step(message)
         except UnknownPeer:
             return
+        except AcknowledgedLost as error:
+            folder = where(self.files.disk)
+            self._violation = (
+                f"{folder} is an older copy, or was cut: {error}. Empty {folder}, and start with --rejoin; the others "
+                "send it everything"
+            )
         except SafetyViolated as error:
-            self._violation = str(error)
+            self._violation = f"this member and another contradict each other: {error}"
         self._watch_role()
         if self.leading and self.state.version < self.config.version:
             self._releases.heard(message)
@@ -288,7 +294,7 @@ class Replica:
 
     def _work(self) -> Turn | None:
         if self._violation:
-            raise Failed(f"this member and another contradict each other: {self._violation}")
+            raise Failed(self._violation)
         while True:
             if self._committed:
                 committed, self._committed = self._committed, ()

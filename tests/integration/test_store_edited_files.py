@@ -1,0 +1,191 @@
+"""Somebody edits the files of one of three members: the other two go on; the odd one is alike again, or stands aside
+and says what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from disk_damage import DAMAGES, damage
+from patience import until
+from ports import free_ports
+
+from minikube_py.control_plane.linked_member import LinkedMember, PeerPort
+from minikube_py.env import SystemClock, SystemDisk
+from minikube_py.errors import MinikubeError, OutcomeUnknown, Unavailable
+from minikube_py.mvcc.types import Put
+from minikube_py.store.bootstrap import parse_initial_cluster
+from minikube_py.store.member_config import MemberConfig
+from minikube_py.wal.segment import segment_sequence
+from minikube_py.wal.snapshot import snapshot_index
+
+CONFIG = MemberConfig(segment_bytes=16 << 10, snapshot_log_bytes=20 << 10, reserve_bytes=0)
+SIZE = 3
+
+
+class Trio:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.ports = dict(zip(range(1, SIZE + 1), free_ports(SIZE)))
+        self.members: dict[int, LinkedMember] = {}
+        self.ended: dict[int, list[str]] = {number: [] for number in self.ports}
+        self.names = ",".join(f"store-{number}=127.0.0.1:{port}" for number, port in self.ports.items())
+
+    def files(self, number: int) -> Path:
+        return self.folder / str(number)
+
+    async def start(self, number: int, *, rejoin: bool = False) -> LinkedMember:
+        address = f"127.0.0.1:{self.ports[number]}"
+        port = PeerPort("127.0.0.1", self.ports[number], "token", parse_initial_cluster(self.names), rejoin)
+        ended = self.ended[number]
+        linked = LinkedMember(
+            SystemDisk(self.files(number)), SystemClock(), random.Random(), port, name=f"store-{number}",
+            peer=address, client=address, fatal=ended.append, removed=ended.append, say=lambda _: None, config=CONFIG,
+        )  # fmt: skip
+        self.members[number] = linked
+        try:
+            await linked.start()
+        except MinikubeError:
+            await self.stop(number)
+            raise
+        return linked
+
+    async def stop(self, number: int) -> None:
+        await self.members.pop(number).stop()
+
+    async def put(self, count: int) -> None:
+        for number in range(count):
+            await until(lambda number=number: self._put(b"/k/%d" % number))
+
+    async def _put(self, key: bytes) -> bool:
+        for linked in list(self.members.values()):
+            member = linked.member
+            if member.opened and not member.failed and member.replica.leading:
+                try:
+                    await member.storage.txn((), (Put(key, bytes(200)),))
+                except (Unavailable, OutcomeUnknown):
+                    continue
+                return True
+        return False
+
+    def leader(self) -> int:
+        return next(number for number, linked in self.members.items() if linked.member.replica.leading)
+
+    def alike(self) -> bool:
+        states = [linked.member.state for linked in self.members.values()]
+        return len({(state.revision, state.hash()) for state in states}) == 1
+
+
+class Edited:
+    """`own`: the member's files; `other`: those of one that runs; `backup`: its own, of a while ago."""
+
+    def __init__(self, own: Path, other: Path, backup: Path, rng: random.Random) -> None:
+        self.own, self.other, self.backup, self.rng = own, other, backup, rng
+
+    def others_folder(self) -> None:
+        shutil.rmtree(self.own)
+        shutil.copytree(self.other, self.own)
+
+    def others_log(self) -> None:
+        """But its own identity."""
+        identity = (self.own / "identity").read_bytes()
+        self.others_folder()
+        (self.own / "identity").write_bytes(identity)
+
+    def others_identity(self) -> None:
+        shutil.copy(self.other / "identity", self.own / "identity")
+
+    def old_backup(self) -> None:
+        shutil.rmtree(self.own)
+        shutil.copytree(self.backup, self.own)
+
+    def old_segment(self) -> None:
+        """The newest of the backup, and none behind it."""
+        old = max(self.backup.glob("wal-*.log"))
+        for path in self.own.glob("wal-*.log"):
+            if path.name > old.name:
+                path.unlink()
+        shutil.copy(old, self.own / old.name)
+
+    def no_log(self) -> None:
+        for path in self.own.iterdir():
+            if path.name != "identity":
+                path.unlink()
+
+    def no_identity(self) -> None:
+        (self.own / "identity").unlink()
+
+    def damaged(self) -> None:
+        """One to three of what disks and editors do, anywhere."""
+        image = {path.name: bytearray(path.read_bytes()) for path in self.own.iterdir()}
+        for _ in range(self.rng.randrange(1, 4)):
+            names = [name for name in image if segment_sequence(name) is not None or snapshot_index(name) is not None]
+            if names:
+                name, other = self.rng.choice(names), self.rng.choice(names)
+                written = len(image[name].rstrip(b"\0"))
+                damage(image, name, other, self.rng.choice(DAMAGES), self.rng.randrange(max(1, written)))
+        for path in self.own.iterdir():
+            path.unlink()
+        for name, data in image.items():
+            (self.own / name).write_bytes(data)
+
+
+EDITS: dict[str, tuple[Callable[[Edited], None], str]] = {
+    "others_folder": (Edited.others_folder, "one's folder was copied over the other's"),
+    "others_log": (Edited.others_log, "files of two members are in"),
+    "others_identity": (Edited.others_identity, "files of two members are in"),
+    "old_backup": (Edited.old_backup, "is an older copy, or was cut: this log ends at entry"),
+    "old_segment": (Edited.old_segment, ""),
+    "no_log": (Edited.no_log, "under this id it must not vote again"),
+    "no_identity": (Edited.no_identity, "alike"),
+    **{f"damaged_{seed}": (Edited.damaged, "") for seed in range(6)},
+}
+
+
+@pytest.mark.parametrize(("name", "leads"), [*((name, False) for name in EDITS), ("old_backup", True)])
+async def test_two_go_on_and_the_odd_one_is_alike_again_or_says_what_to_do(name: str, leads: bool, tmp_path: Path):
+    edit, expected = EDITS[name]
+    trio = Trio(tmp_path)
+    for number in trio.ports:
+        trio.files(number).mkdir()
+    await asyncio.gather(*map(trio.start, trio.ports))
+    try:
+        await trio.put(40)
+        first = trio.leader()
+        odd = first if leads else next(number for number in trio.ports if number != first)
+        other = next(number for number in trio.ports if number != odd)
+        await trio.stop(odd)
+        shutil.copytree(trio.files(odd), tmp_path / "backup")
+        await trio.start(odd)
+        await trio.put(150)
+        await until(trio.alike)
+        id = trio.members[odd].member.member_id
+        await trio.stop(odd)
+        edit(Edited(trio.files(odd), trio.files(other), tmp_path / "backup", random.Random(name)))
+        try:
+            await trio.start(odd)
+        except MinikubeError as refusal:
+            said = str(refusal)
+        else:
+            await trio.put(10)
+            assert trio.members[odd].member.member_id == id
+            await until(lambda: bool(trio.ended[odd]) or trio.alike())
+            said = " ".join(trio.ended[odd]) or "alike"
+            if trio.ended[odd]:
+                await trio.stop(odd)
+        assert expected in said
+        await trio.put(10)
+        if odd not in trio.members:
+            assert ("--rejoin" in said and str(trio.files(odd)) in said) or "under this id" in said
+            shutil.rmtree(trio.files(odd))
+            trio.files(odd).mkdir()
+            await trio.start(odd, rejoin=True)
+        await trio.put(10)
+        await until(trio.alike)
+    finally:
+        for number in list(trio.members):
+            await trio.stop(number)
