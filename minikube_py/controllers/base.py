@@ -33,7 +33,8 @@ from minikube_py.client.timers import Timers
 from minikube_py.client.workqueue import RateLimitingQueue, work
 from minikube_py.controllers import views
 from minikube_py.controllers.informers import Informers, Needs
-from minikube_py.controllers.views import Labels, MetaView, ServiceView, WorkloadView
+from minikube_py.controllers.views import Labels, MetaView, PodView, ServiceView, WorkloadView
+from minikube_py.controllers.volume_views import BUDGETS, CLAIMS, STORAGE_CLASSES, VOLUMES, project_whole
 from minikube_py.env import Clock, Rng, ended
 from minikube_py.errors import MinikubeError
 
@@ -45,6 +46,7 @@ BY_CONTROLLER: Final = "controller"
 BY_NODE: Final = "node"
 BY_LABEL: Final = "label"
 BY_SELECTOR: Final = "selector"
+BY_CLAIM: Final = "claim"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,13 @@ class ControllerConfig:
 
 def labels_of(view: MetaView) -> list[tuple[str, str, str]]:
     return [(view.namespace, key, value) for key, value in view.labels.items()]
+
+
+def pod_claims(pod: PodView) -> list[str]:
+    """Keys of the claims that its volumes are of, or will be."""
+    if not pod.claims and not pod.ephemeral:
+        return []
+    return [f"{pod.namespace}/{name}" for name in (*pod.claims, *(claim for _, claim, _ in pod.ephemeral))]
 
 
 def _selector_pair(namespace: str, selector: Labels | None) -> tuple[tuple[str, str, str], ...]:
@@ -124,12 +133,14 @@ _PROJECTIONS: Final[Mapping[ResourceRef, Callable[[Object], Any]]] = {
     CONTROLLER_REVISIONS: views.project_revision,
     NAMESPACES: views.project_namespace,
     CONFIG_MAPS: views.project_config_map,
+    **dict.fromkeys((VOLUMES, CLAIMS, STORAGE_CLASSES, BUDGETS), project_whole),
 }
 _INDEXERS: Final[Mapping[ResourceRef, Mapping[str, Indexer[Any]]]] = {
     PODS: {
         BY_CONTROLLER: lambda pod: (pod.controller_uid,) if pod.controller_uid else (),
         BY_NODE: lambda pod: (pod.node,) if pod.node else (),
         BY_LABEL: labels_of,
+        BY_CLAIM: pod_claims,
     },
     REPLICATION_CONTROLLERS: _WORKLOAD,
     REPLICA_SETS: {**_WORKLOAD, BY_LABEL: labels_of},

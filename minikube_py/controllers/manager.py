@@ -13,7 +13,9 @@ from minikube_py.client.transport import ApiTransport
 from minikube_py.controllers.base import Controller, ControllerConfig, ControllerContext, shared_informers
 from minikube_py.controllers.daemon_set import DaemonSetController
 from minikube_py.controllers.deployment import DeploymentController
+from minikube_py.controllers.disruption import DisruptionController
 from minikube_py.controllers.endpoints import EndpointsController
+from minikube_py.controllers.ephemeral_volumes import EphemeralVolumes
 from minikube_py.controllers.garbage_collector import GarbageCollector
 from minikube_py.controllers.informers import Needs, Starting
 from minikube_py.controllers.namespace import NamespaceController
@@ -21,8 +23,11 @@ from minikube_py.controllers.node_lifecycle import NodeLifecycleController
 from minikube_py.controllers.pod_gc import PodGarbageCollector
 from minikube_py.controllers.replication import ReplicaSetController, ReplicationManager
 from minikube_py.controllers.service_account import RootCaPublisher, ServiceAccountController
+from minikube_py.controllers.simulated_volumes import SimulatedProvisioner
 from minikube_py.controllers.stateful_set import StatefulSetController
 from minikube_py.controllers.taint_eviction import TaintEvictionController
+from minikube_py.controllers.volume_binder import VolumeBinder
+from minikube_py.controllers.volume_protection import ClaimProtection, VolumeProtection
 from minikube_py.env import Clock, Rng
 from minikube_py.errors import RequestError
 
@@ -42,6 +47,12 @@ CONTROLLERS: Final[Mapping[str, Callable[[ControllerContext], Controller]]] = {
         PodGarbageCollector,
         ServiceAccountController,
         RootCaPublisher,
+        VolumeBinder,
+        SimulatedProvisioner,
+        ClaimProtection,
+        VolumeProtection,
+        EphemeralVolumes,
+        DisruptionController,
     )
 }
 

@@ -103,7 +103,8 @@ def owner_refs(metadata: Mapping[str, Any]) -> tuple[OwnerRef, ...]:
     return _intern(owners, owners)
 
 
-def _meta(metadata: Mapping[str, Any]) -> Meta:
+def meta_of(metadata: Mapping[str, Any]) -> Meta:
+    """The fields of a MetaView."""
     finalizers = metadata.get("finalizers")
     return (
         _text(metadata.get("namespace", "")),
@@ -119,7 +120,7 @@ def _meta(metadata: Mapping[str, Any]) -> Meta:
 
 
 def project_meta(obj: Object) -> MetaView:
-    return MetaView(*_meta(obj["metadata"]))
+    return MetaView(*meta_of(obj["metadata"]))
 
 
 class ContainerPort(NamedTuple):
@@ -146,6 +147,10 @@ class PodView(MetaView):
     evicted: bool
     target: str
     """The node that it is bound to, or the only one that it may go to by its name."""
+    claims: tuple[str, ...]
+    """Names of the claims that its volumes are of."""
+    ephemeral: tuple[tuple[str, str, Mapping[str, Any]], ...]
+    """Its ephemeral volumes: names of volume and claim, and the template."""
 
     @property
     def terminal(self) -> bool:
@@ -158,7 +163,7 @@ class PodView(MetaView):
 
 def project_pod(obj: Object) -> PodView:
     metadata, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
-    meta = _meta(metadata)
+    meta = meta_of(metadata)
     ready, ready_since = False, ""
     for condition in status.get("conditions") or ():
         if condition.get("type") == "Ready":
@@ -188,6 +193,7 @@ def project_pod(obj: Object) -> PodView:
         _deletion_cost(annotations) if annotations else 0,
         status.get("reason") == "Evicted",
         _text(spec.get("nodeName", "") or (_asked_node(spec["affinity"]) if "affinity" in spec else "")),
+        *(_volumes(metadata["name"], volumes) if (volumes := spec.get("volumes")) else ((), ())),
     )
 
 
@@ -200,6 +206,19 @@ def _asked_node(affinity: Mapping[str, Any]) -> str:
             if (wanted.get("key"), wanted.get("operator"), len(values)) == ("metadata.name", "In", 1):
                 return str(values[0])
     return ""
+
+
+def _volumes(
+    pod: str, volumes: Any
+) -> tuple[tuple[str, ...], tuple[tuple[str, str, Mapping[str, Any]], ...]]:
+    """Names of the claims, and the ephemeral volumes."""
+    claims, ephemeral = [], []
+    for volume in volumes:
+        if (source := volume.get("persistentVolumeClaim")) is not None:
+            claims.append(source["claimName"])
+        elif (source := volume.get("ephemeral")) is not None:
+            ephemeral.append((volume["name"], f"{pod}-{volume['name']}", source.get("volumeClaimTemplate") or {}))
+    return tuple(claims), tuple(ephemeral)
 
 
 def _ips(status: Mapping[str, Any]) -> tuple[str, ...]:
@@ -255,7 +274,7 @@ class NodeView(MetaView):
 def project_node(obj: Object) -> NodeView:
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     return NodeView(
-        *_meta(obj["metadata"]),
+        *meta_of(obj["metadata"]),
         {condition.get("type", ""): condition for condition in status.get("conditions") or ()},
         tuple(spec.get("taints") or ()),
         bool(spec.get("unschedulable")),
@@ -270,7 +289,7 @@ class LeaseView(MetaView):
 
 def project_lease(obj: Object) -> LeaseView:
     spec = obj.get("spec") or {}
-    return LeaseView(*_meta(obj["metadata"]), spec.get("renewTime") or "", spec.get("leaseDurationSeconds") or 0)
+    return LeaseView(*meta_of(obj["metadata"]), spec.get("renewTime") or "", spec.get("leaseDurationSeconds") or 0)
 
 
 @dataclass(slots=True, eq=False)
@@ -316,7 +335,7 @@ def _workload(obj: Object, read: Callable[[Mapping[str, Any]], LabelSelector]) -
     except InvalidSelector:
         selector = NOTHING
     annotations = metadata.get("annotations") or {}
-    meta, generation = _meta(metadata), metadata.get("generation", 0)
+    meta, generation = meta_of(metadata), metadata.get("generation", 0)
     return WorkloadView(*meta, generation, annotations, selector, spec, obj.get("status") or {})
 
 
@@ -332,7 +351,7 @@ def project_revision(obj: Object) -> RevisionView:
     metadata = obj["metadata"]
     template = dict(((obj.get("data") or {}).get("spec") or {}).get("template") or {})
     template.pop("$patch", None)
-    return RevisionView(*_meta(metadata), obj.get("revision") or 0, template)
+    return RevisionView(*meta_of(metadata), obj.get("revision") or 0, template)
 
 
 @dataclass(slots=True, eq=False)
@@ -355,7 +374,7 @@ def project_service(obj: Object) -> ServiceView:
     spec = obj.get("spec") or {}
     families = spec.get("ipFamilies")
     return ServiceView(
-        *_meta(obj["metadata"]),
+        *meta_of(obj["metadata"]),
         spec.get("selector"),
         tuple(spec.get("ports") or ()),
         spec.get("clusterIP", ""),
@@ -373,7 +392,7 @@ class EndpointsView(MetaView):
 
 def project_endpoints(obj: Object) -> EndpointsView:
     metadata = obj["metadata"]
-    return EndpointsView(*_meta(metadata), metadata.get("annotations") or {}, tuple(obj.get("subsets") or ()))
+    return EndpointsView(*meta_of(metadata), metadata.get("annotations") or {}, tuple(obj.get("subsets") or ()))
 
 
 @dataclass(slots=True, eq=False)
@@ -384,7 +403,7 @@ class NamespaceView(MetaView):
 
 def project_namespace(obj: Object) -> NamespaceView:
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
-    return NamespaceView(*_meta(obj["metadata"]), status.get("phase", ""), tuple(spec.get("finalizers") or ()))
+    return NamespaceView(*meta_of(obj["metadata"]), status.get("phase", ""), tuple(spec.get("finalizers") or ()))
 
 
 @dataclass(slots=True, eq=False)
@@ -400,7 +419,7 @@ ROOT_CA_NAME: Final = "kube-root-ca.crt"
 def project_config_map(obj: Object) -> ConfigMapView:
     metadata = obj["metadata"]
     data = obj.get("data") or {}
-    return ConfigMapView(*_meta(metadata), _text(data.get("ca.crt", "")) if metadata["name"] == ROOT_CA_NAME else "")
+    return ConfigMapView(*meta_of(metadata), _text(data.get("ca.crt", "")) if metadata["name"] == ROOT_CA_NAME else "")
 
 
 def matches(selector: Labels, labels: Labels) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import storage_scenarios
 from api_targets import original, transport_to
 from patience import until
 
@@ -238,6 +239,9 @@ SCENARIOS: dict[str, Scenario] = {
     "owners": owners,
     "node taints": node_taints,
     "a namespace that is held": namespace_held,
+    "volumes and claims": storage_scenarios.binding(settled),
+    "claims that pods use": storage_scenarios.used_claims(settled),
+    "disruption budgets": storage_scenarios.budgets(settled),
 }  # fmt: skip
 
 

@@ -1,0 +1,120 @@
+"""A provisioner that is simulated: volumes of its classes exist as objects alone, and hold nothing.
+
+It stands where a CSI driver's external provisioner stands, and speaks as one does: it makes a volume for a claim that
+the binder names it for, and deletes it when the claim has gone and the class says Delete.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from minikube_py.api.errors import StatusError
+from minikube_py.api.kinds.core.volumes import class_of
+from minikube_py.api.meta import annotations_of
+from minikube_py.api.volume_binding import PROVISIONED_BY, PROVISIONER, SELECTED_NODE, waits_for_consumer
+from minikube_py.client.informer import Handler, Informer
+from minikube_py.client.rest import Object
+from minikube_py.controllers.base import ControllerContext, QueueWorkers
+from minikube_py.controllers.volume_views import CLAIMS, STORAGE_CLASSES, VOLUMES, WholeView, about
+
+SIMULATED: Final = "simulated.minikube-py"
+"""The provisioner that a StorageClass names, and the CSI driver that its volumes name."""
+
+
+class SimulatedProvisioner:
+    name = "simulated-volume-provisioner"
+
+    def __init__(self, context: ControllerContext) -> None:
+        self._client = context.client
+        self._claims: Informer[WholeView] = context.informers.of(CLAIMS)
+        self._volumes: Informer[WholeView] = context.informers.of(VOLUMES)
+        self._classes: Informer[WholeView] = context.informers.of(STORAGE_CLASSES)
+        self._events = context.recorder(SIMULATED)
+        self._workers = QueueWorkers(context, self.name, self._sync)
+        self._claims.add_handler(Handler(on_add=self._claim, on_update=lambda old, new: self._claim(new)))
+        self._volumes.add_handler(Handler(on_add=self._volume, on_update=lambda old, new: self._volume(new)))
+
+    def start(self) -> None:
+        self._workers.start()
+
+    async def stop(self) -> None:
+        await self._workers.stop()
+
+    def metrics(self) -> dict[str, float]:
+        return self._workers.metrics()
+
+    def _claim(self, claim: WholeView) -> None:
+        if annotations_of(claim.obj).get(PROVISIONER) == SIMULATED and not claim.obj["spec"].get("volumeName"):
+            self._workers.queue.add(f"claim/{claim.key}")
+
+    def _volume(self, volume: WholeView) -> None:
+        if annotations_of(volume.obj).get(PROVISIONED_BY) == SIMULATED:
+            self._workers.queue.add(f"volume/{volume.name}")
+
+    async def _sync(self, key: str) -> None:
+        what, _, name = key.partition("/")
+        if what == "claim":
+            claim = self._claims.store.get(name)
+            if claim is not None and not claim.deleting and not claim.obj["spec"].get("volumeName"):
+                await self._make(claim)
+            return
+        volume = self._volumes.store.get(name)
+        if volume is None or volume.deleting:
+            return
+        phase = (volume.obj.get("status") or {}).get("phase")
+        if phase == "Released" and volume.obj["spec"].get("persistentVolumeReclaimPolicy") == "Delete":
+            await self._client.delete(VOLUMES, name)
+
+    async def _make(self, claim: WholeView) -> None:
+        view = self._classes.store.get(class_of(claim.obj))
+        if view is None or view.obj.get("provisioner") != SIMULATED:
+            return
+        if waits_for_consumer(view.obj) and SELECTED_NODE not in annotations_of(claim.obj):
+            return
+        volume = _volume_for(claim, view.obj)
+        involved = about("PersistentVolumeClaim", claim.obj)
+        told = f'External provisioner is provisioning volume for claim "{claim.key}"'
+        self._events.event(involved, "Normal", "Provisioning", told)
+        try:
+            await self._client.create(VOLUMES, volume)
+        except StatusError as error:
+            if error.reason != "AlreadyExists":
+                raise
+        told = f"Successfully provisioned volume {volume['metadata']['name']}"
+        self._events.event(involved, "Normal", "ProvisioningSucceeded", told)
+
+
+def _volume_for(claim: WholeView, storage_class: Object) -> Object:
+    name, spec = f"pvc-{claim.uid}", claim.obj["spec"]
+    made: dict[str, Any] = {
+        "capacity": {"storage": spec["resources"]["requests"]["storage"]},
+        "accessModes": spec["accessModes"],
+        "csi": {"driver": SIMULATED, "volumeHandle": name},
+        "claimRef": {
+            "kind": "PersistentVolumeClaim",
+            "apiVersion": "v1",
+            "namespace": claim.namespace,
+            "name": claim.name,
+            "uid": claim.uid,
+            "resourceVersion": claim.resource_version,
+        },
+        "persistentVolumeReclaimPolicy": storage_class.get("reclaimPolicy") or "Delete",
+        "storageClassName": storage_class["metadata"]["name"],
+        "volumeMode": spec.get("volumeMode") or "Filesystem",
+    }
+    if options := storage_class.get("mountOptions"):
+        made["mountOptions"] = options
+    if attributes := spec.get("volumeAttributesClassName"):
+        made["volumeAttributesClassName"] = attributes
+    if topologies := storage_class.get("allowedTopologies"):
+        terms = [
+            {
+                "matchExpressions": [
+                    {"key": each["key"], "operator": "In", "values": each["values"]}
+                    for each in topology.get("matchLabelExpressions") or ()
+                ]
+            }
+            for topology in topologies
+        ]
+        made["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
+    return {"metadata": {"name": name, "annotations": {PROVISIONED_BY: SIMULATED}}, "spec": made}

@@ -1,0 +1,33 @@
+"""Volumes, claims and classes as the controllers keep them: whole, since they are few and all of them matters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from minikube_py.client.events import Involved
+from minikube_py.client.rest import Object, ResourceRef
+from minikube_py.controllers.views import MetaView, meta_of
+
+VOLUMES: Final = ResourceRef("", "v1", "persistentvolumes")
+CLAIMS: Final = ResourceRef("", "v1", "persistentvolumeclaims")
+STORAGE_CLASSES: Final = ResourceRef("storage.k8s.io", "v1", "storageclasses")
+BUDGETS: Final = ResourceRef("policy", "v1", "poddisruptionbudgets")
+
+
+@dataclass(slots=True, eq=False)
+class WholeView(MetaView):
+    """`obj` is shared, and must not be changed."""
+
+    obj: Object
+
+
+def project_whole(obj: Object) -> WholeView:
+    return WholeView(*meta_of(obj["metadata"]), obj)
+
+
+def about(kind: str, obj: Object, api_version: str = "v1") -> Involved:
+    """What an event about `obj` names."""
+    metadata = obj["metadata"]
+    version = metadata.get("resourceVersion", "")
+    return Involved(kind, metadata.get("namespace", ""), metadata["name"], metadata["uid"], api_version, version)
