@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import re
+from array import array
+from itertools import accumulate
 from typing import Any, Final
 
 NESTING_MAX: Final = 10_000
@@ -87,19 +89,15 @@ def _cut(body: bytes) -> bytes:
 _BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"?|[\[\]{}]', re.DOTALL)
 
 
+_WITHOUT_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"?|[^"\[\]{}]+', re.DOTALL)
+_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+
+
 def _depth(body: bytes) -> int:
-    """The deepest nesting, found without recursion, also of text that is no JSON; beyond the limit it stops."""
-    depth = deepest = 0
-    for match in _BRACKETS.finditer(body):
-        char = match[0]
-        if char in (b"{", b"["):
-            depth += 1
-            deepest = max(deepest, depth)
-            if depth > MAX_DEPTH:
-                return depth
-        elif char in (b"}", b"]"):
-            depth -= 1
-    return deepest
+    """The deepest nesting, found without recursion and without a step of Python for each bracket; also of text that is
+    no JSON."""
+    brackets = _WITHOUT_BRACKETS.sub(b"", body)
+    return max(accumulate(array("b", brackets.translate(_STEPS))), default=0)
 
 
 _SURROGATES = re.compile("[\ud800-\udfff]")

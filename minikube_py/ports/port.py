@@ -195,7 +195,7 @@ class Port:
         waiting = [each.transport.get_extra_info("socket") for each in (*self._waiting, *self._handshakes.values())]
         return [*(self._server.sockets if self._server is not None else ()), *filter(None, waiting)]
 
-    async def close(self) -> None:
+    def stop_listening(self) -> None:
         """Takes no more connections, and ends those whose protocol has not begun. Those that have are their owner's."""
         if self._server is None or self._closed:
             return
@@ -209,6 +209,10 @@ class Port:
             restore_tls_buffers()
         for incoming in [*self._waiting, *self._handshakes.values()]:
             self._end(incoming, "")
+
+    async def close(self) -> None:
+        """As `stop_listening`, and waits for the handshakes that it ended."""
+        self.stop_listening()
         if self._handshakes:
             await asyncio.wait(list(self._handshakes))
 

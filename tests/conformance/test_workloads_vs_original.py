@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_targets import original, until
+from api_targets import original
+from patience import until
 from test_controllers_vs_original import NAMESPACE, clear_pods, normal, ours, theirs
 
 from minikube_py.api.errors import StatusError
@@ -129,7 +130,7 @@ class World:
             last = now
             return same >= 60
 
-        await until(f"{step}: at rest", rests)
+        await until(rests, f"{step}: at rest")
         self.answers.append((step, last))
 
     async def told_events(self) -> list[str]:
@@ -207,7 +208,7 @@ async def sticks(world: World) -> None:
         found = await world.client.get(DEPLOYMENTS, "web", NAMESPACE)
         return any(each["reason"] == "ProgressDeadlineExceeded" for each in found["status"]["conditions"])
 
-    await until("the deadline passes", timed_out)
+    await until(timed_out, "the deadline passes")
     await world.patch({"spec": {"replicas": 10}})
     await world.settle("scaled in proportion while stuck")
     await world.patch({"metadata": {"annotations": {"deprecated.deployment.rollback.to": "0"}}})
@@ -378,9 +379,9 @@ async def furnished(client: RestClient) -> AsyncIterator[None]:
     async def has_account() -> bool:
         return bool(await client.list(SERVICE_ACCOUNTS, NAMESPACE))
 
-    await until("an earlier namespace is gone", clear)
+    await until(clear, "an earlier namespace is gone")
     await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
-    await until("it has its account", has_account)
+    await until(has_account, "it has its account")
     yield
     for pod in await clear_pods(client):
         with contextlib.suppress(StatusError):

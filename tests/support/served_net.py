@@ -47,8 +47,7 @@ class ServedNet(MemberNet):
         """Its sockets are closed by the system, as those of a process that is gone."""
         super().kill(id)
         server = self.servers.pop(id)
-        assert server._server is not None
-        server._server.close()
+        server.port.stop_listening()
         for connection in list(server.connections):
             connection._transport.abort()
 
