@@ -18,6 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
+    from minikube_py.client.informer import Informer
+    from minikube_py.client.rest import Object, ResourceRef
     from minikube_py.scheduler.columns import NodeColumns, Nodes
     from minikube_py.scheduler.objects import NodeInfo, PodInfo, QueuedPodInfo
 
@@ -474,6 +476,10 @@ class Handle(Protocol):
     @property
     def client(self) -> Any:
         """The scheduler's RestClient; None in a dry run."""
+
+    def informer(self, resource: ResourceRef, project: Callable[[Object], Any]) -> Informer[Any]:
+        """What the cluster has of a resource, for a plugin to ask for as it is made. It is synced before the first pod
+        is placed. `project` is one function of a module, so that all who ask share the informer."""
 
     def allow_waiting_pod(self, uid: str, plugin: str) -> bool:
         """False where no such pod waits at Permit."""

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
 from minikube_py.client.events import NORMAL, WARNING
 from minikube_py.client.informer import Handler, Informer
-from minikube_py.client.rest import NODES, PODS, RestClient
+from minikube_py.client.rest import NODES, PODS, Object, ResourceRef, RestClient
 from minikube_py.client.timers import Timer, Timers
 from minikube_py.client.transport import ApiTransport
 from minikube_py.env import Clock
@@ -42,6 +42,7 @@ from minikube_py.scheduler.framework import (
     NoNodesAvailable,
     Status,
 )
+from minikube_py.scheduler.lent import LentInformers
 from minikube_py.scheduler.matcher import COLUMNS, Matcher
 from minikube_py.scheduler.metrics import AttemptMetrics, Labels, Metrics
 from minikube_py.scheduler.objects import NodeInfo, PodInfo, QueuedPodInfo, project_node, project_pod
@@ -93,6 +94,7 @@ class Scheduler:
         self.waiting_pods = WaitingPods(self._timers)
         self._conditions = Conditions(self.client, clock)
         self._decisions = Decisions(config.explained_decisions)
+        self._lent = LentInformers(self.client, clock, rng)
         self.matcher = self._make_matcher()
         self.profiles = {p.scheduler_name: self._run_of(p, rng) for p in config.profiles}
         self._queue = self._make_queue()
@@ -142,8 +144,10 @@ class Scheduler:
         for run in self.profiles.values():
             run.events.start()
         self._nodes.start()
-        # Nodes first: a pod placed before they are all known would be placed worse.
+        self._lent.start()
+        # Pods last: one placed before all else is known would be placed worse.
         await self._nodes.wait_synced()
+        await self._lent.wait_synced()
         self._pods.start()
         await self._pods.wait_synced()
         self._task = asyncio.get_running_loop().create_task(self._schedule(), name="scheduler")
@@ -157,6 +161,7 @@ class Scheduler:
                 await self._task
         await self._pods.stop()
         await self._nodes.stop()
+        await self._lent.stop()
         await self._bindings.stop()
         await self._conditions.stop()
         await self._timers.close()
@@ -168,13 +173,16 @@ class Scheduler:
         """What ended the scheduler by itself, if anything did: a bug."""
         if self._task is not None and self._task.done() and not self._task.cancelled():
             return self._task.exception()
-        return self._pods.failure or self._nodes.failure
+        return self._pods.failure or self._nodes.failure or self._lent.failure
 
     # --- what plugins may ask (framework.Handle) --------------------------------------------------------------------
 
     @property
     def columns(self) -> NodeColumns:
         return self._cache.columns
+
+    def informer(self, resource: ResourceRef, project: Callable[[Object], Any]) -> Informer[Any]:
+        return self._lent.of(resource, project)
 
     def allow_waiting_pod(self, uid: str, plugin: str) -> bool:
         waiting = self.waiting_pods.get(uid)

@@ -27,6 +27,7 @@ from minikube_py.scheduler.cache import Cache
 from minikube_py.scheduler.config import ProfileConfig
 from minikube_py.scheduler.evaluate import Evaluator
 from minikube_py.scheduler.framework import FitError
+from minikube_py.scheduler.lent import LentInformers
 from minikube_py.scheduler.matcher import COLUMNS, Matcher
 from minikube_py.scheduler.objects import PodInfo, project_node, project_pod
 from minikube_py.scheduler.profile import Profile
@@ -45,6 +46,11 @@ class Lent:
 
     def __init__(self, cache: Cache) -> None:
         self.columns = cache.columns
+        unused: Any = None
+        self._informers = LentInformers(unused, unused, unused)
+
+    def informer(self, resource: Any, project: Any) -> Any:
+        return self._informers.of(resource, project)
 
 
 def node(i: int) -> dict[str, Any]:

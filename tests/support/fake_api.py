@@ -46,7 +46,11 @@ KINDS = [
         ("serviceaccounts", "ServiceAccount", True),
         ("events", "Event", True),
     )
-] + [Kind("coordination.k8s.io", "v1", "leases", "Lease", True)]
+] + [
+    Kind("coordination.k8s.io", "v1", "leases", "Lease", True),
+    Kind("apps", "v1", "replicasets", "ReplicaSet", True),
+    Kind("apps", "v1", "statefulsets", "StatefulSet", True),
+]
 VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 PATH = re.compile(
     r"^(?:/api/(?P<core>v1)|/apis/(?P<group>[^/]+)/(?P<version>[^/]+))"

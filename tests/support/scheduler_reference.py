@@ -16,6 +16,7 @@ from minikube_py.scheduler.cache import Cache
 from minikube_py.scheduler.config import ProfileConfig
 from minikube_py.scheduler.evaluate import Evaluator
 from minikube_py.scheduler.framework import FitError, NoNodesAvailable
+from minikube_py.scheduler.lent import LentInformers
 from minikube_py.scheduler.objects import PodInfo, project_node, project_pod
 from minikube_py.scheduler.profile import Profile
 
@@ -23,10 +24,18 @@ MI = 1 << 20
 
 
 class Lent:
+    """What a scheduler lends to its plugins, without one. `informers` are never started: tests fill their stores."""
+
     client = None
 
     def __init__(self, cache: Cache) -> None:
+        self.cache = cache
         self.columns = cache.columns
+        unused: Any = None
+        self.informers = LentInformers(unused, unused, unused)
+
+    def informer(self, resource: Any, project: Any) -> Any:
+        return self.informers.of(resource, project)
 
 
 # --- the reference ---------------------------------------------------------------------------------------------------

@@ -73,9 +73,9 @@ class FakeApi:
     def put(self, plural: str, obj: dict[str, Any]) -> None:
         self._version += 1
         key = self._key(obj)
-        kind = "MODIFIED" if key in self.objects[plural] else "ADDED"
+        kind = "MODIFIED" if key in self.objects.get(plural, {}) else "ADDED"
         obj["metadata"]["resourceVersion"] = str(self._version)
-        self.objects[plural][key] = obj
+        self.objects.setdefault(plural, {})[key] = obj
         self._tell(plural, kind, obj)
 
     def delete(self, plural: str, key: str) -> None:
@@ -111,8 +111,8 @@ class FakeApi:
         await asyncio.sleep(0)
         parts = path.split("/")[3:]
         document = json.loads(body) if body else {}
-        if method == "GET" and parts in (["pods"], ["nodes"]):
-            items = list(self.objects[parts[0]].values())
+        if method == "GET" and not path.startswith("/api/v1/namespaces/"):
+            items = list(self.objects.get(path.split("/")[-1], {}).values())
             listed = {"metadata": {"resourceVersion": str(self._version)}, "items": items}
             return ApiResponse(200, json.dumps(listed).encode())
         if parts[-1] == "events":
@@ -149,9 +149,8 @@ class FakeApi:
         self.put("pods", changed)
 
     async def watch(self, path: str, params: Mapping[str, str] | None = None) -> AsyncIterator[list[WatchEvent]]:
-        plural = path.split("/")[3]
         queue: asyncio.Queue[list[WatchEvent]] = asyncio.Queue()
-        self._watchers[plural].append(queue)
+        self._watchers.setdefault(path.split("/")[-1], []).append(queue)
         while True:
             yield await queue.get()
 
@@ -164,5 +163,5 @@ class FakeApi:
         return f"{metadata['namespace']}/{metadata['name']}" if "namespace" in metadata else str(metadata["name"])
 
     def _tell(self, plural: str, kind: str, obj: dict[str, Any]) -> None:
-        for queue in self._watchers[plural]:
+        for queue in self._watchers.get(plural, ()):
             queue.put_nowait([WatchEvent(kind, json.dumps(obj).encode())])

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from scheduler_objects import node, pod
+from scheduler_reference import Lent
 
 from minikube_py.scheduler.cache import Cache
 from minikube_py.scheduler.config import API_VERSION, ConfigError, PluginSet, ProfileConfig, parse
@@ -14,20 +15,12 @@ from minikube_py.scheduler.evaluate import Evaluator
 from minikube_py.scheduler.profile import Profile
 
 
-class Lent:
-    client = None
-
-    def __init__(self) -> None:
-        self.cache = Cache()
-        self.columns = self.cache.columns
-
-
 def document(**more: Any) -> dict[str, Any]:
     return {"apiVersion": API_VERSION, "kind": "KubeSchedulerConfiguration", **more}
 
 
 def built(**plugins: PluginSet) -> Profile:
-    lent: Any = Lent()
+    lent: Any = Lent(Cache())
     return Profile(ProfileConfig(plugins=plugins), lent)
 
 
@@ -140,13 +133,13 @@ def test_profiles_that_cannot_be_built(name: str, plugins: dict[str, PluginSet],
      (1, 5000, 100)],
 )  # fmt: skip
 def test_how_many_nodes_are_enough(percentage: int, nodes: int, expected: int) -> None:
-    lent: Any = Lent()
+    lent: Any = Lent(Cache())
     evaluator = Evaluator(Profile(ProfileConfig(), lent), lent.columns, random.Random(1), percentage)
     assert evaluator.search.nodes_to_find(nodes) == expected
 
 
 def test_a_search_goes_on_where_the_last_one_ended() -> None:
-    lent: Any = Lent()
+    lent: Any = Lent(Cache())
     for i in range(300):
         lent.cache.put_node(node(f"n{i:03}"))
     evaluator = Evaluator(Profile(ProfileConfig(), lent), lent.columns, random.Random(1), 40)
@@ -162,7 +155,7 @@ def test_a_search_goes_on_where_the_last_one_ended() -> None:
 
 def test_the_same_seed_makes_the_same_choices() -> None:
     def run(seed: int) -> list[str]:
-        lent: Any = Lent()
+        lent: Any = Lent(Cache())
         for i in range(50):
             lent.cache.put_node(node(f"n{i}"))
         evaluator = Evaluator(Profile(ProfileConfig(), lent), lent.columns, random.Random(seed), 100)
@@ -178,7 +171,7 @@ def test_the_same_seed_makes_the_same_choices() -> None:
 
 def test_a_taint_to_avoid_appears_on_one_node_of_many() -> None:
     """Scores that were 0 everywhere and so were left out must come back when the first node gets one."""
-    lent: Any = Lent()
+    lent: Any = Lent(Cache())
     for i in range(40):
         lent.cache.put_node(node(f"n{i}"))
     evaluator = Evaluator(Profile(ProfileConfig(), lent), lent.columns, random.Random(1), 100)

@@ -1,0 +1,66 @@
+"""What plugins read of the cluster besides pods and nodes: an informer for each resource that one of them asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from minikube_py.client.informer import Informer
+from minikube_py.client.rest import Object, ResourceRef, RestClient
+from minikube_py.env import Clock, Rng
+
+logger = logging.getLogger(__name__)
+
+SYNC_TIMEOUT_S = 10.0
+"""How long a start waits for resources that are not served, or may not be listed, before it goes on without them."""
+
+
+class LentInformers:
+    """One informer for each resource and projection, whoever asks; `project` must be one function for all who ask."""
+
+    def __init__(self, client: RestClient, clock: Clock, rng: Rng) -> None:
+        self._client = client
+        self._clock = clock
+        self._rng = rng
+        self._informers: dict[tuple[ResourceRef, Callable[[Object], Any]], Informer[Any]] = {}
+
+    def of(self, resource: ResourceRef, project: Callable[[Object], Any]) -> Informer[Any]:
+        found = self._informers.get((resource, project))
+        if found is None:
+            found = Informer(self._client, resource, project, clock=self._clock, rng=self._rng)
+            self._informers[resource, project] = found
+        return found
+
+    def start(self) -> None:
+        for informer in self._informers.values():
+            informer.start()
+
+    async def wait_synced(self) -> None:
+        """Returns when all are synced, or have had their time. Raises what ended one of them."""
+        if not self._informers:
+            return
+        synced = asyncio.gather(*(informer.wait_synced() for informer in self._informers.values()))
+        deadline = asyncio.ensure_future(self._clock.sleep(SYNC_TIMEOUT_S))
+        try:
+            await asyncio.wait((synced, deadline), return_when=asyncio.FIRST_COMPLETED)
+            if synced.done():
+                await synced
+        finally:
+            synced.cancel()
+            deadline.cancel()
+            await asyncio.gather(synced, deadline, return_exceptions=True)
+        for informer in self._informers.values():
+            if not informer.has_synced():
+                why = informer.problem or "no answer yet"
+                logger.error("scheduling begins without the %s of the cluster: %s", informer.resource.plural, why)
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What ended one of them by itself: a bug."""
+        found = (informer.failure for informer in self._informers.values())
+        return next((failure for failure in found if failure is not None), None)
+
+    async def stop(self) -> None:
+        await asyncio.gather(*(informer.stop() for informer in self._informers.values()))
