@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from minikube_py.api.errors import StatusError
@@ -25,15 +27,17 @@ UNKNOWN_RETRY_S = 0.5
 
 
 class Bindings:
-    """`in_flight`: pods between Permit and the end of their bind. They do not wait for each other."""
+    """`in_flight`: pods on their way to be bound, but for those that wait at Permit or PreBind, which may be for long.
+    They do not wait for each other."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._tasks: dict[asyncio.Task[None], None] = {}
+        self._waiting = 0
 
     @property
     def in_flight(self) -> int:
-        return len(self._tasks)
+        return len(self._tasks) - self._waiting
 
     def start(
         self, run: ProfileRun, queued: QueuedPodInfo, choice: Choice, waits: dict[str, float], started_s: float
@@ -73,12 +77,14 @@ class Bindings:
         status: Status | None = None
         try:
             if waiting is not None:
-                status = await self._permitted(waiting)
+                with self._let_others_go():
+                    status = await self._permitted(waiting)
             if status is None or status.is_success:
                 now_s = self._scheduler.clock.monotonic_s
                 if run.profile.pre_binders:
                     since_s = now_s()
-                    status = await run.profile.run_pre_bind(state, queued.pod, node_name)
+                    with self._let_others_go():
+                        status = await run.profile.run_pre_bind(state, queued.pod, node_name)
                     run.attempts.point("PreBind", CODE_NAMES[status.code], now_s() - since_s)
                 if status is None or status.is_success:
                     since_s = now_s()
@@ -95,6 +101,15 @@ class Bindings:
                 run.profile.run_post_bind(state, queued.pod, node_name)
         else:
             self._failed(run, queued, state, node_name, status, started_s)
+
+    @contextmanager
+    def _let_others_go(self) -> Iterator[None]:
+        self._waiting += 1
+        self._scheduler.wake()
+        try:
+            yield
+        finally:
+            self._waiting -= 1
 
     async def _permitted(self, waiting: WaitingPod) -> Status:
         scheduler, uid = self._scheduler, waiting.pod.uid

@@ -20,7 +20,9 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from minikube_py.client.informer import Informer
     from minikube_py.client.rest import Object, ResourceRef
+    from minikube_py.env import Clock
     from minikube_py.scheduler.columns import NodeColumns, Nodes
+    from minikube_py.scheduler.kinds import LentKinds, NeededKind
     from minikube_py.scheduler.objects import NodeInfo, PodInfo, QueuedPodInfo
 
 BoolArray = npt.NDArray[np.bool_]
@@ -345,6 +347,12 @@ class EnqueueExtensions(Protocol):
 
 
 @runtime_checkable
+class NeedsKinds(Protocol):
+    def kinds_needed(self, pod: PodInfo) -> Sequence[NeededKind]:
+        """The kinds beside pods and nodes that must be known before the pod is tried; empty for most pods."""
+
+
+@runtime_checkable
 class PreEnqueuePlugin(Protocol):
     def pre_enqueue(self, pod: PodInfo) -> Status | None: ...
 
@@ -480,6 +488,16 @@ class Handle(Protocol):
     def informer(self, resource: ResourceRef, project: Callable[[Object], Any]) -> Informer[Any]:
         """What the cluster has of a resource, for a plugin to ask for as it is made. It is synced before the first pod
         is placed. `project` is one function of a module, so that all who ask share the informer."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def kinds(self) -> LentKinds:
+        """The informers of all other kinds."""
+
+    def pod(self, key: str) -> PodInfo | None:
+        """The pod `namespace/name`; None if unknown or finished."""
 
     def allow_waiting_pod(self, uid: str, plugin: str) -> bool:
         """False where no such pod waits at Permit."""

@@ -32,6 +32,23 @@ DEFAULT_MILLI_CPU_REQUEST = 100
 DEFAULT_MEMORY_REQUEST_BYTES = 200 * 1024 * 1024
 
 DEFAULT_SCHEDULER_NAME = "default-scheduler"
+PERSISTENT_CLAIM = "persistentVolumeClaim"
+EPHEMERAL = "ephemeral"
+VOLUME_SOURCES = (
+    PERSISTENT_CLAIM,
+    EPHEMERAL,
+    "csi",
+    "awsElasticBlockStore",
+    "azureDisk",
+    "azureFile",
+    "cinder",
+    "gcePersistentDisk",
+    "iscsi",
+    "portworxVolume",
+    "rbd",
+    "vsphereVolume",
+)
+"""Sources of a pod's volumes that scheduling looks at; the others, such as config maps, are on every node."""
 TAINT_NODE_UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 SPECS_INTERNED_MAX = 65_536
 AMOUNT_MAX = 1 << 56
@@ -71,6 +88,20 @@ class HostPort(NamedTuple):
     ip: str
     protocol: str
     port: int
+
+
+class PodVolume(NamedTuple):
+    """A volume of a pod that storage outside of it stands behind. `claim`: the name of its claim, "" where the pod
+    names the storage itself; `source`: which field of the volume is set, and `details` what it holds."""
+
+    name: str
+    claim: str
+    source: str
+    details: Mapping[str, Any]
+
+    @property
+    def is_ephemeral(self) -> bool:
+        return self.source == EPHEMERAL
 
 
 class PodSpec:
@@ -145,6 +176,7 @@ class PodInfo:
         "scheduler_name",
         "spec",
         "uid",
+        "volumes",
     )
 
     def __init__(self, namespace: str, name: str, uid: str, spec: PodSpec) -> None:
@@ -165,6 +197,7 @@ class PodInfo:
         self.nominated_node = ""
         self.resource_version = ""
         self.scheduled_condition: tuple[str, str, str, str] | None = None
+        self.volumes: tuple[PodVolume, ...] = ()
 
     def __repr__(self) -> str:
         return f"PodInfo({self.key})"
@@ -344,6 +377,22 @@ def _not_built(spec: Mapping[str, Any], affinity: Mapping[str, Any]) -> tuple[st
     return tuple(found)
 
 
+def pod_volumes(pod_name: str, volumes: Iterable[Mapping[str, Any]]) -> tuple[PodVolume, ...]:
+    """Those that scheduling looks at."""
+    found = []
+    for volume in volumes:
+        for source in VOLUME_SOURCES:
+            details = volume.get(source)
+            if details is None:
+                continue
+            claim = str(details.get("claimName") or "") if source == PERSISTENT_CLAIM else ""
+            if source == EPHEMERAL:
+                claim = f"{pod_name}-{volume['name']}"
+            found.append(PodVolume(volume["name"], claim, source, details))
+            break
+    return tuple(found)
+
+
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -397,6 +446,9 @@ def project_pod(obj: Mapping[str, Any]) -> PodInfo:
     pod.priority = spec.get("priority") or 0
     pod.preemption_policy = spec.get("preemptionPolicy") or ""
     pod.labels = shared_labels(metadata.get("labels"))
+    volumes = spec.get("volumes")
+    if volumes:
+        pod.volumes = pod_volumes(name, volumes)
     gates = spec.get("schedulingGates")
     if gates:
         pod.gates = tuple(gate["name"] for gate in gates)

@@ -26,6 +26,7 @@ from minikube_py.scheduler.framework import (
     PostFilterResult,
     Status,
 )
+from minikube_py.scheduler.kinds import NeededKind
 from minikube_py.scheduler.objects import PodInfo, QueuedPodInfo
 from minikube_py.scheduler.plugins.node_resources import ArgsError
 from minikube_py.scheduler.preparing import Plugins, Scorer
@@ -92,6 +93,7 @@ class Profile:
         self.pre_binders = points["preBind"]
         self.binders = points["bind"]
         self.post_binders = points["postBind"]
+        self._needing = tuple(p for p in self._made.values() if callable(getattr(p, "kinds_needed", None)))
         self._check(points)
         (self._queue_sort,) = points["queueSort"].values()
         self.sort_key = self._sort_key()
@@ -190,6 +192,10 @@ class Profile:
 
     # --- points that run once a pod ---------------------------------------------------------------------------------
 
+    def kinds_needed(self, pod: PodInfo) -> list[NeededKind]:
+        """The kinds that must be known before the pod is tried, by whichever plugin."""
+        return [kind for plugin in self._needing for kind in plugin.kinds_needed(pod)]
+
     def sign(self, pod: PodInfo) -> object:
         """Pods with equal signatures fare alike on equal nodes; None: no such promise."""
         if not self.reusable:
@@ -231,7 +237,7 @@ class Profile:
         for name, plugin in self.reservers.items():
             status = plugin.reserve(state, pod, node_name)
             if status is not None and not status.is_success:
-                return Status(status.code, *status.reasons, plugin=name)
+                return _of_point("Reserve", name, status)
         return SUCCESS
 
     def run_unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
@@ -255,7 +261,7 @@ class Profile:
         for name, plugin in self.pre_binders.items():
             status = await plugin.pre_bind(state, pod, node_name)
             if status is not None and not status.is_success:
-                return Status(status.code, *status.reasons, plugin=name)
+                return _of_point("PreBind", name, status)
         return SUCCESS
 
     async def run_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
@@ -271,3 +277,10 @@ class Profile:
     def run_post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         for plugin in self.post_binders.values():
             plugin.post_bind(state, pod, node_name)
+
+
+def _of_point(point: str, name: str, status: Status) -> Status:
+    """A failure says where it happened; a rejection speaks for itself."""
+    if status.is_rejected:
+        return Status(status.code, *status.reasons, plugin=name)
+    return Status(status.code, f'running {point} plugin "{name}": {status.message}', plugin=name)

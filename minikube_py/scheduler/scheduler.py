@@ -42,6 +42,7 @@ from minikube_py.scheduler.framework import (
     NoNodesAvailable,
     Status,
 )
+from minikube_py.scheduler.kinds import LentKinds
 from minikube_py.scheduler.lent import LentInformers
 from minikube_py.scheduler.matcher import COLUMNS, Matcher
 from minikube_py.scheduler.metrics import AttemptMetrics, Labels, Metrics
@@ -99,6 +100,9 @@ class Scheduler:
         self.profiles = {p.scheduler_name: self._run_of(p, rng) for p in config.profiles}
         self._queue = self._make_queue()
         self._bindings = Bindings(self)
+        self.kinds = LentKinds(self.client, clock, rng, self._kind_changed, self._after_kinds)
+        # Pods that need a kind which is not yet known, by key.
+        self._held: dict[str, PodInfo] = {}
         self._pods = Informer(self.client, PODS, _project_live, clock=clock, rng=rng)
         self._nodes = Informer(self.client, NODES, project_node, clock=clock, rng=rng)
         self._pods.add_handler(Handler(self._pod_added, self._pod_updated, self._pod_deleted, self._after_batch))
@@ -162,6 +166,7 @@ class Scheduler:
         await self._pods.stop()
         await self._nodes.stop()
         await self._lent.stop()
+        await self.kinds.stop()
         await self._bindings.stop()
         await self._conditions.stop()
         await self._timers.close()
@@ -173,7 +178,7 @@ class Scheduler:
         """What ended the scheduler by itself, if anything did: a bug."""
         if self._task is not None and self._task.done() and not self._task.cancelled():
             return self._task.exception()
-        return self._pods.failure or self._nodes.failure or self._lent.failure
+        return self._pods.failure or self._nodes.failure or self._lent.failure or self.kinds.failure
 
     # --- what plugins may ask (framework.Handle) --------------------------------------------------------------------
 
@@ -209,7 +214,23 @@ class Scheduler:
             self._cache.put_pod(pod)
             self._queue.on_change(ClusterChange(EVENT_ASSIGNED_POD_ADD, None, pod))
         elif pod.scheduler_name in self.profiles:
+            self._enqueue(pod)
+
+    def _enqueue(self, pod: PodInfo) -> None:
+        needed = self.profiles[pod.scheduler_name].profile.kinds_needed(pod)
+        if not needed or self.kinds.known(needed):
             self._queue.add(pod)
+        else:
+            self._held[pod.key] = pod
+
+    def _kind_changed(self, change: ClusterChange) -> None:
+        self._queue.on_change(change)
+
+    def _after_kinds(self) -> None:
+        held, self._held = self._held, {}
+        for pod in held.values():
+            self._enqueue(pod)
+        self._after_batch()
 
     def _pod_updated(self, old: PodInfo, new: PodInfo) -> None:
         if old.node_name:
@@ -220,8 +241,11 @@ class Scheduler:
         elif new.node_name:
             self._cache.put_pod(new)
             self._conditions.forget(new.uid)
+            self._held.pop(old.key, None)
             self._queue.delete(old.key)
             self._queue.on_change(ClusterChange(EVENT_ASSIGNED_POD_ADD, None, new))
+        elif old.key in self._held:
+            self._held[old.key] = new
         elif new.scheduler_name in self.profiles and old.resource_version != new.resource_version:
             if self._cache.is_assumed(new.uid):
                 if new.deleting and not old.deleting:
@@ -235,6 +259,7 @@ class Scheduler:
             node = self._cache.remove_pod(pod.uid)
             self._queue.on_change(ClusterChange(EVENT_ASSIGNED_POD_DELETE, pod, None, node or pod.node_name))
             return
+        self._held.pop(pod.key, None)
         self._queue.delete(pod.key)
         if self._cache.is_assumed(pod.uid):
             self._release_assumed(pod)

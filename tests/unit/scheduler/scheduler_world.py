@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import heapq
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 from scheduler_objects import node_object, pod_object
@@ -56,26 +57,35 @@ def failure(code: int, reason: str, message: str) -> ApiResponse:
     return ApiResponse(code, json.dumps(status).encode())
 
 
+def _parts(path: str) -> list[str]:
+    """What follows the group and version."""
+    parts = path.split("/")
+    return parts[3:] if parts[1] == "api" else parts[4:]
+
+
 class FakeApi:
     """An ApiTransport. `on_bind(pod name, node)`, where set, may return an answer of its own, raise, or return None."""
 
     def __init__(self) -> None:
-        self.objects: dict[str, dict[str, dict[str, Any]]] = {"pods": {}, "nodes": {}}
+        self.objects: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
+        self.listed: list[str] = []
+        self.on_list: Callable[[str], Awaitable[None]] | None = None
+        """Runs before a kind is listed."""
         self.events: list[dict[str, Any]] = []
         self.patches: list[tuple[str, dict[str, Any]]] = []
         self.bound: list[tuple[str, str]] = []
         self.on_bind: Callable[[str, str], ApiResponse | None] | None = None
         self._version = 0
-        self._watchers: dict[str, list[asyncio.Queue[list[WatchEvent]]]] = {"pods": [], "nodes": []}
+        self._watchers: dict[str, list[asyncio.Queue[list[WatchEvent]]]] = defaultdict(list)
 
     # --- what tests do ----------------------------------------------------------------------------------------------
 
     def put(self, plural: str, obj: dict[str, Any]) -> None:
         self._version += 1
         key = self._key(obj)
-        kind = "MODIFIED" if key in self.objects.get(plural, {}) else "ADDED"
+        kind = "MODIFIED" if key in self.objects[plural] else "ADDED"
         obj["metadata"]["resourceVersion"] = str(self._version)
-        self.objects.setdefault(plural, {})[key] = obj
+        self.objects[plural][key] = obj
         self._tell(plural, kind, obj)
 
     def delete(self, plural: str, key: str) -> None:
@@ -109,15 +119,20 @@ class FakeApi:
         content_type: str = "application/json",
     ) -> ApiResponse:
         await asyncio.sleep(0)
-        parts = path.split("/")[3:]
+        parts = _parts(path)
         document = json.loads(body) if body else {}
-        if method == "GET" and not path.startswith("/api/v1/namespaces/"):
-            items = list(self.objects.get(path.split("/")[-1], {}).values())
+        if method == "GET" and len(parts) == 1:
+            self.listed.append(parts[0])
+            if self.on_list is not None:
+                await self.on_list(parts[0])
+            items = list(self.objects[parts[0]].values())
             listed = {"metadata": {"resourceVersion": str(self._version)}, "items": items}
             return ApiResponse(200, json.dumps(listed).encode())
         if parts[-1] == "events":
             self.events.append(document)
             return ApiResponse(201, body or b"")
+        if method == "PUT":
+            return self._update(parts, document)
         key = f"{parts[1]}/{parts[3]}"
         pod = self.objects["pods"].get(key)
         if method == "POST" and parts[-1] == "binding":
@@ -130,6 +145,16 @@ class FakeApi:
             changed.setdefault("status", {})["conditions"] = document["status"]["conditions"]
             self.put("pods", changed)
         return ApiResponse(200, json.dumps(self.objects["pods"][key]).encode())
+
+    def _update(self, parts: list[str], document: dict[str, Any]) -> ApiResponse:
+        plural, key = parts[-2], self._key(document)
+        known = self.objects[plural].get(key)
+        if known is None:
+            return failure(404, "NotFound", f'{plural} "{parts[-1]}" not found')
+        if known["metadata"]["resourceVersion"] != document["metadata"]["resourceVersion"]:
+            return failure(409, "Conflict", f'Operation cannot be fulfilled on {plural} "{parts[-1]}"')
+        self.put(plural, document)
+        return ApiResponse(200, json.dumps(document).encode())
 
     def _bind(self, key: str, pod: dict[str, Any] | None, document: dict[str, Any]) -> ApiResponse:
         name, node = key.split("/")[1], document["target"]["name"]
@@ -149,8 +174,9 @@ class FakeApi:
         self.put("pods", changed)
 
     async def watch(self, path: str, params: Mapping[str, str] | None = None) -> AsyncIterator[list[WatchEvent]]:
+        plural = _parts(path)[0]
         queue: asyncio.Queue[list[WatchEvent]] = asyncio.Queue()
-        self._watchers.setdefault(path.split("/")[-1], []).append(queue)
+        self._watchers[plural].append(queue)
         while True:
             yield await queue.get()
 
@@ -163,5 +189,5 @@ class FakeApi:
         return f"{metadata['namespace']}/{metadata['name']}" if "namespace" in metadata else str(metadata["name"])
 
     def _tell(self, plural: str, kind: str, obj: dict[str, Any]) -> None:
-        for queue in self._watchers.get(plural, ()):
+        for queue in self._watchers[plural]:
             queue.put_nowait([WatchEvent(kind, json.dumps(obj).encode())])

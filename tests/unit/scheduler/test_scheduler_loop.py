@@ -399,7 +399,7 @@ async def test_the_points_run_in_order() -> None:
     [
         ("reserve", ["reserve", "unreserve"], "Unschedulable", "0/1 nodes are available: 1 no licence."),
         ("permit", ["reserve", "permit", "unreserve"], "Unschedulable", "0/1 nodes are available: 1 not today."),
-        ("pre_bind", ["reserve", "permit", "pre_bind", "unreserve"], "SchedulerError", "no disk"),
+        ("pre_bind", ["reserve", "permit", "pre_bind", "unreserve"], "SchedulerError", ' plugin "Recorder": no disk'),
     ],
 )
 async def test_a_refusal_gives_everything_back(point: str, expected: list[str], reason: str, text: str) -> None:
@@ -408,7 +408,7 @@ async def test_a_refusal_gives_everything_back(point: str, expected: list[str], 
         w.api.pod("p")
         await settle()
         assert calls[: len(expected)] == expected and not w.api.bound
-        assert (w.api.condition("p")["reason"], w.api.condition("p")["message"]) == (reason, text)
+        assert w.api.condition("p")["reason"] == reason and w.api.condition("p")["message"].endswith(text)
         assert len(w.scheduler.cache) == 0
 
 

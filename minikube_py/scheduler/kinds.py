@@ -1,0 +1,123 @@
+"""Informers of the kinds that only some pods need: each starts with the first such pod, and costs nothing before.
+
+A pod stays out of the queue until the kinds that it needs are known: a claim that is not yet listed is not missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from minikube_py.client.informer import Handler, Informer
+from minikube_py.client.rest import Object, ResourceRef, RestClient
+from minikube_py.client.store import Indexer
+from minikube_py.env import Clock, Rng, ended
+from minikube_py.scheduler.framework import Action, ClusterChange, ClusterEvent
+
+logger = logging.getLogger(__name__)
+
+SYNC_TIMEOUT_S = 10.0
+"""A kind that is not known after that is logged."""
+_NO_INDEXERS: Mapping[str, Indexer[Any]] = {}
+_T = TypeVar("_T")
+
+
+class NeededKind(NamedTuple):
+    """`name`: as events of the framework have it, such as PersistentVolume. Equal ones share an informer."""
+
+    resource: ResourceRef
+    name: str
+    project: Callable[[Object], Any]
+    indexers: Mapping[str, Indexer[Any]] = _NO_INDEXERS
+
+
+class LentKinds:
+    """What the scheduler lends to its plugins beside pods and nodes. `told` gets each change of such an object, and
+    `on_batch` is called after a batch of them, and when a kind has become known."""
+
+    def __init__(
+        self,
+        client: RestClient,
+        clock: Clock,
+        rng: Rng,
+        told: Callable[[ClusterChange], None],
+        on_batch: Callable[[], None],
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._rng = rng
+        self._told = told
+        self._on_batch = on_batch
+        self._informers: dict[ResourceRef, Informer[Any]] = {}
+        self._starting: dict[ResourceRef, asyncio.Task[None]] = {}
+        self._shared: dict[str, Any] = {}
+
+    def of(self, kind: NeededKind) -> Informer[Any]:
+        """The informer of a kind; it starts once a pod needs it."""
+        informer = self._informers.get(kind.resource)
+        if informer is None:
+            informer = Informer(
+                self._client, kind.resource, kind.project, clock=self._clock, rng=self._rng, indexers=kind.indexers
+            )
+            informer.add_handler(self._handler(kind.name))
+            self._informers[kind.resource] = informer
+        return informer
+
+    def shared(self, name: str, make: Callable[[], _T]) -> _T:
+        """One value for the plugins of all profiles, made when first asked for."""
+        if name not in self._shared:
+            self._shared[name] = make()
+        found: _T = self._shared[name]
+        return found
+
+    def known(self, kinds: Iterable[NeededKind]) -> bool:
+        """Whether all of them are listed; those that are not are on their way after this."""
+        known = True
+        for kind in kinds:
+            informer = self.of(kind)
+            if informer.has_synced():
+                continue
+            known = False
+            if kind.resource not in self._starting:
+                informer.start()
+                task = asyncio.get_running_loop().create_task(self._sync(kind.name, informer))
+                self._starting[kind.resource] = task
+        return known
+
+    async def stop(self) -> None:
+        for task in self._starting.values():
+            task.cancel()
+        await ended(*self._starting.values())
+        for informer in self._informers.values():
+            await informer.stop()
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What ended one of the informers by itself: a bug."""
+        return next((each.failure for each in self._informers.values() if each.failure is not None), None)
+
+    async def _sync(self, name: str, informer: Informer[Any]) -> None:
+        patience = asyncio.get_running_loop().create_task(self._tell(name, informer))
+        try:
+            await informer.wait_synced()
+        finally:
+            patience.cancel()
+            await ended(patience)
+        self._on_batch()
+
+    async def _tell(self, name: str, informer: Informer[Any]) -> None:
+        await self._clock.sleep(SYNC_TIMEOUT_S)
+        why = informer.problem or "no answer"
+        logger.warning("pods that need a %s are held back: the kind cannot be listed (%s)", name, why)
+
+    def _handler(self, name: str) -> Handler[Any]:
+        added, updated, deleted = (ClusterEvent(name, a) for a in (Action.ADD, Action.UPDATE, Action.DELETE))
+        told = self._told
+        return Handler(
+            on_add=lambda new: told(ClusterChange(added, None, new)),
+            on_update=lambda old, new: told(ClusterChange(updated, old, new)),
+            on_delete=lambda old: told(ClusterChange(deleted, old, None)),
+            on_batch=self._on_batch,
+        )
