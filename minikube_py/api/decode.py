@@ -17,6 +17,7 @@ import orjson
 
 from minikube_py.api import json_text, yaml_text
 from minikube_py.api.errors import StatusError, bad_request, go_quote, request_entity_too_large, unsupported_media_type
+from minikube_py.api.go_format import go_text
 from minikube_py.api.json_text import Members, Number, Syntax
 from minikube_py.api.kind import Kind, Subresource
 from minikube_py.api.protobuf import ProtobufError, decode_message, open_envelope
@@ -386,7 +387,7 @@ def _summary(body: bytes) -> str:
     if not body:
         return "<empty>"
     head = body[:_SUMMARY_BYTES]
-    text = head.decode("utf-8", "replace") if body.startswith(b"{") else head.hex()
+    text = go_text(head) if body.startswith(b"{") else head.hex()
     return f"{text} ..." if len(body) > _SUMMARY_BYTES else text
 
 

@@ -1,8 +1,22 @@
-"""Values as Go's `fmt` prints them with `%v`: `map[a:1 b:[x y]]`."""
+"""Values as Go prints them: text from bytes, and `%v` of fmt, `map[a:1 b:[x y]]`."""
 
 from __future__ import annotations
 
+import codecs
 from typing import Any
+
+
+def _each_byte(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    return "\ufffd", error.start + 1
+
+
+codecs.register_error("minikube_py.each_byte", _each_byte)
+
+
+def go_text(data: bytes) -> str:
+    """UTF-8 as Go reads it: each byte that belongs to no character is replaced. Python's `replace` may take several."""
+    return data.decode("utf-8", "minikube_py.each_byte")
 
 
 def go_format(value: Any) -> str:

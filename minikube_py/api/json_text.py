@@ -12,6 +12,8 @@ from array import array
 from itertools import accumulate
 from typing import Any, Final
 
+from minikube_py.api.go_format import go_text
+
 NESTING_MAX: Final = 10_000
 """Levels that a text may have, as upstream's decoders allow."""
 MAX_DEPTH: Final = 200
@@ -58,7 +60,7 @@ def read(body: bytes) -> Any:
         if is_deep(body):
             _Scanner(body).document()
             body = _cut(body)
-        return _decoder.decode(body.decode("utf-8", "replace"))
+        return _decoder.decode(go_text(body))
     except Syntax:
         raise
     except (ValueError, RecursionError):
@@ -151,7 +153,7 @@ MAX_EXPLAINED_BYTES: Final = 128 * 1024
 
 def _explain_large(body: bytes) -> str:
     try:
-        json.loads(body.decode("utf-8", "replace"))
+        json.loads(go_text(body))
     except ValueError as error:
         return str(error)
     return "invalid JSON"

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from minikube_py.api import json_text, values
+from minikube_py.api.go_format import go_text
 from minikube_py.api.schema import SCHEMA, Field, Message, Type
 from minikube_py.api.typed import always, fill, zero
 
@@ -58,7 +59,7 @@ def open_envelope(body: bytes) -> Envelope:
             raw = _bytes(value, wire, "Raw")
         elif number in texts:
             texts[number] = _bytes(value, wire, "ContentEncoding")
-    return Envelope(_text(api_version), _text(kind), raw, _text(texts[3]), _text(texts[4]))
+    return Envelope(go_text(api_version), go_text(kind), raw, go_text(texts[3]), go_text(texts[4]))
 
 
 def decode_message(message: Message, raw: bytes) -> dict[str, Any]:
@@ -140,10 +141,6 @@ def _number(value: _Value, wire: int, expected: int, name: str) -> int:
     return value
 
 
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
-
-
 def _signed(value: int, bits: int) -> int:
     value &= (1 << bits) - 1
     return value - (1 << bits) if value >> (bits - 1) else value
@@ -214,7 +211,7 @@ def _put(found: dict[str, Any], field: Field, value: _Value, wire: int, depth: i
     item = zero(element)
     for number, inner_wire, inner in _fields(*_length_delimited(value, wire, field.go_name)):
         if number == 1:
-            key = _text(_bytes(inner, inner_wire, field.go_name))
+            key = go_text(_bytes(inner, inner_wire, field.go_name))
         elif number == 2:
             item = _value(element, inner, inner_wire, field.go_name, depth)
     found[key] = item
@@ -223,7 +220,7 @@ def _put(found: dict[str, Any], field: Field, value: _Value, wire: int, depth: i
 def _value(type: Type, value: _Value, wire: int, name: str, depth: int) -> Any:
     kind = type.kind
     if kind == "string":
-        return _text(_bytes(value, wire, name))
+        return go_text(_bytes(value, wire, name))
     if kind == "bool":
         return _number(value, wire, 0, name) != 0
     if kind == "int32":
@@ -258,11 +255,11 @@ def _special(type: Type, fields: list[tuple[int, int, _Value]], name: str, depth
         return _moment(number_of(1, 64), number_of(2, 32), kind) if found else None
     if kind == "quantity":
         try:
-            return values.quantity(_text(bytes_of(1)))
+            return values.quantity(go_text(bytes_of(1)))
         except values.BadValue as error:
             raise ProtobufError(str(error)) from None
     if kind == "intorstring":
-        return _text(bytes_of(3)) if number_of(1, 64) == 1 else number_of(2, 32)
+        return go_text(bytes_of(3)) if number_of(1, 64) == 1 else number_of(2, 32)
     if kind == "duration":
         return values.duration_text(number_of(1, 64))
     if kind == "raw":

@@ -14,6 +14,7 @@ from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from minikube_py.api.errors import bad_request, go_quote
+from minikube_py.api.go_format import go_text
 from minikube_py.api.meta import is_dns1123_subdomain
 from minikube_py.apiserver.auth import Asked, allowed, refusal
 from minikube_py.apiserver.rules import AUTHENTICATED, NODES, UNAUTHENTICATED, User
@@ -94,7 +95,7 @@ def _unescaped(key: str) -> str:
     """Go's url.PathUnescape; what is not well escaped stays as it is."""
     if "%" not in key or _BAD_ESCAPE.search(key):
         return key
-    return unquote_to_bytes(key).decode("utf-8", "replace")
+    return go_text(unquote_to_bytes(key))
 
 
 def _printed(uid: str, groups: list[str], extra: dict[str, list[str]]) -> str:

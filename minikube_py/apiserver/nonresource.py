@@ -46,8 +46,8 @@ async def answer(request: Request, server: ApiServer) -> Response:
             return _only_get(request, found or page_not_found())
     except StatusError:
         # The method is looked at before what is sent and accepted.
-        groups_first = path == "/apis" or (path == "/api" and ";as=" in request.accept)
-        if request.method != "GET" and not groups_first:
+        groups_first = path == "/api" and ";as=APIGroupDiscoveryList" in request.accept
+        if request.method != "GET" and not groups_first and not _answers_any_method(path):
             raise method_not_allowed() from None
         raise
     raise path_not_found()
@@ -55,9 +55,15 @@ async def answer(request: Request, server: ApiServer) -> Response:
 
 def _only_get(request: Request, response: Response) -> Response:
     readable = ("GET", "HEAD") if request.path.startswith(("/openapi", "/metrics")) else ("GET",)
-    if response.status != 404 and request.method not in readable and request.path != "/":
+    if response.status != 404 and request.method not in readable and not _answers_any_method(request.path):
         raise method_not_allowed()
     return response
+
+
+def _answers_any_method(path: str) -> bool:
+    """The index, and what upstream's aggregator lists: all groups, or one."""
+    parts = path.strip("/").split("/")
+    return parts == [""] or (parts[0] == "apis" and len(parts) <= 2)
 
 
 def page_not_found() -> Response:
@@ -179,7 +185,8 @@ def _document(path: str, request: Request, server: ApiServer) -> Response | None
     if path == "/":
         return _exact(Response(200, _index(server.registry)))
     if path == "/version":
-        negotiate(request.accept)
+        # go-restful looks at the media types alone.
+        negotiate(",".join(each.partition(";")[0] for each in request.accept.split(",")))
         return _exact(Response(200, _VERSION))
     if path.startswith("/openapi/"):
         found = openapi.document(path, request.accept, "", request.if_none_match, server.registry)

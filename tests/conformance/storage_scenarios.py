@@ -103,7 +103,7 @@ async def _gone(client: RestClient, resource: ResourceRef, name: str, namespace:
             return error.code == 404
         return False
 
-    await until(f"{name} is gone", is_gone)
+    await until(is_gone, f"{name} is gone")
 
 
 def binding(settled: Settled) -> Callable[[RestClient], Awaitable[Any]]:
@@ -120,7 +120,7 @@ def binding(settled: Settled) -> Callable[[RestClient], Awaitable[Any]]:
         async def available() -> bool:
             return all(v["status"]["phase"] == "Available" for v in await client.list(VOLUMES))
 
-        await until("all are available", available)
+        await until(available, "all are available")
         for wanted in WANTED:
             await client.create(CLAIMS, wanted, NAMESPACE)
 
@@ -128,7 +128,7 @@ def binding(settled: Settled) -> Callable[[RestClient], Awaitable[Any]]:
                 found = await client.get(CLAIMS, name, NAMESPACE)
                 return found["status"]["phase"] != "Pending" or name in _WAITING
 
-            await until("it is bound", looked_at)
+            await until(looked_at, "it is bound")
         answers: list[Any] = [await settled(client, lambda: _standing(client))]
         for name in ("c-small", "c-deletes", "c-driven"):
             await client.delete(CLAIMS, name, NAMESPACE)
@@ -168,7 +168,7 @@ def used_claims(settled: Settled) -> Callable[[RestClient], Awaitable[Any]]:
         async def made() -> bool:
             return any(c["metadata"]["name"] == "user-w" for c in await client.list(CLAIMS, NAMESPACE))
 
-        await until("the ephemeral claim is there", made)
+        await until(made, "the ephemeral claim is there")
 
         async def ask() -> Any:
             found = await _standing(client)
@@ -207,7 +207,7 @@ def budgets(settled: Settled) -> Callable[[RestClient], Awaitable[Any]]:
         async def there() -> bool:
             return len(await client.list(PODS, NAMESPACE)) == 3 * len(wanted) + 1
 
-        await until("the pods are there", there)
+        await until(there, "the pods are there")
         for name, spec in {**wanted, "none": {"minAvailable": 1}, "lone": {"maxUnavailable": 1}}.items():
             body = {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": {"app": name}}, **spec}}
             await client.create(BUDGETS, body, NAMESPACE)

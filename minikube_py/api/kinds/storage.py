@@ -174,6 +174,7 @@ def _print_class(storage_class: Json, age: Age) -> list[Any]:
 STORAGECLASSES: Final = Kind(
     GROUP, "v1", "StorageClass", "storageclasses", "storageclass", False,
     short_names=("sc",),
+    delete_answer="object",
     selectable=NAMED,
     is_default=is_default_class,
     default=defaults({"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}),
@@ -306,6 +307,7 @@ def _print_driver(driver: Json, age: Age) -> list[Any]:
 
 CSIDRIVERS: Final = Kind(
     GROUP, "v1", "CSIDriver", "csidrivers", "csidriver", False,
+    delete_answer="object",
     selectable=NAMED,
     generation=True,
     allow_unconditional_update=False,
@@ -331,10 +333,15 @@ CSIDRIVERS: Final = Kind(
 
 def _default_node(node: Json) -> None:
     spec = part(node, "spec")
-    # Lists that are printed where they are empty, too: as null.
-    spec["drivers"] = spec.get("drivers") or None
-    for driver in spec["drivers"] or ():
-        driver["topologyKeys"] = driver.get("topologyKeys") or None
+    # Lists that are printed where they are empty, too: as null once they were stored.
+    for driver in spec.setdefault("drivers", None) or ():
+        driver.setdefault("topologyKeys", None)
+
+
+def _canonicalize_node(node: Json) -> None:
+    node["spec"]["drivers"] = node["spec"]["drivers"] or None
+    for driver in node["spec"]["drivers"] or ():
+        driver["topologyKeys"] = driver["topologyKeys"] or None
 
 
 def _validate_node_id(node_id: str | None, path: str) -> list[FieldError]:
@@ -391,11 +398,13 @@ def _go_driver(driver: Json) -> Json:
 
 CSINODES: Final = Kind(
     GROUP, "v1", "CSINode", "csinodes", "csinode", False,
+    delete_answer="object",
     selectable=NAMED,
     allow_unconditional_update=False,
     default=_default_node,
     validate=_validate_node,
     validate_update={"": _validate_node_update},
+    canonicalize=_canonicalize_node,
     printer=Printer(
         (NAME, column("Drivers", "Number of drivers on the node.", 0, "integer"), AGE),
         lambda node, age: [
@@ -544,6 +553,7 @@ _ATTACHMENT_DEFAULTS: Final = defaults(
 VOLUMEATTACHMENTS: Final = Kind(
     GROUP, "v1", "VolumeAttachment", "volumeattachments", "volumeattachment", False,
     subresources=(status_of("VolumeAttachment"),),
+    delete_answer="object",
     selectable=NAMED,
     allow_unconditional_update=False,
     default=_default_attachment,
