@@ -117,6 +117,18 @@ def is_dns1123_subdomain(value: str) -> Messages:
     return messages
 
 
+def is_wildcard_subdomain(value: str) -> Messages:
+    """`*.` and a subdomain."""
+    messages: Messages = (max_length(253),) if len(value.encode()) > 253 else ()
+    if not value.startswith("*.") or not _SUBDOMAIN.fullmatch(value[2:]):
+        text = (
+            "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist "
+            "of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character"
+        )
+        messages = (*messages, regex_message(text, r"\*\." + _SUBDOMAIN_FMT, "*.example.com"))
+    return messages
+
+
 @remembered(_REMEMBERED)
 def is_dns1035_label(value: str) -> Messages:
     messages: Messages = (max_length(63),) if len(value.encode()) > 63 else ()

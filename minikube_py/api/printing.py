@@ -57,6 +57,12 @@ def format_labels(labels: Mapping[str, str] | None) -> str:
     return ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items())) or NONE
 
 
+def more_text(shown: list[str], count: int, most: int) -> str:
+    """The first ones of `count`, and how many more there are."""
+    text = ",".join(shown)
+    return f"{text} + {count - most} more..." if count > most else text or "<unset>"
+
+
 NAME: Final = Column("Name", "string", "name", "Name of the object.", 0)
 AGE: Final = Column("Age", "string", "", "Time since the object was created.", 0)
 

@@ -5,7 +5,18 @@ from __future__ import annotations
 from typing import Final
 
 from minikube_py.api.kind import Kind
-from minikube_py.api.kinds import apps, authentication, authorization, coordination, core, policy, scheduling, storage
+from minikube_py.api.kinds import (
+    apps,
+    authentication,
+    authorization,
+    coordination,
+    core,
+    discovery,
+    networking,
+    policy,
+    scheduling,
+    storage,
+)  # fmt: skip
 
 
 class Registry:
@@ -25,5 +36,7 @@ class Registry:
         return self._by_kind.get((group, version, kind))
 
 
-GROUPS: Final = (core, apps, authentication, authorization, coordination, policy, scheduling, storage)
+GROUPS: Final = (
+    core, apps, authentication, authorization, coordination, discovery, networking, policy, scheduling, storage,
+)  # fmt: skip
 REGISTRY: Final = Registry(tuple(kind for group in GROUPS for kind in group.KINDS))

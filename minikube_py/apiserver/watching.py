@@ -131,7 +131,7 @@ class Watching:
         else:
             entries = cache.select(selection.prefix)
         end: WatchEvent | None = None
-        if options.send_initial_events and options.bookmarks:
+        if options.bookmarks:
             end = group.encoder.bookmark(revision, initial_events_end=True)
         initial = group.initial(entries, self._limits.list_slice, end)
         self._begin(stream, initial, options, group)
@@ -199,7 +199,7 @@ class Watching:
             raise bad_request(str(error)) from None
         end = None
         if with_state and options.bookmarks:
-            end = encoder.bookmark(revision, initial_events_end=bool(options.send_initial_events))
+            end = encoder.bookmark(revision, initial_events_end=True)
         initial = Group(selection, encoder, False, 0).initial(entries, self._limits.list_slice, end)
         self._begin(feed.stream, initial, options, feed)
         return feed.stream

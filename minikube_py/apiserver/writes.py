@@ -109,7 +109,8 @@ class Writer:
             except StatusError as error:
                 attempts_left -= 1
                 if not generated or error.reason != "AlreadyExists":
-                    raise with_warnings(error, warnings) from None
+                    said = route.resource.warn(obj, None) if error.reason == "AlreadyExists" else []
+                    raise with_warnings(error, warnings + said) from None
                 if not attempts_left:
                     raise generate_name_conflict(route.resource, obj["metadata"]["name"]) from None
             obj, _ = decode(route.resource, request.body, request.content_type, options.field_validation)

@@ -37,7 +37,8 @@ def message_of(plural: str) -> Message:
 
 _TEXTS = (
     "", "a", "one", "fast", "grows", "x.io/y", "A_b", "a" * 63, "a" * 64, "a" * 254, "a.b", "kubernetes.io/x", "..", "/", "/a/../b", "/a", "a:1",
-    "[::1]:2", "10%", "-", "é", "iqn.2001-04.com.example:s", "eui.0123456789abcdef", "naa.x", "storage", "PersistentVolumeClaim", "true",
+    "10.1.2.3", "010.1.1.1", "127.0.0.1", "fd00::1", "FD00:0::1", "::ffff:1.2.3.4", "10.0.0.0/8", "10.2.0.0/16", "10.0.0.1/08", "FD00::/8", "*.a.b", "*a",
+    "/x//y", "/x/..", "[::1]:2", "10%", "-", "é", "iqn.2001-04.com.example:s", "eui.0123456789abcdef", "naa.x", "storage", "PersistentVolumeClaim", "true",
 )  # fmt: skip
 _KEYS = ("a", "storage", "cpu", "x.io/y", "", "kubernetes.io/x", "requests.x", "a" * 64, "zone", "csi.example.com")
 _NUMBERS = (0, 1, -1, 2, 3, 100, 101, 255, 256, 599, 600, 1000, 1001, 65535, 65536, (1 << 31) - 1, -(1 << 31))

@@ -16,6 +16,7 @@ IN = f"{CORE}/namespaces/{NAMESPACE}"
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 APPS = f"/apis/apps/v1/namespaces/{NAMESPACE}"
 STORAGE = "/apis/storage.k8s.io/v1"
+NETWORKING = "/apis/networking.k8s.io/v1"
 
 Body = dict[str, Any]
 _CONTAINER = {
@@ -26,6 +27,7 @@ _TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name"
 _SELECTOR = {"matchLabels": {"a": "b"}}
 _CLAIM = {"metadata": {"name": "v"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
 _ZONE = {"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a"]}]}
+_BACKEND = {"service": {"name": "s", "port": {"number": 80}}}
 _CLAIMED = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "fast"}
 WORLD: dict[str, tuple[str, Body]] = {
     "pods": (
@@ -97,18 +99,59 @@ WORLD: dict[str, tuple[str, Body]] = {
     "volumeattachments": (
         f"{STORAGE}/volumeattachments", {"spec": {"attacher": "csi.example.com", "nodeName": "n", "source": {"persistentVolumeName": "v"}}},
     ),
+    "endpointslices": (
+        f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices",
+        {
+            "addressType": "IPv4", "ports": [{"name": "p", "port": 80, "appProtocol": "http"}],
+            "endpoints": [{
+                "addresses": ["10.1.1.1"], "conditions": {"ready": True}, "nodeName": "n", "zone": "a", "hostname": "h",
+                "hints": {"forZones": [{"name": "a"}], "forNodes": [{"name": "n"}]}, "targetRef": {"kind": "Pod", "name": "x"},
+            }],
+        },
+    ),
+    "ingressclasses": (
+        f"{NETWORKING}/ingressclasses",
+        {"spec": {"controller": "example.com/c", "parameters": {"apiGroup": "example.com", "kind": "P", "name": "p", "scope": "Namespace", "namespace": "x"}}},
+    ),
+    "ingresses": (
+        f"{NETWORKING}/namespaces/{NAMESPACE}/ingresses",
+        {"spec": {
+            "ingressClassName": "one", "defaultBackend": _BACKEND, "tls": [{"hosts": ["a.b", "*.a.b"], "secretName": "s"}],
+            "rules": [{"host": "*.a.b", "http": {"paths": [{"path": "/x", "pathType": "Prefix", "backend": _BACKEND}]}}],
+        }},
+    ),
+    "networkpolicies": (
+        f"{NETWORKING}/namespaces/{NAMESPACE}/networkpolicies",
+        {"spec": {
+            "podSelector": _SELECTOR, "policyTypes": ["Ingress", "Egress"],
+            "ingress": [{"ports": [{"port": 80, "endPort": 90}], "from": [{"podSelector": _SELECTOR, "namespaceSelector": {}}]}],
+            "egress": [{"ports": [{"port": "http", "protocol": "UDP"}], "to": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}}]}],
+        }},
+    ),
 }  # fmt: skip
 """Plural to collection and body. Each stands in the world as `one` and `two`; see `named`."""
 CLUSTER_WIDE = frozenset(plural for plural, (where, _) in WORLD.items() if "/namespaces/" not in where)
 BY_SCHEMA = frozenset((
     "persistentvolumes", "persistentvolumeclaims", "poddisruptionbudgets", "priorityclasses", "storageclasses", "csidrivers", "csinodes",
-    "csistoragecapacities", "volumeattachments",
+    "csistoragecapacities", "volumeattachments", "endpointslices", "ingressclasses", "ingresses", "networkpolicies",
 ))  # fmt: skip
 """Kinds whose writes are also drawn by the schema, field by field: all but those that hold the template of a pod."""
 OTHERS: dict[str, dict[str, Body]] = {
     "persistentvolumes": {"disk": {"spec": {"capacity": {"storage": "5Gi"}, "accessModes": ["ReadWriteMany"], "hostPath": {"path": "/a"}}}},
     "persistentvolumeclaims": {
         "bound": {"spec": {**_CLAIMED, "storageClassName": "grows", "volumeName": "v"}}, "none": {"spec": {**_CLAIMED, "storageClassName": None}},
+    },
+    "endpointslices": {
+        "six": {"addressType": "IPv6", "endpoints": [{"addresses": ["fd00::1"]}, {"addresses": ["fd00::2"], "conditions": {"serving": False}}]},
+        "named": {"addressType": "FQDN", "endpoints": [{"addresses": ["a.example.com"]}], "ports": [{"port": 1}, {"name": "b", "protocol": "UDP"}]},
+    },
+    "ingressclasses": {"plain": {"spec": {"controller": "example.com/c"}}},
+    "ingresses": {
+        "plain": {"spec": {"rules": [{"http": {"paths": [{"pathType": "ImplementationSpecific", "backend": {"resource": {"kind": "K", "name": "n"}}}]}}]}},
+    },
+    "networkpolicies": {
+        "plain": {"spec": {"egress": [{}]}},
+        "six": {"spec": {"ingress": [{"from": [{"ipBlock": {"cidr": "fd00::/8"}}]}]}},
     },
     "poddisruptionbudgets": {"percent": {"spec": {"maxUnavailable": "30%", "selector": {}}}},
     "storageclasses": {"grows": {"provisioner": "example.com/p", "allowVolumeExpansion": True, "volumeBindingMode": "WaitForFirstConsumer"}},
@@ -128,6 +171,7 @@ REPORTED: dict[str, dict[str, Body]] = {
         "bound": {"phase": "Bound", "capacity": {"storage": "1Gi"}, "currentVolumeAttributesClassName": "gold"},
     },
     "poddisruptionbudgets": {"two": _HEALTHY},
+    "ingresses": {"two": {"loadBalancer": {"ingress": [{"ip": "10.1.1.1", "ports": [{"port": 80, "protocol": "TCP"}]}, {"hostname": "a.b"}]}}},
 }
 """The status of some of them."""
 ONLY = frozenset(filter(None, os.environ.get("MINIKUBE_PY_JUDGE_KINDS", "").split(",")))

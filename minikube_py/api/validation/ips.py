@@ -59,6 +59,28 @@ def _has_leading_zeros(text: str) -> bool:
     return "." in text and _LEADING_ZEROS.search(text) is not None
 
 
+def validate_canonical_ip(text: str, path: str) -> list[FieldError]:
+    """In the one form in which Go prints it."""
+    errors = validate_ip(text, path)
+    if not errors and str(parse_ip(text)) != text:
+        errors.append(invalid_value(path, text, f'must be in canonical form ("{parse_ip(text)}")'))
+    return errors
+
+
+def ip_warnings(text: str, path: str) -> list[str]:
+    """What is said of an address that `validate_ip` lets pass."""
+    if ":" not in text or (address := parse_ip(text)) is None or str(address) == text:
+        return []
+    return [f'{path}: IPv6 address "{text}" should be in RFC 5952 canonical format ("{address}")']
+
+
+def cidr_warnings(text: str, path: str) -> list[str]:
+    """What is said of a network that `validate_cidr` lets pass."""
+    if ":" not in text or (network := parse_cidr(text)) is None or str(network) == text:
+        return []
+    return [f'{path}: IPv6 CIDR value "{text}" should be in RFC 5952 canonical format ("{network}")']
+
+
 def validate_cidr(text: str, path: str, known: tuple[str, ...] = ()) -> list[FieldError]:
     if text in known:
         return []

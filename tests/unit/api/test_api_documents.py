@@ -252,9 +252,3 @@ def test_names_of_schemas() -> None:
     assert openapi.schema_name("meta/v1.ObjectMeta") == "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
     assert openapi.schema_name("resource.Quantity") == "io.k8s.apimachinery.pkg.api.resource.Quantity"
     assert SCHEMA.message("k8s.io.api.core.v1.Pod") is SCHEMA.message("core/v1.Pod")
-
-
-def test_readme_names_each_kind_that_is_stored() -> None:
-    text = (Path(__file__).parents[3] / "README.md").read_text()
-    listed = text.partition("- **Kinds served**: ")[2].partition(", and the self-review kinds")[0]
-    assert set(listed.replace("\n", " ").replace(" ", "").split(",")) == {k.plural for k in REGISTRY.kinds if k.stored}
