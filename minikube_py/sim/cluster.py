@@ -16,7 +16,7 @@ from typing import Any, Final
 from minikube_py.env import Rng
 from minikube_py.errors import Corruption, MinikubeError
 from minikube_py.raft.configuration import Configuration, NodeId
-from minikube_py.raft.message import NOBODY, EntryKind, Message
+from minikube_py.raft.message import NOBODY, EntryKind
 from minikube_py.sim.clients import Traffic
 from minikube_py.sim.disk import SimDisk
 from minikube_py.sim.member_process import CLIENT_PORT, CONFIG, PEER_PORT, Started, run_member
@@ -144,10 +144,7 @@ class SimCluster:
 
     def _through(self, process: Process, links: PeerLinks) -> PeerLinks:
         rng = Rng(process.rng.getrandbits(64))
-        return TroubledLinks(links, process.loop, rng, process.name, self.messages, self._host_of, self._said)
-
-    def _said(self, message: Message) -> None:
-        self.checks.said(message)
+        return TroubledLinks(links, process.loop, rng, process.name, self.messages, self._host_of, self.checks.said)
 
     def _host_of(self, id: NodeId) -> str:
         return self._hosts.get(id, "")
@@ -168,9 +165,10 @@ class SimCluster:
     def _opened(self, place: Place, member: StoreMember) -> None:
         if place.wiped and place.last is not None:
             self.counts["rejoins"] += 1
+        before = None if place.wiped or place.corrupt else place.last
         place.last, place.opened, place.wiped = member, True, False
         place.member_id = member.member_id
-        place.look = self.checks.opened(member)
+        place.look = self.checks.opened(member, before)
         self._hosts[member.member_id] = place.host
 
     def _ready(self, place: Place, member: StoreMember) -> None:
@@ -459,6 +457,7 @@ class SimCluster:
         named = {member.name for member in membership.members}
         if named != wanted or membership.expected or leader.member.raft.configuration.outgoing:
             return f"members are {sorted(named)}, expected {membership.expected}, wanted {sorted(wanted)}"
+        voters = {member.id for member in membership.members if not member.learner}
         running = {place.member_id: place.member for place in self.running()}
         for known in membership.members:
             member = running.get(known.id)
@@ -468,6 +467,8 @@ class SimCluster:
                 return f"{known.name} does not vote"
             if member.raft.log.applied < log.last_index:
                 return f"{known.name} has applied {member.raft.log.applied} of {log.last_index}"
+            if (counted := member.raft.configuration.voters) != voters:
+                return f"{known.name} counts the votes of {sorted(counted)}, not of {sorted(voters)}"
         return ""
 
 

@@ -31,6 +31,7 @@ THEMES: Final[tuple[tuple[str, ...], ...]] = (
     ("grow", "shrink", "shrink", "transfer"),
     ("supersede", "supersede", "slow_sync", "delay"),
     ("full", "full_start", "bad_sync", "slow_sync", "rot", "crash"),
+    ("full", "full", "full_start", "kill", "transfer", "depose"),
 )
 """Kinds of faults that have something to do with each other."""
 THEMED_SHARE: Final = 0.3

@@ -52,14 +52,6 @@ def drawn_spec(rng: Rng, name: str, dropped: IndexSpec | None = None) -> IndexSp
     return IndexSpec(name, NODES.name, fields, structure, options, limit_bytes, declares, sums_of(declares))
 
 
-def build_some(state: StateMachine) -> bool:
-    """A slice of what a member does beside its work; True where there was something to do."""
-    if not state.tables.unbuilt:
-        return False
-    state.build_indexes(BUILD_ROWS)
-    return True
-
-
 def build_all(state: StateMachine) -> str:
     """Why it does not come to its end, "" if it does."""
     for _ in range(BUILD_SLICES_MAX):

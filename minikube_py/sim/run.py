@@ -265,10 +265,13 @@ class Run:
 
     async def _have(self, request: Request, bound_s: float, what: str) -> None:
         """Asks until it is done: a client with little patience may be refused while members look for a leader."""
+        operations = self.recorder.history.operations
         for _ in range(TRIES):
+            before = len(operations)
             self.traffic.ask(request)
             await self._until(lambda: not self.traffic.asides and not self.recorder.waiting, bound_s, what)
-            if self.recorder.history.operations[-1].status == "done":
+            # Others may have asked for other things meanwhile, and who asked for this may have died.
+            if any(each.request == request and each.status == "done" for each in operations[before:]):
                 return
         raise SimFailure(f"{type(request).__name__} was not done in {TRIES} tries")
 

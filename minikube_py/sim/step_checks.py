@@ -76,9 +76,16 @@ class StepChecks:
         elif message.type == VOTE_REPLY and not message.reject:
             agreement.voted(message.sender, message.term, message.to)
 
-    def opened(self, member: StoreMember) -> Look:
-        """A life begins."""
+    def opened(self, member: StoreMember, before: StoreMember | None) -> Look:
+        """A life begins. `before`: the life whose disk it goes on with; None where that is another disk, or damaged."""
         self.agreement.restarted(member.member_id)
+        if before is not None and before.member_id == member.member_id:
+            had, log = _durable_end(before.raft.log), member.raft.log
+            if before.raft.log.in_flight and had[1] == before.raft.log.offset:
+                # A snapshot that replaces the log counts a sync too early, but only for who took it.
+                return Look(member)
+            there = log.offset > had[1] or log.matches(LogIndex(had[1]), Term(had[0]))
+            self.agreement.keeps(member.member_id, had, (log.last_term, log.last_index), there=there)
         return Look(member)
 
     def look(self, look: Look) -> None:
@@ -125,8 +132,13 @@ class StepChecks:
         self.agreement.decides(leader.member_id, index, term, logs, groups)
 
 
+def _durable_end(log: RaftLog) -> tuple[int, int]:
+    """Term and index of the last entry that `log` takes as durable; of term 0 where it has no such entry."""
+    return (log.term(log.stable) if log.stable <= log.last_index else 0), log.stable
+
+
 def _log_end(log: RaftLog, index: LogIndex, term: Term, *, up: bool) -> LogEnd:
-    durable = (log.term(log.stable), log.stable)
+    durable = _durable_end(log)
     now = (log.last_term, log.last_index) if up else durable
     there = index < log.offset or (index <= log.last_index and log.term(index) == term)
     return LogEnd(durable, now, there and index <= now[1], there and index <= log.stable)

@@ -66,11 +66,7 @@ class SimTimerHandle(asyncio.TimerHandle):
         self._context = copy_context() if context is None else context
         self._cancelled = False
 
-    def cancel(self) -> None:
-        self._cancelled = True
-        # What it held is free, and nobody calls it.
-        self._callback = None
-        self._args = ()
+    cancel = SimHandle.cancel  # type: ignore[assignment]
 
 
 class SimFuture(asyncio.Future[T]):

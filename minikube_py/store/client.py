@@ -411,7 +411,8 @@ class StoreClient(CommandStorage):
 
     def _settle(self, call: Call, error: MinikubeError) -> None:
         self._pending.pop(call, None)
-        if type(call) is Write and call.doubtful and isinstance(error, Unavailable | RequestTooLarge):
+        before = isinstance(error, Unavailable | RequestTooLarge) or call.unlogged
+        if type(call) is Write and call.doubtful and before:
             # This sending was refused before it came to the session, which alone knows of the earlier ones.
             error = OutcomeUnknown(f"{error}; an earlier sending of the write may or may not have been done")
         if not call.future.done():

@@ -49,11 +49,12 @@ class Call:
     """One request, from its asking until `future` is settled; it may go over several connections one after the other.
 
     `sent`: handed to the transport of the present one, so that it may have been done. `parts` are those of a range's
-    answer that came so far; `on_part` takes them instead. `refusal`: why it was to be tried again, the last time."""
+    answer that came so far; `on_part` takes them instead. `refusal`: why it was to be tried again, the last time.
+    `unlogged`: this sending was refused before it came to the log."""
 
     __slots__ = (
         "argument", "deadline_s", "flags", "fragments", "future", "on_part", "op", "parts", "refusal", "sent",
-        "since_s",
+        "since_s", "unlogged",
     )  # fmt: skip
 
     def __init__(self, op: Op, argument: object, future: asyncio.Future[Any], flags: int = 0) -> None:
@@ -62,7 +63,7 @@ class Call:
         self.flags = flags
         self.future = future
         self.since_s = self.deadline_s = 0.0
-        self.sent = False
+        self.sent = self.unlogged = False
         self.parts: list[tuple[Any, Any]] = []
         self.fragments: list[bytes] = []
         self.on_part: Callable[[Any], None] | None = None
@@ -277,6 +278,7 @@ class ClientConnection(asyncio.Protocol):
         if kind == Answer.OK:
             owner.answered(call, answer[2])
         else:
+            call.unlogged = len(answer) > 3 and bool(answer[3])
             owner.refused(call, decode_error(answer[2]), self)
 
     def _fall(self, reason: str) -> None:

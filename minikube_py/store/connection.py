@@ -170,9 +170,10 @@ class Connection(asyncio.Protocol):
             else:
                 self._ask_member(request_id, op, argument)
         except MinikubeError as error:
-            self._send((request_id, Answer.ERROR, encode_error(error)))
+            self._send((request_id, Answer.ERROR, encode_error(error), True))
         except (TypeError, ValueError, KeyError, IndexError) as error:
-            self._send((request_id, Answer.ERROR, encode_error(InvalidRequest(f"malformed request: {error}"))))
+            malformed = InvalidRequest(f"malformed request: {error}")
+            self._send((request_id, Answer.ERROR, encode_error(malformed), True))
 
     def _ask_member(self, request_id: int, op: int, argument: Any) -> None:
         """What people ask, seldom."""

@@ -308,10 +308,6 @@ class LogFiles:
         """The file to write another member's snapshot to, in place of one that was begun before."""
         return self._fresh(INCOMING_NAME)
 
-    def discard_incoming(self) -> None:
-        if INCOMING_NAME in self.disk.names():
-            self.disk.remove(INCOMING_NAME)
-
     def install_snapshot(self, snapshot: SnapshotFile, state: HardState | None) -> None:
         """The synced incoming file becomes the newest snapshot, and the log begins anew after it, with `state` (None:
         unchanged), both with the next sync. No sync of the log may be under way.

@@ -62,10 +62,11 @@ SERIALIZABLE = 1
 
 
 class Answer(IntEnum):
-    """OK: result. ERROR: error. PART: key-values and fields of a range, or bytes of a snapshot; the rest follows.
-    EVENTS: revision, events, and whether more of the same batch follow. END: the error that ended the watch.
-    FRAGMENT: a piece of a frame too large to be sent whole, and whether it is the last. LEADER: as in `Welcome`, from
-    the leader's id on, whenever that changes."""
+    """OK: result. ERROR: error, and True where it was raised before the request came to the log (earlier releases do
+    not say so). PART: key-values and fields of a range, or bytes of a snapshot; the rest follows. EVENTS: revision,
+    events, and whether more of the same batch follow. END: the error that ended the watch. FRAGMENT: a piece of a frame
+    too large to be sent whole, and whether it is the last. LEADER: as in `Welcome`, from the leader's id on, whenever
+    that changes."""
 
     OK = 0
     ERROR = 1

@@ -432,8 +432,8 @@ MALFORMED = [
 async def test_malformed_requests_are_refused_and_the_connection_goes_on(tmp_path, request_):
     async with serving(tmp_path) as server, raw(server) as client:
         client.writer.write(frame(request_))
-        number, kind, error = await client.next()
-        assert (number, kind) == (1, Answer.ERROR) and isinstance(decode_error(error), InvalidRequest)
+        number, kind, error, unlogged = await client.next()
+        assert (number, kind, unlogged) == (1, Answer.ERROR, True) and isinstance(decode_error(error), InvalidRequest)
         client.writer.write(frame((2, Op.COMMAND, pack(Put(b"/a", b"")))))
         assert (await client.next())[:2] == (2, Answer.OK)
 

@@ -176,6 +176,12 @@ MUTANTS: tuple[SwarmMutant, ...] = (
         "a timeout is taken for a refusal",
     ),
     SwarmMutant(
+        "client: a refusal that does not come from the log is taken as final", "store/client.py",
+        "        before = isinstance(error, Unavailable | RequestTooLarge) or call.unlogged\n",
+        "        before = isinstance(error, Unavailable | RequestTooLarge)\n",
+        "the next leader's disk is full, and the one before has done it",
+    ),
+    SwarmMutant(
         "client: a write is sent again under another number", "store/client_session.py",
         "        write.on = None\n        write.doubtful = write.doubtful or may_be_done\n",
         "        write.on = None\n        write.doubtful = write.doubtful or may_be_done\n        if may_be_done and self.unanswered.pop(write.sequence, None):\n            self._queue.append(write)\n            return\n",

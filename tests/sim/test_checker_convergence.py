@@ -154,6 +154,12 @@ def vote_forgotten(run):
     run.stands_at(1, 4, 0, 0)
 
 
+def durable_and_gone(run):
+    run.restarted(1)
+    run.keeps(1, (3, 9), (3, 9), there=True)
+    run.keeps(1, (3, 9), (3, 8), there=False)
+
+
 def counted_of_an_older_term(run):
     run.counts(1, 4, 6, 4)
     run.counts(1, 5, 7, 4)
@@ -170,6 +176,7 @@ def commit_back(run):
         (two_leaders, "both lead term 4"),
         (counted_of_an_older_term, "leads term 5 and counts entry 7 of term 4"),
         (vote_forgotten, "voted for 2 in term 4, and has forgotten it"),
+        (durable_and_gone, "up to entry 9 of term 3, and started again without that: its log ends with entry 8"),
         (other_content, "other content"),
         (other_term, "entry 5 was committed with term 2"),
         (term_back, "from term 4 to 3"),

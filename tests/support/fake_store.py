@@ -10,7 +10,15 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Literal
 
-from minikube_py.errors import MinikubeError, NotLeader, OutcomeUnknown, RequestError, SessionExpired, Unavailable
+from minikube_py.errors import (
+    MinikubeError,
+    NoSpace,
+    NotLeader,
+    OutcomeUnknown,
+    RequestError,
+    SessionExpired,
+    Unavailable,
+)
 from minikube_py.mvcc.codec import pack, to_plain, unpack, unpack_any, where_from_plain
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import LeaseGrant, RangeRequest, WatchBatch
@@ -32,9 +40,11 @@ from minikube_py.store.protocol import (
 )
 
 TOKEN = "fake"
-Fate = Literal["done", "lost before", "lost after", "unknown before", "unknown after", "refused", "never answered"]
+Fate = Literal[
+    "done", "lost before", "lost after", "unknown before", "unknown after", "refused", "no room", "never answered"
+]
 """Whether a command is executed, and what its sender hears: its answer, the end of the connection, that the outcome is
-unknown, a refusal for now, or nothing."""
+unknown, a refusal for now, one for good that does not come from the log, or nothing."""
 
 
 class FakeStore:
@@ -187,7 +197,7 @@ class FakeConnection(asyncio.Protocol):
                 self._check_leads()
                 self._end(self.store.fate(), request_id, lambda: self.store.elect(argument, tell=False))
         except MinikubeError as error:
-            self._say((request_id, Answer.ERROR, encode_error(error)))
+            self._say((request_id, Answer.ERROR, encode_error(error), True))
 
     def _check_leads(self) -> None:
         store = self.store
@@ -218,8 +228,13 @@ class FakeConnection(asyncio.Protocol):
             raise OutcomeUnknown("the leader stepped down")
         elif fate == "refused":
             raise Unavailable("too much waits")
+        elif fate == "no room":
+            raise NoSpace("the disk is full")
         elif fate == "done":
-            self._say((request_id, Answer.OK, act()))
+            try:
+                self._say((request_id, Answer.OK, act()))
+            except (RequestError, SessionExpired) as error:
+                self._say((request_id, Answer.ERROR, encode_error(error)))
 
     def _range(self, request_id: int, data: bytes, serializable: bool) -> None:
         request = unpack_any(data)

@@ -131,6 +131,15 @@ class Agreement:
         self._commits.pop(member, None)
         self._terms.pop(member, None)
 
+    def keeps(self, member: int, durable: tuple[int, int], now: tuple[int, int], *, there: bool) -> None:
+        """`member` has started again, with a log that ends with `now` (term and index). `there`: the entry up to which
+        it went by its log as `durable` before is in it. Majorities were counted by that."""
+        if not there:
+            self._fail(
+                f"member {member:x} took its log as durable up to entry {durable[1]} of term {durable[0]}, and started "
+                f"again without that: its log ends with entry {now[1]} of term {now[0]}"
+            )
+
     @property
     def last_index(self) -> int:
         return max(self._entries, default=0)

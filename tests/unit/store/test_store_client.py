@@ -247,17 +247,6 @@ async def test_refusals_are_kept_as_well(fate: Fate) -> None:
             await client.lease_grant(60, 5)
 
 
-@pytest.mark.parametrize("fate", ["lost after", "unknown before"])
-async def test_a_refusal_that_knows_nothing_of_an_earlier_sending_is_none(fate: Fate) -> None:
-    """Of one who will not wait, the second sending is refused for now; the first may be what counts."""
-    async with fake_store() as store, connected(store, fail_fast=True) as client:
-        await put(client, b"/a")
-        fates: Any = iter([fate])
-        store.fate = lambda: next(fates, "refused")
-        with pytest.raises(OutcomeUnknown, match="too much waits; an earlier sending of the write may or may not"):
-            await create(client, b"/b")
-
-
 async def test_opening_a_session_is_tried_again_too() -> None:
     async with fake_store() as store:
         fates: Any = iter(["lost after", "unknown before", "refused", "lost before"])
