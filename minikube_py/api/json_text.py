@@ -138,7 +138,8 @@ def number(text: str) -> int | float:
 # --- what is wrong with it ----------------------------------------------------------------------------------------
 
 _SPACE = re.compile(rb"[ \t\r\n]*")
-_PLAIN = re.compile(rb'[^"\\\x00-\x1f]*')
+_SOUND = re.compile(rb'(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+')
+"""What a string holds up to its end, or to what is wrong with it."""
 _HEX = re.compile(rb"[0-9a-fA-F]{0,4}")
 _SCALAR = rb'(?:"[^"\\\x00-\x1f]*"|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null)[ \t\r\n]*'
 _ITEMS = re.compile(rb"(?>,[ \t\r\n]*" + _SCALAR + rb"(?=[,\]]))*+")
@@ -274,16 +275,13 @@ class _Scanner:
             self.at += 1
 
     def string(self) -> None:
+        match = _SOUND.match(self.body, self.at + 1)
+        assert match is not None
+        self.at = match.end()
+        if self.at >= len(self.body) or self.body[self.at] < 0x20:
+            raise self.wrong("in string literal")
         self.at += 1
-        while True:
-            match = _PLAIN.match(self.body, self.at)
-            assert match is not None
-            self.at = match.end()
-            if self.at >= len(self.body) or self.body[self.at] < 0x20:
-                raise self.wrong("in string literal")
-            self.at += 1
-            if self.body[self.at - 1] == 0x22:
-                return
+        if self.body[self.at - 1] != 0x22:
             self.escape()
 
     def escape(self) -> None:

@@ -6,6 +6,7 @@ plain JSON. Source: apiserver `pkg/endpoints/handlers/negotiation`, KEP-2334 and
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
@@ -26,6 +27,11 @@ PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 SERVED: Final = (JSON, YAML)
 
 META_GROUP: Final = "meta.k8s.io"
+
+DECODED_BYTES_MAX: Final = 16 << 10
+"""Of an object of which only the metadata are wanted."""
+_METADATA: Final = OPENING - 1
+_DECODER: Final = json.JSONDecoder()
 
 FormKind = Literal["object", "table", "partial"]
 
@@ -192,7 +198,12 @@ def item_bytes(value: bytes, revision: int) -> bytes:
 
 def partial_bytes(value: bytes, revision: int, version: str) -> bytes:
     """Its metadata alone."""
-    metadata = go_json.dumps(orjson.loads(value)["metadata"])
+    if len(value) > DECODED_BYTES_MAX:
+        # Decoded up to their end, which is found so; the bytes are as they are to be sent.
+        text = value.decode()
+        metadata = text[_METADATA : _DECODER.raw_decode(text, _METADATA)[1]].encode()
+    else:
+        metadata = go_json.dumps(orjson.loads(value)["metadata"])
     known = b'"resourceVersion":"%d",' % revision if revision else b""
     head = b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/%b","metadata":{' % version.encode()
     return head + known + metadata[1:] + b"}"

@@ -39,6 +39,9 @@ class WorkHere:
         self._registry = registry
 
     async def run(self, job: str, *given: Any) -> Any:
+        return self.now(job, *given)
+
+    def now(self, job: str, *given: Any) -> Any:
         run: Callable[..., Any] = preparing.JOBS[job]
         return run(self._registry, *given)
 

@@ -196,17 +196,18 @@ class Writer:
         self, namespace: str, name: str, obj: Json, dry_run: bool, guard: KeyValue | None
     ) -> Written:
         key = SERVICES.key(namespace, name)
-        asked = held_keys(obj)
+        asked, first = held_keys(obj), orjson.dumps(obj)
+        attempt: Json | None = obj
         taken: list[Claim] = []
         for _ in range(self._limits.update_attempts_max):
-            attempt = orjson.loads(orjson.dumps(obj))
+            attempt = attempt or orjson.loads(first)
             claims = await self.addresses.allocate(attempt, None, taken)
             if dry_run:
                 for claim in claims:
                     if claim.key in asked and await self.store.get(claim.key) is not None:
                         raise self.addresses.explain(attempt, [claim])
                 return await self._put_new(SERVICES, namespace, name, encode(attempt), True, guard)
-            value = encode(orjson.loads(orjson.dumps(attempt)))
+            value = encode({**attempt, "metadata": dict(attempt["metadata"])})
             outcome = await self.store.create(key, value, guard, 0, claims)
             if outcome.done:
                 return Written(value, outcome.revision, True)
@@ -218,6 +219,7 @@ class Writer:
             taken += outcome.taken
             if not outcome.taken:
                 guard = await self._readmit(SERVICES, namespace, name, guard, outcome)
+            attempt = None
         raise conflict(SERVICES, name, "no free address was found in time; please try again")
 
     # --- update -----------------------------------------------------------------------------------------------------

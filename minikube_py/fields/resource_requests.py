@@ -19,7 +19,7 @@ from minikube_py.fields.resource_lists import Nanos, ResourceLists, add, listed,
 
 NANOS_PER_UNIT: Final = 10**9
 NANOS_PER_MILLI: Final = 10**6
-_NO_STATUS: Final[Mapping[str, Any]] = {}
+_NOTHING: Final[Mapping[str, int]] = {}
 _lists: Final = ResourceLists(lambda value: quantity.from_json(value).saturated(quantity.NANO))
 _by_shape: dict[tuple[Any, ...], dict[str, int]] = {}
 
@@ -62,7 +62,8 @@ def total_nanos(spec: Mapping[str, Any], status: Any = None, defaults: Mapping[s
     told = _Status(status) if resized(status) else None
     total: Nanos = {}
     for container in listed(spec.get("containers")):
-        add(total, _container(container, told, defaults))
+        if requests := _container(container, told, defaults):
+            add(total, requests)
     sidecars: Nanos = {}
     need: Nanos = {}
     for container in listed(spec.get("initContainers")):
@@ -122,7 +123,9 @@ def _infeasible(status: Mapping[str, Any]) -> bool:
     return False
 
 
-def _container(container: Any, told: _Status | None, defaults: Mapping[str, int] | None) -> Nanos:
+def _container(container: Any, told: _Status | None, defaults: Mapping[str, int] | None) -> Mapping[str, int]:
+    if told is None and defaults is None and isinstance(container, dict) and not container.get("resources"):
+        return _NOTHING
     requests = _lists.requests(container)
     if told is not None and isinstance(container, dict):
         name = container.get("name")

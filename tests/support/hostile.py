@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from minikube_py.apiserver.messages import Request
+from minikube_py.apiserver.work import is_large, is_large_patch
 
 JSON: Final = "application/json"
 YAML: Final = "application/yaml"
@@ -21,7 +22,7 @@ STRATEGIC: Final = "application/strategic-merge-patch+json"
 TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 PARTIAL: Final = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json"
 NS: Final = "/api/v1/namespaces/default"
-SIZES: Final = (250 << 10, 3_000_000)
+SIZES: Final = (64 << 10, 256 << 10, 3_000_000)
 
 
 class Hostile(NamedTuple):
@@ -113,6 +114,8 @@ CONFIG_MAPS: Final[dict[str, Shape]] = {
 
 POD_SHAPES: Final[dict[str, Shape]] = {
     "containers": lambda size: _pod(size, "containers", lambda at: {"name": f"c{at}", "image": "i"}),
+    "containers with requests": lambda size: _pod(size, "containers", lambda at: {"name": f"c{at}", "image": "i", "resources": {"requests": {"cpu": f"{at}m"}}}),
+    "init containers with requests": lambda size: _pod(size, "initContainers", lambda at: {"name": f"i{at}", "image": "i", "restartPolicy": "Always", "resources": {"requests": {"memory": f"{at}Mi"}}}),
     "containers of one name": lambda size: _pod(size, "containers", lambda at: {"name": "c", "image": "i"}),
     "env": lambda size: _pod(size, "env", lambda at: {"name": f"A{at}", "value": f"$(A{at - 1})"}),
     "bad env": lambda size: _pod(size, "env", lambda at: {"name": f"={at}"}),
@@ -142,6 +145,54 @@ YAML_SHAPES: Final[dict[str, Shape]] = {
     "YAML anchors": lambda size: b"".join(b"- &a%d b\n" % at for at in range(size // 13)),
     "YAML documents": lambda size: b"---\n" * (size // 4),
 }  # fmt: skip
+
+
+def _workload(version: str, kind: str, item: Shape, **more: Any) -> Shape:
+    """An object of this kind with the pod that `item` makes as its template."""
+
+    def made(size: int) -> bytes:
+        spec = json.loads(item(size))["spec"]
+        labels = {"matchLabels": {"a": "b"}}
+        template = {"metadata": {"labels": {"a": "b"}}, "spec": spec}
+        return _dump({"apiVersion": version, "kind": kind, "metadata": {"name": "hostile"}, "spec": {"selector": labels, "template": template, **more}})
+
+    return made
+
+
+def _claims(size: int) -> bytes:
+    claim = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
+    claims = [{"metadata": {"name": f"v{at}"}, **claim} for at in range(size // 115)]
+    return _workload("apps/v1", "StatefulSet", POD_SHAPES["pull secrets"], serviceName="s", volumeClaimTemplates=claims)(300)
+
+
+def _terms(size: int) -> bytes:
+    terms = [{"matchExpressions": [{"key": f"k{at}", "operator": "In", "values": ["a", "b"]}]} for at in range(size // 70)]
+    affinity = {"required": {"nodeSelectorTerms": terms}}
+    capacity = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/a"}}
+    return _dump({"metadata": {"name": "hostile"}, "spec": {**capacity, "nodeAffinity": affinity}})
+
+
+def _expressions(size: int) -> bytes:
+    expressions = [{"key": f"k{at}", "operator": "In", "values": ["a", "-"]} for at in range(size // 50)]
+    return _dump({"metadata": {"name": "hostile"}, "spec": {"minAvailable": 1, "selector": {"matchExpressions": expressions}}})
+
+
+APPS: Final = "/apis/apps/v1/namespaces/default"
+OTHER_KINDS: Final[dict[str, tuple[str, Shape]]] = {
+    "a deployment of containers": (f"{APPS}/deployments", _workload("apps/v1", "Deployment", POD_SHAPES["containers"])),
+    "a deployment of volumes": (f"{APPS}/deployments", _workload("apps/v1", "Deployment", POD_SHAPES["volumes"])),
+    "a replica set of env": (f"{APPS}/replicasets", _workload("apps/v1", "ReplicaSet", POD_SHAPES["env"])),
+    "a daemon set of tolerations": (f"{APPS}/daemonsets", _workload("apps/v1", "DaemonSet", POD_SHAPES["tolerations"])),
+    "a stateful set of mounts": (f"{APPS}/statefulsets", _workload("apps/v1", "StatefulSet", POD_SHAPES["mounts"], serviceName="s")),
+    "a stateful set of claims": (f"{APPS}/statefulsets", _claims),
+    "a controller's template": (f"{NS}/podtemplates", lambda size: _dump({"metadata": {"name": "hostile"}, "template": {"spec": json.loads(POD_SHAPES["spread"](size))["spec"]}})),
+    "a volume of terms": ("/api/v1/persistentvolumes", _terms),
+    "a budget of expressions": ("/apis/policy/v1/namespaces/default/poddisruptionbudgets", _expressions),
+    "subsets of endpoints": (f"{NS}/endpoints", lambda size: _dump({"metadata": {"name": "hostile"}, "subsets": [{"addresses": [{"ip": f"10.1.{at % 250}.{at // 250 % 250}"} for at in range(size // 20)], "ports": [{"port": 1}]}]})),
+    "members of a secret": (f"{NS}/secrets", lambda size: _dump({"metadata": {"name": "hostile"}, "data": _map(size, "k", "YWJj")})),
+    "images of a node": ("/api/v1/nodes", lambda size: _dump({"metadata": {"name": "hostile"}, "status": {"images": [{"names": [f"i{at}"], "sizeBytes": at} for at in range(size // 40)]}})),
+}  # fmt: skip
+"""Where an object is sent, and its shape, of kinds beside pods and config maps."""
 
 
 class Change(NamedTuple):
@@ -229,6 +280,31 @@ def stored_by(change: Change, size: int) -> bytes:
     return _dump({"metadata": metadata, **{key: value for key, value in obj.items() if key not in ("kind", "apiVersion")}})
 
 
+def _field(number: int, value: bytes) -> bytes:
+    """One field of a protobuf message, of bytes."""
+    length, size = bytearray(), len(value)
+    while size > 127:
+        length.append(size & 127 | 128)
+        size >>= 7
+    return bytes([number << 3 | 2]) + bytes([*length, size]) + value
+
+
+def protobuf_map(size: int) -> bytes:
+    """A config map with data, as kubectl sends it."""
+    members = (_field(2, _field(1, b"k%07d" % at) + _field(2, b"v")) for at in range(size // 15))
+    raw = _field(1, _field(1, b"hostile")) + b"".join(members)
+    return b"k8s\0" + _field(1, _field(1, b"v1") + _field(2, b"ConfigMap")) + _field(2, raw)
+
+
+EDGES: Final = [int(600 * 1.1**step) for step in range(43)]
+
+
+def at_the_edge(is_large: Callable[[Hostile], bool]) -> list[Hostile]:
+    """Of each shape the largest, to a tenth, that is not large."""
+    found = {one.name: one for size in EDGES for one in bodies(size) if not is_large(one)}
+    return list(found.values())
+
+
 def bodies(size: int) -> Iterator[Hostile]:
     for name, shape in CONFIG_MAPS.items():
         yield Hostile(name, "POST", f"{NS}/configmaps", shape(size), undo=f"{NS}/configmaps/hostile")
@@ -242,6 +318,9 @@ def bodies(size: int) -> Iterator[Hostile]:
     yield Hostile("ports of a service", "POST", f"{NS}/services", _dump(services), undo=f"{NS}/services/hostile")
     taints = {"metadata": {"name": "hostile"}, "spec": {"taints": [{"key": f"k{at}", "effect": "NoSchedule"} for at in range(size // 36)]}}
     yield Hostile("taints", "POST", "/api/v1/nodes", _dump(taints), undo="/api/v1/nodes/hostile")
+    for name, (path, shape) in OTHER_KINDS.items():
+        yield Hostile(name, "POST", path, shape(size), undo=f"{path}/hostile")
+    yield Hostile("protobuf of labels", "POST", f"{NS}/configmaps", protobuf_map(size), PROTOBUF, undo=f"{NS}/configmaps/hostile")
     # Bodies of other kinds of requests.
     dry = _dump({"dryRun": ["All"] * (size // 6)})
     yield Hostile("options of a deletion", "DELETE", f"{NS}/configmaps/absent", dry)
@@ -339,8 +418,17 @@ def small() -> Iterator[Hostile]:
     yield Hostile("aggregated discovery", "GET", "/apis", accept="application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
 
 
+def goes_elsewhere(one: Hostile) -> bool:
+    """Whether workers take it; of a patch, if what it changes is small."""
+    if one.method == "PATCH":
+        return is_large_patch(one.body, one.content_type, b'{"metadata":{}}')
+    return is_large(one.body, one.content_type)
+
+
 def requests() -> Iterator[Hostile]:
     yield from small()
+    for one in at_the_edge(goes_elsewhere):
+        yield one._replace(name=f"{one.name}, inline")
     for size in SIZES:
         for one in bodies(size):
             yield one._replace(name=f"{one.name}, {size >> 10} KiB")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio.events
-import sys
-import threading
-from collections.abc import Awaitable, Callable
-from types import FrameType
+import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from api_core import MAPS, TABLE, Core, config_map
+from turns import LINES_MAX, Turns
 
 from minikube_py.api.registry import REGISTRY
 from minikube_py.api.selectors import parse_field_selector, parse_label_selector
@@ -18,47 +16,10 @@ from minikube_py.apiserver.forms import negotiate
 from minikube_py.apiserver.selection import Selection
 
 CONFIG_MAPS = next(kind for kind in REGISTRY.kinds if kind.plural == "configmaps")
-LINES_MAX = 150_000
-"""Some 5 ms of CPU without tracing."""
 OBJECTS = 1200
 TERMS = ",".join(f"k{at}!=x" for at in range(999))
 FIELD_TERMS = ",".join(["metadata.name!=a"] * 1000)
 QUERIES = [f"labelSelector={TERMS}", f"labelSelector={TERMS},l1=v", f"fieldSelector={FIELD_TERMS}"]
-
-
-class Turns:
-    """The most lines of Python that one step of the loop runs."""
-
-    def __init__(self) -> None:
-        self.most = 0
-        self._count = 0
-
-    def _each(self, frame: FrameType, event: str, _: object) -> Any:
-        self._count += event == "line"
-        return self._each
-
-    async def of(self, work: Awaitable[Any]) -> Any:
-        run, here = asyncio.events.Handle._run, threading.get_ident()
-
-        def counted(handle: asyncio.events.Handle) -> None:
-            if threading.get_ident() != here:
-                run(handle)
-                return
-            self._count = 0
-            before = sys.gettrace()
-            sys.settrace(self._each)
-            try:
-                run(handle)
-            finally:
-                sys.settrace(before)
-                self.most = max(self.most, self._count)
-
-        asyncio.events.Handle._run = counted  # type: ignore[method-assign]
-        try:
-            await asyncio.sleep(0)
-            return await work
-        finally:
-            asyncio.events.Handle._run = run  # type: ignore[method-assign]
 
 
 async def until(reached: Callable[[], bool]) -> None:
