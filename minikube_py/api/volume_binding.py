@@ -5,7 +5,7 @@ Source: component-helpers `storage/volume`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from minikube_py.api.errors import Json
@@ -69,7 +69,7 @@ def has_modes(volume: Json, claim: Json) -> bool:
     return all(mode in offered for mode in claim["spec"].get("accessModes") or ())
 
 
-def _same_attributes(volume: Json, claim: Json) -> bool:
+def same_attributes(volume: Json, claim: Json) -> bool:
     name = "volumeAttributesClassName"
     return (volume["spec"].get(name) or "") == (claim["spec"].get(name) or "")
 
@@ -82,7 +82,7 @@ def why_unsuitable(volume: Json, claim: Json) -> str:
         return "requested PV is too small"
     if class_of(volume) != class_of(claim):
         return "storageClassName does not match"
-    if not _same_attributes(volume, claim):
+    if not same_attributes(volume, claim):
         return "volumeAttributesClassName does not match"
     if _mode(volume) != _mode(claim):
         return "incompatible volumeMode"
@@ -98,12 +98,10 @@ def best_volume(
     volumes: Iterable[Json],
     *,
     delayed: bool = False,
-    node: tuple[str, Mapping[str, str]] | None = None,
-    excluded: Collection[str] = (),
 ) -> Json | None:
     """The smallest volume that suits, or the one that names the claim. `volumes` in the order of their names.
 
-    `node`: name and labels of a node that must reach it; without one, `delayed` claims get only what names them."""
+    `delayed` claims get only what names them: the scheduler finds the others."""
     wanted, chosen = asked_size(claim), None
     try:
         selector = selector_of(claim["spec"]["selector"]) if claim["spec"].get("selector") is not None else None
@@ -112,16 +110,15 @@ def best_volume(
     for volume in volumes:
         metadata, spec = volume["metadata"], volume["spec"]
         bound = is_claimed_by(volume, claim)
-        if metadata["name"] in excluded or (spec.get("claimRef") is not None and not bound):
+        if spec.get("claimRef") is not None and not bound:
             continue
-        if size_of(volume).compare(wanted) < 0 or not same_mode(volume, claim) or not _same_attributes(volume, claim):
+        if size_of(volume).compare(wanted) < 0 or not same_mode(volume, claim) or not same_attributes(volume, claim):
             continue
         if metadata.get("deletionTimestamp"):
             continue
-        reached = node is None or is_reached(volume, *node)
         if bound:
-            return volume if reached else None
-        if (node is None and delayed) or not reached:
+            return volume
+        if delayed:
             continue
         if (volume.get("status") or {}).get("phase") != "Available" or class_of(volume) != class_of(claim):
             continue
@@ -147,49 +144,3 @@ def claimed(volume: Json, claim: Json) -> Json | None:
     if by_controller:
         found["metadata"]["annotations"] = {**annotations, BOUND_BY_CONTROLLER: "yes"}
     return found
-
-
-# --- which nodes reach a volume -------------------------------------------------------------------------------------
-
-
-def is_reached(volume: Json, node_name: str, labels: Mapping[str, str]) -> bool:
-    """Whether the node has what the volume's node affinity asks for."""
-    required = (volume["spec"].get("nodeAffinity") or {}).get("required")
-    if required is None:
-        return True
-    terms = required.get("nodeSelectorTerms") or ()
-    return any(_term_matches(term, node_name, labels) for term in terms)
-
-
-def _term_matches(term: Json, node_name: str, labels: Mapping[str, str]) -> bool:
-    expressions, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
-    if not expressions and not fields:
-        return False
-    return all(_holds(each, labels) for each in expressions) and all(
-        _holds(each, {"metadata.name": node_name}) for each in fields
-    )
-
-
-def _holds(expression: Json, labels: Mapping[str, str]) -> bool:
-    operator, values = expression.get("operator"), expression.get("values") or ()
-    found = labels.get(expression.get("key") or "")
-    if operator == "In":
-        return found in values
-    if operator == "NotIn":
-        return found not in values
-    if operator == "Exists":
-        return found is not None
-    if operator == "DoesNotExist":
-        return found is None
-    left, right = _int64(found), _int64(values[0] if values else None)
-    if left is None or right is None:
-        return False
-    return left > right if operator == "Gt" else operator == "Lt" and left < right
-
-
-def _int64(text: str | None) -> int | None:
-    digits = (text or "").lstrip("+-")
-    if text is None or not digits.isascii() or not digits.isdecimal() or len(text) - len(digits) > 1:
-        return None
-    value = int(text)
-    return value if -(1 << 63) <= value < 1 << 63 else None

@@ -81,10 +81,10 @@ class Bindings:
                     status = await self._permitted(waiting)
             if status is None or status.is_success:
                 now_s = self._scheduler.clock.monotonic_s
-                if run.profile.pre_binders:
+                if pre_binders := run.profile.pre_binders_of(state, queued.pod, node_name):
                     since_s = now_s()
                     with self._let_others_go():
-                        status = await run.profile.run_pre_bind(state, queued.pod, node_name)
+                        status = await run.profile.run_pre_bind(pre_binders, state, queued.pod, node_name)
                     run.attempts.point("PreBind", CODE_NAMES[status.code], now_s() - since_s)
                 if status is None or status.is_success:
                     since_s = now_s()

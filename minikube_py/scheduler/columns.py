@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 
 from minikube_py.scheduler.framework import INT64_MAX, INT64_MIN, BoolArray, IntArray
-from minikube_py.scheduler.objects import CPU, MEMORY, PODS, HostPort, NodeInfo, PodInfo, Taint
+from minikube_py.scheduler.objects import CPU, MEMORY, PERSISTENT_CLAIM, PODS, HostPort, NodeInfo, PodInfo, Taint
 
 INITIAL_CAPACITY = 64
 LABEL_MASKS_MAX = 4096
@@ -132,6 +132,8 @@ class NodeColumns:
         self._zeros = np.zeros(self.capacity, np.int64)
         self._port_slots: dict[tuple[str, int], dict[int, None]] = {}
         self._priorities: dict[int, int] = {}
+        self.claims_in_use: dict[str, int] = {}
+        """By `namespace/name` of a claim, how many pods on nodes name it."""
         for resource in (CPU, MEMORY, PODS):
             self._row(self._allocatable, resource)
             self._row(self._requested, resource)
@@ -322,6 +324,8 @@ class NodeColumns:
             requested[resource] = total
             self._row(self._requested, resource)[slot] = total if total < COLUMN_MAX else COLUMN_MAX
         self._count(node, spec.nonzero_cpu_milli, spec.nonzero_memory_bytes)
+        if pod.volumes:
+            self._count_claims(pod, 1)
         if spec.host_ports:
             for port in spec.host_ports:
                 node.ports[port] = node.ports.get(port, 0) + 1
@@ -339,6 +343,8 @@ class NodeColumns:
             requested[resource] = total
             self._requested[resource][slot] = total if total < COLUMN_MAX else COLUMN_MAX
         self._count(node, -spec.nonzero_cpu_milli, -spec.nonzero_memory_bytes)
+        if pod.volumes:
+            self._count_claims(pod, -1)
         for port in spec.host_ports:
             self._release_port(node, port)
         if not node.pods and not node.present:
@@ -359,6 +365,16 @@ class NodeColumns:
             self._priorities[priority] = number
         else:
             del self._priorities[priority]
+
+    def _count_claims(self, pod: PodInfo, by: int) -> None:
+        for volume in pod.volumes:
+            if volume.source == PERSISTENT_CLAIM:
+                key = f"{pod.namespace}/{volume.claim}"
+                number = self.claims_in_use.get(key, 0) + by
+                if number:
+                    self.claims_in_use[key] = number
+                else:
+                    del self.claims_in_use[key]
 
     def _count(self, node: NodeInfo, cpu_milli: int, memory_bytes: int) -> None:
         slot = node.slot

@@ -41,7 +41,9 @@ DEFAULT_PLUGINS: Final[tuple[tuple[str, int], ...]] = (
     ("NodePorts", 0),
     ("NodeResourcesFit", 1),
     ("VolumeRestrictions", 0),
+    ("NodeVolumeLimits", 0),
     ("VolumeBinding", 0),
+    ("VolumeZone", 0),
     ("PodTopologySpread", 2),
     ("InterPodAffinity", 2),
     ("DynamicResources", 2),
@@ -49,12 +51,10 @@ DEFAULT_PLUGINS: Final[tuple[tuple[str, int], ...]] = (
     ("NodeResourcesBalancedAllocation", 1),
     ("DefaultBinder", 0),
 )
-"""(name, weight), in upstream's order. Five only hold the pods that need them (`plugins.not_built`)."""
+"""(name, weight), in upstream's order. Three only hold the pods that need them (`plugins.not_built`)."""
 
 NOT_YET: Final = frozenset(
     (
-        "NodeVolumeLimits",
-        "VolumeZone",
         "ImageLocality",
         "NodeDeclaredFeatures",
         "GangScheduling",

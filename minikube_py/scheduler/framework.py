@@ -458,6 +458,8 @@ class PermitPlugin(Protocol):
 
 @runtime_checkable
 class PreBindPlugin(Protocol):
+    """`has_pre_bind(state, pod, node_name)`, where there is one, says whether there is anything to do for the pod."""
+
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None: ...
 
 

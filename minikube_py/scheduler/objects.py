@@ -34,6 +34,7 @@ DEFAULT_MEMORY_REQUEST_BYTES = 200 * 1024 * 1024
 DEFAULT_SCHEDULER_NAME = "default-scheduler"
 PERSISTENT_CLAIM = "persistentVolumeClaim"
 EPHEMERAL = "ephemeral"
+_CLAIMING = (PERSISTENT_CLAIM, EPHEMERAL)
 VOLUME_SOURCES = (
     PERSISTENT_CLAIM,
     EPHEMERAL,
@@ -92,12 +93,17 @@ class HostPort(NamedTuple):
 
 class PodVolume(NamedTuple):
     """A volume of a pod that storage outside of it stands behind. `claim`: the name of its claim, "" where the pod
-    names the storage itself; `source`: which field of the volume is set, and `details` what it holds."""
+    names the storage itself; `source`: which field of the volume is set; `details`: what that holds, where there is no
+    claim."""
 
     name: str
     claim: str
     source: str
     details: Mapping[str, Any]
+
+    @property
+    def has_claim(self) -> bool:
+        return self.source in _CLAIMING
 
     @property
     def is_ephemeral(self) -> bool:
@@ -355,17 +361,9 @@ def _tolerations(spec: Mapping[str, Any]) -> tuple[Toleration, ...]:
     )
 
 
-_ATTACHED_ONCE = ("gcePersistentDisk", "awsElasticBlockStore", "iscsi", "rbd")
-
-
 def _not_built(spec: Mapping[str, Any], affinity: Mapping[str, Any]) -> tuple[str, ...]:
     """The plugins that would have to look at the pod's constraints, and that are not built."""
     found = []
-    volumes = spec.get("volumes") or ()
-    if any(name in volume for volume in volumes for name in _ATTACHED_ONCE):
-        found.append("VolumeRestrictions")
-    if any("persistentVolumeClaim" in volume or "ephemeral" in volume for volume in volumes):
-        found.append("VolumeBinding")
     spread = spec.get("topologySpreadConstraints") or ()
     if any(constraint.get("whenUnsatisfiable") == "DoNotSchedule" for constraint in spread):
         found.append("PodTopologySpread")
@@ -388,7 +386,7 @@ def pod_volumes(pod_name: str, volumes: Iterable[Mapping[str, Any]]) -> tuple[Po
             claim = str(details.get("claimName") or "") if source == PERSISTENT_CLAIM else ""
             if source == EPHEMERAL:
                 claim = f"{pod_name}-{volume['name']}"
-            found.append(PodVolume(volume["name"], claim, source, details))
+            found.append(PodVolume(volume["name"], claim, source, {} if source in _CLAIMING else details))
             break
     return tuple(found)
 

@@ -257,8 +257,19 @@ class Profile:
             waits[name] = timeout_s
         return (Status(Code.WAIT), waits) if waits else (SUCCESS, {})
 
-    async def run_pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+    def pre_binders_of(self, state: CycleState, pod: PodInfo, node_name: str) -> dict[str, Any]:
+        """Those that have something to do for the pod."""
+        found = {}
         for name, plugin in self.pre_binders.items():
+            ask = getattr(plugin, "has_pre_bind", None)
+            if ask is None or ask(state, pod, node_name):
+                found[name] = plugin
+        return found
+
+    async def run_pre_bind(
+        self, plugins: Mapping[str, Any], state: CycleState, pod: PodInfo, node_name: str
+    ) -> Status:
+        for name, plugin in plugins.items():
             status = await plugin.pre_bind(state, pod, node_name)
             if status is not None and not status.is_success:
                 return _of_point("PreBind", name, status)

@@ -15,9 +15,13 @@ from minikube_py.scheduler.plugins.default_preemption import DefaultPreemption
 from minikube_py.scheduler.plugins.node_affinity import NodeAffinity, NodeName
 from minikube_py.scheduler.plugins.node_ports import NodePorts
 from minikube_py.scheduler.plugins.node_resources import NodeResourcesBalancedAllocation, NodeResourcesFit
+from minikube_py.scheduler.plugins.node_volume_limits import NodeVolumeLimits
 from minikube_py.scheduler.plugins.not_built import FACTORIES as NOT_BUILT
 from minikube_py.scheduler.plugins.queueing import PrioritySort, SchedulingGates
 from minikube_py.scheduler.plugins.taint_toleration import NodeUnschedulable, TaintToleration
+from minikube_py.scheduler.plugins.volume_binding import VolumeBinding
+from minikube_py.scheduler.plugins.volume_restrictions import VolumeRestrictions
+from minikube_py.scheduler.plugins.volume_zone import VolumeZone
 
 ENTRY_POINT_GROUP = "minikube_py.scheduler_plugins"
 
@@ -30,6 +34,10 @@ BUILT_IN: Mapping[str, PluginFactory] = {
     "NodeAffinity": NodeAffinity,
     "NodePorts": NodePorts,
     "NodeResourcesFit": NodeResourcesFit,
+    "VolumeRestrictions": VolumeRestrictions,
+    "NodeVolumeLimits": NodeVolumeLimits,
+    "VolumeBinding": VolumeBinding,
+    "VolumeZone": VolumeZone,
     "DefaultPreemption": DefaultPreemption,
     "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocation,
     "DefaultBinder": DefaultBinder,

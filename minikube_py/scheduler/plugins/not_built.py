@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from minikube_py.scheduler.columns import NodeColumns
 
 CONSTRAINTS: Final[Mapping[str, str]] = {
-    "VolumeRestrictions": "a volume that may be attached to one node at a time",
-    "VolumeBinding": "a persistent volume claim",
     "PodTopologySpread": "a topology spread constraint with DoNotSchedule",
     "InterPodAffinity": "a required pod affinity or anti-affinity",
     "DynamicResources": "a resource claim",

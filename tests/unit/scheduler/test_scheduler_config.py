@@ -88,6 +88,10 @@ def test_default_plugins_and_weights() -> None:
         "NodeAffinity",
         "NodePorts",
         "NodeResourcesFit",
+        "VolumeRestrictions",
+        "NodeVolumeLimits",
+        "VolumeBinding",
+        "VolumeZone",
     ]
     assert profile.reusable
 
@@ -112,7 +116,7 @@ def test_a_point_overrides_the_weight_of_multi_point() -> None:
 
 BROKEN = [
     ("unknown", {"score": PluginSet((("Nonsense", 1),))}, 'plugin "Nonsense" does not exist'),
-    ("not yet", {"filter": PluginSet((("VolumeZone", 1),))}, "is not supported yet"),
+    ("not yet", {"filter": PluginSet((("GangScheduling", 1),))}, "is not supported yet"),
     ("wrong point", {"bind": PluginSet((("NodePorts", 1),))}, 'does not extend bind'),
     ("no binder", {"bind": PluginSet(disabled=frozenset(("*",)))}, "at least one bind plugin is needed"),
     ("no order", {"queueSort": PluginSet(disabled=frozenset(("*",)))}, "exactly one queueSort plugin is needed"),

@@ -18,9 +18,6 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 SPREAD = {"maxSkew": 1, "topologyKey": "zone"}
 
 HELD: list[tuple[str, dict[str, Any]]] = [
-    ("VolumeRestrictions", {"volumes": [{"name": "v", "gcePersistentDisk": {"pdName": "d"}}]}),
-    ("VolumeBinding", {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}),
-    ("VolumeBinding", {"volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}]}),
     ("PodTopologySpread", {"topologySpreadConstraints": [{**SPREAD, "whenUnsatisfiable": "DoNotSchedule"}]}),
     ("InterPodAffinity", {"affinity": {"podAffinity": {REQUIRED: [TERM]}}}),
     ("InterPodAffinity", {"affinity": {"podAntiAffinity": {REQUIRED: [TERM]}}}),

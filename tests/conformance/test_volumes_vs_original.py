@@ -1,0 +1,363 @@
+"""Pods with volumes, drawn from a seed: our scheduler beside upstream's, on one real API server and cluster.
+
+Each case is made twice, with storage of its own for each scheduler. Alike must be what a pod that fits nowhere is
+told, with the number of nodes for each reason, and what is written into its claims and volumes where it fits. Most
+pods name their node, so that nothing is left to chance.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import needs
+import pytest
+from patience import until
+
+from minikube_py.api.errors import StatusError
+from minikube_py.client.http_transport import HttpTransport
+from minikube_py.client.kubeconfig import load_kubeconfig
+from minikube_py.client.rest import PODS, ResourceRef, RestClient
+from minikube_py.env import SystemClock
+from minikube_py.scheduler.config import ProfileConfig, SchedulerConfig
+from minikube_py.scheduler.scheduler import Scheduler
+from minikube_py.scheduler.volumes.views import CAPACITIES, CLAIMS, CLASSES, DRIVERS, NODE_DRIVERS, VOLUMES
+
+pytestmark = [pytest.mark.original, pytest.mark.slow]
+
+THEIRS, OURS = "default-scheduler", "ours"
+CASES, SEED = 60, 11
+ZONE, DISK = "topology.kubernetes.io/zone", "example.com/disk"
+GIB = ("512Mi", "1Gi", "1073741824", "1.5Gi", "2Gi", "3Gi", "5G")
+SELECTED, COMPLETED = "volume.kubernetes.io/selected-node", "pv.kubernetes.io/bind-completed"
+
+
+@pytest.fixture(scope="module")
+def kubeconfig() -> Iterator[Path]:
+    with needs.original("--scheduler") as ready:
+        yield Path(ready["kubeconfig"])
+
+
+def node(name: str, **labels: str) -> dict[str, Any]:
+    amounts = {"cpu": "64", "memory": "256Gi", "pods": "500"}
+    metadata = {"name": name, "labels": {"kubernetes.io/hostname": name, **labels}}
+    return {
+        "kind": "Node",
+        "apiVersion": "v1",
+        "metadata": metadata,
+        "status": {"allocatable": amounts, "capacity": amounts},
+    }
+
+
+NODES = [
+    node("n0", **{ZONE: "a", DISK: "ssd"}),
+    node("n1", **{ZONE: "a"}),
+    node("n2", **{ZONE: "b", DISK: "ssd"}),
+    node("n3", **{ZONE: "b", "failure-domain.beta.kubernetes.io/zone": "c"}),
+    node("n4", **{DISK: "hdd"}),
+    node("n5"),
+]
+LIMITS = {"n0": 1, "n1": 2, "n2": 0, "n4": None}
+"""By node, how many volumes of the driver `limited` it attaches."""
+
+
+def matching(*expressions: tuple[str, str, list[str]], **fields: Any) -> dict[str, Any]:
+    found = [{"key": k, "operator": o, **({"values": v} if v else {})} for k, o, v in expressions]
+    return {"required": {"nodeSelectorTerms": [{"matchExpressions": found, **fields}]}}
+
+
+AFFINITIES: list[dict[str, Any] | None] = [
+    None,
+    None,
+    matching((ZONE, "In", ["a"])),
+    matching((ZONE, "In", ["b", "c"]), (DISK, "Exists", [])),
+    matching((ZONE, "NotIn", ["a"])),
+    matching((DISK, "DoesNotExist", [])),
+    matching(("kubernetes.io/hostname", "In", ["n1"])),
+    matching(("kubernetes.io/hostname", "In", ["nobody"])),
+    matching((ZONE, "Exists", []), matchFields=[{"key": "metadata.name", "operator": "In", "values": ["n2"]}]),
+]
+MODES = (["ReadWriteOnce"], ["ReadWriteOnce", "ReadOnlyMany"], ["ReadWriteMany"], ["ReadWriteOncePod"])
+
+
+class Draw:
+    """One case: classes, volumes, claims and a pod, by names that end in the twin's own."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.made: list[tuple[Any, dict[str, Any]]] = []
+        self.volumes: list[dict[str, Any]] = []
+
+    def case(self, suffix: str, scheduler: str) -> tuple[list[tuple[Any, dict[str, Any]]], dict[str, Any]]:
+        rng = self.rng
+        self.suffix, made = suffix, self.made
+        self.classes = [
+            "",
+            "missing",
+            *(f"{kind}{suffix}" for kind in ("static", "dynamic", "counted", "limited", "at-once")),
+        ]
+        for kind in ("static", "dynamic", "counted", "limited", "at-once"):
+            made.append((CLASSES.resource, self._class(kind)))
+        for i in range(rng.randint(0, 6)):
+            made.append((VOLUMES.resource, self._volume(f"v{i}{suffix}")))
+        volumes: list[dict[str, Any]] = []
+        for i in range(rng.randint(1, 3)):
+            name = f"c{i}{suffix}"
+            claim = self._claim(name)
+            if rng.random() < 0.2:
+                self._bind(claim, f"b{i}{suffix}")
+            if rng.random() < 0.97:
+                made.append((CLAIMS.resource, claim))
+            volumes.append({"name": f"w{i}", "persistentVolumeClaim": {"claimName": name}})
+        if rng.random() < 0.3:
+            volumes.append({"name": "inline", **rng.choice(INLINE)})
+        if rng.random() < 0.3:
+            for i in range(rng.randint(1, 2)):
+                made.append((CAPACITIES.resource, self._capacity(f"k{i}{suffix}")))
+        container = {"name": "c", "image": "x"}
+        spec: dict[str, Any] = {
+            "schedulerName": scheduler,
+            "containers": [container],
+            "volumes": volumes,
+            "terminationGracePeriodSeconds": 0,
+        }
+        if rng.random() < 0.7:
+            spec["nodeSelector"] = {"kubernetes.io/hostname": rng.choice((*NODES, *NODES[3:]))["metadata"]["name"]}
+        return made, {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": f"p{suffix}"}, "spec": spec}
+
+    def _class(self, kind: str) -> dict[str, Any]:
+        provisioner = {
+            "static": "kubernetes.io/no-provisioner",
+            "counted": "counted.example.com",
+            "limited": "limited.example.com",
+        }
+        found: dict[str, Any] = {
+            "metadata": {"name": f"{kind}{self.suffix}"},
+            "provisioner": provisioner.get(kind, "example.com/none"),
+        }
+        found["volumeBindingMode"] = "Immediate" if kind == "at-once" else "WaitForFirstConsumer"
+        if kind != "static" and self.rng.random() < 0.5:
+            values = self.rng.choice((["a"], ["b"], ["a", "b"], ["nowhere"]))
+            found["allowedTopologies"] = [{"matchLabelExpressions": [{"key": ZONE, "values": values}]}]
+        return found
+
+    def _volume(self, name: str) -> dict[str, Any]:
+        rng = self.rng
+        spec: dict[str, Any] = {
+            "capacity": {"storage": rng.choice(GIB)},
+            "accessModes": rng.choice(MODES),
+            "storageClassName": rng.choice((self.classes[2], self.classes[2], self.classes[3], "")),
+        }
+        if rng.random() < 0.6:
+            spec["csi"] = {"driver": "limited.example.com", "volumeHandle": name}
+        else:
+            spec["hostPath"] = {"path": "/data"}
+        if (affinity := rng.choice(AFFINITIES)) is not None:
+            spec["nodeAffinity"] = affinity
+        if rng.random() < 0.1:
+            spec["volumeMode"] = "Block"
+        if rng.random() < 0.15:
+            spec["claimRef"] = {"namespace": "default", "name": f"c0{self.suffix}"}
+        labels = rng.choice(
+            (
+                {},
+                {"tier": "gold"},
+                {ZONE: "b"},
+                {ZONE: "a__b"},
+                {"failure-domain.beta.kubernetes.io/zone": "c"},
+                {ZONE: ""},
+            )
+        )
+        return {
+            "metadata": {"name": name, "labels": labels},
+            "spec": spec,
+            "status": {"phase": "Available" if rng.random() < 0.9 else "Pending"},
+        }
+
+    def _claim(self, name: str) -> dict[str, Any]:
+        rng = self.rng
+        spec: dict[str, Any] = {
+            "accessModes": rng.choice(MODES[:2]) if rng.random() < 0.9 else MODES[3],
+            "resources": {"requests": {"storage": rng.choice(GIB)}},
+            "storageClassName": rng.choices(self.classes, (1, 1, 20, 12, 12, 12, 2))[0],
+        }
+        if rng.random() < 0.15:
+            spec["selector"] = {"matchLabels": {"tier": "gold"}}
+        annotations = {}
+        if rng.random() < 0.1:
+            annotations[SELECTED] = rng.choice(("n1", "n5"))
+        return {"metadata": {"name": name, "namespace": "default", "annotations": annotations}, "spec": spec}
+
+    def _bind(self, claim: dict[str, Any], volume: str) -> None:
+        claim["spec"]["volumeName"] = volume
+        if self.rng.random() < 0.9:
+            claim["metadata"]["annotations"][COMPLETED] = "yes"
+        if self.rng.random() < 0.9:
+            self.made.append((VOLUMES.resource, self._volume(volume)))
+
+    def _capacity(self, name: str) -> dict[str, Any]:
+        rng = self.rng
+        found: dict[str, Any] = {
+            "metadata": {"name": name, "namespace": "default"},
+            "storageClassName": f"counted{self.suffix}",
+        }
+        found["capacity"] = rng.choice(GIB)
+        if rng.random() < 0.3:
+            found["maximumVolumeSize"] = rng.choice(GIB)
+        topology = rng.choice(
+            (None, {}, {"matchLabels": {ZONE: "a"}}, {"matchExpressions": [{"key": DISK, "operator": "Exists"}]})
+        )
+        if topology is not None:
+            found["nodeTopology"] = topology
+        return found
+
+
+INLINE = [
+    {"gcePersistentDisk": {"pdName": "taken"}},
+    {"gcePersistentDisk": {"pdName": "taken", "readOnly": True}},
+    {"awsElasticBlockStore": {"volumeID": "vol-1"}},
+    {"iscsi": {"targetPortal": "1.2.3.4", "iqn": "iqn.2001-04.com.example:a", "lun": 0}},
+    {"rbd": {"monitors": ["m1", "m2"], "image": "i"}},
+    {"cinder": {"volumeID": "c"}},
+    {"emptyDir": {}},
+]
+RUNNING = [
+    ("n0", [{"gcePersistentDisk": {"pdName": "taken", "readOnly": True}}]),
+    ("n1", [{"gcePersistentDisk": {"pdName": "taken"}}, {"awsElasticBlockStore": {"volumeID": "vol-1"}}]),
+    ("n2", [{"iscsi": {"targetPortal": "1.2.3.4", "iqn": "iqn.2001-04.com.example:a", "lun": 1}}]),
+    ("n4", [{"rbd": {"monitors": ["m2", "m3"], "image": "i"}}]),
+]
+
+
+class World:
+    def __init__(self, client: RestClient, scheduler: Scheduler) -> None:
+        self.client = client
+        self.scheduler = scheduler
+
+    async def make(self, resource: Any, obj: dict[str, Any]) -> None:
+        created = await self.client.create(resource, obj, obj["metadata"].get("namespace", ""))
+        if "status" in obj:
+            await self.client.update_status(resource, {**created, "status": obj["status"]})
+
+    async def outcome(self, made: list[tuple[Any, dict[str, Any]]], pod: dict[str, Any], suffix: str) -> dict[str, Any]:
+        """What the scheduler made of the pod: its node, or its condition; and what it wrote into the storage."""
+        for resource, obj in made:
+            await self.make(resource, obj)
+        await self.client.create(PODS, pod, "default")
+        name = pod["metadata"]["name"]
+        found: dict[str, Any] = {}
+
+        async def settled() -> bool:
+            found.clear()
+            found.update(await self._seen(name, made))
+            return found["placed"] or found["message"]
+
+        await until(settled, "the pod is placed or told why not")
+        text = json.dumps(found)
+        settled_now: dict[str, Any] = json.loads(text.replace(suffix, ""))
+        return settled_now
+
+    async def _seen(self, name: str, made: list[tuple[Any, dict[str, Any]]]) -> dict[str, Any]:
+        """`wrote`: what a scheduler has written into claims and volumes, and nobody else was there to write."""
+        pod = await self.client.get(PODS, name, "default")
+        wrote: dict[str, Any] = {}
+        for resource, obj in made:
+            metadata = obj["metadata"]
+            if resource == VOLUMES.resource:
+                now = await self.client.get(resource, metadata["name"])
+                reference = now["spec"].get("claimRef") or {}
+                if reference.get("uid"):
+                    wrote[metadata["name"]] = reference["name"], now["metadata"].get("annotations")
+            elif resource == CLAIMS.resource and SELECTED not in metadata["annotations"]:
+                now = await self.client.get(resource, metadata["name"], "default")
+                if node := (now["metadata"].get("annotations") or {}).get(SELECTED):
+                    wrote[metadata["name"]] = node
+        node = pod["spec"].get("nodeName") or ""
+        condition = next(iter(pod["status"].get("conditions") or ()), {})
+        # Claims are written one after the other; a pod is placed once all have been.
+        waiting = [
+            o["metadata"] for r, o in made if r == CLAIMS.resource and COMPLETED not in o["metadata"]["annotations"]
+        ]
+        named = {reference for reference, _ in (each for each in wrote.values() if isinstance(each, tuple))}
+        done = all(m["name"] in wrote or m["name"] in named or SELECTED in m["annotations"] for m in waiting)
+        placed = bool(node or (wrote and done))
+        message = "" if wrote or placed else condition.get("message", "")
+        return {"placed": placed, "node": node, "message": message, "wrote": wrote}
+
+    async def forget(self, made: list[tuple[Any, dict[str, Any]]], pod: dict[str, Any]) -> None:
+        for resource, obj in [(PODS, pod), *reversed(made)]:
+            name, namespace = (
+                obj["metadata"]["name"],
+                obj["metadata"].get("namespace", "default" if resource is PODS else ""),
+            )
+            try:
+                await self.client.delete(resource, name, namespace, grace_period_s=0)
+                current = await self.client.get(resource, name, namespace)
+                current["metadata"]["finalizers"] = []
+                await self.client.update(resource, current)
+            except StatusError as error:
+                assert error.code in (404, 409), error
+
+
+@asynccontextmanager
+async def world(kubeconfig: Path) -> AsyncIterator[World]:
+    transport = HttpTransport(load_kubeconfig(kubeconfig))
+    client = RestClient(transport)
+    for obj in NODES:
+        await client.create(ResourceRef("", "v1", "nodes"), obj)
+    for i, (where, volumes) in enumerate(RUNNING):
+        named = [{"name": f"v{j}", **volume} for j, volume in enumerate(volumes)]
+        spec = {"nodeName": where, "containers": [{"name": "c", "image": "x"}], "volumes": named}
+        await client.create(PODS, {"metadata": {"name": f"running-{i}"}, "spec": spec}, "default")
+    await client.create(
+        DRIVERS.resource, {"metadata": {"name": "counted.example.com"}, "spec": {"storageCapacity": True}}
+    )
+    for name, count in LIMITS.items():
+        driver = {
+            "name": "limited.example.com",
+            "nodeID": name,
+            "topologyKeys": [],
+            **({} if count is None else {"allocatable": {"count": count}}),
+        }
+        others = [{"name": "pd.csi.storage.gke.io", "nodeID": name, "topologyKeys": [], "allocatable": {"count": 1}}]
+        migrated = {"storage.alpha.kubernetes.io/migrated-plugins": "kubernetes.io/gce-pd"}
+        await client.create(
+            NODE_DRIVERS.resource,
+            {"metadata": {"name": name, "annotations": migrated}, "spec": {"drivers": [driver, *others]}},
+        )
+    scheduler = Scheduler(transport, SystemClock(), random.Random(1), SchedulerConfig(profiles=(ProfileConfig(OURS),)))
+    await scheduler.start()
+    try:
+        yield World(client, scheduler)
+    finally:
+        await scheduler.stop()
+        await transport.close()
+        for _ in range(10):
+            # Aborted TLS connections let go of their sockets in later turns of the loop.
+            await asyncio.sleep(0)
+
+
+async def test_drawn_pods_with_volumes_fare_alike(kubeconfig: Path) -> None:
+    counts: Counter[bool] = Counter()
+    async with world(kubeconfig) as w:
+        for seed in range(SEED, SEED + CASES):
+            outcomes = {}
+            for scheduler, suffix in ((OURS, "-ours"), (THEIRS, "-them")):
+                made, pod = Draw(seed).case(suffix, scheduler)
+                pinned = "nodeSelector" in pod["spec"]
+                outcomes[scheduler] = await w.outcome(made, pod, suffix)
+                await w.forget(made, pod)
+            ours, theirs = outcomes[OURS], outcomes[THEIRS]
+            if not pinned:
+                # Which of several nodes is chosen is left to chance, and with it which volumes.
+                for outcome in (ours, theirs):
+                    outcome["node"] = outcome["wrote"] = bool(outcome["placed"])
+            assert ours == theirs, (seed, ours, theirs)
+            counts[bool(ours["placed"])] += 1
+    assert min(counts[True], counts[False]) > CASES // 5, counts
