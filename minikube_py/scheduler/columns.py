@@ -14,6 +14,7 @@ import numpy as np
 
 from minikube_py.scheduler.framework import INT64_MAX, INT64_MIN, BoolArray, IntArray
 from minikube_py.scheduler.objects import CPU, MEMORY, PERSISTENT_CLAIM, PODS, HostPort, NodeInfo, PodInfo, Taint
+from minikube_py.scheduler.topology import Topology
 
 INITIAL_CAPACITY = 64
 LABEL_MASKS_MAX = 4096
@@ -134,6 +135,7 @@ class NodeColumns:
         self._priorities: dict[int, int] = {}
         self.claims_in_use: dict[str, int] = {}
         """By `namespace/name` of a claim, how many pods on nodes name it."""
+        self.topology = Topology(self)
         for resource in (CPU, MEMORY, PODS):
             self._row(self._allocatable, resource)
             self._row(self._requested, resource)
@@ -248,11 +250,15 @@ class NodeColumns:
         node = self.by_name.get(new.name)
         if node is None:
             node = self._admit(new.name)
-        if not node.present:
+        known = node.present
+        if not known:
             node.present = True
             self.count += 1
             self.present[node.slot] = True
         old_labels = node.labels
+        moves = not known or old_labels != new.labels or node.taints != new.taints
+        if moves:
+            self.topology.leave(node)
         node.uid = new.uid
         node.labels, node.taints, node.unschedulable = new.labels, new.taints, new.unschedulable
         node.conditions, node.annotations_hash = new.conditions, new.annotations_hash
@@ -267,6 +273,8 @@ class NodeColumns:
         node.allocatable = new.allocatable
         if old_labels != new.labels:
             self._relabel(slot, old_labels, new.labels)
+        if moves:
+            self.topology.enter(node)
         self._touch(slot)
         return node
 
@@ -275,6 +283,7 @@ class NodeColumns:
         node = self.by_name.get(name)
         if node is None or not node.present:
             return
+        self.topology.leave(node)
         node.present = False
         self.count -= 1
         slot = node.slot
@@ -330,6 +339,7 @@ class NodeColumns:
             for port in spec.host_ports:
                 node.ports[port] = node.ports.get(port, 0) + 1
                 self._port_slots.setdefault((port.protocol, port.port), {})[slot] = None
+        self.topology.add_pod(pod, slot)
 
     def remove_pod(self, pod: PodInfo, node_name: str) -> None:
         """The inverse of `add_pod`; `pod` must be what was added."""
@@ -347,14 +357,16 @@ class NodeColumns:
             self._count_claims(pod, -1)
         for port in spec.host_ports:
             self._release_port(node, port)
+        self.topology.remove_pod(pod, slot)
         if not node.pods and not node.present:
             self._dismiss(node)
 
     def replace_pod(self, old: PodInfo, new: PodInfo) -> None:
         """The same pod on the same node with the same spec, told anew: nothing that is counted changes but, possibly,
-        its priority."""
+        its priority, and by its labels who looks for it."""
         node = self.by_name[new.node_name]
         node.pods[new.uid] = new
+        self.topology.replace_pod(old, new, node.slot)
         if old.priority != new.priority:
             self._count_priority(old.priority, -1)
             self._count_priority(new.priority, 1)
@@ -461,6 +473,7 @@ class NodeColumns:
         self._label_masks.clear()
         self._label_exists.clear()
         self._label_ints.clear()
+        self.topology.grow(self.capacity)
 
 
 def _set_int(found: tuple[BoolArray, IntArray], slot: int, text: str | None) -> None:

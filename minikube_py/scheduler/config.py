@@ -51,7 +51,7 @@ DEFAULT_PLUGINS: Final[tuple[tuple[str, int], ...]] = (
     ("NodeResourcesBalancedAllocation", 1),
     ("DefaultBinder", 0),
 )
-"""(name, weight), in upstream's order. Three only hold the pods that need them (`plugins.not_built`)."""
+"""(name, weight), in upstream's order. Two only hold the pods that need them (`plugins.not_built`)."""
 
 NOT_YET: Final = frozenset(
     (

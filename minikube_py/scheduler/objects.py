@@ -6,7 +6,7 @@ Pods made from one template share one `PodSpec`: it is interned by content, so t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from sys import intern
 from typing import Any, NamedTuple
 
@@ -114,7 +114,8 @@ class PodSpec:
     """The part of a pod that decides where it may run. Interned: equal ones are the same object.
 
     `requests` are the amounts asked for, zero ones left out; `nonzero_cpu_milli` and `nonzero_memory_bytes` count the
-    defaults for containers that ask for none. `affinity` is the object's `affinity.nodeAffinity`. `not_built` names
+    defaults for containers that ask for none. `affinity` is the object's `affinity.nodeAffinity`, `pod_affinity` and
+    `pod_anti_affinity` the rest of it; `spread` are its topology spread constraints. `not_built` names
     the plugins that its constraints need and that are not built. `cache` is for what plugins work out from the spec
     alone."""
 
@@ -126,7 +127,10 @@ class PodSpec:
         "nonzero_cpu_milli",
         "nonzero_memory_bytes",
         "not_built",
+        "pod_affinity",
+        "pod_anti_affinity",
         "requests",
+        "spread",
         "tolerations",
     )
 
@@ -140,8 +144,14 @@ class PodSpec:
         affinity: Mapping[str, Any] | None = None,
         host_ports: tuple[HostPort, ...] = (),
         not_built: tuple[str, ...] = (),
+        pod_affinity: Mapping[str, Any] | None = None,
+        pod_anti_affinity: Mapping[str, Any] | None = None,
+        spread: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         self.not_built = not_built
+        self.pod_affinity = pod_affinity
+        self.pod_anti_affinity = pod_anti_affinity
+        self.spread = spread
         self.requests = requests
         self.nonzero_cpu_milli = nonzero_cpu_milli
         self.nonzero_memory_bytes = nonzero_memory_bytes
@@ -162,9 +172,11 @@ _specs: dict[object, PodSpec] = {}
 
 
 class PodInfo:
-    """A pod. `scheduled_condition`: (status, reason, message, lastTransitionTime) of PodScheduled, if there is one."""
+    """A pod. `scheduled_condition`: (status, reason, message, lastTransitionTime) of PodScheduled, if there is one.
+    `controller`: (apiVersion, kind, name) of the owner that controls it, if there is one."""
 
     __slots__ = (
+        "controller",
         "deleting",
         "finished",
         "gates",
@@ -204,6 +216,7 @@ class PodInfo:
         self.resource_version = ""
         self.scheduled_condition: tuple[str, str, str, str] | None = None
         self.volumes: tuple[PodVolume, ...] = ()
+        self.controller: tuple[str, str, str] | None = None
 
     def __repr__(self) -> str:
         return f"PodInfo({self.key})"
@@ -364,9 +377,6 @@ def _tolerations(spec: Mapping[str, Any]) -> tuple[Toleration, ...]:
 def _not_built(spec: Mapping[str, Any], affinity: Mapping[str, Any]) -> tuple[str, ...]:
     """The plugins that would have to look at the pod's constraints, and that are not built."""
     found = []
-    spread = spec.get("topologySpreadConstraints") or ()
-    if any(constraint.get("whenUnsatisfiable") == "DoNotSchedule" for constraint in spread):
-        found.append("PodTopologySpread")
     terms = ((affinity.get(kind) or {}).get(_REQUIRED) for kind in ("podAffinity", "podAntiAffinity"))
     if affinity and any(terms):
         found.append("InterPodAffinity")
@@ -400,6 +410,8 @@ def pod_spec(spec: Mapping[str, Any], status: Mapping[str, Any] = _NO_STATUS) ->
     Raises: QuantityError."""
     affinities = spec.get("affinity") or {}
     affinity = affinities.get("nodeAffinity")
+    near, apart = affinities.get("podAffinity"), affinities.get("podAntiAffinity")
+    spread = spec.get("topologySpreadConstraints") or ()
     not_built = _not_built(spec, affinities)
     selector = spec.get("nodeSelector")
     tolerations = _tolerations(spec)
@@ -411,6 +423,9 @@ def pod_spec(spec: Mapping[str, Any], status: Mapping[str, Any] = _NO_STATUS) ->
         _frozen(affinity) if affinity else None,
         ports,
         not_built,
+        _frozen(near) if near else None,
+        _frozen(apart) if apart else None,
+        _frozen(spread) if spread else None,
     )
     found = _specs.get(key)
     if found is None:
@@ -426,6 +441,9 @@ def pod_spec(spec: Mapping[str, Any], status: Mapping[str, Any] = _NO_STATUS) ->
             affinity or None,
             ports,
             not_built,
+            near or None,
+            apart or None,
+            tuple(spread),
         )
         if len(_specs) >= SPECS_INTERNED_MAX:
             # Specs already handed out stay valid; equal later ones are merely no longer the same object.
@@ -447,6 +465,10 @@ def project_pod(obj: Mapping[str, Any]) -> PodInfo:
     volumes = spec.get("volumes")
     if volumes:
         pod.volumes = pod_volumes(name, volumes)
+    for owner in metadata.get("ownerReferences") or ():
+        if owner.get("controller"):
+            pod.controller = intern(owner.get("apiVersion", "")), intern(owner.get("kind", "")), intern(owner["name"])
+            break
     gates = spec.get("schedulingGates")
     if gates:
         pod.gates = tuple(gate["name"] for gate in gates)

@@ -17,6 +17,7 @@ from minikube_py.scheduler.plugins.node_ports import NodePorts
 from minikube_py.scheduler.plugins.node_resources import NodeResourcesBalancedAllocation, NodeResourcesFit
 from minikube_py.scheduler.plugins.node_volume_limits import NodeVolumeLimits
 from minikube_py.scheduler.plugins.not_built import FACTORIES as NOT_BUILT
+from minikube_py.scheduler.plugins.pod_topology_spread import PodTopologySpread
 from minikube_py.scheduler.plugins.queueing import PrioritySort, SchedulingGates
 from minikube_py.scheduler.plugins.taint_toleration import NodeUnschedulable, TaintToleration
 from minikube_py.scheduler.plugins.volume_binding import VolumeBinding
@@ -38,6 +39,7 @@ BUILT_IN: Mapping[str, PluginFactory] = {
     "NodeVolumeLimits": NodeVolumeLimits,
     "VolumeBinding": VolumeBinding,
     "VolumeZone": VolumeZone,
+    "PodTopologySpread": PodTopologySpread,
     "DefaultPreemption": DefaultPreemption,
     "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocation,
     "DefaultBinder": DefaultBinder,

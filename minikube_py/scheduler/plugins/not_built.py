@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from minikube_py.scheduler.columns import NodeColumns
 
 CONSTRAINTS: Final[Mapping[str, str]] = {
-    "PodTopologySpread": "a topology spread constraint with DoNotSchedule",
     "InterPodAffinity": "a required pod affinity or anti-affinity",
     "DynamicResources": "a resource claim",
 }

@@ -57,7 +57,7 @@ WRONG = [
     ("percentage too high", document(percentageOfNodesToScore=101), "not in valid range [0-100]"),
     ("text for a number", document(podMaxBackoffSeconds="10"), "must be an integer"),
     ("backoff shrinks", document(podInitialBackoffSeconds=5, podMaxBackoffSeconds=2), "greater than or equal"),
-    ("two profiles, one name", document(profiles=[{"schedulerName": "a"}] * 2), 'profiles[1].schedulerName: Duplicate'),
+    ("two profiles, one name", document(profiles=[{"schedulerName": "a"}] * 2), "profiles[1].schedulerName: Duplicate"),
     ("two profiles without names", document(profiles=[{}, {}]), "profiles[0].schedulerName: Required value"),
     ("unknown point", document(profiles=[{"plugins": {"bake": {}}}]), "profiles[0].plugins.bake: unknown point"),
     ("nameless plugin", document(profiles=[{"plugins": {"score": {"enabled": [{}]}}}]), "enabled[0].name: Required"),
@@ -79,6 +79,7 @@ def test_default_plugins_and_weights() -> None:
         ("TaintToleration", 3),
         ("NodeAffinity", 2),
         ("NodeResourcesFit", 1),
+        ("PodTopologySpread", 2),
         ("NodeResourcesBalancedAllocation", 1),
     ]
     assert list(profile.looking.filters) == [
@@ -92,6 +93,7 @@ def test_default_plugins_and_weights() -> None:
         "NodeVolumeLimits",
         "VolumeBinding",
         "VolumeZone",
+        "PodTopologySpread",
     ]
     assert profile.reusable
 
@@ -111,7 +113,7 @@ def test_enabling_and_disabling(name: str, plugins: dict[str, PluginSet], plugin
 def test_a_point_overrides_the_weight_of_multi_point() -> None:
     profile = built(score=PluginSet((("TaintToleration", 9),)))
     assert {s.plugin.name: s.weight for s in profile.looking.scorers}["TaintToleration"] == 9
-    assert profile.looking.scorers[0].plugin.name == "TaintToleration" and len(profile.looking.scorers) == 4
+    assert profile.looking.scorers[0].plugin.name == "TaintToleration" and len(profile.looking.scorers) == 5
 
 
 BROKEN = [

@@ -18,7 +18,6 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 SPREAD = {"maxSkew": 1, "topologyKey": "zone"}
 
 HELD: list[tuple[str, dict[str, Any]]] = [
-    ("PodTopologySpread", {"topologySpreadConstraints": [{**SPREAD, "whenUnsatisfiable": "DoNotSchedule"}]}),
     ("InterPodAffinity", {"affinity": {"podAffinity": {REQUIRED: [TERM]}}}),
     ("InterPodAffinity", {"affinity": {"podAntiAffinity": {REQUIRED: [TERM]}}}),
     ("DynamicResources", {"resourceClaims": [{"name": "g", "resourceClaimName": "gpu"}]}),
