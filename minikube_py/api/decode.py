@@ -18,7 +18,7 @@ import orjson
 from minikube_py.api import json_text, yaml_text
 from minikube_py.api.errors import StatusError, bad_request, go_quote, request_entity_too_large, unsupported_media_type
 from minikube_py.api.go_format import go_text
-from minikube_py.api.json_text import Members, Number, Syntax
+from minikube_py.api.json_text import Members, Number, Syntax, text_of
 from minikube_py.api.kind import Kind, Subresource
 from minikube_py.api.protobuf import ProtobufError, decode_message, open_envelope
 from minikube_py.api.schema import SCHEMA, Message, Type
@@ -36,6 +36,10 @@ SCHEME: Final = "pkg/runtime/scheme.go:111"
 """What the original calls its own table of kinds in its messages."""
 
 Object = dict[str, Any]
+
+
+Read = Callable[[Message], tuple[Object, list[str]]]
+"""Reads a body as a message: the object and the strict errors."""
 
 
 class Target(NamedTuple):
@@ -163,6 +167,31 @@ def decode_value(expected: Target, value: Any, strict: bool) -> tuple[Object, li
         raise DecodeError(str(error)) from None
 
 
+class Document(NamedTuple):
+    """A document of a file: what it says it is, its members, and how it is read as a message, strictly."""
+
+    api_version: str
+    kind: str
+    names: frozenset[str]
+    read: Read
+
+
+def open_document(body: bytes) -> Document:
+    """YAML, or JSON, which is YAML. Raises: typed.DecodeError, with upstream's message."""
+    try:
+        value, repeats = _parse(body, YAML)
+        api_version, kind = _interpret(value)
+    except (YamlError, _Bare) as error:
+        raise DecodeError(str(error)) from None
+    names = frozenset(text_of(key) for key, _ in value) if isinstance(value, Members) else frozenset()
+    return Document(api_version, kind, names, _reading(value, repeats, True))
+
+
+def read_value(value: Any, message: Message) -> tuple[Object, list[str]]:
+    """Plain JSON values as a message, and the strict errors. Raises: typed.DecodeError."""
+    return _reading(_members(value), "", True)(message)
+
+
 def decode_delete_options(body: bytes, content_type: str | None = JSON) -> Object:
     """The DeleteOptions of a DELETE's body; empty for an empty body. Unknown fields are dropped.
 
@@ -241,7 +270,7 @@ def no_repeats(body: bytes, obj: Any) -> bool:
 
 
 class _Bare(Exception):
-    """A failure in the original's words, without the frame that the handlers put around it."""
+    """A failure in upstream's words, without the frame that the handlers put around it."""
 
 
 def _thorough(
@@ -269,10 +298,6 @@ def _thorough(
         if bare:
             raise _Bare(str(error)) from None
         raise _cannot_be_handled(actual[2], actual[1], expected, str(error)) from None
-
-
-Read = Callable[[Message], tuple[Object, list[str]]]
-"""Reads the body as a message: the object and the strict errors."""
 
 
 def _reading(value: Any, repeats: str, strict: bool) -> Read:

@@ -23,7 +23,8 @@ Kind = Literal[
 
 _SCALARS: Final[dict[str, Kind]] = {
     "string": "string", "bool": "bool", "int32": "int32", "int64": "int64", "int": "int64", "uint32": "int64",
-    "uint64": "int64", "uint8": "uint8", "byte": "uint8", "float64": "float64", "any": "any", "interface{}": "any",
+    "uint64": "int64", "uint8": "uint8", "byte": "uint8", "float32": "float64", "float64": "float64", "any": "any",
+    "interface{}": "any",
 }  # fmt: skip
 
 _SPECIAL: Final[dict[str, Kind]] = {
@@ -144,6 +145,11 @@ class Schema:
     def __init__(self) -> None:
         self._messages: dict[str, Message] = {}
         self._types: dict[str, Type] = {}
+        self._added: dict[str, list[list[Any]]] = {}
+
+    def extend(self, messages: Mapping[str, list[list[Any]]]) -> None:
+        """Adds messages that are no part of the API: configurations, which are read by the same rules."""
+        self._added.update(messages)
 
     @cached_property
     def _table(self) -> dict[str, Any]:
@@ -217,7 +223,7 @@ class Schema:
         return tuple(entry[1]) if entry else ()
 
     def _build(self, name: str) -> Message:
-        rows = self._table["messages"][name]
+        rows = self._added[name] if name in self._added else self._table["messages"][name]
         declared = tuple(self._field(row) for row in rows)
         flat: dict[str, Field] = {}
         for field in declared:
@@ -273,7 +279,7 @@ class Schema:
             return Type(_SCALARS[go_type], text)
         if go_type in _SPECIAL:
             return Type(_SPECIAL[go_type], text, message=go_type)
-        if go_type in self._table["messages"]:
+        if go_type in self._added or go_type in self._table["messages"]:
             return Type("message", text, message=go_type)
         base = self.type(self._table["named"][go_type][0])
         return Type(base.kind, text, False, base.element, base.message, go_type)

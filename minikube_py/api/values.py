@@ -158,6 +158,11 @@ _DURATION_PART = re.compile(r"([0-9]*)\.?([0-9]*)(ns|us|µs|μs|ms|s|m|h)")
 
 def duration(value: Any) -> str:
     """`metav1.Duration`, printed as Go prints it (`1m30s`)."""
+    return duration_text(duration_ns(value))
+
+
+def duration_ns(value: Any) -> int:
+    """Of a `metav1.Duration`."""
     if not is_text(value):
         raise Mismatch(json_type(value), "string")
     if _DURATION.fullmatch(value) is None:
@@ -168,7 +173,7 @@ def duration(value: Any) -> str:
         total += int(whole or "0") * scale + int(fraction or "0") * scale // 10 ** len(fraction)
     if total > INT64_MAX:
         raise BadValue(f"time: invalid duration {go_quote(value)}")
-    return duration_text(-total if value.startswith("-") else total)
+    return -total if value.startswith("-") else total
 
 
 def duration_text(nanoseconds: int) -> str:

@@ -1,8 +1,8 @@
 """Measure a control plane of its own.
 
-  minikube-py bench density --nodes 5000 --pods 30000
-  minikube-py bench query --nodes 100000
-  minikube-py bench schedule --predicates all --nodes 1000,10000"""
+minikube-py bench density --nodes 5000 --pods 30000
+minikube-py bench query --nodes 100000
+minikube-py bench schedule --predicates all --nodes 1000,10000"""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from minikube_py.cli import flags, virtual
 from minikube_py.cli.running import run_interruptible
 from minikube_py.cli.terminal import started
+from minikube_py.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from minikube_py.cluster.virtual import VirtualCluster
@@ -51,6 +52,7 @@ def _configure_density(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--controllers", action="store_true", help=controllers_help)
     in_flight_help = "create requests under way at once (default: 64)"
     parser.add_argument("--in-flight", type=flags.whole_number(1, 4096), default=64, metavar="N", help=in_flight_help)
+    flags.add_scheduler_config(parser)
     flags.add_run(parser, virtual=True)
 
 
@@ -78,7 +80,7 @@ def _configure_schedule(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repetition", type=flags.share(1), default=0.0, metavar="R", help=repetition_help)
     sampling_help = "score all nodes that fit, or as many as the original; several with commas (default: all)"
     samplings = flags.several(flags.one_of("all", "original"))
-    parser.add_argument("--sampling", type=samplings, default=("all",), metavar="all|original", help=sampling_help)
+    parser.add_argument("--sampling", type=samplings, metavar="all|original", help=sampling_help)
     matcher_help = (
         "what finds the nodes that may fit: columns (filters look at all of them) or a structure of the index family; "
         "several with commas; family for columns and all of these (default: columns)"
@@ -92,6 +94,7 @@ def _configure_schedule(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--members", type=int, choices=(1, 3, 5), default=1, help=members_help)
     in_flight_help = "create requests under way at once (default: 64)"
     parser.add_argument("--in-flight", type=flags.whole_number(1, 4096), default=64, metavar="N", help=in_flight_help)
+    flags.add_scheduler_config(parser)
     flags.add_run(parser, split=False, virtual=True)
 
 
@@ -121,6 +124,7 @@ def _density(arguments: argparse.Namespace) -> int:
             results=arguments.results,
             step=steps.done,
             virtual=cluster,
+            scheduler_file=arguments.scheduler_config,
         )
 
     good = virtual.run(options.seed, density) if virtual.asked(arguments) else run_interruptible(density())
@@ -141,7 +145,7 @@ def _schedule(arguments: argparse.Namespace) -> int:
 
     plan = StressPlan(
         nodes=arguments.nodes,
-        samplings=arguments.sampling,
+        samplings=arguments.sampling or ("all",),
         matchers=arguments.matcher,
         pods=arguments.pods,
         utilisation=arguments.utilisation,
@@ -153,7 +157,10 @@ def _schedule(arguments: argparse.Namespace) -> int:
         ask_store=arguments.ask_store,
         in_flight=arguments.in_flight,
         seed=arguments.seed,
+        scheduler_file=arguments.scheduler_config,
     )
+    if arguments.sampling and arguments.scheduler_config:
+        raise InvalidRequest("--scheduler-config says how many nodes are scored; leave out --sampling")
     if virtual.asked(arguments):
         good = run_all_virtually(plan, again=virtual.again(), results=arguments.results, step=started().done)
         return 0 if good else 1

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    flags.add_scheduler_config(parser)
     flags.add_run(parser, virtual=True)
 
 
@@ -34,6 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
             seed=arguments.seed,
             step=steps.done,
             virtual=cluster,
+            scheduler_file=arguments.scheduler_config,
         )
 
     if virtual.asked(arguments):

@@ -149,6 +149,19 @@ def add_matcher(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--matcher", type=matcher, default=DEFAULT_MATCHER, metavar="NAME", help=help_text)
 
 
+def add_scheduler_config(parser: argparse.ArgumentParser, *more: str) -> None:
+    help_text = "the scheduler's KubeSchedulerConfiguration, YAML or JSON (default: upstream's default plugins)"
+    parser.add_argument("--scheduler-config", *more, dest="scheduler_config", type=Path, metavar="F", help=help_text)
+
+
+def named_file(text: str) -> tuple[str, Path]:
+    """NAME=FILE, as a kind of argument."""
+    name, equals, file = text.partition("=")
+    if not name or not equals or not file:
+        raise argparse.ArgumentTypeError(f"{text!r}: write NAME=FILE")
+    return name, Path(file).absolute()
+
+
 def add_leader_election(parser: argparse.ArgumentParser, lease: str) -> None:
     """The original's flags; `lease` is the name of the Lease unless another is given."""
     group = parser.add_argument_group(

@@ -1,8 +1,8 @@
 """Replay a trace through a control plane of its own and write down how long each pod took.
 
-  minikube-py replay openb                  none leaves; as fast as they are taken
-  minikube-py replay openb --departures     each leaves at its time; then hardly 60 live at once
-  minikube-py replay openb --virtual        in virtual time: the same seed comes to the same digest"""
+minikube-py replay openb                  none leaves; as fast as they are taken
+minikube-py replay openb --departures     each leaves at its time; then hardly 60 live at once
+minikube-py replay openb --virtual        in virtual time: the same seed comes to the same digest"""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pods", type=flags.whole_number(1, 10_000_000), metavar="N", help=pods_help)
     tables_help = "read the tables of `minikube-py trace convert` from here (default: those packaged)"
     parser.add_argument("--tables", type=Path, metavar="DIR", help=tables_help)
+    flags.add_scheduler_config(parser)
     flags.add_run(parser, virtual=True)
 
 
@@ -48,6 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
             seed=arguments.seed,
             step=steps.done,
             virtual=cluster,
+            scheduler_file=arguments.scheduler_config,
         )
 
     if virtual.asked(arguments):

@@ -11,8 +11,11 @@ from minikube_py.cli import flags
 
 def configure(parser: argparse.ArgumentParser) -> None:
     flags.add_kubeconfig(parser)
-    config_help = "a KubeSchedulerConfiguration, YAML or JSON (default: the original's default plugins)"
-    parser.add_argument("--config", type=Path, metavar="F", help=config_help)
+    flags.add_scheduler_config(parser, "--config")
+    name_help = "of the configuration's only profile, where it has no schedulerName (default: default-scheduler)"
+    parser.add_argument("--scheduler-name", default="", metavar="NAME", help=name_help)
+    written_help = "write the configuration with all its defaults here, and end"
+    parser.add_argument("--write-config-to", type=Path, metavar="F", help=written_help)
     seed_help = "break ties the same way at each start (default: by chance)"
     parser.add_argument("--seed", type=flags.whole_number(0, 2**63 - 1), metavar="S", help=seed_help)
     flags.add_matcher(parser)
@@ -24,9 +27,21 @@ def run(arguments: argparse.Namespace) -> int:
     from minikube_py.control_plane.process import run_role
     from minikube_py.control_plane.role_clients import SchedulerRole
 
+    if arguments.write_config_to is not None:
+        from minikube_py.scheduler.configuration.files import write_scheduler
+
+        write_scheduler(arguments.scheduler_config, arguments.write_config_to)
+        return 0
     election = flags.election(arguments)
     return run_role(
         "scheduler",
-        lambda: SchedulerRole(arguments.kubeconfig, arguments.config, arguments.seed, election, arguments.matcher),
+        lambda: SchedulerRole(
+            arguments.kubeconfig,
+            arguments.scheduler_config,
+            arguments.seed,
+            election,
+            arguments.matcher,
+            arguments.scheduler_name,
+        ),
         flags.process(arguments, "scheduler"),
     )

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from minikube_py.cli import flags
 from minikube_py.cli.terminal import STARTED, Steps
-from minikube_py.control_plane.config import ControlPlaneConfig
+from minikube_py.control_plane.config import COMPONENTS, ControlPlaneConfig
 from minikube_py.control_plane.process import Role, Stopping
 from minikube_py.control_plane.store_layout import MEMBERS_MAX, member_count
 from minikube_py.ports.descriptors import raise_descriptors
@@ -44,6 +44,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     seed_help = "break the scheduler's ties the same way at each start (default: by chance)"
     parser.add_argument("--seed", type=flags.whole_number(0, 2**63 - 1), metavar="S", help=seed_help)
     flags.add_matcher(parser)
+    flags.add_scheduler_config(parser)
+    beside_help = "run one more scheduler of that name, by that configuration; for pods with that schedulerName"
+    parser.add_argument(
+        "--scheduler", type=flags.named_file, action="append", default=[], metavar="NAME=F", help=beside_help
+    )
+    without_help = "leave these out, to bring your own; several with commas"
+    kinds = flags.several(flags.one_of(*COMPONENTS))
+    parser.add_argument("--without", type=kinds, default=(), metavar=f"{'|'.join(COMPONENTS)},...", help=without_help)
     flags.add_room(parser)
 
 
@@ -57,6 +65,9 @@ def run(arguments: argparse.Namespace) -> int:
         nodes=arguments.nodes,
         seed=arguments.seed,
         matcher=arguments.matcher,
+        scheduler_file=arguments.scheduler_config.absolute() if arguments.scheduler_config else None,
+        more_schedulers=tuple(arguments.scheduler),
+        components=tuple(name for name in COMPONENTS if name not in arguments.without),
         members=arguments.members,
         restore=arguments.restore,
         apiservers=arguments.apiservers,

@@ -21,6 +21,7 @@ class ControlPlaneConfig:
 
     `shapes` are the fake nodes; without them `nodes` of the default shape are made. Without `components` there are
     only store and API server. `seed`: of the scheduler's choices among equals; `matcher`: as in `SchedulerConfig`.
+    `scheduler_file`: a KubeSchedulerConfiguration; `more_schedulers`: (name, file) of those that run beside the first.
     `names`: further host names and addresses the server's certificate is for. `members`: of the store, None for as many
     as `data_dir` holds; with several, and with several of another role, each is a process of its own. `restore`: a
     snapshot that a store which does not exist yet begins with. `quota_bytes`, `reserve_bytes`: of each store member.
@@ -34,6 +35,8 @@ class ControlPlaneConfig:
     shapes: tuple[NodeSpec, ...] = ()
     seed: int | None = None
     matcher: str = "columns"
+    scheduler_file: Path | None = None
+    more_schedulers: tuple[tuple[str, Path], ...] = ()
     components: tuple[str, ...] = COMPONENTS
     names: tuple[str, ...] = field(default=())
     members: int | None = None

@@ -27,7 +27,7 @@ from minikube_py.controllers.base import ControllerConfig
 from minikube_py.env import Clock, Disk, Rng
 from minikube_py.kubelet.config import KubeletConfig
 from minikube_py.ports.descriptors import PROCESS
-from minikube_py.scheduler.config import SchedulerConfig
+from minikube_py.scheduler.configuration.files import read_scheduler
 from minikube_py.store.data_dir import DataDir
 from minikube_py.store.member import Fatal, MemberConfig
 from minikube_py.store.server import StoreServer
@@ -78,6 +78,7 @@ class ControlPlane(Plane):
 
     async def _start(self) -> None:
         config, running = self.config, self._running
+        self._scheduler = read_scheduler(config.scheduler_file, config.matcher)
         running.callback(DataDir(config.data_dir).close)
         self.credentials = ensure_credentials(config)
         self._step("certificates", "")
@@ -86,7 +87,10 @@ class ControlPlane(Plane):
         authority_pem = self.credentials.certificates.authority_pem.decode("ascii")
         await self.start_components(
             PlaneConfig(
-                scheduler=SchedulerConfig(matcher=config.matcher),
+                scheduler=self._scheduler,
+                more_schedulers={
+                    name: read_scheduler(file, config.matcher, name=name) for name, file in config.more_schedulers
+                },
                 controllers=ControllerConfig(root_ca_pem=authority_pem),
                 kubelet=KubeletConfig(nodes=config.node_specs),
                 components=config.components,

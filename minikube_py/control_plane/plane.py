@@ -8,7 +8,7 @@ import asyncio
 import random
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.inprocess import InProcessTransport
@@ -35,13 +35,14 @@ from minikube_py.store.storage import Storage
 @dataclass(frozen=True, slots=True)
 class PlaneConfig:
     """What the components are told. `ties`: seeds the scheduler's choices among equals; None: from the plane's Rng.
-    `components`: which of them there are."""
+    `components`: which of them there are. `more_schedulers`: by name, those that run beside the first."""
 
     scheduler: SchedulerConfig
     controllers: ControllerConfig
     kubelet: KubeletConfig
     components: tuple[str, ...] = COMPONENTS
     ties: int | None = None
+    more_schedulers: Mapping[str, SchedulerConfig] = field(default_factory=dict)
 
 
 class Plane:
@@ -119,6 +120,9 @@ class Plane:
             ),
         }
         self.components = {name: made[name] for name in COMPONENTS if name in config.components}
+        for name, scheduler in config.more_schedulers.items():
+            transport = self.transport(USERS[tokens.SCHEDULER])
+            self.components[f"scheduler {name}"] = Scheduler(transport, clock, child_of(rng), scheduler)
         for component in self.components.values():
             self._running.push_async_callback(component.stop)
         await asyncio.gather(*(self._start_component(name) for name in self.components))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -124,21 +124,29 @@ class ClientRole(StackedRole):
 
 class SchedulerRole(ClientRole):
     """`config`: a KubeSchedulerConfiguration; `seed`: of the generator that breaks ties; `matcher`: as in
-    `SchedulerConfig`."""
+    `SchedulerConfig`; `name`: of the file's only profile where it has none."""
 
     def __init__(
-        self, kubeconfig: Path, config: Path | None, seed: int | None, election: Election | None, matcher: str
+        self,
+        kubeconfig: Path,
+        config: Path | None,
+        seed: int | None,
+        election: Election | None,
+        matcher: str,
+        name: str = "",
     ) -> None:
         super().__init__(kubeconfig, "scheduler")
         self._config, self._seed, self._election, self._matcher = config, seed, election, matcher
+        self._profile = name
 
     async def start(self) -> str:
         """Raises: BadKubeconfig, SetupError, ConfigError, InvalidRequest, StatusError, Unavailable."""
-        from minikube_py.scheduler.config import SchedulerConfig, parse
+        from minikube_py.scheduler.configuration.files import read_scheduler
         from minikube_py.scheduler.scheduler import Scheduler
 
-        read = parse(_document(self._config)) if self._config else SchedulerConfig()
-        config = replace(read, matcher=self._matcher)
+        config = read_scheduler(self._config, self._matcher, name=self._profile)
+        if config.unused:
+            say(f"flags of this command say what {', '.join(config.unused)} of {self._config} would say")
         return await self.run(
             self._election,
             lambda transport: Scheduler(transport, SystemClock(), random.Random(self._seed), config),

@@ -214,6 +214,7 @@ class SplitControlPlane:
         names = [
             (name, role) for role, count in counts.items() if role in config.components for name in _names(role, count)
         ]
+        names += [(f"{tokens.SCHEDULER}-{name}", tokens.SCHEDULER) for name, _ in config.more_schedulers]
         for number, (name, role) in enumerate(names):
             kubeconfig = config.roles_folder / f"{name}.kubeconfig"
             write_kubeconfig(kubeconfig, self.credentials.access(servers[number % len(servers)], role), role)
@@ -226,7 +227,7 @@ class SplitControlPlane:
             # The supervisor starts the next one only when the one before has ended: it need not wait for its lease.
             flags += ["--leader-elect-identity", f"up-{name}"]
         if role == tokens.SCHEDULER:
-            flags += ["--matcher", self.config.matcher]
+            flags += ["--matcher", self.config.matcher, *self._scheduler_flags(name)]
             if self.config.seed is not None:
                 flags += ["--seed", str(self.config.seed)]
         if role == tokens.KUBELET:
@@ -236,6 +237,14 @@ class SplitControlPlane:
                 write_private(path, orjson.dumps([shape._asdict() for shape in self.config.shapes]))
                 flags += ["--shapes", str(path)]
         return flags
+
+    def _scheduler_flags(self, child: str) -> list[str]:
+        for name, path in self.config.more_schedulers:
+            if child == f"{tokens.SCHEDULER}-{name}":
+                lease = ["--leader-elect-resource-name", f"kube-scheduler-{name}"]
+                return [*lease, "--scheduler-name", name, "--scheduler-config", str(path)]
+        file = self.config.scheduler_file
+        return [] if file is None else ["--scheduler-config", str(file)]
 
     # --- children ---------------------------------------------------------------------------------------------------
 

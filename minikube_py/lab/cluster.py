@@ -28,7 +28,9 @@ from minikube_py.kubelet.config import NodeSpec
 from minikube_py.lab.environment import Environment, describe
 from minikube_py.lab.nodes import wait_ready
 from minikube_py.lab.virtual import environment_of
-from minikube_py.scheduler.config import SCORE_ALL_NODES
+from minikube_py.scheduler.config import SchedulerConfig
+from minikube_py.scheduler.configuration.files import read_scheduler
+from minikube_py.scheduler.objects import DEFAULT_SCHEDULER_NAME
 
 PlaneMaker = Callable[[ControlPlaneConfig, Clock, Rng, Step, Say], ControlPlane]
 """Makes the control plane of a run in one process: the plain one, or one that writes down what it is asked."""
@@ -56,37 +58,45 @@ async def cluster(
     say: Step,
     plane: PlaneMaker = ControlPlane,
     virtual: VirtualCluster | None = None,
+    scheduler_file: Path | None = None,
 ) -> AsyncIterator[Cluster]:
     """A running control plane whose nodes are `shapes`, all registered and Ready; ended on leaving.
 
     Without `data_dir` a temporary folder is used and removed. With `virtual`, on whose loop this runs, there is none:
-    it is brought up here, and ended by its owner. Raises: SetupError, DataDirBusy, RoleFailed.
+    it is brought up here, and ended by its owner. `scheduler_file`: a KubeSchedulerConfiguration.
+
+    Raises: SetupError, ConfigError, DataDirBusy, RoleFailed.
     """
+    scheduler = read_scheduler(scheduler_file, needed=DEFAULT_SCHEDULER_NAME)
     if virtual is not None:
-        yield await _in_virtual_time(virtual, tuple(shapes), step)
+        yield await _in_virtual_time(virtual, tuple(shapes), step, scheduler)
         return
     require_unused(data_dir)
     folder = data_dir or Path(tempfile.mkdtemp(prefix="minikube-py-"))
     try:
-        config = ControlPlaneConfig(folder, port=0, shapes=tuple(shapes), seed=seed)
+        file = scheduler_file.absolute() if scheduler_file else None
+        config = ControlPlaneConfig(folder, port=0, shapes=tuple(shapes), seed=seed, scheduler_file=file)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         running = _split(config, step, say) if split else _in_process(config, step, plane)
         async with running as (transport, layout):
             await wait_ready(transport, len(config.shapes))
             step("nodes", f"{len(config.shapes):,} Ready")
-            yield Cluster(transport, SystemClock(), describe(folder, layout, SCORE_ALL_NODES), config, layout)
+            environment = describe(folder, layout, scheduler.percentage_of_nodes_to_score)
+            yield Cluster(transport, SystemClock(), environment, config, layout)
     finally:
         if data_dir is None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-async def _in_virtual_time(virtual: VirtualCluster, shapes: tuple[NodeSpec, ...], step: Step) -> Cluster:
-    config = VirtualConfig(nodes=shapes)
+async def _in_virtual_time(
+    virtual: VirtualCluster, shapes: tuple[NodeSpec, ...], step: Step, scheduler: SchedulerConfig
+) -> Cluster:
+    config = VirtualConfig(nodes=shapes, scheduler=scheduler)
     await virtual.bring_up(config)
     transport = virtual.transport()
     await wait_ready(transport, len(shapes))
     step("nodes", f"{len(shapes):,} Ready")
-    environment = environment_of(config, SCORE_ALL_NODES)
+    environment = environment_of(config, scheduler.percentage_of_nodes_to_score)
     return Cluster(transport, virtual.clock, environment, ControlPlaneConfig(Path(), shapes=shapes), environment.layout)
 
 

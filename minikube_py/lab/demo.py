@@ -65,13 +65,23 @@ async def run_demo(
     seed: int | None,
     step: Step,
     virtual: VirtualCluster | None = None,
+    scheduler_file: Path | None = None,
 ) -> None:
     """Prints as it goes; writes JSON and a picture. Raises: MinikubeError of every kind; nothing is left running."""
     started_s = time.monotonic()
     report.require_writable(results)
     trace = load()
     shapes = trace_nodes(trace.nodes)
-    own = cluster(shapes, split=split, data_dir=data_dir, seed=seed, step=step, say=step, virtual=virtual)
+    own = cluster(
+        shapes,
+        split=split,
+        data_dir=data_dir,
+        seed=seed,
+        step=step,
+        say=step,
+        virtual=virtual,
+        scheduler_file=scheduler_file,
+    )
     async with own as running:
         for line in running.environment.lines():
             print(line, flush=True)

@@ -74,6 +74,7 @@ async def run_density(
     step: Step,
     plane: PlaneMaker = ControlPlane,
     virtual: VirtualCluster | None = None,
+    scheduler_file: Path | None = None,
 ) -> bool:
     """Prints as it goes; returns whether the latency phase met its threshold. Raises: MinikubeError of every kind."""
     report.require_writable(results)
@@ -91,6 +92,7 @@ async def run_density(
         say=step,
         plane=plane,
         virtual=virtual,
+        scheduler_file=scheduler_file,
     )
     async with own as running:
         for line in running.environment.lines():

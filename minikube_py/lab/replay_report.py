@@ -40,13 +40,24 @@ async def run_replay(
     step: Step,
     plane: PlaneMaker = ControlPlane,
     virtual: VirtualCluster | None = None,
+    scheduler_file: Path | None = None,
 ) -> None:
     """Prints as it goes. Raises: MinikubeError of every kind; nothing is left running."""
     report.require_writable(results)
     trace = load(options.tables)
     trace = replace(trace, pods=trace.pods[: options.pods])
     shapes = trace_nodes(trace.nodes)
-    own = cluster(shapes, split=split, data_dir=data_dir, seed=seed, step=step, say=step, plane=plane, virtual=virtual)
+    own = cluster(
+        shapes,
+        split=split,
+        data_dir=data_dir,
+        seed=seed,
+        step=step,
+        say=step,
+        plane=plane,
+        virtual=virtual,
+        scheduler_file=scheduler_file,
+    )
     async with own as running:
         for line in running.environment.lines():
             print(line, flush=True)

@@ -45,7 +45,8 @@ from minikube_py.lab.stage import Stage, keyed, numbered_uid, stage, write_all
 from minikube_py.lab.store_indexes import Asker, StoreIndex, declare_and_wait
 from minikube_py.lab.workload import RUN_LABEL
 from minikube_py.mvcc.types import Put
-from minikube_py.scheduler.config import SchedulerConfig
+from minikube_py.scheduler.configuration.files import read_scheduler
+from minikube_py.scheduler.objects import DEFAULT_SCHEDULER_NAME
 from minikube_py.scheduler.scheduler import Scheduler
 
 SAMPLINGS = {"all": 100, "original": 0}
@@ -76,6 +77,7 @@ class StressOptions:
     ask_store: bool
     in_flight: int
     seed: int
+    scheduler_file: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +110,16 @@ async def run_stress(
     rng = random.Random(options.seed)
     nodes = lab_nodes(rng, options.nodes, options.utilisation)
     pods = lab_pods(rng, options.pods, options.mix, options.repetition)
-    percent = SAMPLINGS[options.sampling]
+    config = read_scheduler(options.scheduler_file, options.matcher, needed=DEFAULT_SCHEDULER_NAME)
+    if options.scheduler_file is None:
+        config = replace(config, percentage_of_nodes_to_score=SAMPLINGS[options.sampling])
+    percent = config.percentage_of_nodes_to_score
     scene = stage(options.members, data_dir=data_dir, scored_percent=percent, step=step, virtual=virtual)
     async with scene as standing:
         await create_namespaces(standing.transport, [NAMESPACE])
         await write_all(standing.storage, _objects(nodes), 2 * len(nodes), "nodes, and pods that fill them, written")
         for index in options.store_indexes:
             await declare_and_wait(standing.transport, index)
-        config = SchedulerConfig(percentage_of_nodes_to_score=percent, matcher=options.matcher)
         scheduler = Scheduler(standing.scheduler, standing.clock, random.Random(options.seed), config)
         await scheduler.start()
         step("scheduler", f"{scheduler.columns.count:,} nodes, matcher {options.matcher}")

@@ -38,6 +38,7 @@ class StressPlan:
     ask_store: bool
     in_flight: int
     seed: int
+    scheduler_file: Path | None = None
 
     def options(self) -> list[StressOptions]:
         """Raises: InvalidRequest."""
@@ -57,6 +58,7 @@ class StressPlan:
                 ask_store=self.ask_store or bool(indexes),
                 in_flight=self.in_flight,
                 seed=self.seed,
+                scheduler_file=self.scheduler_file,
             )
             for nodes in self.nodes
             for sampling in self.samplings

@@ -6,11 +6,15 @@ Filter and Score, which look at nodes, are run by `evaluate`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from functools import cmp_to_key
+from collections.abc import Callable, Mapping, Sequence
+from functools import cmp_to_key, partial
 from typing import Any
 
-from minikube_py.scheduler.config import DEFAULT_PLUGINS, POINTS, ConfigError, PluginSet, ProfileConfig
+from minikube_py.api.errors import aggregate
+from minikube_py.scheduler.config import DEFAULT_PLUGINS, ConfigError, PluginSet, ProfileConfig
+from minikube_py.scheduler.configuration.args import validate, with_defaults
+from minikube_py.scheduler.configuration.merging import expanded, listed, merged, score_weights
+from minikube_py.scheduler.configuration.messages import ARGS, MULTI_POINT, POINTS
 from minikube_py.scheduler.framework import (
     SUCCESS,
     WILDCARD,
@@ -30,11 +34,9 @@ from minikube_py.scheduler.kinds import NeededKind
 from minikube_py.scheduler.objects import PodInfo, QueuedPodInfo
 from minikube_py.scheduler.plugins.node_resources import ArgsError
 from minikube_py.scheduler.preparing import Plugins, Scorer
-from minikube_py.scheduler.registry import factory
+from minikube_py.scheduler.registry import UPSTREAM_POINTS, factory
 
 logger = logging.getLogger(__name__)
-
-MAX_TOTAL_SCORE = (1 << 63) - 1
 
 _METHODS: Mapping[str, tuple[str, ...]] = {
     "preEnqueue": ("pre_enqueue",),
@@ -54,17 +56,15 @@ _METHODS: Mapping[str, tuple[str, ...]] = {
 
 
 def takes_part(plugin: object, point: str) -> bool:
+    """Whether a plugin has what the point runs; upstream's plugins take part where upstream's do, though some have
+    nothing to run there."""
+    if any(callable(getattr(plugin, method, None)) for method in _METHODS.get(point, ())):
+        return True
+    return point in UPSTREAM_POINTS.get(getattr(plugin, "name", ""), ())
+
+
+def _runs(plugin: object, point: str) -> bool:
     return any(callable(getattr(plugin, method, None)) for method in _METHODS[point])
-
-
-def merge(custom: PluginSet, defaults: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
-    """The defaults less what is disabled, re-weighted in place where enabled again, then what else is enabled."""
-    if "*" in custom.disabled:
-        return custom.enabled
-    changed = dict(custom.enabled)
-    kept = [(name, changed.get(name, weight)) for name, weight in defaults if name not in custom.disabled]
-    names = {name for name, _ in kept}
-    return (*kept, *(item for item in custom.enabled if item[0] not in names))
 
 
 class Profile:
@@ -80,11 +80,11 @@ class Profile:
         self._registry = registry or {}
         self._made: dict[str, Any] = {}
         self._weights: dict[str, int] = {}
-        points = {point: self._expand(point) for point in POINTS}
+        points = self._points()
         self.pre_enqueue_plugins = points["preEnqueue"]
         self.post_filters = points["postFilter"]
         scorers = tuple(
-            Scorer(plugin, self._weights[name] or 1, getattr(plugin, "normalize", None))
+            Scorer(plugin, self._weights[name], getattr(plugin, "normalize", None))
             for name, plugin in points["score"].items()
         )
         self.looking = Plugins(points["preFilter"], points["filter"], points["preScore"], scorers)
@@ -94,7 +94,6 @@ class Profile:
         self.binders = points["bind"]
         self.post_binders = points["postBind"]
         self._needing = tuple(p for p in self._made.values() if callable(getattr(p, "kinds_needed", None)))
-        self._check(points)
         (self._queue_sort,) = points["queueSort"].values()
         self.sort_key = self._sort_key()
         by_name = self.looking.by_name()
@@ -104,55 +103,63 @@ class Profile:
         self.reusable = self._is_reusable()
         self._signers = tuple(p for p in self.local.by_name().values() if callable(getattr(p, "sign_pod", None)))
 
+    @classmethod
+    def named(
+        cls, config: ProfileConfig, handle: Handle, registry: Mapping[str, PluginFactory] | None = None
+    ) -> Profile:
+        """One of a scheduler's profiles. Raises: ConfigError, which says which of them it is."""
+        try:
+            return cls(config, handle, registry)
+        except ConfigError as error:
+            where = f"initializing profiles: creating profile for scheduler name {config.scheduler_name}"
+            raise ConfigError(f"{where}: {error}") from error
+
     # --- construction -----------------------------------------------------------------------------------------------
 
-    def _expand(self, point: str) -> dict[str, Any]:
-        """The plugins of a point, in order: as multiPoint has them, as the point itself overrides and adds."""
-        multi = self._config.plugins.get("multiPoint", PluginSet())
-        own = self._config.plugins.get(point, PluginSet())
-        everywhere = merge(multi, DEFAULT_PLUGINS)
-        overridden = dict(own.enabled)
-        names = {name for name, _ in everywhere}
-        order = [item for item in own.enabled if item[0] in names]
-        if "*" not in own.disabled:
-            order += [i for i in everywhere if i[0] not in own.disabled and i[0] not in overridden]
-        order += [item for item in own.enabled if item[0] not in names]
-        found: dict[str, Any] = {}
-        for name, weight in order:
-            plugin = self._make(name)
-            if not takes_part(plugin, point):
-                if name in overridden:
-                    raise ConfigError(f'plugin "{name}" does not extend {point} plugin')
-                continue
-            if name in found:
-                raise ConfigError(f'plugin "{name}" already registered as "{point}"')
-            found[name] = plugin
-            if point == "score":
-                self._weights[name] = weight
-        return found
+    def _points(self) -> dict[str, dict[str, Any]]:
+        """By point, its plugins in order: as multiPoint has them, as the point itself overrides and adds."""
+        plugins = self._config.plugins
+        own = {point: merged(plugins.get(point, PluginSet()), ()) for point in POINTS}
+        multi = merged(plugins.get(MULTI_POINT, PluginSet()), DEFAULT_PLUGINS).enabled
+        for name, _ in (*(item for each in own.values() for item in each.enabled), *multi):
+            self._make(name)
+        asking = {point: partial(self._extends, point) for point in POINTS}
+        for point in POINTS:
+            listed(own[point], point, asking[point])
+        names = {point: expanded(own[point], multi, point, asking[point]) for point in POINTS}
+        self._check(names["queueSort"], names["bind"])
+        self._weights.update(score_weights(own["score"], multi, asking["score"]))
+        return {
+            point: {name: self._made[name] for name in names[point] if _runs(self._made[name], point)}
+            for point in _METHODS
+        }
 
-    def _make(self, name: str) -> Any:
+    def _extends(self, point: str, name: str) -> bool | None:
         plugin = self._made.get(name)
-        if plugin is None:
-            args = self._config.plugin_args.get(name, {})
-            try:
-                plugin = factory(name, self._registry)(args, self._handle)
-            except ArgsError as error:
-                raise ConfigError(f'initializing plugin "{name}": {error}') from error
-            self._made[name] = plugin
-        return plugin
+        return None if plugin is None else takes_part(plugin, point)
 
-    def _check(self, points: Mapping[str, dict[str, Any]]) -> None:
-        if len(points["queueSort"]) != 1:
-            names = ", ".join(points["queueSort"]) or "none"
-            raise ConfigError(f"profile {self.name}: exactly one queueSort plugin is needed; found {names}")
-        if not self.binders:
-            raise ConfigError(f"profile {self.name}: at least one bind plugin is needed")
-        unused = [name for name in self._config.plugin_args if name not in self._made]
-        for name in unused:
-            factory(name, self._registry)
-        if sum(scorer.weight for scorer in self.looking.scorers) * 100 > MAX_TOTAL_SCORE:
-            raise ConfigError(f"profile {self.name}: the total of the score plugins' weights is too large")
+    def _make(self, name: str) -> None:
+        """Where there is no such plugin, the point that names it says so. Raises: ConfigError."""
+        make = None if name in self._made else factory(name, self._registry)
+        if make is None:
+            return
+        args = self._config.plugin_args.get(name, {})
+        if name in ARGS:
+            args = with_defaults(name, args)
+            errors = validate(name, args, "")
+            if errors:
+                raise ConfigError(f'initializing plugin "{name}": {aggregate(str(error) for error in errors)}')
+        try:
+            self._made[name] = make(args, self._handle)
+        except ArgsError as error:
+            raise ConfigError(f'initializing plugin "{name}": {error}') from error
+
+    def _check(self, sorters: Sequence[str], binders: Sequence[str]) -> None:
+        if len(sorters) != 1:
+            text = "only one queue sort plugin required for profile with scheduler name"
+            raise ConfigError(f'{text} "{self.name}", but got {len(sorters)}')
+        if not binders:
+            raise ConfigError(f'at least one bind plugin is needed for profile with scheduler name "{self.name}"')
 
     def _is_reusable(self) -> bool:
         """True where what the node-local plugins find may be kept by signature, and nodes that did not change left
@@ -295,3 +302,12 @@ def _of_point(point: str, name: str, status: Status) -> Status:
     if status.is_rejected:
         return Status(status.code, *status.reasons, plugin=name)
     return Status(status.code, f'running {point} plugin "{name}": {status.message}', plugin=name)
+
+
+def require_one_order(profiles: Sequence[Profile]) -> None:
+    """There is one queue. Raises: ConfigError."""
+    first = profiles[0].queue_sort_name
+    for profile in profiles:
+        if profile.queue_sort_name != first:
+            text = f'different queue sort plugins for profile "{profile.name}": "{profile.queue_sort_name}"'
+            raise ConfigError(f'initializing profiles: {text}, first: "{first}"')

@@ -25,7 +25,7 @@ from minikube_py.scheduler.binding import Bindings
 from minikube_py.scheduler.cache import Cache
 from minikube_py.scheduler.changes import columns_differ, node_changes, pod_changes
 from minikube_py.scheduler.columns import NodeColumns
-from minikube_py.scheduler.config import ConfigError, SchedulerConfig
+from minikube_py.scheduler.config import SchedulerConfig
 from minikube_py.scheduler.decisions import Decisions, Explanation
 from minikube_py.scheduler.evaluate import Evaluator
 from minikube_py.scheduler.framework import (
@@ -48,7 +48,7 @@ from minikube_py.scheduler.matcher import COLUMNS, Matcher
 from minikube_py.scheduler.metrics import AttemptMetrics, Labels, Metrics
 from minikube_py.scheduler.objects import NodeInfo, PodInfo, QueuedPodInfo, project_node, project_pod
 from minikube_py.scheduler.permit import WaitingPods
-from minikube_py.scheduler.profile import Profile
+from minikube_py.scheduler.profile import Profile, require_one_order
 from minikube_py.scheduler.queue import NEVER, Rules, SchedulingQueue
 from minikube_py.scheduler.reports import REASON_ERROR, REASON_UNSCHEDULABLE, Conditions, SchedulerEvents
 from minikube_py.scheduler.scoring import Choice
@@ -117,7 +117,7 @@ class Scheduler:
         return None if name == COLUMNS else Matcher(self._cache.columns, name, self.config.matcher_options)
 
     def _run_of(self, config: Any, rng: random.Random) -> ProfileRun:
-        profile = Profile(config, self, self.config.registry)
+        profile = Profile.named(config, self, self.config.registry)
         percentage = self.config.percentage_of_nodes_to_score
         evaluator = Evaluator(profile, self._cache.columns, rng, percentage, self.matcher)
         events = SchedulerEvents(self.client, self._clock, rng, profile.name, self.config.host)
@@ -125,8 +125,7 @@ class Scheduler:
 
     def _make_queue(self) -> SchedulingQueue:
         profiles = [run.profile for run in self.profiles.values()]
-        if len({profile.queue_sort_name for profile in profiles}) > 1:
-            raise ConfigError("all profiles must use the same queueSort plugin: there is one queue")
+        require_one_order(profiles)
         rules = {
             name: Rules(
                 run.profile.events(), run.evaluator.fits, run.profile.local_plugins, run.profile.run_pre_enqueue

@@ -35,8 +35,13 @@ def original(*flags: str) -> Iterator[dict[str, Any]]:
 
 
 def etcd_binary() -> str:
+    return str(original_program("etcd"))
+
+
+def original_program(name: str) -> Path:
+    """One of upstream's programs, as a file."""
     try:
-        return str(upstream.binary("etcd"))
+        return Path(upstream.binary(name))
     except upstream.Absent as reason:
         absent(str(reason))
 

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from minikube_py.scheduler.config import ConfigError
+from minikube_py.scheduler.configuration.args import with_defaults
 from minikube_py.scheduler.framework import SKIP, Code, CycleState, EventRegistration, PreFilterResult, Status
 from minikube_py.scheduler.objects import PodInfo
 
@@ -30,7 +31,7 @@ class NotBuilt:
     node_local = True
 
     def __init__(self, name: str, args: Mapping[str, Any] | None = None, handle: object = None) -> None:
-        if args:
+        if args and args != with_defaults(name, {}):
             raise ConfigError(f'plugin "{name}" takes no arguments yet; leave them out')
         self.name = name
         why = f"pod has {CONSTRAINTS[name]}, which this scheduler cannot honour yet ({name} is not built)"

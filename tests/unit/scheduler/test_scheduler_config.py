@@ -10,7 +10,8 @@ from scheduler_objects import node, pod
 from scheduler_reference import Lent
 
 from minikube_py.scheduler.cache import Cache
-from minikube_py.scheduler.config import API_VERSION, ConfigError, PluginSet, ProfileConfig, parse
+from minikube_py.scheduler.config import ConfigError, PluginSet, ProfileConfig, parse
+from minikube_py.scheduler.configuration.messages import API_VERSION
 from minikube_py.scheduler.evaluate import Evaluator
 from minikube_py.scheduler.profile import Profile
 
@@ -45,24 +46,35 @@ def test_profiles_are_read() -> None:
     )
     assert [profile.scheduler_name for profile in config.profiles] == ["a", "b"]
     own = config.profiles[1]
-    assert own.plugins["score"] == PluginSet((("NodeResourcesFit", 7),), frozenset(("*",)))
-    assert own.plugin_args == {"NodeResourcesFit": {"scoringStrategy": {"type": "MostAllocated"}}}
+    assert own.plugins["score"] == PluginSet((("NodeResourcesFit", 7),), ("*",))
+    assert own.plugin_args["NodeResourcesFit"]["scoringStrategy"]["type"] == "MostAllocated"
+    assert config.unused == ("leaderElection",)
     assert (config.percentage_of_nodes_to_score, config.pod_initial_backoff_s, config.pod_max_backoff_s) == (0, 2, 20)
 
 
 WRONG = [
-    ("not an object", [], "must be an object"),
-    ("other kind", {"apiVersion": "v1", "kind": "Pod"}, "found v1, Pod"),
-    ("unknown field", document(profile=[]), "profile: unknown field"),
-    ("percentage too high", document(percentageOfNodesToScore=101), "not in valid range [0-100]"),
-    ("text for a number", document(podMaxBackoffSeconds="10"), "must be an integer"),
+    ("not an object", [], "json: cannot unmarshal array into Go value of type struct"),
+    ("other kind", {"apiVersion": "v1", "kind": "Pod"}, 'no kind "Pod" is registered for version "v1" in scheme'),
+    ("unknown field", document(profile=[]), 'strict decoding error: unknown field "profile"'),
+    ("percentage too high", document(percentageOfNodesToScore=101), "Invalid value: 101: not in valid range [0-100]"),
+    (
+        "text for a number",
+        document(podMaxBackoffSeconds="10"),
+        "json: cannot unmarshal string into Go struct field "
+        "KubeSchedulerConfiguration.podMaxBackoffSeconds of type int64",
+    ),
     ("backoff shrinks", document(podInitialBackoffSeconds=5, podMaxBackoffSeconds=2), "greater than or equal"),
     ("two profiles, one name", document(profiles=[{"schedulerName": "a"}] * 2), "profiles[1].schedulerName: Duplicate"),
     ("two profiles without names", document(profiles=[{}, {}]), "profiles[0].schedulerName: Required value"),
-    ("unknown point", document(profiles=[{"plugins": {"bake": {}}}]), "profiles[0].plugins.bake: unknown point"),
-    ("nameless plugin", document(profiles=[{"plugins": {"score": {"enabled": [{}]}}}]), "enabled[0].name: Required"),
+    ("unknown point", document(profiles=[{"plugins": {"bake": {}}}]), 'unknown field "profiles[0].plugins.bake"'),
     ("arguments twice", document(profiles=[{"pluginConfig": [{"name": "x"}] * 2}]), "pluginConfig[1]: Duplicate value"),
-    ("extenders", document(extenders=[{}]), "extenders: not supported yet"),
+    (
+        "unknown argument",
+        document(profiles=[{"pluginConfig": [{"name": "NodeResourcesFit", "args": {"x": 1}}]}]),
+        "strict decoding error: decoding .profiles[0].pluginConfig[0]: strict decoding error: decoding args for plugin "
+        'NodeResourcesFit: strict decoding error: unknown field "x"',
+    ),
+    ("extenders", document(extenders=[{"urlPrefix": "http://x"}]), "extenders: not supported yet"),
 ]
 
 
@@ -117,11 +129,21 @@ def test_a_point_overrides_the_weight_of_multi_point() -> None:
 
 
 BROKEN = [
-    ("unknown", {"score": PluginSet((("Nonsense", 1),))}, 'plugin "Nonsense" does not exist'),
+    ("unknown", {"score": PluginSet((("Nonsense", 1),))}, 'ScorePlugin "Nonsense" does not exist'),
+    ("unknown anywhere", {"multiPoint": PluginSet((("Foo", 1),))}, 'PreFilterPlugin "Foo" does not exist'),
+    (
+        "twice",
+        {"score": PluginSet((("NodeAffinity", 1),) * 2)},
+        'plugin "NodeAffinity" already registered as "ScorePlugin"',
+    ),
     ("not yet", {"filter": PluginSet((("GangScheduling", 1),))}, "is not supported yet"),
-    ("wrong point", {"bind": PluginSet((("NodePorts", 1),))}, 'does not extend bind'),
+    ("wrong point", {"bind": PluginSet((("NodePorts", 1),))}, 'plugin "NodePorts" does not extend BindPlugin plugin'),
     ("no binder", {"bind": PluginSet(disabled=frozenset(("*",)))}, "at least one bind plugin is needed"),
-    ("no order", {"queueSort": PluginSet(disabled=frozenset(("*",)))}, "exactly one queueSort plugin is needed"),
+    (
+        "no order",
+        {"queueSort": PluginSet(disabled=frozenset(("*",)))},
+        "only one queue sort plugin required",
+    ),
     ("no such module", {"filter": PluginSet((("no.such:Thing", 1),))}, "write package.module:Class"),
 ]
 

@@ -1,0 +1,1 @@
+"""A KubeSchedulerConfiguration: read, defaulted and validated as upstream does."""

@@ -1,0 +1,56 @@
+"""What a configuration comes to: `minikube-py scheduler --write-config-to`, as `kube-scheduler` has it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from minikube_py.client.informer import Informer
+from minikube_py.client.rest import Object, ResourceRef
+from minikube_py.env import SystemClock
+from minikube_py.scheduler.columns import NodeColumns
+from minikube_py.scheduler.config import SchedulerConfig, load
+from minikube_py.scheduler.configuration.messages import API_VERSION, ARGS
+from minikube_py.scheduler.configuration.reading import read
+from minikube_py.scheduler.lent import LentInformers
+from minikube_py.scheduler.profile import Profile, require_one_order
+
+
+class _NoCluster:
+    """Lent to plugins that are only made to see whether they can be."""
+
+    client: Any = None
+
+    def __init__(self) -> None:
+        self.columns = NodeColumns()
+        self.clock = SystemClock()
+        self._lent = LentInformers(self.client, self.clock, random.Random(0))
+
+    def informer(self, resource: ResourceRef, project: Callable[[Object], Any]) -> Informer[Any]:
+        """One that is never started."""
+        return self._lent.of(resource, project)
+
+
+def checked(config: SchedulerConfig) -> SchedulerConfig:
+    """`config`, whose profiles are made once to see that they can be. Raises: ConfigError."""
+    lent: Any = _NoCluster()
+    require_one_order([Profile.named(profile, lent, config.registry) for profile in config.profiles])
+    return config
+
+
+def written(body: bytes) -> dict[str, Any]:
+    """The configuration with all that it leaves unsaid. Raises: ConfigError."""
+    checked(load(body))
+    full = read(body).full
+    for profile in full["profiles"]:
+        needed = {each["name"] for point in profile["plugins"].values() for each in point.get("enabled", ())}
+        configs = sorted((c for c in profile["pluginConfig"] if c["name"] in needed), key=lambda each: each["name"])
+        profile["pluginConfig"] = [
+            {"name": c["name"], "args": {"apiVersion": API_VERSION, "kind": f"{c['name']}Args", **c["args"]}}
+            for c in configs
+            if c["name"] in ARGS
+        ]
+        if not profile["pluginConfig"]:
+            del profile["pluginConfig"]
+    return full

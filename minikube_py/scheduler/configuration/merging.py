@@ -1,0 +1,105 @@
+"""Which plugins stand at which point: the defaults, what a profile changes of them, and multiPoint expanded.
+
+Sources: mergePluginSet in pkg/scheduler/apis/config/v1/default_plugins.go; updatePluginList and
+expandMultiPointPlugins in pkg/scheduler/framework/runtime/framework.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from minikube_py.errors import RequestError
+
+Enabled = tuple[tuple[str, int], ...]
+
+
+class ConfigError(RequestError):
+    """The configuration is wrong; the message says where, what, and what would be right."""
+
+
+@dataclass(frozen=True, slots=True)
+class PluginSet:
+    """`enabled`: (name, weight), weight 0 for the default of 1. `disabled`: names, "*" for all defaults."""
+
+    enabled: Enabled = ()
+    disabled: Collection[str] = ()
+
+
+def merged(custom: PluginSet, defaults: Enabled) -> PluginSet:
+    """The defaults less what is disabled, re-weighted in place where enabled again, then what else is enabled; one
+    that is named twice stays twice."""
+    kept: list[tuple[str, int]] = []
+    last = {name: i for i, (name, _) in enumerate(custom.enabled)}
+    replaced: set[int] = set()
+    if "*" not in custom.disabled:
+        for name, weight in defaults:
+            if name in custom.disabled:
+                continue
+            if name in last:
+                replaced.add(last[name])
+                weight = custom.enabled[last[name]][1]
+            kept.append((name, weight))
+    kept += [item for i, item in enumerate(custom.enabled) if i not in replaced]
+    return PluginSet(tuple(kept), custom.disabled)
+
+
+def interface(point: str) -> str:
+    """What upstream calls the plugins of a point: `PreFilterPlugin`."""
+    return f"{point[:1].upper()}{point[1:]}Plugin"
+
+
+def listed(own: PluginSet, point: str, extends: Callable[[str], bool | None]) -> list[str]:
+    """The plugins that a point names itself. `extends(name)`: whether the plugin takes part in the point, None where
+    there is no such plugin. Raises: ConfigError."""
+    found: list[str] = []
+    for name, _ in own.enabled:
+        takes_part = extends(name)
+        if takes_part is None:
+            raise ConfigError(f'{interface(point)} "{name}" does not exist')
+        if not takes_part:
+            raise ConfigError(f'plugin "{name}" does not extend {interface(point)} plugin')
+        if name in found:
+            raise ConfigError(f'plugin "{name}" already registered as "{interface(point)}"')
+        found.append(name)
+    return found
+
+
+def expanded(own: PluginSet, multi: Enabled, point: str, extends: Callable[[str], bool | None]) -> list[str]:
+    """The plugins of a point, in order: those of multiPoint that the point configures again, the others of multiPoint,
+    then the point's own. Raises: ConfigError."""
+    named = [name for name, _ in own.enabled]
+    if "*" in own.disabled:
+        return named
+    from_multi: list[str] = []
+    overriding: set[str] = set()
+    for name, _ in multi:
+        takes_part = extends(name)
+        if takes_part is None:
+            raise ConfigError(f'{interface(point)} "{name}" does not exist')
+        if not takes_part or name in own.disabled:
+            continue
+        if name in named:
+            overriding.add(name)
+        elif name in from_multi:
+            raise ConfigError(f'plugin "{name}" already registered as "{interface(point)}"')
+        else:
+            from_multi.append(name)
+    return [*(n for n in named if n in overriding), *from_multi, *(n for n in named if n not in overriding)]
+
+
+MAX_TOTAL_SCORE = (1 << 63) - 1
+
+
+def score_weights(own: PluginSet, multi: Enabled, extends: Callable[[str], bool | None]) -> Mapping[str, int]:
+    """By score plugin; that of the point goes before multiPoint's. Raises: ConfigError."""
+    weights: dict[str, int] = {}
+    total = 0
+    for name, weight in (*own.enabled, *multi):
+        if name in weights or not extends(name):
+            continue
+        weights[name] = weight or 1
+        if weights[name] * 100 > MAX_TOTAL_SCORE - total:
+            raise ConfigError("score plugins: total score of Score plugins could overflow")
+        total += weights[name] * 100
+    return weights
