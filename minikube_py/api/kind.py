@@ -137,8 +137,9 @@ class Kind:
 
     Hooks, in the order of a write: `default` (also applied to what is read from bodies), `admit` (mutating admission),
     `prepare_create` or `prepare_update` or, through `status`, `prepare_status` (what senders may not set, and what the
-    server does) and `stamp_status` (which gets the time of the write, too), `validate` or `validate_update` (by
-    subresource, "" the main path), `canonicalize` (when the name is known), `validate_admission`, `warn`.
+    server does), `admit_status` and `stamp_status` (which gets the time of the write, too), `validate` or
+    `validate_update` (by subresource, "" the main path), `canonicalize` (when the name is known),
+    `validate_admission`, `warn`.
     `checks_metadata`: `validate` has looked at all metadata. `deletion_grace_s(obj, asked_s)` gives the seconds
     between the request for deletion and the end; None: objects end at once.
     """
@@ -170,6 +171,7 @@ class Kind:
     default: Change = nothing
     admit: Admit = admits_all
     validate_admission: Admit = admits_all
+    admit_status: Admit = admits_all
     prepare_create: Change = nothing
     prepare_update: Carry = carries_nothing
     prepare_status: Carry = carries_nothing

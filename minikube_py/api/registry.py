@@ -14,6 +14,7 @@ from minikube_py.api.kinds import (
     discovery,
     networking,
     policy,
+    resource,
     scheduling,
     storage,
 )  # fmt: skip
@@ -37,6 +38,7 @@ class Registry:
 
 
 GROUPS: Final = (
-    core, apps, authentication, authorization, coordination, discovery, networking, policy, scheduling, storage,
+    core, apps, authentication, authorization, coordination, discovery, networking, policy, resource, scheduling,
+    storage,
 )  # fmt: skip
 REGISTRY: Final = Registry(tuple(kind for group in GROUPS for kind in group.KINDS))

@@ -38,6 +38,7 @@ def prepare_for_update(kind: Kind, new: Json, old: Json, subresource: str, clust
     if subresource == "status":
         keep(new, old, "spec")
         kind.prepare_status(new, old)
+        kind.admit_status(new, old, cluster)
         if kind.stamp_status is not stamps_nothing:
             kind.stamp_status(new, old, timestamp(cluster.wall_s()))
     elif subresource == "finalize":

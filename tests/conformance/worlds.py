@@ -17,6 +17,7 @@ LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 APPS = f"/apis/apps/v1/namespaces/{NAMESPACE}"
 STORAGE = "/apis/storage.k8s.io/v1"
 NETWORKING = "/apis/networking.k8s.io/v1"
+DEVICES = "/apis/resource.k8s.io/v1"
 
 Body = dict[str, Any]
 _CONTAINER = {
@@ -29,6 +30,24 @@ _CLAIM = {"metadata": {"name": "v"}, "spec": {"accessModes": ["ReadWriteOnce"], 
 _ZONE = {"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a"]}]}
 _BACKEND = {"service": {"name": "s", "port": {"number": 80}}}
 _CLAIMED = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "fast"}
+_OPAQUE = {"opaque": {"driver": "x.io", "parameters": {"a": 1}}}
+_EXACTLY = {"deviceClassName": "one", "tolerations": [{"key": "t", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 3}]}
+_WANTED = {"devices": {
+    "requests": [
+        {"name": "r", "exactly": {**_EXACTLY, "count": 2, "capacity": {"requests": {"storage": "1Gi"}}}},
+        {"name": "any", "firstAvailable": [{"name": "s", **_EXACTLY}, {"name": "all", "deviceClassName": "one", "allocationMode": "All"}]},
+    ],
+    "constraints": [{"requests": ["r"], "matchAttribute": "x.io/y"}, {"requests": ["any/s"], "distinctAttribute": "x.io/z"}],
+    "config": [{"requests": ["any/s"], **_OPAQUE}],
+}}  # fmt: skip
+_GIVEN = {"request": "r", "driver": "x.io", "pool": "p", "device": "d", "bindingConditions": ["x.io/y"], "bindingFailureConditions": ["a"]}
+_GRANTED = {"devices": {"results": [_GIVEN, {**_GIVEN, "shareID": "3ac5cdab-9592-4564-a397-6197884b34cf"}], "config": [{"source": "FromClass", **_OPAQUE}]}}
+_DEVICE = {
+    "name": "d", "attributes": {"a": {"int": 1}, "x.io/b": {"version": "1.2.3"}, "c": {"string": "s"}, "d": {"bool": True}},
+    "capacity": {"storage": {"value": "10Gi", "requestPolicy": {"default": "1Gi", "validRange": {"min": "1Gi", "max": "3Gi", "step": "1Gi"}}}},
+    "allowMultipleAllocations": True, "taints": [{"key": "t", "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z"}],
+    "bindingConditions": ["x.io/y"], "bindingFailureConditions": ["a"],
+}  # fmt: skip
 WORLD: dict[str, tuple[str, Body]] = {
     "pods": (
         f"{IN}/pods",
@@ -128,12 +147,22 @@ WORLD: dict[str, tuple[str, Body]] = {
             "egress": [{"ports": [{"port": "http", "protocol": "UDP"}], "to": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}}]}],
         }},
     ),
+    "deviceclasses": (f"{DEVICES}/deviceclasses", {"spec": {"config": [_OPAQUE], "extendedResourceName": "x.io/y"}}),
+    "resourceclaims": (f"{DEVICES}/namespaces/{NAMESPACE}/resourceclaims", {"spec": _WANTED}),
+    "resourceclaimtemplates": (
+        f"{DEVICES}/namespaces/{NAMESPACE}/resourceclaimtemplates", {"spec": {"metadata": {"labels": {"a": "b"}}, "spec": _WANTED}},
+    ),
+    "resourceslices": (
+        f"{DEVICES}/resourceslices",
+        {"spec": {"driver": "x.io", "nodeName": "n", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}, "devices": [_DEVICE]}},
+    ),
 }  # fmt: skip
 """Plural to collection and body. Each stands in the world as `one` and `two`; see `named`."""
 CLUSTER_WIDE = frozenset(plural for plural, (where, _) in WORLD.items() if "/namespaces/" not in where)
 BY_SCHEMA = frozenset((
     "persistentvolumes", "persistentvolumeclaims", "poddisruptionbudgets", "priorityclasses", "storageclasses", "csidrivers", "csinodes",
     "csistoragecapacities", "volumeattachments", "endpointslices", "ingressclasses", "ingresses", "networkpolicies",
+    "deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices",
 ))  # fmt: skip
 """Kinds whose writes are also drawn by the schema, field by field: all but those that hold the template of a pod."""
 OTHERS: dict[str, dict[str, Body]] = {
@@ -161,6 +190,20 @@ OTHERS: dict[str, dict[str, Body]] = {
             "source": {"inlineVolumeSpec": {"accessModes": ["ReadWriteOnce"], "csi": {"driver": "csi.example.com", "volumeHandle": "h"}}},
         }},
     },
+    "resourceslices": {
+        "counters": {"spec": {
+            "driver": "x.io", "allNodes": True, "pool": {"name": "p", "resourceSliceCount": 1},
+            "sharedCounters": [{"name": "set", "counters": {"a": {"value": "3"}}}],
+        }},
+        "apart": {"spec": {
+            "driver": "X.io", "perDeviceNodeSelection": True, "pool": {"name": "p", "resourceSliceCount": 1},
+            "devices": [
+                {"name": "d", "nodeName": "n", "consumesCounters": [{"counterSet": "set", "counters": {"a": {"value": "1"}}}]},
+                {"name": "e", "nodeSelector": {"nodeSelectorTerms": [_ZONE]}, "capacity": {"x.io/c": {"value": "1"}}},
+            ],
+        }},
+    },
+    "resourceclaims": {"given": {"spec": _WANTED}},
 }  # fmt: skip
 """What stands in the world beside `one` and `two`, by plural and name."""
 _HEALTHY = {"disruptionsAllowed": 1, "currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2, "observedGeneration": 1}
@@ -172,6 +215,12 @@ REPORTED: dict[str, dict[str, Body]] = {
     },
     "poddisruptionbudgets": {"two": _HEALTHY},
     "ingresses": {"two": {"loadBalancer": {"ingress": [{"ip": "10.1.1.1", "ports": [{"port": 80, "protocol": "TCP"}]}, {"hostname": "a.b"}]}}},
+    "resourceclaims": {
+        "given": {
+            "allocation": _GRANTED, "reservedFor": [{"resource": "pods", "name": "one", "uid": "u"}],
+            "devices": [{"driver": "x.io", "pool": "p", "device": "d", "data": {"a": 1}, "networkData": {"interfaceName": "eth1", "ips": ["10.9.8.7/24"]}}],
+        },
+    },
 }
 """The status of some of them."""
 ONLY = frozenset(filter(None, os.environ.get("MINIKUBE_PY_JUDGE_KINDS", "").split(",")))
