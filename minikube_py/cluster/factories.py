@@ -30,6 +30,7 @@ Isolation = Literal["namespace", "snapshot"]
 NAME_MAX: Final = 40
 SNAPSHOTS: Final = pytest.StashKey[dict[Any, "Snapshot"]]()
 VIEWS: Final = pytest.StashKey[list["PlainDoor"]]()
+OURS: Final[dict[Any, None]] = {}
 _numbers = itertools.count(1)
 
 
@@ -48,25 +49,28 @@ def minikube_cluster(
 
         how_many = nodes if nodes is not None else int(option(pytestconfig, "nodes"))
         time = clock or option(pytestconfig, "clock")
-        with Cluster(how_many, clock=time, seed=seed or option(pytestconfig, "seed") or None) as cluster:
+        named = seed if seed is not None else option(pytestconfig, "seed") or None
+        with Cluster(how_many, clock=time, seed=named) as cluster:
             yield cluster
 
-    return fixture
+    return _ours(fixture)
 
 
-def minikube_noproc(*, kubeconfig: Path | str | None = None) -> Callable[..., Iterator[OutsideCluster]]:
+def minikube_noproc(
+    *, kubeconfig: Path | str | None = None, context: str | None = None, scope: Scope = "session"
+) -> Callable[..., Iterator[OutsideCluster]]:
     """A server that runs already; by default the one that $KUBECONFIG or ~/.kube/config leads to."""
 
-    @pytest.fixture(scope="session")
+    @pytest.fixture(scope=scope)
     def fixture(pytestconfig: pytest.Config) -> Iterator[OutsideCluster]:
         from minikube_py.cluster.outside import OutsideCluster, default_kubeconfig
 
         path = kubeconfig or option(pytestconfig, "kubeconfig") or default_kubeconfig()
-        cluster = OutsideCluster(path).start()
+        cluster = OutsideCluster(path, context or option(pytestconfig, "context")).start()
         yield cluster
         cluster.stop()
 
-    return fixture
+    return _ours(fixture)
 
 
 def minikube(cluster: str = "minikube_cluster", *, isolation: Isolation | None = None) -> Callable[..., Iterator[Any]]:
@@ -85,7 +89,19 @@ def minikube(cluster: str = "minikube_cluster", *, isolation: Isolation | None =
             request.node.stash.setdefault(VIEWS, []).append(door)
             yield door
 
+    return _ours(fixture)
+
+
+def _ours(fixture: Any) -> Any:
+    """Which fixtures are made here, whatever their users call them."""
+    OURS[fixture._fixture_function] = None
     return fixture
+
+
+def uses_ours(item: pytest.Item) -> bool:
+    """Whether the test uses such a fixture."""
+    found = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})
+    return any(getattr(each, "func", None) in OURS for definitions in found.values() for each in definitions)
 
 
 def _lead_to(kubeconfig: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,10 +113,12 @@ def _lead_to(kubeconfig: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _in_namespace(request: pytest.FixtureRequest, running: Any) -> Iterator[PlainDoor]:
-    slug = re.sub("[^a-z0-9]+", "-", request.node.name.lower()).strip("-")[:NAME_MAX].strip("-")
-    name = f"{slug or 'test'}-{next(_numbers)}"
+    slug = re.sub("[^a-z0-9]+", "-", request.node.name.lower()).strip("-")[:NAME_MAX].strip("-") or "test"
+    # A server from outside has seen other runs, and may be asked by several workers: it finds the name.
+    named = {"name": f"{slug}-{next(_numbers)}"} if running.of_this_process else {"generateName": f"{slug}-"}
+    (namespace,) = running.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": named})
+    name = namespace["metadata"]["name"]
     view = running.in_namespace(name)
-    running.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     # Pods need it; until it is there, they are refused.
     view.wait("serviceaccount/default")
     yield view
@@ -110,6 +128,10 @@ def _in_namespace(request: pytest.FixtureRequest, running: Any) -> Iterator[Plai
 
 def _with_snapshot(request: pytest.FixtureRequest, running: Any) -> Iterator[PlainDoor]:
     """Taken before the first test that uses it."""
+    if not running.of_this_process:
+        raise pytest.UsageError(
+            "minikube_isolation=snapshot is for a cluster of this process; a server from outside has namespaces"
+        )
     kept = request.config.stash.setdefault(SNAPSHOTS, {})
     snapshot = kept.get(running)
     if snapshot is None:

@@ -42,6 +42,8 @@ class Cluster(PlainDoor):
     scheduler's choices among equals. `data_dir`: keep everything there; None for a store in memory, as it always is in
     virtual time. `port`: 0 for any free one. One start at a time."""
 
+    of_this_process = True
+
     def __init__(
         self,
         nodes: int | Sequence[NodeSpec] = 1,

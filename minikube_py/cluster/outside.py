@@ -24,12 +24,14 @@ from minikube_py.sim.faults import Fault
 
 
 class OutsideCluster(PlainDoor):
-    """`kubeconfig`: of an administrator. As Cluster, but for what takes its parts: nodes that go down, snapshots,
+    """`kubeconfig`: of an administrator; `context` "": its current one. As Cluster, but for what takes its parts: nodes that go down, snapshots,
     faults, virtual time."""
 
-    def __init__(self, kubeconfig: Path | str) -> None:
+    of_this_process = False
+
+    def __init__(self, kubeconfig: Path | str, context: str = "") -> None:
         super().__init__()
-        self._engine = _Engine(Path(kubeconfig))
+        self._engine = _Engine(Path(kubeconfig).expanduser(), context)
         self._views: list[PlainDoor] = []
 
     def start(self) -> Self:
@@ -64,9 +66,9 @@ class OutsideNamespaced(PlainDoor):
 class _Engine:
     time_passes = True
 
-    def __init__(self, kubeconfig: Path) -> None:
-        self._given = kubeconfig
-        self._access = load_kubeconfig(kubeconfig)
+    def __init__(self, kubeconfig: Path, context: str) -> None:
+        self._given, self._context = kubeconfig, context
+        self._access = load_kubeconfig(kubeconfig, context or None)
         self._folder = Folder(None, lambda: None)
         self._transport: HttpTransport
         self._thread = LoopThread(self._begin, self._end)
@@ -105,12 +107,14 @@ class _Engine:
         return (self._access.ca_pem or b"").decode("ascii")
 
     def kubeconfig(self, namespace: str) -> Path:
-        """The given one; with that namespace in its context, where it is not `default`."""
-        if namespace == DEFAULT:
+        """The given one; or a copy with that context and namespace, where they are others than its own."""
+        if namespace == DEFAULT and not self._context:
             return self._given
         path = self._folder.path / f"kubeconfig-{namespace}"
         if not path.exists():
             document = yaml.safe_load(self._given.read_text(encoding="utf-8"))
+            if self._context:
+                document["current-context"] = self._context
             for each in document.get("contexts") or ():
                 each["context"]["namespace"] = namespace
             write_private(path, yaml.safe_dump(document).encode())

@@ -21,6 +21,7 @@ OPTIONS: Final = {
     "seed": ("of a cluster in virtual time; in real time, of the scheduler's choices among equals", ""),
     "isolation": ('of each test: "namespace" or "snapshot"', "namespace"),
     "kubeconfig": ("of the server that minikube_noproc uses (default: $KUBECONFIG, or ~/.kube/config)", ""),
+    "context": ("of that kubeconfig (default: its current one)", ""),
 }
 LOGGER: Final = "minikube_py"
 RECORDS_MAX: Final = 200
@@ -50,7 +51,7 @@ class _Records(logging.Handler):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
-    if not {"minikube", "minikube_cluster"} & {*getattr(item, "fixturenames", ())}:
+    if not factories.uses_ours(item):
         return (yield)
     lines = item.stash[RECORDS] = deque[str](maxlen=RECORDS_MAX)
     handler, logger = _Records(lines), logging.getLogger(LOGGER)

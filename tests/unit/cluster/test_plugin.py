@@ -10,6 +10,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+import yaml
 
 from minikube_py import Cluster
 
@@ -117,10 +118,17 @@ def test_what_failed_is_shown(pytester: pytest.Pytester) -> None:
             import logging
             logging.getLogger("minikube_py.mine").info("said by a component")
             assert False
+
+        def test_of_a_factory(one):
+            import logging
+            logging.getLogger("minikube_py.mine").info("said to a fixture of another name")
+            assert False
         """
     )
+    pytester.makeconftest("from minikube_py.cluster import factories; one = factories.minikube_cluster()")
     result = run(pytester)
-    result.assert_outcomes(failed=1)
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(["INFO minikube_py.mine: said to a fixture of another name"])
     result.stdout.fnmatch_lines(
         [
             "*minikube: objects in test-fails-*",
@@ -166,10 +174,27 @@ def test_a_server_from_outside(pytester: pytest.Pytester) -> None:
             assert outside.get("cm/a")["metadata"]["namespace"] == outside.namespace
             with pytest.raises(ClusterError, match="runs elsewhere"):
                 outside.node("node-0").down()
+
+        def test_again_in_another_context(outside, minikube_noproc, pytestconfig):
+            import os, yaml
+            leads_to = yaml.safe_load(open(os.environ["KUBECONFIG"]))
+            assert leads_to["current-context"] == (pytestconfig.option.minikube_context or "minikube-py")
+            assert leads_to["contexts"][0]["context"]["namespace"] == outside.namespace
+            assert outside.namespace.startswith("test-again-in-another-context-")
+            assert False, "for its report"
         """
     )
     with Cluster(nodes=2) as cluster:
-        run(pytester, f"--minikube-kubeconfig={cluster.kubeconfig_path}").assert_outcomes(passed=1)
+        kubeconfig = pytester.path / "outside.yaml"
+        document = yaml.safe_load(cluster.kubeconfig_path.read_text())
+        document["contexts"].append({**document["contexts"][0], "name": "other"})
+        kubeconfig.write_text(yaml.safe_dump(document))
+        for context in ("", "other"):
+            result = run(pytester, f"--minikube-kubeconfig={kubeconfig}", f"--minikube-context={context}")
+            result.assert_outcomes(passed=1, failed=1)
+            result.stdout.fnmatch_lines(["*minikube: objects in test-again-in-another-context-*"])
+        result = run(pytester, f"--minikube-kubeconfig={kubeconfig}", "--minikube-isolation=snapshot")
+        result.stdout.fnmatch_lines(["*snapshot is for a cluster of this process*"])
 
 
 def test_virtual_time_by_an_option(pytester: pytest.Pytester) -> None:
