@@ -11,7 +11,7 @@ SEED   ?= 1
 EXTRAS ?=
 LIMIT  ?= 400
 
-.PHONY: help demo test lint check upstream bench swarm torture planted mutants laws study-quick clean
+.PHONY: help demo test lint check upstream bench swarm explore torture planted mutants laws study-quick clean
 
 help:            ## what can be made
 	@grep -E '^[a-z-]+: .*##|^[a-z-]+: *##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1	/' | expand -t 22
@@ -52,6 +52,9 @@ bench: $(BIN)/.installed-dev upstream  ## upstream and ours by turns, in one run
 
 swarm: $(BIN)/.installed  ## SEEDS=n simulated histories of the store under faults, on all cores; resumable
 	@$(BIN)/python -m minikube_py.sim.swarm --seeds $(SEEDS) --journal results/swarm
+
+explore: $(BIN)/.installed-dev  ## SEEDS=n interleavings and faults around a correct operator, in which nothing may be found
+	@MINIKUBE_PY_EXPLORE_SEEDS=$(SEEDS) $(BIN)/python -m pytest -n 0 --durations 1 tests/unit/cluster/test_explore.py -k right_one
 
 torture: $(BIN)/.installed-dev  ## RUNS=n times three store processes broken under load: killed, stopped, parted, torn, wiped
 	@MINIKUBE_PY_TORTURE=$(RUNS) $(BIN)/python -m pytest -n 0 -s tests/e2e/test_three_members_store.py tests/e2e/test_three_members_api.py

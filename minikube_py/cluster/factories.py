@@ -15,7 +15,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import pytest
 
@@ -27,9 +27,14 @@ if TYPE_CHECKING:
 
 Scope = Literal["session", "package", "module", "class", "function"]
 Isolation = Literal["namespace", "snapshot"]
+F = TypeVar("F")
 NAME_MAX: Final = 40
 SNAPSHOTS: Final = pytest.StashKey[dict[Any, "Snapshot"]]()
 VIEWS: Final = pytest.StashKey[list["PlainDoor"]]()
+EXPLORED: Final = pytest.StashKey[str]()
+"""What the fixture is called that stands for the cluster of each run."""
+MARK: Final = "minikube_explore"
+SEEDS_USUAL: Final = 50
 OURS: Final[dict[Any, None]] = {}
 _numbers = itertools.count(1)
 
@@ -78,7 +83,12 @@ def minikube(cluster: str = "minikube_cluster", *, isolation: Isolation | None =
     or on all of the cluster, whose state is put back afterwards."""
 
     @pytest.fixture
-    def fixture(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlainDoor]:
+    def fixture(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlainDoor | None]:
+        if seeds_of(request.node):
+            # Each run of the test has a cluster of its own, in virtual time.
+            request.node.stash[EXPLORED] = request.fixturename
+            yield None
+            return
         running = request.getfixturevalue(cluster)
         how = isolation or option(request.config, "isolation")
         if how not in ("namespace", "snapshot"):
@@ -92,9 +102,9 @@ def minikube(cluster: str = "minikube_cluster", *, isolation: Isolation | None =
     return _ours(fixture)
 
 
-def _ours(fixture: Any) -> Any:
+def _ours(fixture: F) -> F:
     """Which fixtures are made here, whatever their users call them."""
-    OURS[fixture._fixture_function] = None
+    OURS[fixture._fixture_function] = None  # type: ignore[attr-defined]
     return fixture
 
 
@@ -102,6 +112,17 @@ def uses_ours(item: pytest.Item) -> bool:
     """Whether the test uses such a fixture."""
     found = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})
     return any(getattr(each, "func", None) in OURS for definitions in found.values() for each in definitions)
+
+
+def seeds_of(item: pytest.Item) -> list[int]:
+    """Those that the test is to be explored with: by the command line, else by its mark."""
+    mark = item.get_closest_marker(MARK)
+    one, count = option(item.config, "seed-only"), option(item.config, "seeds")
+    if not count and not one:
+        if mark is None:
+            return []
+        count = mark.kwargs.get("seeds", mark.args[0] if mark.args else SEEDS_USUAL)
+    return [int(one)] if one else list(range(1, int(count) + 1))
 
 
 def _lead_to(kubeconfig: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,5 +163,5 @@ def _with_snapshot(request: pytest.FixtureRequest, running: Any) -> Iterator[Pla
 
 def option(config: pytest.Config, name: str) -> Any:
     """From the command line, else from the ini file."""
-    given = config.getoption(f"minikube_{name}")
-    return given if given is not None else config.getini(f"minikube_{name}")
+    given = config.getoption(f"minikube_{name.replace('-', '_')}")
+    return given if given is not None else config.getini(f"minikube_{name.replace('-', '_')}")

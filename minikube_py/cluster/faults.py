@@ -42,8 +42,8 @@ class Faults:
         self._inject(Fault(0, "unseen", (), (), _us(seconds), 1, on))
 
     def stale_list(self, revisions: int = 1, on: str = "") -> None:
-        """Watches end with 410, and the next list is as it was so many revisions before: an API server that is
-        behind."""
+        """Watches end with 410, and the next list is as it was so many revisions before, from where a watch goes on:
+        an API server that is behind."""
         self._inject(Fault(0, "stale", amount=revisions, subject=on))
 
     def conflict_next(self, on: str = "", *, times: int = 1) -> None:

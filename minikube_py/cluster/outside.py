@@ -24,8 +24,8 @@ from minikube_py.sim.faults import Fault
 
 
 class OutsideCluster(PlainDoor):
-    """`kubeconfig`: of an administrator; `context` "": its current one. As Cluster, but for what takes its parts: nodes that go down, snapshots,
-    faults, virtual time."""
+    """`kubeconfig`: of an administrator; `context` "": its current one. As Cluster, but for what takes its parts: nodes
+    that go down, snapshots, faults, virtual time."""
 
     of_this_process = False
 

@@ -92,9 +92,14 @@ class Player:
             self.gate.played += 1
             each.repeat()
 
-    def stale(self, subject: str, revisions: int) -> None:
+    def stale(self, subject: str, revisions: int, duration_us: int) -> None:
         self.gate.stale[subject] = revisions
-        self.expire(subject)
+        revision = self._revision()
+        for each in self.gate.of(subject):
+            self.gate.played += 1
+            each.stream.fail(expired(f"too old resource version: {revision} ({revision + 1})"))
+        if duration_us:
+            self.stall(subject, duration_us, False)
 
     def node(self, name: str, up: bool, duration_us: int) -> None:
         kubelet = self._plane.components.get("kubelet")
@@ -109,7 +114,7 @@ class Player:
 
     def crash(self, writes: int) -> None:
         if self.on_crash is None:
-            raise ClusterError("crash_client is for a program that `explore` runs")
+            raise ClusterError("crash_client is for a program that Cluster.program() started")
         self.on_crash(writes)
 
     # -- inside -------------------------------------------------------------------------------------------------------

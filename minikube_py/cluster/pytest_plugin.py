@@ -5,6 +5,7 @@ Nothing of the control plane is imported before a fixture is used.
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections import deque
 from collections.abc import Generator
@@ -21,10 +22,13 @@ OPTIONS: Final = {
     "seed": ("of a cluster in virtual time; in real time, of the scheduler's choices among equals", ""),
     "isolation": ('of each test: "namespace" or "snapshot"', "namespace"),
     "kubeconfig": ("of the server that minikube_noproc uses (default: $KUBECONFIG, or ~/.kube/config)", ""),
+    "seeds": ("explore each test that uses minikube with so many seeds (default: as its mark says)", ""),
+    "seed-only": ("explore with this seed alone, as a report of a failure names it", ""),
     "context": ("of that kubeconfig (default: its current one)", ""),
 }
 LOGGER: Final = "minikube_py"
 RECORDS_MAX: Final = 200
+FOUND: Final = pytest.StashKey[str]()
 RECORDS: Final = pytest.StashKey[deque[str]]()
 
 minikube_cluster = factories.minikube_cluster()
@@ -35,8 +39,49 @@ minikube_noproc = factories.minikube_noproc()
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("minikube_py")
     for name, (text, default) in OPTIONS.items():
-        group.addoption(f"--minikube-{name}", dest=f"minikube_{name}", default=None, help=text)
-        parser.addini(f"minikube_{name}", text, default=default)
+        key = f"minikube_{name.replace('-', '_')}"
+        group.addoption(f"--minikube-{name}", dest=key, default=None, help=text)
+        parser.addini(key, text, default=default)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    text = "run the test in virtual time under so many seeds, each with its own interleaving and its own faults"
+    config.addinivalue_line("markers", f"{factories.MARK}(seeds={factories.SEEDS_USUAL}): {text}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object:
+    """A test that is explored runs here, many times."""
+    fixture = pyfuncitem.stash.get(factories.EXPLORED, None)
+    if fixture is None:
+        return None
+    if inspect.iscoroutinefunction(inspect.unwrap(pyfuncitem.obj)):
+        raise pytest.UsageError(
+            f"{factories.MARK}: write it as `def`, not `async def`: only the program is asynchronous"
+        )
+    from minikube_py.cluster.explore import explore
+
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    nodes = int(factories.option(pyfuncitem.config, "nodes"))
+    seeds = factories.seeds_of(pyfuncitem)
+    explored = explore(
+        lambda cluster: pyfuncitem.obj(**{**arguments, fixture: cluster}), seeds, nodes, (pytest.fail.Exception,)
+    )
+    pyfuncitem.user_properties.append((factories.MARK, explored.text()))
+    if explored.found is not None:
+        again = f"again: minikube-py explore '{pyfuncitem.nodeid}' --seed {explored.found.seed}"
+        pyfuncitem.stash[FOUND] = f"{explored.found.text()}\n{again}"
+        assert explored.found.least.error is not None
+        raise explored.found.least.error
+    return True
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            for name, text in getattr(report, "user_properties", ()):
+                if name == factories.MARK and report.when == "call":
+                    terminalreporter.line(f"explored {report.nodeid}: {text}")
 
 
 class _Records(logging.Handler):
@@ -69,6 +114,8 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
     report = yield
     if report.failed and call.when == "call":
+        if FOUND in item.stash:
+            report.sections.append((f"minikube: {item.name} explored", item.stash[FOUND]))
         for view in item.stash.get(VIEWS, []):
             from minikube_py.cluster.left_behind import sections
 

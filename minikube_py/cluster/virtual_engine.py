@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import base64
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
@@ -18,13 +18,16 @@ from minikube_py.cluster.errors import ClusterError, WaitTimeout
 from minikube_py.cluster.gate import DOOR
 from minikube_py.cluster.gateway import Gateway
 from minikube_py.cluster.operations import Operations
+from minikube_py.cluster.program import Program, Programs
+from minikube_py.cluster.program_clients import ProgramClients
+from minikube_py.cluster.timeline import Timeline
 from minikube_py.cluster.virtual import VirtualCluster, VirtualConfig
 from minikube_py.cluster.waiting import Waiting
 from minikube_py.control_plane import tokens
 from minikube_py.control_plane.plane import Plane
 from minikube_py.control_plane.users import USERS
 from minikube_py.env import Clock
-from minikube_py.sim.faults import Fault
+from minikube_py.sim.faults import Fault, S
 
 READS: Final = frozenset(("GET", "HEAD"))
 LOOK_AGAIN_S: Final = 0.01
@@ -67,6 +70,7 @@ class VirtualEngine:
         self._lock = threading.RLock()
         self._port = port
         self._gateway: Gateway | None = None
+        self._programs: Programs | None = None
 
     def start(self) -> None:
         """Raises: SimFailure; MinikubeError of every kind. Nothing is left then."""
@@ -79,6 +83,8 @@ class VirtualEngine:
     def stop(self, quietly: bool) -> None:
         """`quietly`: something that matters more is on its way. Raises: SimFailure for what only shows now."""
         gateway, self._gateway = self._gateway, None
+        if self._programs is not None:
+            self._programs.stop()
         try:
             if gateway is not None:
                 gateway.stop()
@@ -178,9 +184,50 @@ class VirtualEngine:
 
     def all_well(self) -> None:
         async def act() -> None:
-            self.virtual.plane.player.all_well()
+            self._well()
 
         self.given("all_well", (), lambda: self.virtual.run(act))
+
+    # -- programs under test ------------------------------------------------------------------------------------------
+
+    @property
+    def programs(self) -> Programs:
+        """What runs beside the control plane, and the record of what it does; from when it is first asked for."""
+        if self._programs is None:
+            virtual = self.virtual
+            timeline = Timeline(lambda: virtual.now_ns)
+            self._programs = Programs(virtual, timeline)
+            virtual.on_change(timeline.changed)
+            virtual.plane.player.on_crash = self._programs.crash_before
+        return self._programs
+
+    def start_program(self, main: Callable[[ProgramClients], Any], name: str, namespace: str) -> Program:
+        """`main(clients)` begins as time passes."""
+        given = partial(self.programs.start, lambda transport: main(ProgramClients(transport, namespace)), name)
+        return cast(Program, self.given("code", (name,), given))
+
+    def weather(self, faults: Sequence[Fault], well_after_us: int) -> None:
+        """They happen at their times from now on; `well_after_us` after the last of them all is well."""
+        time, loop, timeline = self.virtual.loop.scheduler, self.virtual.loop, self.programs.timeline
+
+        def begin(fault: Fault) -> None:
+            timeline.add(f"fault: {fault}")
+            self.virtual.plane.player.begin(fault)
+
+        def well() -> None:
+            timeline.add("no more faults")
+            self._well()
+
+        for fault in faults:
+            time.after(fault.at_us / S, lambda each: loop.call_soon(begin, each), fault)
+        if faults:
+            last_us = max(fault.at_us + fault.duration_us for fault in faults)
+            time.after((last_us + well_after_us) / S, lambda _: loop.call_soon(well))
+
+    def _well(self) -> None:
+        self.virtual.plane.player.all_well()
+        if self._programs is not None:
+            self._programs.all_well()
 
     def _told(self) -> None:
         if self._gateway is not None:

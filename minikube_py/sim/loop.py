@@ -117,7 +117,7 @@ class Scheduler:
         self.steps = 0
         self.trace: Callable[[str], None] | None = None
         self.loops: dict[int, SimLoop] = {}
-        self._events: list[tuple[int, int, Callable[[Any], None], Any]] = []
+        self._events: list[tuple[int, int, Callable[[Any], object], Any]] = []
         self._runnable: list[SimLoop] = []
         self._number = 0
         self._steps_before = 0
@@ -134,12 +134,12 @@ class Scheduler:
         self._number += 1
         return self._number
 
-    def at(self, when_ns: int, call: Callable[[Any], None], argument: Any = None) -> None:
+    def at(self, when_ns: int, call: Callable[[Any], object], argument: Any = None) -> None:
         """Calls at that time, in the order of calls where times are equal. Not in the past."""
         self._number += 1
         heappush(self._events, (when_ns, self._number, call, argument))
 
-    def after(self, delay_s: float, call: Callable[[Any], None], argument: Any = None) -> None:
+    def after(self, delay_s: float, call: Callable[[Any], object], argument: Any = None) -> None:
         self.at(self.now_ns + int(delay_s * NS_PER_S), call, argument)
 
     def runnable(self, loop: SimLoop) -> None:

@@ -25,6 +25,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("cluster/gateway.py", THREAD): "real sockets, in front of virtual time",
     ("cluster/virtual_engine.py", THREAD): "a lock: one request at a time, from whichever thread",
     ("cluster/real.py", RANDOM): "a cluster in real time; its uids must not repeat",
+    ("cluster/explore.py", RANDOM): "what the program under test draws by itself is made the seed's",
     ("cluster/folder.py", IDENTITY): "a temporary folder",
     # Processes, sockets and credentials, which no virtual run has.
     ("control_plane/role_", RANDOM): "a role as a process of its own hands out the generators",

@@ -1,0 +1,41 @@
+"""Run a test of a Python operator in virtual time under seeds: each its own interleaving and its own faults.
+
+  minikube-py explore test_operator.py::test_it --seeds 200
+  minikube-py explore test_operator.py::test_it --seed 17     that one again
+
+The test is one of pytest's that uses the fixture `minikube` and starts its operator by `minikube.program(...)`. Of a
+seed that fails: the shortest schedule of faults found that still fails, and what the operator read and wrote."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+
+from minikube_py.cli import flags
+from minikube_py.control_plane.exit_codes import FAILED
+from minikube_py.errors import InvalidRequest
+
+PLUGIN = "minikube_py.cluster.pytest_plugin"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("test", metavar="FILE::TEST", help="what pytest is to run")
+    which = parser.add_mutually_exclusive_group()
+    seeds_help = "how many seeds, from 1 on (default: 50)"
+    which.add_argument("--seeds", type=flags.whole_number(1, 10_000_000), default=50, metavar="N", help=seeds_help)
+    which.add_argument("--seed", type=flags.whole_number(1, 1 << 62), metavar="S", help="this seed alone")
+    nodes_help = "how many fake nodes (default: 1)"
+    parser.add_argument("--nodes", type=flags.whole_number(0, 1000), default=1, metavar="N", help=nodes_help)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if find_spec("pytest") is None:
+        raise InvalidRequest("explore needs pytest: pip install pytest")
+    installed = any(each.value == PLUGIN for each in entry_points(group="pytest11"))
+    only = f"--minikube-seed-only={arguments.seed}" if arguments.seed else f"--minikube-seeds={arguments.seeds}"
+    words = [arguments.test, only, f"--minikube-nodes={arguments.nodes}", *(() if installed else ("-p", PLUGIN))]
+    # In a process of its own, where pytest rewrites the asserts of what it loads.
+    return FAILED if subprocess.call([sys.executable, "-m", "pytest", *words]) else 0

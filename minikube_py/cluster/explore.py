@@ -1,0 +1,228 @@
+"""One test of a program, under many seeds: each its own interleaving and its own faults, drawn from the registry.
+
+A first run without faults tells how long the test takes, when the program reads and writes, and of what. The faults of
+a seed fall near those moments. Of a seed that fails, the shortest schedule of faults that still fails is looked for, by
+halves and then one by one. Source of the classes of faults: Sun and others, Automatic reliability testing for cluster
+management controllers, OSDI 2022 (intermediate, stale and unobserved states).
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from minikube_py.cluster.local import Cluster
+from minikube_py.cluster.timeline import Timeline
+from minikube_py.env import Rng
+from minikube_py.sim.fault_schedule import REGISTRY
+from minikube_py.sim.faults import Fault, Plan, S
+from minikube_py.sim.inject_api import KINDS
+from minikube_py.sim.loop import SimFailure
+
+COUNTS: Final = (0, 1, 1, 2, 2, 3, 4, 6)
+"""How many faults a seed has."""
+NEAR_SHARE: Final = 0.8
+NEAR_US: Final = (-50_000, 150_000)
+NODE_DOWN_MAX_US: Final = 60 * S
+WELL_AFTER_US: Final = S
+RUNS_TO_SHRINK_MAX: Final = 120
+CLASSES: Final[tuple[tuple[str, ...], ...]] = (
+    ("crash_client",),
+    ("crash_client", "stale"),
+    ("stale", "cut_watch", "slow_events"),
+    ("unseen", "cut_watch", "expire"),
+    ("conflict", "lost_answer", "fail", "no_leader"),
+    ("crash_client", "unseen", "conflict", "slow"),
+)
+"""Those that break operators: an intermediate, a stale, an unobserved state; writes refused or answered wrongly."""
+CLASSES_SHARE: Final = 0.6
+NOT_DRAWN: Final = ("node_up",)
+"""What ends another fault is no fault."""
+
+Test = Callable[[Cluster], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Calm:
+    """What the run without faults showed: when the program read, wrote or was notified, and of what."""
+
+    span_us: int
+    moments_us: tuple[int, ...]
+    plurals: tuple[str, ...]
+    writes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Of one run. `error`: None where the test passed."""
+
+    faults: tuple[Fault, ...]
+    error: BaseException | None
+    timeline: Timeline
+    calm: Calm
+
+    @property
+    def passed(self) -> bool:
+        return self.error is None
+
+
+@dataclass(slots=True)
+class Found:
+    """A seed that fails: as it was drawn, and with the fewest faults that still fail."""
+
+    seed: int
+    drawn: Outcome
+    least: Outcome
+    runs: int
+    repeats: bool
+
+    def text(self) -> str:
+        error, least = self.least.error, self.least
+        lines = [f"seed {self.seed} fails: {type(error).__name__}: {error}".strip()]
+        if not self.repeats:
+            lines.append(
+                "the same seed did not fail again: the program or the test reads time, randomness or an undecided "
+                "order by itself"
+            )
+        count = len(self.drawn.faults)
+        of = f"{len(least.faults)} of {count} faults, {self.runs} runs"
+        lines.append(f"the shortest schedule found that still fails ({of}):")
+        lines += [f"  {fault.at_us / S:10.4f}  {described(fault)}" for fault in least.faults] or ["  no fault at all"]
+        lines += ["reads and writes, in virtual seconds since the cluster was ready:", *least.timeline.lines()]
+        return "\n".join(lines)
+
+
+@dataclass(slots=True)
+class Explored:
+    """`kinds`: how many faults of each were injected."""
+
+    seeds: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+    found: Found | None = None
+
+    def text(self) -> str:
+        many = self.kinds.total()
+        return f"{self.seeds} seeds, {many} faults of {len(self.kinds)} kinds"
+
+
+def explore(
+    test: Test, seeds: Sequence[int], nodes: int = 1, failures: tuple[type[BaseException], ...] = ()
+) -> Explored:
+    """Stops at the first seed that fails. `failures`: what else than an Exception the test may raise as its failure.
+
+    Raises: what the test raises without any fault."""
+    calm_run = run_once(test, "calm", (), nodes, failures)
+    if calm_run.error is not None:
+        raise calm_run.error
+    result = Explored()
+    for seed in seeds:
+        faults = drawn(Rng(f"explore {seed}"), calm_run.calm, nodes)
+        outcome = run_once(test, seed, faults, nodes, failures)
+        result.seeds += 1
+        result.kinds.update(fault.kind for fault in faults)
+        if not outcome.passed:
+            result.found = shrunk(partial(run_once, test, seed, nodes=nodes, failures=failures), seed, outcome)
+            return result
+    return result
+
+
+def run_once(
+    test: Test, seed: object, faults: Sequence[Fault], nodes: int = 1, failures: tuple[type[BaseException], ...] = ()
+) -> Outcome:
+    """One run of the test, in a cluster of its own."""
+    kept = random.getstate()
+    # What a program draws by itself, too, is the seed's.
+    random.seed(f"explore {seed}")
+    error: BaseException | None = None
+    failed: tuple[type[BaseException], ...] = (Exception, *failures)
+    try:
+        with Cluster(nodes, clock="virtual", seed=f"explore {seed}") as cluster:
+            engine = cluster._virtual()
+            timeline = engine.programs.timeline
+            engine.weather(faults, WELL_AFTER_US)
+            try:
+                test(cluster)
+            except failed as raised:
+                error = raised
+            span_us = (engine.virtual.now_ns - timeline.zero_ns) // 1000
+    except SimFailure as raised:
+        error = error or raised
+    finally:
+        random.setstate(kept)
+    plurals = tuple(sorted(each for each in timeline.plurals if each))
+    moments = tuple(each // 1000 for each in timeline.moments_ns)
+    return Outcome(tuple(faults), error, timeline, Calm(max(span_us, 1), moments, plurals, timeline.writes))
+
+
+def drawn(rng: Rng, calm: Calm, nodes: int) -> tuple[Fault, ...]:
+    """In order of time."""
+    kinds = [each for each in KINDS if each not in NOT_DRAWN and (nodes or not each.startswith("node_"))]
+    if rng.random() < CLASSES_SHARE:
+        kinds = list(rng.choice(CLASSES))
+    else:
+        share = rng.choice((0.2, 0.5, 0.9))
+        kinds = [kind for kind in kinds if rng.random() < share] or kinds
+    faults: list[Fault] = []
+    for _ in range(rng.choice(COUNTS)):
+        at_us = rng.randrange(calm.span_us)
+        if calm.moments_us and rng.random() < NEAR_SHARE:
+            at_us = max(0, rng.choice(calm.moments_us) + rng.randrange(*NEAR_US))
+        faults += [_fitting(rng, each, calm, nodes) for each in REGISTRY[rng.choice(kinds)].draw(rng, Plan(), at_us)]
+    return tuple(sorted(faults, key=lambda fault: fault.at_us))
+
+
+def _fitting(rng: Rng, fault: Fault, calm: Calm, nodes: int) -> Fault:
+    """For what the program reads and writes, and no longer than a test waits."""
+    if fault.kind == "node_down":
+        return fault._replace(
+            subject=f"node-{rng.randrange(nodes)}", duration_us=min(fault.duration_us, NODE_DOWN_MAX_US)
+        )
+    if fault.kind == "crash_client":
+        amount = float(rng.randrange(max(1, calm.writes)))
+        # Counted from the start, each of its writes is as likely to be the one that it does not come to.
+        return fault._replace(amount=amount, at_us=rng.choice((0, fault.at_us)))
+    return fault._replace(subject=rng.choice(("", *calm.plurals)))
+
+
+def shrunk(run: Callable[[Sequence[Fault]], Outcome], seed: int, outcome: Outcome) -> Found:
+    """Fewer faults, as long as the test still fails in the same way."""
+    least, runs, repeats = outcome, 1, True
+    again = run(outcome.faults)
+    if not _alike(again, outcome):
+        return Found(seed, outcome, again if not again.passed else outcome, 2, False)
+    progress = True
+    while progress and least.faults and runs < RUNS_TO_SHRINK_MAX:
+        progress = False
+        for candidate in _smaller(least.faults):
+            runs += 1
+            tried = run(candidate)
+            if _alike(tried, outcome):
+                least, progress = tried, True
+                break
+    return Found(seed, outcome, least, runs, repeats)
+
+
+def _alike(one: Outcome, other: Outcome) -> bool:
+    return type(one.error) is type(other.error)
+
+
+def _smaller(faults: tuple[Fault, ...]) -> list[tuple[Fault, ...]]:
+    """None at all first: then the interleaving alone is to blame."""
+    found: list[tuple[Fault, ...]] = [()]
+    size = len(faults) // 2
+    while size:
+        found += [faults[:start] + faults[start + size :] for start in range(0, len(faults), size)]
+        size //= 2
+    return list(dict.fromkeys(found))
+
+
+def described(fault: Fault) -> str:
+    """Its row of the registry, with its numbers."""
+    about = REGISTRY[fault.kind].about
+    about = about.replace("`amount`", f"{fault.amount:g}").replace("`subject`", fault.subject or "everything")
+    duration = f" (for {fault.duration_us / S:.3f} s)" if fault.duration_us else ""
+    return f"{fault.kind}: {about}{duration}"

@@ -1,0 +1,322 @@
+"""A program under test in virtual time: a process of its own, which reaches the API server over a network that takes
+time, and which may be killed where it stands and started again, as its kubelet would.
+
+A process is a loop of `minikube_py.sim`; killed, nothing of it runs any more, and nothing of its memory is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from typing import Any, Final
+
+from minikube_py.client.transport import JSON, ApiResponse, ApiTransport, WatchEvent
+from minikube_py.cluster.timeline import Timeline
+from minikube_py.cluster.virtual import VirtualCluster
+from minikube_py.env import Rng
+from minikube_py.errors import MinikubeError
+from minikube_py.sim.loop import NS_PER_S, SimFailure, SimLoop
+
+READS: Final = frozenset(("GET", "HEAD"))
+DELAY_S: Final = 0.0005
+DELAY_MORE_S: Final = 0.02
+RESTART_S: Final = 0.1
+RESTART_MORE_S: Final = 2.0
+BACKOFF_FACTOR: Final = 2.0
+BACKOFF_MAX_S: Final = 60.0
+ERRORS_MAX: Final = 100
+
+Main = Callable[[ApiTransport], Coroutine[Any, Any, object]]
+
+
+class Programs:
+    """All that run beside one cluster. `crash_before(n)`: the process that does the n-th write from now ends before
+    it."""
+
+    def __init__(self, virtual: VirtualCluster, timeline: Timeline) -> None:
+        self.virtual, self.timeline = virtual, timeline
+        self.rng = virtual.new_rng()
+        self.running: list[Program] = []
+        self._writes_left: deque[int] = deque()
+
+    def start(self, main: Main, name: str) -> Program:
+        program = Program(self, main, name)
+        self.running.append(program)
+        program.begin()
+        return program
+
+    def stop(self) -> None:
+        for each in self.running:
+            each.stop()
+
+    def crash_before(self, writes: int) -> None:
+        self._writes_left.append(writes)
+
+    def all_well(self) -> None:
+        self._writes_left.clear()
+
+    def crashes_now(self) -> bool:
+        """To be asked before each write."""
+        if not self._writes_left:
+            return False
+        if self._writes_left[0] <= 0:
+            self._writes_left.popleft()
+            return True
+        self._writes_left[0] -= 1
+        return False
+
+
+class Program:
+    """`main(transport)` is run again whenever it was killed or raised; what it returns is its end. `starts`: how often
+    it was begun; `error`: what it raised last."""
+
+    def __init__(self, programs: Programs, main: Main, name: str) -> None:
+        self.name = name
+        self.starts = 0
+        self.error: Exception | None = None
+        self.returned = False
+        self._programs, self._main = programs, main
+        self._process: _Process | None = None
+        self._stopped = False
+        self._errors = 0
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None
+
+    def begin(self, _: object = None) -> None:
+        if self._stopped:
+            return
+        self.starts += 1
+        self._programs.timeline.add(f"{self.name} starts" if self.starts == 1 else f"{self.name} starts again")
+        self._process = _Process(self._programs, self)
+        self._process.begin(self._main)
+
+    def crash(self) -> None:
+        """It ends where it stands, and is started again in a moment. Does nothing where it does not run."""
+        if self._process is not None:
+            self._programs.timeline.add(f"{self.name} crashes")
+            self._kill()
+            self._again(RESTART_S + RESTART_MORE_S * self._programs.rng.random())
+
+    def stop(self) -> None:
+        """It ends where it stands, for good. Idempotent."""
+        self._stopped = True
+        self._kill()
+
+    def ended(self, error: Exception | None) -> None:
+        """By itself. A program that raises is started again, later each time."""
+        self._kill()
+        self.error = error
+        if error is None:
+            self.returned = True
+            self._programs.timeline.add(f"{self.name} returns")
+            return
+        self._errors += 1
+        self._programs.timeline.add(f"{self.name} raises {type(error).__name__}: {error}")
+        if self._errors > ERRORS_MAX:
+            time = self._programs.virtual.loop.scheduler
+            time.fail(f"{self.name} raised {self._errors} times; at last {type(error).__name__}: {error}")
+            return
+        self._again(min(RESTART_S * BACKOFF_FACTOR ** min(self._errors, 30), BACKOFF_MAX_S))
+
+    def _again(self, delay_s: float) -> None:
+        self._programs.virtual.loop.scheduler.after(delay_s, self.begin)
+
+    def _kill(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+
+
+class _Process:
+    """One life of a program. What it asks arrives at the cluster's loop later, and so does the answer here."""
+
+    def __init__(self, programs: Programs, program: Program) -> None:
+        self._time = programs.virtual.loop.scheduler
+        self._programs, self._program = programs, program
+        self._server = programs.virtual.loop
+        self._transport = programs.virtual.transport()
+        self._loop = SimLoop(self._time, program.name, rng=Rng(programs.rng.getrandbits(64)))
+        self._loop.set_exception_handler(self._said)
+        self._rng = Rng(programs.rng.getrandbits(64))
+        self._main: asyncio.Task[None] | None = None
+        self._ends = False
+        self._at_server: dict[asyncio.Task[None], None] = {}
+        self._watches: dict[_Watch, None] = {}
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    def begin(self, main: Main) -> None:
+        async def whole() -> None:
+            error: Exception | None = None
+            try:
+                await main(Remote(self))
+            except (SimFailure, MemoryError):
+                raise
+            except Exception as raised:
+                error = raised
+            self._ends = True
+            self._time.after(0, lambda _: self._over(error))
+
+        def go() -> None:
+            self._main = self._loop.create_task(whole(), name=self._program.name)
+
+        self._loop.call_soon(go)
+
+    def _over(self, error: Exception | None) -> None:
+        if not self._loop.dead:
+            self._program.ended(error)
+
+    def kill(self) -> None:
+        """What is on its way to the server arrives; what the server holds open for it ends."""
+        self._ends = True
+        self._loop.kill()
+        for watch in list(self._watches):
+            self.close(watch)
+
+    def _said(self, loop: Any, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        text = context.get("message", "")
+        self._programs.timeline.add(f"{self._program.name} logs: {text} {error!r}" if error else text)
+
+    # -- requests -----------------------------------------------------------------------------------------------------
+
+    async def ask(
+        self, method: str, path: str, params: Mapping[str, str] | None, body: bytes | None, content_type: str
+    ) -> ApiResponse:
+        if self._ends:
+            # It is being ended: nobody hears it.
+            await self._loop.create_future()
+        if method not in READS and self._programs.crashes_now():
+            self._ends = True
+            self._programs.timeline.add(f"{self._program.name} was about to {method} {path}")
+            self._time.after(0, lambda _: self._program.crash())
+            await self._loop.create_future()
+        answer: asyncio.Future[ApiResponse] = self._loop.create_future()
+        told = self._programs.timeline.request(self._program.name, method, path, params, body)
+
+        async def carried_out() -> None:
+            response: ApiResponse | MinikubeError
+            try:
+                response = await self._transport.request(method, path, params, body, content_type)
+            except MinikubeError as error:
+                response = error
+            self._after_a_delay(self._loop, lambda: settle(response))
+
+        def settle(response: ApiResponse | MinikubeError) -> None:
+            told(response)
+            if answer.done():
+                return
+            if isinstance(response, ApiResponse):
+                answer.set_result(response)
+            else:
+                answer.set_exception(response)
+
+        self._after_a_delay(self._server, lambda: self._at_the_server(carried_out()))
+        return await answer
+
+    def _at_the_server(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self._server.create_task(work)
+        self._at_server[task] = None
+        task.add_done_callback(lambda done: self._at_server.pop(done, None))
+        return task
+
+    def _after_a_delay(self, loop: SimLoop, call: Callable[[], object]) -> None:
+        self._time.after(self._delay_s(), lambda _: loop.call_soon(call))
+
+    def _delay_s(self) -> float:
+        """Mostly short."""
+        drawn: float = self._rng.random()
+        return DELAY_S + DELAY_MORE_S * drawn**3
+
+    # -- watches ------------------------------------------------------------------------------------------------------
+
+    def open(self, path: str, params: Mapping[str, str] | None) -> _Watch:
+        watch = _Watch(self, path)
+        self._watches[watch] = None
+        told = self._programs.timeline.request(self._program.name, "WATCH", path, params, None)
+
+        async def pump() -> None:
+            end: MinikubeError | None = None
+            try:
+                async for batch in self._transport.watch(path, params):
+                    watch.deliver(list(batch))
+            except MinikubeError as error:
+                end = error
+            watch.deliver(end)
+
+        def begin() -> None:
+            told(None)
+            if not watch.closed:
+                watch.pump = self._at_the_server(pump())
+
+        self._after_a_delay(self._server, begin)
+        return watch
+
+    def arrives(self, watch: _Watch, item: list[WatchEvent] | MinikubeError | None) -> None:
+        """In order, as on one connection."""
+        watch.last_ns = max(watch.last_ns, self._time.now_ns + int(self._delay_s() * NS_PER_S))
+        watch.on_its_way.append(item)
+
+        def hand_over() -> None:
+            each = watch.on_its_way.popleft()
+            if isinstance(each, list):
+                self._programs.timeline.events(self._program.name, watch.path, each)
+            else:
+                self._programs.timeline.add(f"{self._program.name}: the watch of {watch.path} ends")
+            watch.arrived.put_nowait(each)
+
+        self._time.at(watch.last_ns, lambda _: self._loop.call_soon(hand_over))
+
+    def close(self, watch: _Watch) -> None:
+        """Idempotent."""
+        watch.closed = True
+        if self._watches.pop(watch, False) is None:
+            self._after_a_delay(self._server, lambda: watch.pump is not None and watch.pump.cancel())
+
+
+class _Watch:
+    def __init__(self, process: _Process, path: str) -> None:
+        self.path = path
+        self.pump: asyncio.Task[None] | None = None
+        self.closed = False
+        self.last_ns = 0
+        self.on_its_way: deque[list[WatchEvent] | MinikubeError | None] = deque()
+        self.arrived: asyncio.Queue[list[WatchEvent] | MinikubeError | None] = asyncio.Queue()
+        self._process = process
+
+    def deliver(self, item: list[WatchEvent] | MinikubeError | None) -> None:
+        if not self.closed:
+            self._process.arrives(self, item)
+
+
+class Remote:
+    """`ApiTransport` of a process, as an administrator; faults are for it."""
+
+    def __init__(self, process: _Process) -> None:
+        self._process = process
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+    ) -> ApiResponse:
+        return await self._process.ask(method, path, params, body, content_type)
+
+    async def watch(self, path: str, params: Mapping[str, str] | None = None) -> AsyncIterator[list[WatchEvent]]:
+        watch = self._process.open(path, params)
+        try:
+            while (item := await watch.arrived.get()) is not None:
+                if isinstance(item, MinikubeError):
+                    raise item
+                yield item
+        finally:
+            self._process.close(watch)
+
+    async def close(self) -> None:
+        """Watches end when those who read them leave them."""

@@ -1,0 +1,165 @@
+"""Clients for a program in virtual time: asynchronous ones, over the program's own way to the API server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl, urlsplit
+
+from minikube_py.client.transport import JSON, ApiTransport, WatchEvent
+from minikube_py.cluster.errors import ClusterError
+
+if TYPE_CHECKING:
+    import httpx as of_httpx
+    import kubernetes_asyncio as of_kubernetes_asyncio
+    import lightkube as of_lightkube
+
+SERVER: Final = "http://in-process"
+WATCHES: Final = frozenset(("1", "true", "True"))
+
+
+class ProgramClients:
+    """What a program is given. Each raises ClusterError where its package is not installed."""
+
+    def __init__(self, transport: ApiTransport, namespace: str) -> None:
+        self.transport, self.namespace = transport, namespace
+
+    def httpx_asyncio(self) -> of_httpx.AsyncClient:
+        """Plain HTTP: `await client.get("/api/v1/pods")`; a watch by `client.stream(...)` and `aiter_lines()`."""
+        package = _installed("httpx")
+        found: of_httpx.AsyncClient = package.AsyncClient(
+            transport=_transport_for(package, self.transport), base_url=SERVER, trust_env=False
+        )
+        return found
+
+    def lightkube_asyncio(self) -> of_lightkube.AsyncClient:
+        module = _installed("lightkube")
+        package = import_module(module.AsyncClient.__init__.__globals__["httpx2"].__name__)
+        found: of_lightkube.AsyncClient = module.AsyncClient(
+            config=module.KubeConfig.from_dict(_kubeconfig(self.namespace)),
+            transport=_transport_for(package, self.transport),
+            trust_env=False,
+        )
+        return found
+
+    async def kubernetes_asyncio(self) -> of_kubernetes_asyncio.client.ApiClient:
+        """For `kubernetes_asyncio.client.CoreV1Api(...)` and `kubernetes_asyncio.watch.Watch()`."""
+        module: Any = _installed("kubernetes_asyncio").client
+        configuration = module.Configuration(host=SERVER)
+        # Its own constructor opens sockets and reads certificates.
+        found: Any = module.ApiClient.__new__(module.ApiClient)
+        rest: Any = module.rest.RESTClientObject.__new__(module.rest.RESTClientObject)
+        rest.pool_manager = _Session(self.transport)
+        rest.proxy = rest.proxy_headers = rest.server_hostname = None
+        found.configuration, found.rest_client = configuration, rest
+        found.pool_threads, found.default_headers, found.cookie = 1, {}, None
+        found.user_agent = "program"
+        found.client_side_validation = configuration.client_side_validation
+        api: of_kubernetes_asyncio.client.ApiClient = found
+        return api
+
+
+def _installed(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise ClusterError(f"{name} is not installed here ({error}); `pip install {name}`") from error
+
+
+def _kubeconfig(namespace: str) -> dict[str, Any]:
+    return {
+        "current-context": "program",
+        "contexts": [{"name": "program", "context": {"cluster": "program", "user": "program", "namespace": namespace}}],
+        "clusters": [{"name": "program", "cluster": {"server": SERVER}}],
+        "users": [{"name": "program", "user": {"token": "none is asked for"}}],
+    }
+
+
+def _line(event: WatchEvent) -> bytes:
+    return b'{"type":"%s","object":%s}\n' % (event.type.encode(), event.object)
+
+
+async def _lines(batches: AsyncIterator[list[WatchEvent]]) -> AsyncIterator[bytes]:
+    async for batch in batches:
+        for each in batch:
+            yield _line(each)
+
+
+def _watched(method: str, query: dict[str, str]) -> bool:
+    return method == "GET" and query.get("watch") in WATCHES
+
+
+def _transport_for(package: Any, transport: ApiTransport) -> Any:
+    """Of httpx or a fork of it."""
+
+    class Streamed(package.AsyncByteStream):  # type: ignore[misc,name-defined]
+        def __init__(self, batches: Any) -> None:
+            self._batches = batches
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            async for line in _lines(self._batches):
+                yield line
+
+        async def aclose(self) -> None:
+            await self._batches.aclose()
+
+    class InProcess(package.AsyncBaseTransport):  # type: ignore[misc,name-defined]
+        async def handle_async_request(self, request: Any) -> Any:
+            path, query = request.url.raw_path.decode().partition("?")[0], dict(request.url.params)
+            if _watched(request.method, query):
+                query.pop("watch")
+                stream = Streamed(transport.watch(path, query))
+                return package.Response(200, headers={"content-type": JSON}, stream=stream)
+            body = await request.aread()
+            kind = request.headers.get("content-type") or JSON
+            found = await transport.request(request.method, path, query, body, kind)
+            headers = {**found.headers, "content-type": JSON}
+            return package.Response(found.status, headers=headers, content=found.body)
+
+    return InProcess()
+
+
+class _Session:
+    """What kubernetes_asyncio asks of an aiohttp session."""
+
+    def __init__(self, transport: ApiTransport) -> None:
+        self._transport = transport
+
+    async def request(self, *, method: str, url: str, headers: Any = None, data: Any = None, **_: Any) -> Any:
+        parts = urlsplit(url)
+        query = dict(parse_qsl(parts.query, keep_blank_values=True))
+        if _watched(method, query):
+            query.pop("watch")
+            return _Answer(200, {"content-type": JSON}, b"", _lines(self._transport.watch(parts.path, query)))
+        body = data.encode() if isinstance(data, str) else data
+        kind = (headers or {}).get("Content-Type") or JSON
+        found = await self._transport.request(method, parts.path, query, body, kind)
+        return _Answer(found.status, {**found.headers, "content-type": JSON}, found.body, None)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+class _Answer:
+    reason = ""
+
+    def __init__(self, status: int, headers: dict[str, str], body: bytes, lines: Any) -> None:
+        self.status, self.headers = status, headers
+        self.content = self
+        self._body, self._lines = body, lines
+
+    async def read(self) -> bytes:
+        return self._body
+
+    async def readline(self) -> bytes:
+        """Empty at the end."""
+        async for line in self._lines:
+            found: bytes = line
+            return found
+        return b""
+
+    def close(self) -> None:
+        """Its generators end with it."""
+
+    release = close

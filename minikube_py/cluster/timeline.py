@@ -1,0 +1,122 @@
+"""What a program under test read and wrote, which events it saw, and what went wrong meanwhile: a line each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from minikube_py.client.transport import ApiResponse, WatchEvent
+from minikube_py.mvcc.types import Event
+
+NS_PER_S: Final = 1_000_000_000
+LINES_MAX: Final = 160
+TEXT_MAX: Final = 200
+REGISTRY: Final = "/registry/"
+
+
+class Change(NamedTuple):
+    """One in the store, by whomever."""
+
+    key: str
+    kind: str
+    revision: int
+
+
+Entry = str | Change | Callable[[], str]
+
+
+class Timeline:
+    """`now_ns`: of the cluster. Lines are worded when they are shown."""
+
+    def __init__(self, now_ns: Callable[[], int]) -> None:
+        self._now_ns = now_ns
+        self._entries: list[tuple[int, Entry]] = []
+        self.zero_ns = now_ns()
+        self.plurals: dict[str, None] = {}
+        self.writes = 0
+        self.moments_ns: list[int] = []
+
+    def add(self, entry: Entry) -> None:
+        self._entries.append((self._now_ns(), entry))
+
+    def changed(self, now_ns: int, event: Event) -> None:
+        kv = event.kv
+        kind = "deleted" if event.type != "PUT" else "created" if kv.version == 1 else "changed"
+        self.add(Change(kv.key.decode(errors="replace").removeprefix(REGISTRY), kind, kv.mod_revision))
+
+    def request(
+        self, who: str, method: str, path: str, params: Mapping[str, str] | None, body: bytes | None
+    ) -> Callable[[object], None]:
+        """Returns what is to be told of the answer."""
+        self.moments_ns.append(self._now_ns() - self.zero_ns)
+        self.plurals[plural_of(path)] = None
+        if method not in ("GET", "HEAD", "WATCH"):
+            self.writes += 1
+        asked = " ".join(filter(None, (method, path, _query(params))))
+
+        def told(answer: object) -> None:
+            if answer is None:
+                self.add(f"{who}: {asked}")
+            else:
+                self.add(lambda: f"{who}: {asked}: {_answer(answer)}")
+
+        return told
+
+    def events(self, who: str, path: str, batch: Sequence[WatchEvent]) -> None:
+        self.moments_ns.append(self._now_ns() - self.zero_ns)
+        self.add(lambda: "\n".join(f"{who} sees {_event(path, each)}" for each in batch if each.type != "BOOKMARK"))
+
+    def lines(self) -> list[str]:
+        """Changes of what the program has to do with; the middle is left out where they are too many."""
+        found: list[str] = []
+        for at_ns, entry in self._entries:
+            if isinstance(entry, Change):
+                if not self.plurals.keys() & {*entry.key.split("/")[:2]}:
+                    continue
+                text = f"    store: {entry.key} {entry.kind} at revision {entry.revision}"
+            else:
+                text = entry if isinstance(entry, str) else entry()
+            found += [f"{(at_ns - self.zero_ns) / NS_PER_S:10.4f}  {line[:TEXT_MAX]}" for line in text.splitlines()]
+        if len(found) > LINES_MAX:
+            half = LINES_MAX // 2
+            found[half:-half] = [f"            ... {len(found) - 2 * half} lines left out ..."]
+        return found
+
+
+def plural_of(path: str) -> str:
+    """`/api/v1/namespaces/a/pods/b/status` is of pods."""
+    parts = path.strip("/").split("/")
+    parts = parts[2:] if parts[:1] == ["api"] else parts[3:]
+    if parts[:1] == ["namespaces"] and len(parts) > 2:
+        parts = parts[2:]
+    return parts[0] if parts else ""
+
+
+def _query(params: Mapping[str, str] | None) -> str:
+    return "&".join(f"{name}={value}" for name, value in (params or {}).items())
+
+
+def _answer(answer: object) -> str:
+    if not isinstance(answer, ApiResponse):
+        return f"{type(answer).__name__}: {answer}"
+    try:
+        body: dict[str, Any] = orjson.loads(answer.body)
+        metadata = body.get("metadata") or {}
+    except (orjson.JSONDecodeError, AttributeError):
+        return str(answer.status)
+    if answer.status >= 300:
+        return f"{answer.status} {body.get('reason', '')}: {body.get('message', '')}"
+    items = f" with {len(body['items'])} items" if isinstance(body.get("items"), list) else ""
+    revision = metadata.get("resourceVersion")
+    return f"{answer.status}{items}{f' at revision {revision}' if revision else ''}"
+
+
+def _event(path: str, event: WatchEvent) -> str:
+    obj: dict[str, Any] = orjson.loads(event.object)
+    metadata = obj.get("metadata") or {}
+    if event.type == "ERROR":
+        return f"the watch of {path} end: {obj.get('code')} {obj.get('message')}"
+    name = "/".join(filter(None, (plural_of(path), metadata.get("namespace"), metadata.get("name"))))
+    return f"{event.type} {name} at revision {metadata.get('resourceVersion')}"
