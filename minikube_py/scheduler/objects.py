@@ -374,12 +374,9 @@ def _tolerations(spec: Mapping[str, Any]) -> tuple[Toleration, ...]:
     )
 
 
-def _not_built(spec: Mapping[str, Any], affinity: Mapping[str, Any]) -> tuple[str, ...]:
+def _not_built(spec: Mapping[str, Any]) -> tuple[str, ...]:
     """The plugins that would have to look at the pod's constraints, and that are not built."""
     found = []
-    terms = ((affinity.get(kind) or {}).get(_REQUIRED) for kind in ("podAffinity", "podAntiAffinity"))
-    if affinity and any(terms):
-        found.append("InterPodAffinity")
     if spec.get("resourceClaims"):
         found.append("DynamicResources")
     return tuple(found)
@@ -401,9 +398,6 @@ def pod_volumes(pod_name: str, volumes: Iterable[Mapping[str, Any]]) -> tuple[Po
     return tuple(found)
 
 
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-
-
 def pod_spec(spec: Mapping[str, Any], status: Mapping[str, Any] = _NO_STATUS) -> PodSpec:
     """The interned PodSpec of an object's `spec`; its `status` counts where the pod is resized in place.
 
@@ -412,7 +406,7 @@ def pod_spec(spec: Mapping[str, Any], status: Mapping[str, Any] = _NO_STATUS) ->
     affinity = affinities.get("nodeAffinity")
     near, apart = affinities.get("podAffinity"), affinities.get("podAntiAffinity")
     spread = spec.get("topologySpreadConstraints") or ()
-    not_built = _not_built(spec, affinities)
+    not_built = _not_built(spec)
     selector = spec.get("nodeSelector")
     tolerations = _tolerations(spec)
     ports = _host_ports(spec)

@@ -12,6 +12,7 @@ from minikube_py.scheduler.config import NOT_YET, ConfigError
 from minikube_py.scheduler.framework import PluginFactory
 from minikube_py.scheduler.plugins.default_binder import DefaultBinder
 from minikube_py.scheduler.plugins.default_preemption import DefaultPreemption
+from minikube_py.scheduler.plugins.inter_pod_affinity import InterPodAffinity
 from minikube_py.scheduler.plugins.node_affinity import NodeAffinity, NodeName
 from minikube_py.scheduler.plugins.node_ports import NodePorts
 from minikube_py.scheduler.plugins.node_resources import NodeResourcesBalancedAllocation, NodeResourcesFit
@@ -40,6 +41,7 @@ BUILT_IN: Mapping[str, PluginFactory] = {
     "VolumeBinding": VolumeBinding,
     "VolumeZone": VolumeZone,
     "PodTopologySpread": PodTopologySpread,
+    "InterPodAffinity": InterPodAffinity,
     "DefaultPreemption": DefaultPreemption,
     "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocation,
     "DefaultBinder": DefaultBinder,

@@ -448,3 +448,19 @@ SPREAD_ARGS = st.sampled_from(
 def test_spread_is_as_upstreams_source_has_it(first: Any, shapes: Any, steps: Any, args: Any) -> None:
     run = Run((("PodTopologySpread", 2),), {"PodTopologySpread": args})
     run.play(first, shapes, steps)
+
+
+AFFINITY_ARGS = st.fixed_dictionaries(
+    {},
+    optional={
+        "hardPodAffinityWeight": st.sampled_from((0, 1, 50)),
+        "ignorePreferredTermsOfExistingPods": st.booleans(),
+    },
+)
+
+
+@settings(max_examples=300)
+@given(st.lists(NODES, max_size=5), shapes(st.one_of(NEIGHBOURS, NEIGHBOURS, SPREADS)), STEPS, AFFINITY_ARGS)
+def test_affinity_is_as_upstreams_source_has_it(first: Any, shapes: Any, steps: Any, args: Any) -> None:
+    run = Run((("InterPodAffinity", 2),), {"InterPodAffinity": args})
+    run.play(first, shapes, steps)

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from minikube_py.scheduler.columns import NodeColumns
 
 CONSTRAINTS: Final[Mapping[str, str]] = {
-    "InterPodAffinity": "a required pod affinity or anti-affinity",
     "DynamicResources": "a resource claim",
 }
 """By plugin, what a pod has that needs it."""

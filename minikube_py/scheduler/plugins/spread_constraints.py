@@ -1,6 +1,6 @@
-"""The topology spread constraints of a pod: its own, or the defaults of the configuration, and the arguments for these.
+"""The topology spread constraints of a pod: its own, or the defaults of the configuration.
 
-Source: pkg/scheduler/framework/plugins/podtopologyspread/common.go; validation_pluginargs.go.
+Source: pkg/scheduler/framework/plugins/podtopologyspread/common.go.
 """
 
 from __future__ import annotations
@@ -8,14 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from minikube_py.api.errors import FieldError, duplicate, forbidden_value, invalid_value, not_supported, required
 from minikube_py.api.label_selectors import NOTHING, selector_of
-from minikube_py.api.meta import is_qualified_name
 from minikube_py.api.selectors import LabelRequirement, LabelSelector
 from minikube_py.scheduler.objects import NodeInfo, PodInfo, find_untolerated
 from minikube_py.scheduler.owners import DefaultSelectors
 from minikube_py.scheduler.plugins.node_affinity import compile_affinity
-from minikube_py.scheduler.plugins.node_resources import ArgsError
 from minikube_py.scheduler.plugins.taint_toleration import HARD_EFFECTS
 
 if TYPE_CHECKING:
@@ -25,7 +22,7 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 ZONE: Final = "topology.kubernetes.io/zone"
 HARD: Final = "DoNotSchedule"
 SOFT: Final = "ScheduleAnyway"
-SYSTEM, LIST = "System", "List"
+SYSTEM: Final = "System"
 _ACTIONS: Final = (HARD, SOFT)
 
 SYSTEM_DEFAULTS: Final[Sequence[Mapping[str, Any]]] = (
@@ -49,7 +46,8 @@ class Constraints:
     """`requires_keys`: of this pod, a node without one of the keys is not scored."""
 
     def __init__(self, args: Mapping[str, Any], handle: Handle) -> None:
-        defaults, self._of_the_system = _defaults(args)
+        self._of_the_system = (args.get("defaultingType") or SYSTEM) == SYSTEM
+        defaults = SYSTEM_DEFAULTS if self._of_the_system else args.get("defaultConstraints") or ()
         self._defaults = {action: [d for d in defaults if d["whenUnsatisfiable"] == action] for action in _ACTIONS}
         self._selectors = DefaultSelectors(handle) if defaults else None
 
@@ -123,47 +121,3 @@ def counting(pod: PodInfo, one: Constraint, keys: tuple[str, ...]) -> Counting:
         return not one.honor_taints or find_untolerated(node.taints, tolerations, HARD_EFFECTS) is None
 
     return Counting((keys, selector, terms, tolerations if one.honor_taints else None), holds)
-
-
-# --- arguments ------------------------------------------------------------------------------------------------------
-
-
-def _defaults(args: Mapping[str, Any]) -> tuple[Sequence[Mapping[str, Any]], bool]:
-    """The default constraints, and whether they are the system's. Raises: ArgsError."""
-    for name in args:
-        if name not in ("defaultConstraints", "defaultingType"):
-            raise ArgsError(f'strict decoding error: unknown field "{name}"')
-    given, kind = args.get("defaultConstraints") or (), args.get("defaultingType") or SYSTEM
-    errors: list[FieldError] = []
-    if kind not in (SYSTEM, LIST):
-        errors.append(not_supported("defaultingType", kind, (SYSTEM, LIST)))
-    elif kind == SYSTEM and given:
-        errors.append(invalid_value("defaultingType", kind, "when .defaultConstraints are not empty"))
-    for i, one in enumerate(given):
-        errors += _wrong(one, f"defaultConstraints[{i}]")
-        pair = one.get("topologyKey"), one.get("whenUnsatisfiable")
-        if pair in [(other.get("topologyKey"), other.get("whenUnsatisfiable")) for other in given[:i]]:
-            errors.append(duplicate(f"defaultConstraints[{i}]", f"{{{pair[0] or ''}, {pair[1] or ''}}}"))
-    if errors:
-        texts = list(dict.fromkeys(map(str, errors)))
-        raise ArgsError(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
-    return (SYSTEM_DEFAULTS, True) if kind == SYSTEM else (given, False)
-
-
-def _wrong(one: Mapping[str, Any], at: str) -> list[FieldError]:
-    found: list[FieldError] = []
-    skew, key, action = one.get("maxSkew") or 0, one.get("topologyKey") or "", one.get("whenUnsatisfiable") or ""
-    if skew <= 0:
-        found.append(invalid_value(f"{at}.maxSkew", skew, "not in valid range (0, inf)"))
-    if not key:
-        found.append(required(f"{at}.topologyKey", "can not be empty"))
-    else:
-        found += [invalid_value(f"{at}.topologyKey", key, message) for message in is_qualified_name(key)]
-    if not action:
-        found.append(required(f"{at}.whenUnsatisfiable", "can not be empty"))
-    elif action not in _ACTIONS:
-        found.append(not_supported(f"{at}.whenUnsatisfiable", action, _ACTIONS))
-    if one.get("labelSelector") is not None:
-        detail = "constraint must not define a selector, as they deduced for each pod"
-        found.append(forbidden_value(f"{at}.labelSelector", detail))
-    return found

@@ -92,6 +92,7 @@ def test_default_plugins_and_weights() -> None:
         ("NodeAffinity", 2),
         ("NodeResourcesFit", 1),
         ("PodTopologySpread", 2),
+        ("InterPodAffinity", 2),
         ("NodeResourcesBalancedAllocation", 1),
     ]
     assert list(profile.looking.filters) == [
@@ -106,6 +107,7 @@ def test_default_plugins_and_weights() -> None:
         "VolumeBinding",
         "VolumeZone",
         "PodTopologySpread",
+        "InterPodAffinity",
     ]
     assert profile.reusable
 
@@ -125,7 +127,7 @@ def test_enabling_and_disabling(name: str, plugins: dict[str, PluginSet], plugin
 def test_a_point_overrides_the_weight_of_multi_point() -> None:
     profile = built(score=PluginSet((("TaintToleration", 9),)))
     assert {s.plugin.name: s.weight for s in profile.looking.scorers}["TaintToleration"] == 9
-    assert profile.looking.scorers[0].plugin.name == "TaintToleration" and len(profile.looking.scorers) == 5
+    assert profile.looking.scorers[0].plugin.name == "TaintToleration" and len(profile.looking.scorers) == 6
 
 
 BROKEN = [

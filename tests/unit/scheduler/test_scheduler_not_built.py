@@ -18,8 +18,6 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 SPREAD = {"maxSkew": 1, "topologyKey": "zone"}
 
 HELD: list[tuple[str, dict[str, Any]]] = [
-    ("InterPodAffinity", {"affinity": {"podAffinity": {REQUIRED: [TERM]}}}),
-    ("InterPodAffinity", {"affinity": {"podAntiAffinity": {REQUIRED: [TERM]}}}),
     ("DynamicResources", {"resourceClaims": [{"name": "g", "resourceClaimName": "gpu"}]}),
 ]
 PREFERENCES: list[dict[str, Any]] = [
@@ -67,6 +65,6 @@ async def test_preferences_hold_nobody(spec: Any) -> None:
 
 
 async def test_arguments_of_a_plugin_that_is_not_built_are_refused() -> None:
-    arguments = {"InterPodAffinity": {"hardPodAffinityWeight": 5}}
-    with pytest.raises(ConfigError, match='plugin "InterPodAffinity" takes no arguments yet'):
+    arguments = {"DynamicResources": {"filterTimeout": "5s"}}
+    with pytest.raises(ConfigError, match='plugin "DynamicResources" takes no arguments yet'):
         await run({}, SchedulerConfig(profiles=(ProfileConfig(plugin_args=arguments),)))

@@ -107,7 +107,6 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "[defaultConstraints[0].maxSkew: Invalid value: 0: not in valid range (0, inf), "
         "defaultConstraints[0].topologyKey: Required value: can not be empty]",
     ),
-    ({"defaultSkew": 1}, 'strict decoding error: unknown field "defaultSkew"'),
 ]
 
 
