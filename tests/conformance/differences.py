@@ -275,12 +275,6 @@ RULES: tuple[Rule, ...] = (
         lambda ask, theirs, mine: ask.target.startswith("/openapi/") and (theirs.code, mine.code) == (406, 405),
     ),
     Rule(
-        "selectors in CEL",
-        "not served",
-        "devices are not selected by expressions",
-        lambda ask, theirs, mine: "selectors in CEL are not served" in mine.message,
-    ),
-    Rule(
         "version beyond all bounds",
         "other bytes",
         "upstream tells a dry run that creates by PUT the version that was sent, where it is beyond an int64",

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from asking import JSON, Ask
 from edges import EDGE_QUANTITIES, as_json, one_of_these
+from expression_cases import EXPRESSIONS
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from worlds import BY_SCHEMA, CORE, DRAWN, OTHERS, WORLD
@@ -85,7 +86,12 @@ def _message(draw: st.DrawFn, name: str, depth: int) -> dict[str, Any]:
     if depth <= 0 or not fields:
         return {}
     chosen = draw(st.lists(st.sampled_from(fields), max_size=min(3, len(fields)), unique_by=lambda field: field.name))
-    return {field.name: draw(typed(field.type, depth - 1)) for field in chosen}
+    return {field.name: draw(_value(field, depth - 1)) for field in chosen}
+
+
+def _value(field: Field, depth: int = 3) -> SearchStrategy[Any]:
+    """Expressions are drawn from those of `expression_cases`; all else by its type."""
+    return st.sampled_from(EXPRESSIONS) if field.name == "expression" else typed(field.type, depth)
 
 
 class Change(NamedTuple):
@@ -115,7 +121,7 @@ def _below(draw: st.DrawFn, fields: list[Field], holder: Any, path: tuple[str | 
         known = [each for each in inner if isinstance(value, dict) and each.name in value]
         if inner:
             return draw(_below(inner + known * 2, value, here))
-    return Change(here, draw(typed(type_)))
+    return Change(here, draw(_value(field) if type_ is field.type else typed(type_)))
 
 
 def put(obj: dict[str, Any], change: Change) -> dict[str, Any]:

@@ -35,7 +35,7 @@ _EXACTLY = {"deviceClassName": "one", "tolerations": [{"key": "t", "operator": "
 _WANTED = {"devices": {
     "requests": [
         {"name": "r", "exactly": {**_EXACTLY, "count": 2, "capacity": {"requests": {"storage": "1Gi"}}}},
-        {"name": "any", "firstAvailable": [{"name": "s", **_EXACTLY}, {"name": "all", "deviceClassName": "one", "allocationMode": "All"}]},
+        {"name": "any", "firstAvailable": [{"name": "s", **_EXACTLY, "selectors": [{"cel": {"expression": "device.attributes['x.io'].b > 1"}}]}, {"name": "all", "deviceClassName": "one", "allocationMode": "All"}]},
     ],
     "constraints": [{"requests": ["r"], "matchAttribute": "x.io/y"}, {"requests": ["any/s"], "distinctAttribute": "x.io/z"}],
     "config": [{"requests": ["any/s"], **_OPAQUE}],
@@ -147,7 +147,7 @@ WORLD: dict[str, tuple[str, Body]] = {
             "egress": [{"ports": [{"port": "http", "protocol": "UDP"}], "to": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}}]}],
         }},
     ),
-    "deviceclasses": (f"{DEVICES}/deviceclasses", {"spec": {"config": [_OPAQUE], "extendedResourceName": "x.io/y"}}),
+    "deviceclasses": (f"{DEVICES}/deviceclasses", {"spec": {"config": [_OPAQUE], "extendedResourceName": "x.io/y", "selectors": [{"cel": {"expression": "device.driver == 'x.io'"}}]}}),
     "resourceclaims": (f"{DEVICES}/namespaces/{NAMESPACE}/resourceclaims", {"spec": _WANTED}),
     "resourceclaimtemplates": (
         f"{DEVICES}/namespaces/{NAMESPACE}/resourceclaimtemplates", {"spec": {"metadata": {"labels": {"a": "b"}}, "spec": _WANTED}},

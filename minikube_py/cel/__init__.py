@@ -1,0 +1,1 @@
+"""CEL as Kubernetes has it: `environment.compile(expression, environment)` parses, checks and estimates the cost."""
