@@ -60,7 +60,7 @@ class Afresh:
         if not len(selected):
             raise FitError(diagnose(self._columns, pod, prepared))
         if len(selected) == 1:
-            return self._only(pod, prepared, selected, evaluated)
+            return self.only(pod, prepared, selected, evaluated)
         shared = np.zeros(len(selected), np.int64)
         tops: dict[str, int] = {}
         wide: dict[str, IntArray] = {}
@@ -105,7 +105,7 @@ class Afresh:
         candidates = None if self.matcher is None else self.matcher.candidates(pod, prepared.filters)
         return None if candidates is None else fitting_of(prepared, pod, self._columns, candidates)
 
-    def _only(self, pod: PodInfo, prepared: Prepared, slot: IntArray, evaluated: int) -> Choice:
+    def only(self, pod: PodInfo, prepared: Prepared, slot: IntArray, evaluated: int) -> Choice:
         """The only node that fits is not scored, but for who asks why it was chosen."""
         node = self._columns.by_slot[int(slot[0])]
         assert node is not None

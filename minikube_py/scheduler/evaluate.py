@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import random
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
 from minikube_py.scheduler.afresh import Afresh, pick, score_of_one
 from minikube_py.scheduler.best import INFEASIBLE
 from minikube_py.scheduler.columns import NodeColumns
+from minikube_py.scheduler.dry_run import Trial
 from minikube_py.scheduler.filtering import diagnose, fitting, fitting_of
 from minikube_py.scheduler.framework import (
     MAX_NODE_SCORE,
@@ -26,9 +28,11 @@ from minikube_py.scheduler.framework import (
     FitError,
     IntArray,
     NoNodesAvailable,
+    Status,
 )
 from minikube_py.scheduler.kept import KEPT_MAX, Kept, KeptResults
 from minikube_py.scheduler.matcher import Matcher
+from minikube_py.scheduler.nominations import Nominations
 from minikube_py.scheduler.objects import NodeInfo, PodInfo
 from minikube_py.scheduler.preparing import Prepared, Rejected, both, prepare
 from minikube_py.scheduler.profile import Profile
@@ -51,10 +55,12 @@ class Evaluator:
         rng: random.Random,
         percentage_of_nodes_to_score: int,
         matcher: Matcher | None = None,
+        nominations: Nominations | None = None,
     ) -> None:
         own = profile.percentage_of_nodes_to_score
         self.profile = profile
         self.columns = columns
+        self._nominations = nominations if nominations is not None else Nominations()
         self.search = Search(columns, percentage_of_nodes_to_score if own is None else own)
         self.afresh = Afresh(columns, profile.local.scorers, profile.local_plugins, self.search, matcher, rng)
         self._rng = rng
@@ -84,6 +90,10 @@ class Evaluator:
         if not self.columns.count:
             raise NoNodesAvailable()
         try:
+            if self._nominations:
+                rivals = self._nominations.rivals(pod)
+                if rivals or pod.nominated_node:
+                    return self._choose_beside(pod, rivals)
             signature = self.profile.sign(pod)
             kept = None if signature is None else self._results.get(signature, pod)
             if kept is None:
@@ -103,12 +113,43 @@ class Evaluator:
         except Rejected as rejected:
             raise self._rejection(rejected) from None
 
+    def _choose_beside(self, pod: PodInfo, rivals: Mapping[str, Sequence[PodInfo]]) -> Choice:
+        """Where pods are nominated to nodes: the pod's own node first, then those that its rivals leave it."""
+        prepared = self.prepare(pod)
+        barred: dict[int, Status] = {}
+        for name in rivals:
+            node = self.columns.by_name.get(name)
+            if node is not None and node.present:
+                rejected = self._trial(prepared, pod, node).with_rivals()
+                if rejected is not None:
+                    barred[node.slot] = rejected
+        prepared = prepared._replace(barred=barred)
+        if pod.nominated_node:
+            slots = np.array(self.columns.slots_of((pod.nominated_node,)), np.int64)
+            fits = fitting_of(prepared, pod, self.columns, slots)
+            if len(fits):
+                return self.afresh.only(pod, prepared, fits, 1)
+        return self.afresh.choose(pod, prepared)
+
+    def _trial(self, prepared: Prepared, pod: PodInfo, node: NodeInfo) -> Trial:
+        rivals = [o for o in self._nominations.on(node.name) if o.priority >= pod.priority and o.uid != pod.uid]
+        return Trial(prepared, self.profile.extensions, self.columns, pod, node, rivals)
+
+    def dry_run(self, pod: PodInfo) -> Callable[[NodeInfo], Trial] | None:
+        """Makes of a node what it would be without some of its pods; None where PreFilter turns the pod down.
+
+        Raises: PluginError."""
+        try:
+            return partial(self._trial, self.prepare(pod), pod)
+        except Rejected:
+            return None
+
     def _rejection(self, rejected: Rejected) -> FitError:
         diagnosis = Diagnosis(self.columns.count, pre_filter_message=rejected.status.message)
         diagnosis.unschedulable_plugins |= rejected.plugins
         diagnosis.add_plugin(rejected.status)
         if rejected.status.code is Code.UNSCHEDULABLE:
-            diagnosis.unschedulable_nodes = self.columns.count
+            diagnosis.unschedulable_slots = np.flatnonzero(self.columns.present[: self.columns.size]).tolist()
         return FitError(diagnosis)
 
     def _choose_kept(self, kept: Kept, pod: PodInfo, state: CycleState) -> Choice:
@@ -178,7 +219,7 @@ class Evaluator:
         return Diagnosis(
             known.node_count,
             dict(known.reasons),
-            known.unschedulable_nodes,
+            list(known.unschedulable_slots),
             set(known.unschedulable_plugins),
             set(known.pending_plugins),
         )

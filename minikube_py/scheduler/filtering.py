@@ -20,7 +20,6 @@ from minikube_py.scheduler.objects import PodInfo
 from minikube_py.scheduler.preparing import Prepared
 
 SMALL_CODES = 1 << 16
-"""Codes below this are counted without being sorted."""
 
 
 def ok(name: str, status: Status | None) -> bool:
@@ -52,6 +51,8 @@ def fitting(prepared: Prepared, pod: PodInfo, nodes: Nodes) -> BoolArray:
         passing = passed(name, plugin, prepared.state, pod, nodes, mask)
         if passing is not None:
             mask &= passing
+    if prepared.barred:
+        mask &= ~nodes.slot_mask(prepared.barred)
     return mask
 
 
@@ -78,6 +79,10 @@ def diagnose(columns: NodeColumns, pod: PodInfo, prepared: Prepared) -> Diagnosi
         if absent:
             listed = " ".join(sorted(prepared.pinned_by))
             diagnosis.reasons[f"node(s) didn't satisfy plugin(s) [{listed}]"] = absent
+    for slot, status in prepared.barred.items():
+        if slot in left:
+            _tally(diagnosis, status, np.array([slot]))
+    left = left[~np.isin(left, list(prepared.barred))] if prepared.barred else left
     for name, plugin in prepared.filters:
         if not len(left):
             break
@@ -92,29 +97,31 @@ def diagnose(columns: NodeColumns, pod: PodInfo, prepared: Prepared) -> Diagnosi
 
 
 def _count(diagnosis: Diagnosis, name: str, plugin: Any, state: CycleState, pod: PodInfo, rejected: Nodes) -> None:
-    statuses: list[tuple[Status, int]] = []
+    slots = np.fromiter(rejected.slots(), np.int64, len(rejected))
     codes_of = getattr(plugin, "reject_codes", None)
     if codes_of is not None:
         codes, meaning = codes_of(state, pod, rejected)
-        statuses = [(meaning(code), n) for code, n in _counted(codes)]
+        for code in _values(codes):
+            _tally(diagnosis, meaning(code).by(name), slots[codes == code])
     elif callable(getattr(plugin, "filter", None)):
-        for node in rejected.infos():
-            status = plugin.filter(state, pod, node)
-            statuses.append((status, 1))
+        for slot, node in zip(slots, rejected.infos(), strict=True):
+            _tally(diagnosis, plugin.filter(state, pod, node).by(name), np.array([slot]))
     else:
-        statuses = [(Status(Code.UNSCHEDULABLE, f"node(s) didn't satisfy plugin(s) [{name}]"), len(rejected))]
-    for status, count in statuses:
-        diagnosis.add_plugin(Status(status.code, plugin=name))
-        if status.code is Code.UNSCHEDULABLE:
-            diagnosis.unschedulable_nodes += count
-        for reason in status.reasons:
-            diagnosis.reasons[reason] = diagnosis.reasons.get(reason, 0) + count
+        _tally(diagnosis, Status(Code.UNSCHEDULABLE, f"node(s) didn't satisfy plugin(s) [{name}]", plugin=name), slots)
 
 
-def _counted(codes: IntArray) -> list[tuple[int, int]]:
-    """(code, how often), in order of the codes."""
+def _tally(diagnosis: Diagnosis, status: Status, slots: IntArray) -> None:
+    diagnosis.add_plugin(status)
+    if status.code is Code.UNSCHEDULABLE:
+        diagnosis.unschedulable_slots += slots.tolist()
+    for reason in status.reasons:
+        diagnosis.reasons[reason] = diagnosis.reasons.get(reason, 0) + len(slots)
+
+
+def _values(codes: IntArray) -> list[int]:
+    """Which codes there are, ascending; small ones are found without sorting."""
     if int(codes.max(initial=0)) < SMALL_CODES:
-        counts = np.bincount(codes)
-        return [(code, int(counts[code])) for code in np.flatnonzero(counts).tolist()]
-    values, numbers = np.unique(codes, return_counts=True)
-    return list(zip(values.tolist(), numbers.tolist(), strict=True))
+        found: list[int] = np.flatnonzero(np.bincount(codes)).tolist()
+        return found
+    found = np.unique(codes).tolist()
+    return found

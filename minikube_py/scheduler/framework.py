@@ -20,8 +20,9 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from minikube_py.client.informer import Informer
     from minikube_py.client.rest import Object, ResourceRef
-    from minikube_py.env import Clock
+    from minikube_py.env import Clock, Rng
     from minikube_py.scheduler.columns import NodeColumns, Nodes
+    from minikube_py.scheduler.dry_run import Trial
     from minikube_py.scheduler.kinds import LentKinds, NeededKind
     from minikube_py.scheduler.objects import NodeInfo, PodInfo, QueuedPodInfo
 
@@ -509,17 +510,31 @@ class Handle(Protocol):
     def activate(self, pods: Iterable[PodInfo]) -> None:
         """Moves pods to the active queue whatever their backoff."""
 
+    @property
+    def rng(self) -> Rng: ...
+
+    def dry_run(self, pod: PodInfo) -> Callable[[NodeInfo], Trial] | None:
+        """Makes of a node what it would be without some of its pods; None where PreFilter turns the pod down."""
+
+    def preempt(self, pod: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> None:
+        """Evicts them beside scheduling."""
+
+    def is_preempting(self, uid: str) -> bool:
+        """Whether evictions for that pod are under way."""
+
+    def count_preemption_attempt(self) -> None: ...
+
 
 @dataclass(slots=True)
 class Diagnosis:
     """Why no node was found.
 
-    `reasons`: how many nodes gave it. `unschedulable_nodes`: how many were turned down in a way that preemption might
+    `reasons`: how many nodes gave it. `unschedulable_slots`: those that were turned down in a way that preemption might
     mend; all others are beyond help."""
 
     node_count: int
     reasons: dict[str, int] = field(default_factory=dict)
-    unschedulable_nodes: int = 0
+    unschedulable_slots: list[int] = field(default_factory=list)
     unschedulable_plugins: set[str] = field(default_factory=set)
     pending_plugins: set[str] = field(default_factory=set)
     pre_filter_message: str = ""

@@ -187,12 +187,14 @@ class PodInfo:
         "namespace",
         "node_name",
         "nominated_node",
+        "preempted",
         "preemption_policy",
         "priority",
         "resource_version",
         "scheduled_condition",
         "scheduler_name",
         "spec",
+        "started",
         "uid",
         "volumes",
     )
@@ -213,6 +215,8 @@ class PodInfo:
         self.finished = False
         self.generation = 0
         self.nominated_node = ""
+        self.started = ""
+        self.preempted = False
         self.resource_version = ""
         self.scheduled_condition: tuple[str, str, str, str] | None = None
         self.volumes: tuple[PodVolume, ...] = ()
@@ -471,7 +475,10 @@ def project_pod(obj: Mapping[str, Any]) -> PodInfo:
     pod.generation = metadata.get("generation") or 0
     pod.nominated_node = status.get("nominatedNodeName") or ""
     pod.resource_version = metadata.get("resourceVersion", "")
-    if not pod.node_name:
+    if pod.node_name:
+        pod.started = intern(status.get("startTime") or "")
+        pod.preempted = pod.deleting and _is_preempted(status)
+    else:
         for condition in status.get("conditions") or ():
             if condition.get("type") == "PodScheduled":
                 pod.scheduled_condition = (
@@ -481,6 +488,13 @@ def project_pod(obj: Mapping[str, Any]) -> PodInfo:
                     condition.get("lastTransitionTime") or "",
                 )
     return pod
+
+
+def _is_preempted(status: Mapping[str, Any]) -> bool:
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "DisruptionTarget":
+            return (condition.get("status"), condition.get("reason")) == ("True", "PreemptionByScheduler")
+    return False
 
 
 def project_node(obj: Mapping[str, Any]) -> NodeInfo:

@@ -50,15 +50,19 @@ class Rejected(Exception):
         self.plugins = plugins
 
 
+_NONE_BARRED: Mapping[int, Status] = {}
+
+
 class Prepared(NamedTuple):
     """What PreFilter and PreScore said: the state, and the plugins still to run. `node_names`: the only nodes worth a
-    look, None for all."""
+    look, None for all. `barred`: slots where other pods are nominated that leave no room for this one, and why."""
 
     state: CycleState
     node_names: frozenset[str] | None
     pinned_by: frozenset[str]
     filters: tuple[tuple[str, Any], ...]
     scorers: tuple[Scorer, ...]
+    barred: Mapping[int, Status] = _NONE_BARRED
 
     @property
     def is_idle(self) -> bool:

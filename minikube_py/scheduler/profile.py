@@ -28,6 +28,7 @@ from minikube_py.scheduler.framework import (
     Plugin,
     PluginFactory,
     PostFilterResult,
+    PreFilterExtensions,
     Status,
 )
 from minikube_py.scheduler.kinds import NeededKind
@@ -101,6 +102,9 @@ class Profile:
         self.local = self.looking.of(self.local_plugins)
         self.wide = self.looking.of(frozenset(by_name) - self.local_plugins)
         self.reusable = self._is_reusable()
+        self.extensions = {
+            name: plugin for name, plugin in self.looking.pre_filters.items() if isinstance(plugin, PreFilterExtensions)
+        }
         self._signers = tuple(p for p in self.local.by_name().values() if callable(getattr(p, "sign_pod", None)))
 
     @classmethod

@@ -298,7 +298,8 @@ class SchedulingQueue:
         for gated ones unless their gate looks at the pod itself, which `update` deals with."""
         pod = queued.pod
         if queued.queue == GATED:
-            return (pod.scheduler_name, queued.gating_plugin)
+            # One that was tried before is woken by what turned it down then.
+            return pod.uid if queued.unschedulable_plugins else (pod.scheduler_name, queued.gating_plugin)
         rules = self._rules.get(pod.scheduler_name)
         if queued.pending_plugins or rules is None or not queued.unschedulable_plugins <= rules.local_plugins:
             return pod.uid
@@ -308,7 +309,7 @@ class SchedulingQueue:
         """SKIP, AFTER_BACKOFF or IMMEDIATELY."""
         rejectors = queued.unschedulable_plugins | queued.pending_plugins
         if queued.gating_plugin:
-            rejectors = {queued.gating_plugin}
+            rejectors.add(queued.gating_plugin)
         if not rejectors:
             return AFTER_BACKOFF
         event = change.event
@@ -320,6 +321,10 @@ class SchedulingQueue:
         rules = self._rules.get(queued.pod.scheduler_name)
         if rules is None:
             return AFTER_BACKOFF
+        if queued.gating_plugin and not any(
+            registration.event.matches(event) for registration in rules.hints.get(queued.gating_plugin, ())
+        ):
+            return SKIP
         return self._ask_hints(queued, rejectors, rules, change)
 
     def _ask_hints(self, queued: QueuedPodInfo, rejectors: set[str], rules: Rules, change: ClusterChange) -> int:

@@ -25,7 +25,7 @@ SENDERS = 32
 """Every pod is an event: so many at a time share a group commit, and keep up with the binding."""
 REASON_UNSCHEDULABLE = "Unschedulable"
 REASON_ERROR = "SchedulerError"
-ACTIONS = {"FailedScheduling": "Scheduling", "Scheduled": "Binding"}
+ACTIONS = {"FailedScheduling": "Scheduling", "Scheduled": "Binding", "Preempted": "Preempting"}
 
 
 def truncate(message: str) -> str:
@@ -57,25 +57,31 @@ class SchedulerEvents(EventRecorder):
 
 
 class Conditions:
-    """Patches PodScheduled=False into pods. One request a pod at a time; of several verdicts the last one counts."""
+    """Patches PodScheduled=False into pods, and the node they are nominated to.
+
+    One request a pod at a time; of several verdicts the last one counts."""
 
     def __init__(self, client: RestClient, clock: Clock) -> None:
         self._client = client
         self._clock = clock
-        self._wanted: dict[str, tuple[PodInfo, str, str]] = {}
+        self._wanted: dict[str, tuple[PodInfo, str, str, str | None]] = {}
         self._sent: dict[str, tuple[str, str]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.patched = self.failed = 0
 
-    def not_scheduled(self, pod: PodInfo, reason: str, message: str) -> None:
+    def not_scheduled(self, pod: PodInfo, reason: str, message: str, nominated: str | None) -> None:
+        """`nominated`: the node to write, "" to clear it, None to leave it alone."""
+        if nominated == pod.nominated_node:
+            nominated = None
         known = self._sent.get(pod.uid)
         if known is None and pod.scheduled_condition is not None:
             status, old_reason, old_message, _ = pod.scheduled_condition
             known = (old_reason, old_message) if status == "False" else None
         if pod.uid in self._wanted:
-            self._wanted[pod.uid] = (pod, reason, message)
-        elif known != (reason, message):
-            self._wanted[pod.uid] = (pod, reason, message)
+            earlier = self._wanted[pod.uid][3]
+            self._wanted[pod.uid] = (pod, reason, message, earlier if nominated is None else nominated)
+        elif known != (reason, message) or nominated is not None:
+            self._wanted[pod.uid] = (pod, reason, message, nominated)
             if pod.uid not in self._tasks:
                 self._tasks[pod.uid] = asyncio.get_running_loop().create_task(self._send(pod.uid))
 
@@ -93,13 +99,13 @@ class Conditions:
     async def _send(self, uid: str) -> None:
         try:
             while (wanted := self._wanted.pop(uid, None)) is not None:
-                pod, reason, message = wanted
+                pod, reason, message, nominated = wanted
                 self._sent[uid] = (reason, message)
-                await self._patch(pod, reason, message)
+                await self._patch(pod, reason, message, nominated)
         finally:
             del self._tasks[uid]
 
-    async def _patch(self, pod: PodInfo, reason: str, message: str) -> None:
+    async def _patch(self, pod: PodInfo, reason: str, message: str, nominated: str | None) -> None:
         old = pod.scheduled_condition
         since = old[3] if old is not None and old[0] == "False" and old[3] else ""
         now = datetime.fromtimestamp(self._clock.wall_s(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -114,10 +120,10 @@ class Conditions:
         if pod.generation:
             condition["observedGeneration"] = pod.generation
         order = [{"type": "PodScheduled"}]
-        patch = {
-            "metadata": {"uid": pod.uid},
-            "status": {"$setElementOrder/conditions": order, "conditions": [condition]},
-        }
+        written: dict[str, object] = {"$setElementOrder/conditions": order, "conditions": [condition]}
+        if nominated is not None:
+            written["nominatedNodeName"] = nominated or None
+        patch = {"metadata": {"uid": pod.uid}, "status": written}
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
         try:
             await self._client.raw("PATCH", path, None, orjson.dumps(patch), STRATEGIC_MERGE_PATCH)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -27,6 +27,7 @@ from minikube_py.scheduler.changes import columns_differ, node_changes, pod_chan
 from minikube_py.scheduler.columns import NodeColumns
 from minikube_py.scheduler.config import SchedulerConfig
 from minikube_py.scheduler.decisions import Decisions, Explanation
+from minikube_py.scheduler.dry_run import Trial
 from minikube_py.scheduler.evaluate import Evaluator
 from minikube_py.scheduler.framework import (
     CODE_NAMES,
@@ -46,8 +47,10 @@ from minikube_py.scheduler.kinds import LentKinds
 from minikube_py.scheduler.lent import LentInformers
 from minikube_py.scheduler.matcher import COLUMNS, Matcher
 from minikube_py.scheduler.metrics import AttemptMetrics, Labels, Metrics
+from minikube_py.scheduler.nominations import Nominations
 from minikube_py.scheduler.objects import NodeInfo, PodInfo, QueuedPodInfo, project_node, project_pod
 from minikube_py.scheduler.permit import WaitingPods
+from minikube_py.scheduler.preemption import Preemptions
 from minikube_py.scheduler.profile import Profile, require_one_order
 from minikube_py.scheduler.queue import NEVER, Rules, SchedulingQueue
 from minikube_py.scheduler.reports import REASON_ERROR, REASON_UNSCHEDULABLE, Conditions, SchedulerEvents
@@ -95,6 +98,9 @@ class Scheduler:
         self.waiting_pods = WaitingPods(self._timers)
         self._conditions = Conditions(self.client, clock)
         self._decisions = Decisions(config.explained_decisions)
+        self.nominations = Nominations()
+        self._preemptions = Preemptions(self, self._metrics)
+        self.rng = rng
         self._lent = LentInformers(self.client, clock, rng)
         self.matcher = self._make_matcher()
         self.profiles = {p.scheduler_name: self._run_of(p, rng) for p in config.profiles}
@@ -119,7 +125,7 @@ class Scheduler:
     def _run_of(self, config: Any, rng: random.Random) -> ProfileRun:
         profile = Profile.named(config, self, self.config.registry)
         percentage = self.config.percentage_of_nodes_to_score
-        evaluator = Evaluator(profile, self._cache.columns, rng, percentage, self.matcher)
+        evaluator = Evaluator(profile, self._cache.columns, rng, percentage, self.matcher, self.nominations)
         events = SchedulerEvents(self.client, self._clock, rng, profile.name, self.config.host)
         return ProfileRun(profile, evaluator, AttemptMetrics(self._metrics, profile.name), events)
 
@@ -166,6 +172,7 @@ class Scheduler:
         await self._nodes.stop()
         await self._lent.stop()
         await self.kinds.stop()
+        await self._preemptions.stop()
         await self._bindings.stop()
         await self._conditions.stop()
         await self._timers.close()
@@ -206,6 +213,18 @@ class Scheduler:
         self._queue.activate(pods)
         self._after_batch()
 
+    def dry_run(self, pod: PodInfo) -> Callable[[NodeInfo], Trial] | None:
+        return self.profiles[pod.scheduler_name].evaluator.dry_run(pod)
+
+    def preempt(self, pod: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> None:
+        self._preemptions.start(self.profiles[pod.scheduler_name], pod, node_name, victims)
+
+    def is_preempting(self, uid: str) -> bool:
+        return self._preemptions.is_running(uid)
+
+    def count_preemption_attempt(self) -> None:
+        self._metrics.count("scheduler_preemption_attempts_total")
+
     # --- what the informers tell ------------------------------------------------------------------------------------
 
     def _pod_added(self, pod: PodInfo) -> None:
@@ -213,6 +232,7 @@ class Scheduler:
             self._cache.put_pod(pod)
             self._queue.on_change(ClusterChange(EVENT_ASSIGNED_POD_ADD, None, pod))
         elif pod.scheduler_name in self.profiles:
+            self.nominations.put(pod, pod.nominated_node)
             self._enqueue(pod)
 
     def _enqueue(self, pod: PodInfo) -> None:
@@ -241,6 +261,7 @@ class Scheduler:
             self._cache.put_pod(new)
             self._conditions.forget(new.uid)
             self._held.pop(old.key, None)
+            self.nominations.drop(old.uid)
             self._queue.delete(old.key)
             self._queue.on_change(ClusterChange(EVENT_ASSIGNED_POD_ADD, None, new))
         elif old.key in self._held:
@@ -250,7 +271,10 @@ class Scheduler:
                 if new.deleting and not old.deleting:
                     self._release_assumed(new)
             else:
+                self.nominations.update(old, new)
                 self._queue.update(new, pod_changes(old, new))
+                if old.nominated_node != new.nominated_node:
+                    self._leave_nominated(old)
 
     def _pod_deleted(self, pod: PodInfo) -> None:
         self._conditions.forget(pod.uid)
@@ -259,9 +283,16 @@ class Scheduler:
             self._queue.on_change(ClusterChange(EVENT_ASSIGNED_POD_DELETE, pod, None, node or pod.node_name))
             return
         self._held.pop(pod.key, None)
+        self.nominations.drop(pod.uid)
         self._queue.delete(pod.key)
+        self._leave_nominated(pod)
         if self._cache.is_assumed(pod.uid):
             self._release_assumed(pod)
+
+    def _leave_nominated(self, pod: PodInfo) -> None:
+        """To others a pod that was nominated to a node counted as if it ran there."""
+        if pod.nominated_node:
+            self._queue.on_change(ClusterChange(EVENT_ASSIGNED_POD_DELETE, pod, None, pod.nominated_node), pod.uid)
 
     def _release_assumed(self, pod: PodInfo) -> None:
         """A pod on its way to a node is going away: its room is free again, whatever becomes of its binding."""
@@ -340,9 +371,9 @@ class Scheduler:
             self._remember(run, pod, choice)
             self._commit(run, queued, choice, started_s)
         except FitError as error:
-            self._post_filter(run, pod, error.diagnosis)
+            nominated = self._post_filter(run, pod, error.diagnosis)
             run.attempts.algorithm.observe(self._now_s() - started_s)
-            self.fail(run, queued, error.code, error.message, error.diagnosis, started_s)
+            self.fail(run, queued, error.code, error.message, error.diagnosis, started_s, nominated)
         except NoNodesAvailable as error:
             nobody = Diagnosis(0)
             # Any node that fits may wake it: a retry without one would be for nothing.
@@ -359,22 +390,26 @@ class Scheduler:
         others = run.evaluator.explain(pod, extra + 1, choice.node)[1:] if extra > 0 else ()
         self._decisions.placed(pod, self._now_s(), choice, tuple(others))
 
-    def _post_filter(self, run: ProfileRun, pod: PodInfo, diagnosis: Diagnosis) -> None:
+    def _post_filter(self, run: ProfileRun, pod: PodInfo, diagnosis: Diagnosis) -> str | None:
+        """The node that the pod is nominated to; "" clears a nomination, None leaves it alone."""
         if not run.profile.post_filters:
-            return
+            return ""
+        result = None
         started_s = self._now_s()
         try:
-            _, status = run.profile.run_post_filter(CycleState(), pod, diagnosis)
+            result, status = run.profile.run_post_filter(CycleState(), pod, diagnosis)
         except Exception as error:
             logger.exception("PostFilter for pod %s", pod.key)
             status = Status(Code.ERROR, str(error) or type(error).__name__)
         diagnosis.post_filter_message = status.message
         run.attempts.point("PostFilter", CODE_NAMES[status.code], self._now_s() - started_s)
+        return None if result is None else result.nominated_node
 
     def _commit(self, run: ProfileRun, queued: QueuedPodInfo, choice: Choice, started_s: float) -> None:
         """Charges the node, and hands the pod to its binding cycle. Raises what plugins raise."""
         pod, node_name, state, profile = queued.pod, choice.node.name, choice.state, run.profile
         self._cache.assume(pod, node_name)
+        self.nominations.drop(pod.uid)
         waits: dict[str, float] = {}
         try:
             status = profile.run_reserve(state, pod, node_name) if profile.reservers else None
@@ -413,8 +448,10 @@ class Scheduler:
         message: str,
         diagnosis: Diagnosis | None,
         started_s: float,
+        nominated: str | None = "",
     ) -> None:
-        """Puts the pod back into the queue, and tells why. `diagnosis` is None for errors."""
+        """Puts the pod back into the queue, and tells why. `diagnosis` is None for errors. `nominated`: the node that
+        is being made free for it; "" for none, None for that which it had."""
         rejected = code is not Code.ERROR
         run.attempts.attempt("unschedulable" if rejected else "error", self._now_s() - started_s)
         queued.unschedulable_plugins = diagnosis.unschedulable_plugins if diagnosis is not None else set()
@@ -426,10 +463,11 @@ class Scheduler:
             return
         pod = queued.pod = known
         self._queue.fail(queued)
+        self.nominations.put(pod, pod.nominated_node if nominated is None else nominated)
         if self.config.explained_decisions:
             self._decisions.failed(pod, self._now_s(), message)
         run.events.about(pod, WARNING, "FailedScheduling", message)
-        self._conditions.not_scheduled(pod, REASON_UNSCHEDULABLE if rejected else REASON_ERROR, message)
+        self._conditions.not_scheduled(pod, REASON_UNSCHEDULABLE if rejected else REASON_ERROR, message, nominated)
 
     # --- for the binding cycle --------------------------------------------------------------------------------------
 

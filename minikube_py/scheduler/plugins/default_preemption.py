@@ -1,23 +1,56 @@
-"""DefaultPreemption: says what preemption could do for a pod that fits nowhere.
+"""DefaultPreemption: makes room for a pod that fits nowhere, at the cost of pods of lower priority.
 
-The point stands, and its verdict is the original's where no lower-priority pod runs; evicting victims is not done yet,
-and where it would be tried the message says so.
+Nodes that the filters turned down for good are no candidates. On each of the others all pods of lower priority are
+supposed to be gone; where the pod then fits, as many of them as possible are let back in, the most important first.
+The best candidate is chosen, its victims are evicted while other pods are scheduled, and the pod is nominated to the
+node. Disruption budgets are preferred, not guaranteed.
+
+Source: pkg/scheduler/framework/plugins/defaultpreemption and pkg/scheduler/framework/preemption, 1.36.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from minikube_py.scheduler.framework import Code, CycleState, Diagnosis, PostFilterResult, Status
+from minikube_py.scheduler.budgets import BUDGETS, Budget, project_budget
+from minikube_py.scheduler.configuration.args import with_defaults
+from minikube_py.scheduler.framework import (
+    POD,
+    Action,
+    ClusterChange,
+    ClusterEvent,
+    Code,
+    CycleState,
+    Diagnosis,
+    EventRegistration,
+    PostFilterResult,
+    QueueingHint,
+    Status,
+)
 
 if TYPE_CHECKING:
+    from minikube_py.scheduler.dry_run import Trial
     from minikube_py.scheduler.framework import Handle
-    from minikube_py.scheduler.objects import PodInfo
+    from minikube_py.scheduler.objects import NodeInfo, PodInfo
 
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
-NO_VICTIMS = "No preemption victims found for incoming pod"
-NOT_DONE = "Preemption of lower-priority pods is not supported yet"
+NO_VICTIMS = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "No preemption victims found for incoming pod")
+NEVER = "preemption: not eligible due to preemptionPolicy=Never."
+TERMINATING = "preemption: not eligible due to a terminating pod on the nominated node."
+UNDER_WAY = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "waiting for the preemption for this pod to be finished")
+PRIORITY_OFFSET = 1 << 31
+"""Added to each priority, so that a few victims of negative priority do not seem to cost more than many."""
+STARTED_NEVER = "9999"
+"""Sorts behind every start: a pod that has not started yet counts as started now."""
+
+
+class Candidate(NamedTuple):
+    """`victims`: the most important first. `violations`: how many of them a disruption budget should protect."""
+
+    node: NodeInfo
+    victims: tuple[PodInfo, ...]
+    violations: int
 
 
 class DefaultPreemption:
@@ -25,24 +58,174 @@ class DefaultPreemption:
 
     def __init__(self, args: Mapping[str, Any] | None, handle: Handle) -> None:
         self._handle = handle
+        full = with_defaults(self.name, args or {})
+        self._percentage: int = full["minCandidateNodesPercentage"]
+        self._least: int = full["minCandidateNodesAbsolute"]
+        self._budgets = handle.informer(BUDGETS, project_budget)
+
+    # --- the queue --------------------------------------------------------------------------------------------------
+
+    def pre_enqueue(self, pod: PodInfo) -> Status | None:
+        """While its victims are being evicted, the pod is not tried."""
+        return UNDER_WAY if self._handle.is_preempting(pod.uid) else None
+
+    def events_to_register(self) -> Sequence[EventRegistration]:
+        """A pod that waits behind `pre_enqueue` is woken by what its other plugins ask for, once a pod is deleted."""
+        return (EventRegistration(ClusterEvent(POD, Action.DELETE), _no_help),)
+
+    # --- PostFilter -------------------------------------------------------------------------------------------------
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
     ) -> tuple[PostFilterResult | None, Status]:
-        # The original asks two plugins in turn: DynamicResources, which has no claims to give back, then this one.
-        if diagnosis.pre_filter_message:
-            return None, Status(Code.ERROR, "not found")
-        reasons = ("no new claims to deallocate", self._verdict(pod, diagnosis))
-        return PostFilterResult(""), Status(Code.UNSCHEDULABLE, *reasons)
+        try:
+            return self._preempt(pod, diagnosis)
+        finally:
+            self._handle.count_preemption_attempt()
 
-    def _verdict(self, pod: PodInfo, diagnosis: Diagnosis) -> str:
+    def _preempt(self, pod: PodInfo, diagnosis: Diagnosis) -> tuple[PostFilterResult | None, Status]:
+        why_not = self._ineligible(pod, diagnosis)
+        if why_not:
+            return None, Status(Code.UNSCHEDULABLE, why_not)
+        candidates, statuses = self._candidates(pod, diagnosis)
+        if not candidates:
+            return PostFilterResult(""), _no_candidate(diagnosis.node_count, statuses)
+        best = best_of(candidates)
+        self._handle.preempt(pod, best.node.name, best.victims)
+        return PostFilterResult(best.node.name), Status(Code.SUCCESS)
+
+    def _ineligible(self, pod: PodInfo, diagnosis: Diagnosis) -> str:
+        """Why the pod must not preempt others; "" where it may."""
         if pod.preemption_policy == "Never":
-            return "preemption: not eligible due to preemptionPolicy=Never."
-        candidates = diagnosis.unschedulable_nodes
-        others = diagnosis.node_count - candidates
-        reason = NOT_DONE if candidates and self._lower_priority_exists(pod) else NO_VICTIMS
-        counted = sorted(f"{n} {text}" for n, text in ((others, NOT_HELPFUL), (candidates, reason)) if n)
-        return f"preemption: 0/{diagnosis.node_count} nodes are available: {', '.join(counted)}."
+            return NEVER
+        node = self._handle.columns.by_name.get(pod.nominated_node) if pod.nominated_node else None
+        if node is None or node.slot not in diagnosis.unschedulable_slots:
+            # Beyond help, or not there: the pod may look for another.
+            return ""
+        going = any(other.preempted and other.priority < pod.priority for other in node.pods.values())
+        return TERMINATING if going else ""
 
-    def _lower_priority_exists(self, pod: PodInfo) -> bool:
-        return self._handle.columns.lowest_priority() < pod.priority
+    def _candidates(self, pod: PodInfo, diagnosis: Diagnosis) -> tuple[list[Candidate], list[Status]]:
+        """Enough of them, those that violate no budget first; and why the other nodes that were tried are none."""
+        slots = diagnosis.unschedulable_slots
+        if not slots:
+            return [], []
+        if self._handle.columns.lowest_priority() >= pod.priority:
+            return [], [NO_VICTIMS] * len(slots)
+        enough = self.enough(len(slots))
+        offset = self._handle.rng.randrange(len(slots))
+        budgets = list(self._budgets.store.values())
+        columns = self._handle.columns
+        dry_run = self._handle.dry_run(pod)
+        if dry_run is None:
+            return [], []
+        clean: list[Candidate] = []
+        violating: list[Candidate] = []
+        statuses: list[Status] = []
+        for i in range(len(slots)):
+            node = columns.by_slot[slots[(offset + i) % len(slots)]]
+            assert node is not None
+            found = select_victims(dry_run, pod, node, budgets)
+            if isinstance(found, Status):
+                statuses.append(found)
+                continue
+            (violating if found.violations else clean).append(found)
+            if clean and len(clean) + len(violating) >= enough:
+                break
+        return clean[:enough] + violating[:enough], statuses
+
+    def enough(self, nodes: int) -> int:
+        """How many candidates are looked for among `nodes`."""
+        return min(max(nodes * self._percentage // 100, self._least), nodes)
+
+
+def _no_help(pod: PodInfo, change: ClusterChange) -> QueueingHint:
+    return QueueingHint.SKIP
+
+
+def _no_candidate(nodes: int, statuses: Sequence[Status]) -> Status:
+    counts: dict[str, int] = {}
+    for status in statuses:
+        for reason in status.reasons:
+            counts[reason] = counts.get(reason, 0) + 1
+    if nodes > len(statuses):
+        counts[NOT_HELPFUL] = nodes - len(statuses)
+    told = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
+    return Status(Code.UNSCHEDULABLE, f"preemption: 0/{nodes} nodes are available: {told}.")
+
+
+# --- one node -------------------------------------------------------------------------------------------------------
+
+
+def importance(pod: PodInfo) -> tuple[int, str]:
+    """Sorts the most important first: the highest priority, then who has run longest."""
+    return -pod.priority, pod.started or STARTED_NEVER
+
+
+def select_victims(
+    dry_run: Callable[[NodeInfo], Trial], pod: PodInfo, node: NodeInfo, budgets: Sequence[Budget]
+) -> Candidate | Status:
+    """The fewest pods of `node` that must go for `pod`, or why none would help. Raises: PluginError."""
+    potential = [other for other in node.pods.values() if other.priority < pod.priority]
+    if not potential:
+        return NO_VICTIMS
+    trial = dry_run(node)
+    for other in potential:
+        trial.remove(other)
+    rejected = trial.rejection()
+    if rejected is not None:
+        return rejected
+    potential.sort(key=importance)
+    violating, others = by_budget(potential, budgets)
+    victims: list[PodInfo] = []
+    violations = 0
+    for group in (violating, others):
+        for other in group:
+            trial.add(other)
+            if trial.rejection() is not None:
+                trial.remove(other)
+                victims.append(other)
+                violations += group is violating
+    if not victims:
+        return Status(Code.ERROR, f'expected at least one victim pod on node "{node.name}"')
+    return Candidate(node, tuple(sorted(victims, key=importance)), violations)
+
+
+def by_budget(pods: Sequence[PodInfo], budgets: Sequence[Budget]) -> tuple[list[PodInfo], list[PodInfo]]:
+    """Those whose eviction would violate a disruption budget, given that all before them go too, and the others."""
+    left = {budget.uid: budget.allowed for budget in budgets}
+    violating: list[PodInfo] = []
+    others: list[PodInfo] = []
+    for pod in pods:
+        violates = False
+        for budget in budgets:
+            if budget.protects(pod):
+                left[budget.uid] -= 1
+                violates |= left[budget.uid] < 0
+        (violating if violates else others).append(pod)
+    return violating, others
+
+
+# --- which candidate ------------------------------------------------------------------------------------------------
+
+
+def best_of(candidates: Sequence[Candidate]) -> Candidate:
+    """By fewest violations, the lowest priority of the highest victim, the smallest sum of priorities, the fewest
+    victims, and the latest start of the highest victims; then the first."""
+    left = list(candidates)
+    for cost in (
+        lambda c: c.violations,
+        lambda c: c.victims[0].priority,
+        lambda c: sum(victim.priority + PRIORITY_OFFSET for victim in c.victims),
+        lambda c: len(c.victims),
+    ):
+        least = min(map(cost, left))
+        left = [each for each in left if cost(each) == least]
+    latest = max(map(_start_of_highest, left))
+    return next(each for each in left if _start_of_highest(each) == latest)
+
+
+def _start_of_highest(candidate: Candidate) -> str:
+    """When the first of the victims with the highest priority started."""
+    highest = candidate.victims[0].priority
+    return min(victim.started or STARTED_NEVER for victim in candidate.victims if victim.priority == highest)

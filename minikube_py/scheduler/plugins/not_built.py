@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from minikube_py.scheduler.config import ConfigError
 from minikube_py.scheduler.configuration.args import with_defaults
-from minikube_py.scheduler.framework import SKIP, Code, CycleState, EventRegistration, PreFilterResult, Status
+from minikube_py.scheduler.framework import (
+    SKIP,
+    Code,
+    CycleState,
+    Diagnosis,
+    EventRegistration,
+    PostFilterResult,
+    PreFilterResult,
+    Status,
+)
 from minikube_py.scheduler.objects import PodInfo
 
 if TYPE_CHECKING:
@@ -46,4 +55,18 @@ class NotBuilt:
         return None, self._held if self.name in pod.spec.not_built else SKIP
 
 
-FACTORIES: Final[Mapping[str, Callable[..., NotBuilt]]] = {name: partial(NotBuilt, name) for name in CONSTRAINTS}
+class Devices(NotBuilt):
+    """DynamicResources: holds pods with claims, and has none to give back."""
+
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
+    ) -> tuple[PostFilterResult | None, Status]:
+        if diagnosis.pre_filter_message:
+            # Upstream's plugin looks for what its own PreFilter wrote.
+            return None, Status(Code.ERROR, "not found")
+        return None, Status(Code.UNSCHEDULABLE, "no new claims to deallocate")
+
+
+FACTORIES: Final[Mapping[str, Callable[..., NotBuilt]]] = {
+    name: partial(Devices if name == "DynamicResources" else NotBuilt, name) for name in CONSTRAINTS
+}

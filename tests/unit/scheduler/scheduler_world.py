@@ -75,6 +75,7 @@ class FakeApi:
         self.patches: list[tuple[str, dict[str, Any]]] = []
         self.bound: list[tuple[str, str]] = []
         self.on_bind: Callable[[str, str], ApiResponse | None] | None = None
+        self.on_delete: Callable[[str], ApiResponse | None] | None = None
         self._version = 0
         self._watchers: dict[str, list[asyncio.Queue[list[WatchEvent]]]] = defaultdict(list)
 
@@ -141,10 +142,29 @@ class FakeApi:
             return failure(404, "NotFound", f'pods "{parts[3]}" not found')
         if method == "PATCH":
             self.patches.append((parts[3], document))
-            changed = json.loads(json.dumps(pod))
-            changed.setdefault("status", {})["conditions"] = document["status"]["conditions"]
-            self.put("pods", changed)
+            self._patch(pod, document["status"])
+        if method == "DELETE":
+            return self._delete(key, pod)
         return ApiResponse(200, json.dumps(self.objects["pods"][key]).encode())
+
+    def _patch(self, pod: dict[str, Any], written: dict[str, Any]) -> None:
+        changed = json.loads(json.dumps(pod))
+        status = changed.setdefault("status", {})
+        conditions = {each["type"]: each for each in (*status.get("conditions", ()), *written.get("conditions", ()))}
+        status["conditions"] = list(conditions.values())
+        if "nominatedNodeName" in written:
+            status["nominatedNodeName"] = written["nominatedNodeName"] or ""
+        self.put("pods", changed)
+
+    def _delete(self, key: str, pod: dict[str, Any]) -> ApiResponse:
+        """Marks the pod, as for one that a kubelet ends; `delete` is what takes it away."""
+        name = key.split("/")[1]
+        if self.on_delete is not None and (answer := self.on_delete(name)) is not None:
+            return answer
+        changed = json.loads(json.dumps(pod))
+        changed["metadata"]["deletionTimestamp"] = "2024-01-01T00:01:00Z"
+        self.put("pods", changed)
+        return ApiResponse(200, b"{}")
 
     def _update(self, parts: list[str], document: dict[str, Any]) -> ApiResponse:
         plural, key = parts[-2], self._key(document)

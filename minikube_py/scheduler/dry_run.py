@@ -1,0 +1,116 @@
+"""A node as it would be with some pods more or fewer, and whether a pod passes every filter there. Pure.
+
+Plugins that keep sums in the cycle's state follow each change (`add_pod`, `remove_pod`).
+Source: RunFilterPluginsWithNominatedPods in pkg/scheduler/framework/runtime/framework.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from minikube_py.scheduler.columns import NodeColumns
+from minikube_py.scheduler.framework import Code, CycleState, PluginError, Status
+from minikube_py.scheduler.objects import PODS, NodeInfo, PodInfo
+from minikube_py.scheduler.preparing import Prepared
+
+_COPIED = ("requested", "pods", "ports")
+
+
+def copied(node: NodeInfo) -> NodeInfo:
+    """A node of its own as far as its pods are concerned."""
+    copy = NodeInfo.__new__(NodeInfo)
+    for name in NodeInfo.__slots__:
+        setattr(copy, name, getattr(node, name))
+    for name in _COPIED:
+        setattr(copy, name, getattr(node, name).copy())
+    return copy
+
+
+def charge(node: NodeInfo, pod: PodInfo, sign: int) -> None:
+    """Counts the pod on a copied node (1), or takes it off (-1)."""
+    if sign > 0:
+        node.pods[pod.uid] = pod
+    else:
+        del node.pods[pod.uid]
+    spec, requested = pod.spec, node.requested
+    for resource, amount in spec.requests:
+        requested[resource] = requested.get(resource, 0) + sign * amount
+    requested[PODS] = len(node.pods)
+    node.nonzero_cpu_milli += sign * spec.nonzero_cpu_milli
+    node.nonzero_memory_bytes += sign * spec.nonzero_memory_bytes
+    for port in spec.host_ports:
+        left = node.ports.get(port, 0) + sign
+        if left:
+            node.ports[port] = left
+        else:
+            del node.ports[port]
+
+
+class Trial:
+    """One node for one pod. `rivals`: pods nominated to it to which the pod must leave their room."""
+
+    __slots__ = ("_columns", "_pod", "_prepared", "_rivals", "_told", "node", "state")
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        told: Mapping[str, Any],
+        columns: NodeColumns,
+        pod: PodInfo,
+        node: NodeInfo,
+        rivals: Iterable[PodInfo] = (),
+    ) -> None:
+        self.node = copied(node)
+        self.state = prepared.state.clone()
+        self._prepared, self._columns, self._pod = prepared, columns, pod
+        self._told = tuple(plugin for name, plugin in told.items() if name not in prepared.state.skip_filter)
+        self._rivals = tuple(rivals)
+
+    def add(self, other: PodInfo) -> None:
+        self._change(self.node, self.state, other, 1)
+
+    def remove(self, other: PodInfo) -> None:
+        self._change(self.node, self.state, other, -1)
+
+    def _change(self, node: NodeInfo, state: CycleState, other: PodInfo, sign: int) -> None:
+        charge(node, other, sign)
+        for plugin in self._told:
+            change = plugin.add_pod if sign > 0 else plugin.remove_pod
+            status = change(state, self._pod, other, node)
+            if status is not None and not status.is_success:
+                raise PluginError(f'running PreFilterExtension of plugin "{plugin.name}": {status.message}')
+
+    def rejection(self) -> Status | None:
+        """What the first filter says that turns the pod down, signed; None where it passes. It must pass with its
+        rivals there, and without them: they may end up elsewhere. Raises: PluginError."""
+        if self._rivals:
+            rejected = self.with_rivals()
+            if rejected is not None:
+                return rejected
+        return self._filter(self.node, self.state)
+
+    def with_rivals(self) -> Status | None:
+        """As `rejection`, with the rivals there."""
+        node, state = copied(self.node), self.state.clone()
+        for rival in self._rivals:
+            if rival.uid not in node.pods:
+                self._change(node, state, rival, 1)
+        return self._filter(node, state)
+
+    def _filter(self, node: NodeInfo, state: CycleState) -> Status | None:
+        for name, plugin in self._prepared.filters:
+            if callable(getattr(plugin, "filter", None)):
+                status = plugin.filter(state, self._pod, node)
+            else:
+                # It sees the node as it is: it may turn down what would pass, and never the other way round.
+                passed = plugin.filter_nodes(state, self._pod, self._columns.some(np.array([node.slot])))
+                text = f"node(s) didn't satisfy plugin(s) [{name}]"
+                status = None if passed is None or passed[0] else Status(Code.UNSCHEDULABLE, text)
+            if status is not None and not status.is_success:
+                if not status.is_rejected:
+                    raise PluginError(f'running "{name}" filter plugin: {status.message}')
+                return Status(status.code, *status.reasons, plugin=name)
+        return None

@@ -1,0 +1,59 @@
+"""Which pods are promised a node that is being made free for them. Pure.
+
+A nomination counts from the moment it is decided, which is before the API server has it, and until its pod is assumed
+or gone. Source: pkg/scheduler/backend/queue/nominator.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from minikube_py.scheduler.objects import PodInfo
+
+
+class Nominations:
+    def __init__(self) -> None:
+        self._by_node: dict[str, dict[str, PodInfo]] = {}
+        self._node_of: dict[str, str] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._node_of)
+
+    def on(self, node_name: str) -> Collection[PodInfo]:
+        return self._by_node.get(node_name, _NOBODY).values()
+
+    def rivals(self, pod: PodInfo) -> dict[str, list[PodInfo]]:
+        """By node, the pods to which `pod` must leave their room: those of its priority or a higher one."""
+        found: dict[str, list[PodInfo]] = {}
+        for node_name, pods in self._by_node.items():
+            mine = [other for other in pods.values() if other.priority >= pod.priority and other.uid != pod.uid]
+            if mine:
+                found[node_name] = mine
+        return found
+
+    def put(self, pod: PodInfo, node_name: str) -> None:
+        """Replaces what the pod was promised before; "" promises nothing."""
+        self.drop(pod.uid)
+        if node_name:
+            self._node_of[pod.uid] = node_name
+            self._by_node.setdefault(node_name, {})[pod.uid] = pod
+
+    def update(self, old: PodInfo, new: PodInfo) -> None:
+        """The pod as it now is. One that never had a nomination in the API keeps that which was decided meanwhile."""
+        node_name = new.nominated_node
+        if not old.nominated_node and not node_name:
+            node_name = self._node_of.get(old.uid, "")
+        self.drop(old.uid)
+        self.put(new, node_name)
+
+    def drop(self, uid: str) -> None:
+        node_name = self._node_of.pop(uid, None)
+        if node_name is None:
+            return
+        pods = self._by_node[node_name]
+        del pods[uid]
+        if not pods:
+            del self._by_node[node_name]
+
+
+_NOBODY: dict[str, PodInfo] = {}

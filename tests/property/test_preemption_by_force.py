@@ -1,0 +1,88 @@
+"""Preemption against brute force: the same node and the same victims on every small cluster."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from preemption_reference import Case, best, drawn, guard_object, needs_preemption, node_object, pod_object
+from scheduler_reference import Lent
+
+from minikube_py.scheduler.budgets import BUDGETS, project_budget
+from minikube_py.scheduler.cache import Cache
+from minikube_py.scheduler.config import ProfileConfig
+from minikube_py.scheduler.evaluate import Evaluator
+from minikube_py.scheduler.framework import Code, CycleState, FitError
+from minikube_py.scheduler.nominations import Nominations
+from minikube_py.scheduler.objects import project_node, project_pod
+from minikube_py.scheduler.profile import Profile
+
+
+class World(Lent):
+    """A case as a scheduler sees it; `preempted` is what it would evict."""
+
+    def __init__(self, case: Case, seed: int) -> None:
+        super().__init__(Cache())
+        self.rng = random.Random(seed)
+        self.nominations = Nominations()
+        self.preempted: list[tuple[str, tuple[str, ...]]] = []
+        self.attempts = 0
+        handle: Any = self
+        self.profile = Profile(ProfileConfig(), handle)
+        self.evaluator = Evaluator(self.profile, self.columns, self.rng, 100, None, self.nominations)
+        for name, cpu in case.nodes.items():
+            self.cache.put_node(project_node(node_object(name, cpu)))
+        for running in case.running:
+            self.cache.put_pod(project_pod(pod_object(running)))
+        for promised in case.nominated:
+            pod = project_pod({**pod_object(promised), "spec": {**pod_object(promised)["spec"], "nodeName": ""}})
+            self.nominations.put(pod, promised.node)
+        store = self.informer(BUDGETS, project_budget).store
+        for guard in case.guards:
+            store.put(guard.name, project_budget(guard_object(guard)))
+        policy = {"preemptionPolicy": "Never"} if case.never else {}
+        self.waiting = project_pod(pod_object(case.waiting, **policy))
+
+    def dry_run(self, pod: Any) -> Any:
+        return self.evaluator.dry_run(pod)
+
+    def preempt(self, pod: Any, node_name: str, victims: Any) -> None:
+        self.preempted.append((node_name, tuple(sorted(victim.name for victim in victims))))
+
+    def is_preempting(self, uid: str) -> bool:
+        return False
+
+    def count_preemption_attempt(self) -> None:
+        self.attempts += 1
+
+
+@settings(max_examples=300)
+@given(st.integers(0, 1 << 32))
+def test_the_same_node_and_victims_as_by_brute_force(seed: int) -> None:
+    case = drawn(random.Random(seed))
+    world = World(case, seed)
+    try:
+        choice = world.evaluator.choose(world.waiting)
+    except FitError as error:
+        assert needs_preemption(case)
+        result, status = world.profile.run_post_filter(CycleState(), world.waiting, error.diagnosis)
+        assert world.attempts == 1
+        possible = best(case)
+        assert len(world.preempted) == bool(possible), (case, world.preempted, possible)
+        if possible:
+            assert world.preempted[0] in possible, (case, world.preempted, possible)
+            assert status.code is Code.SUCCESS and result is not None
+            assert result.nominated_node == world.preempted[0][0]
+        else:
+            assert status.code is Code.UNSCHEDULABLE and "preemption: " in status.message
+    else:
+        assert not needs_preemption(case), (case, choice.node.name)
+
+
+def test_the_draw_needs_preemption_often_and_finds_victims_often() -> None:
+    cases = [drawn(random.Random(seed)) for seed in range(300)]
+    needing = [case for case in cases if needs_preemption(case)]
+    assert len(needing) > 100 and sum(bool(best(case)) for case in needing) > 50
+    assert sum(any(case.guards) and bool(best(case)) for case in needing) > 20
