@@ -15,7 +15,9 @@ import logging
 from typing import Final
 
 from minikube_py.api.errors import Json, StatusError
+from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.core import ENDPOINTS
+from minikube_py.api.kinds.discovery import ENDPOINTSLICES
 from minikube_py.apiserver.object_store import OutOfSpace
 from minikube_py.apiserver.writes import Writer
 from minikube_py.env import Clock, ended
@@ -100,12 +102,24 @@ class EndpointReconciler:
         except StatusError as error:
             if error.code != 404:
                 raise
-            await self._create(endpoints)
+            await self._create(ENDPOINTS, endpoints)
+        await self._keep_slice(_slice(subsets[0]))
 
-    async def _create(self, endpoints: Json) -> None:
+    async def _keep_slice(self, piece: Json) -> None:
+        def readdress(old: Json) -> Json:
+            return {**old, "metadata": dict(old["metadata"]), "endpoints": piece["endpoints"], "ports": piece["ports"]}
+
+        try:
+            await self._writer.change(ENDPOINTSLICES, "default", "kubernetes", readdress)
+        except StatusError as error:
+            if error.code != 404:
+                raise
+            await self._create(ENDPOINTSLICES, piece)
+
+    async def _create(self, kind: Kind, obj: Json) -> None:
         """Another server may do so at the same time; what it missed comes in the next round."""
         try:
-            await self._writer.create_object(ENDPOINTS, "default", endpoints)
+            await self._writer.create_object(kind, "default", obj)
         except StatusError as error:
             if error.reason != "AlreadyExists":
                 raise
@@ -123,3 +137,14 @@ def _subsets(addresses: list[str]) -> list[Json]:
         }
         for port, hosts in sorted(by_port.items())
     ]
+
+
+def _slice(subset: Json) -> Json:
+    """What is written beside the Endpoints: as upstream does it, of the first subset alone."""
+    addresses = [address["ip"] for address in subset["addresses"]]
+    return {
+        "metadata": {"name": "kubernetes", "labels": {"kubernetes.io/service-name": "kubernetes"}},
+        "addressType": "IPv6" if all(":" in address for address in addresses) else "IPv4",
+        "endpoints": [{"addresses": [address], "conditions": {"ready": True}} for address in addresses],
+        "ports": subset["ports"],
+    }

@@ -119,7 +119,7 @@ _CONTROLLERS: Final = (
     # therefore holds the roles of those that it runs: generic-garbage-collector, namespace-controller,
     # replication-controller, pod-garbage-collector, node-controller, endpoint-controller, service-account-controller,
     # root-ca-cert-publisher, replicaset-controller, deployment-controller, statefulset-controller,
-    # daemon-set-controller.
+    # daemon-set-controller, endpointslice-controller, endpointslicemirroring-controller.
     Rule((*_READ, "patch", "update", "delete"), ("*",), ("*",)),
     Rule((*_READ, "delete", "deletecollection"), ("*",), ("*",)),
     Rule(("update",), _CORE, ("namespaces/finalize", "namespaces/status")),
@@ -129,6 +129,7 @@ _CONTROLLERS: Final = (
     Rule(("create",), _CORE, ("configmaps", "endpoints", "persistentvolumeclaims", "pods")),
     Rule(("create",), _CORE, ("endpoints/restricted",)),
     Rule(("create",), ("apps",), ("controllerrevisions", "replicasets")),
+    Rule(("create",), ("discovery.k8s.io",), ("endpointslices",)),
 )  # fmt: skip
 NODE_RULES: Final = (
     _TOKEN_REVIEWS,

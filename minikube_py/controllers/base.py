@@ -15,6 +15,7 @@ from minikube_py.client.rest import (
     CONTROLLER_REVISIONS,
     DAEMON_SETS,
     DEPLOYMENTS,
+    ENDPOINT_SLICES,
     ENDPOINTS,
     LEASES,
     NAMESPACES,
@@ -47,6 +48,7 @@ BY_NODE: Final = "node"
 BY_LABEL: Final = "label"
 BY_SELECTOR: Final = "selector"
 BY_CLAIM: Final = "claim"
+BY_SERVICE: Final = "service"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,7 @@ _PROJECTIONS: Final[Mapping[ResourceRef, Callable[[Object], Any]]] = {
     LEASES: views.project_lease,
     SERVICES: views.project_service,
     ENDPOINTS: views.project_endpoints,
+    ENDPOINT_SLICES: views.project_endpoint_slice,
     REPLICATION_CONTROLLERS: views.project_replication_controller,
     REPLICA_SETS: views.project_workload,
     DEPLOYMENTS: views.project_workload,
@@ -149,6 +152,7 @@ _INDEXERS: Final[Mapping[ResourceRef, Mapping[str, Indexer[Any]]]] = {
     DAEMON_SETS: _WORKLOAD,
     CONTROLLER_REVISIONS: {BY_CONTROLLER: _controller_uid, BY_LABEL: labels_of},
     SERVICES: {BY_SELECTOR: _service_selector},
+    ENDPOINT_SLICES: {BY_SERVICE: lambda piece: (piece.service_key,) if piece.service_key else ()},
 }
 
 

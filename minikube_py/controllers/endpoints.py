@@ -5,8 +5,6 @@ Source: k8s.io/kubernetes/pkg/controller/endpoint/endpoints_controller.go.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Final
 
 import orjson
@@ -14,11 +12,12 @@ import orjson
 from minikube_py.api.errors import StatusError
 from minikube_py.client.events import WARNING
 from minikube_py.client.informer import Handler, Informer
-from minikube_py.client.rest import ENDPOINTS, PODS, SERVICES, Object, path_of
+from minikube_py.client.rest import ENDPOINTS, Object, path_of
 from minikube_py.client.transport import MERGE_PATCH
-from minikube_py.controllers.base import BY_LABEL, BY_SELECTOR, ControllerContext, QueueWorkers, has_cause, involved
+from minikube_py.controllers.base import ControllerContext, has_cause, involved
+from minikube_py.controllers.service_pods import ServicePods
 from minikube_py.controllers.subsets import build_subsets, repack, truncate
-from minikube_py.controllers.views import EndpointsView, Labels, PodView, ServiceView, matches
+from minikube_py.controllers.views import EndpointsView, Labels, ServiceView
 
 MANAGED_BY: Final = "endpoints.kubernetes.io/managed-by"
 CONTROLLER_NAME: Final = "endpoint-controller"
@@ -26,43 +25,15 @@ HEADLESS: Final = "service.kubernetes.io/headless"
 OVER_CAPACITY: Final = "endpoints.kubernetes.io/over-capacity"
 TRIGGER_TIME: Final = "endpoints.kubernetes.io/last-change-trigger-time"
 LEADER: Final = "control-plane.alpha.kubernetes.io/leader"
-BUSY_SHARE: Final = 0.1
-"""A service whose pods keep changing is synced so seldom that its syncs take about this share of the time."""
-COALESCE_MAX_S: Final = 1.0
 
 
-@dataclass(slots=True)
-class _Triggers:
-    """What made the endpoints change, as times in the objects (RFC 3339, so they compare as text)."""
-
-    service: str = ""
-    pods: dict[str, str] = field(default_factory=dict)
-
-
-class EndpointsController:
+class EndpointsController(ServicePods):
     name = "endpoints-controller"
 
     def __init__(self, context: ControllerContext) -> None:
-        self._client = context.client
-        self._clock = context.clock
+        super().__init__(context, "endpoint")
         self._recorder = context.recorder(CONTROLLER_NAME)
-        self._pods: Informer[PodView] = context.informers.of(PODS)
-        self._services: Informer[ServiceView] = context.informers.of(SERVICES)
         self._endpoints: Informer[EndpointsView] = context.informers.of(ENDPOINTS)
-        self._workers = QueueWorkers(context, "endpoint", self.sync)
-        self._queue = self._workers.queue
-        self._triggers: dict[str, _Triggers] = {}
-        self._cost_s: dict[str, float] = {}
-        self._services.add_handler(
-            Handler(
-                on_add=lambda service: self._queue.add(service.key),
-                on_update=lambda old, new: self._queue.add(new.key),
-                on_delete=lambda service: self._queue.add(service.key),
-            )
-        )
-        self._pods.add_handler(
-            Handler(on_add=self._pod_changed, on_update=self._pod_updated, on_delete=self._pod_changed)
-        )
         self._endpoints.add_handler(Handler(on_delete=lambda endpoints: self._queue.add(endpoints.key)))
 
     def start(self) -> None:
@@ -71,41 +42,6 @@ class EndpointsController:
             if LEADER not in endpoints.annotations:
                 self._queue.add(endpoints.key)
         self._workers.start()
-
-    async def stop(self) -> None:
-        await self._workers.stop()
-
-    def metrics(self) -> dict[str, float]:
-        return self._workers.metrics()
-
-    # --- what happened, and whom it concerns ------------------------------------------------------------------------
-
-    def _pod_changed(self, pod: PodView) -> None:
-        if pod.ips:
-            self._enqueue_services(pod)
-
-    def _pod_updated(self, old: PodView, new: PodView) -> None:
-        moved = old.labels != new.labels or old.hostname != new.hostname or old.subdomain != new.subdomain
-        changed = (
-            bool(old.deleting) != bool(new.deleting)
-            or old.ready != new.ready
-            or old.ips != new.ips
-            or old.terminal != new.terminal
-        )
-        if moved:
-            self._enqueue_services(old)
-        if (moved or changed) and (new.ips or old.ips):
-            self._enqueue_services(new)
-
-    def _enqueue_services(self, pod: PodView) -> None:
-        store = self._services.store
-        if not len(store):
-            return
-        for key, value in pod.labels.items():
-            for service in store.by_index(BY_SELECTOR, (pod.namespace, key, value)):
-                if matches(service.selector or {}, pod.labels):
-                    cost_s = self._cost_s.get(service.key, 0.0)
-                    self._queue.add_after(service.key, min(COALESCE_MAX_S, cost_s / BUSY_SHARE))
 
     # --- one service ------------------------------------------------------------------------------------------------
 
@@ -117,42 +53,22 @@ class EndpointsController:
         if service.external_name or service.selector is None:
             return
         started_s = self._clock.monotonic_s()
-        pods = self._selected(service)
-        trigger = self._trigger_time(key, service, pods)
+        pods = self.selected(service)
+        trigger = self.trigger_time(key, service, pods)
         subsets = build_subsets(service, pods)
         current = self._endpoints.store.get(key)
         if current is None or not _up_to_date(current, service, subsets):
             await self._write(service, current, subsets, trigger)
-        self._cost_s[key] = self._clock.monotonic_s() - started_s
+        self.took(key, started_s)
 
     async def _delete(self, key: str) -> None:
-        self._triggers.pop(key, None)
-        self._cost_s.pop(key, None)
+        self.forget(key)
         namespace, name = key.split("/", 1)
         try:
             await self._client.delete(ENDPOINTS, name, namespace)
         except StatusError as error:
             if error.code != 404:
                 raise
-
-    def _selected(self, service: ServiceView) -> list[PodView]:
-        selector, store = service.selector, self._pods.store
-        if not selector:
-            return []
-        rarest = min(selector, key=lambda k: store.count_by_index(BY_LABEL, (service.namespace, k, selector[k])))
-        alike = store.by_index(BY_LABEL, (service.namespace, rarest, selector[rarest]))
-        return [pod for pod in alike if matches(selector, pod.labels)]
-
-    def _trigger_time(self, key: str, service: ServiceView, pods: Iterable[PodView]) -> str:
-        """The earliest of the changes since the last sync; of a service seen first, its creation."""
-        known = self._triggers.get(key)
-        before = known if known is not None else _Triggers()
-        now = {pod.name: pod.ready_since for pod in pods if pod.ready_since}
-        changed = [at for name, at in now.items() if at > before.pods.get(name, "")]
-        if service.created > before.service:
-            changed.append(service.created)
-        self._triggers[key] = _Triggers(service.created, now)
-        return service.created if known is None else min(changed, default="")
 
     async def _write(
         self, service: ServiceView, current: EndpointsView | None, subsets: list[Object], trigger: str

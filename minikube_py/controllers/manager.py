@@ -14,6 +14,7 @@ from minikube_py.controllers.base import Controller, ControllerConfig, Controlle
 from minikube_py.controllers.daemon_set import DaemonSetController
 from minikube_py.controllers.deployment import DeploymentController
 from minikube_py.controllers.disruption import DisruptionController
+from minikube_py.controllers.endpoint_slices import EndpointSliceController, EndpointSliceMirroring
 from minikube_py.controllers.endpoints import EndpointsController
 from minikube_py.controllers.ephemeral_volumes import EphemeralVolumes
 from minikube_py.controllers.garbage_collector import GarbageCollector
@@ -40,6 +41,8 @@ CONTROLLERS: Final[Mapping[str, Callable[[ControllerContext], Controller]]] = {
         StatefulSetController,
         DaemonSetController,
         EndpointsController,
+        EndpointSliceController,
+        EndpointSliceMirroring,
         NamespaceController,
         GarbageCollector,
         NodeLifecycleController,

@@ -100,8 +100,8 @@ def _pack(addresses: Mapping[_AddressKey, Object], by_port: Mapping[_Port, Mappi
 
 
 def _ip_of_family(service: ServiceView, pod: PodView) -> str:
-    if service.ip_family:
-        wants_v6 = service.ip_family == "IPv6"
+    if service.families:
+        wants_v6 = service.families[0] == "IPv6"
     elif service.cluster_ip and service.cluster_ip != "None":
         wants_v6 = ":" in service.cluster_ip
     else:
@@ -125,13 +125,13 @@ def _ports(service: ServiceView, pod: PodView) -> list[_Port]:
     found = []
     for port in service.ports:
         protocol = port.get("protocol", "TCP")
-        number = _target(port, protocol, pod)
+        number = target_port(port, protocol, pod)
         if number is not None:
             found.append(_Port(port.get("name", ""), number, protocol, port.get("appProtocol", "")))
     return found
 
 
-def _target(port: Mapping[str, Any], protocol: str, pod: PodView) -> int | None:
+def target_port(port: Mapping[str, Any], protocol: str, pod: PodView) -> int | None:
     target = port.get("targetPort", port.get("port"))
     if isinstance(target, int):
         return target

@@ -361,9 +361,12 @@ class ServiceView(MetaView):
     selector: Labels | None
     ports: tuple[Mapping[str, Any], ...]
     cluster_ip: str
-    ip_family: str
+    families: tuple[str, ...]
     external_name: bool
     publish_not_ready: bool
+    traffic: str
+    """`spec.trafficDistribution`."""
+    annotations: Labels
 
     @property
     def headless(self) -> bool:
@@ -372,15 +375,16 @@ class ServiceView(MetaView):
 
 def project_service(obj: Object) -> ServiceView:
     spec = obj.get("spec") or {}
-    families = spec.get("ipFamilies")
     return ServiceView(
         *meta_of(obj["metadata"]),
         spec.get("selector"),
         tuple(spec.get("ports") or ()),
         spec.get("clusterIP", ""),
-        families[0] if families else "",
+        tuple(spec.get("ipFamilies") or ()),
         spec.get("type") == "ExternalName",
         bool(spec.get("publishNotReadyAddresses")),
+        spec.get("trafficDistribution") or "",
+        obj["metadata"].get("annotations") or {},
     )
 
 
@@ -393,6 +397,37 @@ class EndpointsView(MetaView):
 def project_endpoints(obj: Object) -> EndpointsView:
     metadata = obj["metadata"]
     return EndpointsView(*meta_of(metadata), metadata.get("annotations") or {}, tuple(obj.get("subsets") or ()))
+
+
+@dataclass(slots=True, eq=False)
+class EndpointSliceView(MetaView):
+    annotations: Labels
+    generation: int
+    address_type: str
+    endpoints: tuple[Mapping[str, Any], ...]
+    ports: tuple[Mapping[str, Any], ...]
+
+    @property
+    def service_key(self) -> str:
+        """Key of the service that it is of; "" without one."""
+        name = self.labels.get("kubernetes.io/service-name")
+        return f"{self.namespace}/{name}" if name else ""
+
+    @property
+    def managed_by(self) -> str:
+        return self.labels.get("endpointslice.kubernetes.io/managed-by", "")
+
+
+def project_endpoint_slice(obj: Object) -> EndpointSliceView:
+    metadata = obj["metadata"]
+    return EndpointSliceView(
+        *meta_of(metadata),
+        metadata.get("annotations") or {},
+        metadata.get("generation") or 0,
+        obj.get("addressType") or "",
+        tuple(obj.get("endpoints") or ()),
+        tuple(obj.get("ports") or ()),
+    )
 
 
 @dataclass(slots=True, eq=False)

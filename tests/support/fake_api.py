@@ -48,6 +48,7 @@ KINDS = [
     )
 ] + [
     Kind("coordination.k8s.io", "v1", "leases", "Lease", True),
+    Kind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", True),
     Kind("apps", "v1", "replicasets", "ReplicaSet", True),
     Kind("apps", "v1", "statefulsets", "StatefulSet", True),
 ]
@@ -255,7 +256,7 @@ class FakeApi:
             new = {**copy.deepcopy(wanted), "status": current.get("status", {})}
             if "status" not in current:
                 del new["status"]
-        if new.get("spec") != current.get("spec"):
+        if any(new.get(part) != current.get(part) for part in ("spec", "endpoints", "ports")):
             new["metadata"]["generation"] = current["metadata"].get("generation", 1) + 1
         for name in ("uid", "creationTimestamp", "resourceVersion", "deletionTimestamp"):
             if name in current["metadata"]:

@@ -162,3 +162,37 @@ async def test_at_rest_nothing_is_written():
         w.api.change("services", "a/web", spec={**w.api.kind("services")["a/web"]["spec"], "sessionAffinity": "None"})
         await w.clock.advance(60)
         assert w.api.version == before + 1
+
+
+async def test_slices_of_many_pods_hold_a_hundred_each_and_are_filled_up_again():
+    async with World("endpointslice-controller") as w:
+        w.api.make("nodes", "n1")
+        service(w)
+        for i in range(250):
+            pod(w, f"p{i}", f"10.0.{i // 200}.{i % 200}")
+        await w.clock.advance(5)
+        pieces = w.api.kind("endpointslices")
+        assert sorted(len(piece["endpoints"]) for piece in pieces.values()) == [50, 100, 100]
+        assert len({each["addresses"][0] for piece in pieces.values() for each in piece["endpoints"]}) == 250
+        for i in range(60):
+            w.api.remove("pods", f"a/p{i}")
+        for i in range(300, 330):
+            pod(w, f"p{i}", f"10.0.9.{i - 300}")
+        await w.clock.advance(5)
+        pieces = w.api.kind("endpointslices")
+        assert sorted(len(piece["endpoints"]) for piece in pieces.values()) == [80, 100, 100]
+        leaving = [e for piece in pieces.values() for e in piece["endpoints"] if e["conditions"]["terminating"]]
+        assert len(leaving) == 60 and not any(each["conditions"]["ready"] for each in leaving)
+
+
+async def test_a_pod_whose_node_is_not_there_waits_for_it():
+    async with World("endpointslice-controller") as w:
+        service(w)
+        pod(w, "p1", "10.0.0.1")
+        await w.clock.advance(2)
+        (piece,) = w.api.kind("endpointslices").values()
+        assert not piece["endpoints"]
+        w.api.make("nodes", "n1")
+        await w.clock.advance(2)
+        (piece,) = w.api.kind("endpointslices").values()
+        assert [each["addresses"] for each in piece["endpoints"]] == [["10.0.0.1"]]
