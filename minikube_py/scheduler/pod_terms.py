@@ -35,16 +35,16 @@ class PodSelector:
         self.key = (namespaces, more, selector.requirements)
 
     def covers(self, namespace: str, known: Mapping[str, Labels]) -> bool:
-        """Of a pod to be placed: whether it means pods of that namespace. One that is not `known` is picked only by an
-        empty selector."""
+        """Of a pod to be placed: whether it means pods of that namespace.
+
+        A selector that picks a namespace without labels picks all of them: upstream empties the selector in a copy of
+        the term (mergeAffinityTermNamespacesIfNotEmpty), and then puts it to no labels at all."""
         if namespace in self.namespaces:
             return True
-        if self.namespace_selector is None:
+        more = self.namespace_selector
+        if more is None:
             return False
-        if not self.namespace_selector:
-            return True
-        labels = known.get(namespace)
-        return labels is not None and self.namespace_selector.matches(labels)
+        return more.matches(_NO_LABELS) or (namespace in known and more.matches(known[namespace]))
 
     def covers_newcomer(self, namespace: str, known: Mapping[str, Labels]) -> bool:
         """Of a pod that runs: whether it means a newcomer from there. A namespace not `known` has no labels."""

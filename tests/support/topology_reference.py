@@ -212,13 +212,14 @@ class Cluster:
         return affinity.get(when) or []
 
     def incoming_means(self, owner: Obj, term: Obj, other: Obj) -> bool:
-        """A term of the pod to be placed, its namespaceSelector merged into its namespaces."""
+        """A term of the pod to be placed, its namespaceSelector merged into its namespaces; Matches(pod, nil) then puts
+        the selector to no labels, since it was emptied in a copy."""
         names, more = set(term.get("namespaces") or ()), term.get("namespaceSelector")
         if not names and more is None:
             names = {namespace_of(owner)}
         if more is not None and not is_empty(more):
             names |= {name for name, labels in self.namespaces.items() if selects(more, labels)}
-        everywhere = is_empty(more)
+        everywhere = more is not None and selects(more, {})
         return (namespace_of(other) in names or everywhere) and selects(term.get("labelSelector"), labels_of(other))
 
     def existing_means(self, owner: Obj, term: Obj, incoming: Obj) -> bool:

@@ -5,6 +5,7 @@ The rules of its spec, which templates share, are in `api.defaults_pod` and `api
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from minikube_py.api.admission import admit_pod
@@ -23,6 +24,7 @@ from minikube_py.fields import builtin, quantity
 def _create_pod(pod: Json) -> None:
     pod["metadata"]["generation"] = 1
     spec = pod["spec"]
+    _merge_label_keys(spec, pod["metadata"].get("labels") or {})
     pod["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
     if spec.get("schedulingGates"):
         pod["status"]["conditions"] = [
@@ -35,6 +37,38 @@ def _create_pod(pod: Json) -> None:
                 "message": "Scheduling is blocked due to non-empty scheduling gates",
             }
         ]
+
+
+def _merge_label_keys(spec: Json, labels: Mapping[str, str]) -> None:
+    """The pod's own values of `matchLabelKeys` and `mismatchLabelKeys` become part of the selectors beside them."""
+    constraints = spec.get("topologySpreadConstraints")
+    if constraints:
+        spec["topologySpreadConstraints"] = [_merged(one, labels) for one in constraints]
+    affinity = spec.get("affinity") or {}
+    for kind in ("podAffinity", "podAntiAffinity"):
+        own = affinity.get(kind) or {}
+        terms = own.get("requiredDuringSchedulingIgnoredDuringExecution")
+        if terms:
+            own["requiredDuringSchedulingIgnoredDuringExecution"] = [_merged(term, labels) for term in terms]
+        for weighted in own.get("preferredDuringSchedulingIgnoredDuringExecution") or ():
+            if weighted.get("podAffinityTerm"):
+                weighted["podAffinityTerm"] = _merged(weighted["podAffinityTerm"], labels)
+
+
+def _merged(term: Json, labels: Mapping[str, str]) -> Json:
+    selector = term.get("labelSelector")
+    if selector is None:
+        return term
+    added = [
+        {"key": key, "operator": operator, "values": [labels[key]]}
+        for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
+        for key in term.get(field) or ()
+        if key in labels
+    ]
+    if not added:
+        return term
+    expressions = [*(selector.get("matchExpressions") or ()), *added]
+    return {**term, "labelSelector": {**selector, "matchExpressions": expressions}}
 
 
 _QOS_RESOURCES: Final = ("cpu", "memory")
