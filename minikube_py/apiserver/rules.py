@@ -119,14 +119,14 @@ _CONTROLLERS: Final = (
     # therefore holds the roles of those that it runs: generic-garbage-collector, namespace-controller,
     # replication-controller, pod-garbage-collector, node-controller, endpoint-controller, service-account-controller,
     # root-ca-cert-publisher, replicaset-controller, deployment-controller, statefulset-controller,
-    # daemon-set-controller, endpointslice-controller, endpointslicemirroring-controller.
+    # daemon-set-controller, endpointslice-controller, endpointslicemirroring-controller, persistent-volume-binder.
     Rule((*_READ, "patch", "update", "delete"), ("*",), ("*",)),
     Rule((*_READ, "delete", "deletecollection"), ("*",), ("*",)),
     Rule(("update",), _CORE, ("namespaces/finalize", "namespaces/status")),
     Rule(("patch",), _CORE, ("namespaces/status", "nodes/status", "pods/status")),
     Rule(("update",), _CORE, ("nodes/status", "pods/status", "replicationcontrollers/status",
                               "replicationcontrollers/finalizers", "endpoints/restricted")),
-    Rule(("create",), _CORE, ("configmaps", "endpoints", "persistentvolumeclaims", "pods")),
+    Rule(("create",), _CORE, ("configmaps", "endpoints", "persistentvolumeclaims", "persistentvolumes", "pods")),
     Rule(("create",), _CORE, ("endpoints/restricted",)),
     Rule(("create",), ("apps",), ("controllerrevisions", "replicasets")),
     Rule(("create",), ("discovery.k8s.io",), ("endpointslices",)),

@@ -167,6 +167,46 @@ def daemons_and_state(cluster: VirtualCluster) -> None:
     assert len(of("agent")) == 4
 
 
+def volumes(cluster: VirtualCluster) -> None:
+    """Claims wait for their pods: some get disks of single nodes, others volumes that are made for them. A pod that is
+    made again goes back to its disk."""
+    path, storage = "/api/v1/namespaces/default", "/apis/storage.k8s.io/v1/storageclasses"
+    for name, provisioner in (("disks", "kubernetes.io/no-provisioner"), ("made", "simulated.minikube-py")):
+        kind = {"provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"}
+        create(cluster, storage, {"metadata": {"name": name}, **kind})
+    for number in range(3):
+        where = [{"key": "kubernetes.io/hostname", "operator": "In", "values": [f"node-{number}"]}]
+        disk = {"capacity": {"storage": "2Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "disks"}
+        affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": where}]}}
+        spec = {**disk, "local": {"path": "/disk"}, "nodeAffinity": affinity}
+        create(cluster, "/api/v1/persistentvolumes", {"metadata": {"name": f"disk-{number}"}, "spec": spec})
+
+    def asks(name: str) -> dict[str, Any]:
+        requests = {"requests": {"storage": "1Gi"}}
+        return {"accessModes": ["ReadWriteOnce"], "storageClassName": name, "resources": requests}
+
+    labels = {**LABELS, "set": "db"}
+    scratch = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": asks("made")}}}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": CONTAINERS, "volumes": [scratch]}}
+    claims = [{"metadata": {"name": "data"}, "spec": asks("disks")}]
+    spec = {"replicas": 4, "serviceName": "db", "podManagementPolicy": "Parallel", "volumeClaimTemplates": claims}
+    spec |= {"selector": {"matchLabels": labels}, "template": template}
+    create(cluster, "/apis/apps/v1/namespaces/default/statefulsets", {"metadata": {"name": "db"}, "spec": spec})
+    cluster.advance(60)
+    found = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in running(cluster)}
+    assert sorted(found.values()) == ["node-0", "node-1", "node-2"], found
+    (waiting,) = [pod for pod in pods(cluster) if pod["metadata"]["name"] not in found]
+    told = waiting["status"]["conditions"][0]["message"]
+    assert "4 node(s) didn't find available persistent volumes to bind" in told, told
+    gone = min(found)
+    assert cluster.request("DELETE", f"{path}/pods/{gone}").status == 200
+    cluster.advance(60)
+    assert {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in running(cluster)} == found
+    bound = orjson.loads(cluster.request("GET", "/api/v1/persistentvolumes").body)["items"]
+    owners = [volume["spec"]["claimRef"]["name"] for volume in bound if volume["status"]["phase"] == "Bound"]
+    assert len(owners) == len(set(owners)) >= 6, owners
+
+
 WORKLOADS: dict[str, Callable[[VirtualCluster], None]] = {
     "scale": scale,
     "node-down": node_down,
@@ -175,6 +215,7 @@ WORKLOADS: dict[str, Callable[[VirtualCluster], None]] = {
     "leases": leases,
     "rollover": rollover,
     "daemons-and-state": daemons_and_state,
+    "volumes": volumes,
 }
 FOREGROUND = b'{"kind":"DeleteOptions","apiVersion":"v1","propagationPolicy":"Foreground"}'
 

@@ -26,7 +26,7 @@ from minikube_py.scheduler.framework import (
 from minikube_py.scheduler.objects import NodeInfo, PodInfo
 from minikube_py.scheduler.plugins.node_resources import ArgsError
 from minikube_py.scheduler.volumes.assumed import OutOfSync
-from minikube_py.scheduler.volumes.binding import BindingFailed, Chosen, assume, bind, restore
+from minikube_py.scheduler.volumes.binding import BindingFailed, Chosen, assume, restore, wait_bound, write
 from minikube_py.scheduler.volumes.finding import FindingError, Found, PodClaims, find, sorted_claims
 from minikube_py.scheduler.volumes.storage import Storage
 from minikube_py.scheduler.volumes.translation import TranslationError
@@ -155,6 +155,7 @@ class VolumeBinding:
         return None
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """Nothing to do once PreBind has begun, which looks after what it does not write."""
         chosen = _chosen(state)
         if chosen is not None:
             restore(Storage.of(self._handle), chosen)
@@ -166,8 +167,11 @@ class VolumeBinding:
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         chosen = _chosen(state)
         assert chosen is not None
+        storage = Storage.of(self._handle)
+        state.delete(_CHOSEN)
         try:
-            await bind(self._handle, Storage.of(self._handle), pod, node_name, chosen, self._timeout_s)
+            written = await write(self._handle.client, storage, chosen)
+            await wait_bound(self._handle, storage, pod, node_name, written, self._timeout_s)
         except BindingFailed as error:
             return Status(Code.ERROR, str(error))
         except MinikubeError as error:

@@ -65,9 +65,10 @@ def restore(storage: Storage, chosen: Chosen) -> None:
         storage.claims.restore(claim)
 
 
-async def bind(handle: Handle, storage: Storage, pod: PodInfo, node: str, chosen: Chosen, timeout_s: float) -> None:
-    """Returns when all of the pod's claims are bound. Raises: BindingFailed; what the client raises."""
-    written = await _write(handle.client, storage, chosen)
+async def wait_bound(
+    handle: Handle, storage: Storage, pod: PodInfo, node: str, written: Chosen, timeout_s: float
+) -> None:
+    """Returns when all of the pod's claims are bound. Raises: BindingFailed."""
     deadline_s = handle.clock.monotonic_s() + timeout_s
     changed = asyncio.Event()
     storage.watch(changed.set)
@@ -92,8 +93,12 @@ async def _first(changed: asyncio.Event, pause: Any) -> None:
         await ended(*tasks)
 
 
-async def _write(client: Any, storage: Storage, chosen: Chosen) -> Chosen:
-    """What was written, as the API server answered. What was not written is assumed no more."""
+async def write(client: Any, storage: Storage, chosen: Chosen) -> Chosen:
+    """What was written, as the API server answered; it stays assumed until the informer has it, whatever becomes of the
+    pod. If a write fails, it and those after it are assumed no more. One whose answer was lost counts as failed, as in
+    upstream: should two volumes come to name a claim, the binder releases one.
+
+    Raises what the client raises."""
     bindings: list[tuple[VolumeView, ClaimView]] = []
     provisions: list[ClaimView] = []
     try:
