@@ -110,20 +110,12 @@ def _full(player: FaultPlayer, fault: Fault) -> bool:
 
 
 def _full_start(player: FaultPlayer, fault: Fault) -> bool:
-    cluster, rng = player.cluster, player.rng
-    cluster.sick(fault.places)
     for place in fault.places:
-        cluster.hold_down(place)
-        player.world.kill(cluster.host(place), power=rng.random() < 0.5)
-        disk = player.machine(place).disk
-        disk.capacity_bytes = disk.used_bytes() + int(fault.amount)
+        player.cluster.hold_down(place)
+        player.world.kill(player.cluster.host(place), power=player.rng.random() < 0.5)
+    begun = _full(player, fault)
     player.release(fault.places)
-
-    def end() -> None:
-        for place in fault.places:
-            player.machine(place).disk.capacity_bytes = None
-
-    return player.until(fault, end)
+    return begun
 
 
 def slow_down(player: FaultPlayer, fault: Fault) -> bool:

@@ -30,7 +30,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from minikube_py.env import Rng
 from minikube_py.sim.tasks import (
@@ -468,12 +468,6 @@ class SimLoop(LoopBase):
         """Those that are not done, in order of creation. (asyncio's own set holds the tasks of all loops.)"""
         return [task for _, each in sorted(self._tasks.items()) if (task := each()) is not None and not task.done()]
 
-    def get_task_factory(self) -> None:
-        return None
-
-    def set_task_factory(self, factory: Any) -> NoReturn:
-        raise NotImplementedError("the simulated loop makes its own tasks, whose order does not depend on addresses")
-
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
         """Inline, before it returns: under simulation there are no threads."""
         future: asyncio.Future[T] = self.create_future()
@@ -537,11 +531,6 @@ class SimLoop(LoopBase):
         if error is not None:
             lines.extend(line.rstrip("\n") for line in traceback.format_exception(error))
         self.scheduler.fail("\n".join(lines))
-
-    default_exception_handler = call_exception_handler
-
-    def get_exception_handler(self) -> Callable[[Any, dict[str, Any]], object] | None:
-        return None
 
     def set_exception_handler(self, handler: Any) -> None:
         """asyncio's handlers take (loop, context)."""
