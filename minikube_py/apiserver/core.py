@@ -103,6 +103,7 @@ class ApiServer:
         self.requests = RequestMetrics()
         self.in_flight = InFlight(self.limits)
         self.connection_metrics: Callable[[], Mapping[str, float]] = dict
+        self.component_metrics: Callable[[], Mapping[str, float]] = dict
         self.ready = False
         self.address = ""
         self._watch: WatchHandle | None = None
@@ -422,6 +423,7 @@ class ApiServer:
         found["apiserver_watch_cache_resource_version"] = self.cache.revision
         found.update(self.in_flight.metrics())
         found.update(self.connection_metrics())
+        found.update(self.component_metrics())
         found.update(self.watching.metrics())
         return found | self.storage.metrics()
 

@@ -6,7 +6,7 @@ Names and buckets are the original's (`apiserver_request_sli_duration_seconds`: 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from minikube_py.apiserver.routes import ResourcePath
@@ -89,12 +89,15 @@ def _labels(key: SeriesKey) -> str:
 
 def render(requests: RequestMetrics, gauges: Mapping[str, float]) -> bytes:
     """The text of `/metrics`. Names in `gauges` may carry labels in braces."""
-    lines = list(requests.lines())
+    return ("\n".join((*requests.lines(), *lines_of(gauges))) + "\n").encode()
+
+
+def lines_of(gauges: Mapping[str, float]) -> Iterator[str]:
+    """The same without requests: the text of `/metrics` of those who serve none."""
     seen: set[str] = set()
     for name, value in gauges.items():
         family = name.partition("{")[0]
         if family not in seen and not family.endswith(("_bucket", "_sum", "_count")):
             seen.add(family)
-            lines.append(f"# TYPE {family} {'counter' if family.endswith('_total') else 'gauge'}")
-        lines.append(f"{name} {int(value) if float(value).is_integer() else value}")
-    return ("\n".join(lines) + "\n").encode()
+            yield f"# TYPE {family} {'counter' if family.endswith('_total') else 'gauge'}"
+        yield f"{name} {int(value) if float(value).is_integer() else value}"

@@ -7,12 +7,14 @@ says `ok` or why not, in the words of Kubernetes' servers; `?verbose` and `?excl
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping
 from functools import partial
 from http import HTTPStatus
 from typing import cast
 from urllib.parse import parse_qs
 
 from minikube_py.apiserver import health
+from minikube_py.apiserver.metrics import lines_of
 from minikube_py.control_plane.errors import SetupError
 from minikube_py.env import SystemClock
 from minikube_py.ports.descriptors import PROCESS, PortLimits
@@ -25,12 +27,18 @@ LIMITS = PortLimits(
 )
 """Nobody names a user here."""
 
+Metrics = Callable[[], Mapping[str, float]]
+
 
 class Healthz:
-    """`ready()` is "" while the role is, else why it is not; `name` is what that check is called."""
+    """`ready()` is "" while the role is, else why it is not; `name` is what that check is called. `metrics`: what
+    `GET /metrics` answers."""
 
-    def __init__(self, host: str, port: int, name: str, ready: health.Check) -> None:
+    def __init__(
+        self, host: str, port: int, name: str, ready: health.Check, metrics: Metrics = dict
+    ) -> None:
         self._host, self._port = host, port
+        self._metrics = metrics
         alive: dict[str, health.Check] = {"ping": health.well}
         in_time: dict[str, health.Check] = {**alive, name: ready}
         self._kinds: dict[str, dict[str, health.Check]] = {"livez": alive, "readyz": in_time, "healthz": in_time}
@@ -57,6 +65,8 @@ class Healthz:
         """To a request that begins with `line`."""
         method, _, rest = line.partition(b" ")
         path, _, query = rest.partition(b" ")[0].decode("latin-1").partition("?")
+        if path == "/metrics" and method in (b"GET", b"HEAD"):
+            return _response(200, "\n".join(lines_of(self._metrics())))
         kind, _, name = path.strip("/").partition("/")
         checks = self._kinds.get(kind, {})
         if method not in (b"GET", b"HEAD") or not checks or (name and name not in checks):

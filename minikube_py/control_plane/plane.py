@@ -77,8 +77,12 @@ class Plane:
         return next(filter(None, map(failure_of, self.components.values())), None)
 
     def metrics(self) -> dict[str, float]:
-        """Of the components; the API server's own, and the store's, are on its /metrics."""
-        return {name: value for part in self.components.values() for name, value in part.metrics().items()}
+        """Of the components, summed where several have a series; they are on the API server's /metrics too."""
+        found: dict[str, float] = {}
+        for part in self.components.values():
+            for name, value in part.metrics().items():
+                found[name] = found.get(name, 0) + value
+        return found
 
     async def start_member(
         self,
@@ -126,6 +130,7 @@ class Plane:
         for component in self.components.values():
             self._running.push_async_callback(component.stop)
         await asyncio.gather(*(self._start_component(name) for name in self.components))
+        self.core.component_metrics = self.metrics
 
     async def _start_component(self, name: str) -> None:
         await self.components[name].start()

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 from minikube_py.apiserver.health import Check
 from minikube_py.control_plane.errors import Dismissed, RoleFailed, SetupError
-from minikube_py.control_plane.healthz import Healthz
+from minikube_py.control_plane.healthz import Healthz, Metrics
 from minikube_py.control_plane.listen import parse_address
 from minikube_py.env import ended, say
 from minikube_py.errors import MinikubeError
@@ -76,7 +76,7 @@ async def _run(name: str, make: Callable[[], Role], options: ProcessOptions) -> 
         if options.with_parent:
             stopping.when_input_ends()
         role = make()
-        health = await _healthz(name, options, ready)
+        health = await _healthz(name, options, ready, getattr(role, "metrics", dict))
         try:
             where = await stopping.unless_asked(role.start())
             if where is not None:
@@ -90,10 +90,10 @@ async def _run(name: str, make: Callable[[], Role], options: ProcessOptions) -> 
     return 0
 
 
-async def _healthz(name: str, options: ProcessOptions, ready: Check) -> Healthz | None:
+async def _healthz(name: str, options: ProcessOptions, ready: Check, metrics: Metrics) -> Healthz | None:
     if options.healthz is None:
         return None
-    health = Healthz(*parse_address(options.healthz, "--healthz"), name, ready)
+    health = Healthz(*parse_address(options.healthz, "--healthz"), name, ready, metrics)
     try:
         await health.start()
     except SetupError as error:

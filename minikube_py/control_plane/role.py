@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +45,10 @@ class StackedRole:
     def unwell(self) -> str:
         """Why it can do nothing, as far as it knows by itself."""
         return ""
+
+    def metrics(self) -> Mapping[str, float]:
+        """By Prometheus series."""
+        return {}
 
     async def ready(self) -> str:
         return self.unwell()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,6 +76,9 @@ class ApiServerRole(StackedRole):
             say(shortage)
         await publish(core, host, port)
         return url_of(host, port)
+
+    def metrics(self) -> Mapping[str, float]:
+        return {} if self._core is None else self._core.metrics()
 
     def unwell(self) -> str:
         """Why requests would be refused."""

@@ -4,7 +4,7 @@ kubeconfig."""
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -60,6 +60,11 @@ class ClientRole(StackedRole):
         if working is None:
             return None
         return working.failure() if isinstance(working, Leading) else failure_of(working)
+
+    def metrics(self) -> Mapping[str, float]:
+        """None while it stands by."""
+        working = self._working.component if isinstance(self._working, Leading) else self._working
+        return {} if working is None else working.metrics()
 
     def unwell(self) -> str:
         return self._working.unwell() if isinstance(self._working, Leading) else ""

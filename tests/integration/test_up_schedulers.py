@@ -41,6 +41,10 @@ async def test_a_second_scheduler_packs_where_the_first_one_spreads(tmp_path: Pa
                 await client.request("POST", "/api/v1/namespaces/default/pods", None, created)
                 where[name, number] = await bound(client, f"{name}-{number}")
         assert len({where["packing", number] for number in range(PODS_EACH)}) == 1
+        told = (await client.transport.request("GET", "/metrics")).body.decode()
+        for name in ("packing", "default-scheduler"):
+            attempts = f'scheduler_schedule_attempts_total{{result="scheduled",profile="{name}"}}'
+            assert f"{attempts} {PODS_EACH}" in told
         assert len({where["default-scheduler", number] for number in range(PODS_EACH)}) > 1
     finally:
         await plane.stop()

@@ -39,6 +39,11 @@ def checked(config: SchedulerConfig) -> SchedulerConfig:
     return config
 
 
+def _typed(plugin: str, args: Any) -> Any:
+    """Arguments of plugins that take none stay as they were given."""
+    return {"apiVersion": API_VERSION, "kind": f"{plugin}Args", **args} if plugin in ARGS else args
+
+
 def written(body: bytes) -> dict[str, Any]:
     """The configuration with all that it leaves unsaid. Raises: ConfigError."""
     checked(load(body))
@@ -47,9 +52,7 @@ def written(body: bytes) -> dict[str, Any]:
         needed = {each["name"] for point in profile["plugins"].values() for each in point.get("enabled", ())}
         configs = sorted((c for c in profile["pluginConfig"] if c["name"] in needed), key=lambda each: each["name"])
         profile["pluginConfig"] = [
-            {"name": c["name"], "args": {"apiVersion": API_VERSION, "kind": f"{c['name']}Args", **c["args"]}}
-            for c in configs
-            if c["name"] in ARGS
+            {"name": c["name"], "args": _typed(c["name"], c["args"])} for c in configs if c.get("args") is not None
         ]
         if not profile["pluginConfig"]:
             del profile["pluginConfig"]

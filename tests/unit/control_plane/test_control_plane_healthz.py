@@ -70,6 +70,20 @@ async def test_requests(request_bytes: bytes, answer: bytes) -> None:
     assert metrics["connections_unauthenticated"] == metrics["connections_waiting"] == 0
 
 
+async def test_metrics_are_answered_as_text() -> None:
+    health = Healthz("127.0.0.1", 0, "scheduler", well, lambda: {'scheduler_pending_pods{queue="active"}': 2})
+    await health.start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", health.port)
+    try:
+        writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+        head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+    finally:
+        writer.close()
+        await health.stop()
+    assert head.startswith(b"HTTP/1.1 200 OK")
+    assert body == b'# TYPE scheduler_pending_pods gauge\nscheduler_pending_pods{queue="active"} 2\n'
+
+
 def test_one_that_listens_and_says_nothing_is_not_well() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(NotWell, match="no answer in time"):
         ask(f"127.0.0.1:{silent.getsockname()[1]}", 0.05)
