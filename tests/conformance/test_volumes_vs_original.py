@@ -32,7 +32,7 @@ from minikube_py.scheduler.volumes.views import CAPACITIES, CLAIMS, CLASSES, DRI
 pytestmark = [pytest.mark.original, pytest.mark.slow]
 
 THEIRS, OURS = "default-scheduler", "ours"
-CASES, SEED = 50, 11
+CASES, SEED = 30, 11
 ZONE, DISK = "topology.kubernetes.io/zone", "example.com/disk"
 GIB = ("512Mi", "1Gi", "1073741824", "1.5Gi", "2Gi", "3Gi", "5G")
 SELECTED, COMPLETED = "volume.kubernetes.io/selected-node", "pv.kubernetes.io/bind-completed"

@@ -321,3 +321,18 @@ async def test_arguments_that_are_wrong_are_refused(args: dict[str, Any], text: 
     config = SchedulerConfig(profiles=(ProfileConfig(plugin_args={"VolumeBinding": args}),))
     with pytest.raises(ConfigError, match=text):
         Scheduler(FakeApi(), ManualClock(), random.Random(3), config)
+
+
+async def test_a_claim_for_one_pod_is_preempted_from_a_pod_of_lower_priority() -> None:
+    async with world() as w:
+        w.volume("v")
+        w.claim("c", volume="v")
+        w.api.objects["persistentvolumeclaims"]["default/c"]["spec"]["accessModes"] = ["ReadWriteOncePod"]
+        w.pod("low", "c")
+        await settle()
+        w.pod("high", "c", priority=100)
+        await settle()
+        assert "deletionTimestamp" in w.api.objects["pods"]["default/low"]["metadata"]
+        w.api.delete("pods", "default/low")
+        await w.clock.advance(3.0)
+        assert w.api.bound[-1][0] == "high" and w.scheduler.columns.claims_in_use == {"default/c": 1}
