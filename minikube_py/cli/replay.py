@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from minikube_py.cli import flags, virtual
 from minikube_py.cli.running import run_interruptible
 from minikube_py.cli.terminal import started
+from minikube_py.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from minikube_py.cluster.virtual import VirtualCluster
@@ -24,6 +25,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--departures", action="store_true", help="delete each pod at its time, in the trace's order")
     speed_help = "with --departures: seconds of the trace that pass in one; 0 is as fast as they are taken (default: 0)"
     parser.add_argument("--speed", type=flags.seconds, default=0.0, metavar="X", help=speed_help)
+    day_help = "only the pods that arrive on day D of the trace, each at its time, and each leaves at its time"
+    parser.add_argument("--day", type=flags.whole_number(0, 10_000), metavar="D", help=day_help)
+    beats_help = "with --virtual: elided leaves out Leases and repeated statuses of nodes, and the digest says so"
+    parser.add_argument("--heartbeats", choices=["written", "elided"], default="written", help=beats_help)
     pods_help = "only the first N pods (default: all)"
     parser.add_argument("--pods", type=flags.whole_number(1, 10_000_000), metavar="N", help=pods_help)
     tables_help = "read the tables of `minikube-py trace convert` from here (default: those packaged)"
@@ -36,7 +41,11 @@ def run(arguments: argparse.Namespace) -> int:
     from minikube_py.lab.replay_report import ReplayOptions, run_replay
 
     options = ReplayOptions(
-        departures=arguments.departures, speed=arguments.speed, pods=arguments.pods, tables=arguments.tables
+        departures=arguments.departures or arguments.day is not None,
+        speed=1.0 if arguments.day is not None and not arguments.speed else arguments.speed,
+        pods=arguments.pods,
+        tables=arguments.tables,
+        day=arguments.day,
     )
     steps = started()
 
@@ -53,7 +62,11 @@ def run(arguments: argparse.Namespace) -> int:
         )
 
     if virtual.asked(arguments):
-        virtual.run(arguments.seed, replay)
+        from minikube_py.cluster.virtual import VirtualConfig
+
+        virtual.run(arguments.seed, replay, VirtualConfig(heartbeats=arguments.heartbeats))
+    elif arguments.heartbeats == "elided":
+        raise InvalidRequest("--heartbeats elided goes with --virtual: in real time silent nodes are lost")
     else:
         run_interruptible(replay())
     return 0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from minikube_py.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from minikube_py.cluster.virtual import VirtualCluster
+    from minikube_py.cluster.virtual import VirtualCluster, VirtualConfig
 
 T = TypeVar("T")
 
@@ -29,11 +29,13 @@ def asked(arguments: argparse.Namespace) -> bool:
     return True
 
 
-def run(seed: int, main: Callable[[VirtualCluster], Coroutine[Any, Any, T]]) -> T:
+def run(
+    seed: int, main: Callable[[VirtualCluster], Coroutine[Any, Any, T]], config: VirtualConfig | None = None
+) -> T:
     """What `main` returns; prints its history. Raises: what `main` raises; SimFailure."""
     from minikube_py.lab.virtual import in_virtual_time
 
-    result, history = in_virtual_time(seed, main)
+    result, history = in_virtual_time(seed, main, config)
     print("\n" + "\n".join(history.lines(again())), flush=True)
     return result
 

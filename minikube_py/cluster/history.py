@@ -23,7 +23,8 @@ class HistoryDigest:
     """SHA-256 over the changes of all keys, in order of revision, each as the big-endian virtual time in nanoseconds
     (8 bytes), revision (8), 1 for a put and 0 for a deletion (1), length of key and value (4 each), key, value.
 
-    It follows the store by a watch from the first revision on. `on_change` is told of each change as well."""
+    It follows the store by a watch from the first revision on. `on_change` is told of each change as well. `name`: of a
+    way to run that leaves something out; the sum begins with it."""
 
     def __init__(self, now_ns: Callable[[], int], on_change: Told | None = None) -> None:
         self.revision = 0
@@ -34,8 +35,9 @@ class HistoryDigest:
         self._watch: WatchHandle | None = None
         self._error: MinikubeError | None = None
 
-    def follow(self, storage: Storage) -> None:
+    def follow(self, storage: Storage, name: str = "") -> None:
         """To be called before anything is written: what was there before would be told late."""
+        self._sum.update(name.encode())
         self._watch = storage.watch(b"\0", FROM_KEY, 1, self._take)
 
     def stop(self) -> None:

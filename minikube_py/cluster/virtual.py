@@ -20,7 +20,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Literal, Self, TypeVar
 
 from minikube_py.apiserver.rules import User
 from minikube_py.client.transport import JSON, ApiResponse, ApiTransport
@@ -45,6 +45,8 @@ from minikube_py.store.member import MemberConfig
 
 T = TypeVar("T")
 
+ELIDED: Final = "heartbeats elided"
+ELIDED_MONITOR_S: Final = 300.0
 LOOP: Final = LoopOptions(shuffle=True, steps_at_once_max=50_000_000, steps_max=1 << 62)
 """A burst of a hundred thousand pods is one moment's work."""
 MEMBER: Final = MemberConfig(segment_bytes=1 << 20, own_gc=False, tick_s=0.25)
@@ -55,7 +57,8 @@ minute in which nothing happens costs a third, and leases end within half a seco
 @dataclass(frozen=True, slots=True)
 class VirtualConfig:
     """`syncs`: how long the disk's syncs take. `ties`: seeds the scheduler's choices among equals; None: the cluster's
-    seed does."""
+    seed does. `heartbeats`: "elided" leaves out Leases and repeated statuses of nodes, which are then never lost; the
+    digest says so."""
 
     nodes: Sequence[NodeSpec] = ()
     components: tuple[str, ...] = COMPONENTS
@@ -66,6 +69,27 @@ class VirtualConfig:
     syncs: SyncTimes = field(default_factory=SyncTimes)
     loop: LoopOptions = LOOP
     ties: int | None = None
+    heartbeats: Literal["written", "elided"] = "written"
+
+    @property
+    def name(self) -> str:
+        """What the digest begins with."""
+        return ELIDED if self.heartbeats == "elided" else ""
+
+    @property
+    def told(self) -> PlaneConfig:
+        """The configuration of the components. Elided: no node renews its Lease, and none is given up for it."""
+        kubelet = replace(self.kubelet, nodes=(*self.kubelet.nodes, *self.nodes))
+        controllers = self.controllers
+        if self.heartbeats == "elided":
+            kubelet = replace(kubelet, heartbeats=False)
+            controllers = replace(
+                controllers,
+                node_monitor_period_s=ELIDED_MONITOR_S,
+                node_monitor_grace_s=math.inf,
+                node_startup_grace_s=math.inf,
+            )
+        return PlaneConfig(self.scheduler, controllers, kubelet, self.components, self.ties)
 
 
 class VirtualCluster:
@@ -105,13 +129,10 @@ class VirtualCluster:
         syncs = SimSyncs(self.loop, disk, child_of(self._rng), lambda: config.syncs)
         plane = self._plane = GatedPlane(self.clock, self._rng)
         await plane.start_member(disk, config.member, syncs, self._time.fail)
-        self.history.follow(plane.storage)
+        self.history.follow(plane.storage, config.name)
         plane.prepare_core({})
         await plane.start_core()
-        kubelet = replace(config.kubelet, nodes=(*config.kubelet.nodes, *config.nodes))
-        await plane.start_components(
-            PlaneConfig(config.scheduler, config.controllers, kubelet, config.components, config.ties)
-        )
+        await plane.start_components(config.told)
 
     def stop(self) -> None:
         """Ends all of it; idempotent. Raises: SimFailure for what only shows now."""
@@ -220,7 +241,9 @@ class VirtualCluster:
     def node_down(self, name: str) -> None:
         """The node falls silent; its pods stay as they are, whatever is requested from them. Idempotent.
 
-        Raises: InvalidRequest where there is no such node, or no kubelet."""
+        Raises: InvalidRequest where there is no such node, no kubelet, or no heartbeat to miss."""
+        if self.config.heartbeats == "elided":
+            raise InvalidRequest("with heartbeats elided no node is ever lost")
         self._kubelet().power_off(name)
 
     def node_up(self, name: str) -> None:

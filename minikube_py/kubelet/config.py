@@ -91,6 +91,8 @@ class KubeletConfig:
     renew_interval_s: float = 10.0
     lease_duration_s: int = 40
     status_interval_s: float = 300.0
+    heartbeats: bool = True
+    """False: nodes neither renew Leases nor repeat their status. Whoever waits for that must be told, too."""
     heartbeat_nodes: int = 5000
     writes_at_once: int = 64
     pod_cidr: str = "10.0.0.0/8"

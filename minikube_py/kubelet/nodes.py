@@ -123,8 +123,9 @@ class Nodes:
         await self.informer.wait_synced()
         # Those that are left belong to nodes that are not there, or not ours.
         self._known_leases = {}
-        self._leases.start()
-        self._statuses.start()
+        if self._config.heartbeats:
+            self._leases.start()
+            self._statuses.start()
         await self.register(self._config.nodes)
 
     async def stop(self) -> None:

@@ -11,13 +11,13 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from minikube_py.client.http_transport import HttpTransport
 from minikube_py.client.kubeconfig import load_kubeconfig
 from minikube_py.client.transport import ApiTransport
-from minikube_py.cluster.virtual import VirtualCluster, VirtualConfig
+from minikube_py.cluster.virtual import VirtualCluster
 from minikube_py.control_plane.config import ControlPlaneConfig, Step
 from minikube_py.control_plane.errors import SetupError
 from minikube_py.control_plane.in_process import ControlPlane
@@ -91,7 +91,7 @@ async def cluster(
 async def _in_virtual_time(
     virtual: VirtualCluster, shapes: tuple[NodeSpec, ...], step: Step, scheduler: SchedulerConfig
 ) -> Cluster:
-    config = VirtualConfig(nodes=shapes, scheduler=scheduler)
+    config = replace(virtual.config, nodes=shapes, scheduler=scheduler)
     await virtual.bring_up(config)
     transport = virtual.transport()
     await wait_ready(transport, len(shapes))

@@ -8,6 +8,7 @@ they are taken).
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import math
 from array import array
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
@@ -26,6 +27,7 @@ from minikube_py.lab.workload import RUN_LABEL, PodBody, trace_pods
 NAMESPACE = "openb"
 RUN = "openb"
 SAMPLE_EVERY_S = 0.25
+SAMPLES_MAX = 1000
 QUIET_S = 60.0
 
 
@@ -48,9 +50,11 @@ class Replay:
         self.live_series: list[tuple[float, int]] = []
         self.duration_s = self.standing_s = 0.0
         self.live_max = self._gone = 0
+        self._sample_every_s = SAMPLE_EVERY_S
         self._trace, self._transport, self._clock, self._in_flight = trace, transport, clock, in_flight
         self._bodies = trace_pods(trace.pods, NAMESPACE, RUN)
         self._gpu_milli = {body.key: pod.gpu_total_milli for body, pod in zip(self._bodies, trace.pods, strict=True)}
+        self._node_of: dict[str, str] = {}
         self._number = {node.name: number for number, node in enumerate(trace.nodes)}
         self._used_milli = array("d", bytes(8 * len(trace.nodes)))
         self._capacity_milli = [node.gpus * 1000 or math.inf for node in trace.nodes]
@@ -64,12 +68,20 @@ class Replay:
         """GPU thousandths bound to nodes, of all there are."""
         return sum(self._used_milli) / self._trace.gpu_capacity_milli
 
+    def placements_sum(self) -> str:
+        """SHA-256 over each pod and the node that it was bound to, in the trace's order."""
+        lines = (f"{body.key} {self._node_of.get(body.key, '')}\n" for body in self._bodies)
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
+
     async def run(self, shown: Progress, marks: Sequence[Mark] = ()) -> None:
         """Until every pod is Running or was found to fit nowhere. Raises: LoadError, Unavailable, OutcomeUnknown."""
         await self._around(shown, lambda: self._feed(shown, list(marks)))
 
     async def run_with_departures(self, shown: Progress, speed: float = 0.0) -> None:
         """Until every pod has come and gone. Raises: as `run`."""
+        if speed:
+            last_s = max(pod.arrival_s + pod.duration_s for pod in self._trace.pods)
+            self._sample_every_s = max(SAMPLE_EVERY_S, last_s / speed / SAMPLES_MAX)
         await self._around(shown, lambda: self._feed_with_departures(speed))
 
     async def _around(self, shown: Progress, feed: Callable[[], Awaitable[None]]) -> None:
@@ -170,6 +182,8 @@ class Replay:
 
     def _account(self, key: str, node: str, sign: int) -> None:
         self.live_max = max(self.live_max, self.recorder.created - self._gone)
+        if sign > 0:
+            self._node_of[key] = node
         number = self._number.get(node)
         if number is not None:
             self._used_milli[number] += sign * self._gpu_milli.get(key, 0)
@@ -177,7 +191,7 @@ class Replay:
     async def _sample(self, started_s: float, shown: Progress) -> None:
         while True:
             self._take_sample(started_s, shown)
-            await self._clock.sleep(SAMPLE_EVERY_S)
+            await self._clock.sleep(self._sample_every_s)
 
     def _take_sample(self, started_s: float, shown: Progress) -> None:
         now_s = self._clock.monotonic_s() - started_s - self.standing_s

@@ -14,20 +14,23 @@ from minikube_py.control_plane.in_process import ControlPlane
 from minikube_py.lab import plots, report
 from minikube_py.lab.cluster import PlaneMaker, cluster
 from minikube_py.lab.environment import Environment
+from minikube_py.lab.load import IN_FLIGHT
 from minikube_py.lab.progress import progress
 from minikube_py.lab.replay import Replay
-from minikube_py.lab.trace import load
+from minikube_py.lab.trace import load, of_day
 from minikube_py.lab.workload import trace_nodes
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """`speed`: seconds of the trace per second, 0 for no waiting. `pods`: only the first so many."""
+    """`speed`: seconds of the trace per second, 0 for no waiting. `pods`: only the first so many.
+    `day`: only those that arrive on that day, the trace's first being 0; one after the other, each at its time."""
 
     departures: bool = False
     speed: float = 0.0
     pods: int | None = None
     tables: Path | None = None
+    day: int | None = None
 
 
 async def run_replay(
@@ -45,6 +48,8 @@ async def run_replay(
     """Prints as it goes. Raises: MinikubeError of every kind; nothing is left running."""
     report.require_writable(results)
     trace = load(options.tables)
+    if options.day is not None:
+        trace = of_day(trace, options.day)
     trace = replace(trace, pods=trace.pods[: options.pods])
     shapes = trace_nodes(trace.nodes)
     own = cluster(
@@ -61,7 +66,8 @@ async def run_replay(
     async with own as running:
         for line in running.environment.lines():
             print(line, flush=True)
-        replay = Replay(trace, running.transport, running.clock)
+        in_flight = IN_FLIGHT if options.day is None else 1
+        replay = Replay(trace, running.transport, running.clock, in_flight)
         with progress("pods", len(trace.pods)) as shown:
             if options.departures:
                 await replay.run_with_departures(shown, options.speed)
@@ -82,6 +88,7 @@ def _figures(replay: Replay, options: ReplayOptions) -> dict[str, Any]:
         "pods_running": recorder.running,
         "pods_unschedulable": len(recorder.unschedulable),
         "pods_live_max": replay.live_max,
+        "placements": replay.placements_sum(),
         "gpu_allocated_share": round(replay.allocated_share, 4),
         "replay_s": round(replay.duration_s, 3),
         "pods_per_s": round(recorder.running / replay.duration_s, 1),
@@ -95,6 +102,7 @@ def _tell(figures: Mapping[str, Any]) -> None:
         f"({figures['pods_per_s']:,.0f} pods/s); at most {figures['pods_live_max']:,} lived at once; "
         f"{figures['gpu_allocated_share']:.1%} of the GPUs are allocated at the end"
     )
+    print(f"placements {figures['placements']}: SHA-256 over each pod and its node, in the trace's order")
     if figures["pods_unschedulable"]:
         print(f"{figures['pods_unschedulable']:,} pods fit on no node and stay Pending")
     report.print_latencies(figures["latencies"])

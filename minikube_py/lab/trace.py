@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +20,7 @@ NODES_TABLE = "openb_nodes.csv"
 PODS_TABLE = "openb_pods.csv"
 NODE_COLUMNS = ("cpu_milli", "memory_mib", "gpus", "model")
 POD_COLUMNS = ("arrival_s", "duration_s", "cpu_milli", "memory_mib", "gpus", "gpu_milli", "models")
+DAY_S = 86_400
 MODELS_PREFIX = "# models: "
 
 
@@ -73,6 +74,19 @@ class Trace:
 def load(folder: Path | None = None) -> Trace:
     """The packaged trace, or the tables in `folder`. Raises: TraceError."""
     return Trace(nodes=_read_nodes(_table(folder, NODES_TABLE)), pods=_read_pods(_table(folder, PODS_TABLE)))
+
+
+def of_day(trace: Trace, day: int) -> Trace:
+    """Its pods that arrive on that day, from 0 on, by seconds since it began. Raises: TraceError where none does."""
+    start_s = day * DAY_S
+    pods = tuple(
+        pod._replace(arrival_s=pod.arrival_s - start_s)
+        for pod in trace.pods
+        if start_s <= pod.arrival_s < start_s + DAY_S
+    )
+    if not pods:
+        raise TraceError(f"no pod of the trace arrives on day {day}; its last is {trace.pods[-1].arrival_s // DAY_S}")
+    return replace(trace, pods=pods)
 
 
 def convert(source: Path, pods: str = "default") -> dict[str, bytes]:

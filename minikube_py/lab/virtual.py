@@ -20,7 +20,8 @@ LAYOUT = "one process in virtual time: store, API server, scheduler, controllers
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What is equal for equal seeds (`digest`, `revision`, `changes`, `virtual_s`), and what it took."""
+    """What is equal for equal seeds (`digest`, `revision`, `changes`, `virtual_s`), and what it took. `name`: what was
+    left out."""
 
     seed: int
     digest: str
@@ -29,13 +30,16 @@ class History:
     virtual_s: float
     wall_s: float
     cpu_s: float
+    name: str = ""
 
     def lines(self, again: str) -> list[str]:
         """`again`: the command without its seed."""
         ratio = self.virtual_s / self.cpu_s if self.cpu_s else 0.0
         faster = f" ({ratio:,.0f} times real time)" if ratio >= 1 else ""
+        name = f" ({self.name})" if self.name else ""
         return [
-            f"digest {self.digest}: {self.changes:,} changes up to revision {self.revision:,}, of seed {self.seed}",
+            f"digest {self.digest}{name}: {self.changes:,} changes up to revision {self.revision:,}, "
+            f"of seed {self.seed}",
             f"{self.virtual_s:,.3f} s of virtual time in {self.wall_s:,.1f} s, {self.cpu_s:,.1f} s of them the "
             f"processor's{faster}",
             f"next: `{again} --seed {self.seed}` comes to the same digest in any process; another seed to another "
@@ -46,13 +50,15 @@ class History:
         return asdict(self)
 
 
-def in_virtual_time(seed: int, main: Callable[[VirtualCluster], Coroutine[Any, Any, T]]) -> tuple[T, History]:
+def in_virtual_time(
+    seed: int, main: Callable[[VirtualCluster], Coroutine[Any, Any, T]], config: VirtualConfig | None = None
+) -> tuple[T, History]:
     """What `main` returns, which brings the cluster up by itself, and the history it made.
 
     Raises: SimFailure; what `main` raises."""
     wall_s, cpu_s = time.monotonic(), time.process_time()
     # Not entered: it is `main` that knows what is to stand there.
-    cluster = VirtualCluster(seed)
+    cluster = VirtualCluster(seed, config=config)
     try:
         result = cluster.run(lambda: main(cluster))
         told = History(
@@ -63,6 +69,7 @@ def in_virtual_time(seed: int, main: Callable[[VirtualCluster], Coroutine[Any, A
             round(cluster.now_s, 9),
             round(time.monotonic() - wall_s, 3),
             round(time.process_time() - cpu_s, 3),
+            cluster.config.name,
         )
         return result, told
     finally:
