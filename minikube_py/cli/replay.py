@@ -1,12 +1,16 @@
-"""Replay a trace through a control plane of its own and write down how long each pod took.
+"""Replay a trace through a control plane of its own and write down how long each pod took; or go to a moment of a
+history in virtual time, and look at it with kubectl.
 
-minikube-py replay openb                  none leaves; as fast as they are taken
-minikube-py replay openb --departures     each leaves at its time; then hardly 60 live at once
-minikube-py replay openb --virtual        in virtual time: the same seed comes to the same digest"""
+  minikube-py replay openb                  none leaves; as fast as they are taken
+  minikube-py replay openb --departures     each leaves at its time; then hardly 60 live at once
+  minikube-py replay openb --virtual        in virtual time: the same seed comes to the same digest
+  minikube-py replay --from LOG --until FailedScheduling/web
+                                            what Cluster.save_log(LOG) wrote, up to the end of that moment"""
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +25,12 @@ if TYPE_CHECKING:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("trace", choices=["openb"], help="which trace")
+    parser.add_argument("trace", nargs="?", choices=["openb"], help="which trace")
+    parser.add_argument("--from", dest="log", type=Path, metavar="LOG", help="a history, by its seed and its inputs")
+    until_help = "with --from: 12.5 (seconds), revision=40, created=pods/default/a (changed=, deleted=), REASON[/NAME]"
+    parser.add_argument("--until", metavar="EVENT", help=until_help)
+    port_help = "with --from: of the API server there (default: any free one)"
+    parser.add_argument("--port", type=flags.whole_number(0, 65535), default=0, metavar="N", help=port_help)
     parser.add_argument("--departures", action="store_true", help="delete each pod at its time, in the trace's order")
     speed_help = "with --departures: seconds of the trace that pass in one; 0 is as fast as they are taken (default: 0)"
     parser.add_argument("--speed", type=flags.seconds, default=0.0, metavar="X", help=speed_help)
@@ -38,6 +47,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if (arguments.log is None) == (arguments.trace is None):
+        raise InvalidRequest("replay openb, or replay --from LOG: one of them")
+    if arguments.log is not None:
+        return _look(arguments.log, arguments.until, arguments.port)
+    if arguments.until is not None:
+        raise InvalidRequest("--until goes with --from LOG")
     from minikube_py.lab.replay_report import ReplayOptions, run_replay
 
     options = ReplayOptions(
@@ -69,4 +84,28 @@ def run(arguments: argparse.Namespace) -> int:
         raise InvalidRequest("--heartbeats elided goes with --virtual: in real time silent nodes are lost")
     else:
         run_interruptible(replay())
+    return 0
+
+
+def _look(log: Path, until: str | None, port: int) -> int:
+    """The history up to there; then the control plane stands still, for kubectl, until Ctrl-C."""
+    from minikube_py.cluster.input_log import InputLog, Moment, summary
+
+    moment = None if until is None else Moment.parse(until)
+    steps = started()
+    history = InputLog.read(log)
+    engine = history.start(port)
+    try:
+        came = history.play(engine, moment)
+        for line in summary(engine):
+            steps.line(line)
+        if not came:
+            raise InvalidRequest(f"{until} does not come in {log}: this is its end")
+        if moment is None and engine.virtual.digest != history.digest:
+            raise InvalidRequest(f"{log} was written at digest {history.digest}: this is another history")
+        steps.line(f"at {engine.url}; time stands still; Ctrl-C ends it\n")
+        steps.line(f"  kubectl --kubeconfig {engine.kubeconfig('default')} get pods\n")
+        run_interruptible(asyncio.Event().wait())
+    finally:
+        engine.stop(quietly=True)
     return 0

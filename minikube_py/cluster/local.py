@@ -163,6 +163,12 @@ class Cluster(PlainDoor):
         """All that came from outside, in order: requests that write, advances, faults."""
         return tuple(self._virtual().inputs)
 
+    def save_log(self, path: Path | str) -> None:
+        """Seed, nodes and inputs, for `minikube-py replay --from PATH --until EVENT`, which makes the same history."""
+        from minikube_py.cluster import input_log
+
+        input_log.write(Path(path), self._virtual())
+
     def advance(self, seconds: float = 0.0, *, minutes: float = 0.0, hours: float = 0.0) -> None:
         """Everything happens that is due within that virtual time, its end included.
 
@@ -177,7 +183,7 @@ class Cluster(PlainDoor):
     def program(
         self, main: Callable[[ProgramClients], Coroutine[Any, Any, object]], *, name: str = "", namespace: str = DEFAULT
     ) -> Program:
-        """A program of yours as a process of its own beside the control plane: `main(clients)` runs as time passes, is
+        """A program of yours as a process of its own beside the control plane: `main(clients)` runs from now on, is
         started again where it raises, and may `crash()`. Its clients are asynchronous: `clients.httpx_asyncio()`,
         `clients.lightkube_asyncio()`, `await clients.kubernetes_asyncio()`. Faults are for it."""
         return self._virtual().start_program(main, name or getattr(main, "__name__", "program"), namespace)

@@ -195,6 +195,11 @@ class VirtualCluster:
         self._time.run_to(self._time.now_ns + round(duration_s * NS_PER_S))
         self._check()
 
+    def advance_until(self, seconds: float, holds: Callable[[], bool]) -> None:
+        """As `advance`, but no further than to where `holds` does. Raises: SimFailure."""
+        self._time.run_to(self._time.now_ns + round(seconds * NS_PER_S), holds)
+        self._check()
+
     def run(self, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """What `main()` returns or raises, on the cluster's loop; as much time passes as that takes.
 

@@ -36,8 +36,8 @@ LOOK_AGAIN_FACTOR: Final = 1.2
 
 
 class Input(NamedTuple):
-    """Something that came from outside at `at_ns`: `kind` "request" (method, path, query, body, content type),
-    "advance" (seconds), or the name of a fault with its arguments; "code" for what cannot be written down."""
+    """Something that came from outside at `at_ns`: `kind` "request" (method, path, query, body, content type, user, as
+    whom), "advance" (seconds), "fault" (its fields), "all_well"; "code" for what cannot be written down."""
 
     at_ns: int
     kind: str
@@ -49,6 +49,20 @@ class Input(NamedTuple):
     @staticmethod
     def from_json(row: Mapping[str, Any]) -> Input:
         return Input(row["at_ns"], row["kind"], tuple(map(_decoded, row["arguments"])))
+
+
+def _user_row(user: User | None) -> Any:
+    """The door, whom no fault is for, is known by identity."""
+    if user is None or user is DOOR:
+        return None if user is None else "door"
+    return [user.name, list(user.groups), user.uid, [[key, list(values)] for key, values in user.extra]]
+
+
+def user_of(row: Any) -> User | None:
+    if row is None or row == "door":
+        return None if row is None else DOOR
+    name, groups, uid, extra = row
+    return User(name, tuple(groups), uid, tuple((key, tuple(values)) for key, values in extra))
 
 
 def _plain(value: Any) -> Any:
@@ -76,6 +90,7 @@ class VirtualEngine:
         """Raises: SimFailure; MinikubeError of every kind. Nothing is left then."""
         try:
             self.virtual.start()
+            self.virtual.advance(0)
         except BaseException:
             self.virtual.close()
             raise
@@ -136,11 +151,16 @@ class VirtualEngine:
     # -- requests -----------------------------------------------------------------------------------------------------
 
     def answer(self, request: Request) -> Response:
-        """A GET leaves the history as it was; all else is an input of it. Raises: SimFailure."""
+        """A GET leaves the history as it was, unless a fault waits for it; all else is an input of it.
+
+        Raises: SimFailure."""
         core = self.virtual.plane.core
-        if request.method in READS:
+        if request.method in READS and (request.user is DOOR or self.virtual.plane.player.gate.idle):
             return cast(Response, self.aside(lambda: self._whole(core.handle(request))))
-        arguments = (request.method, request.path, dict(request.query), request.body, request.content_type)
+        arguments = (
+            request.method, request.path, dict(request.query), request.body, request.content_type,
+            _user_row(request.user), _user_row(request.wanted),
+        )  # fmt: skip
         act = partial(self.virtual.run, lambda: self._whole(core.handle(request)))
         return cast(Response, self.given("request", arguments, act))
 
@@ -160,7 +180,10 @@ class VirtualEngine:
         with self._lock:
             self.inputs.append(Input(self.virtual.now_ns, kind, arguments))
             try:
-                return act()
+                found = act()
+                # To the end of this moment: what only looks finds nothing half done, which it would change.
+                self.virtual.advance(0)
+                return found
             finally:
                 self._told()
 
@@ -202,7 +225,7 @@ class VirtualEngine:
         return self._programs
 
     def start_program(self, main: Callable[[ProgramClients], Any], name: str, namespace: str) -> Program:
-        """`main(clients)` begins as time passes."""
+        """`main(clients)` begins now."""
         given = partial(self.programs.start, lambda transport: main(ProgramClients(transport, namespace)), name)
         return cast(Program, self.given("code", (name,), given))
 

@@ -182,10 +182,10 @@ class Scheduler:
             if collecting:
                 gc.enable()
 
-    def run_to(self, when_ns: int) -> None:
-        """All that happens up to that time, and at it. Raises: SimFailure."""
+    def run_to(self, when_ns: int, holds: Callable[[], bool] = lambda: False) -> None:
+        """All that happens up to that time, and at it; or until `holds` does. Raises: SimFailure."""
         self.at(when_ns, _nothing)
-        self.run(lambda: not self._runnable and not (self._events and self._events[0][0] <= when_ns))
+        self.run(lambda: (not self._runnable and not (self._events and self._events[0][0] <= when_ns)) or holds())
 
     @contextmanager
     def aside(self, loop: SimLoop) -> Iterator[None]:

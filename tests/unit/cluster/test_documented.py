@@ -14,7 +14,8 @@ PAGES = ("docs/reference/cluster.md", "docs/how-to/virtual-time.md")
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_example_of_a_page_runs(page: str) -> None:
+def test_every_example_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     snippets = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
     assert snippets
     names: dict[str, Any] = {}

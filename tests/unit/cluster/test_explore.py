@@ -165,11 +165,15 @@ def test_a_program_that_raises_is_started_again_later_each_time() -> None:
 
 def test_nothing_of_a_program_runs_after_it_crashed() -> None:
     ticks: list[int] = []
+    lives: list[Any] = []
 
     async def ticking(clients: Any) -> None:
+        lives.append(clients)
+        life = len(lives)
+
         async def tick() -> None:
             while True:
-                ticks.append(program.starts)
+                ticks.append(life)
                 await asyncio.sleep(0.01)
 
         beside = asyncio.ensure_future(tick())
@@ -212,6 +216,7 @@ def in_folder(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
 
+@pytest.mark.timeout(900)
 def test_the_page_as_typed(tmp_path: Path) -> None:
     found = re.findall(r"```python\n# (\S+\.py)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert [name for name, _ in found] == ["exposer.py", "test_exposer.py"]
@@ -228,6 +233,7 @@ def test_the_page_as_typed(tmp_path: Path) -> None:
     assert once_more.returncode == 1 and f"seed {again[4]} fails: " in once_more.stdout
 
 
+@pytest.mark.timeout(900)
 def test_the_mark_among_other_tests(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         f"""

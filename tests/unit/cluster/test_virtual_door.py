@@ -69,6 +69,23 @@ def looked(*, looks: bool) -> tuple[str, list[str]]:
         return cluster.digest, [each.kind for each in cluster.inputs]
 
 
+def test_a_look_right_after_a_write_leaves_the_digest_as_it_was() -> None:
+    digests = []
+    for looks in (False, True):
+        with virtual() as cluster:
+            look = cluster.objects if looks else lambda kind: []
+            look("nodes")
+            cluster.apply(RC)
+            look("pods")
+            cluster.node("node-0").down()
+            look("pods")
+            cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}})
+            look("cm")
+            cluster.advance(5)
+            digests.append(cluster.digest)
+    assert digests[0] == digests[1]
+
+
 @pytest.mark.filterwarnings("ignore:Kubernetes version .* is not supported")
 def test_clients_that_read_leave_the_digest_as_it_was() -> None:
     assert looked(looks=True) == looked(looks=False) == (looked(looks=False)[0], ["request"] + ["advance"] * 3)

@@ -1,0 +1,165 @@
+"""The inputs of a cluster in virtual time as a file, and the same history made again from it, up to a moment.
+
+A line of JSON each: first the seed, the nodes and the version, then the inputs in order.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from minikube_py import __version__
+from minikube_py.apiserver.messages import Request
+from minikube_py.cluster.errors import ClusterError
+from minikube_py.cluster.virtual import VirtualConfig
+from minikube_py.cluster.virtual_engine import Input, VirtualEngine, user_of
+from minikube_py.kubelet.config import NodeSpec
+from minikube_py.mvcc.types import Event
+from minikube_py.sim.faults import Fault
+
+VERBS: Final = ("created", "changed", "deleted")
+FORMS: Final = (
+    "12.5 (virtual seconds), revision=40, created=pods/default/web, changed=..., deleted=..., or the reason of an "
+    "Event, as FailedScheduling or FailedScheduling/web"
+)
+
+
+def write(path: Path, engine: VirtualEngine) -> None:
+    virtual = engine.virtual
+    nodes = [each._asdict() for each in virtual.config.nodes]
+    head = {"minikube_py": __version__, "seed": str(virtual.seed), "nodes": nodes, "digest": virtual.digest}
+    rows = [orjson.dumps(head), *(orjson.dumps(each.to_json()) for each in engine.inputs)]
+    path.write_bytes(b"\n".join(rows) + b"\n")
+
+
+@dataclass(frozen=True, slots=True)
+class InputLog:
+    seed: str
+    nodes: tuple[NodeSpec, ...]
+    digest: str
+    version: str
+    inputs: tuple[Input, ...]
+
+    @staticmethod
+    def read(path: Path) -> InputLog:
+        """Raises: ClusterError where it is none."""
+        try:
+            rows = [orjson.loads(line) for line in path.read_bytes().splitlines()]
+            head = rows[0]
+            nodes = tuple(NodeSpec(**{**each, "taints": tuple(each["taints"])}) for each in head["nodes"])
+            inputs = tuple(map(Input.from_json, rows[1:]))
+            return InputLog(head["seed"], nodes, head["digest"], head["minikube_py"], inputs)
+        except OSError as error:
+            raise ClusterError(f"{path}: cannot read the log: {error.strerror}") from error
+        except (orjson.JSONDecodeError, LookupError, TypeError, ValueError) as error:
+            raise ClusterError(f"{path}: this is no log of Cluster.save_log(): {error}") from error
+
+    def start(self, port: int = 0) -> VirtualEngine:
+        """The cluster at its beginning."""
+        engine = VirtualEngine(self.seed, VirtualConfig(nodes=self.nodes), port)
+        engine.start()
+        return engine
+
+    def play(self, engine: VirtualEngine, until: Moment | None = None) -> bool:
+        """All of it, or to the end of the moment in which `until` holds; whether that came.
+
+        Raises: ClusterError for an input that cannot be made again; SimFailure."""
+        virtual = engine.virtual
+        reached: list[int] = []
+
+        def look(now_ns: int, event: Event) -> None:
+            if not reached and until is not None and until.is_here(event):
+                reached.append(now_ns)
+
+        virtual.on_change(look)
+        try:
+            for number, each in enumerate(self.inputs, 1):
+                if until is not None and until.at_ns <= virtual.now_ns:
+                    break
+                self._again(engine, each, number, until, reached)
+                if reached:
+                    virtual.advance(0)
+                    return True
+        finally:
+            virtual.on_change(None)
+        return until is None or until.at_ns <= virtual.now_ns
+
+    def _again(
+        self, engine: VirtualEngine, given: Input, number: int, until: Moment | None, reached: list[int]
+    ) -> None:
+        virtual, arguments = engine.virtual, given.arguments
+        if given.at_ns != virtual.now_ns:
+            raise ClusterError(
+                f"input {number} came at {given.at_ns} ns, and now it is {virtual.now_ns} ns: this is another version "
+                f"({__version__}, and the log is of {self.version}), or the log is not whole"
+            )
+        if given.kind == "advance":
+            left_ns = math.inf if until is None else until.at_ns - virtual.now_ns
+            virtual.advance_until(min(arguments[0], left_ns / 1e9), lambda: bool(reached))
+        elif given.kind == "request":
+            engine.answer(_request(arguments))
+        elif given.kind == "fault":
+            at_us, kind, places, others, *rest = arguments
+            engine.inject(Fault(at_us, kind, tuple(places), tuple(others), *rest))
+        elif given.kind == "all_well":
+            engine.all_well()
+        else:
+            raise ClusterError(f"input {number} is {arguments[0]}: what code did cannot be written down")
+
+
+def _request(arguments: Iterable[Any]) -> Request:
+    method, path, query, body, content_type, user, wanted = arguments
+    return Request(
+        method, path, query, body, user_of(user), content_type=content_type, wanted=user_of(wanted)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What a history is to be followed to: a time, a revision, a change of an object, an Event."""
+
+    at_ns: float = math.inf
+    revision: int = 0
+    verb: str = ""
+    key: str = ""
+    reason: str = ""
+    about: str = ""
+
+    @staticmethod
+    def parse(text: str) -> Moment:
+        """Raises: ClusterError, which says the forms."""
+        name, equals, value = text.partition("=")
+        if re.fullmatch(r"\d+(\.\d+)?s?", text):
+            return Moment(at_ns=float(text.removesuffix("s")) * 1e9)
+        if equals and name == "revision" and value.isdigit():
+            return Moment(revision=int(value))
+        if equals and name in VERBS and value:
+            return Moment(verb=name, key=f"/registry/{value}")
+        if not equals and re.fullmatch(r"[A-Za-z]+(/[a-z0-9.-]+)?", text):
+            reason, _, about = text.partition("/")
+            return Moment(reason=reason, about=about)
+        raise ClusterError(f"{text!r} names no moment; write {FORMS}")
+
+    def is_here(self, event: Event) -> bool:
+        kv = event.kv
+        if self.revision:
+            return kv.mod_revision >= self.revision
+        if self.verb:
+            verb = "deleted" if event.type != "PUT" else "created" if kv.version == 1 else "changed"
+            return verb == self.verb and kv.key.decode(errors="replace") == self.key
+        if self.reason and event.type == "PUT" and kv.key.startswith(b"/registry/events/"):
+            said: Mapping[str, Any] = orjson.loads(kv.value)
+            about = said.get("involvedObject") or {}
+            return said.get("reason") == self.reason and self.about in ("", about.get("name"))
+        return False
+
+
+def summary(engine: VirtualEngine) -> Iterator[str]:
+    virtual = engine.virtual
+    yield f"{virtual.now_s:,.6f} s of virtual time, revision {virtual.history.revision:,}, digest {virtual.digest}"

@@ -1,0 +1,161 @@
+"""A history in virtual time, made again from its inputs up to a moment, and looked at there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import ssl
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minikube_py import Cluster, ClusterError
+from minikube_py.client.kubeconfig import load_kubeconfig
+from minikube_py.cluster.input_log import InputLog, Moment
+
+pytestmark = pytest.mark.real_time("plain functions, and a process")
+ROOT = Path(__file__).parents[3]
+PODS = "/api/v1/namespaces/default/pods"
+
+
+def pod(name: str, **spec: Any) -> dict[str, Any]:
+    containers = [{"name": "c", "image": "i"}]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": containers, **spec}}
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a history with writes by several clients, faults, a node that goes down and a pod that fits nowhere."""
+    path = tmp_path_factory.mktemp("log") / "history.jsonl"
+    with Cluster(nodes=2, clock="virtual", seed=11) as cluster:
+        cluster.apply(pod("a"))
+        cluster.wait("pod/a", phase="Running")
+        http = cluster.client.httpx()
+        cluster.fail_next("pods")
+        assert http.get(PODS).status_code == 500
+        assert http.post(PODS, json=pod("b")).status_code == 201
+        cluster.slow(0.5, "pods", for_s=3)
+        assert http.get(PODS).status_code == 200
+        cluster.advance(4)
+        cluster.apply(pod("none", nodeSelector={"no": "such"}))
+        cluster.node("node-0").down(30)
+        cluster.advance(minutes=2)
+        cluster.delete("pod/a")
+        cluster.advance(minutes=1)
+        cluster.all_well()
+        cluster.save_log(path)
+    return path
+
+
+def played(log: Path, until: str | None = None) -> tuple[Any, bool, Any]:
+    history = InputLog.read(log)
+    engine = history.start()
+    try:
+        came = history.play(engine, None if until is None else Moment.parse(until))
+        found = engine.answer(_get(PODS))
+        return engine.virtual.digest, came, (engine.virtual.now_s, json.loads(found.body))
+    finally:
+        engine.stop(quietly=True)
+
+
+def _get(path: str) -> Any:
+    from minikube_py.apiserver.messages import Request
+    from minikube_py.cluster.gate import DOOR
+
+    return Request("GET", path, user=DOOR)
+
+
+def test_the_whole_log_makes_the_same_history(log: Path) -> None:
+    digest, came, _ = played(log)
+    assert came and digest == InputLog.read(log).digest
+
+
+@pytest.mark.parametrize(
+    ("until", "names", "phases"),
+    [
+        ("created=pods/default/b", ["a", "b"], ["Running", "Pending"]),
+        ("FailedScheduling/none", ["a", "b", "none"], ["Running", "Running", "Pending"]),
+        ("FailedScheduling", ["a", "b", "none"], ["Running", "Running", "Pending"]),
+        ("deleted=pods/default/a", ["b", "none"], ["Running", "Pending"]),
+        ("60", ["a", "b", "none"], ["Running", "Running", "Pending"]),
+    ],
+)
+def test_it_stops_at_the_end_of_a_moment(log: Path, until: str, names: list[str], phases: list[str]) -> None:
+    digest, came, (now_s, pods) = played(log, until)
+    assert came
+    assert [each["metadata"]["name"] for each in pods["items"]] == names
+    assert [each["status"]["phase"] for each in pods["items"]] == phases
+    if until == "60":
+        assert now_s == 60
+    assert (digest, came, (now_s, pods)) == played(log, until)
+
+
+def test_a_revision_is_reached_and_no_more_than_its_moment(log: Path) -> None:
+    _, came, (_, pods) = played(log, "revision=20")
+    assert came and int(pods["metadata"]["resourceVersion"]) in range(20, 30)
+
+
+@pytest.mark.parametrize("until", ["deleted=pods/default/b", "NoSuchReason", "revision=100000", "100000"])
+def test_what_does_not_come_is_said(log: Path, until: str) -> None:
+    digest, came, _ = played(log, until)
+    assert not came and digest == InputLog.read(log).digest
+
+
+@pytest.mark.parametrize("text", ["", "revision=x", "made=pods/a", "Failed Scheduling", "-1"])
+def test_what_names_no_moment_is_refused(text: str) -> None:
+    with pytest.raises(ClusterError, match="names no moment; write "):
+        Moment.parse(text)
+
+
+def test_other_files_and_code_are_refused(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    with pytest.raises(ClusterError, match="cannot read the log"):
+        InputLog.read(other)
+    other.write_text("{}\n")
+    with pytest.raises(ClusterError, match="no log of"):
+        InputLog.read(other)
+
+    async def main() -> None: ...
+
+    with Cluster(nodes=0, clock="virtual") as cluster:
+        cluster.run(main)
+        cluster.save_log(other)
+    with pytest.raises(ClusterError, match="what code did cannot be written down"):
+        played(other)
+
+
+def test_the_command_opens_that_moment_for_kubectl(log: Path) -> None:
+    command = [sys.executable, "-m", "minikube_py", "replay", "--from", str(log), "--until", "FailedScheduling/none"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    try:
+        assert process.stdout is not None
+        lines = []
+        while "kubectl --kubeconfig" not in (line := process.stdout.readline()):
+            assert line, (lines, process.communicate())
+            lines.append(line)
+        found = re.search(r"--kubeconfig (\S+)", line)
+        assert found is not None and any("digest" in each for each in lines)
+        access = load_kubeconfig(Path(found[1]))
+        assert access.ca_pem is not None
+        import httpx
+
+        context = ssl.create_default_context(cadata=access.ca_pem.decode())
+        headers = {"Authorization": f"Bearer {access.token}"}
+        with httpx.Client(base_url=access.server, verify=context, headers=headers, trust_env=False) as http:
+            pods = http.get(PODS).json()["items"]
+        assert [each["metadata"]["name"] for each in pods] == ["a", "b", "none"]
+        process.send_signal(signal.SIGINT)
+        assert process.wait() == 130
+    finally:
+        process.kill()
+        process.communicate()
+    wrong = subprocess.run([*command[:-1], "NoSuchReason"], capture_output=True, text=True, env=environment)
+    assert wrong.returncode == 1 and "NoSuchReason does not come in" in wrong.stderr
+    neither = subprocess.run([*command[:4]], capture_output=True, text=True, env=environment)
+    assert neither.returncode == 1 and "one of them" in neither.stderr
