@@ -59,7 +59,6 @@ _LOADS_MAX: Final = 10
 _RETRY_S: Final = 0.2
 _GO_RESTFUL: Final = re.compile(rb'"(406: Not Acceptable|415: Unsupported)')
 _SWEEP_S: Final = 1.0
-_WITH_BODY: Final = frozenset(("POST", "PUT", "PATCH", "DELETE"))
 
 
 class ApiServer:
@@ -266,14 +265,13 @@ class ApiServer:
             if path is None:
                 await self.access.admit(request, None, verb)
                 permitted = True
-                await _receive(request)
                 response = await self._handle_path(request)
             else:
                 await self.access.admit(request, path, verb)
                 permitted = True
                 asked = route(path, request.method, verb)
                 found = True
-                await _receive(request)
+                await request.read_body()
                 if slots is not None:
                     # Not before: who sends slowly keeps no slot from others.
                     slots.take()
@@ -434,12 +432,6 @@ def error_response(error: StatusError) -> Response:
         headers["Retry-After"] = str(error.retry_after_s)
     headers |= warning_headers(error.warnings)
     return Response(error.code, go_json.dumps(error.to_status()), headers=headers)
-
-
-async def _receive(request: Request) -> None:
-    """To be called once the sender may: now the body is worth its memory."""
-    if request.receive is not None and request.method in _WITH_BODY:
-        request.body = await request.receive()
 
 
 def _too_many(limit: int) -> Response:

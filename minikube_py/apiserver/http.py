@@ -228,7 +228,7 @@ class Connection(asyncio.Protocol):
                 finally:
                     response.sent()
         if not self.reader.body_ended:
-            small = 0 < self.reader.body_left_bytes() <= DISCARDED_BYTES_MAX
+            small = self.reader.body_left_bytes() <= DISCARDED_BYTES_MAX
             keep_alive = keep_alive and small and not asked.expects_continue and self._body_error is None
         if asked.method == "HEAD":
             self.transport.write(head(response, keep_alive, len(response.body)))
@@ -247,7 +247,8 @@ class Connection(asyncio.Protocol):
             try:
                 data = reader.data()
             except Malformed as error:
-                raise bad_request(f"the request's body could not be read: {error}") from None
+                self._body_error = bad_request(f"the request's body could not be read: {error}")
+                continue
             if data or reader.body_ended:
                 return data
             if reader.has_more:
@@ -270,11 +271,14 @@ class Connection(asyncio.Protocol):
         self._wake_reader()
 
     async def _discard(self) -> bool:
-        """Reads what is left of a body that nobody wanted."""
+        """Reads what is left of a body that nobody wanted, unless it is too long."""
         self.server.enter(self, BODY)
+        left = DISCARDED_BYTES_MAX
         try:
-            while await self.more():
-                pass
+            while part := await self.more():
+                left -= len(part)
+                if left < 0:
+                    return False
         except StatusError:
             return False
         return True

@@ -9,6 +9,7 @@ Source: Go net/http (server.go, request.go, transfer.go, internal/chunked.go), R
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -16,11 +17,23 @@ _TOKEN: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _REQUEST_LINE: Final = re.compile(rf"({_TOKEN}) ([\x21-\x7e\x80-\xff]+) HTTP/([0-9])\.([0-9])")
 _FIELDS: Final = re.compile(rf"(?:{_TOKEN}:[^\x00-\x08\x0a-\x1f\x7f]*+\r?\n)*+")
 _FIELD: Final = re.compile(rf"({_TOKEN}):[ \t]*([^\r\n]*)\r?\n")
-_HOST: Final = re.compile(r"[!$%&'()*+,\-./0-9:;=@A-Z\[\\\]_a-z~]*")
+_NAME: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z][ !#$%&'*+\-.^_`|~0-9A-Za-z]*+"
+_BLANK_NAMES: Final = re.compile(rf"(?:{_NAME}:[^\x00-\x08\x0a-\x1f\x7f]*+\r?\n)*+")
+"""Go reads names with blanks in them, and refuses them in words of their own when all else was found right."""
+_HOST: Final = re.compile(r"[!$%&'()*+,\-.0-9:;=A-Z\[\]_a-z~]*")
 _BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
-_AUTHORITY_END: Final = re.compile(r"[/?]")
-_LENGTH: Final = re.compile(r"[0-9]{1,18}")
-_CHUNK_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]*)?")
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+\-.]*)?:")
+_USER: Final = re.compile(r"(?:[A-Za-z0-9\-._:~!$&'()*+,;=]|%[0-9A-Fa-f]{2})*")
+_IN_HOST: Final = r"""(?:[A-Za-z0-9\-._~!$&'()*+,;=<>"\[\]\x80-\xff]|%(?:25|[89A-Fa-f][0-9A-Fa-f]))*"""
+_AUTHORITY: Final = re.compile(rf"{_IN_HOST}(?::[0-9]*)?")
+_LOOSE_AUTHORITY: Final = re.compile(rf"(?:{_IN_HOST}:)*{_IN_HOST}(?::[0-9]*)?")
+_LITERAL: Final = re.compile(r"\[([^\[\]%]*)(%25(?:[^%]|%[0-9A-Fa-f]{2})*)?\](?::[0-9]*)?")
+_CONTINUES: Final = re.compile(r"(?:.*[ ,\t])?100-continue(?:[ ,\t].*)?", re.IGNORECASE)
+_LENGTH: Final = re.compile(r"[0-9]{1,400}")
+_LENGTH_MAX: Final = (1 << 63) - 1
+_CHUNK_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,16})(?:[ \t]*|;[^\r\n]*)")
+_TRAILER: Final = re.compile(rf"{_NAME}:[^\x00-\x08\x0a-\x1f\x7f]*\r\n".encode())
+_BLANK_BYTES_MAX: Final = 4
 CHUNK_LINE_BYTES_MAX: Final = 4096
 """As Go's: the line before a chunk, and each line of a trailer."""
 TRAILER_BYTES_MAX: Final = 8192
@@ -41,6 +54,8 @@ class Refused(Exception):
         self.text = text
 
     def answer(self) -> bytes:
+        if self.status == 417:
+            return b"HTTP/1.1 417 Expectation Failed\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
         first = f"{self.status} {self.reason}"
         if self.text and self.status != 501:
             first = f"{first}: {self.text}"
@@ -80,14 +95,15 @@ class RequestReader:
 
     `head_bytes_max` bounds a head (request line and headers), `headers_max` the number of headers."""
 
-    __slots__ = ("_buffer", "_chunk", "_excess", "_headers_max", "_left", "_looked", "_trailer", "has_more",
-                 "head_bytes_max")  # fmt: skip
+    __slots__ = ("_after_post", "_buffer", "_chunk", "_excess", "_headers_max", "_left", "_looked", "_trailer",
+                 "has_more", "head_bytes_max")  # fmt: skip
 
     def __init__(self, head_bytes_max: int, headers_max: int) -> None:
         self.head_bytes_max = head_bytes_max
         self._headers_max = headers_max
         self._buffer = bytearray()
         self._looked = 0
+        self._after_post = False
         self._left = 0
         self._chunk = False
         self._trailer = 0
@@ -107,9 +123,12 @@ class RequestReader:
     def head(self) -> Head | None:
         """The next request's head, once it is whole. The body before must have been read. Raises: Refused."""
         buffer = self._buffer
-        if not self._looked and buffer.startswith((b"\r", b"\n")):
+        if self._after_post and not self._looked:
             # Old clients send an empty line after a body.
-            del buffer[: len(buffer) - len(buffer.lstrip(b"\r\n"))]
+            start = bytes(buffer[:_BLANK_BYTES_MAX])
+            if len(start) < _BLANK_BYTES_MAX and not start.strip(b"\r\n"):
+                return None
+            del buffer[: len(start) - len(start.lstrip(b"\r\n"))]
         end = self._head_end()
         if end < 0 or end > self.head_bytes_max:
             if end > 0 or len(buffer) > self.head_bytes_max:
@@ -142,31 +161,37 @@ class RequestReader:
         if match is None:
             raise Refused(400, "Bad Request")
         method, target, major, minor = match.groups()
+        path, query = _split_target(target, method == "CONNECT" and not target.startswith("/"))
+        headers, repeated, sound = self._fields(fields[: -2 if fields.endswith("\r\n") else -1])
+        modern = minor != "0"
+        if repeated and any(name == "host" for name, _ in repeated):
+            raise Refused(400, "Bad Request")
+        length, sure = _length(headers, repeated, modern)
         if major != "1":
             raise Refused(505, "HTTP Version Not Supported", "unsupported protocol version")
-        if method == "CONNECT" and not target.startswith("/"):
-            raise Refused(400, "Bad Request")
-        path, query = _split_target(target)
-        headers, repeated = self._fields(fields[: -2 if fields.endswith("\r\n") else -1])
-        modern = minor != "0"
-        _check_host(headers, repeated, modern)
-        length, sure = _length(headers, repeated, modern)
+        _check_host(headers, modern and method != "CONNECT")
+        if not sound:
+            raise Refused(400, "Bad Request", "invalid header name")
+        self._after_post = method == "POST"
         connection = headers.get("connection")
         keep_alive = modern and sure
         if connection is not None:
-            options = [option.strip().lower() for option in connection.split(",")]
+            options = _options(headers, repeated)
             keep_alive = sure and "close" not in options and (modern or "keep-alive" in options)
-        expect = headers.get("expect")
-        if expect is not None and expect.lower() != "100-continue":
-            raise Refused(417, "Expectation Failed")
-        expects = expect is not None and modern and length != 0
-        return Head(method, path, query, int(minor), headers, repeated, length, keep_alive, expects)
+        continues = False
+        if expect := headers.get("expect"):
+            if _CONTINUES.fullmatch(expect) is None:
+                raise Refused(417, "Expectation Failed")
+            continues = modern and length != 0
+        return Head(method, path, query, int(minor), headers, repeated, length, keep_alive, continues)
 
-    def _fields(self, text: str) -> tuple[dict[str, str], tuple[tuple[str, str], ...]]:
+    def _fields(self, text: str) -> tuple[dict[str, str], tuple[tuple[str, str], ...], bool]:
+        """Headers, the further ones of a name, and whether all names are. Raises: Refused."""
         if text.count("\n") > self._headers_max:
             raise Refused(431, "Request Header Fields Too Large", f"the limit is {self._headers_max} headers")
         whole = _FIELDS.match(text)
-        if whole is None or whole.end() != len(text):
+        sound = whole is not None and whole.end() == len(text)
+        if not sound and _BLANK_NAMES.fullmatch(text) is None:
             raise Refused(400, "Bad Request")
         headers: dict[str, str] = {}
         repeated: list[tuple[str, str]] = []
@@ -176,7 +201,7 @@ class RequestReader:
                 repeated.append((key, value.rstrip(" \t")))
             else:
                 headers[key] = value.rstrip(" \t")
-        return headers, tuple(repeated)
+        return headers, tuple(repeated), sound
 
     # --- bodies -----------------------------------------------------------------------------------------------------
 
@@ -239,6 +264,8 @@ class RequestReader:
             raise Malformed("chunked line ends with bare LF")
         del buffer[: end + 1]
         if self._trailer:
+            if line != b"\r\n" and _TRAILER.fullmatch(line) is None:
+                raise Malformed("malformed MIME header line")
             self._trailer += len(line)
             if self._trailer > TRAILER_BYTES_MAX:
                 raise Malformed(f"the trailer is longer than {TRAILER_BYTES_MAX} bytes")
@@ -258,48 +285,88 @@ class RequestReader:
         return True
 
 
-def _split_target(target: str) -> tuple[str, str]:
-    """Path and query, as they were sent. Raises: Refused."""
-    if not target.startswith("/") and target != "*":
-        scheme, found, rest = target.partition("://")
-        if not found or scheme.lower() not in ("http", "https"):
+def _split_target(target: str, is_authority: bool = False) -> tuple[str, str]:
+    """Path and query, as they were sent. Raises: Refused.
+
+    Source: Go net/url (parse, getScheme, parseAuthority, parseHost)."""
+    if is_authority:
+        target = f"http://{target}"
+    rest, _, query = target.partition("?")
+    if not rest.startswith("/") and target != "*":
+        match = _SCHEME.match(target)
+        if match is None or not match[1]:
             raise Refused(400, "Bad Request")
-        end = _AUTHORITY_END.search(rest)
-        target = rest[end.start() :] if end is not None else "/"
-        if target.startswith("?"):
-            target = f"/{target}"
-    if not target.isascii():
-        target = target.encode("latin-1").decode("utf-8", "replace")
-    path, _, query = target.partition("?")
-    if "%" in path and _BAD_ESCAPE.search(path):
+        rest, _, query = target[match.end() :].partition("?")
+        if not rest.startswith("/"):
+            # Of a scheme without a root: nothing here has such a name.
+            return "", query
+        if rest.startswith("//"):
+            authority, slash, path = rest[2:].partition("/")
+            _check_authority(authority, match[1].lower() in ("http", "https"))
+            rest = slash + path
+    if "%" in rest and _BAD_ESCAPE.search(rest):
         raise Refused(400, "Bad Request")
-    return path, query
+    return _as_text(rest), _as_text(query)
 
 
-def _check_host(headers: Mapping[str, str], repeated: tuple[tuple[str, str], ...], modern: bool) -> None:
+def _as_text(part: str) -> str:
+    return part if part.isascii() else part.encode("latin-1").decode("utf-8", "replace")
+
+
+def _check_authority(authority: str, strict: bool) -> None:
+    """Raises: Refused, where host, port or user can be read in no way, or in two."""
+    user, _, host = authority.rpartition("@")
+    if host.startswith("["):
+        found = _LITERAL.fullmatch(host)
+        sound = found is not None and _is_ipv6(found[1])
+    else:
+        pattern = _AUTHORITY if strict else _LOOSE_AUTHORITY
+        sound = "[" not in host and pattern.fullmatch(host) is not None
+    if not sound or _USER.fullmatch(user) is None:
+        raise Refused(400, "Bad Request")
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        socket.inet_pton(socket.AF_INET6, text)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _options(headers: Mapping[str, str], repeated: tuple[tuple[str, str], ...]) -> list[str]:
+    """What all headers by the name of Connection say."""
+    found = headers["connection"].split(",")
+    for name, value in repeated:
+        if name == "connection":
+            found += value.split(",")
+    return [option.strip(" \t").lower() for option in found]
+
+
+def _check_host(headers: Mapping[str, str], needed: bool) -> None:
     host = headers.get("host")
     if host is None:
-        if modern:
+        if needed:
             raise Refused(400, "Bad Request", "missing required Host header")
     elif _HOST.fullmatch(host) is None:
         raise Refused(400, "Bad Request", "malformed Host header")
-    elif repeated and any(name == "host" for name, _ in repeated):
-        raise Refused(400, "Bad Request")
 
 
 def _length(
     headers: Mapping[str, str], repeated: tuple[tuple[str, str], ...], modern: bool
 ) -> tuple[int, bool]:
     """The body's length, and whether nobody could take it for another one. Raises: Refused."""
+    coding = headers.get("transfer-encoding")
+    chunked = coding is not None and coding.lower() == "chunked"
+    twice = any(name == "transfer-encoding" for name, _ in repeated)
+    if coding is not None and modern and (not chunked or twice):
+        raise Refused(501, "Not Implemented", "Unsupported transfer encoding")
     length = headers.get("content-length")
     if length is not None:
-        if _LENGTH.fullmatch(length) is None:
+        if _LENGTH.fullmatch(length) is None or int(length) > _LENGTH_MAX:
             raise Refused(400, "Bad Request")
         if repeated and any(name == "content-length" and value != length for name, value in repeated):
             raise Refused(400, "Bad Request")
-    coding = headers.get("transfer-encoding")
-    if coding is not None and modern:
-        if coding.lower() != "chunked" or any(name == "transfer-encoding" for name, _ in repeated):
-            raise Refused(501, "Not Implemented", "Unsupported transfer encoding")
+    if chunked and modern:
         return CHUNKED, length is None
     return int(length or 0), coding is None

@@ -31,6 +31,9 @@ created) and the new one (None: it is being deleted), before the new one is vali
 Raises: StatusError 403, 404."""
 
 
+_WITH_BODY: Final = frozenset(("POST", "PUT", "PATCH", "DELETE"))
+
+
 class Request:
     """`path` is percent-decoded by the router, not before. `query` maps each name to its
     first value. `accept`, `content_type` and `if_none_match` are the headers of those names.
@@ -73,6 +76,11 @@ class Request:
         self.wanted = wanted
         self.pretty: bool | None = None
         self.admit: Admission | None = None
+
+    async def read_body(self) -> None:
+        """To be called once the sender may: now the body is worth its memory."""
+        if self.receive is not None and self.method in _WITH_BODY:
+            self.body = await self.receive()
 
 
 def _nothing() -> None:

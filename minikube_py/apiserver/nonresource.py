@@ -34,9 +34,10 @@ async def answer(request: Request, server: ApiServer) -> Response:
     """Raises: StatusError 404, 405, 406; what `indexes` raises."""
     path = "/" + "/".join(part for part in request.path.split("/") if part)
     first = path.split("/")[1]
-    if request.path.startswith("//") or (first == "openapi" and request.path.endswith("/")):
+    if request.path[:2] == "//" or request.path[:1] != "/" or (first == "openapi" and request.path.endswith("/")):
         return page_not_found()
     if path.startswith(f"{indexes.ROOT}/"):
+        await request.read_body()
         return await indexes.answer(path, request, server)
     if first in _CHECKS:
         return await _health(path, request, server)
@@ -186,7 +187,11 @@ def _document(path: str, request: Request, server: ApiServer) -> Response | None
         return _exact(Response(200, _index(server.registry)))
     if path == "/version":
         # go-restful looks at the media types alone.
-        negotiate(",".join(each.partition(";")[0] for each in request.accept.split(",")))
+        accepted = [each.partition(";")[0].strip().lower() for each in request.accept.split(",")]
+        negotiate(",".join(accepted))
+        if "application/yaml" in accepted and not {"application/json", "*/*"}.intersection(accepted):
+            message = "406: Not Acceptable\n\nAvailable representations: application/json"
+            raise StatusError(406, "NotAcceptable", message, {})
         return _exact(Response(200, _VERSION))
     if path.startswith("/openapi/"):
         found = openapi.document(path, request.accept, "", request.if_none_match, server.registry)

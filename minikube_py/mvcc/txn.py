@@ -41,42 +41,44 @@ class Path(NamedTuple):
 
 def check(request: Put | DeleteRange | RangeRequest | Txn) -> None:
     """Raises: InvalidRequest if the request is wrong whatever the state."""
-    if type(request) is Txn:
-        _check_txn(request, MAX_TXN_OPS)
-        try:
-            for branch in (request.success, request.failure):
-                if len(branch) > 1 or (branch and type(branch[0]) is Txn):
-                    check_overlap(branch)
-        except Overlap:
-            raise InvalidRequest(DUPLICATE_KEY) from None
-    else:
+    if type(request) is not Txn:
         _check_op(request, MAX_TXN_OPS)
+    elif _check_txn(request, MAX_TXN_OPS):
+        object.__setattr__(request, "plain", True)
+    try:
+        for branch in (request.success, request.failure) if type(request) is Txn else ():
+            if len(branch) > 1 or (branch and type(branch[0]) is Txn):
+                check_overlap(branch)
+    except Overlap:
+        raise InvalidRequest(DUPLICATE_KEY) from None
 
 
-def _check_txn(txn: Txn, budget: int) -> None:
-    used = max(len(txn.compare), len(txn.success), len(txn.failure))
-    if used > budget:
+def _check_txn(txn: Txn, budget: int) -> bool:
+    if (used := max(len(txn.compare), len(txn.success), len(txn.failure))) > budget:
         raise InvalidRequest(TOO_MANY_OPS)
-    for compare in txn.compare:
-        if not compare.key:
+    plain = len(txn.success) < 2 and len(txn.failure) < 2
+    for key, target, operator, operand, range_end in txn.compare:
+        if not key:
             raise InvalidRequest(EMPTY_KEY)
-        if compare.target not in _FIELD or compare.op not in _OPERATORS:
-            raise InvalidRequest(f"a compare has no target {compare.target!r} with operator {compare.op!r}")
-        if type(compare.operand) is not (bytes if compare.target == "VALUE" else int):
-            raise InvalidRequest(f"a compare of {compare.target} with a {type(compare.operand).__name__}")
+        if target not in _FIELD or operator not in _OPERATORS:
+            raise InvalidRequest(f"a compare has no target {target!r} with operator {operator!r}")
+        if type(operand) is not (bytes if target == "VALUE" else int):
+            raise InvalidRequest(f"a compare of {target} with a {type(operand).__name__}")
+        plain = plain and not range_end
     for op in (*txn.success, *txn.failure):
         _check_op(op, budget - used)
+        plain = plain and type(op) is not Txn
         if type(op) is RangeRequest and (op.where is not None or op.fields):
             raise InvalidRequest("a range with a where or with fields cannot be part of a txn")
+    return plain
 
 
 def _check_op(op: Op, budget: int) -> None:
     if type(op) is Txn:
         _check_txn(op, budget)
-        return
-    if not op.key:  # type: ignore[union-attr]
+    elif not op.key:  # type: ignore[union-attr]
         raise InvalidRequest(EMPTY_KEY)
-    if type(op) is Put:
+    elif type(op) is Put:
         if op.key.startswith(INDEXES_PREFIX):
             raise InvalidRequest(RESERVED)
         if op.ignore_value and op.value:

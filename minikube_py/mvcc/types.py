@@ -7,7 +7,7 @@ Half-open ranges throughout: [key, range_end). `range_end` empty means the singl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from minikube_py.errors import MinikubeError
@@ -133,6 +133,8 @@ class Txn:
     compare: tuple[Compare, ...] = ()
     success: tuple[Op, ...] = ()
     failure: tuple[Op, ...] = ()
+    plain: bool = field(default=False, init=False, compare=False, repr=False)
+    """Set by `txn.check`: right, with one op at most in a branch, and no range compared. Apply need not look again."""
 
 
 Op = Put | DeleteRange | RangeRequest | Txn

@@ -26,6 +26,7 @@ import ours  # noqa: E402
 from alike import seen  # noqa: E402
 from asking import Answer, Ask, Server  # noqa: E402
 from differences import Explained, explain  # noqa: E402
+from drawn_bytes import QUIET_S, SURE_QUIET_S, Fate, RawServer, connections, explained  # noqa: E402
 from drawn_objects import VERSION  # noqa: E402
 from hypothesis import HealthCheck, Phase, given, seed, settings  # noqa: E402
 
@@ -111,6 +112,39 @@ def judge(theirs: Server, mine: Server, examples: int, seeded: int) -> Report:
 
         asked()
     return report
+
+
+def judge_bytes(theirs: RawServer, mine: RawServer, examples: int, seeded: int) -> tuple[Counter[str], list[str]]:
+    """Raw bytes to both: how many fates were alike ("") or explained by which rule; and what remains, smallest first."""
+    sent: list[bytes] = []
+
+    @seed(seeded)
+    @settings(max_examples=examples, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @given(connections)
+    def drawn_ones(each: bytes) -> None:
+        sent.append(each)
+
+    drawn_ones()
+    with ThreadPoolExecutor(8) as asking, ThreadPoolExecutor(8) as beside:
+
+        def both(each: bytes) -> tuple[bytes, Fate, Fate]:
+            for quiet_s in (QUIET_S, SURE_QUIET_S):
+                other = beside.submit(theirs.fate, each, quiet_s)
+                mine_now, theirs_now = mine.fate(each, quiet_s), other.result()
+                if mine_now == theirs_now:
+                    break
+            return each, theirs_now, mine_now
+
+        counts: Counter[str] = Counter()
+        left: list[tuple[bytes, Fate, Fate]] = []
+        for found in asking.map(both, sent):
+            rule = explained(*found)
+            if rule is None:
+                left.append(found)
+            else:
+                counts[rule] += 1
+    left.sort(key=lambda found: len(found[0]))
+    return counts, [f"{each!r}\n    upstream: {other}\n    ours:     {own}" for each, other, own in left]
 
 
 def main() -> int:
