@@ -9,7 +9,7 @@ from typing import Any
 
 from minikube_py.client.informer import Informer
 from minikube_py.client.rest import Object, ResourceRef, RestClient
-from minikube_py.env import Clock, Rng
+from minikube_py.env import Clock, Rng, ended
 
 logger = logging.getLogger(__name__)
 
@@ -41,16 +41,19 @@ class LentInformers:
         """Returns when all are synced, or have had their time. Raises what ended one of them."""
         if not self._informers:
             return
-        synced = asyncio.gather(*(informer.wait_synced() for informer in self._informers.values()))
+        synced = [asyncio.ensure_future(informer.wait_synced()) for informer in self._informers.values()]
         deadline = asyncio.ensure_future(self._clock.sleep(SYNC_TIMEOUT_S))
+        waiting = set(synced)
         try:
-            await asyncio.wait((synced, deadline), return_when=asyncio.FIRST_COMPLETED)
-            if synced.done():
-                await synced
+            while waiting and not deadline.done():
+                done, _ = await asyncio.wait((*waiting, deadline), return_when=asyncio.FIRST_COMPLETED)
+                for each in (each for each in synced if each in done):
+                    waiting.discard(each)
+                    each.result()
         finally:
-            synced.cancel()
-            deadline.cancel()
-            await asyncio.gather(synced, deadline, return_exceptions=True)
+            for each in (*synced, deadline):
+                each.cancel()
+            await ended(*synced, deadline)
         for informer in self._informers.values():
             if not informer.has_synced():
                 why = informer.problem or "no answer yet"

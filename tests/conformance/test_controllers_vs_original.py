@@ -16,6 +16,7 @@ import pytest
 import slice_scenarios
 import storage_scenarios
 from api_targets import original, transport_to
+from lockstep import SIDE, in_lockstep
 from patience import until
 
 from minikube_py.api.errors import StatusError
@@ -86,17 +87,12 @@ async def make_pod(client: RestClient, name: str, ip: str, *, ready: bool = True
 
 
 async def settled(client: RestClient, ask: Callable[[], Awaitable[Any]]) -> Any:
-    """The answer once it has been the same for 1.5 s: longer than a busy service's syncs are put off."""
-    last: list[Any] = [None, 0]
+    """The answer at rest, without what differs by chance."""
 
-    async def same() -> bool:
-        now = normal(await ask())
-        last[1] = last[1] + 1 if now == last[0] else 0
-        last[0] = now
-        return bool(last[1] >= 300)
+    async def told() -> Any:
+        return normal(await ask())
 
-    await until(same, "it comes to rest")
-    return last[0]
+    return await SIDE.get().settle(told)
 
 
 def services(*specs: tuple[str, dict[str, Any]]) -> Scenario:
@@ -252,11 +248,8 @@ SCENARIOS: dict[str, Scenario] = {
 
 @pytest.mark.parametrize("name", SCENARIOS)
 async def test_controllers_make_the_same_of_it(name: str, kubeconfig: Path, tmp_path: Path) -> None:
-    answers = []
-    async with theirs(kubeconfig, tmp_path / "theirs") as client:
-        answers.append(await run(name, client))
-    async with ours(tmp_path / "ours") as client:
-        answers.append(await run(name, client))
+    async with theirs(kubeconfig, tmp_path / "theirs") as upstreams, ours(tmp_path / "ours") as own:
+        answers = await in_lockstep(lambda: run(name, upstreams), lambda: run(name, own))
     texts = [json.dumps(answer, indent=1, sort_keys=True).splitlines() for answer in answers]
     differ = "\n".join(difflib.unified_diff(*texts, "upstream", "ours", lineterm="", n=3))
     assert not differ, differ

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from api_targets import original
+from lockstep import SIDE, in_lockstep
 from patience import until
 from test_controllers_vs_original import NAMESPACE, clear_pods, normal, ours, theirs
 
@@ -121,17 +122,7 @@ class World:
         return re.sub(r"(web-R\d+-)[a-z0-9]{5}\b", r"\1XXXXX", text)
 
     async def settle(self, step: str) -> None:
-        last, same = None, 0
-
-        async def rests() -> bool:
-            nonlocal last, same
-            now = await self.state()
-            same = same + 1 if now == last else 0
-            last = now
-            return same >= 60
-
-        await until(rests, f"{step}: at rest")
-        self.answers.append((step, last))
+        self.answers.append((step, await SIDE.get().settle(self.state)))
 
     async def told_events(self) -> list[str]:
         """Of the workload itself, in their order."""
@@ -396,7 +387,7 @@ async def run(name: str, client: RestClient) -> tuple[list[Any], list[str]]:
         kubelets = asyncio.get_running_loop().create_task(world.kubelets())
         try:
             await scenario(world)
-            return world.answers, await world.told_events()
+            return world.answers, await SIDE.get().settle(world.told_events)
         finally:
             kubelets.cancel()
             await asyncio.gather(kubelets, return_exceptions=True)
@@ -405,11 +396,8 @@ async def run(name: str, client: RestClient) -> tuple[list[Any], list[str]]:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", SCENARIOS)
 async def test_workloads_come_to_the_same(name: str, kubeconfig: Path, tmp_path: Path) -> None:
-    answers = []
-    async with theirs(kubeconfig, tmp_path / "theirs") as client:
-        answers.append(await run(name, client))
-    async with ours(tmp_path / "ours") as client:
-        answers.append(await run(name, client))
+    async with theirs(kubeconfig, tmp_path / "theirs") as upstreams, ours(tmp_path / "ours") as own:
+        answers = await in_lockstep(lambda: run(name, upstreams), lambda: run(name, own))
     (upstream, their_events), (mine, our_events) = answers
     for (step, theirs_then), (_, ours_then) in zip(upstream, mine, strict=True):
         for plural, objects in theirs_then.items():
