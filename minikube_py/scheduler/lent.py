@@ -43,13 +43,14 @@ class LentInformers:
             return
         synced = [asyncio.ensure_future(informer.wait_synced()) for informer in self._informers.values()]
         deadline = asyncio.ensure_future(self._clock.sleep(SYNC_TIMEOUT_S))
-        waiting = set(synced)
+        waiting = list(synced)
         try:
             while waiting and not deadline.done():
                 done, _ = await asyncio.wait((*waiting, deadline), return_when=asyncio.FIRST_COMPLETED)
-                for each in (each for each in synced if each in done):
-                    waiting.discard(each)
-                    each.result()
+                for each in waiting:
+                    if each in done:
+                        each.result()
+                waiting = [each for each in waiting if each not in done]
         finally:
             for each in (*synced, deadline):
                 each.cancel()

@@ -44,9 +44,9 @@ class Side:
             if now != self._said:
                 self._said, self._since_s = now, loop.time()
             other = self._other
-            if other._step == self._step and other._said == now:
-                if loop.time() - max(self._since_s, other._since_s) >= RESTS_S:
-                    self._agreed[self._step] = now
+            rests = loop.time() - max(self._since_s, other._since_s) >= RESTS_S
+            if rests and other._step == self._step and other._said == now:
+                self._agreed[self._step] = now
             await asyncio.sleep(PAUSE_S)
         return self._agreed.get(self._step, self._said)
 
