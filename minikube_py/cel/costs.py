@@ -82,15 +82,15 @@ def most_it_costs(root: Node, size_of: SizeOf) -> int:
 class _Coster:
     def __init__(self, size_of: SizeOf) -> None:
         self._size_of = size_of
-        self._paths: dict[int, Path] = {}
-        self._sizes: dict[int, Size] = {}
-        self._entries: dict[int, _Entries] = {}
+        self._paths: dict[Node, Path] = {}
+        self._sizes: dict[Node, Size] = {}
+        self._entries: dict[Node, _Entries] = {}
         self._locals: dict[str, list[_Local]] = {}
 
     def cost(self, node: Node) -> int:
         if isinstance(node, Ident):
             local = self._local(node.name)
-            self._paths[id(node)] = (node.name,) if local is None else local.path
+            self._paths[node] = (node.name,) if local is None else local.path
             return 1
         if isinstance(node, Select):
             return self._select(node)
@@ -115,16 +115,16 @@ class _Coster:
     def _path(self, node: Node) -> Path:
         if isinstance(node, Ident) and (local := self._local(node.name)) is not None:
             return local.path
-        return self._paths.get(id(node), ())
+        return self._paths.get(node, ())
 
     def _size(self, node: Node) -> Size | None:
-        known = self._sizes.get(id(node))
+        known = self._sizes.get(node)
         if known is not None:
             return known
         if (size := _written_size(node)) is not None:
             return size
         if (found := self._sized(self._path(node))) is not None:
-            self._sizes[id(node)] = found
+            self._sizes[node] = found
             return found
         if _is_scalar(node.type):
             return _ONE
@@ -142,7 +142,7 @@ class _Coster:
         return self._size(node) or _UNKNOWN
 
     def _known_entries(self, node: Node) -> _Entries | None:
-        known = self._entries.get(id(node))
+        known = self._entries.get(node)
         if known is None and isinstance(node, Ident) and (local := self._local(node.name)) is not None:
             return local.entries
         return known
@@ -155,7 +155,7 @@ class _Coster:
             return cost
         if node.operand.type.kind in ("map", "struct", "param"):
             cost = _sum(cost, 1)
-        self._paths[id(node)] = (*self._path(node.operand), node.name)
+        self._paths[node] = (*self._path(node.operand), node.name)
         return cost
 
     def _list(self, node: ListOf) -> int:
@@ -164,7 +164,7 @@ class _Coster:
         for item in node.items:
             cost = _sum(cost, self.cost(item))
             items = items.union(self._size_or_unknown(item))
-        self._entries[id(node)] = _Entries("list", _ONE, items)
+        self._entries[node] = _Entries("list", _ONE, items)
         return cost
 
     def _map(self, node: MapOf) -> int:
@@ -173,7 +173,7 @@ class _Coster:
         for key, value, _ in node.entries:
             cost = _sum(_sum(cost, self.cost(key)), self.cost(value))
             keys, values = keys.union(self._size_or_unknown(key)), values.union(self._size_or_unknown(value))
-        self._entries[id(node)] = _Entries("map", keys, values)
+        self._entries[node] = _Entries("map", keys, values)
         return cost
 
     def _push(self, name: str, local: _Local) -> None:
@@ -188,9 +188,9 @@ class _Coster:
         size, entries = self._size(node.result), self._known_entries(node.result)
         self._locals[node.accumulator].pop()
         if size is not None:
-            self._sizes[id(node)] = size
+            self._sizes[node] = size
         if entries is not None:
-            self._entries[id(node)] = entries
+            self._entries[node] = entries
         return cost
 
     def _loop(self, node: Comprehension) -> int:
@@ -217,11 +217,11 @@ class _Coster:
         if isinstance(node.start, Literal):
             size = self._size(node.start)
             if size is not None:
-                self._sizes[id(node)] = size
+                self._sizes[node] = size
         elif isinstance(node.start, ListOf | MapOf):
-            self._sizes[id(node)] = count
+            self._sizes[node] = count
             if (made := self._known_entries(node.step)) is not None:
-                self._entries[id(node)] = made
+                self._entries[node] = made
         return cost
 
     def _call(self, node: Call) -> int:
@@ -244,19 +244,19 @@ class _Coster:
                 entries = self._known_entries(node.args[0])
                 result = entries.value if entries else None
                 below = "@items" if overload == "index_list" else "@values"
-                self._paths[id(node)] = (*self._path(node.args[0]), below)
+                self._paths[node] = (*self._path(node.args[0]), below)
             if result is None:
                 result = self._size(node)
         if result is not None:
-            self._sizes[id(node)] = result
+            self._sizes[node] = result
         return _sum(before, cost)
 
     def _copy(self, to: Node, of: Node) -> None:
         size, entries = self._size(of), self._known_entries(of)
         if size is not None:
-            self._sizes[id(to)] = size
+            self._sizes[to] = size
         if entries is not None:
-            self._entries[id(to)] = entries
+            self._entries[to] = entries
 
     # --- by function ------------------------------------------------------------------------------------------------
 
@@ -275,7 +275,7 @@ class _Coster:
         _, yes, no = node.args
         entries = self._known_entries(yes)
         if entries is not None and (both := entries.union(self._known_entries(no))) is not None:
-            self._entries[id(node)] = both
+            self._entries[node] = both
         size = self._size_or_unknown(yes).union(self._size_or_unknown(no))
         return _Estimate(_sum(costs[0], max(costs[1], costs[2])), size)
 
@@ -406,7 +406,7 @@ class _Coster:
         left, right = node.args
         entries = self._known_entries(left)
         if entries is not None and (both := entries.union(self._known_entries(right))) is not None:
-            self._entries[id(node)] = both
+            self._entries[node] = both
         size = sizes[0].plus(sizes[1])
         return _Estimate(1 if overload == "add_list" else _scaled(size.high, TRAVERSAL), size)
 

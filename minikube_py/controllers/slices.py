@@ -277,10 +277,10 @@ def _hinted(endpoint: Mapping[str, Any], close: bool, by_node: bool) -> Object:
 
 def _hint(found: Plan, service: ServiceView, existing: list[EndpointSliceView]) -> None:
     close, by_node = service.traffic in _CLOSE and not wants_topology(service), service.traffic == "PreferSameNode"
-    touched = {id(piece.of) for piece in found.update} | {id(view) for view in found.delete}
+    touched = {piece.of for piece in found.update} | set(found.delete)
     for view in existing:
         hinted = [_hinted(endpoint, close, by_node) for endpoint in view.endpoints]
-        if id(view) not in touched and hinted != [dict(each) for each in view.endpoints]:
+        if view not in touched and hinted != [dict(each) for each in view.endpoints]:
             piece = _copy(view, service, hinted)
             piece.labels = dict(view.labels)
             found.update.append(piece)

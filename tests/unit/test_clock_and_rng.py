@@ -58,6 +58,8 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("api/json_patch.py", IDENTITY): "which parts of a document were touched, while it is held",
     ("api/merge_patch.py", IDENTITY): "which parts of a document were touched, while it is held",
     ("api/patch.py", IDENTITY): "which parts of a document were touched, while it is held",
+    ("scheduler/owners.py", IDENTITY): "a cache, by labels that the cache holds",
+    ("scheduler/topology.py", IDENTITY): "classes of pods, by labels that the class holds",
     ("fields/evaluate.py", IDENTITY): "a cache, by an object that the cache holds",
     ("scheduler/framework.py", IDENTITY): "__hash__ of a value, for equality",
     ("scheduler/objects.py", IDENTITY): "whether annotations changed: compared for equality alone",
