@@ -130,6 +130,7 @@ _CONTROLLERS: Final = (
     Rule(("create",), _CORE, ("endpoints/restricted",)),
     Rule(("create",), ("apps",), ("controllerrevisions", "replicasets")),
     Rule(("create",), ("discovery.k8s.io",), ("endpointslices",)),
+    Rule(("create",), ("resource.k8s.io",), ("resourceclaims",)),
 )  # fmt: skip
 NODE_RULES: Final = (
     _TOKEN_REVIEWS,

@@ -35,7 +35,15 @@ from minikube_py.client.workqueue import RateLimitingQueue, work
 from minikube_py.controllers import views
 from minikube_py.controllers.informers import Informers, Needs
 from minikube_py.controllers.views import Labels, MetaView, PodView, ServiceView, WorkloadView
-from minikube_py.controllers.volume_views import BUDGETS, CLAIMS, STORAGE_CLASSES, VOLUMES, project_whole
+from minikube_py.controllers.volume_views import (
+    BUDGETS,
+    CLAIMS,
+    DEVICE_CLAIMS,
+    DEVICE_TEMPLATES,
+    STORAGE_CLASSES,
+    VOLUMES,
+    project_whole,
+)
 from minikube_py.env import Clock, Rng, ended
 from minikube_py.errors import MinikubeError
 
@@ -49,6 +57,7 @@ BY_LABEL: Final = "label"
 BY_SELECTOR: Final = "selector"
 BY_CLAIM: Final = "claim"
 BY_SERVICE: Final = "service"
+BY_DEVICES: Final = "devices"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +94,14 @@ def pod_claims(pod: PodView) -> list[str]:
     if not pod.claims and not pod.ephemeral:
         return []
     return [f"{pod.namespace}/{name}" for name in (*pod.claims, *(claim for _, claim, _ in pod.ephemeral))]
+
+
+def pod_devices(pod: PodView) -> list[tuple[str, str]]:
+    """The claims for devices that it has, and the templates of those that it is to have, by their keys."""
+    if not pod.devices:
+        return []
+    named = [("claim", f"{pod.namespace}/{each.claim}") for each in pod.devices if each.claim]
+    return named + [("template", f"{pod.namespace}/{each.template}") for each in pod.devices if each.template]
 
 
 def _selector_pair(namespace: str, selector: Labels | None) -> tuple[tuple[str, str, str], ...]:
@@ -136,7 +153,7 @@ _PROJECTIONS: Final[Mapping[ResourceRef, Callable[[Object], Any]]] = {
     CONTROLLER_REVISIONS: views.project_revision,
     NAMESPACES: views.project_namespace,
     CONFIG_MAPS: views.project_config_map,
-    **dict.fromkeys((VOLUMES, CLAIMS, STORAGE_CLASSES, BUDGETS), project_whole),
+    **dict.fromkeys((VOLUMES, CLAIMS, STORAGE_CLASSES, BUDGETS, DEVICE_CLAIMS, DEVICE_TEMPLATES), project_whole),
 }
 _INDEXERS: Final[Mapping[ResourceRef, Mapping[str, Indexer[Any]]]] = {
     PODS: {
@@ -144,7 +161,9 @@ _INDEXERS: Final[Mapping[ResourceRef, Mapping[str, Indexer[Any]]]] = {
         BY_NODE: lambda pod: (pod.node,) if pod.node else (),
         BY_LABEL: labels_of,
         BY_CLAIM: pod_claims,
+        BY_DEVICES: pod_devices,
     },
+    DEVICE_CLAIMS: {BY_CONTROLLER: _controller_uid},
     REPLICATION_CONTROLLERS: _WORKLOAD,
     REPLICA_SETS: {**_WORKLOAD, BY_LABEL: labels_of},
     DEPLOYMENTS: _WORKLOAD,

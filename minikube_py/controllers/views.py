@@ -129,6 +129,18 @@ class ContainerPort(NamedTuple):
     port: int
 
 
+class PodClaim(NamedTuple):
+    """A claim for devices that a pod has by `name`, or is to have by a template. `claim` is what it is called, None
+    where none is needed; it counts only where it is `known`. `extended`: the scheduler made it for an
+    extended resource."""
+
+    name: str
+    template: str
+    claim: str | None
+    known: bool
+    extended: bool = False
+
+
 @dataclass(slots=True, eq=False)
 class PodView(MetaView):
     controller_uid: str
@@ -151,6 +163,8 @@ class PodView(MetaView):
     """Names of the claims that its volumes are of."""
     ephemeral: tuple[tuple[str, str, Mapping[str, Any]], ...]
     """Its ephemeral volumes: names of volume and claim, and the template."""
+    devices: tuple[PodClaim, ...]
+    """Its claims for devices."""
 
     @property
     def terminal(self) -> bool:
@@ -194,6 +208,7 @@ def project_pod(obj: Object) -> PodView:
         status.get("reason") == "Evicted",
         _text(spec.get("nodeName", "") or (_asked_node(spec["affinity"]) if "affinity" in spec else "")),
         *(_volumes(metadata["name"], volumes) if (volumes := spec.get("volumes")) else ((), ())),
+        _devices(spec, status) if "resourceClaims" in spec or "extendedResourceClaimStatus" in status else (),
     )
 
 
@@ -219,6 +234,20 @@ def _volumes(
         elif (source := volume.get("ephemeral")) is not None:
             ephemeral.append((volume["name"], f"{pod}-{volume['name']}", source.get("volumeClaimTemplate") or {}))
     return tuple(claims), tuple(ephemeral)
+
+
+def _devices(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[PodClaim, ...]:
+    reported = {each["name"]: each.get("resourceClaimName") for each in status.get("resourceClaimStatuses") or ()}
+    found = []
+    for wanted in spec.get("resourceClaims") or ():
+        name, template = wanted["name"], wanted.get("resourceClaimTemplateName") or ""
+        if template:
+            found.append(PodClaim(name, template, reported.get(name), name in reported))
+        else:
+            found.append(PodClaim(name, "", wanted.get("resourceClaimName"), True))
+    if extended := status.get("extendedResourceClaimStatus"):
+        found.append(PodClaim("", "", extended.get("resourceClaimName"), True, extended=True))
+    return tuple(found)
 
 
 def _ips(status: Mapping[str, Any]) -> tuple[str, ...]:

@@ -13,6 +13,8 @@ VOLUMES: Final = ResourceRef("", "v1", "persistentvolumes")
 CLAIMS: Final = ResourceRef("", "v1", "persistentvolumeclaims")
 STORAGE_CLASSES: Final = ResourceRef("storage.k8s.io", "v1", "storageclasses")
 BUDGETS: Final = ResourceRef("policy", "v1", "poddisruptionbudgets")
+DEVICE_CLAIMS: Final = ResourceRef("resource.k8s.io", "v1", "resourceclaims")
+DEVICE_TEMPLATES: Final = ResourceRef("resource.k8s.io", "v1", "resourceclaimtemplates")
 
 
 @dataclass(slots=True, eq=False)

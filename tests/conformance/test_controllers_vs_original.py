@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import device_scenarios
 import pytest
 import slice_scenarios
 import storage_scenarios
@@ -243,6 +244,7 @@ SCENARIOS: dict[str, Scenario] = {
     "volumes and claims": storage_scenarios.binding(settled),
     "claims that pods use": storage_scenarios.used_claims(settled),
     "disruption budgets": storage_scenarios.budgets(settled),
+    "claims for devices": device_scenarios.devices(settled),
 }  # fmt: skip
 
 
