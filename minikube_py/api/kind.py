@@ -161,6 +161,8 @@ class Kind:
     delete_answer: DeleteAnswer = "status"
     generation: bool = False
     allow_create_on_update: bool = False
+    names_itself: bool = False
+    """Objects without a name are given one."""
     allow_unconditional_update: bool = True
     deprecation: str = ""
     ttl_s: int = 0

@@ -144,7 +144,6 @@ def _slice(subset: Json) -> Json:
     addresses = [address["ip"] for address in subset["addresses"]]
     return {
         "metadata": {"name": "kubernetes", "labels": {"kubernetes.io/service-name": "kubernetes"}},
-        "addressType": "IPv6" if all(":" in address for address in addresses) else "IPv4",
+        "addressType": "IPv6" if all(":" in text for text in addresses) else "IPv4", "ports": subset["ports"],
         "endpoints": [{"addresses": [address], "conditions": {"ready": True}} for address in addresses],
-        "ports": subset["ports"],
-    }
+    }  # fmt: skip

@@ -157,6 +157,8 @@ def named_for_create(kind: Kind, namespace: str, obj: Json, rng: random.Random) 
         raise bad_request("resourceVersion should not be set on objects to be created")
     if not metadata.get("name") and (base := metadata.get("generateName")):
         metadata["name"] = generate_name(base, rng)
+    elif kind.names_itself and not metadata.get("name"):
+        metadata["name"] = new_uid(rng)
     return metadata.get("name") or ""
 
 

@@ -300,12 +300,11 @@ RULES: tuple[Rule, ...] = (
 )
 
 KUBECTL: dict[str, str] = {
-    "describe namespace": "resource quotas and limit ranges are not served, so kubectl does not speak of them",
+    "describe namespace": "resource quotas are not served, so kubectl does not speak of them",
     "describe pod": "our kubelets report a host IP and container ids, as real ones do; KWOK's do not",
     "logs": "our kubelets answer with an empty log; the original cannot reach KWOK's",
     "get nodes wide": "free.<resource> columns are shown, and our kubelets report an address and an OS",
     "node leases": "a lease is held by its node's name, as real kubelets hold it; KWOK's by the process",
-    "describe service": "endpoint slices are not served, so kubectl reads the Endpoints",
     "raw namespace": "server-side apply, and the managedFields it needs, are not kept",
 }
 """Steps of the kubectl session, whose commands are told one by one and not drawn."""

@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import json
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import differences
 import eviction_cases
 import judging
+import limit_cases
 import needs
 import ours
+import patience
 import pytest
 import raw_cases
 import record
 import scenario
-from asking import Answer, Server
+from asking import Answer, Ask, Server
 from drawn_bytes import RawServer
 from needs import kubectls, require_kubectls
 
@@ -75,6 +78,31 @@ def test_evictions_answer_as_upstream() -> None:
         for ask in eviction_cases.cases():
             report.take(ask, theirs.ask(ask), mine.ask(ask))
     assert not report.findings, f"{report.text()}\n{report.counts()}"
+
+
+@pytest.mark.original
+@pytest.mark.timeout(300)
+def test_pods_within_limits_answer_as_upstream() -> None:
+    report = judging.Report()
+    with (
+        needs.original() as upstream,
+        ours.serve() as local,
+        Server(upstream["url"], upstream["token"]) as theirs,
+        Server(local["url"], local["token"]) as mine,
+    ):
+        for ask in limit_cases.setup("limited"):
+            report.take(ask, theirs.ask(ask), mine.ask(ask))
+        for server in (theirs, mine):
+            for ask in limit_cases.known("limited"):
+                patience.eventually(partial(_limited, server, ask), "admission knows the range")
+        for ask in limit_cases.cases("limited"):
+            report.take(ask, theirs.ask(ask), mine.ask(ask))
+    assert not report.findings, f"{report.text()}\n{report.counts()}"
+
+
+def _limited(server: Server, ask: Ask) -> bool:
+    answer = server.ask(ask)
+    return answer.code == 403 or b"limit-ranger" in answer.body
 
 
 @pytest.mark.timeout(300)

@@ -98,6 +98,13 @@ WORLD: dict[str, tuple[str, Body]] = {
             "csi": {"driver": "csi.example.com", "volumeHandle": "h"}, "nodeAffinity": {"required": {"nodeSelectorTerms": [_ZONE]}},
         }},
     ),
+    "limitranges": (
+        f"{IN}/limitranges",
+        {"spec": {"limits": [
+            {"type": "PersistentVolumeClaim", "max": {"storage": "10Gi"}, "min": {"storage": "1"}},
+            {"type": "x.io/y", "max": {"cpu": "2"}, "min": {"cpu": "10m"}, "default": {"cpu": "1"}, "maxLimitRequestRatio": {"cpu": "4"}},
+        ]}},
+    ),
     "persistentvolumeclaims": (f"{IN}/persistentvolumeclaims", {"spec": _CLAIMED}),
     "poddisruptionbudgets": (
         f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets", {"spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "guarded"}}}},
@@ -162,7 +169,7 @@ CLUSTER_WIDE = frozenset(plural for plural, (where, _) in WORLD.items() if "/nam
 BY_SCHEMA = frozenset((
     "persistentvolumes", "persistentvolumeclaims", "poddisruptionbudgets", "priorityclasses", "storageclasses", "csidrivers", "csinodes",
     "csistoragecapacities", "volumeattachments", "endpointslices", "ingressclasses", "ingresses", "networkpolicies",
-    "deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices",
+    "deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices", "limitranges",
 ))  # fmt: skip
 """Kinds whose writes are also drawn by the schema, field by field: all but those that hold the template of a pod."""
 OTHERS: dict[str, dict[str, Body]] = {

@@ -76,6 +76,12 @@ def _container_name_messages(name: str) -> tuple[str, ...]:
     return messages
 
 
+def validate_resource_name(name: str, path: str, container: bool) -> list[FieldError]:
+    """`container`: a resource that containers may ask for; otherwise any."""
+    messages = _container_name_messages(name) if container else _resource_name_messages(name)
+    return [invalid_value(path, name, message) for message in messages]
+
+
 def _pod_level_name(name: str, path: str) -> list[FieldError]:
     if messages := _resource_name_messages(name):
         return [invalid_value(path, name, message) for message in messages]

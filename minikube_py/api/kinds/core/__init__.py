@@ -8,6 +8,7 @@ from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.core.config import CONFIGMAPS, SECRETS, SERVICEACCOUNTS
 from minikube_py.api.kinds.core.endpoints import ENDPOINTS
 from minikube_py.api.kinds.core.events import EVENTS
+from minikube_py.api.kinds.core.limit_ranges import LIMITRANGES
 from minikube_py.api.kinds.core.namespaces import NAMESPACES
 from minikube_py.api.kinds.core.nodes import NODES
 from minikube_py.api.kinds.core.pod_templates import PODTEMPLATES
@@ -21,6 +22,7 @@ KINDS: Final[tuple[Kind, ...]] = (
     CONFIGMAPS,
     ENDPOINTS,
     EVENTS,
+    LIMITRANGES,
     NAMESPACES,
     NODES,
     PERSISTENTVOLUMECLAIMS,
@@ -39,6 +41,7 @@ __all__ = [
     "ENDPOINTS",
     "EVENTS",
     "KINDS",
+    "LIMITRANGES",
     "NAMESPACES",
     "NODES",
     "PERSISTENTVOLUMECLAIMS",

@@ -11,7 +11,8 @@ from typing import Final
 from minikube_py.api.admission import admit_pod
 from minikube_py.api.defaults_pod import default_pod
 from minikube_py.api.errors import FieldError, GroupResource, Json, conflict, not_supported, required
-from minikube_py.api.kind import NAMESPACED, Kind, Selectable, Subresource, status_of
+from minikube_py.api.kind import NAMESPACED, Cluster, Kind, Selectable, Subresource, status_of
+from minikube_py.api.kinds.core import limit_ranges
 from minikube_py.api.meta import timestamp
 from minikube_py.api.pod_status import print_pod
 from minikube_py.api.pod_warnings import name_warnings, pod_warnings
@@ -161,6 +162,17 @@ def _row_conditions(pod: Json) -> list[Json] | None:
     return _ROW_CONDITIONS.get((pod.get("status") or {}).get("phase") or "")
 
 
+def _admit(pod: Json, old: Json | None, cluster: Cluster) -> None:
+    if old is None:
+        limit_ranges.fill_up(pod, cluster)
+    admit_pod(pod, old, cluster)
+
+
+def _within_limits(pod: Json, old: Json | None, cluster: Cluster) -> None:
+    if old is None:
+        limit_ranges.check_pod(PODS, pod, cluster)
+
+
 PODS: Final = Kind(
     "", "v1", "Pod", "pods", "pod", True,
     short_names=("po",),
@@ -190,8 +202,9 @@ PODS: Final = Kind(
     generation=True,
     deletion_grace_s=deletion_grace_s,
     default=default_pod,
-    admit=admit_pod,
-    sees=(("scheduling.k8s.io", "v1", "priorityclasses"),),
+    admit=_admit,
+    validate_admission=_within_limits,
+    sees=(("scheduling.k8s.io", "v1", "priorityclasses"), *limit_ranges.SEEN),
     prepare_create=_create_pod,
     prepare_status=_update_status,
     validate=validate_pod_create,

@@ -14,6 +14,7 @@ from minikube_py.api.defaults_pod import default_claim_spec, default_persistent_
 from minikube_py.api.equality import same_message
 from minikube_py.api.errors import FieldError, Json, forbidden, forbidden_value, invalid_value, not_supported
 from minikube_py.api.kind import NAMED, NAMESPACED, Cluster, Kind, status_of
+from minikube_py.api.kinds.core import limit_ranges
 from minikube_py.api.kinds.storage import STORAGECLASSES, default_storage_class
 from minikube_py.api.meta import (
     FIELD_IS_IMMUTABLE,
@@ -222,7 +223,9 @@ def _storage(holder: Json | None, name: str) -> quantity.Quantity:
 
 
 def _admit_resize(claim: Json, old: Json | None, cluster: Cluster) -> None:
-    """PersistentVolumeClaimResize. Raises: StatusError 403."""
+    """LimitRanger and PersistentVolumeClaimResize. Raises: StatusError 403."""
+    if old is None or not old["metadata"].get("deletionTimestamp"):
+        limit_ranges.check_claim(PERSISTENTVOLUMECLAIMS, claim, cluster)
     if old is None or _requested(claim).compare(_requested(old)) <= 0:
         return
     name = old["metadata"]["name"]
@@ -409,7 +412,7 @@ PERSISTENTVOLUMECLAIMS: Final = Kind(
     subresources=(status_of("PersistentVolumeClaim"),),
     selectable=NAMESPACED,
     delete_answer="object",
-    sees=(("storage.k8s.io", "v1", "storageclasses"),),
+    sees=(("storage.k8s.io", "v1", "storageclasses"), *limit_ranges.SEEN),
     default=_default_claim,
     admit=_admit_claim,
     validate_admission=_admit_resize,
