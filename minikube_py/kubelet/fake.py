@@ -208,7 +208,7 @@ class FakeKubelet:
         elif pod.terminal:
             played.stage = Stage.STOPPING
         elif pod.phase == "Running":
-            self._arm_finish(pod, played)
+            self._resume(pod, played)
         else:
             played.stage = Stage.STARTING
             self._to_start.append((pod.key, played))
@@ -260,6 +260,20 @@ class FakeKubelet:
                 self._arm_finish(pod, played)
         elif self._refused(pod, response):
             self._after(played, REFUSED_RETRY_S, pod.key, self._start)
+
+    def _resume(self, pod: PodView, played: PlayedPod) -> None:
+        """It has been running. Where its node was away so long that its pods were marked, it says that it is ready."""
+        if pod.ready:
+            self._arm_finish(pod, played)
+            return
+
+        def done(response: ApiResponse) -> None:
+            if response.status < 300:
+                self._arm_finish(pod, played)
+            elif self._refused(pod, response):
+                self._after(played, REFUSED_RETRY_S, pod.key, self._resume)
+
+        self._write_status(pod, pod_status.ready_again(pod.uid, timestamp(self._clock.wall_s())), done)
 
     def _arm_finish(self, pod: PodView, played: PlayedPod) -> None:
         run_s = pod.run_s

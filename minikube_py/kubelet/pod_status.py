@@ -168,6 +168,11 @@ def _finished_conditions(now: str) -> bytes:
     )
 
 
+def ready_again(uid: str, now: str) -> bytes:
+    condition = {"type": "Ready", "status": "True", "lastTransitionTime": now}
+    return orjson.dumps({"metadata": {"uid": uid}, "status": {"conditions": [condition]}})
+
+
 def deletion(uid: str) -> bytes:
     """DeleteOptions that end a pod's grace: at once, and only this very pod."""
     return (

@@ -26,6 +26,7 @@ class PodView:
     name: str
     node: str
     phase: str
+    ready: bool
     deleting: bool
     grace_s: int
     ip: str
@@ -61,6 +62,7 @@ def project_pod(obj: Object) -> PodView:
         intern(metadata["name"]),
         intern(spec.get("nodeName", "")),
         intern(phase),
+        any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions") or ()),
         "deletionTimestamp" in metadata,
         metadata.get("deletionGracePeriodSeconds") or 0,
         status.get("podIP", ""),

@@ -291,6 +291,22 @@ async def test_a_node_whose_power_is_off_is_silent_and_deals_with_its_pods_when_
         assert w.api.kind("leases")["kube-node-lease/n1"]["spec"]["renewTime"] > renewed
 
 
+async def test_pods_that_were_marked_while_their_node_was_away_are_ready_again():
+    async with World() as w:
+        w.pod()
+        await settle()
+        before = w.status()
+        w.kubelet.power_off("n1")
+        marked = [{**c, "status": "False"} if c["type"] == "Ready" else c for c in before["conditions"]]
+        w.api.change("pods", "a/p", status={**before, "conditions": marked})
+        await w.clock.advance(60)
+        assert condition(w.status(), "Ready") == "False"
+        w.kubelet.power_on("n1")
+        await settle()
+        assert condition(w.status(), "Ready") == "True"
+        assert w.status()["podIP"] == before["podIP"] and w.status()["startTime"] == before["startTime"]
+
+
 async def test_only_a_node_that_is_played_can_lose_its_power():
     async with World() as w:
         with pytest.raises(InvalidRequest, match="node n9 is not played here"):
