@@ -132,9 +132,7 @@ def test_the_snippet_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> N
     page = Path(__file__).parents[3] / "README.md"
     (snippet,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     exec(compile(snippet, str(page), "exec"), {})
-    served, status, digest = capsys.readouterr().out.splitlines()
-    assert served.startswith("https://") and status == "200"
-    assert re.fullmatch(r"[0-9a-f]{64}", digest)
+    assert re.fullmatch(r"node-[012] Running\n", capsys.readouterr().out)
 
 
 def test_two_clusters_at_once() -> None:
