@@ -51,6 +51,7 @@ KINDS = [
     Kind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", True),
     Kind("apps", "v1", "replicasets", "ReplicaSet", True),
     Kind("apps", "v1", "statefulsets", "StatefulSet", True),
+    Kind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True),
 ]
 VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 PATH = re.compile(
