@@ -372,9 +372,10 @@ async def test_a_node_writes_itself_and_its_pods(core: Core) -> None:
 
 
 async def test_a_user_in_the_group_of_nodes_that_is_no_node_may_nothing_of_theirs(core: Core) -> None:
-    stranger = User("stranger", ("system:nodes", AUTHENTICATED))
-    status, answer = await core.ask("GET", "/api/v1/services", user=stranger)
-    assert status == 403 and answer["message"].endswith(': unknown node for user "stranger"')
+    for name, reason in (("stranger", ""), ("system:node:", ': unknown node for user "system:node:"')):
+        user = User(name, ("system:nodes", AUTHENTICATED))
+        status, answer = await core.ask("GET", "/api/v1/services", user=user)
+        assert status == 403 and answer["message"].endswith(f"at the cluster scope{reason}")
 
 
 # --- kubelets that share an identity: this project's own ------------------------------------------------------------
