@@ -37,4 +37,4 @@ def test_lists_are_read_and_defaults_stand(monkeypatch: pytest.MonkeyPatch) -> N
     given = ["schedule", "--nodes", "1_000,20000", "--matcher", "columns, max-tree", "--store-index", "a=scan"]
     assert bench.run(parser.parse_args(given)) == 0
     assert seen[0].nodes == (1000, 20000) and seen[0].matcher == ("columns", "max-tree")
-    assert seen[0].store_index == ["a=scan"] and seen[0].sampling == ("all",) and seen[0].predicates == "all"
+    assert seen[0].store_index == ["a=scan"] and seen[0].sampling is None and seen[0].predicates == "all"
