@@ -163,7 +163,7 @@ def to_json(value: Any) -> Any:
         pairs = zip(value._fields, value)
         return _named(value, {name: item for name, item in pairs if name not in defaults or item != defaults[name]})
     if is_dataclass(value):
-        return _named(value, {each.name: getattr(value, each.name) for each in fields(value)})
+        return _named(value, {each.name: getattr(value, each.name) for each in fields(value) if each.init})
     if isinstance(value, dict):
         return {"map": [[to_json(key), to_json(item)] for key, item in value.items()]}
     return [to_json(item) for item in value]
