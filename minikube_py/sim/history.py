@@ -56,7 +56,7 @@ def shown(value: Any) -> str:
     if isinstance(value, Exception):
         return f"{type(value).__name__}: {value}"
     if is_dataclass(value) and not isinstance(value, Where):
-        pairs = [(each.name, getattr(value, each.name)) for each in fields(value)]
+        pairs = [(each.name, getattr(value, each.name)) for each in fields(value) if each.init]
         defaults = {each.name: each.default for each in fields(value)}
     elif hasattr(value, "_fields"):
         pairs, defaults = list(zip(value._fields, value)), value._field_defaults
