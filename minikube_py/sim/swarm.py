@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TextIO
 
+from minikube_py.ports.memory import give_back
 from minikube_py.sim.journal import Done, Journal
 from minikube_py.sim.run import drawn_options, run_seed
 
@@ -29,7 +30,12 @@ REPLAY: Final = "python -m minikube_py.sim.replay"
 
 
 def run_block(seeds: Sequence[int]) -> list[Done]:
-    return [_run(seed) for seed in seeds]
+    done = []
+    for seed in seeds:
+        done.append(_run(seed))
+        # Values of megabytes come and go: without this, thousands of histories end with gigabytes that nothing uses.
+        give_back()
+    return done
 
 
 def _run(seed: int) -> Done:

@@ -322,7 +322,7 @@ async def bit_rot(torture: Torture) -> None:
             role = await cluster.spawn(name)
             code = await cluster.gone(name)
             assert code == DAMAGED and "damaged at offset" in role.errors[-1], (place, code, role.errors)
-            assert "restore the directory from a backup" in role.errors[-1]
+            assert "start with --rejoin" in role.errors[-1]
         await torture.meanwhile()
         cluster.wipe(name)
         await _rejoin(torture, name, status["member"]["id"] if status else 0)
