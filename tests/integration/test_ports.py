@@ -95,7 +95,9 @@ async def echoed(port: Port, certificates: Certificates, text: bytes = b"me") ->
 
 def made(port: Port) -> int:
     """TLS buffers that this port's connections hold."""
-    return sum(isinstance(each, SSLProtocol) and each._server_side for each in gc.get_objects())
+    loop = asyncio.get_running_loop()
+    protocols = (each for each in gc.get_objects() if isinstance(each, SSLProtocol))
+    return sum(each._server_side and each._loop is loop for each in protocols)
 
 
 async def closed(*writers: asyncio.StreamWriter) -> None:
