@@ -30,24 +30,18 @@ REPLAY: Final = "python -m minikube_py.sim.replay"
 
 
 def run_block(seeds: Sequence[int]) -> list[Done]:
-    done = []
-    for seed in seeds:
-        done.append(_run(seed))
-        # Values of megabytes come and go: without this, thousands of histories end with gigabytes that nothing uses.
-        give_back()
-    return done
+    return [_run(seed) for seed in seeds]
 
 
 def _run(seed: int) -> Done:
+    give_back()  # values of megabytes come and go
     begun_s = time.process_time()
     try:
         outcome = run_seed(seed)
-    except Exception as error:
-        # What the product raises through the simulator is a finding like any other.
+    except Exception as error:  # what the product raises is a finding like any other
         return Done(seed, {}, {}, Counter(), f"{type(error).__name__}: {error}", time.process_time() - begun_s)
     undecided = {name: each.text for name, each in outcome.verdicts.items() if each.outcome == "undecided"}
-    cpu_s = round(time.process_time() - begun_s, 3)
-    return Done(seed, outcome.violations, undecided, outcome.counts, cpu_s=cpu_s)
+    return Done(seed, outcome.violations, undecided, outcome.counts, cpu_s=round(time.process_time() - begun_s, 3))
 
 
 @dataclass(slots=True)

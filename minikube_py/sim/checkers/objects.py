@@ -60,9 +60,6 @@ def amount(value: object) -> Fraction | None:
     return _amount(str(value))
 
 
-_REMEMBERED_BYTES: Final = 4096
-
-
 @lru_cache(maxsize=4096)
 def _amount(text: str) -> Fraction | None:
     """As resource.ParseQuantity reads it: digits may be missing, and binary suffixes end at the largest int64."""
@@ -99,16 +96,8 @@ def at_path(obj: Any, path: str) -> Any:
     return obj
 
 
+@lru_cache(maxsize=256)
 def _decoded(value: bytes) -> Any:
-    return _remembered(value) if len(value) <= _REMEMBERED_BYTES else _read(value)
-
-
-@lru_cache(maxsize=4096)
-def _remembered(value: bytes) -> Any:
-    return _read(value)
-
-
-def _read(value: bytes) -> Any:
     try:
         return json.loads(value, parse_constant=_no_json)
     except ValueError:
