@@ -151,7 +151,7 @@ class Volumes(RuleBasedStateMachine):
     def choose(self, names: list[str], node: str) -> None:
         claims = [self.storage.claims.get(f"d/{name}") for name in names]
         known = [claim for claim in claims if claim is not None]
-        if len(known) < len(names):
+        if len(known) < len(names) or any(self.is_being_told(claim.uid) for claim in known):
             return
         found = find(self.storage, sorted_claims(self.storage, known), node, {"host": node})
         if found.reasons:
@@ -164,6 +164,12 @@ class Volumes(RuleBasedStateMachine):
         except OutOfSync:
             return
         self.cycles.append((chosen, None))
+
+    def is_being_told(self, uid: str) -> bool:
+        """A volume was written for the claim, and the informers have not said so: PreBind waits for that, and only then
+        is a pod decided again."""
+        volumes = (obj for kind, _, obj in self.late if kind == VOLUMES.name and obj is not None)
+        return any((obj["spec"].get("claimRef") or {}).get("uid") == uid for obj in volumes)
 
     async def update(self, resource: Any, obj: dict[str, Any]) -> dict[str, Any]:
         """As a client has it; the answer arrives when the coroutine is resumed."""
