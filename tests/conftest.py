@@ -1,6 +1,7 @@
 """For all tests."""
 
 import asyncio
+import os
 import signal
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -18,8 +19,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 TESTS = Path(__file__).parent
 IN_VIRTUAL_TIME = (TESTS / "unit", TESTS / "property")
 
-# No example is too slow: the machine may be.
-hypothesis.settings.register_profile("calm", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+# No example is too slow: the machine may be. In CI the same commit draws the same examples; elsewhere each run others.
+hypothesis.settings.register_profile(
+    "calm",
+    deadline=None,
+    derandomize=os.environ.get("CI") == "true",
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
 hypothesis.settings.load_profile("calm")
 
 
