@@ -141,7 +141,7 @@ async def test_what_fails_in_a_handshake_leaves_nothing_for_the_collector(certif
             for _ in range(5):
                 await asyncio.sleep(0)
             assert made(port) == 0
-            assert [each for each in gc.get_objects() if isinstance(each, Incoming)] == []
+            assert [each for each in gc.get_objects() if isinstance(each, Incoming) and each._port is port] == []
             assert port.ended["handshake"] >= 40
         finally:
             gc.enable()
