@@ -62,7 +62,7 @@ def project_pod(obj: Object) -> PodView:
         intern(metadata["name"]),
         intern(spec.get("nodeName", "")),
         intern(phase),
-        any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions") or ()),
+        any(c.get("type") == "Ready" and c.get("status") == "True" for c in status.get("conditions") or ()),
         "deletionTimestamp" in metadata,
         metadata.get("deletionGracePeriodSeconds") or 0,
         status.get("podIP", ""),
