@@ -48,6 +48,8 @@ class Parts:
     kubelets: bool = False
     fairness: bool = False
     """Priority and fairness, which queues requests."""
+    without: tuple[str, ...] = ()
+    """Controllers that do not run."""
 
     @property
     def programs(self) -> list[str]:
@@ -112,7 +114,7 @@ class Upstream:
         if parts.scheduler:
             self._start_scheduler()
         if parts.controllers:
-            self._start_controllers()
+            self._start_controllers(parts.without)
         if parts.kubelets:
             stages = sorted((bin_folder() / STAGES).glob("*.yaml"))
             self._start(
@@ -168,9 +170,10 @@ class Upstream:
         }))  # fmt: skip
         self._start_delegating("kube-scheduler", f"--config={config}")
 
-    def _start_controllers(self) -> None:
+    def _start_controllers(self, without: Sequence[str]) -> None:
         self._start_delegating(
             "kube-controller-manager", f"--kubeconfig={self.kubeconfig}", "--leader-elect=false",
+            f"--controllers={','.join(('*', *(f'-{name}' for name in without)))}",
             f"--service-account-private-key-file={self.signing_key}",
             f"--kube-api-qps={CLIENT_PER_S}", f"--kube-api-burst={CLIENT_PER_S}",
         )  # fmt: skip
