@@ -124,7 +124,7 @@ def _density(arguments: argparse.Namespace) -> int:
             results=arguments.results,
             step=steps.done,
             virtual=cluster,
-            scheduler_file=arguments.scheduler_config,
+            chosen=flags.chosen(arguments),
         )
 
     good = virtual.run(options.seed, density) if virtual.asked(arguments) else run_interruptible(density())
@@ -157,7 +157,7 @@ def _schedule(arguments: argparse.Namespace) -> int:
         ask_store=arguments.ask_store,
         in_flight=arguments.in_flight,
         seed=arguments.seed,
-        scheduler_file=arguments.scheduler_config,
+        chosen=flags.chosen(arguments),
     )
     if arguments.sampling and arguments.scheduler_config:
         raise InvalidRequest("--scheduler-config says how many nodes are scored; leave out --sampling")

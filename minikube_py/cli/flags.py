@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from minikube_py.control_plane.process import ProcessOptions
     from minikube_py.control_plane.role_clients import Election
     from minikube_py.control_plane.store_admin import StoreAdmin
+    from minikube_py.scheduler.configuration.chosen import ChosenScheduler
 
 T = TypeVar("T")
 
@@ -152,6 +153,27 @@ def add_matcher(parser: argparse.ArgumentParser) -> None:
 def add_scheduler_config(parser: argparse.ArgumentParser, *more: str) -> None:
     help_text = "the scheduler's KubeSchedulerConfiguration, YAML or JSON (default: upstream's default plugins)"
     parser.add_argument("--scheduler-config", *more, dest="scheduler_config", type=Path, metavar="F", help=help_text)
+    plugin_help = (
+        "a plugin of your own, FILE.py:CLASS, MODULE:CLASS or the name of an entry point; takes part at all its points "
+        "unless the configuration names it; may be given several times"
+    )
+    parser.add_argument(
+        "--plugin", dest="plugins", type=plugin, action="append", default=[], metavar="FILE.py:CLASS", help=plugin_help
+    )
+
+
+def plugin(text: str) -> str:
+    """A kind of argument: where a plugin is; a file is found from whatever folder a process runs in."""
+    place, _, name = text.rpartition(":")
+    return f"{Path(place).absolute()}:{name}" if place.endswith(".py") else text
+
+
+def chosen(arguments: argparse.Namespace) -> ChosenScheduler:
+    """What the flags of `add_scheduler_config` say."""
+    from minikube_py.scheduler.configuration.chosen import ChosenScheduler
+
+    file = arguments.scheduler_config
+    return ChosenScheduler(file.absolute() if file else None, tuple(arguments.plugins))
 
 
 def named_file(text: str) -> tuple[str, Path]:

@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
             seed=arguments.seed,
             step=steps.done,
             virtual=cluster,
-            scheduler_file=arguments.scheduler_config,
+            chosen=flags.chosen(arguments),
         )
 
     if virtual.asked(arguments):

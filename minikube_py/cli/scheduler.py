@@ -30,14 +30,14 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.write_config_to is not None:
         from minikube_py.scheduler.configuration.files import write_scheduler
 
-        write_scheduler(arguments.scheduler_config, arguments.write_config_to)
+        write_scheduler(flags.chosen(arguments), arguments.write_config_to)
         return 0
     election = flags.election(arguments)
     return run_role(
         "scheduler",
         lambda: SchedulerRole(
             arguments.kubeconfig,
-            arguments.scheduler_config,
+            flags.chosen(arguments),
             arguments.seed,
             election,
             arguments.matcher,

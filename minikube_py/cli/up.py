@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
         nodes=arguments.nodes,
         seed=arguments.seed,
         matcher=arguments.matcher,
-        scheduler_file=arguments.scheduler_config.absolute() if arguments.scheduler_config else None,
+        chosen=flags.chosen(arguments),
         more_schedulers=tuple(arguments.scheduler),
         components=tuple(name for name in COMPONENTS if name not in arguments.without),
         members=arguments.members,

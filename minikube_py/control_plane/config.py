@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from minikube_py.kubelet.config import NodeSpec, numbered_nodes
+from minikube_py.scheduler.configuration.chosen import DEFAULT_SCHEDULER, ChosenScheduler
 from minikube_py.store.room import QUOTA_BYTES, SEGMENTS_RESERVED
 from minikube_py.wal.segment import SEGMENT_BYTES
 
@@ -21,7 +22,7 @@ class ControlPlaneConfig:
 
     `shapes` are the fake nodes; without them `nodes` of the default shape are made. Without `components` there are
     only store and API server. `seed`: of the scheduler's choices among equals; `matcher`: as in `SchedulerConfig`.
-    `scheduler_file`: a KubeSchedulerConfiguration; `more_schedulers`: (name, file) of those that run beside the first.
+    `chosen`: the scheduler, whose plugins all have; `more_schedulers`: (name, file) of those that run beside the first.
     `names`: further host names and addresses the server's certificate is for. `members`: of the store, None for as many
     as `data_dir` holds; with several, and with several of another role, each is a process of its own. `restore`: a
     snapshot that a store which does not exist yet begins with. `quota_bytes`, `reserve_bytes`: of each store member.
@@ -35,7 +36,7 @@ class ControlPlaneConfig:
     shapes: tuple[NodeSpec, ...] = ()
     seed: int | None = None
     matcher: str = "columns"
-    scheduler_file: Path | None = None
+    chosen: ChosenScheduler = DEFAULT_SCHEDULER
     more_schedulers: tuple[tuple[str, Path], ...] = ()
     components: tuple[str, ...] = COMPONENTS
     names: tuple[str, ...] = field(default=())

@@ -78,7 +78,7 @@ class ControlPlane(Plane):
 
     async def _start(self) -> None:
         config, running = self.config, self._running
-        self._scheduler = read_scheduler(config.scheduler_file, config.matcher)
+        self._scheduler = read_scheduler(config.chosen, config.matcher)
         running.callback(DataDir(config.data_dir).close)
         self.credentials = ensure_credentials(config)
         self._step("certificates", "")
@@ -89,7 +89,8 @@ class ControlPlane(Plane):
             PlaneConfig(
                 scheduler=self._scheduler,
                 more_schedulers={
-                    name: read_scheduler(file, config.matcher, name=name) for name, file in config.more_schedulers
+                    name: read_scheduler(config.chosen._replace(file=file), config.matcher, name=name)
+                    for name, file in config.more_schedulers
                 },
                 controllers=ControllerConfig(root_ca_pem=authority_pem),
                 kubelet=KubeletConfig(nodes=config.node_specs),

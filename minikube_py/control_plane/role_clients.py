@@ -27,6 +27,7 @@ from minikube_py.control_plane.waiting import api_is_ready, when_available
 from minikube_py.env import SystemClock
 from minikube_py.errors import MinikubeError, RequestError
 from minikube_py.kubelet.config import NodeSpec, Share
+from minikube_py.scheduler.configuration.chosen import ChosenScheduler
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,20 +129,20 @@ class ClientRole(StackedRole):
 
 
 class SchedulerRole(ClientRole):
-    """`config`: a KubeSchedulerConfiguration; `seed`: of the generator that breaks ties; `matcher`: as in
+    """`chosen`: which scheduler; `seed`: of the generator that breaks ties; `matcher`: as in
     `SchedulerConfig`; `name`: of the file's only profile where it has none."""
 
     def __init__(
         self,
         kubeconfig: Path,
-        config: Path | None,
+        chosen: ChosenScheduler,
         seed: int | None,
         election: Election | None,
         matcher: str,
         name: str = "",
     ) -> None:
         super().__init__(kubeconfig, "scheduler")
-        self._config, self._seed, self._election, self._matcher = config, seed, election, matcher
+        self._chosen, self._seed, self._election, self._matcher = chosen, seed, election, matcher
         self._profile = name
 
     async def start(self) -> str:
@@ -149,9 +150,9 @@ class SchedulerRole(ClientRole):
         from minikube_py.scheduler.configuration.files import read_scheduler
         from minikube_py.scheduler.scheduler import Scheduler
 
-        config = read_scheduler(self._config, self._matcher, name=self._profile)
+        config = read_scheduler(self._chosen, self._matcher, name=self._profile)
         if config.unused:
-            say(f"flags of this command say what {', '.join(config.unused)} of {self._config} would say")
+            say(f"flags of this command say what {', '.join(config.unused)} of {self._chosen.file} would say")
         return await self.run(
             self._election,
             lambda transport: Scheduler(transport, SystemClock(), random.Random(self._seed), config),

@@ -242,9 +242,8 @@ class SplitControlPlane:
         for name, path in self.config.more_schedulers:
             if child == f"{tokens.SCHEDULER}-{name}":
                 lease = ["--leader-elect-resource-name", f"kube-scheduler-{name}"]
-                return [*lease, "--scheduler-name", name, "--scheduler-config", str(path)]
-        file = self.config.scheduler_file
-        return [] if file is None else ["--scheduler-config", str(file)]
+                return [*lease, "--scheduler-name", name, *self.config.chosen._replace(file=path).flags()]
+        return self.config.chosen.flags()
 
     # --- children ---------------------------------------------------------------------------------------------------
 

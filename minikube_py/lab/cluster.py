@@ -29,6 +29,7 @@ from minikube_py.lab.environment import Environment, describe
 from minikube_py.lab.nodes import wait_ready
 from minikube_py.lab.virtual import environment_of
 from minikube_py.scheduler.config import SchedulerConfig
+from minikube_py.scheduler.configuration.chosen import DEFAULT_SCHEDULER, ChosenScheduler
 from minikube_py.scheduler.configuration.files import read_scheduler
 from minikube_py.scheduler.objects import DEFAULT_SCHEDULER_NAME
 
@@ -58,24 +59,23 @@ async def cluster(
     say: Step,
     plane: PlaneMaker = ControlPlane,
     virtual: VirtualCluster | None = None,
-    scheduler_file: Path | None = None,
+    chosen: ChosenScheduler = DEFAULT_SCHEDULER,
 ) -> AsyncIterator[Cluster]:
     """A running control plane whose nodes are `shapes`, all registered and Ready; ended on leaving.
 
     Without `data_dir` a temporary folder is used and removed. With `virtual`, on whose loop this runs, there is none:
-    it is brought up here, and ended by its owner. `scheduler_file`: a KubeSchedulerConfiguration.
+    it is brought up here, and ended by its owner. `chosen`: the scheduler.
 
     Raises: SetupError, ConfigError, DataDirBusy, RoleFailed.
     """
-    scheduler = read_scheduler(scheduler_file, needed=DEFAULT_SCHEDULER_NAME)
+    scheduler = read_scheduler(chosen, needed=DEFAULT_SCHEDULER_NAME)
     if virtual is not None:
         yield await _in_virtual_time(virtual, tuple(shapes), step, scheduler)
         return
     require_unused(data_dir)
     folder = data_dir or Path(tempfile.mkdtemp(prefix="minikube-py-"))
     try:
-        file = scheduler_file.absolute() if scheduler_file else None
-        config = ControlPlaneConfig(folder, port=0, shapes=tuple(shapes), seed=seed, scheduler_file=file)
+        config = ControlPlaneConfig(folder, port=0, shapes=tuple(shapes), seed=seed, chosen=chosen)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         running = _split(config, step, say) if split else _in_process(config, step, plane)
         async with running as (transport, layout):

@@ -28,6 +28,7 @@ from minikube_py.lab.questions import Question, QuestionError, ask_by_listing, a
 from minikube_py.lab.replay import Mark, Replay
 from minikube_py.lab.trace import Trace, load
 from minikube_py.lab.workload import GPU_RESOURCE, trace_nodes
+from minikube_py.scheduler.configuration.chosen import DEFAULT_SCHEDULER, ChosenScheduler
 
 PROGRAM = "minikube-py"
 SHARES = (0.30, 0.60, 0.95)
@@ -65,7 +66,7 @@ async def run_demo(
     seed: int | None,
     step: Step,
     virtual: VirtualCluster | None = None,
-    scheduler_file: Path | None = None,
+    chosen: ChosenScheduler = DEFAULT_SCHEDULER,
 ) -> None:
     """Prints as it goes; writes JSON and a picture. Raises: MinikubeError of every kind; nothing is left running."""
     started_s = time.monotonic()
@@ -80,7 +81,7 @@ async def run_demo(
         step=step,
         say=step,
         virtual=virtual,
-        scheduler_file=scheduler_file,
+        chosen=chosen,
     )
     async with own as running:
         for line in running.environment.lines():

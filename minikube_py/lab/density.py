@@ -30,6 +30,7 @@ from minikube_py.lab.load import LoadError, create_namespaces, create_pod, run_b
 from minikube_py.lab.measure import PodRecorder, percentile
 from minikube_py.lab.progress import Progress, progress
 from minikube_py.lab.workload import RUN_LABEL, PodBody, seeded_nodes, seeded_pods
+from minikube_py.scheduler.configuration.chosen import DEFAULT_SCHEDULER, ChosenScheduler
 
 RUN = "density"
 REPLICAS_MAX = 3000
@@ -74,7 +75,7 @@ async def run_density(
     step: Step,
     plane: PlaneMaker = ControlPlane,
     virtual: VirtualCluster | None = None,
-    scheduler_file: Path | None = None,
+    chosen: ChosenScheduler = DEFAULT_SCHEDULER,
 ) -> bool:
     """Prints as it goes; returns whether the latency phase met its threshold. Raises: MinikubeError of every kind."""
     report.require_writable(results)
@@ -92,7 +93,7 @@ async def run_density(
         say=step,
         plane=plane,
         virtual=virtual,
-        scheduler_file=scheduler_file,
+        chosen=chosen,
     )
     async with own as running:
         for line in running.environment.lines():

@@ -19,6 +19,7 @@ from minikube_py.lab.progress import progress
 from minikube_py.lab.replay import Replay
 from minikube_py.lab.trace import load, of_day
 from minikube_py.lab.workload import trace_nodes
+from minikube_py.scheduler.configuration.chosen import DEFAULT_SCHEDULER, ChosenScheduler
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ async def run_replay(
     step: Step,
     plane: PlaneMaker = ControlPlane,
     virtual: VirtualCluster | None = None,
-    scheduler_file: Path | None = None,
+    chosen: ChosenScheduler = DEFAULT_SCHEDULER,
 ) -> None:
     """Prints as it goes. Raises: MinikubeError of every kind; nothing is left running."""
     report.require_writable(results)
@@ -61,7 +62,7 @@ async def run_replay(
         say=step,
         plane=plane,
         virtual=virtual,
-        scheduler_file=scheduler_file,
+        chosen=chosen,
     )
     async with own as running:
         for line in running.environment.lines():

@@ -45,6 +45,7 @@ from minikube_py.lab.stage import Stage, keyed, numbered_uid, stage, write_all
 from minikube_py.lab.store_indexes import Asker, StoreIndex, declare_and_wait
 from minikube_py.lab.workload import RUN_LABEL
 from minikube_py.mvcc.types import Put
+from minikube_py.scheduler.configuration.chosen import DEFAULT_SCHEDULER, ChosenScheduler
 from minikube_py.scheduler.configuration.files import read_scheduler
 from minikube_py.scheduler.objects import DEFAULT_SCHEDULER_NAME
 from minikube_py.scheduler.scheduler import Scheduler
@@ -77,7 +78,7 @@ class StressOptions:
     ask_store: bool
     in_flight: int
     seed: int
-    scheduler_file: Path | None = None
+    chosen: ChosenScheduler = DEFAULT_SCHEDULER
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +111,8 @@ async def run_stress(
     rng = random.Random(options.seed)
     nodes = lab_nodes(rng, options.nodes, options.utilisation)
     pods = lab_pods(rng, options.pods, options.mix, options.repetition)
-    config = read_scheduler(options.scheduler_file, options.matcher, needed=DEFAULT_SCHEDULER_NAME)
-    if options.scheduler_file is None:
+    config = read_scheduler(options.chosen, options.matcher, needed=DEFAULT_SCHEDULER_NAME)
+    if options.chosen.file is None:
         config = replace(config, percentage_of_nodes_to_score=SAMPLINGS[options.sampling])
     percent = config.percentage_of_nodes_to_score
     scene = stage(options.members, data_dir=data_dir, scored_percent=percent, step=step, virtual=virtual)

@@ -16,6 +16,7 @@ from minikube_py.lab.store_indexes import StoreIndex
 from minikube_py.lab.stress import Outcome, StressOptions, run_stress
 from minikube_py.lab.stress_report import name_of, print_outcomes, write_outcomes
 from minikube_py.lab.virtual import in_virtual_time
+from minikube_py.scheduler.configuration.chosen import DEFAULT_SCHEDULER, ChosenScheduler
 from minikube_py.scheduler.matcher import COLUMNS
 
 FAMILY_FLAG = "family"
@@ -38,7 +39,7 @@ class StressPlan:
     ask_store: bool
     in_flight: int
     seed: int
-    scheduler_file: Path | None = None
+    chosen: ChosenScheduler = DEFAULT_SCHEDULER
 
     def options(self) -> list[StressOptions]:
         """Raises: InvalidRequest."""
@@ -58,7 +59,7 @@ class StressPlan:
                 ask_store=self.ask_store or bool(indexes),
                 in_flight=self.in_flight,
                 seed=self.seed,
-                scheduler_file=self.scheduler_file,
+                chosen=self.chosen,
             )
             for nodes in self.nodes
             for sampling in self.samplings

@@ -151,7 +151,7 @@ class KeptResults:
         mask = fitting(prepared, pod, nodes)
         base = np.zeros(size, np.int64)
         for scorer in prepared.scorers:
-            raw = raw_scores(scorer, prepared.state, pod, nodes)
+            raw = raw_scores(scorer, prepared.state, pod, nodes, mask)
             if scorer.normalize is None:
                 _check_range(scorer, raw, mask)
                 kept.plain.append((scorer.plugin.score, scorer.weight))
@@ -212,7 +212,7 @@ class KeptResults:
                 for one in kept.silent:
                     if one(state, pod, node):
                         return False
-            for scorer, raw in kept.raws:
+            for scorer, raw in kept.raws if score != INFEASIBLE else ():
                 raw[slot] = scorer.plugin.score(state, pod, node)
         if kept.raws:
             kept.base[slot] = score
@@ -227,7 +227,7 @@ class KeptResults:
         scores = np.full(len(slots), kept.constant, np.int64)
         raws = {raw.scorer: raw.scores for raw in kept.raws}
         for scorer in prepared.scorers:
-            raw = raw_scores(scorer, prepared.state, pod, nodes)
+            raw = raw_scores(scorer, prepared.state, pod, nodes, mask)
             if scorer in raws:
                 raws[scorer][slots] = 0 if raw is None else raw
             elif raw is not None:

@@ -1,15 +1,14 @@
-"""Where plugins come from: the built-in ones, a registry of one's own, entry points, or `package.module:Class`."""
+"""Where plugins come from: the built-in ones, a registry of one's own, entry points, or `MODULE:CLASS`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from importlib import import_module
-from importlib.metadata import entry_points
-from typing import cast
+from importlib.metadata import EntryPoint, entry_points
 
 from minikube_py.scheduler.config import NOT_YET, ConfigError
 from minikube_py.scheduler.framework import PluginFactory
+from minikube_py.scheduler.own import find, told
 from minikube_py.scheduler.plugins.default_binder import DefaultBinder
 from minikube_py.scheduler.plugins.default_preemption import DefaultPreemption
 from minikube_py.scheduler.plugins.inter_pod_affinity import InterPodAffinity
@@ -77,8 +76,8 @@ UPSTREAM_POINTS: Mapping[str, tuple[str, ...]] = {
 
 
 @cache
-def _entry_points() -> Mapping[str, PluginFactory]:
-    return {point.name: point.load() for point in entry_points(group=ENTRY_POINT_GROUP)}
+def _entry_points() -> Mapping[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
 
 
 def factory(name: str, own: Mapping[str, PluginFactory]) -> PluginFactory | None:
@@ -88,10 +87,20 @@ def factory(name: str, own: Mapping[str, PluginFactory]) -> PluginFactory | None
         return found
     if name in NOT_YET:
         raise ConfigError(f'plugin "{name}" is not supported yet; leave it out')
-    if ":" in name:
-        module, _, attribute = name.partition(":")
-        try:
-            return cast(PluginFactory, getattr(import_module(module), attribute))
-        except (ImportError, AttributeError) as error:
-            raise ConfigError(f'plugin "{name}": {error}; write package.module:Class') from error
-    return _entry_points().get(name)
+    if ":" in name or name in _entry_points():
+        return find(name, name).make
+    return None
+
+
+def entry_point(name: str) -> PluginFactory:
+    """Raises: ConfigError."""
+    found = _entry_points().get(name)
+    if found is None:
+        known = ", ".join(_entry_points()) or "none"
+        text = f'there is no plugin "{name}"; write FILE.py:CLASS, MODULE:CLASS, or the name of an entry point'
+        raise ConfigError(f"{text} of {ENTRY_POINT_GROUP} ({known})")
+    try:
+        loaded: PluginFactory = found.load()
+    except Exception as error:
+        raise ConfigError(f'entry point "{name}" ({found.value}) cannot be loaded: {told(error)}') from error
+    return loaded

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
 
 from minikube_py.scheduler.columns import Nodes
-from minikube_py.scheduler.framework import MAX_NODE_SCORE, CycleState, IntArray, PluginError
+from minikube_py.scheduler.framework import MAX_NODE_SCORE, BoolArray, CycleState, IntArray, PluginError
 from minikube_py.scheduler.objects import NodeInfo, PodInfo
 from minikube_py.scheduler.preparing import Scorer
 
@@ -38,14 +39,19 @@ class NodeScore(NamedTuple):
     scores: tuple[tuple[str, int, int], ...]
 
 
-def raw_scores(scorer: Scorer, state: CycleState, pod: PodInfo, nodes: Nodes) -> IntArray | None:
-    """As the plugin gives them; None for 0 everywhere."""
+def raw_scores(
+    scorer: Scorer, state: CycleState, pod: PodInfo, nodes: Nodes, mask: BoolArray | None = None
+) -> IntArray | None:
+    """As the plugin gives them; None for 0 everywhere. Where `mask` says that a node does not fit, a form for one node
+    is not asked: upstream never does, and it may not know what to say."""
     many = getattr(scorer.plugin, "score_nodes", None)
     if many is not None:
         found: IntArray | None = many(state, pod, nodes)
         return found
     one = scorer.plugin.score
-    return np.array([0 if node is None else one(state, pod, node) for node in nodes.infos()], np.int64)
+    fits = repeat(True) if mask is None else mask.tolist()
+    scores = [one(state, pod, node) if fit and node is not None else 0 for node, fit in zip(nodes.infos(), fits)]
+    return np.array(scores, np.int64)
 
 
 def normalized(scorer: Scorer, raw: IntArray | None, state: CycleState, pod: PodInfo, size: int) -> IntArray:

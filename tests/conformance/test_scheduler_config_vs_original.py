@@ -56,7 +56,7 @@ def theirs(scheduler: Path, body: str, folder: Path) -> Any:
 
 def ours(body: str) -> Any:
     try:
-        return written(body.encode())
+        return written(body.encode(), lambda config: config)
     except ConfigError as error:
         return str(error)
 

@@ -12,6 +12,7 @@ from minikube_py.control_plane.config import COMPONENTS, ControlPlaneConfig
 from minikube_py.control_plane.in_process import ControlPlane
 from minikube_py.control_plane.role_clients import SchedulerRole
 from minikube_py.env import SystemClock
+from minikube_py.scheduler.configuration.chosen import DEFAULT_SCHEDULER
 from minikube_py.scheduler.scheduler import Scheduler
 
 WAIT_S = PATIENCE_S
@@ -22,7 +23,7 @@ async def test_the_structure_that_was_named_is_asked(tmp_path: Path, apart: bool
     components = tuple(name for name in COMPONENTS if not (apart and name == "scheduler"))
     config = ControlPlaneConfig(tmp_path, port=0, nodes=3, matcher="max-tree", components=components)
     plane = ControlPlane(config, SystemClock(), random.Random(1))
-    role = SchedulerRole(config.kubeconfig_file, None, None, None, "max-tree")
+    role = SchedulerRole(config.kubeconfig_file, DEFAULT_SCHEDULER, None, None, "max-tree")
     await plane.start()
     try:
         if apart:

@@ -11,6 +11,7 @@ from minikube_py.control_plane.config import ControlPlaneConfig
 from minikube_py.control_plane.in_process import ControlPlane
 from minikube_py.env import SystemClock
 from minikube_py.scheduler.config import ConfigError
+from minikube_py.scheduler.configuration.chosen import ChosenScheduler
 from minikube_py.scheduler.configuration.files import read_scheduler
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -66,10 +67,10 @@ async def bound(client: RestClient, name: str) -> str:
 def test_the_only_profile_gets_the_name_and_others_must_have_it(tmp_path: Path) -> None:
     file = tmp_path / "f"
     file.write_text(PACKING)
-    assert [p.scheduler_name for p in read_scheduler(file, name="mine").profiles] == ["mine"]
+    assert [p.scheduler_name for p in read_scheduler(ChosenScheduler(file), name="mine").profiles] == ["mine"]
     file.write_text(HEAD + "profiles: [{schedulerName: other}]")
     with pytest.raises(ConfigError, match="no profile has the schedulerName mine"):
-        read_scheduler(file, name="mine")
+        read_scheduler(ChosenScheduler(file), name="mine")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -44,9 +44,11 @@ def _typed(plugin: str, args: Any) -> Any:
     return {"apiVersion": API_VERSION, "kind": f"{plugin}Args", **args} if plugin in ARGS else args
 
 
-def written(body: bytes) -> dict[str, Any]:
-    """The configuration with all that it leaves unsaid. Raises: ConfigError."""
-    checked(load(body))
+def written(body: bytes, with_own: Callable[[SchedulerConfig], SchedulerConfig]) -> dict[str, Any]:
+    """The configuration with all that it leaves unsaid. `with_own`: adds the plugins that are not built in.
+
+    Raises: ConfigError."""
+    checked(with_own(load(body)))
     full = read(body).full
     for profile in full["profiles"]:
         needed = {each["name"] for point in profile["plugins"].values() for each in point.get("enabled", ())}

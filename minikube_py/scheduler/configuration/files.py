@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from minikube_py.api import yaml_text
-from minikube_py.scheduler.config import ConfigError, SchedulerConfig, load
+from minikube_py.scheduler.config import NOT_YET, ConfigError, PluginSet, SchedulerConfig, load
 from minikube_py.scheduler.configuration.checking import checked, written
-from minikube_py.scheduler.configuration.messages import API_VERSION, KIND
+from minikube_py.scheduler.configuration.chosen import DEFAULT_SCHEDULER, ChosenScheduler
+from minikube_py.scheduler.configuration.messages import API_VERSION, KIND, MULTI_POINT
 from minikube_py.scheduler.objects import DEFAULT_SCHEDULER_NAME
+from minikube_py.scheduler.own import OwnPlugin, find
+from minikube_py.scheduler.registry import BUILT_IN
 
 EMPTY: Final = f"apiVersion: {API_VERSION}\nkind: {KIND}\n".encode()
 
 
-def read_scheduler(file: Path | None, matcher: str = "columns", *, name: str = "", needed: str = "") -> SchedulerConfig:
+def read_scheduler(
+    chosen: ChosenScheduler = DEFAULT_SCHEDULER, matcher: str = "columns", *, name: str = "", needed: str = ""
+) -> SchedulerConfig:
     """The default where there is no file. `name`: of a scheduler beside the first, which the file's only profile gets
     where it has none; `needed`: a profile without which the run makes no sense.
 
     Raises: ConfigError, with upstream's message."""
+    file, own = chosen.file, _found(chosen.plugins)
     if file is None:
-        return SchedulerConfig(matcher=matcher)
+        config = with_own(SchedulerConfig(), own)
+        return replace(checked(config) if own else config, matcher=matcher)
     try:
-        config = checked(load(_read(file)))
+        config = checked(with_own(load(_read(file)), own))
     except ConfigError as error:
         raise ConfigError(f"{file}: {error}") from None
     profiles = config.profiles
@@ -35,11 +43,42 @@ def read_scheduler(file: Path | None, matcher: str = "columns", *, name: str = "
     return replace(config, profiles=profiles, matcher=matcher)
 
 
-def write_scheduler(file: Path | None, to: Path) -> None:
+def _found(plugins: Iterable[str]) -> dict[str, OwnPlugin]:
+    """By name. Raises: ConfigError."""
+    found: dict[str, OwnPlugin] = {}
+    for target in plugins:
+        own = find(target)
+        if own.name in BUILT_IN or own.name in NOT_YET:
+            raise ConfigError(f"{target}: {own.name} is a plugin of the scheduler's own; give yours another name")
+        if own.name in found:
+            raise ConfigError(f"{target}: another plugin is named {own.name} as well; give one of them another name")
+        found[own.name] = own
+    return found
+
+
+def with_own(config: SchedulerConfig, own: Mapping[str, OwnPlugin]) -> SchedulerConfig:
+    """`config` with these plugins, which take part in each profile at all their points; where a profile names one, as
+    enabled or disabled, it is as the profile says."""
+    if not own:
+        return config
+    profiles = []
+    for profile in config.profiles:
+        sets = profile.plugins
+        named = {name for each in sets.values() for name in (*dict(each.enabled), *each.disabled)}
+        multi = sets.get(MULTI_POINT, PluginSet())
+        more = tuple((name, 0) for name in own if name not in named)
+        plugins = {**sets, MULTI_POINT: replace(multi, enabled=(*multi.enabled, *more))}
+        profiles.append(replace(profile, plugins=plugins))
+    registry = {**config.registry, **{name: plugin.make for name, plugin in own.items()}}
+    return replace(config, profiles=tuple(profiles), registry=registry)
+
+
+def write_scheduler(chosen: ChosenScheduler, to: Path) -> None:
     """Writes what a configuration comes to, as YAML. Raises: ConfigError."""
-    body = EMPTY if file is None else _read(file)
+    body = EMPTY if chosen.file is None else _read(chosen.file)
+    own = _found(chosen.plugins)
     try:
-        to.write_bytes(yaml_text.write(written(body)))
+        to.write_bytes(yaml_text.write(written(body, lambda config: with_own(config, own))))
     except OSError as error:
         raise ConfigError(f"{to}: {error.strerror}") from None
 

@@ -15,6 +15,7 @@ from minikube_py.apiserver.health import READY_S, within
 from minikube_py.control_plane.role_apiserver import ApiServerRole
 from minikube_py.control_plane.role_clients import ControllersRole, KubeletRole, SchedulerRole
 from minikube_py.control_plane.role_store import StoreRole
+from minikube_py.scheduler.configuration.chosen import DEFAULT_SCHEDULER
 
 ANY: Any = None
 FOLDER = Path("nowhere")
@@ -43,7 +44,7 @@ async def said_of(ready: Any) -> tuple[str, float]:
 @pytest.mark.parametrize(
     "role",
     [
-        SchedulerRole(FOLDER, None, None, None, "columns"),
+        SchedulerRole(FOLDER, DEFAULT_SCHEDULER, None, None, "columns"),
         ControllersRole(FOLDER, None),
         KubeletRole(FOLDER, 1, ANY, "", ANY),
     ],

@@ -146,7 +146,7 @@ BROKEN = [
         {"queueSort": PluginSet(disabled=frozenset(("*",)))},
         "only one queue sort plugin required",
     ),
-    ("no such module", {"filter": PluginSet((("no.such:Thing", 1),))}, "write package.module:Class"),
+    ("no such module", {"filter": PluginSet((("no.such:Thing", 1),))}, "No module named 'no'; write MODULE:CLASS"),
 ]
 
 

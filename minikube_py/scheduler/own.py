@@ -1,0 +1,248 @@
+"""A plugin of one's own: found by `FILE.py:CLASS`, `MODULE:CLASS` or the name of an entry point, and run beside others.
+
+Only `filter` or `score` for one node must be there. What such a plugin raises becomes an Error status with upstream's
+words and the line where it happened; the scheduler and the other pods go on.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import logging
+import sys
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from traceback import extract_tb
+from types import ModuleType
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from minikube_py.scheduler.configuration.merging import ConfigError
+from minikube_py.scheduler.framework import MAX_NODE_SCORE, Handle, PluginError, PluginFactory
+from minikube_py.scheduler.objects import PodInfo
+
+logger = logging.getLogger(__name__)
+
+_DERIVING: Final = (("filter_nodes", "filter"), ("score_nodes", "score"))
+
+
+class Scope(StrEnum):
+    """What `filter` and `score` of a node look at beside the pod. A plugin says it as its attribute `scope`."""
+
+    NODE = "NODE"
+    """That node. What it finds is kept between pods with equal signatures."""
+    TOPOLOGY = "TOPOLOGY"
+    """The nodes that have the same values of the labels in its attribute `topology_keys`."""
+    CLUSTER = "CLUSTER"
+    """Any node; also where a plugin says nothing."""
+
+
+class OwnPlugin(NamedTuple):
+    """`name`: as a configuration names it."""
+
+    name: str
+    make: PluginFactory
+
+
+def find(target: str, name: str = "") -> OwnPlugin:
+    """`name`: what it is called, where not as it says itself. Raises: ConfigError, which says where and what to do."""
+    place, _, attribute = target.rpartition(":")
+    if not place:
+        from minikube_py.scheduler.registry import entry_point
+
+        name = name or target
+        return OwnPlugin(name, partial(_make, name, entry_point(target)))
+    module = module_of(place)
+    kind = getattr(module, attribute, None)
+    if not callable(kind):
+        classes = [name for name, each in vars(module).items() if inspect.isclass(each) and _looks(each)]
+        listed = f"; with filter or score it has {', '.join(classes)}" if classes else ""
+        raise ConfigError(f"{place} has no class {attribute!r}{listed}")
+    own = getattr(kind, "name", "")
+    name = name or (own if isinstance(own, str) and own else attribute)
+    return OwnPlugin(name, partial(_make, name, kind))
+
+
+def _looks(plugin: object) -> bool:
+    return any(callable(getattr(plugin, method, None)) for method in ("filter", "score"))
+
+
+def module_of(place: str) -> ModuleType:
+    """A file that ends in `.py`, or a module by its name. Raises: ConfigError."""
+    if place.endswith(".py"):
+        return _module_of_file(Path(place))
+    try:
+        return importlib.import_module(place)
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"module {place} cannot be imported: {error}; write MODULE:CLASS or FILE.py:CLASS") from error
+    except Exception as error:
+        raise ConfigError(f"module {place} cannot be imported: {told(error)}") from error
+
+
+def _module_of_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise ConfigError(f"there is no file {path}; write FILE.py:CLASS")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    before = sys.modules.get(path.stem)
+    if before is None or getattr(before, "__file__", None) == module.__file__:
+        # Dataclasses and pickle look there. A file named as a module of another takes nobody's place.
+        sys.modules[path.stem] = module
+    sys.path.insert(0, str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as error:
+        raise ConfigError(f"{path}, line {error.lineno}: SyntaxError: {error.msg}; correct it there") from error
+    except Exception as error:
+        raise ConfigError(f"{path} cannot be run: {told(error)}") from error
+    finally:
+        sys.path.remove(str(path.parent))
+    return module
+
+
+def told(error: BaseException) -> str:
+    """`ValueError: no such node (mine.py, line 12)`: where it happened, as its author has to look for it."""
+    frames = [frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
+    own = [frame for frame in frames if Path(frame.filename).parent != Path(__file__).parent]
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return f"{text} ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else text
+
+
+def _make(name: str, kind: Callable[..., Any], args: Mapping[str, Any], handle: Handle) -> Any:
+    """`kind` takes nothing, the args of its pluginConfig, or these and a Handle. Raises: ConfigError."""
+    count = _parameters(kind)
+    if args and not count:
+        raise ConfigError(f'plugin "{name}" takes no args; give it `def __init__(self, args)`, or remove its args')
+    try:
+        plugin = kind(*(args, handle)[:count])
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise ConfigError(f'initializing plugin "{name}": {told(error)}') from error
+    for many, one in _DERIVING:
+        if callable(getattr(plugin, many, None)) and not callable(getattr(plugin, one, None)):
+            raise ConfigError(f'plugin "{name}" has {many} and no {one}: write the form for one node as well')
+    return Guarded(name, plugin)
+
+
+def _parameters(kind: Callable[..., Any]) -> int:
+    """How many of (args, handle) it takes."""
+    try:
+        parameters = inspect.signature(kind).parameters.values()
+    except (TypeError, ValueError):
+        return 0
+    if any(each.kind is each.VAR_POSITIONAL for each in parameters):
+        return 2
+    return min(2, sum(each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD) for each in parameters))
+
+
+_FAILED: Final = {
+    "pre_filter": 'running PreFilter plugin "{}": {}',
+    "add_pod": 'running AddPod on PreFilter plugin "{}": {}',
+    "remove_pod": 'running RemovePod on PreFilter plugin "{}": {}',
+    "filter": 'running "{}" filter plugin: {}',
+    "filter_nodes": 'running "{}" filter plugin: {}',
+    "reject_codes": 'running "{}" filter plugin: {}',
+    "pre_score": 'running PreScore plugin "{}": {}',
+    "score": 'running Score plugins: plugin "{}" failed with: {}',
+    "score_nodes": 'running Score plugins: plugin "{}" failed with: {}',
+    "normalize_scores": 'running Normalize on Score plugins: plugin "{}" failed with: {}',
+    "reserve": 'running Reserve plugin "{}": {}',
+    "permit": 'running Permit plugin "{}": {}',
+}
+"""What upstream says where the method of a plugin fails."""
+
+_WITHOUT: Final[Mapping[str, Any]] = {"unreserve": None, "post_bind": None, "kinds_needed": (), "sign_pod": None}
+"""Methods that cannot fail, and what they come to where they do."""
+
+
+class Guarded:
+    """A plugin of one's own, as the framework sees it."""
+
+    def __init__(self, name: str, plugin: Any) -> None:
+        self.name = name
+        self.plugin = plugin
+        self.scope = self._scope()
+        self.node_local = self.scope is Scope.NODE
+        self.normalize = getattr(plugin, "normalize", None)
+        # A range that is promised is a range that nobody checks.
+        self.bounded = False
+        self._plain = self.normalize is None and not callable(getattr(plugin, "normalize_scores", None))
+        for method in dir(plugin):
+            own = None if method.startswith("_") else getattr(plugin, method, None)
+            if callable(own) and not isinstance(own, type):
+                setattr(self, method, self._guarded(method, own))
+        if self.node_local and not callable(getattr(plugin, "sign_pod", None)):
+            self.sign_pod = signature
+
+    def _scope(self) -> Scope:
+        said = getattr(self.plugin, "scope", None)
+        if said is None:
+            return Scope.NODE if getattr(self.plugin, "node_local", False) else Scope.CLUSTER
+        try:
+            scope = Scope(said)
+        except ValueError:
+            raise ConfigError(f'plugin "{self.name}": scope is {said!r}; write NODE, TOPOLOGY or CLUSTER') from None
+        if scope is Scope.TOPOLOGY and not getattr(self.plugin, "topology_keys", ()):
+            raise ConfigError(f'plugin "{self.name}": scope TOPOLOGY needs topology_keys, the labels that it looks at')
+        return scope
+
+    def _guarded(self, method: str, own: Callable[..., Any]) -> Callable[..., Any]:
+        if method in _WITHOUT:
+            return partial(self._or_nothing, method, own)
+        if method not in _FAILED:
+            return own
+        checks = {"score": self._check_score, "score_nodes": self._check_scores, "filter_nodes": self._check_mask}
+        return partial(self._run, method, own, checks.get(method))
+
+    def _run(self, method: str, own: Callable[..., Any], check: Callable[..., Any] | None, *given: Any) -> Any:
+        """Raises: PluginError."""
+        try:
+            found = own(*given)
+        except Exception as error:
+            raise PluginError(_FAILED[method].format(self.name, told(error))) from error
+        return found if check is None else check(found, given[-1])
+
+    def _or_nothing(self, method: str, own: Callable[..., Any], *given: Any) -> Any:
+        try:
+            return own(*given)
+        except Exception:
+            logger.exception("%s of plugin %s", method, self.name)
+            return _WITHOUT[method]
+
+    def _check_score(self, score: Any, node: Any) -> int:
+        if isinstance(score, bool) or not isinstance(score, int | np.integer):
+            text = f"score returned {score!r} for node {node.name}; an int is wanted"
+            raise PluginError(_FAILED["score"].format(self.name, text))
+        if self._plain and not 0 <= score <= MAX_NODE_SCORE:
+            text = f'plugin "{self.name}" returns an invalid score {score}'
+            raise PluginError(f"{text}, it should in the range of [0, {MAX_NODE_SCORE}] after normalizing")
+        return int(score)
+
+    def _check_scores(self, scores: Any, nodes: Any) -> Any:
+        return self._check_array("score_nodes", scores, nodes, "i")
+
+    def _check_mask(self, mask: Any, nodes: Any) -> Any:
+        return self._check_array("filter_nodes", mask, nodes, "b")
+
+    def _check_array(self, method: str, found: Any, nodes: Any, kind: str) -> Any:
+        fits = isinstance(found, np.ndarray) and found.dtype.kind == kind and found.shape == (len(nodes),)
+        if found is None or fits:
+            return found
+        wanted = "ints" if kind == "i" else "bools"
+        text = f"{method} wants a numpy array of {len(nodes)} {wanted}, one a node, or None"
+        raise PluginError(_FAILED[method].format(self.name, text))
+
+
+def signature(pod: PodInfo) -> object:
+    """All of a pod beside its spec that tells it from others made alike; None where volumes are looked at."""
+    if pod.volumes:
+        return None
+    labels = tuple(sorted(pod.labels.items()))
+    return pod.namespace, labels, pod.priority, pod.preemption_policy, pod.controller, pod.gates

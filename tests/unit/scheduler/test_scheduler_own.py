@@ -1,0 +1,252 @@
+"""Plugins of one's own: how they are found, what a configuration says of them, and what becomes of what they raise."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from scheduler_objects import node, pod
+from scheduler_world import FakeApi, ManualClock, settle
+
+from minikube_py.cli import main
+from minikube_py.scheduler import registry
+from minikube_py.scheduler.config import ConfigError, SchedulerConfig
+from minikube_py.scheduler.configuration.chosen import ChosenScheduler
+from minikube_py.scheduler.configuration.files import read_scheduler
+from minikube_py.scheduler.framework import CycleState, PluginError
+from minikube_py.scheduler.own import find
+from minikube_py.scheduler.scheduler import Scheduler
+
+COMMANDS = [["up"], ["replay", "openb"], ["demo"], ["bench", "density"], ["bench", "schedule"]]
+HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+
+LAST = """
+class Last:
+    def __init__(self, args):
+        self.factor = args.get("factor", 1)
+
+    def score(self, state, pod, node):
+        return self.factor * int(node.name[1:])
+"""
+"""Nodes n1, n2, ...: the last one is the best."""
+
+BROKEN = """
+from minikube_py.scheduler.framework import Code, Status
+
+class Moody:
+    scope = "NODE"
+
+    def filter(self, state, pod, node):
+        if pod.name == "filter":
+            return {}["no such node"]
+        if pod.name == "refused":
+            return Status(Code.UNSCHEDULABLE, "node(s) were not in the mood")
+
+    def score(self, state, pod, node):
+        return {"score": 1 // 0 if pod.name == "score" else 0, "range": 101, "half": 0.5}.get(pod.name, 7)
+
+    def sign_pod(self, pod):
+        return pod.name
+"""
+
+
+def file(folder: Path, text: str, name: str = "mine.py") -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def chosen(*targets: str, config: Path | None = None) -> SchedulerConfig:
+    return read_scheduler(ChosenScheduler(config, targets))
+
+
+@asynccontextmanager
+async def scheduling(config: SchedulerConfig, *nodes: str) -> AsyncIterator[FakeApi]:
+    api, clock = FakeApi(), ManualClock()
+    for name in nodes:
+        api.node(name)
+    scheduler = Scheduler(api, clock, random.Random(3), config)
+    await scheduler.start()
+    try:
+        yield api
+        assert scheduler.failure is None
+    finally:
+        await scheduler.stop()
+
+
+WRONG = [
+    ("no file", None, "mine.py:Last", "there is no file"),
+    ("syntax", "class Last:\n    def score(self\n", "mine.py:Last", "line 2: SyntaxError: '(' was never closed"),
+    ("raises", "LIMIT = 1\nSHARE = LIMIT / 0\n", "mine.py:Last", "ZeroDivisionError: division by zero (mine.py, l"),
+    ("no class", LAST, "mine.py:Lst", "has no class 'Lst'; with filter or score it has Last"),
+    ("of its own", LAST.replace("Last", "NodePorts"), "mine.py:NodePorts", "give yours another name"),
+    ("scope", LAST.replace("def __init__", "scope = 'RACK'\n    def __init__"), "mine.py:Last", "write NODE, TOPOLOGY"),
+    ("no keys", LAST.replace("def __init__", "scope = 'TOPOLOGY'\n    def __init__"), "mine.py:Last", "topology_keys"),
+    ("vectors alone", LAST.replace("score(", "score_nodes("), "mine.py:Last", "has score_nodes and no score"),
+    ("constructor", LAST.replace("args.get", "args.take"), "mine.py:Last", 'initializing plugin "Last": Attribute'),
+    ("no place", LAST, "Last", "write FILE.py:CLASS, MODULE:CLASS, or the name of an entry point"),
+    ("no module", LAST, "nowhere.at.all:Last", "No module named 'nowhere'; write MODULE:CLASS or FILE.py:CLASS"),
+]
+
+
+@pytest.mark.parametrize(("text", "target", "told"), [case[1:] for case in WRONG], ids=[case[0] for case in WRONG])
+def test_what_cannot_be_loaded_says_where_and_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, target: str, told: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if text is not None:
+        file(tmp_path, text)
+    with pytest.raises(ConfigError) as caught:
+        chosen(target)
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_that_schedules_takes_plugins(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = tmp_path / "none.py"
+    assert main.main([*command, "--data-dir", str(tmp_path / "d"), "--plugin", f"{missing}:Last"]) == 1
+    assert f"there is no file {missing}" in capsys.readouterr().err
+
+
+def test_a_class_that_takes_no_args_refuses_them(tmp_path: Path) -> None:
+    mine = file(tmp_path, "class Last:\n    def score(self, state, pod, node):\n        return 0\n")
+    config = file(tmp_path, HEAD + "profiles: [{pluginConfig: [{name: Last, args: {factor: 2}}]}]", "c.yaml")
+    with pytest.raises(ConfigError, match='plugin "Last" takes no args'):
+        chosen(f"{mine}:Last", config=config)
+
+
+async def test_a_plugin_given_by_flag_decides(tmp_path: Path) -> None:
+    async with scheduling(chosen(f"{file(tmp_path, LAST)}:Last"), "n1", "n2", "n99") as api:
+        api.pod("p", cpu="1")
+        await settle()
+        assert api.where("p") == "n99"
+
+
+PROFILES = [
+    ("plugins: {score: {enabled: [{name: Last, weight: 5}]}}", "n99"),
+    ("pluginConfig: [{name: Last, args: {factor: 1}}]", "n99"),
+    ("plugins: {multiPoint: {disabled: [{name: Last}]}}", "n1"),
+    ("plugins: {score: {disabled: [{name: Last}]}}", "n1"),
+]
+
+
+@pytest.mark.parametrize(("profile", "wanted"), PROFILES)
+async def test_a_configuration_says_how_it_takes_part(tmp_path: Path, profile: str, wanted: str) -> None:
+    config = file(tmp_path, f"{HEAD}profiles: [{{{profile}}}]", "c.yaml")
+    async with scheduling(chosen(f"{file(tmp_path, LAST)}:Last", config=config), "n1", "n99") as api:
+        # The built-in plugins would take the empty node.
+        api.pod("filler", cpu="3", nodeName="n99")
+        await settle()
+        api.pod("p", cpu="1")
+        await settle()
+        assert api.where("p") == wanted
+
+
+FAILING = {
+    "filter": """running "Moody" filter plugin: KeyError: 'no such node' (mine.py, line 9)""",
+    "score": 'running Score plugins: plugin "Moody" failed with: ZeroDivisionError: '
+    "integer division or modulo by zero (mine.py, line 14)",
+    "range": 'plugin "Moody" returns an invalid score 101, it should in the range of [0, 100] after normalizing',
+    "half": 'running Score plugins: plugin "Moody" failed with: score returned 0.5 for node n1; an int is wanted',
+}
+
+
+@pytest.mark.parametrize("scope", ["NODE", "CLUSTER"])
+async def test_what_it_raises_is_that_pods_error_and_others_go_on(tmp_path: Path, scope: str) -> None:
+    mine = file(tmp_path, BROKEN.replace('"NODE"', f'"{scope}"'))
+    async with scheduling(chosen(f"{mine}:Moody"), "n1", "n2") as api:
+        for name in (*FAILING, "refused", "well"):
+            api.pod(name, cpu="1")
+        await settle()
+        assert [name for name, _ in api.bound] == ["well"]
+        for name, message in FAILING.items():
+            told = api.condition(name)
+            assert (told["reason"], told["message"]) == ("SchedulerError", message)
+        refused = api.condition("refused")
+        assert refused["message"].startswith("0/2 nodes are available: 2 node(s) were not in the mood.")
+        assert refused["reason"] == "Unschedulable"
+
+
+async def test_nodes_that_do_not_fit_are_not_scored(tmp_path: Path) -> None:
+    text = """
+class Picky:
+    scope = "NODE"
+    def score(self, state, pod, node):
+        return node.allocatable["cpu"] // (1 if node.allocatable["cpu"] >= 4000 else 0) % 100
+"""
+    async with scheduling(chosen(f"{file(tmp_path, text)}:Picky"), "n1") as api:
+        api.node("small", cpu="1")
+        for number in range(3):
+            api.pod(f"p{number}", cpu="1250m")
+            await settle()
+            assert api.where(f"p{number}") == "n1"
+            # Changed nodes are worked out one by one.
+            api.node("small", cpu="1", labels={"changed": str(number)})
+            await settle()
+
+
+async def test_room_is_given_back_where_unreserve_fails_too(tmp_path: Path) -> None:
+    text = """
+class Leaky:
+    def reserve(self, state, pod, node_name):
+        raise OSError("no disk")
+    def unreserve(self, state, pod, node_name):
+        raise OSError("no disk")
+"""
+    config = chosen(f"{file(tmp_path, text)}:Leaky")
+    api = FakeApi()
+    api.node("n1")
+    scheduler = Scheduler(api, ManualClock(), random.Random(3), config)
+    await scheduler.start()
+    api.pod("p", cpu="1")
+    await settle()
+    assert scheduler.failure is None and scheduler.cache.assumed == 0
+    assert api.condition("p")["message"] == 'running Reserve plugin "Leaky": OSError: no disk (mine.py, line 4)'
+    await scheduler.stop()
+
+
+def test_an_array_of_another_shape_is_refused(tmp_path: Path) -> None:
+    text = """
+import numpy as np
+class Short:
+    def filter(self, state, pod, node):
+        return None
+    def filter_nodes(self, state, pod, nodes):
+        return np.ones(1, np.bool_)
+"""
+    plugin = find(f"{file(tmp_path, text)}:Short").make({}, None)  # type: ignore[arg-type]
+    assert plugin.filter(CycleState(), pod(), node("n")) is None  # type: ignore[attr-defined]
+    with pytest.raises(PluginError, match="wants a numpy array of 2 bools"):
+        plugin.filter_nodes(CycleState(), pod(), [0, 0])  # type: ignore[attr-defined]
+
+
+def test_an_entry_point_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = file(tmp_path, LAST)
+    loaded = find(f"{mine}:Last").make
+
+    def load() -> object:
+        return loaded
+
+    point = SimpleNamespace(name="last-one", value="mine:Last", load=load)
+    monkeypatch.setattr(registry, "_entry_points", lambda: {"last-one": point})
+    assert [name for name, _ in chosen("last-one").profiles[0].plugins["multiPoint"].enabled] == ["last-one"]
+
+
+def test_a_second_plugin_of_the_same_name_is_refused(tmp_path: Path) -> None:
+    one, two = file(tmp_path, LAST), file(tmp_path, LAST, "other.py")
+    with pytest.raises(ConfigError, match="another plugin is named Last as well"):
+        chosen(f"{one}:Last", f"{two}:Last")
+
+
+def test_a_file_takes_no_other_modules_place(tmp_path: Path) -> None:
+    find(f"{file(tmp_path, LAST, 'json.py')}:Last")
+    import json as again
+
+    assert again is json and json.loads("1") == 1
