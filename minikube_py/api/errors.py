@@ -124,6 +124,9 @@ class Verbatim(str):
     __slots__ = ()
 
 
+_OMITTED: Final = Verbatim("")
+
+
 class FieldError(NamedTuple):
     """One wrong field: `reason` is the cause's reason, `field` its path, `value` what stood there."""
 
@@ -135,7 +138,7 @@ class FieldError(NamedTuple):
     def body(self) -> str:
         """The text without the field: title, value, detail."""
         text = _TITLES[self.reason]
-        if self.reason not in _WITHOUT_VALUE:
+        if self.reason not in _WITHOUT_VALUE and self.value is not _OMITTED:
             text = f"{text}: {go_value(self.value)}"
         return f"{text}: {self.detail}" if self.detail else text
 
@@ -152,6 +155,11 @@ def required(field: str, detail: str = "") -> FieldError:
 
 def invalid_value(field: str, value: Any, detail: str) -> FieldError:
     return FieldError(INVALID, field, value, detail)
+
+
+def omitted(field: str, detail: str) -> FieldError:
+    """What stands at `field` is invalid, and is not shown."""
+    return FieldError(INVALID, field, _OMITTED, detail)
 
 
 def duplicate(field: str, value: Any) -> FieldError:

@@ -131,7 +131,8 @@ class Kind:
     that is done at once answers with; pending grace or finalizers always answer the object. `generation` says whether
     `metadata.generation` is kept. `deprecation` is the warning that every request for the kind is answered with.
     `field_set`: what may be asked of its objects beyond equality (`free.cpu>=4`). `ttl_s`: objects end so long after
-    their last write; 0: never. `orphans_by_default`: a DELETE that does not say otherwise leaves dependents.
+    their last write; 0: never. `orphans_by_default`: a DELETE that does not say otherwise leaves dependents, and
+    is answered with `orphaning_warning`.
     `sees`: the kinds (group, version, plural) that its admission looks at, all of them; the server keeps these decoded.
     `is_default`: whether an object of this kind is meant by others that name none.
 
@@ -167,6 +168,7 @@ class Kind:
     deprecation: str = ""
     ttl_s: int = 0
     orphans_by_default: bool = False
+    orphaning_warning: str = ""
     scale: ScalePaths | None = None
     sees: tuple[tuple[str, str, str], ...] = ()
     is_default: Callable[[Json], bool] = never_default

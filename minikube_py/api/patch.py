@@ -104,7 +104,8 @@ def _json(expected: Target, original: Object, patch: bytes, media: str, strict: 
 
     def patched(document: Object, touched: set[int] | None = None) -> Any:
         # Applying uses the patch up, and `shown` applies it again.
-        changes = _plain(parsed if touched is None else _read(patch))
+        holder = "Go struct field jsonPatchOp.value" if media == JSON_PATCH and strict else "Go value"
+        changes = _plain(parsed if touched is None else _read(patch), holder)
         if media == JSON_PATCH:
             return _apply_operations(document, changes, touched)
         return merge_patch.apply(document, changes, touched)
@@ -148,14 +149,14 @@ def _is_plain(parsed: Any) -> bool:
     return isinstance(parsed, dict)
 
 
-def _plain(parsed: Any) -> Any:
+def _plain(parsed: Any, holder: str) -> Any:
     if _is_plain(parsed):
         return parsed
     try:
         return json_text.plain(parsed)
     except OverflowError as error:
         raise bad_request(
-            f"error decoding patch: json: cannot unmarshal number {error} into Go value of type float64"
+            f"error decoding patch: json: cannot unmarshal number {error} into {holder} of type float64"
         ) from None
 
 

@@ -9,6 +9,7 @@ from minikube_py.api.kinds import (
     apps,
     authentication,
     authorization,
+    batch,
     coordination,
     core,
     discovery,
@@ -38,7 +39,7 @@ class Registry:
 
 
 GROUPS: Final = (
-    core, apps, authentication, authorization, coordination, discovery, networking, policy, resource, scheduling,
-    storage,
+    core, apps, authentication, authorization, batch, coordination, discovery, networking, policy, resource,
+    scheduling, storage,
 )  # fmt: skip
 REGISTRY: Final = Registry(tuple(kind for group in GROUPS for kind in group.KINDS))

@@ -24,7 +24,7 @@ from minikube_py.apiserver.addresses import DEFAULT_RANGE, AddressAllocator
 from minikube_py.apiserver.cached_cluster import CachedCluster
 from minikube_py.apiserver.declared import Declarations
 from minikube_py.apiserver.declaring import declare_later, declared
-from minikube_py.apiserver.deletes import Deleter
+from minikube_py.apiserver.deletes import Deleter, orphaning_told
 from minikube_py.apiserver.endpoints import EndpointReconciler
 from minikube_py.apiserver.evictions import Evictions
 from minikube_py.apiserver.forms import YAML, Form, negotiate, presented, single_bytes, with_options
@@ -391,21 +391,25 @@ class ApiServer:
         resource = asked.resource
         options = await self.writer.delete_options(request.query, request.body, request.content_type)
         check_segment(asked.name)
-        deleted = await self.deleter.delete(resource, asked.namespace, asked.name, options, request.admit)
-        if deleted.gone and resource.delete_answer == "status":
-            status = nonresource.deleted_status(resource, asked.name, deleted.value)
-            body = await in_form(status, form, self.writer.work)
-            return Response(200, body, YAML if form.media_type == YAML else "application/json")
-        body = single_bytes(resource, deleted.value, deleted.revision, form, self.clock.wall_s())
-        body = await in_form(body, form, self.writer.work)
-        return Response(200, body, form.media_type)
+        with orphaning_told(resource, options) as told:
+            deleted = await self.deleter.delete(resource, asked.namespace, asked.name, options, request.admit)
+            if deleted.gone and resource.delete_answer == "status":
+                status = nonresource.deleted_status(resource, asked.name, deleted.value)
+                body = await in_form(status, form, self.writer.work)
+                return Response(200, body, YAML if form.media_type == YAML else "application/json", told)
+            body = single_bytes(resource, deleted.value, deleted.revision, form, self.clock.wall_s())
+            body = await in_form(body, form, self.writer.work)
+            return Response(200, body, form.media_type, told)
 
     async def _delete_collection(self, asked: Route, request: Request, form: Form) -> Response:
         options = await self.writer.delete_options(request.query, request.body, request.content_type)
         listed = list_options(request.query, False, asked.resource)
         page, selection = await self.lister.page(asked, listed)
-        await self.deleter.delete_collection(asked.resource, page.items, options, request.admit)
-        return await self.lister.render(asked.resource, page, form, selection)
+        with orphaning_told(asked.resource, options) as told:
+            await self.deleter.delete_collection(asked.resource, page.items, options, request.admit)
+            response = await self.lister.render(asked.resource, page, form, selection)
+            response.headers = {**response.headers, **told}
+            return response
 
     # --- what is going on -------------------------------------------------------------------------------------------
 

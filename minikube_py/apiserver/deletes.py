@@ -6,6 +6,8 @@ Source: apiserver `pkg/registry/generic/registry/store.go`, `pkg/registry/rest/d
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 import orjson
@@ -16,7 +18,7 @@ from minikube_py.api.kinds.core import NAMESPACES, SERVICES
 from minikube_py.api.meta import parse_timestamp, timestamp
 from minikube_py.apiserver.addresses import held_keys
 from minikube_py.apiserver.limits import Limits
-from minikube_py.apiserver.messages import Admission
+from minikube_py.apiserver.messages import Admission, warning_headers
 from minikube_py.apiserver.namespaces import check_mortal
 from minikube_py.apiserver.object_store import ObjectStore, OutOfSpace
 from minikube_py.apiserver.options import DeleteOptions
@@ -150,6 +152,18 @@ class Deleter:
             except StatusError as error:
                 if error.code != 404:
                     raise
+
+
+@contextlib.contextmanager
+def orphaning_told(resource: Kind, options: DeleteOptions) -> Iterator[Mapping[str, str]]:
+    """The header that says that dependents stay, where nobody asked for it; a refusal carries it, too."""
+    silent = options.propagation or options.orphan is not None or not resource.orphaning_warning
+    said = () if silent else (resource.orphaning_warning,)
+    try:
+        yield warning_headers(said)
+    except StatusError as error:
+        error.warnings += said
+        raise
 
 
 def _shorten(metadata: Json, asked_s: int | None) -> bool:

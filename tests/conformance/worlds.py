@@ -17,14 +17,25 @@ LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 APPS = f"/apis/apps/v1/namespaces/{NAMESPACE}"
 STORAGE = "/apis/storage.k8s.io/v1"
 NETWORKING = "/apis/networking.k8s.io/v1"
+BATCH = f"/apis/batch/v1/namespaces/{NAMESPACE}"
 DEVICES = "/apis/resource.k8s.io/v1"
 
 Body = dict[str, Any]
+def merged(body: Any, part: Any) -> Any:
+    """As a JSON merge patch, but null stays: it is what is sent."""
+    if not (isinstance(body, dict) and isinstance(part, dict)):
+        return copy.deepcopy(part)
+    return {**body, **{name: merged(body.get(name), value) for name, value in part.items()}}
+
+
 _CONTAINER = {
     "name": "c", "image": "nginx", "env": [{"name": "A", "value": "1"}], "ports": [{"containerPort": 80}],
     "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "1"}},
 }  # fmt: skip
 _TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
+_RUN = {"metadata": {"labels": {"a": "b"}}, "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "x"}]}}
+_EXITS = {"containerName": "c", "operator": "In", "values": [1, 2]}
+_INDEXED = {"completionMode": "Indexed", "completions": 4, "parallelism": 4, "template": _RUN}
 _SELECTOR = {"matchLabels": {"a": "b"}}
 _CLAIM = {"metadata": {"name": "v"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
 _ZONE = {"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a"]}]}
@@ -89,6 +100,11 @@ WORLD: dict[str, tuple[str, Body]] = {
             "minReadySeconds": 1, "revisionHistoryLimit": 3, "selector": _SELECTOR, "template": _TEMPLATE,
             "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "20%", "maxSurge": 0}},
         }},
+    ),
+    "jobs": (f"{BATCH}/jobs", {"spec": {"parallelism": 2, "completions": 3, "template": _RUN}}),
+    "cronjobs": (
+        f"{BATCH}/cronjobs",
+        {"spec": {"schedule": "*/5 * * * *", "timeZone": "Europe/Berlin", "startingDeadlineSeconds": 60, "jobTemplate": {"metadata": {"labels": {"a": "b"}}, "spec": {"template": _RUN}}}},
     ),
     "controllerrevisions": (f"{APPS}/controllerrevisions", {"data": {"spec": {"template": {"a": 1}}}, "revision": 1}),
     "persistentvolumes": (
@@ -167,16 +183,28 @@ WORLD: dict[str, tuple[str, Body]] = {
 """Plural to collection and body. Each stands in the world as `one` and `two`; see `named`."""
 CLUSTER_WIDE = frozenset(plural for plural, (where, _) in WORLD.items() if "/namespaces/" not in where)
 BY_SCHEMA = frozenset((
-    "persistentvolumes", "persistentvolumeclaims", "poddisruptionbudgets", "priorityclasses", "storageclasses", "csidrivers", "csinodes",
+    "jobs", "cronjobs", "persistentvolumes", "persistentvolumeclaims", "poddisruptionbudgets", "priorityclasses", "storageclasses", "csidrivers", "csinodes",
     "csistoragecapacities", "volumeattachments", "endpointslices", "ingressclasses", "ingresses", "networkpolicies",
     "deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices", "limitranges",
 ))  # fmt: skip
-"""Kinds whose writes are also drawn by the schema, field by field: all but those that hold the template of a pod."""
+"""Kinds whose writes are also drawn by the schema, field by field: all but the older ones that hold the template of a pod."""
 OTHERS: dict[str, dict[str, Body]] = {
     "persistentvolumes": {"disk": {"spec": {"capacity": {"storage": "5Gi"}, "accessModes": ["ReadWriteMany"], "hostPath": {"path": "/a"}}}},
     "persistentvolumeclaims": {
         "bound": {"spec": {**_CLAIMED, "storageClassName": "grows", "volumeName": "v"}}, "none": {"spec": {**_CLAIMED, "storageClassName": None}},
     },
+    "jobs": {
+        "indexed": {"spec": {
+            **_INDEXED, "backoffLimitPerIndex": 1, "maxFailedIndexes": 2,
+            "podFailurePolicy": {"rules": [{"action": "FailIndex", "onExitCodes": _EXITS}, {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]},
+            "successPolicy": {"rules": [{"succeededIndexes": "0,2-3", "succeededCount": 2}]},
+        }},
+        "waiting": {"spec": {"suspend": True, "template": merged(_RUN, {"spec": {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [_ZONE]}}}}})}},
+        "ended": {"spec": {**_INDEXED, "ttlSecondsAfterFinished": 100}},
+        "manual": {"spec": {"manualSelector": True, "selector": _SELECTOR, "template": _RUN}},
+        "begun": {"spec": {"managedBy": "x.io/y", "suspend": True, "completions": 2, "template": _RUN}},
+    },
+    "cronjobs": {"plain": {"spec": {"schedule": "@hourly", "suspend": True, "jobTemplate": {"spec": {"template": merged(_RUN, {"metadata": None})}}}}},
     "endpointslices": {
         "six": {"addressType": "IPv6", "endpoints": [{"addresses": ["fd00::1"]}, {"addresses": ["fd00::2"], "conditions": {"serving": False}}]},
         "named": {"addressType": "FQDN", "endpoints": [{"addresses": ["a.example.com"]}], "ports": [{"port": 1}, {"name": "b", "protocol": "UDP"}]},
@@ -213,6 +241,7 @@ OTHERS: dict[str, dict[str, Body]] = {
     "resourceclaims": {"given": {"spec": _WANTED}},
 }  # fmt: skip
 """What stands in the world beside `one` and `two`, by plural and name."""
+_AT = "2026-01-01T00:00:00Z"
 _HEALTHY = {"disruptionsAllowed": 1, "currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2, "observedGeneration": 1}
 REPORTED: dict[str, dict[str, Body]] = {
     "persistentvolumes": {"two": {"phase": "Available"}},
@@ -221,6 +250,15 @@ REPORTED: dict[str, dict[str, Body]] = {
         "bound": {"phase": "Bound", "capacity": {"storage": "1Gi"}, "currentVolumeAttributesClassName": "gold"},
     },
     "poddisruptionbudgets": {"two": _HEALTHY},
+    "jobs": {
+        "two": {"startTime": _AT, "active": 1, "ready": 1, "succeeded": 1, "uncountedTerminatedPods": {"failed": ["u"]}},
+        "ended": {
+            "startTime": _AT, "completionTime": "2026-01-01T00:05:00Z", "succeeded": 4, "completedIndexes": "0-3",
+            "conditions": [{"type": "SuccessCriteriaMet", "status": "True"}, {"type": "Complete", "status": "True"}],
+        },
+        "begun": {"startTime": _AT, "conditions": [{"type": "Suspended", "status": "True"}]},
+    },
+    "cronjobs": {"two": {"lastScheduleTime": _AT, "active": [{"kind": "Job", "name": "a"}, {"kind": "Job", "name": "b"}]}},
     "ingresses": {"two": {"loadBalancer": {"ingress": [{"ip": "10.1.1.1", "ports": [{"port": 80, "protocol": "TCP"}]}, {"hostname": "a.b"}]}}},
     "resourceclaims": {
         "given": {
@@ -263,6 +301,36 @@ _STRATEGIES = (
     {"type": "Recreate"}, {"type": "Recreate", "rollingUpdate": None}, {"type": "OnDelete"}, {"type": "OnDelete", "rollingUpdate": None},
     {"type": ""}, {"type": "Odd"}, {"type": "Odd", "rollingUpdate": None}, {"rollingUpdate": None}, {"rollingUpdate": {}}, None,
 )  # fmt: skip
+_CODES = ([1], [0], [2, 1], [1, 1], [], None, list(range(1, 256)), list(range(1, 258)))
+_FAILURES: tuple[Body, ...] = (
+    {"action": "FailJob", "onExitCodes": _EXITS}, {"action": "FailIndex", "onExitCodes": _EXITS}, {"action": "Odd"}, {"onExitCodes": _EXITS}, {"action": "Count"},
+    *({"action": "Ignore", "onExitCodes": {"operator": operator, "values": values}} for operator in ("In", "NotIn", "", "Odd") for values in _CODES[:3]),
+    *({"action": "Ignore", "onExitCodes": {"operator": "In", "values": values}} for values in _CODES), {"action": "Ignore", "onExitCodes": {**_EXITS, "containerName": "d"}},
+    {"action": "Ignore", "onPodConditions": [{"type": "Ready", "status": "False"}, {"type": "", "status": "Odd"}]}, {"action": "Ignore", "onExitCodes": _EXITS, "onPodConditions": [{"type": "A/b/c"}]},
+    {"action": "Ignore", "onPodConditions": [{"type": "Ready"}] * 21}, {"action": "Ignore", "onPodConditions": []},
+)  # fmt: skip
+_INDEXES = ("", "0", "0-3", "0,2-3", "3,2", "2-2", "3-1", "4", "0-4", "1-2-3", "x", "-", "0,", "0,0", "+1", "1,1-2", " 1")
+_JOB_PARTS: tuple[Body, ...] = (
+    *(_spec(**{name: value}) for name in ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished", "backoffLimitPerIndex", "maxFailedIndexes") for value in (0, 1, -1, 100001, None)),
+    *(_spec(**{**_INDEXED, name: value}) for name in ("parallelism", "completions", "backoffLimitPerIndex", "maxFailedIndexes") for value in (0, 4, 5, -1, 100001, None)),
+    *(_spec(**{**_INDEXED, "completions": 100001, "backoffLimitPerIndex": 1, "maxFailedIndexes": most, "parallelism": parallelism}) for most in (None, 1, 10001, 100001) for parallelism in (1, 10001, 100001)),
+    *(_spec(completionMode=mode) for mode in ("Indexed", "NonIndexed", "", "Odd", None)), *(_spec(suspend=value) for value in (True, False, None)),
+    *(_spec(podReplacementPolicy=policy) for policy in ("Failed", "TerminatingOrFailed", "", "Odd")), *(_spec(podReplacementPolicy=policy, podFailurePolicy={"rules": []}) for policy in (None, "Failed", "TerminatingOrFailed")),
+    *(_spec(managedBy=name) for name in ("kubernetes.io/job-controller", "x.io/y", "x", "", "x.io/", "/y", "A_/y", "x.io/ y", "x.io/" + "y" * 60)),
+    *(_spec(podFailurePolicy={"rules": [rule]}) for rule in _FAILURES), _spec(podFailurePolicy={"rules": [_FAILURES[0]] * 21}), _spec(podFailurePolicy={}),
+    *(_spec(**_INDEXED, backoffLimitPerIndex=1, podFailurePolicy={"rules": [rule]}) for rule in _FAILURES[:4]),
+    *(_spec(**_INDEXED, successPolicy={"rules": [{"succeededIndexes": text}]}) for text in _INDEXES), *(_spec(**_INDEXED, successPolicy={"rules": [{"succeededIndexes": "0-1", "succeededCount": count}]}) for count in (0, 2, 3, 5, -1)),
+    _spec(successPolicy={"rules": [{"succeededIndexes": "0"}]}), _spec(**_INDEXED, successPolicy={"rules": []}), _spec(**_INDEXED, successPolicy={"rules": [{}]}), _spec(**_INDEXED, successPolicy={"rules": [{"succeededCount": 1}] * 21}),
+    *(_spec(template={"spec": {"restartPolicy": policy}}) for policy in ("Always", "OnFailure", "", "Odd", None)), _spec(podFailurePolicy={"rules": []}, template={"spec": {"restartPolicy": "OnFailure"}}),
+    _spec(template=None), _spec(template={"metadata": {"labels": None}}), _spec(template={"metadata": {"labels": {"B": "-"}}}), _spec(template={"spec": {"containers": [{"name": "c", "image": "y", "resources": {"requests": {"cpu": "1"}}}]}}),
+    _spec(template={"spec": {"nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists"}]}}), _spec(template={"spec": {"affinity": {"nodeAffinity": {}, "podAffinity": {}}}}), _spec(template={"spec": {"affinity": None}}), _spec(template={"metadata": {"annotations": {"k": "v"}}}),
+)  # fmt: skip
+SCHEDULES = (
+    "* * * * *", "*/15 2-4,6 1 jan-Mar MON", "? * ? * ?", "59 23 31 12 6", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * 32 * *", "* * * 13 *", "* * * * 7", "*/0 * * * *", "5-3 * * * *", "1-2-3 * * * *",
+    "1/2/3 * * * *", "a * * * *", "-1 * * * *", "1 2 3 4", "1 2 3 4 5 6", "  1  2 3 4 5 ", "", " ", "@hourly", "@yearly", "@Hourly", "@every 90s", "@every 1h30m", "@every x", "@every 1", "@every 1x", "@every -5s", "@every", "@reboot",
+    "TZ=UTC * * * * *", "CRON_TZ=Europe/Berlin 0 0 * * *", "TZ=0", "TZ=Nowhere 0 0 * * *", ", * * * *", "1,,2 * * * *", "99999999999999999999 * * * *", "*/99 * * * *", "*-5 * * * *", "+5 * * * *", "0 0 L * *", "1. * * * *",
+)  # fmt: skip
+ZONES = ("UTC", "Etc/UTC", "Europe/Berlin", "europe/berlin", "Nowhere/City", "", "Local", "local", "..", "../x", "/UTC", "UTC/", "A B", "America/Argentina/Buenos_Aires", "-x", "GMT+5", "Etc/GMT+5", "EST5EDT", "A" * 15, None)
 PARTS: dict[str, tuple[Body, ...]] = {
     "replicationcontrollers": _TEMPLATED[10:],
     "replicasets": _TEMPLATED,
@@ -292,6 +360,18 @@ PARTS: dict[str, tuple[Body, ...]] = {
         *(_spec(updateStrategy={"rollingUpdate": {"maxUnavailable": 0, "maxSurge": value}}) for value in _ROLLING),
         *({"metadata": {"annotations": {"deprecated.daemonset.template.generation": text}}} for text in ("", "0", "-1", "+7", "x", "9" * 30)),
     ),
+    "jobs": (
+        *_JOB_PARTS, *(_spec(selector=selector) for selector in ({"matchLabels": {"a": "b"}}, {"matchLabels": {"batch.kubernetes.io/controller-uid": "x"}}, {"matchExpressions": [{"key": "a", "operator": "Odd"}]})),
+        _spec(manualSelector=True), _spec(manualSelector=True, selector=_SELECTOR), _spec(manualSelector=True, selector={"matchLabels": {"a": "c"}}),
+        *(_spec(template={"metadata": {"labels": {label: "x"}}}) for label in ("controller-uid", "batch.kubernetes.io/controller-uid", "job-name", "batch.kubernetes.io/job-name")),
+        {"metadata": {"labels": None}}, {"metadata": {"name": "Not.a.label"}}, {"metadata": {"name": "dotted.name"}, **_spec(**_INDEXED)}, {"metadata": {"name": "a" * 63}, **_spec(**_INDEXED)},
+    ),
+    "cronjobs": (
+        *({"spec": {"jobTemplate": part}} for part in _JOB_PARTS), _spec(jobTemplate={"spec": {"selector": _SELECTOR}}), _spec(jobTemplate={"spec": {"manualSelector": True}}),
+        *(_spec(schedule=text) for text in SCHEDULES), *(_spec(timeZone=zone) for zone in ZONES), *(_spec(concurrencyPolicy=policy) for policy in ("Forbid", "Replace", "", "Odd", None)),
+        *(_spec(**{name: value}) for name in ("startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit") for value in (-1, 0, None)),
+        {"metadata": {"name": "a" * 52}}, {"metadata": {"name": "a" * 53}}, {"metadata": {"name": "dotted.name"}},
+    ),
     "controllerrevisions": (
         {"data": None}, {"data": []}, {"data": "x"}, {"data": 1}, {"data": {"kind": "Pod", "apiVersion": "v1"}}, {"data": {"spec": {"b": 2}}},
         {"revision": -1}, {"revision": 2}, {"revision": None},
@@ -306,6 +386,11 @@ PARTS: dict[str, tuple[Body, ...]] = {
 _REPLICAS = {"replicas": 2, "readyReplicas": 2, "availableReplicas": 1, "observedGeneration": 1}
 _CONDITION = {"type": "Progressing", "status": "True", "reason": "R", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"}
 STATUS: dict[str, Body] = {
+    "jobs": {
+        "active": 1, "ready": 1, "terminating": 1, "succeeded": 2, "failed": 1, "startTime": _AT, "completionTime": "2026-01-01T00:05:00Z", "completedIndexes": "0-1", "failedIndexes": "2",
+        "uncountedTerminatedPods": {"succeeded": ["a"], "failed": ["b"]}, "conditions": [{"type": "Complete", "status": "True"}, {"type": "SuccessCriteriaMet", "status": "True"}],
+    },
+    "cronjobs": {"lastScheduleTime": _AT, "lastSuccessfulTime": _AT, "active": [{"kind": "Job", "name": "a"}]},
     "replicationcontrollers": {**_REPLICAS, "fullyLabeledReplicas": 2},
     "replicasets": {**_REPLICAS, "fullyLabeledReplicas": 2, "terminatingReplicas": 1, "conditions": [_CONDITION]},
     "deployments": {
@@ -322,13 +407,6 @@ STATUS: dict[str, Body] = {
     },
 }  # fmt: skip
 """Plural to the status that is written; counts in it are drawn."""
-
-
-def merged(body: Any, part: Any) -> Any:
-    """As a JSON merge patch, but null stays: it is what is sent."""
-    if not (isinstance(body, dict) and isinstance(part, dict)):
-        return copy.deepcopy(part)
-    return {**body, **{name: merged(body.get(name), value) for name, value in part.items()}}
 
 
 def named(plural: str, name: str) -> Body:

@@ -5,7 +5,6 @@ Source: `pkg/apis/networking/{validation,v1/defaults.go}`, `pkg/registry/network
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -29,7 +28,6 @@ from minikube_py.api.meta import (
     is_port_name,
     is_port_number,
     is_wildcard_subdomain,
-    regex_message,
     validate_immutable,
 )
 from minikube_py.api.printing import AGE, NAME, NONE, Age, Printer, column
@@ -37,12 +35,12 @@ from minikube_py.api.rules import Rule, at, defaults, named_by, rules
 from minikube_py.api.validation.affinity import validate_label_selector
 from minikube_py.api.validation.ips import cidr_warnings, ip_warnings, parse_cidr, parse_ip, validate_cidr, validate_ip
 from minikube_py.api.validation.metadata import validate_object_meta, validate_object_meta_update
+from minikube_py.api.validation.paths import domain_prefixed_path
 
 GROUP: Final = "networking.k8s.io"
 CLASS_ANNOTATION: Final = "kubernetes.io/ingress.class"
 DEFAULT_CLASS: Final = "ingressclass.kubernetes.io/is-default-class"
 CONTROLLER_BYTES_MAX: Final = 250
-_HTTP_PATH: Final = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 _PATH_TYPES: Final = ("Exact", "ImplementationSpecific", "Prefix")
 
 
@@ -308,15 +306,7 @@ def _default_class(obj: Json) -> None:
 def _validate_controller(name: str | None, path: str) -> list[FieldError]:
     text = name or ""
     errors = [too_long(path, CONTROLLER_BYTES_MAX)] if len(text.encode()) > CONTROLLER_BYTES_MAX else []
-    if not text:
-        return [required(path)]
-    host, _, rest = text.partition("/")
-    if not host or not rest:
-        return [*errors, invalid_value(path, text, 'must be a domain-prefixed path (such as "acme.io/foo")')]
-    errors += named_by(is_dns1123_subdomain)(host, path)
-    if not re.fullmatch(_HTTP_PATH, rest):
-        errors.append(invalid_value(path, rest, regex_message("Invalid path", _HTTP_PATH)))
-    return errors
+    return errors + domain_prefixed_path(text, path) if text else [required(path)]
 
 
 def _validate_parameters(parameters: Json | None, path: str) -> list[FieldError]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from minikube_py.api.errors import FieldError, Json, invalid_value, not_supported, required
-from minikube_py.api.meta import is_qualified_name
+from minikube_py.api.meta import is_dns1123_subdomain, is_qualified_name, regex_message
+from minikube_py.api.rules import named_by
 from minikube_py.fields import quantity
 
+_HTTP_PATH: Final = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 FILE_MODE: Final = "must be a number between 0 and 0777 (octal), both inclusive"
 
 
@@ -101,4 +104,17 @@ def validate_resource_field_ref(selector: Json, path: str, *, volume: bool) -> l
         known, detail = _DIVISORS.get(kind, ((divisor,), ""))
         if divisor not in known:
             errors.append(invalid_value(f"{path}.divisor", resource, detail))
+    return errors
+
+
+def domain_prefixed_path(text: str, path: str) -> list[FieldError]:
+    """`example.com/name`; an empty text is missing."""
+    if not text:
+        return [required(path)]
+    host, _, rest = text.partition("/")
+    if not host or not rest:
+        return [invalid_value(path, text, 'must be a domain-prefixed path (such as "acme.io/foo")')]
+    errors = list(named_by(is_dns1123_subdomain)(host, path))
+    if not re.fullmatch(_HTTP_PATH, rest):
+        errors.append(invalid_value(path, rest, regex_message("Invalid path", _HTTP_PATH)))
     return errors
