@@ -58,8 +58,8 @@ def run(arguments: argparse.Namespace) -> int:
     except NoSubject as error:
         print(f"minikube-py index check: {error}", file=sys.stderr)
         return 2
-    progress = _Progress(sys.stderr.isatty() and not arguments.json)
-    with _notes_elsewhere():
+    progress = Progress(sys.stderr.isatty() and not arguments.json)
+    with notes_elsewhere():
         verdict = check(subject, arguments.examples, arguments.seed, not arguments.no_bench, progress.say)
     progress.done()
     if arguments.json:
@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 @contextlib.contextmanager
-def _notes_elsewhere() -> Iterator[None]:
+def notes_elsewhere() -> Iterator[None]:
     """What hypothesis notes of the code it is put to would be left in the user's folder."""
     from hypothesis.configuration import set_hypothesis_home_dir
 
@@ -85,7 +85,7 @@ def _notes_elsewhere() -> Iterator[None]:
             set_hypothesis_home_dir(None)
 
 
-class _Progress:
+class Progress:
     """One line that says what is under way, where somebody looks on."""
 
     def __init__(self, shown: bool) -> None:
@@ -102,7 +102,7 @@ class _Progress:
 
 def _print(verdict: Verdict) -> None:
     for part in verdict.parts:
-        _print_part(part)
+        print_part(part)
     if not verdict.holds:
         print(f"\n{verdict.structure}: broken")
         return
@@ -117,7 +117,7 @@ def _print(verdict: Verdict) -> None:
     print(f"\n{verdict.structure}: all laws hold")
 
 
-def _print_part(part: Part) -> None:
+def print_part(part: Part) -> None:
     print(f"{'ok' if part.failure is None else 'BROKEN':<7} {part.name:<10} {part.what}")
     if part.failure is not None:
         if part.failure.shown:

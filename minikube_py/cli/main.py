@@ -29,6 +29,7 @@ COMMANDS = {
     "explore": "run a test of a Python operator under many interleavings and faults, in virtual time",
     "trace": "convert the published trace to the compact table used here",
     "index": "indexes for inequalities: create, list, stats, drop, explain, check",
+    "plugin": "plugins of the scheduler: judge one of your own",
     "store": "run one store member; look at a running store and change it: status, member, snapshot, ...",
     "apiserver": "run an API server on a store",
     "scheduler": "run a scheduler",

@@ -177,7 +177,7 @@ class Guarded:
         for method in dir(plugin):
             own = None if method.startswith("_") else getattr(plugin, method, None)
             if callable(own) and not isinstance(own, type):
-                setattr(self, method, self._guarded(method, own))
+                setattr(self, method, self.guarded(method, own))
         if self.node_local and not callable(getattr(plugin, "sign_pod", None)):
             self.sign_pod = signature
 
@@ -193,7 +193,7 @@ class Guarded:
             raise ConfigError(f'plugin "{self.name}": scope TOPOLOGY needs topology_keys, the labels that it looks at')
         return scope
 
-    def _guarded(self, method: str, own: Callable[..., Any]) -> Callable[..., Any]:
+    def guarded(self, method: str, own: Callable[..., Any]) -> Callable[..., Any]:
         if method in _WITHOUT:
             return partial(self._or_nothing, method, own)
         if method not in _FAILED:

@@ -88,7 +88,7 @@ def find_counter_example(build: Build, examples: int, drawn_seed: int, least: bo
         return CounterExample(Program(1, ()), broken)
     versioned = isinstance(build(dimensions[0]), Versioned)
     drawn = programs(dimensions, versioned)
-    failed = _failing(drawn, lambda program: run(build, program), examples, drawn_seed, least)
+    failed = failing(drawn, lambda program: run(build, program), examples, drawn_seed, least)
     if failed is None:
         return None
     program, shown = failed
@@ -100,14 +100,14 @@ def find_counter_history(
 ) -> CounterHistory | None:
     """The laws of an index on `examples` drawn histories, as `find_counter_example`."""
     drawn = histories(most_fields)
-    failed = _failing(drawn, lambda history: history_run(build, history), examples, drawn_seed, least)
+    failed = failing(drawn, lambda history: history_run(build, history), examples, drawn_seed, least)
     if failed is None:
         return None
     history, broken = failed
     return CounterHistory(*(shrink_history(build, history, broken) if least and broken.law != FLAKY else failed))
 
 
-def _failing(
+def failing(
     drawn: SearchStrategy[Drawn], judged: Callable[[Drawn], None], examples: int, drawn_seed: int, least: bool
 ) -> tuple[Drawn, Broken] | None:
     """The least of what is drawn that breaks a law, as hypothesis finds it."""

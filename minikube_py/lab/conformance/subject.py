@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import inspect
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from minikube_py.errors import MinikubeError
 from minikube_py.index import catalogue
 from minikube_py.index.structure import Structure
+from minikube_py.scheduler.configuration.merging import ConfigError
+from minikube_py.scheduler.own import module_of
 
 
 class NoSubject(MinikubeError):
@@ -49,7 +47,10 @@ def find_subject(target: str, options: Mapping[str, int | str] | None = None) ->
             return Subject(target, target, None, given)
         known = ", ".join(catalogue.STRUCTURES)
         raise NoSubject(f"{target!r} is neither FILE.py:CLASS nor the name of a structure; there are {known}")
-    module = _from_file(Path(place)) if place.endswith(".py") else _module(place)
+    try:
+        module = module_of(place)
+    except ConfigError as error:
+        raise NoSubject(str(error)) from error
     kind: Any = getattr(module, class_name, None)
     if not isinstance(kind, type):
         classes = [name for name, each in vars(module).items() if inspect.isclass(each) and hasattr(each, "find")]
@@ -58,32 +59,6 @@ def find_subject(target: str, options: Mapping[str, int | str] | None = None) ->
         )
     name = getattr(kind, "structure", "")
     return Subject(name if isinstance(name, str) and name else class_name, class_name, kind, given)
-
-
-def _module(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise NoSubject(f"module {name} cannot be imported: {error}") from error
-
-
-def _from_file(path: Path) -> Any:
-    if not path.is_file():
-        raise NoSubject(f"there is no file {path}")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise NoSubject(f"{path} is no Python file")
-    module = importlib.util.module_from_spec(spec)
-    # Dataclasses, pickle and the file's own neighbours look there.
-    sys.modules[path.stem] = module
-    sys.path.insert(0, str(path.parent))
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise NoSubject(f"{path} cannot be run: {type(error).__name__}: {error}") from error
-    finally:
-        sys.path.remove(str(path.parent))
-    return module
 
 
 def parse_options(texts: list[str]) -> dict[str, int | str]:

@@ -17,14 +17,15 @@ from minikube_py.scheduler.lent import LentInformers
 from minikube_py.scheduler.profile import Profile, require_one_order
 
 
-class _NoCluster:
-    """Lent to plugins that are only made to see whether they can be."""
+class NoCluster:
+    """Lent to plugins that no scheduler runs: they are only made to see whether they can be, or are judged."""
 
     client: Any = None
 
-    def __init__(self) -> None:
-        self.columns = NodeColumns()
+    def __init__(self, columns: NodeColumns | None = None) -> None:
+        self.columns = NodeColumns() if columns is None else columns
         self.clock = SystemClock()
+        self.rng = random.Random(0)
         self._lent = LentInformers(self.client, self.clock, random.Random(0))
 
     def informer(self, resource: ResourceRef, project: Callable[[Object], Any]) -> Informer[Any]:
@@ -34,7 +35,7 @@ class _NoCluster:
 
 def checked(config: SchedulerConfig) -> SchedulerConfig:
     """`config`, whose profiles are made once to see that they can be. Raises: ConfigError."""
-    lent: Any = _NoCluster()
+    lent: Any = NoCluster()
     require_one_order([Profile.named(profile, lent, config.registry) for profile in config.profiles])
     return config
 

@@ -1,0 +1,5 @@
+"""Plugins of the scheduler: judge one of your own."""
+
+from __future__ import annotations
+
+SUBCOMMANDS = {"check": "judge a plugin of your own: its laws, and what it costs beside the built-in ones"}

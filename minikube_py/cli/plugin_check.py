@@ -1,0 +1,88 @@
+"""Judge a scheduler plugin of your own on drawn clusters: whether its forms agree, scores are in range, what is called
+local is local, and processes agree; and what it costs beside the built-in plugins.
+
+  minikube-py plugin check mine.py:BestFit
+  minikube-py plugin check mine.py:BestFit --args '{resource: cpu}' --examples 2000 --seed 7
+
+Where a law is broken, the least cluster that shows it is printed; exit code 1."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from minikube_py.cli import flags
+from minikube_py.cli.index_check import Progress, notes_elsewhere, print_part
+from minikube_py.cli.table import table
+
+if TYPE_CHECKING:
+    from minikube_py.lab.plugins.check import Verdict
+
+EXAMPLES = 100
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    target_help = "FILE.py:CLASS, MODULE:CLASS, or the name of an entry point"
+    parser.add_argument("target", type=flags.plugin, metavar="TARGET", help=target_help)
+    args_help = "the args of its pluginConfig, YAML or JSON (default: none)"
+    parser.add_argument("--args", default="{}", metavar="YAML", help=args_help)
+    examples_help = f"how many clusters each law is put to (default: {EXAMPLES})"
+    count = flags.whole_number(1, 1_000_000)
+    parser.add_argument("--examples", type=count, default=EXAMPLES, metavar="N", help=examples_help)
+    seed_help = "the same seed draws the same clusters (default: 0)"
+    parser.add_argument("--seed", type=flags.whole_number(0, 2**63 - 1), default=0, metavar="S", help=seed_help)
+    parser.add_argument("--no-bench", action="store_true", help="only the laws")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(parser=parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from minikube_py.api import yaml_text
+
+    try:
+        from minikube_py.lab.plugins.check import as_json, check
+    except ModuleNotFoundError as error:
+        if error.name != "hypothesis":
+            raise
+        print("minikube-py plugin check: needs hypothesis; pip install 'minikube_py[lab]'", file=sys.stderr)
+        return 1
+    args, _ = yaml_text.read(arguments.args.encode())
+    if not isinstance(args, dict):
+        arguments.parser.error("--args: write a mapping, as in {resource: cpu}")
+    progress = Progress(sys.stderr.isatty() and not arguments.json)
+    with notes_elsewhere():
+        verdict = check(
+            arguments.target, args, arguments.examples, arguments.seed, not arguments.no_bench, progress.say
+        )
+    progress.done()
+    if arguments.json:
+        print(json.dumps(as_json(verdict), indent=2))
+    else:
+        _print(verdict)
+    return 0 if verdict.holds else 1
+
+
+def _print(verdict: Verdict) -> None:
+    for part in verdict.parts:
+        print_part(part)
+    if verdict.costs:
+        heads = ["PLUGIN", "FILTER", "SCORE", "FORM"]
+        rows = [
+            [
+                f"* {cost.plugin}" if cost.plugin == verdict.plugin else f"  {cost.plugin}",
+                _us(cost.filter_us),
+                _us(cost.score_us),
+                "all at once" if cost.vectorised else "node by node",
+            ]
+            for cost in verdict.costs
+        ]
+        print(f"\nmicroseconds a pod over {verdict.costs[0].nodes:,} nodes; - where it has nothing to say")
+        print(table(heads, rows, {"FILTER", "SCORE"}))
+        print("\n" + "\n".join(verdict.notes))
+    print(f"\n{verdict.plugin}: {'all laws hold' if verdict.holds else 'broken'}")
+
+
+def _us(value_us: float | None) -> str:
+    return "-" if value_us is None else f"{value_us:,.0f}"

@@ -1,0 +1,1 @@
+"""The judge of scheduler plugins: `minikube-py plugin check`."""

@@ -1,0 +1,116 @@
+"""What a plugin costs beside the built-in ones, over the same nodes in the same process."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from minikube_py.lab.plugins.drawn import Object, Words, drawn_case
+from minikube_py.lab.plugins.world import ALL, Subject, World, pods_of
+from minikube_py.scheduler.filtering import passed
+from minikube_py.scheduler.framework import CycleState
+from minikube_py.scheduler.objects import PodInfo
+from minikube_py.scheduler.own import Scope
+from minikube_py.scheduler.preparing import Prepared
+from minikube_py.scheduler.scoring import normalized, raw_scores
+
+NODES: Final = 1000
+PODS: Final = 5
+ROUNDS: Final = 5
+
+
+class Cost(NamedTuple):
+    """CPU time in microseconds, the least of several rounds, a mean over some pods. `filter_us`, `score_us`: all nodes;
+    None where the plugin has nothing to say of any of the pods. `vectorised`: whether it takes them all at once."""
+
+    plugin: str
+    nodes: int
+    filter_us: float | None
+    score_us: float | None
+    vectorised: bool
+
+
+def beside_the_others(subject: Subject, words: Words, seed: int) -> list[Cost]:
+    rng = random.Random(seed)
+    world = World(replace(subject, beside=ALL), _roomy(rng, words))
+    asked: list[Object] = []
+    while len(asked) < PODS:
+        asked += drawn_case(rng, words).pods
+    prepared = [(pod, found) for pod in pods_of(asked[:PODS]) if (found := world.prepared(pod)) is not None]
+    names = list(world.profile.looking.by_name())
+    costs = []
+    for name in sorted(names, key=lambda each: each != subject.own.name):
+        plugin: Any = world.profile.plugin(name)
+        filtering = [(pod, p) for pod, p in prepared if name in dict(p.filters)]
+        scoring = [(pod, p) for pod, p in prepared if any(s.plugin.name == name for s in p.scorers)]
+        filter_us = _mean_us(filtering, partial(_filter, world, name, plugin))
+        score_us = _mean_us(scoring, partial(_score, world, name))
+        many = any(callable(getattr(plugin, form, None)) for form in ("filter_nodes", "score_nodes"))
+        if filter_us is not None or score_us is not None:
+            costs.append(Cost(name, NODES, filter_us, score_us, many))
+    return costs
+
+
+def _roomy(rng: random.Random, words: Words) -> list[Object]:
+    """Nodes as they are drawn, all with room: what does not fit costs less."""
+    found: list[Object] = []
+    while len(found) < NODES:
+        for node in drawn_case(rng, words).nodes[: NODES - len(found)]:
+            name = f"node-{len(found)}"
+            allocatable = {**node["status"]["allocatable"], "cpu": "64", "memory": "256Gi", "pods": "110"}
+            allocatable |= dict.fromkeys(words.resources, "8000")
+            metadata = {**node["metadata"], "name": name, "uid": f"uid-{name}"}
+            found.append({"metadata": metadata, "spec": {}, "status": {"allocatable": allocatable}})
+    return found
+
+
+def _filter(world: World, name: str, plugin: Any, pod: PodInfo, prepared: Prepared) -> None:
+    passed(name, plugin, prepared.state, pod, world.columns.all(), np.ones(world.columns.size, np.bool_))
+
+
+def _score(world: World, name: str, pod: PodInfo, prepared: Prepared) -> None:
+    nodes = world.columns.all()
+    for scorer in prepared.scorers:
+        if scorer.plugin.name == name:
+            state: CycleState = prepared.state
+            normalized(scorer, raw_scores(scorer, state, pod, nodes), state, pod, len(nodes))
+
+
+def _mean_us(asked: Sequence[tuple[PodInfo, Prepared]], ask: Callable[[PodInfo, Prepared], None]) -> float | None:
+    if not asked:
+        return None
+    best_s = float("inf")
+    for _ in range(ROUNDS):
+        begun_s = time.process_time()
+        for pod, prepared in asked:
+            ask(pod, prepared)
+        best_s = min(best_s, time.process_time() - begun_s)
+    return best_s / len(asked) * 1e6
+
+
+def notes(costs: Sequence[Cost], plugin: str, scope: Scope) -> list[str]:
+    own = next((cost for cost in costs if cost.plugin == plugin), None)
+    if own is None:
+        return ["it has nothing to say of any drawn pod; its cost is that of asking"]
+    total_us = _total(own)
+    others_us = sum(_total(cost) for cost in costs if cost.plugin != plugin)
+    found = [
+        f"{plugin} takes {total_us / others_us:.1f} times what all built-in plugins together take" if others_us else ""
+    ]
+    if not own.vectorised:
+        found.append(f"a vectorised form (filter_nodes, score_nodes) would save most of {total_us:,.0f} us a pod")
+    if scope is Scope.NODE:
+        found.append("scope NODE: what it finds is kept; of pods made alike only nodes that changed are asked again")
+    else:
+        found.append(f"scope {scope.value}: it runs on every node for every pod; NODE would keep what it finds")
+    return [note for note in found if note]
+
+
+def _total(cost: Cost) -> float:
+    return (cost.filter_us or 0.0) + (cost.score_us or 0.0)

@@ -1,0 +1,174 @@
+"""The whole of `minikube-py plugin check`: laws on drawn clusters, processes with other hash seeds, and the cost."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from hypothesis.strategies import randoms
+
+from minikube_py.lab.conformance.check import Failure, Part
+from minikube_py.lab.conformance.laws import FLAKY, failing
+from minikube_py.lab.conformance.program import Broken
+from minikube_py.lab.plugins import bench, laws
+from minikube_py.lab.plugins.drawn import Case, Words, drawn_case, least, listing, words_of
+from minikube_py.lab.plugins.world import Subject, World
+from minikube_py.scheduler.own import Scope, find, module_of, told
+
+EXAMPLES: Final = 100
+HASH_SEEDS: Final = ("1", "2")
+DIGESTED: Final = 40
+ERRORS_MAX: Final = 10
+PROCESS_LIMIT_S: Final = 600
+
+Say = Callable[[str], None]
+
+PARTS: Final[Mapping[str, tuple[str, laws.Law]]] = {
+    "raises": ("{} drawn clusters: it answers, whatever a node or a pod lacks", laws.raises_nothing),
+    "forms": ("{} drawn clusters: one node at a time and all at once", laws.forms_agree),
+    "range": ("{} drawn clusters: scores of nodes that fit are 0 to 100", laws.scores_are_in_range),
+    "scope": ("{} drawn clusters: a node is judged alike whatever is beyond its scope", laws.what_is_local_is_local),
+    "signature": ("{} drawn clusters: pods with equal signatures fare alike", laws.equal_signatures_fare_alike),
+    "kept": ("{} runs of decisions against the same worked out again", laws.what_is_kept_is_right),
+    "pure": ("{} drawn clusters: nothing is changed, and the same answer comes twice", laws.nothing_is_changed),
+    "errors": ("{} drawn clusters: what each method raises is that pod's Error", laws.errors_are_the_pods),
+}
+
+
+@dataclass(slots=True)
+class Verdict:
+    """`costs` is empty where the laws do not hold: a wrong answer has no price."""
+
+    plugin: str
+    scope: Scope
+    parts: list[Part] = field(default_factory=list)
+    costs: list[bench.Cost] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def holds(self) -> bool:
+        return all(part.failure is None for part in self.parts)
+
+
+def subject_of(target: str, args: Mapping[str, Any]) -> tuple[Subject, Words]:
+    """Raises: ConfigError."""
+    own = find(target)
+    place = target.rpartition(":")[0]
+    module = module_of(place) if place else None
+    subject = Subject(own, args)
+    # Once, so that what cannot be made says so before anything is judged.
+    World(subject, ())
+    return subject, words_of(module)
+
+
+def check(
+    target: str,
+    args: Mapping[str, Any],
+    examples: int = EXAMPLES,
+    seed: int = 0,
+    with_bench: bool = True,
+    say: Say = lambda _: None,
+) -> Verdict:
+    """Raises: ConfigError."""
+    subject, words = subject_of(target, args)
+    verdict = Verdict(subject.own.name, World(subject, ()).plugin.scope)
+    for name, (what, _) in PARTS.items():
+        say(what.format(examples))
+        verdict.parts.append(judge(name, subject, words, examples, seed))
+        if name == "raises" and not verdict.holds:
+            # All the others would find the same.
+            return verdict
+    say("two processes with other hash seeds")
+    verdict.parts.append(_in_other_processes(target, args, seed))
+    if verdict.holds and with_bench:
+        say("cost beside the built-in plugins")
+        verdict.costs = bench.beside_the_others(subject, words, seed)
+        verdict.notes = bench.notes(verdict.costs, subject.own.name, verdict.scope)
+    return verdict
+
+
+def judge(name: str, subject: Subject, words: Words, examples: int, seed: int) -> Part:
+    """One of PARTS."""
+    what, law = PARTS[name]
+    examples = min(examples, ERRORS_MAX) if law is laws.errors_are_the_pods else examples
+    part = Part(name, what.format(examples))
+    drawn = randoms(use_true_random=False).map(lambda rng: drawn_case(rng, words))
+    found = failing(drawn, lambda case: _run(law, subject, case), examples, seed, least=False)
+    if found is not None:
+        case, broken = found
+        if broken.law != FLAKY:
+            case, broken = _least(case, broken, lambda each: _run(law, subject, each))
+        part.failure = Failure(broken.law, broken.wanted, f"{listing(case)}\n# {broken.law}:\n#   {broken.wanted}")
+    return part
+
+
+def _run(law: laws.Law, subject: Subject, case: Case) -> None:
+    """Raises: Broken, also where the scheduler cannot run the plugin at all."""
+    try:
+        law(subject, case)
+    except Broken:
+        raise
+    except Exception as error:
+        raise Broken("the scheduler can run it", told(error)) from error
+
+
+def _least(case: Case, broken: Broken, judged: Callable[[Case], None]) -> tuple[Case, Broken]:
+    found = [broken]
+
+    def breaks(each: Case) -> bool:
+        try:
+            judged(each)
+        except Broken as again:
+            if again.law == broken.law:
+                found.append(again)
+                return True
+        return False
+
+    return least(case, breaks), found[-1]
+
+
+def _in_other_processes(target: str, args: Mapping[str, Any], seed: int) -> Part:
+    part = Part("processes", f"{DIGESTED} drawn clusters in two processes with other hash seeds: the same answers")
+    words = [sys.executable, "-m", "minikube_py.lab.plugins.check", target, json.dumps(dict(args)), str(seed)]
+    answers = []
+    for hash_seed in HASH_SEEDS:
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        ran = subprocess.run(
+            words, env=environment, capture_output=True, text=True, timeout=PROCESS_LIMIT_S, check=False
+        )
+        answers.append(ran.stdout.strip() if ran.returncode == 0 else (ran.stderr.strip().splitlines() or ["?"])[-1])
+    if answers[0] != answers[1]:
+        text = "look for the order of a set, for hash(), id(), time or random"
+        part.failure = Failure(
+            "equal clusters have equal answers in any process", f"{answers[0]} and {answers[1]}; {text}"
+        )
+    return part
+
+
+def as_json(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "plugin": verdict.plugin,
+        "scope": verdict.scope.value,
+        "holds": verdict.holds,
+        "parts": [
+            {"name": part.name, "what": part.what, "failure": part.failure._asdict() if part.failure else None}
+            for part in verdict.parts
+        ],
+        "costs": [cost._asdict() for cost in verdict.costs],
+        "notes": verdict.notes,
+    }
+
+
+def main(target: str, args: str, seed: str) -> None:
+    """In a process of its own: the digest of what the plugin says."""
+    subject, words = subject_of(target, json.loads(args))
+    print(laws.digest(subject, words, int(seed), DIGESTED))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,121 @@
+"""A scheduler's profile over a drawn cluster, without a scheduler: what a plugin says of a pod there."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from minikube_py.lab.plugins.drawn import Case, Object
+from minikube_py.scheduler.cache import Cache
+from minikube_py.scheduler.config import PluginSet, ProfileConfig, SchedulerConfig
+from minikube_py.scheduler.configuration.checking import NoCluster
+from minikube_py.scheduler.configuration.files import with_own
+from minikube_py.scheduler.configuration.messages import MULTI_POINT
+from minikube_py.scheduler.evaluate import Evaluator
+from minikube_py.scheduler.filtering import fitting
+from minikube_py.scheduler.framework import SUCCESS, Status
+from minikube_py.scheduler.objects import NodeInfo, PodInfo, project_node, project_pod
+from minikube_py.scheduler.own import Guarded, OwnPlugin
+from minikube_py.scheduler.preparing import Prepared, Rejected, prepare
+from minikube_py.scheduler.profile import Profile
+
+FEW: Final = (
+    "PrioritySort",
+    "NodeUnschedulable",
+    "TaintToleration",
+    "NodeResourcesFit",
+    "NodeResourcesBalancedAllocation",
+    "DefaultBinder",
+)
+"""Of the built-in plugins those that drawn pods have to do with: a profile of all of them takes longer to make."""
+ALL: Final = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The plugin that is judged, and the args of its pluginConfig. `beside`: the built-in plugins that run with it."""
+
+    own: OwnPlugin
+    args: Mapping[str, Any]
+    beside: tuple[str, ...] = FEW
+
+    @property
+    def config(self) -> ProfileConfig:
+        few = PluginSet(tuple((name, 0) for name in self.beside), ("*",) if self.beside else ())
+        alone = SchedulerConfig((ProfileConfig(plugins={MULTI_POINT: few}),))
+        profile = with_own(alone, {self.own.name: self.own}).profiles[0]
+        return replace(profile, plugin_args={self.own.name: self.args} if self.args else {})
+
+
+class Said(NamedTuple):
+    """Of one node: the plugin's status, and its score where all plugins let the pod pass; None where they do not, or
+    it has none."""
+
+    status: Status
+    score: int | None
+
+    def __str__(self) -> str:
+        scored = "" if self.score is None else f", score {self.score}"
+        return f"{self.status.code.name}{f' ({self.status.message})' if self.status.message else ''}{scored}"
+
+
+class World:
+    """Raises from the constructor: ConfigError."""
+
+    def __init__(self, subject: Subject, nodes: Iterable[Object], bound: Iterable[Object] = ()) -> None:
+        self.cache = Cache()
+        for node in nodes:
+            self.cache.put_node(project_node(node))
+        for pod in bound:
+            self.cache.put_pod(project_pod(pod))
+        self.columns = self.cache.columns
+        lent: Any = NoCluster(self.columns)
+        registry = {subject.own.name: subject.own.make}
+        self.profile = Profile(subject.config, lent, registry)
+        found = self.profile.plugin(subject.own.name)
+        assert isinstance(found, Guarded)
+        self.plugin: Any = found
+        self.evaluator = Evaluator(self.profile, self.columns, random.Random(0), 100)
+
+    @classmethod
+    def of(cls, subject: Subject, case: Case) -> World:
+        return cls(subject, case.nodes, case.bound)
+
+    def nodes(self) -> list[NodeInfo]:
+        return [node for node in self.columns.by_slot if node is not None and node.present]
+
+    def prepared(self, pod: PodInfo) -> Prepared | None:
+        """None where a PreFilter turns the pod down. Raises: PluginError."""
+        try:
+            return prepare(self.profile.looking, self.columns, pod)
+        except Rejected:
+            return None
+
+    def says(self, pod: PodInfo) -> dict[str, Said]:
+        """By node; a node that PreFilter leaves out is not there. Raises: PluginError."""
+        prepared = self.prepared(pod)
+        if prepared is None:
+            return {}
+        name, state = self.plugin.name, prepared.state
+        filters = name in dict(prepared.filters)
+        scores = any(scorer.plugin.name == name for scorer in prepared.scorers)
+        fits = fitting(prepared, pod, self.columns.all())
+        found = {}
+        for node in self.nodes():
+            if prepared.node_names is not None and node.name not in prepared.node_names:
+                continue
+            status = (self.plugin.filter(state, pod, node) if filters else None) or SUCCESS
+            score = self.plugin.score(state, pod, node) if scores and fits[node.slot] else None
+            found[node.name] = Said(status, score)
+        return found
+
+    def feasible(self, prepared: Prepared, pod: PodInfo) -> np.ndarray[Any, np.dtype[np.int64]]:
+        return np.flatnonzero(fitting(prepared, pod, self.columns.all()))
+
+
+def pods_of(objects: Iterable[Object]) -> list[PodInfo]:
+    return [project_pod(obj) for obj in objects]
