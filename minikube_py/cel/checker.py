@@ -48,7 +48,7 @@ from minikube_py.cel.types import (
 Fields = Mapping[str, Mapping[str, Type]]
 """The fields of structs, by the name of the struct."""
 
-_TYPE_NAMES: Final = {
+TYPE_NAMES: Final = {
     "bool": BOOL, "bytes": BYTES, "double": DOUBLE, "int": INT, "string": STRING, "uint": UINT, "null_type": NULL,
     "google.protobuf.Duration": DURATION, "google.protobuf.Timestamp": TIMESTAMP,
     "list": list_of(DYN), "map": map_of(DYN, DYN), "type": type_of(DYN), "optional_type": optional_of(param("V")),
@@ -88,7 +88,7 @@ class _Checker:
         for scope in reversed(self._scopes):
             if name in scope:
                 return scope[name]
-        found = _TYPE_NAMES.get(name)
+        found = TYPE_NAMES.get(name)
         return None if found is None else type_of(found)
 
     def _undeclared(self, node: Node, name: str) -> Type:
@@ -187,13 +187,11 @@ class _Checker:
         self._say(node, f"found no matching overload for '{node.function}' applied to '{applied}'")
         return ERROR
 
-    def _joined(self, node: Node, before: Type | None, type_: Type) -> Type:
+    def _joined(self, before: Type | None, type_: Type) -> Type:
+        """That items differ is for `environment` to say, which lets them where they are formatted."""
         if before is None:
             return type_
-        if self.known.fits((before,), (type_,)):
-            return more_general(before, type_)
-        self._say(node, f"expected type '{before}' but found '{type_}'")
-        return ERROR
+        return more_general(before, type_) if self.known.fits((before,), (type_,)) else DYN
 
     def _optional_item(self, node: Node, optional: bool) -> Type:
         found = node.type
@@ -209,7 +207,7 @@ class _Checker:
         element: Type | None = None
         for i, item in enumerate(node.items):
             self.check(item)
-            element = self._joined(item, element, self._optional_item(item, i in node.optional))
+            element = self._joined(element, self._optional_item(item, i in node.optional))
         return list_of(self.known.fresh() if element is None else element)
 
     def _map(self, node: MapOf) -> Type:
@@ -217,9 +215,9 @@ class _Checker:
         value_type: Type | None = None
         for key, value, optional in node.entries:
             self.check(key)
-            key_type = self._joined(key, key_type, key.type)
+            key_type = self._joined(key_type, key.type)
             self.check(value)
-            value_type = self._joined(value, value_type, self._optional_item(value, optional))
+            value_type = self._joined(value_type, self._optional_item(value, optional))
         if key_type is None or value_type is None:
             return map_of(self.known.fresh(), self.known.fresh())
         return map_of(key_type, value_type)

@@ -76,6 +76,10 @@ matches matches(string,string) bool; .matches_string(string,string) bool
 optional.of optional_of(V) optional(V)
 optional.ofNonZeroValue optional_ofNonZeroValue(V) optional(V)
 optional.none optional_none() optional(V)
+optional.unwrap optional_unwrap(list(optional(V))) list(V)
+unwrapOpt .optional_unwrapOpt(list(optional(V))) list(V)
+first .list_first(list(V)) optional(V)
+last .list_last(list(V)) optional(V)
 value .optional_value(optional(V)) V
 hasValue .optional_hasValue(optional(V)) bool
 or .optional_or_optional(optional(V),optional(V)) optional(V)

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from functools import cached_property
+from typing import Any, Final, NamedTuple
 
 from minikube_py.cel.checker import Fields, check
 from minikube_py.cel.costs import SizeOf, most_it_costs
+from minikube_py.cel.evaluation import Program, Run, program_of
 from minikube_py.cel.parser import parse
-from minikube_py.cel.syntax import Call, Literal, Node, Source, parts_of
+from minikube_py.cel.regex import BadPattern, compiled
+from minikube_py.cel.syntax import Call, ListOf, Literal, MapOf, Node, Source, parts_of
 from minikube_py.cel.types import Type
+from minikube_py.cel.values import EvaluationError, Timestamp, Unfit, duration_of, timestamp_of
 
 FRAMES_MAX: Final = 5_000
+FRAMES_OF_NODE: Final = 8
+FRAMES_FREE: Final = 400
+"""What an evaluation may take of the interpreter's thousand without asking."""
+COST_MAX: Final = 1_000_000
+"""That of one call in Kubernetes, where its user sets no other."""
 
 
 def _no_sizes(path: tuple[str, ...]) -> int | None:
@@ -30,6 +38,13 @@ class Environment:
     size_of: SizeOf = _no_sizes
 
 
+class Outcome(NamedTuple):
+    """`value` is an EvaluationError where there is none. `cost`: what was done for it, also where it failed."""
+
+    value: Any
+    cost: int
+
+
 @dataclass(frozen=True)
 class Expression:
     """One that compiles. `cost`: the most that an evaluation can cost. `type_text`: its type as errors tell it."""
@@ -39,6 +54,49 @@ class Expression:
     type: Type
     type_text: str
     cost: int
+
+    def evaluate(self, bindings: Mapping[str, object], cost_limit: int = COST_MAX) -> Any:
+        """What it is for these variables. Raises: EvaluationError, in upstream's words."""
+        value = self.outcome(bindings, cost_limit).value
+        if type(value) is EvaluationError:
+            raise value
+        return value
+
+    def outcome(self, bindings: Mapping[str, object], cost_limit: int = COST_MAX) -> Outcome:
+        """The same, and what it cost; raises nothing."""
+        program = self._program
+        if isinstance(program, str):
+            return Outcome(EvaluationError(program), 0)
+        run = Run(bindings, program.slots, cost_limit)
+        before = sys.getrecursionlimit()
+        needed = program.depth * FRAMES_OF_NODE
+        if needed > FRAMES_FREE:
+            sys.setrecursionlimit(before + needed)
+        try:
+            value = program.step(run)
+        except EvaluationError as error:
+            value = error
+        finally:
+            if needed > FRAMES_FREE:
+                sys.setrecursionlimit(before)
+        return Outcome(value, run.cost)
+
+    @property
+    def unfit(self) -> str | None:
+        """Why no evaluation can succeed, as with `int('a')`."""
+        program = self._program
+        return program if isinstance(program, str) else None
+
+    @cached_property
+    def _program(self) -> Program | str:
+        before = sys.getrecursionlimit()
+        sys.setrecursionlimit(before + FRAMES_MAX)
+        try:
+            return program_of(self.root)
+        except (Unfit, BadPattern) as error:
+            return str(error)
+        finally:
+            sys.setrecursionlimit(before)
 
 
 def compile(expression: str, environment: Environment) -> Expression:
@@ -55,35 +113,54 @@ def compile(expression: str, environment: Environment) -> Expression:
         sys.setrecursionlimit(before)
 
 
-_UNITS = r"(?:ns|us|µs|μs|ms|s|m|h)"
-_DURATION = re.compile(rf"[+-]?(?:0|(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+){_UNITS})+)")
-_TIMESTAMP = re.compile(
-    r"[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:[.,][0-9]+)?"
-    r"(?:Z|[+-][0-9]{2}:[0-9]{2})"
-)
-
-
 def _check_literals(source: Source, root: Node) -> None:
-    """Texts that a function is given as they are: regular expressions, durations and times."""
+    """Texts that a function is given as they are, and lists and maps whose items are not all of one type."""
     wrong = []
-    pending = [root]
+    pending = [(root, False)]
     while pending:
-        node = pending.pop()
-        pending += parts_of(node)
-        if isinstance(node, Call) and node.args and node.function in ("matches", "duration", "timestamp"):
+        node, formatted = pending.pop()
+        if isinstance(node, ListOf | MapOf) and not formatted:
+            wrong += [
+                source.problem(at.at, f"expected type '{wanted}' but found '{at.type}'") for at, wanted in _odd(node)
+            ]
+        formatted = formatted or (isinstance(node, Call) and node.function == "format")
+        pending += [(part, formatted) for part in parts_of(node)]
+        if isinstance(node, Call) and node.args and node.function in _READ:
             given = node.args[-1]
-            if isinstance(given, Literal) and isinstance(given.value, str) and not _reads(node.function, given.value):
+            if isinstance(given, Literal) and isinstance(given.value, str) and not _READ[node.function](given.value):
                 wrong.append(source.problem(given.at, f"invalid {node.function} argument"))
     if wrong:
         raise source.refusal(wrong)
 
 
-def _reads(function: str, text: str) -> bool:
-    if function == "matches":
-        try:
-            re.compile(text)
-        except (re.error, OverflowError, RecursionError):
-            return False
-        # What Python's expressions have and RE2's have not.
-        return re.search(r"\(\?(?:[=!>#]|<[=!]|\()|\\[1-9]", text) is None
-    return (_DURATION if function == "duration" else _TIMESTAMP).fullmatch(text) is not None
+def _odd(node: ListOf | MapOf) -> Iterator[tuple[Node, Type]]:
+    """The first item of another type than the one before all, or each such key and value, with that type."""
+    if isinstance(node, ListOf):
+        types = [_item_type(item, i in node.optional) for i, item in enumerate(node.items)]
+        yield from [(item, types[0]) for item, each in zip(node.items, types) if each != types[0]][:1]
+    elif node.entries:
+        values = [_item_type(value, optional) for _, value, optional in node.entries]
+        for (key, value, _), of_value in zip(node.entries, values):
+            if key.type != node.entries[0][0].type:
+                yield key, node.entries[0][0].type
+            if of_value != values[0]:
+                yield value, values[0]
+
+
+def _item_type(item: Node, optional: bool) -> Type:
+    return item.type.params[0] if optional and item.type.params else item.type
+
+
+def _is_pattern(text: str) -> bool:
+    try:
+        compiled(text)
+    except BadPattern:
+        return False
+    return True
+
+
+_READ: Final[Mapping[str, Callable[[str], bool]]] = {
+    "matches": _is_pattern,
+    "duration": lambda text: duration_of(text) is not None,
+    "timestamp": lambda text: isinstance(timestamp_of(text), Timestamp),
+}

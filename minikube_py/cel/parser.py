@@ -187,8 +187,6 @@ class _Parser:
         while self._is(first.kind):
             self._take()
             signs += 1
-            if first.kind == "-" and self._is("-") and self._after().kind in ("NUM_INT", "NUM_FLOAT"):
-                break
         if not self._is(*_STARTS) and first.kind == "!":
             self._stop(f"extraneous input '{self._token.text}' expecting {_EXPRESSION}")
         if first.kind == "-" and not self._is(*_STARTS[:4], "-", *_STARTS[6:]):
