@@ -1,0 +1,166 @@
+"""What apply has to know of a type: which lists and maps are owned item by item, and which as a whole.
+
+The built-in kinds' types come from the table of messages, as upstream makes them from its OpenAPI document.
+
+Source: structured-merge-diff `schema/elements.go`, `typed/parser.go`; kube-openapi `pkg/schemaconv`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any, Final, Literal
+
+from minikube_py.api.schema import SCHEMA, Field, Type
+
+Scalar = Literal["numeric", "string", "boolean", "untyped"]
+
+
+class Ref:
+    """A type that is built when it is first looked at: types contain themselves."""
+
+    __slots__ = ("_atom", "_make")
+
+    def __init__(self, make: Callable[[], Atom]) -> None:
+        self._make = make
+        self._atom: Atom | None = None
+
+    @property
+    def atom(self) -> Atom:
+        if self._atom is None:
+            self._atom = self._make()
+        return self._atom
+
+
+@dataclass(frozen=True, slots=True)
+class StructField:
+    """`default` stands for a key that an item of a list leaves out; None: nothing does."""
+
+    type: Ref
+    default: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """`keys` tell the items of an associative list apart; without keys, it is a set of scalars."""
+
+    element: Ref
+    associative: bool = False
+    keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MapOf:
+    """A struct's fields, and the type of all other members; None: there may be none."""
+
+    fields: Mapping[str, StructField] = field(default_factory=dict)
+    element: Ref | None = None
+    atomic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """What a value may be: usually one of the three."""
+
+    scalar: Scalar | None = None
+    list: ListOf | None = None
+    map: MapOf | None = None
+
+    def of(self, value: Any) -> Atom:
+        """The part of it that the value is of; all of it for null, for nothing, and for what does not fit."""
+        if isinstance(value, dict):
+            if self.map is not None:
+                return self if self.scalar is None and self.list is None else Atom(map=self.map)
+        elif isinstance(value, list):
+            if self.list is not None:
+                return self if self.scalar is None and self.map is None else Atom(list=self.list)
+        elif isinstance(value, str | int | float) and self.scalar is not None:
+            return self if self.list is None and self.map is None else Atom(scalar=self.scalar)
+        return self
+
+
+UNTYPED: Final[Ref] = Ref(lambda: Atom("untyped", ListOf(UNTYPED), MapOf(element=UNTYPED, atomic=True)))
+"""Anything, owned as a whole."""
+DEDUCED: Final[Ref] = Ref(lambda: Atom("untyped", ListOf(UNTYPED), MapOf(element=DEDUCED)))
+"""Anything; maps are owned member by member."""
+
+_SCALARS: Final[Mapping[str, Scalar]] = {
+    "string": "string", "bytes": "string", "duration": "string", "bool": "boolean", "int32": "numeric",
+    "int64": "numeric", "uint8": "numeric", "float64": "numeric", "time": "untyped", "microtime": "untyped",
+    "quantity": "untyped", "intorstring": "untyped",
+}  # fmt: skip
+_ZERO: Final = {"string": "", "bool": False, "int32": 0, "int64": 0, "uint8": 0, "float64": 0}
+
+
+@cache
+def message_type(name: str) -> Ref:
+    """The type of a message of the table."""
+    return Ref(lambda: _message(name))
+
+
+def _message(name: str) -> Atom:
+    fields = SCHEMA.message(name).fields
+    known = {each.name: StructField(_field_type(each), _default(each)) for each in fields.values()}
+    return Atom(map=MapOf(known, None if known else DEDUCED, SCHEMA.is_atomic(name)))
+
+
+def _default(declared: Field) -> Any:
+    if declared.default is not None:
+        return declared.default
+    type_ = declared.type
+    return None if declared.omitempty or declared.omitzero or type_.pointer else _ZERO.get(type_.kind)
+
+
+def _field_type(declared: Field) -> Ref:
+    return Ref(lambda: _atom(declared.type, declared))
+
+
+def _atom(type_: Type, declared: Field | None = None) -> Atom:
+    if type_.kind == "message":
+        atom = message_type(type_.message).atom
+        granularity = (declared.map_type or declared.struct_type) if declared is not None else ""
+        if granularity and atom.map is not None:
+            return Atom(map=replace(atom.map, atomic=granularity == "atomic"))
+        return atom
+    if type_.kind == "list":
+        associative, keys = _relationship(declared)
+        return Atom(list=ListOf(_element(type_), associative, keys))
+    if type_.kind == "map":
+        return Atom(map=MapOf(element=_element(type_), atomic=declared is not None and declared.map_type == "atomic"))
+    if type_.kind == "raw":
+        return {"runtime.RawExtension": UNTYPED.atom, "meta/v1.FieldsV1": Atom(map=MapOf(element=DEDUCED))}.get(
+            type_.message, DEDUCED.atom
+        )
+    scalar = _SCALARS.get(type_.kind)
+    return Atom(scalar) if scalar is not None else DEDUCED.atom
+
+
+def _element(type_: Type) -> Ref:
+    element = type_.element
+    assert element is not None, "lists and maps have elements"
+    return message_type(element.message) if element.kind == "message" else Ref(lambda: _atom(element))
+
+
+def _relationship(declared: Field | None) -> tuple[bool, tuple[str, ...]]:
+    if declared is None:
+        return False, ()
+    if declared.list_type:
+        return declared.list_type != "atomic", declared.list_map_keys if declared.list_type == "map" else ()
+    if "merge" in declared.patch_strategies:
+        return True, (declared.merge_key,) if declared.merge_key else ()
+    return False, ()
+
+
+def empty(name: str) -> dict[str, Any]:
+    """A message whose sender has set nothing, as Go writes it."""
+    found: dict[str, Any] = {}
+    for each in SCHEMA.message(name).fields.values():
+        if each.left_out_when_zero or each.omitzero:
+            continue
+        type_ = each.type
+        if type_.kind == "message" and not type_.pointer:
+            found[each.name] = empty(type_.message)
+        elif not each.omitempty:
+            found[each.name] = None if type_.pointer else _ZERO.get(type_.kind)
+    return found
