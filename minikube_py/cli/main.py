@@ -26,6 +26,7 @@ COMMANDS = {
     "bench": "measure: density (pods on nodes), query (inequalities), schedule (pods that ask for much of full nodes)",
     "lab": "the laboratory: calls (what is asked of the store), study (which index answers best)",
     "replay": "replay a trace and write down how long each pod took",
+    "compare": "two scheduler configurations on the same pods, in virtual time: table, JSON, picture",
     "explore": "run a test of a Python operator under many interleavings and faults, in virtual time",
     "trace": "convert the published trace to the compact table used here",
     "index": "indexes for inequalities: create, list, stats, drop, explain, check",

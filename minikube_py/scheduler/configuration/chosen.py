@@ -7,10 +7,12 @@ from typing import Final, NamedTuple
 
 
 class ChosenScheduler(NamedTuple):
-    """`file`: a KubeSchedulerConfiguration. `plugins`: `FILE.py:CLASS`, `MODULE:CLASS` or names of entry points."""
+    """`file`: a KubeSchedulerConfiguration. `plugins`: `FILE.py:CLASS`, `MODULE:CLASS` or names of entry points.
+    `known`: such that take part only where the file names them."""
 
     file: Path | None = None
     plugins: tuple[str, ...] = ()
+    known: tuple[str, ...] = ()
 
     def flags(self) -> list[str]:
         """The flags that give a process of its own the same."""

@@ -26,12 +26,12 @@ def read_scheduler(
     where it has none; `needed`: a profile without which the run makes no sense.
 
     Raises: ConfigError, with upstream's message."""
-    file, own = chosen.file, _found(chosen.plugins)
+    file, own, known = chosen.file, _found(chosen.plugins), _found(chosen.known)
     if file is None:
         config = with_own(SchedulerConfig(), own)
         return replace(checked(config) if own else config, matcher=matcher)
     try:
-        config = checked(with_own(load(_read(file)), own))
+        config = checked(with_own(load(_read(file)), own, known))
     except ConfigError as error:
         raise ConfigError(f"{file}: {error}") from None
     profiles = config.profiles
@@ -56,10 +56,12 @@ def _found(plugins: Iterable[str]) -> dict[str, OwnPlugin]:
     return found
 
 
-def with_own(config: SchedulerConfig, own: Mapping[str, OwnPlugin]) -> SchedulerConfig:
+def with_own(
+    config: SchedulerConfig, own: Mapping[str, OwnPlugin], known: Mapping[str, OwnPlugin] | None = None
+) -> SchedulerConfig:
     """`config` with these plugins, which take part in each profile at all their points; where a profile names one, as
-    enabled or disabled, it is as the profile says."""
-    if not own:
+    enabled or disabled, it is as the profile says. Those in `known` take part where a profile names them."""
+    if not own and not known:
         return config
     profiles = []
     for profile in config.profiles:
@@ -69,7 +71,7 @@ def with_own(config: SchedulerConfig, own: Mapping[str, OwnPlugin]) -> Scheduler
         more = tuple((name, 0) for name in own if name not in named)
         plugins = {**sets, MULTI_POINT: replace(multi, enabled=(*multi.enabled, *more))}
         profiles.append(replace(profile, plugins=plugins))
-    registry = {**config.registry, **{name: plugin.make for name, plugin in own.items()}}
+    registry = {**config.registry, **{name: plugin.make for name, plugin in {**(known or {}), **own}.items()}}
     return replace(config, profiles=tuple(profiles), registry=registry)
 
 

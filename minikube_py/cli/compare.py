@@ -1,0 +1,123 @@
+"""Compare two schedulers on the same pods: both configurations place the pods of a trace, in an order that each seed
+draws again, in virtual time. What they come to stands side by side, with intervals and a paired test.
+
+  minikube-py compare default pack.yaml --seeds 10 --scheduler-only
+  minikube-py compare default mine.yaml --plugin mine.py:BestFit --pods 2000 --nodes 300
+
+The same command writes the same bytes: JSON and picture hold no time and no folder."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from minikube_py.cli import flags
+from minikube_py.cli.table import table
+
+if TYPE_CHECKING:
+    from minikube_py.lab.compare.compare import Comparison
+    from minikube_py.lab.study.statistics import Interval
+    from minikube_py.scheduler.configuration.chosen import ChosenScheduler
+
+DEFAULT = "default"
+PODS, NODES = 1000, 150
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    what = f"a KubeSchedulerConfiguration; `{DEFAULT}` for upstream's default plugins"
+    parser.add_argument("first", metavar="A", help=what)
+    parser.add_argument("second", metavar="B", help="another")
+    parser.add_argument("--trace", choices=["openb"], default="openb", help="whose pods and nodes (default: openb)")
+    many = flags.whole_number(1, 10_000)
+    parser.add_argument("--seeds", type=many, default=10, metavar="N", help="how many runs of each (default: 10)")
+    seed_help = "the first seed; the others follow (default: 0)"
+    parser.add_argument("--seed", type=flags.whole_number(0, 2**63 - 1), default=0, metavar="S", help=seed_help)
+    count = flags.whole_number(0, 10_000_000)
+    pods_help = f"so many pods of the trace, drawn by the seed; 0 for all (default: {PODS:,})"
+    parser.add_argument("--pods", type=count, default=PODS, metavar="N", help=pods_help)
+    nodes_help = f"the first N nodes of the trace; 0 for all (default: {NODES})"
+    parser.add_argument("--nodes", type=count, default=NODES, metavar="N", help=nodes_help)
+    important_help = "the share of pods that may preempt the others, 0 to 1 (default: 0)"
+    parser.add_argument("--important", type=flags.share(1), default=0.0, metavar="P", help=important_help)
+    only_help = "decisions alone, over nodes in memory: no API, store, kubelet or time; some ten times faster"
+    parser.add_argument("--scheduler-only", action="store_true", help=only_help)
+    plugin_help = "a plugin of your own, for B alone unless A names it; may be given several times"
+    parser.add_argument(
+        "--plugin", type=flags.plugin, action="append", default=[], metavar="FILE.py:CLASS", help=plugin_help
+    )
+    results_help = "write JSON and picture under this folder (default: results)"
+    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help=results_help)
+    parser.add_argument("--png", action="store_true", help="the picture as .png (default: .svg)")
+    parser.add_argument("--json", action="store_true", help="print the JSON in place of the table")
+    parser.set_defaults(parser=parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from minikube_py.lab import plots, report
+    from minikube_py.lab.compare.compare import CompareOptions, as_json, draw, run_compare
+
+    names = _names(arguments.first, arguments.second, bool(arguments.plugin))
+    plugins = tuple(arguments.plugin)
+    options = CompareOptions(
+        first=(names[0], _chosen(arguments.first, (), plugins)),
+        second=(names[1], _chosen(arguments.second, plugins, ())),
+        seeds=arguments.seeds,
+        seed=arguments.seed,
+        pods=arguments.pods or None,
+        nodes=arguments.nodes or None,
+        important=arguments.important,
+        alone=arguments.scheduler_only,
+    )
+    report.require_writable(arguments.results)
+    comparison = run_compare(options, lambda text: print(f"  {text}", file=sys.stderr, flush=True))
+    document = as_json(comparison)
+    print(document.decode() if arguments.json else _told(comparison), end="" if arguments.json else "\n")
+    folder = report.results_folder(arguments.results, "compare", datetime.now())
+    written = [folder / "compare.json"]
+    written[0].write_bytes(document)
+    if plots.available():
+        written.append(draw(comparison, folder / ("compare.png" if arguments.png else "compare.svg")))
+    else:
+        print(plots.MISSING, file=sys.stderr)
+    report.print_written(written, sys.stderr if arguments.json else None)
+    return 0
+
+
+def _chosen(text: str, plugins: tuple[str, ...], known: tuple[str, ...]) -> ChosenScheduler:
+    from minikube_py.scheduler.configuration.chosen import ChosenScheduler
+
+    return ChosenScheduler(None if text == DEFAULT else Path(text).absolute(), plugins, known)
+
+
+def _names(first: str, second: str, with_plugin: bool) -> tuple[str, str]:
+    one, other = (text if text == DEFAULT else Path(text).stem for text in (first, second))
+    if one == other:
+        return f"{one} (A)", f"{other} (B)" if not with_plugin else f"{other} + plugin"
+    return one, other
+
+
+def _told(comparison: Comparison) -> str:
+    options = comparison.options
+    first, second = options.first[0], options.second[0]
+    rows = []
+    for measure, each in comparison.measures.items():
+        better = {"first": first, "second": second}.get(each.better(measure.better), each.better(measure.better))
+        chance = "-" if each.p is None else f"{each.p:.3f}"
+        means = (_interval(mean) for mean in (each.mean_first, each.mean_second, each.difference))
+        rows.append([f"{measure.name}, {measure.unit}", *means, chance, better])
+    heads = ["MEASURE", first, second, "DIFFERENCE", "P", "BETTER"]
+    over = "the scheduler alone" if options.alone else "the whole control plane in virtual time"
+    return "\n".join(
+        (
+            f"\nmean of {options.seeds} seeds [95% of bootstrap means], over {over}",
+            table(heads, rows, set(heads[1:5])),
+            "P: how probable a mean difference as large is, where the two do not differ (all signs of the paired ones)",
+        )
+    )
+
+
+def _interval(interval: Interval) -> str:
+    return f"{interval.value:.2f} [{interval.low:.2f}, {interval.high:.2f}]"

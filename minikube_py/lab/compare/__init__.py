@@ -1,0 +1,1 @@
+"""Two schedulers on the same pods: `minikube-py compare`."""

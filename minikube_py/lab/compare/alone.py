@@ -1,0 +1,113 @@
+"""The scheduler alone: its decisions one after another over nodes in memory, without API, store, kubelet or time.
+
+The profile, its plugins and the choice are those of the scheduler; a pod that was chosen a node runs there at once, and
+victims of preemption are gone at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import orjson
+
+from minikube_py.lab.compare.figures import Ended
+from minikube_py.lab.compare.workload import PRIORITY, Workload
+from minikube_py.scheduler.cache import Cache
+from minikube_py.scheduler.config import SchedulerConfig
+from minikube_py.scheduler.configuration.checking import NoCluster
+from minikube_py.scheduler.dry_run import Trial
+from minikube_py.scheduler.evaluate import Evaluator
+from minikube_py.scheduler.framework import CycleState, FitError, NoNodesAvailable
+from minikube_py.scheduler.objects import NodeInfo, PodInfo, project_node, project_pod
+from minikube_py.scheduler.profile import Profile
+
+
+class _Lent(NoCluster):
+    """What plugins may ask where a decision is all that happens."""
+
+    def __init__(self, cache: Cache, rng: random.Random) -> None:
+        super().__init__(cache.columns)
+        self.rng = rng
+        self.evaluator: Evaluator | None = None
+        self.preempted: list[PodInfo] = []
+        self._cache = cache
+
+    def dry_run(self, pod: PodInfo) -> Callable[[NodeInfo], Trial] | None:
+        assert self.evaluator is not None
+        return self.evaluator.dry_run(pod)
+
+    def preempt(self, pod: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> None:
+        for victim in victims:
+            self._cache.forget(victim.uid)
+        self.preempted += victims
+
+    def is_preempting(self, uid: str) -> bool:
+        return False
+
+    def count_preemption_attempt(self) -> None:
+        return
+
+
+def run_alone(workload: Workload, config: SchedulerConfig, seed: int) -> Ended:
+    """Raises: ConfigError, PluginError."""
+    cache, rng = Cache(), random.Random(f"ties {seed}")
+    for number, shape in enumerate(workload.shapes):
+        labels = {"kubernetes.io/hostname": shape.name, **shape.labels}
+        metadata = {"name": shape.name, "uid": f"node-{number}", "labels": labels}
+        cache.put_node(project_node({"metadata": metadata, "spec": {}, "status": {"allocatable": shape.capacity}}))
+    lent = _Lent(cache, rng)
+    handle: Any = lent
+    profile = Profile(config.profiles[0], handle, config.registry)
+    evaluator = lent.evaluator = Evaluator(profile, cache.columns, rng, config.percentage_of_nodes_to_score)
+    placed: dict[str, str] = {}
+    for number, body in enumerate(workload.bodies):
+        node = _place(profile, evaluator, _pod(orjson.loads(body.body), number), cache)
+        if node:
+            placed[body.key] = node
+    for victim in lent.preempted:
+        placed.pop(victim.key, None)
+    return ended(workload, placed, len(lent.preempted), ())
+
+
+def _pod(obj: dict[str, Any], number: int) -> PodInfo:
+    """As admission would have made it."""
+    obj["metadata"]["uid"] = f"pod-{number}"
+    obj["status"] = {}
+    if obj["spec"].pop("priorityClassName", ""):
+        obj["spec"]["priority"] = PRIORITY
+    return project_pod(obj)
+
+
+def _place(profile: Profile, evaluator: Evaluator, pod: PodInfo, cache: Cache) -> str:
+    """The node, "" where there is none. Once victims have gone, the pod is tried again, as the queue would."""
+    for _ in range(2):
+        try:
+            choice = evaluator.choose(pod)
+        except FitError as error:
+            if not profile.post_filters:
+                return ""
+            result, _ = profile.run_post_filter(CycleState(), pod, error.diagnosis)
+            if result is None or not result.nominated_node:
+                return ""
+            continue
+        except NoNodesAvailable:
+            return ""
+        cache.assume(pod, choice.node.name)
+        if profile.run_reserve(choice.state, pod, choice.node.name).is_success:
+            return choice.node.name
+        profile.run_unreserve(choice.state, pod, choice.node.name)
+        cache.forget(pod.uid)
+        return ""
+    return ""
+
+
+def ended(workload: Workload, placed: dict[str, str], preempted: int, latencies_s: Sequence[float]) -> Ended:
+    """`placed`: pod key to node name."""
+    numbers = {node.name: number for number, node in enumerate(workload.nodes)}
+    found = {i: numbers[placed[body.key]] for i, body in enumerate(workload.bodies) if body.key in placed}
+    lines = (f"{body.key} {placed.get(body.key, '')}\n" for body in workload.bodies)
+    digest = hashlib.sha256("".join(lines).encode()).hexdigest()
+    return Ended(found, preempted, latencies_s, digest)

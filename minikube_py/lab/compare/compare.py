@@ -1,0 +1,136 @@
+"""`minikube-py compare`: both schedulers on the same pods, seed by seed, and what the figures say together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from minikube_py.lab import plots
+from minikube_py.lab.compare.alone import run_alone
+from minikube_py.lab.compare.figures import MEASURES, Ended, Measure, figures
+from minikube_py.lab.compare.statistics import Compared, compared
+from minikube_py.lab.compare.whole import run_whole
+from minikube_py.lab.compare.workload import Workload, drawn
+from minikube_py.lab.trace import load
+from minikube_py.scheduler.configuration.chosen import ChosenScheduler
+from minikube_py.scheduler.configuration.files import read_scheduler
+from minikube_py.scheduler.objects import DEFAULT_SCHEDULER_NAME
+
+COLUMNS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class CompareOptions:
+    """`first`, `second`: what to call them, and which they are. `seeds`: how many, from `seed` on. `pods`, `nodes`: so
+    many of the trace's, None for all. `important`: the share of pods with a higher priority."""
+
+    first: tuple[str, ChosenScheduler]
+    second: tuple[str, ChosenScheduler]
+    seeds: int
+    seed: int
+    pods: int | None
+    nodes: int | None
+    important: float
+    alone: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`measures`: those that both have in every run. `digests`: by seed, of where all pods went, by the first and then
+    by the second."""
+
+    options: CompareOptions
+    measures: Mapping[Measure, Compared]
+    digests: tuple[tuple[str, str], ...]
+
+
+def run_compare(options: CompareOptions, say: Callable[[str], None]) -> Comparison:
+    """The same options, the same result. Raises: ConfigError, PluginError, SimFailure, LoadError."""
+    trace = load()
+    nodes = trace.nodes[: options.nodes]
+    runs: list[tuple[Mapping[str, float | None], ...]] = []
+    digests = []
+    for seed in range(options.seed, options.seed + options.seeds):
+        workload = drawn(nodes, trace.pods, options.pods, options.important, seed)
+        ends = []
+        for name, chosen in (options.first, options.second):
+            say(f"seed {seed}: {name}, {len(workload.pods):,} pods on {len(nodes):,} nodes")
+            ends.append(_run(options, chosen, workload, seed))
+        runs.append(tuple(figures(nodes, workload.pods, ended) for ended in ends))
+        digests.append((ends[0].digest, ends[1].digest))
+    return Comparison(options, _measures(runs), tuple(digests))
+
+
+def _run(options: CompareOptions, chosen: ChosenScheduler, workload: Workload, seed: int) -> Ended:
+    # Read again for each run, so that no plugin remembers the one before.
+    config = read_scheduler(chosen, needed=DEFAULT_SCHEDULER_NAME)
+    return run_alone(workload, config, seed) if options.alone else run_whole(workload, config, seed)
+
+
+def _measures(runs: Sequence[Sequence[Mapping[str, float | None]]]) -> dict[Measure, Compared]:
+    found = {}
+    for measure in MEASURES:
+        pairs = [(first[measure.name], second[measure.name]) for first, second in runs]
+        known = [(one, other) for one, other in pairs if one is not None and other is not None]
+        if len(known) == len(pairs):
+            found[measure] = compared([one for one, _ in known], [other for _, other in known])
+    return found
+
+
+def as_json(comparison: Comparison) -> bytes:
+    """The same bytes for the same options: neither times nor folders are in it."""
+    options = comparison.options
+    document: dict[str, Any] = {
+        "first": options.first[0],
+        "second": options.second[0],
+        "over": "the scheduler alone" if options.alone else "the whole control plane in virtual time",
+        "seeds": list(range(options.seed, options.seed + options.seeds)),
+        "pods": options.pods,
+        "nodes": options.nodes,
+        "important": options.important,
+        "measures": {measure.name: _measure_json(measure, each) for measure, each in comparison.measures.items()},
+        "placements": [{"first": first, "second": second} for first, second in comparison.digests],
+    }
+    return orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n"
+
+
+def _measure_json(measure: Measure, each: Compared) -> dict[str, Any]:
+    return {
+        "what": measure.what,
+        "unit": measure.unit,
+        "better": "more" if measure.better > 0 else "less",
+        "first": each.first,
+        "second": each.second,
+        "meanFirst": each.mean_first._asdict(),
+        "meanSecond": each.mean_second._asdict(),
+        "difference": each.difference._asdict(),
+        "p": each.p,
+        "betterIs": each.better(measure.better),
+    }
+
+
+def draw(comparison: Comparison, path: Path) -> Path:
+    """One panel a measure: each seed as a line from the first to the second, and both means with their intervals."""
+    rows = -(-len(comparison.measures) // COLUMNS)
+    figure, axes = plots.figure(rows, COLUMNS, (3.1 * COLUMNS, 2.9 * rows))
+    panels = list(axes.flat)
+    names = [comparison.options.first[0], comparison.options.second[0]]
+    for panel, (measure, each) in zip(panels, comparison.measures.items()):
+        for pair in zip(each.first, each.second, strict=True):
+            panel.plot((0, 1), pair, color=plots.GREY, alpha=0.45, linewidth=0.9)
+        for place, mean, colour in ((0, each.mean_first, plots.BLUE), (1, each.mean_second, plots.ORANGE)):
+            spread = [[mean.value - mean.low], [mean.high - mean.value]]
+            panel.errorbar([place], [mean.value], yerr=spread, fmt="o", color=colour, capsize=4, zorder=3)
+        panel.set_xlim(-0.4, 1.4)
+        panel.set_xticks((0, 1), names)
+        panel.set_ylabel(measure.unit)
+        equal = each.better(measure.better) == "equal"
+        chance = ", equal" if equal else "" if each.p is None else f", p {each.p:.2g}"
+        panel.set_title(f"{measure.name}{chance}")
+    for panel in panels[len(comparison.measures) :]:
+        panel.set_visible(False)
+    return plots.save_alike(figure, path)

@@ -1,0 +1,82 @@
+"""What a run comes to: from where the pods are in the end, whatever decided it. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from minikube_py.lab.measure import percentile
+from minikube_py.lab.trace import TraceNode, TracePod
+
+
+class Measure(NamedTuple):
+    """`better`: 1 where more is better, -1 where less is."""
+
+    name: str
+    unit: str
+    better: int
+    what: str
+
+
+MEASURES: Final = (
+    Measure("packing", "%", 1, "GPU thousandths that are allocated, of all there are"),
+    Measure("fragmentation", "%", -1, "free GPU thousandths that a drawn GPU pod could not use where they are"),
+    Measure("unschedulable", "pods", -1, "pods that have no node in the end"),
+    Measure("preempted", "pods", -1, "pods that were evicted for others"),
+    Measure("nodes used", "nodes", -1, "nodes with a pod"),
+    Measure("imbalance", "%", -1, "standard deviation over the nodes of how much of their cpu is requested"),
+    Measure("latency p50", "ms", -1, "from the create request to the binding, half of the pods"),
+    Measure("latency p99", "ms", -1, "the same, 99 of 100 pods"),
+)
+
+
+class Ended(NamedTuple):
+    """`placed`: by number of the pod, the number of its node. `latencies_s` is empty where no time passes."""
+
+    placed: Mapping[int, int]
+    preempted: int
+    latencies_s: Sequence[float]
+    digest: str
+
+
+def figures(nodes: Sequence[TraceNode], pods: Sequence[TracePod], ended: Ended) -> dict[str, float | None]:
+    """By name of MEASURES; None where there is none."""
+    free = np.array([(node.cpu_milli, node.memory_mib, node.gpus * 1000) for node in nodes], np.int64)
+    capacity = free.copy()
+    for pod, node in ended.placed.items():
+        free[node] -= demand(pods[pod])
+    gpu_total = int(capacity[:, 2].sum())
+    found: dict[str, float | None] = {
+        "packing": 100 * (1 - int(free[:, 2].sum()) / gpu_total) if gpu_total else None,
+        "fragmentation": fragmentation(free, pods),
+        "unschedulable": float(len(pods) - len(ended.placed) - ended.preempted),
+        "preempted": float(ended.preempted),
+        "nodes used": float(len(set(ended.placed.values()))),
+        "imbalance": float(np.std(100 * (1 - free[:, 0] / np.maximum(capacity[:, 0], 1)))),
+        "latency p50": None,
+        "latency p99": None,
+    }
+    if ended.latencies_s:
+        found["latency p50"] = 1000 * percentile(ended.latencies_s, 50)
+        found["latency p99"] = 1000 * percentile(ended.latencies_s, 99)
+    return found
+
+
+def demand(pod: TracePod) -> tuple[int, int, int]:
+    return pod.cpu_milli, pod.memory_mib, pod.gpu_total_milli
+
+
+def fragmentation(free: np.ndarray[tuple[int, int], np.dtype[np.int64]], pods: Sequence[TracePod]) -> float | None:
+    """The mean over the pods that ask for GPUs; None where no GPU is free, or no pod asks.
+
+    After the fragmentation measure of Weng et al., Beware of Fragmentation (USENIX ATC 2023), section 4."""
+    shapes = Counter(demand(pod) for pod in pods if pod.gpu_total_milli)
+    free_gpu = np.maximum(free[:, 2], 0)
+    total = int(free_gpu.sum())
+    if not shapes or not total:
+        return None
+    lost = sum(count * int(free_gpu[(free < np.array(shape)).any(axis=1)].sum()) for shape, count in shapes.items())
+    return 100 * lost / (total * sum(shapes.values()))

@@ -1,0 +1,62 @@
+"""The whole control plane in virtual time: store, API server, scheduler, controllers, kubelet and load."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from functools import partial
+
+from minikube_py.client.transport import ApiTransport
+from minikube_py.cluster.virtual import VirtualCluster, VirtualConfig
+from minikube_py.lab.compare.alone import ended
+from minikube_py.lab.compare.figures import Ended
+from minikube_py.lab.compare.workload import NAMESPACE, RUN, Workload, priority_class
+from minikube_py.lab.load import IN_FLIGHT, LoadError, create_namespaces, create_pod, run_bounded
+from minikube_py.lab.measure import PodRecorder
+from minikube_py.lab.nodes import wait_ready
+from minikube_py.lab.workload import RUN_LABEL
+from minikube_py.scheduler.config import SchedulerConfig
+
+QUIET_S = 60.0
+"""Longer than any backoff of the scheduler, and than a victim's grace period."""
+
+
+def run_whole(workload: Workload, config: SchedulerConfig, seed: int) -> Ended:
+    """Raises: SimFailure, LoadError, ConfigError."""
+    cluster = VirtualCluster(
+        f"compare {seed}", config=VirtualConfig(nodes=workload.shapes, scheduler=config, heartbeats="elided")
+    )
+    try:
+        return cluster.run(lambda: _run(cluster, workload))
+    finally:
+        cluster.close()
+
+
+async def _creations(
+    workload: Workload, transport: ApiTransport, recorder: PodRecorder
+) -> AsyncGenerator[Callable[[], Awaitable[None]], None]:
+    for body in workload.bodies:
+        yield partial(create_pod, transport, body, recorder)
+
+
+async def _run(cluster: VirtualCluster, workload: Workload) -> Ended:
+    await cluster.bring_up()
+    transport = cluster.transport()
+    await wait_ready(transport, len(workload.shapes))
+    await create_namespaces(transport, [NAMESPACE])
+    answer = await transport.request("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", body=priority_class())
+    if answer.status != 201:
+        raise LoadError(f"create of a PriorityClass answered {answer.status}")
+    recorder = PodRecorder(transport, cluster.clock, f"{RUN_LABEL}={RUN}")
+    placed: dict[str, str] = {}
+    recorder.on_bound = placed.__setitem__
+    await recorder.start()
+    try:
+        await run_bounded(_creations(workload, transport, recorder), IN_FLIGHT)
+        # What waits for room that comes no more says nothing again: all is quiet.
+        await recorder.wait_until(lambda: False, QUIET_S)
+    finally:
+        await recorder.stop()
+    gone = [key for key, times in recorder.pods.items() if times.deleted]
+    for key in gone:
+        placed.pop(key, None)
+    return ended(workload, placed, len(gone), recorder.durations_s("sent_s", "bound_s"))

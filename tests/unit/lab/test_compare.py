@@ -1,0 +1,131 @@
+"""`minikube-py compare`: what it counts, what it says of the differences, and that equal commands write equal bytes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minikube_py.cli import main
+from minikube_py.lab.compare.alone import run_alone
+from minikube_py.lab.compare.compare import CompareOptions, as_json, run_compare
+from minikube_py.lab.compare.figures import Ended, demand, figures
+from minikube_py.lab.compare.statistics import compared, sign_flip_p
+from minikube_py.lab.compare.workload import drawn
+from minikube_py.lab.trace import TraceNode, TracePod, load
+from minikube_py.scheduler.config import ConfigError
+from minikube_py.scheduler.configuration.chosen import DEFAULT_SCHEDULER, ChosenScheduler
+from minikube_py.scheduler.configuration.files import read_scheduler
+
+PACK = """
+class Pack:
+    scope = "NODE"
+
+    def score(self, state, pod, node):
+        return min(100, 10 * len(node.pods))
+"""
+HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+
+
+def node(name: str, cpu: int, gpus: int) -> TraceNode:
+    return TraceNode(name, cpu, 8192, gpus, "T4" if gpus else "")
+
+
+def pod(name: str, cpu: int, gpus: int = 0, milli: int = 0) -> TracePod:
+    return TracePod(name, 0, 10, cpu, 1024, gpus, milli, ())
+
+
+def test_figures_of_a_small_end() -> None:
+    nodes = [node("a", 4000, 2), node("b", 1000, 1), node("c", 2000, 0)]
+    pods = [pod("p", 2000, 1, 1000), pod("q", 1000, 1, 500), pod("r", 9000), pod("s", 500, 1, 500)]
+    found = figures(nodes, pods, Ended({0: 0, 3: 1}, 1, (0.1, 0.2, 0.3), ""))
+    assert found["packing"] == pytest.approx(50)
+    assert (found["unschedulable"], found["preempted"], found["nodes used"]) == (1, 1, 2)
+    # Free are 1,000 thousandths beside 2 cpus, and 500 beside half a cpu: p and q find the second useless, s uses both.
+    assert found["fragmentation"] == pytest.approx(100 * (500 + 500 + 0) / (1500 * 3))
+    assert found["imbalance"] == pytest.approx(23.570226)
+    assert found["latency p50"] == pytest.approx(200)
+
+
+@given(st.lists(st.floats(-100, 100), min_size=2, max_size=8))
+def test_the_paired_test_is_that_of_all_signs(differences: Sequence[float]) -> None:
+    p = sign_flip_p(differences)
+    assert p is not None and 2 / 2 ** len(differences) <= p <= 1
+    assert p == sign_flip_p([-each for each in differences])
+
+
+def test_what_the_paired_test_says() -> None:
+    assert sign_flip_p([1.0]) is None
+    assert sign_flip_p([1.0, 2.0, 3.0]) == pytest.approx(2 / 8)
+    assert sign_flip_p([1.0, -1.0]) == 1
+    assert sign_flip_p([5.0] * 20) == pytest.approx(1 / 2**14, rel=3)
+    decided = compared([1.0] * 10, [2.0, 2.5] * 5)
+    assert (decided.better(1), decided.better(-1)) == ("second", "first")
+    assert compared([1.0, 2.0], [1.0, 2.0]).better(1) == "equal"
+    assert compared([1.0, 2.0], [2.0, 1.0]).better(1) == "undecided"
+    assert decided.difference.low <= decided.difference.value <= decided.difference.high
+
+
+@pytest.mark.parametrize("important", [0.0, 0.4])
+def test_no_node_is_given_more_than_it_has(important: float) -> None:
+    trace = load()
+    workload = drawn(trace.nodes[:25], trace.pods, 250, important, 3)
+    ended = run_alone(workload, read_scheduler(), 3)
+    left = {number: demand_of(each) for number, each in enumerate(workload.nodes)}
+    for number, where in ended.placed.items():
+        left[where] = [have - want for have, want in zip(left[where], demand(workload.pods[number]))]
+        assert min(left[where]) >= 0
+    assert bool(ended.preempted) == bool(important)
+
+
+def demand_of(each: TraceNode) -> list[int]:
+    return [each.cpu_milli, each.memory_mib, each.gpus * 1000]
+
+
+def options(**more: object) -> CompareOptions:
+    known = {"first": ("a", DEFAULT_SCHEDULER), "second": ("b", DEFAULT_SCHEDULER), "seeds": 2, "seed": 5}
+    return CompareOptions(**{**known, "pods": 60, "nodes": 10, "important": 0.2, "alone": False, **more})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_scheduler_beside_itself_is_equal(alone: bool) -> None:
+    comparison = run_compare(options(alone=alone), lambda _: None)
+    assert {each.better(1) for each in comparison.measures.values()} == {"equal"}
+    assert all(first == second for first, second in comparison.digests)
+    assert ("latency p99" in {measure.name for measure in comparison.measures}) is not alone
+    assert as_json(comparison) == as_json(run_compare(options(alone=alone), lambda _: None))
+
+
+def test_the_command_writes_the_same_bytes_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text(PACK)
+    words = ["compare", "default", "default", "--plugin", f"{mine}:Pack", "--scheduler-only", "--seeds", "6"]
+    written: list[dict[str, bytes]] = []
+    for number in range(2):
+        results = tmp_path / str(number)
+        assert main.main([*words, "--pods", "40", "--nodes", "40", "--results", str(results)]) == 0
+        (folder,) = results.iterdir()
+        written.append({path.name: path.read_bytes() for path in folder.iterdir()})
+    assert written[0] == written[1] and sorted(written[0]) == ["compare.json", "compare.svg"]
+    document = json.loads(written[0]["compare.json"])
+    used = document["measures"]["nodes used"]
+    assert (used["betterIs"], used["p"]) == ("second", 2 / 2**6)
+    assert used["meanSecond"]["value"] < used["meanFirst"]["value"]
+    printed = capsys.readouterr().out
+    assert "mean of 6 seeds" in printed and "default + plugin" in printed and "nodes used, nodes" in printed
+
+
+def test_a_known_plugin_takes_part_where_the_file_names_it(tmp_path: Path) -> None:
+    mine, file = tmp_path / "mine.py", tmp_path / "c.yaml"
+    mine.write_text(PACK)
+    file.write_text(HEAD)
+    chosen = ChosenScheduler(file, (), (f"{mine}:Pack",))
+    assert read_scheduler(chosen).profiles[0].plugins["multiPoint"].enabled == ()
+    file.write_text(HEAD + "profiles: [{plugins: {score: {enabled: [{name: Pack, weight: 3}]}}}]")
+    assert read_scheduler(chosen).profiles[0].plugins["score"].enabled == (("Pack", 3),)
+    with pytest.raises(ConfigError, match='"Pack" does not exist'):
+        read_scheduler(ChosenScheduler(file))
