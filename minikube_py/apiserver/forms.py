@@ -229,7 +229,7 @@ def single_bytes(
         version = str(revision) if revision else ""
         head = table_head(resource, {"resourceVersion": version} if version else {}, names)
         printer = TablePrinter(resource, now_s, form.include_object, names)
-        row = printer.row_bytes(value, version, fields.values[0] if fields else None)
+        row = go_json.escaped(printer.row_bytes(value, version, fields.values[0] if fields else None))
         return with_meta_version(head, form) + with_meta_version(row, form) + b"]}"
     if form.kind == "partial":
         if not form.single:

@@ -42,6 +42,8 @@ CHUNKS_READ_MAX: Final = 512
 _EXCESS_BYTES_MAX: Final = 16 << 10
 """As Go's: what lines before chunks may hold beyond 16 bytes and twice the data."""
 CHUNKED: Final = -1
+_KEPT_LENGTH_MAX: Final = 2048
+"""Of headers that are kept for the next request of a connection, which mostly brings the same."""
 
 
 class Refused(Exception):
@@ -95,8 +97,8 @@ class RequestReader:
 
     `head_bytes_max` bounds a head (request line and headers), `headers_max` the number of headers."""
 
-    __slots__ = ("_after_post", "_buffer", "_chunk", "_excess", "_headers_max", "_left", "_looked", "_trailer",
-                 "has_more", "head_bytes_max")  # fmt: skip
+    __slots__ = ("_after_post", "_buffer", "_chunk", "_excess", "_headers_max", "_kept", "_kept_as", "_left",
+                 "_looked", "_trailer", "has_more", "head_bytes_max")  # fmt: skip
 
     def __init__(self, head_bytes_max: int, headers_max: int) -> None:
         self.head_bytes_max = head_bytes_max
@@ -108,6 +110,8 @@ class RequestReader:
         self._chunk = False
         self._trailer = 0
         self._excess = 0
+        self._kept: Head | None = None
+        self._kept_as = ("", "")
         self.has_more = False
         """Whether `data` ended at CHUNKS_READ_MAX, not for want of bytes."""
 
@@ -162,6 +166,9 @@ class RequestReader:
             raise Refused(400, "Bad Request")
         method, target, major, minor = match.groups()
         path, query = _split_target(target, method == "CONNECT" and not target.startswith("/"))
+        self._after_post = method == "POST"
+        if self._kept is not None and self._kept_as == (minor, fields) and major == "1" and method != "CONNECT":
+            return Head(method, path, query, *self._kept[3:])
         headers, repeated, sound = self._fields(fields[: -2 if fields.endswith("\r\n") else -1])
         modern = minor != "0"
         if repeated and any(name == "host" for name, _ in repeated):
@@ -172,7 +179,6 @@ class RequestReader:
         _check_host(headers, modern and method != "CONNECT")
         if not sound:
             raise Refused(400, "Bad Request", "invalid header name")
-        self._after_post = method == "POST"
         connection = headers.get("connection")
         keep_alive = modern and sure
         if connection is not None:
@@ -183,7 +189,10 @@ class RequestReader:
             if _CONTINUES.fullmatch(expect) is None:
                 raise Refused(417, "Expectation Failed")
             continues = modern and length != 0
-        return Head(method, path, query, int(minor), headers, repeated, length, keep_alive, continues)
+        found = Head(method, path, query, int(minor), headers, repeated, length, keep_alive, continues)
+        if method != "CONNECT" and len(fields) <= _KEPT_LENGTH_MAX:
+            self._kept, self._kept_as = found, (minor, fields)
+        return found
 
     def _fields(self, text: str) -> tuple[dict[str, str], tuple[tuple[str, str], ...], bool]:
         """Headers, the further ones of a name, and whether all names are. Raises: Refused."""

@@ -11,12 +11,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import re
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice, repeat
 from typing import Final, NamedTuple
 
 import orjson
 
+from minikube_py.api import go_json
 from minikube_py.api.errors import (
     Json,
     StatusError,
@@ -372,13 +373,16 @@ class Lister:
             fields = await self._table_fields(resource, page, selection)
             head = with_meta_version(table_head(resource, metadata, fields.names if fields else ()), form)
             rows = self._rows(resource, page.items, form, fields)
+            joined: Callable[[Iterable[bytes]], bytes] = _joined_rows
         else:
             head = _list_head(resource, metadata, form)
             rows = _items(page.items, form)
+            joined = b",".join
         plan = [len(part) for part in slices(page.items, self._limits.list_slice, form.kind != "object")]
         if len(plan) <= 1:
-            return Response(200, await in_form(b"%b%b]}" % (head, b",".join(rows)), form, self.work), form.media_type)
-        pieces = _pieces(head, rows, plan)
+            body = b"%b%b]}" % (head, joined(rows))
+            return Response(200, await in_form(body, form, self.work), form.media_type)
+        pieces = _pieces(head, rows, plan, joined)
         if form.media_type == JSON:
             return Response(200, b"", form.media_type, pieces=pieces)
         parts: list[bytes] = []
@@ -392,13 +396,9 @@ class Lister:
     ) -> Iterator[bytes]:
         names = fields.names if fields else ()
         printer = TablePrinter(resource, self._clock.wall_s(), form.include_object, names)
-        row_bytes = printer.row_bytes
-        if fields is None:
-            for entry in items:
-                yield with_meta_version(row_bytes(entry.value, str(entry.revision)), form)
-            return
-        for entry, values in zip(items, fields.values):
-            yield with_meta_version(row_bytes(entry.value, str(entry.revision), values), form)
+        values: Iterable[dict[str, str] | None] = fields.values if fields is not None else repeat(None)
+        rows = (printer.row_bytes(entry.value, str(entry.revision), own) for entry, own in zip(items, values))
+        return rows if form.version == "v1" else (with_meta_version(row, form) for row in rows)
 
     async def _node_fields(
         self, resource: Kind, kvs: list[KeyValue], revision: int, selection: Selection | None = None
@@ -477,12 +477,18 @@ def _items(items: list[Entry], form: Form) -> Iterator[bytes]:
     return (item_bytes(entry.value, entry.revision) for entry in items)
 
 
-def _pieces(head: bytes, rows: Iterator[bytes], plan: list[int]) -> Iterator[bytes]:
+def _joined_rows(rows: Iterable[bytes]) -> bytes:
+    return go_json.escaped(b",".join(rows))
+
+
+def _pieces(
+    head: bytes, rows: Iterator[bytes], plan: list[int], joined: Callable[[Iterable[bytes]], bytes]
+) -> Iterator[bytes]:
     """A large list in parts: all up to its items, then so many items each, made as they are sent, then its end."""
     yield head
     opening = b""
     for size in plan:
-        yield opening + b",".join(islice(rows, size))
+        yield opening + joined(islice(rows, size))
         opening = b","
     yield b"]}\n"
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import orjson
 
+from minikube_py.api import go_json
 from minikube_py.api.errors import Json, expired, internal
 from minikube_py.api.kind import Kind
 from minikube_py.api.tables import TablePrinter, columns
@@ -61,7 +62,7 @@ class Encoder:
         if self.form.kind == "partial":
             return partial_bytes(value, revision, self.form.version)
         printer = TablePrinter(self.resource, self.clock.wall_s(), self.form.include_object)
-        row = printer.row_bytes(value, str(revision))
+        row = go_json.escaped(printer.row_bytes(value, str(revision)))
         return b"%b%b]}" % (self._table_head(revision), row)
 
     def steps(self, size_bytes: int) -> int:

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import orjson
@@ -118,6 +121,7 @@ WHOLE_BYTES_MAX: Final = 1 << 20
 DECODED_BYTES_MAX: Final = 128 << 10
 DECODED_PER_SLICE: Final = 5
 """What is decoded to be shown takes as much longer."""
+_VALUE: Final = attrgetter("value")
 
 
 def slices(entries: Sequence[Entry], count_max: int, decoded: bool) -> Iterator[Sequence[Entry]]:
@@ -125,14 +129,13 @@ def slices(entries: Sequence[Entry], count_max: int, decoded: bool) -> Iterator[
     `decoded`: they are not sent as they are."""
     bytes_max = DECODED_BYTES_MAX if decoded else WHOLE_BYTES_MAX
     count_max = max(count_max // DECODED_PER_SLICE, 1) if decoded else count_max
-    first = size = 0
-    for at, entry in enumerate(entries):
-        size += len(entry.value)
-        if at > first and (size > bytes_max or at - first >= count_max):
-            yield entries[first:at]
-            first, size = at, len(entry.value)
-    if entries:
-        yield entries[first:]
+    ends = list(accumulate(map(len, map(_VALUE, entries))))
+    first = sent = 0
+    while first < len(ends):
+        last = bisect_right(ends, sent + bytes_max, first, min(first + count_max, len(ends)))
+        last = max(last, first + 1)
+        yield entries[first:last]
+        first, sent = last, ends[last - 1]
 
 
 class Change:

@@ -196,3 +196,31 @@ def test_heads_in_odd_but_allowed_forms() -> None:
 def test_the_absolute_form_of_a_target_keeps_its_query(target: str, path: str, query: str) -> None:
     [(head, _)] = read_all([f"GET {target} HTTP/1.1\r\nHost: h\r\n\r\n".encode()])
     assert (head.path, head.query) == (path, query)
+
+
+_LINES = ["GET /a HTTP/1.1", "POST /b?c=d HTTP/1.1", "GET /a HTTP/1.0", "CONNECT x:1 HTTP/1.1", "CONNECT /p HTTP/1.1", "GET /a HTTP/2.0", "OPTIONS * HTTP/1.1"]
+_HEADERS = [
+    "Host: x\r\n", "Host: y\r\n", "", "Host: x\r\nConnection: close\r\n", "Host: x\r\nConnection: keep-alive\r\n", "Host: a b\r\n",
+    "Host: x\r\nX: 1\r\nx: 2\r\n", "Host: x\r\nExpect: 100-continue\r\nContent-Length: 0\r\n", "Host: x\r\nTransfer-Encoding: gzip\r\n",
+    "Host: x\r\nHost: x\r\n", "Host: x\r\nbad name: 1\r\n", f"Host: x\r\nLong: {'y' * 3000}\r\n",
+]  # fmt: skip
+
+
+def _read(reader: RequestReader, data: bytes) -> Head | tuple[int, str, str] | None:
+    reader.receive(data)
+    try:
+        return reader.head()
+    except Refused as refused:
+        return refused.status, refused.reason, refused.text
+
+
+@given(st.lists(st.tuples(st.sampled_from(_LINES), st.sampled_from(_HEADERS)), min_size=2, max_size=8))
+def test_a_head_is_read_the_same_whatever_came_before_it(requests: list[tuple[str, str]]) -> None:
+    used = RequestReader(8192, 64)
+    for line, headers in requests:
+        data = f"{line}\r\n{headers}\r\n".encode()
+        fresh = _read(RequestReader(8192, 64), data)
+        assert _read(used, data) == fresh
+        if not isinstance(fresh, Head):
+            # The connection of what is refused ends.
+            used = RequestReader(8192, 64)
