@@ -27,6 +27,8 @@ ROOT = Path(__file__).parents[2]
 ENDPOINTS = "--endpoints=store-1:2390,store-2:2390,store-3:2390"
 NODES_EACH = 500
 WITHIN_S = 180
+IDLE_S = 60.0
+"""A connection that was idle for longer is replaced: the server closes it after 90 s."""
 
 
 class Project:
@@ -91,16 +93,21 @@ class Api:
         self._where, self._context = urlsplit(access.server), access.ssl_context()
         self._headers = {"Authorization": f"Bearer {access.token}", "Content-Type": "application/json"}
         self._connection: http.client.HTTPSConnection | None = None
+        self._used_s = 0.0
 
     def send(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         """Raises: OSError, http.client.HTTPException where no answer comes."""
+        if time.monotonic() - self._used_s > IDLE_S:
+            self.close()
         if self._connection is None:
             port = self._where.port
             self._connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=60, context=self._context)
         try:
             self._connection.request(method, path, body and json.dumps(body), self._headers)
             answer = self._connection.getresponse()
-            return answer.status, json.loads(answer.read())
+            found = answer.status, json.loads(answer.read())
+            self._used_s = time.monotonic()
+            return found
         except BaseException:
             self.close()
             raise
