@@ -7,14 +7,14 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from minikube_py.cel.values import CIDR, IP, EvaluationError, go_quote
+from minikube_py.cel.values import CIDR, IP, EvaluationError, go_quote, no_overload
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _GROUP: Final = re.compile(r"[0-9a-fA-F]*")
 _BITS: Final = re.compile(r"0|[1-9][0-9]*")
 
 
-class _Wrong(Exception):
+class NoAddress(Exception):
     def __init__(self, what: str, at: str = "") -> None:
         super().__init__(f"{what} (at {go_quote(at)})" if at else what)
 
@@ -24,26 +24,26 @@ def _check_ipv4(text: str) -> None:
     for i, char in enumerate(text):
         if char in "0123456789":
             if digits == 1 and value == 0:
-                raise _Wrong("IPv4 field has octet with leading zero")
+                raise NoAddress("IPv4 field has octet with leading zero")
             value, digits = value * 10 + int(char), digits + 1
             if value > 255:
-                raise _Wrong("IPv4 field has value >255")
+                raise NoAddress("IPv4 field has value >255")
         elif char == ".":
             if i in (0, len(text) - 1) or text[i - 1] == ".":
-                raise _Wrong("IPv4 field must have at least one digit", text[i:])
+                raise NoAddress("IPv4 field must have at least one digit", text[i:])
             if fields == 3:
-                raise _Wrong("IPv4 address too long")
+                raise NoAddress("IPv4 address too long")
             value, digits, fields = 0, 0, fields + 1
         else:
-            raise _Wrong("unexpected character", text[i:])
+            raise NoAddress("unexpected character", text[i:])
     if fields < 3:
-        raise _Wrong("IPv4 address too short")
+        raise NoAddress("IPv4 address too short")
 
 
 def _check_ipv6(whole: str) -> None:
     text, percent, zone = whole.partition("%")
     if percent and not zone:
-        raise _Wrong("zone must be a non-empty string")
+        raise NoAddress("zone must be a non-empty string")
     filled, ellipsis = 0, text.startswith("::")
     if ellipsis:
         text = text[2:]
@@ -53,14 +53,14 @@ def _check_ipv6(whole: str) -> None:
         group = _GROUP.match(text)
         assert group is not None
         if len(group[0]) > 4:
-            raise _Wrong("each group must have 4 or less digits", text)
+            raise NoAddress("each group must have 4 or less digits", text)
         if not group[0]:
-            raise _Wrong("each colon-separated field must have at least one digit", text)
+            raise NoAddress("each colon-separated field must have at least one digit", text)
         if text.startswith(".", group.end()):
             if not ellipsis and filled != 12:
-                raise _Wrong("embedded IPv4 address must replace the final 2 fields of the address", text)
+                raise NoAddress("embedded IPv4 address must replace the final 2 fields of the address", text)
             if filled > 12:
-                raise _Wrong("too many hex fields to fit an embedded IPv4 at the end of the address", text)
+                raise NoAddress("too many hex fields to fit an embedded IPv4 at the end of the address", text)
             _check_ipv4(text)
             text, filled = "", filled + 4
             break
@@ -68,26 +68,26 @@ def _check_ipv6(whole: str) -> None:
         if not text:
             break
         if not text.startswith(":"):
-            raise _Wrong("unexpected character, want colon", text)
+            raise NoAddress("unexpected character, want colon", text)
         if len(text) == 1:
-            raise _Wrong("colon must be followed by more characters", text)
+            raise NoAddress("colon must be followed by more characters", text)
         text = text[1:]
         if text.startswith(":"):
             if ellipsis:
-                raise _Wrong("multiple :: in address", text)
+                raise NoAddress("multiple :: in address", text)
             ellipsis, text = True, text[1:]
             if not text:
                 break
     if text:
-        raise _Wrong("trailing garbage after address", text)
+        raise NoAddress("trailing garbage after address", text)
     if filled < 16 and not ellipsis:
-        raise _Wrong("address string too short")
+        raise NoAddress("address string too short")
     if filled == 16 and ellipsis:
-        raise _Wrong("the :: must expand to at least one field of zeros")
+        raise NoAddress("the :: must expand to at least one field of zeros")
 
 
-def _read(text: str) -> Address:
-    """Without its zone. Raises: _Wrong."""
+def read_address(text: str) -> Address:
+    """Without its zone. Raises: NoAddress."""
     try:
         first = next((char for char in text if char in ".:%"), "")
         if first == ".":
@@ -95,9 +95,9 @@ def _read(text: str) -> Address:
         elif first == ":":
             _check_ipv6(text)
         else:
-            raise _Wrong("missing IPv6 address" if first else "unable to parse IP")
-    except _Wrong as error:
-        raise _Wrong(f"ParseAddr({go_quote(text)}): {error}") from None
+            raise NoAddress("missing IPv6 address" if first else "unable to parse IP")
+    except NoAddress as error:
+        raise NoAddress(f"ParseAddr({go_quote(text)}): {error}") from None
     return ipaddress.ip_address(text.partition("%")[0])
 
 
@@ -108,8 +108,8 @@ def _is_mapped(address: Address) -> bool:
 def ip_of(text: str) -> Any:
     quoted = go_quote(text)
     try:
-        found = _read(text)
-    except _Wrong as error:
+        found = read_address(text)
+    except NoAddress as error:
         return EvaluationError(f"IP Address {quoted} parse error during conversion from string: {error}")
     if "%" in text:
         return EvaluationError(f"IP address {quoted} with zone value is not allowed")
@@ -124,15 +124,15 @@ def cidr_of(text: str) -> Any:
     quoted = go_quote(text)
     try:
         if not slash:
-            raise _Wrong("no '/'")
-        found = _read(address)
+            raise NoAddress("no '/'")
+        found = read_address(address)
         if "%" in address:
-            raise _Wrong("IPv6 zones cannot be present in a prefix")
+            raise NoAddress("IPv6 zones cannot be present in a prefix")
         if _BITS.fullmatch(bits) is None or len(bits) > 18:
-            raise _Wrong(f"bad bits after slash: {go_quote(bits)}")
+            raise NoAddress(f"bad bits after slash: {go_quote(bits)}")
         if int(bits) > found.max_prefixlen:
-            raise _Wrong("prefix length out of range")
-    except _Wrong as error:
+            raise NoAddress("prefix length out of range")
+    except NoAddress as error:
         return EvaluationError(f"{said}{said}netip.ParsePrefix({quoted}): {error}")
     if _is_mapped(found):
         return EvaluationError(f"{said}IPv4-mapped IPv6 address {quoted} is not allowed")
@@ -146,7 +146,7 @@ def _is_canonical(text: str) -> Any:
 
 def _contains_ip(network: CIDR, other: Any) -> Any:
     if type(other) is EvaluationError:
-        return other
+        return no_overload()
     return other.address.version == network.address.version and other.address in network.network
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from minikube_py.cel import addresses, kubernetes, lists, regex, strings, times
+from minikube_py.cel import addresses, kubernetes, lists, regex, strings, times, urls
 from minikube_py.cel.declarations import Overload, functions
 from minikube_py.cel.operators import CONVERSIONS, OPERATORS
 from minikube_py.cel.types import Type
 from minikube_py.cel.values import EvaluationError, Unfit, no_overload, pairs, type_name
 
-__all__ = ["CONVERSIONS", "Function", "function_of"]
+__all__ = ["CONVERSIONS", "Function", "function_of", "is_dispatched"]
 
 Function = Callable[..., Any]
 _FUNCTIONS: Final[dict[str, Function]] = {
@@ -20,6 +20,7 @@ _FUNCTIONS: Final[dict[str, Function]] = {
     **times.FUNCTIONS,
     **kubernetes.FUNCTIONS,
     **addresses.FUNCTIONS,
+    **urls.FUNCTIONS,
 }
 _WILD: Final = ("dyn", "any", "param")
 _RUNTIME_NAMES: Final = {
@@ -44,6 +45,11 @@ def function_of(name: str, overload: str, constants: Sequence[tuple[bool, Any]])
         return no_overload(name, *values) if values else EvaluationError(f"no such overload: {name}()")
 
     return dispatched
+
+
+def is_dispatched(name: str, overload: str) -> bool:
+    """Whether the values decide which overload it is."""
+    return not overload and name not in OPERATORS
 
 
 def _function(overload: str) -> Function:

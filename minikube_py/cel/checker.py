@@ -158,6 +158,8 @@ class _Checker:
         return self._resolve(node, overloads)
 
     def _resolve(self, node: Call, overloads: Sequence[Overload]) -> Type:
+        # A macro may have put the node into its expansion more than once.
+        node.overloads = ()
         parts = [*([] if node.target is None else [node.target]), *node.args]
         given = [part.type for part in parts]
         if node.function in ("_&&_", "_||_"):

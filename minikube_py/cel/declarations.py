@@ -121,7 +121,7 @@ getEscapedPath .url_get_escaped_path(URL) string
 getQuery .url_get_query(URL) map(string,list(string))
 quantity string_to_quantity(string) Quantity
 isQuantity is_quantity_string(string) bool
-sign .quantity_sign(Quantity) int
+sign quantity_sign(Quantity) int
 isGreaterThan .quantity_is_greater_than(Quantity,Quantity) bool; .semver_is_greater_than(Semver,Semver) bool
 isLessThan .quantity_is_less_than(Quantity,Quantity) bool; .semver_is_less_than(Semver,Semver) bool
 compareTo .quantity_compare_to(Quantity,Quantity) int; .semver_compare_to(Semver,Semver) int

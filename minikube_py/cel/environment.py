@@ -11,11 +11,12 @@ from typing import Any, Final, NamedTuple
 from minikube_py.cel.checker import Fields, check
 from minikube_py.cel.costs import SizeOf, most_it_costs
 from minikube_py.cel.evaluation import Program, Run, program_of
+from minikube_py.cel.operators import to_duration, to_timestamp
 from minikube_py.cel.parser import parse
 from minikube_py.cel.regex import BadPattern, compiled
 from minikube_py.cel.syntax import Call, ListOf, Literal, MapOf, Node, Source, parts_of
 from minikube_py.cel.types import Type
-from minikube_py.cel.values import EvaluationError, Timestamp, Unfit, duration_of, timestamp_of
+from minikube_py.cel.values import EvaluationError, Unfit
 
 FRAMES_MAX: Final = 5_000
 FRAMES_OF_NODE: Final = 8
@@ -127,7 +128,7 @@ def _check_literals(source: Source, root: Node) -> None:
         pending += [(part, formatted) for part in parts_of(node)]
         if isinstance(node, Call) and node.args and node.function in _READ:
             given = node.args[-1]
-            if isinstance(given, Literal) and isinstance(given.value, str) and not _READ[node.function](given.value):
+            if isinstance(given, Literal) and not _READ[node.function](given.value):
                 wrong.append(source.problem(given.at, f"invalid {node.function} argument"))
     if wrong:
         raise source.refusal(wrong)
@@ -151,16 +152,17 @@ def _item_type(item: Node, optional: bool) -> Type:
     return item.type.params[0] if optional and item.type.params else item.type
 
 
-def _is_pattern(text: str) -> bool:
+def _is_pattern(text: Any) -> bool:
     try:
-        compiled(text)
+        if isinstance(text, str):
+            compiled(text)
     except BadPattern:
         return False
     return True
 
 
-_READ: Final[Mapping[str, Callable[[str], bool]]] = {
+_READ: Final[Mapping[str, Callable[[Any], bool]]] = {
     "matches": _is_pattern,
-    "duration": lambda text: duration_of(text) is not None,
-    "timestamp": lambda text: isinstance(timestamp_of(text), Timestamp),
+    "duration": lambda value: type(to_duration(value)) is not EvaluationError,
+    "timestamp": lambda value: type(to_timestamp(value)) is not EvaluationError,
 }

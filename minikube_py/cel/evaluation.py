@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from minikube_py.cel.calls import CONVERSIONS, Function, function_of
+from minikube_py.cel.calls import CONVERSIONS, Function, function_of, is_dispatched
 from minikube_py.cel.checker import TYPE_NAMES
 from minikube_py.cel.runtime_costs import OF_RESULTS, CallCost, cost_of
 from minikube_py.cel.syntax import Call, Comprehension, Ident, ListOf, Literal, MapOf, Node, Select, qualified
@@ -343,7 +343,7 @@ class _Planner:
             if type(value) is EvaluationError:
                 raise Unfit(str(value))
             return _constant(value)
-        in_turn = name in ("matches", "find", "findAll") and args[1].is_constant
+        in_turn = is_dispatched(name, overload) or (name in ("matches", "find", "findAll") and args[1].is_constant)
         steps = [plan.step for plan in args]
         return Plan(_called(function, cost_of(name, overload), steps, in_turn, name in OF_RESULTS))
 
@@ -570,12 +570,15 @@ def _called(function: Function, cost: CallCost, steps: Sequence[Step], in_turn: 
         return binary
 
     def many(run: Run) -> Any:
-        values = []
+        values: list[Any] = []
         for step in steps:
             value = step(run)
-            if type(value) is EvaluationError:
-                return value
             values.append(value)
+            if type(value) is EvaluationError:
+                # All arguments are there to be counted.
+                if len(values) == len(steps):
+                    run.charge(cost(values, value))
+                return value
         if not late:
             run.charge(cost(values, None))
         result = function(*values)

@@ -16,7 +16,11 @@ from minikube_py.fields.quantity import Quantity
 
 def _quantity(text: str) -> Any:
     try:
-        return quantity.parse(text)
+        found = quantity.parse(text)
+        if found.format == "BinarySI" and "." in text:
+            # Upstream takes no such text for whole, nor what it is added to; it takes a scale below 0 so, too.
+            return found._replace(unscaled=found.unscaled * 10, scale=found.scale - 1)
+        return found
     except (RequestError, ValueError) as error:
         return EvaluationError(str(error))
 
@@ -26,8 +30,8 @@ def _is_quantity(text: str) -> bool:
 
 
 def _whole(value: Quantity) -> int | None:
-    """As an int64; None where it is not whole, or too large."""
-    if value.scale < 0 and value.unscaled % 10**-value.scale:
+    """As an int64; None where it is not written as a whole number, or too large."""
+    if value.scale < 0:
         return None
     found = value.value()
     return found if INT_MIN <= found <= INT_MAX else None
@@ -39,7 +43,12 @@ def _as_integer(value: Quantity) -> Any:
 
 
 def _as_double(value: Quantity) -> float:
-    return float(value.unscaled * 10**value.scale) if value.scale >= 0 else value.unscaled / 10**-value.scale
+    return float(value.unscaled) * float(f"1e{value.scale}") if value.scale else float(value.unscaled)
+
+
+def _minus(left: Quantity, right: Quantity) -> Quantity:
+    """The least int64 has no negative: upstream adds it where it should be taken away."""
+    return left.plus(right) if right.unscaled == INT_MIN else left.minus(right)
 
 
 def _of_int(value: int) -> Quantity:
@@ -107,7 +116,7 @@ def _parsed_version(text: str) -> Semver:
 def _normalized(text: str) -> str:
     parts = text.removeprefix("v").split(".", 2)
     for i, part in enumerate(parts):
-        if len(part) > 1:
+        if len(part.encode()) > 1:
             part = part.lstrip("0")
             parts[i] = part if part[:1] and part[0] in "0123456789" else f"0{part}"
     if len(parts) < 3 and any(char in parts[-1] for char in "+-"):
@@ -135,8 +144,8 @@ FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "quantity_is_integer": lambda value: _whole(value) is not None,
     "quantity_add": lambda left, right: left.plus(right),
     "quantity_add_int": lambda left, right: left.plus(_of_int(right)),
-    "quantity_sub": lambda left, right: left.minus(right),
-    "quantity_sub_int": lambda left, right: left.minus(_of_int(right)),
+    "quantity_sub": _minus,
+    "quantity_sub_int": lambda left, right: _minus(left, _of_int(right)),
     "string_to_semver": semver,
     "string_bool_to_semver": semver,
     "is_semver_string": lambda text: type(semver(text)) is Semver,

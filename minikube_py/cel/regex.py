@@ -8,6 +8,7 @@ programs of over 20,000 steps, where Go takes some more.
 
 from __future__ import annotations
 
+import sys
 import unicodedata
 from collections.abc import Callable, Iterator
 from functools import lru_cache
@@ -16,6 +17,7 @@ from typing import Any, Final, NamedTuple
 REPEATS_MAX: Final = 1000
 STEPS_MAX: Final = 20_000
 DEPTH_MAX: Final = 250
+FRAMES_MAX: Final = 8 * DEPTH_MAX
 STATES_MAX: Final = 2_000
 """Remembered states; with more, all are forgotten and learned again."""
 
@@ -466,7 +468,12 @@ State = tuple[tuple[int, ...], str]
 
 class Regex:
     def __init__(self, pattern: str) -> None:
-        program = _Program(_Reader(pattern).whole(), pattern)
+        before = sys.getrecursionlimit()
+        sys.setrecursionlimit(before + FRAMES_MAX)
+        try:
+            program = _Program(_Reader(pattern).whole(), pattern)
+        finally:
+            sys.setrecursionlimit(before)
         self._steps, self._start = program.steps, program.start
         self._looks = any(step.what in _HOLDS for step in self._steps if isinstance(step.what, str))
         self._taken: list[dict[str, bool]] = [{} for _ in self._steps]

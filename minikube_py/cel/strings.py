@@ -203,7 +203,7 @@ def _fixed(value: float, precision: int) -> str:
     """As upstream's printer does it for American English."""
     if not math.isfinite(value):
         return "NaN" if value != value else "∞" if value > 0 else "-∞"
-    return f"{Decimal(value).quantize(Decimal(1).scaleb(-precision), context=_EXACT):,f}"
+    return f"{Decimal(value or 0.0).quantize(Decimal(1).scaleb(-precision), context=_EXACT):,f}"
 
 
 _EXACT: Final = Context(prec=20_000, rounding=ROUND_HALF_EVEN)
@@ -214,7 +214,7 @@ def _scientific(value: float, precision: int) -> str:
     """With the precision as a width, which is what upstream makes of it."""
     if not math.isfinite(value):
         return _fixed(value, precision).rjust(precision)
-    mantissa, _, exponent = f"{value:e}".partition("e")
+    mantissa, _, exponent = f"{value or 0.0:e}".partition("e")
     return f"{mantissa}×10{exponent.removeprefix('+').translate(_RAISED)}".rjust(precision)
 
 

@@ -101,6 +101,8 @@ func shown(v ref.Val) any {
 			return fmt.Sprint(entries[i][0]) < fmt.Sprint(entries[j][0])
 		})
 		return []any{"map", entries}
+	case *apicel.Quantity:
+		return []any{"Quantity", t.Quantity.String()}
 	case apicel.Quantity:
 		return []any{"Quantity", t.Quantity.String()}
 	case apicel.Semver:

@@ -1,10 +1,11 @@
 """Asks upstream's own CEL what the expressions of `data/cel_evaluations.json` are, and what each evaluation costs.
 
-    python tests/conformance/record_evaluations.py [FILE]
+    python tests/conformance/record_evaluations.py [FILE | --drawn SEED COUNT]
 
-FILE: a JSON list of expressions to take up; without one, those that are recorded are asked again. Expressions that
-do not compile are left out, and those that make protobuf messages, which we do not know. Needs Go and its module
-cache, with what `cel_answers.go` names. Where eight runs disagree, as Go walks maps in any order, nothing is recorded.
+FILE: a JSON list of expressions to take up; --drawn: so many of `drawn_expressions`. Without either, those that are
+recorded are asked again. Left out are expressions that do not compile, those that make protobuf messages, which we do
+not know, and those in which upstream's own code breaks. Needs Go and its module cache, with what `cel_answers.go`
+names. Where eight runs disagree, as Go walks maps in any order, nothing is recorded.
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import drawn_expressions
+
 HERE = Path(__file__).parent
 DATA = HERE / "data" / "cel_evaluations.json"
 RUNS = 8
+BROKEN = re.compile("internal error|interface \\{\\}")
 MESSAGES = re.compile(r"google\.protobuf\.(?!Timestamp|Duration)|google\{")
 MODULE = """module answers
 
@@ -48,7 +52,11 @@ def asked(program: Path, variables: dict[str, Any], expressions: list[str]) -> l
 
 def main() -> None:
     before = json.loads(DATA.read_text())
-    expressions = json.loads(Path(sys.argv[1]).read_text()) if len(sys.argv) > 1 else []
+    expressions = []
+    if sys.argv[1:2] == ["--drawn"]:
+        expressions = drawn_expressions.expressions(int(sys.argv[2]), int(sys.argv[3]))
+    elif len(sys.argv) > 1:
+        expressions = json.loads(Path(sys.argv[1]).read_text())
     expressions = sorted(each for each in {*before["answers"], *expressions} if not MESSAGES.search(each))
     with tempfile.TemporaryDirectory() as folder:
         program = built(Path(folder))
@@ -56,7 +64,9 @@ def main() -> None:
     found = {
         expression: every[0]
         for expression, *every in zip(expressions, *runs)
-        if "invalid" not in every[0] and all(each == every[0] for each in every)
+        if "invalid" not in every[0]
+        and not BROKEN.search(every[0].get("error", ""))
+        and all(each == every[0] for each in every)
     }
     DATA.write_text(json.dumps({**before, "answers": found}, indent=0, ensure_ascii=False) + "\n")
     print(f"{DATA.name}: {len(found)} of {len(expressions)} expressions")

@@ -1,0 +1,78 @@
+"""Regular expressions beside Python's own, on patterns that both read alike, and on those that Python never ends."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minikube_py.cel.regex import BadPattern, Regex
+
+ATOMS = ("a", "b", "c", ".", "[ab]", "[^a]", "(?:ab)", "(?:a|bc)", "(?:a|)", r"\w", r"\b", "^", "[b-d]", "(?i:B)")
+TIMES = ("", "", "*", "+", "?", "*?", "+?", "??", "{2}", "{0,2}", "{1,}", "{1,2}?")
+PATTERNS = st.lists(st.builds(str.__add__, st.sampled_from(ATOMS), st.sampled_from(TIMES)), max_size=6).map("".join)
+TEXTS = st.text("abcB \n", max_size=12)
+
+
+def repeats_a_place(pattern: str) -> bool:
+    """Python refuses or reads otherwise what repeats an empty match or a place."""
+    return re.search(r"(\^|\\b)[*+?{]|\(\?:a\|\)[*+{]", pattern) is not None
+
+
+@given(PATTERNS.filter(lambda pattern: not repeats_a_place(pattern)), TEXTS)
+def test_finds_what_python_finds(pattern: str, text: str) -> None:
+    known = re.compile(pattern, re.ASCII).search(text)
+    ours = Regex(pattern)
+    assert ours.find(text) == (known.span() if known else None)
+    assert ours.matches(text) == (known is not None)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(a*)*b", "(a|aa)+$", "(a?){100}a{100}b", "(.*)(.*)(.*)(.*)(.*)x", "(?:a+)+(?:a+)+c"]
+)
+def test_no_pattern_goes_back(pattern: str) -> None:
+    """Counted as calls into the engine: a step of a thread is one at most, and each thread takes a character once."""
+    text, calls = "a" * 300, 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    ours = Regex(pattern)
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        found = ours.matches(text)
+    finally:
+        sys.setprofile(before)
+    assert found is (pattern == "(a|aa)+$")
+    assert calls < 20 * len(text) * 250
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        ("(", "missing closing ): `(`"),
+        ("a)", "unexpected ): `a)`"),
+        ("*a", "missing argument to repetition operator: `*`"),
+        ("a**", "invalid nested repetition operator: `**`"),
+        ("[a", "missing closing ]: `[a`"),
+        ("[z-a]", "invalid character class range: `z-a`"),
+        ("(?=a)", "invalid or unsupported Perl syntax: `(?=`"),
+        ("(?P<n", "invalid named capture: `(?P<n`"),
+        ("a{1001}", "invalid repeat count: `{1001}`"),
+        ("a{3,2}", "invalid repeat count: `{3,2}`"),
+        (r"\8", r"invalid escape sequence: `\8`"),
+        ("\\", "trailing backslash at end of expression: ``"),
+        (r"\p{Greek}", r"invalid character class range: `\p{Greek}`"),
+        ("(" * 300 + ")" * 300, "expression nests too deeply: `" + "(" * 300 + ")" * 300 + "`"),
+        ("((((a{10}){10}){10}){10}){10}", "invalid repeat count: `{10}`"),
+    ],
+)
+def test_bad_patterns_are_refused_in_the_words_of_go(pattern: str, message: str) -> None:
+    with pytest.raises(BadPattern) as refused:
+        Regex(pattern)
+    assert str(refused.value) == f"error parsing regexp: {message}"
