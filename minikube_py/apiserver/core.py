@@ -36,6 +36,7 @@ from minikube_py.apiserver.metrics import RequestMetrics, render
 from minikube_py.apiserver.namespaces import NamespaceGate
 from minikube_py.apiserver.object_store import ObjectStore
 from minikube_py.apiserver.options import list_options, parse_bool, write_options
+from minikube_py.apiserver.quotas import Quotas
 from minikube_py.apiserver.routes import Route, check_segment, parse_path, route, verb_of
 from minikube_py.apiserver.rules import User
 from minikube_py.apiserver.subresources import Subresources, check_log_accepted, review
@@ -93,7 +94,8 @@ class ApiServer:
         self.addresses = AddressAllocator(self.store, rng, cluster_range)
         gate = NamespaceGate(self.store, self.cache)
         seen = CachedCluster(self.cache, clock)
-        self.writer = Writer(self.store, gate, self.addresses, self.limits, clock, rng, seen)
+        quotas = Quotas(self.store, self.cache, self.limits, clock)
+        self.writer = Writer(self.store, gate, self.addresses, self.limits, clock, rng, seen, quotas)
         self.deleter = Deleter(self.store, self.limits, clock)
         self.hand_work_to(WorkHere(registry))
         self.subresources = Subresources(self.store, self.writer, clock)

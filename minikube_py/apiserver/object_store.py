@@ -5,7 +5,7 @@ What the store refuses becomes the API's status here; an unknown outcome stays u
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 import orjson
@@ -44,22 +44,26 @@ class OutOfSpace(StatusError):
 
 
 class Claim(NamedTuple):
-    """A key that belongs to an object and must be free before: a service's address or port."""
+    """A key that is put in the txn of an object, if it is as it was: free (a service's address or port), or at this
+    revision (a quota that is charged)."""
 
     key: bytes
-    owner: bytes
+    value: bytes
+    revision: int = 0
 
 
 class Outcome(NamedTuple):
     """`current` is the object as it stood where the txn was refused; `revision` that of the txn otherwise.
 
-    `guard` is the namespace as it stood, where it was guarded and the txn was refused."""
+    `guard` is the namespace as it stood, where it was guarded and the txn was refused; `taken` the claims that could
+    not be had, whose keys `standing` has as they are."""
 
     done: bool
     revision: int
     current: KeyValue | None = None
     guard: KeyValue | None = None
     taken: Sequence[Claim] = ()
+    standing: Mapping[bytes, KeyValue | None] = {}
 
 
 class ObjectStore:
@@ -87,8 +91,10 @@ class ObjectStore:
         guard: KeyValue | None = None,
         lease: int = 0,
         claims: Sequence[Claim] = (),
+        charges: Sequence[Claim] = (),
     ) -> Outcome:
-        """Puts `value` if nothing is there, and `guard` (its namespace) is as it was."""
+        """Puts `value` if nothing is there, and `guard` (its namespace) is as it was. `charges` are claims, too."""
+        claims = (*claims, *charges)
         compare = [Compare(key, "CREATE", "=", 0)]
         failure: list[Op] = [RangeRequest(key)]
         if guard is not None:
@@ -96,22 +102,28 @@ class ObjectStore:
             failure.append(RangeRequest(guard.key))
         success: list[Op] = [Put(key, value, lease)]
         for claim in claims:
-            compare.append(Compare(claim.key, "CREATE", "=", 0))
-            success.append(Put(claim.key, claim.owner))
-            failure.append(RangeRequest(claim.key, keys_only=True))
+            compare.append(Compare(claim.key, "MOD", "=", claim.revision))
+            success.append(Put(claim.key, claim.value))
+            failure.append(RangeRequest(claim.key, keys_only=not claim.revision))
         return _outcome(await self._txn(compare, success, failure), guard, claims)
 
     async def replace(
-        self, old: KeyValue, value: bytes, claims: Sequence[Claim] = (), released: Sequence[bytes] = ()
+        self,
+        old: KeyValue,
+        value: bytes,
+        released: Sequence[bytes] = (),
+        claims: Sequence[Claim] = (),
+        charges: Sequence[Claim] = (),
     ) -> Outcome:
-        """Puts `value` if the object is still as `old` has it."""
+        """Puts `value` if the object is still as `old` has it. `charges` are claims, too."""
+        claims = (*claims, *charges)
         compare = [Compare(old.key, "MOD", "=", old.mod_revision)]
         success: list[Op] = [Put(old.key, value, old.lease)]
         failure: list[Op] = [RangeRequest(old.key)]
         for claim in claims:
-            compare.append(Compare(claim.key, "CREATE", "=", 0))
-            success.append(Put(claim.key, claim.owner))
-            failure.append(RangeRequest(claim.key, keys_only=True))
+            compare.append(Compare(claim.key, "MOD", "=", claim.revision))
+            success.append(Put(claim.key, claim.value))
+            failure.append(RangeRequest(claim.key, keys_only=not claim.revision))
         success += [DeleteRange(key) for key in released]
         try:
             result = await self._txn(compare, success, failure)
@@ -166,8 +178,13 @@ def _outcome(result: TxnResult, guard: KeyValue | None, claims: Sequence[Claim])
         return Outcome(True, result.revision)
     found = [_first(response) for response in result.responses]
     first_claim = 2 if guard is not None else 1
-    taken = [claim for claim, kv in zip(claims, found[first_claim:]) if kv is not None]
-    return Outcome(False, result.revision, found[0], found[1] if guard is not None else None, taken)
+    standing = {claim.key: kv for claim, kv in zip(claims, found[first_claim:])}
+    taken = [claim for claim in claims if claim.revision != _revision(standing[claim.key])]
+    return Outcome(False, result.revision, found[0], found[1] if guard is not None else None, taken, standing)
+
+
+def _revision(kv: KeyValue | None) -> int:
+    return kv.mod_revision if kv is not None else 0
 
 
 def _first(response: object) -> KeyValue | None:

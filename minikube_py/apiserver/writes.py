@@ -8,7 +8,8 @@ Source: apiserver `pkg/registry/generic/registry/store.go`, `pkg/endpoints/handl
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 import orjson
@@ -25,6 +26,7 @@ from minikube_py.api.errors import (
 from minikube_py.api.kind import Kind, Subresource
 from minikube_py.api.kinds.core import SERVICES
 from minikube_py.api.patch import ACCEPTED as PATCH_TYPES
+from minikube_py.api.quota.charging import Refused
 from minikube_py.apiserver.addresses import AddressAllocator, held_keys
 from minikube_py.apiserver.cached_cluster import CachedCluster
 from minikube_py.apiserver.limits import Limits
@@ -50,6 +52,7 @@ from minikube_py.apiserver.preparing import (
     settle_version,
     stored,
 )
+from minikube_py.apiserver.quotas import Quotas
 from minikube_py.apiserver.routes import Route
 from minikube_py.apiserver.work import Work, WorkHere, is_large, is_large_patch
 from minikube_py.env import Clock, Rng
@@ -81,7 +84,9 @@ class Writer:
         clock: Clock,
         rng: Rng,
         cluster: CachedCluster,
+        quotas: Quotas,
     ) -> None:
+        self.quotas = quotas
         self.store = store
         self.cluster = cluster
         self.addresses = addresses
@@ -109,7 +114,8 @@ class Writer:
             except StatusError as error:
                 attempts_left -= 1
                 if not generated or error.reason != "AlreadyExists":
-                    said = route.resource.warn(obj, None) if error.reason == "AlreadyExists" else []
+                    checked = error.reason == "AlreadyExists" or isinstance(error, Refused)
+                    said = route.resource.warn(obj, None) if checked else []
                     raise with_warnings(error, warnings + said) from None
                 if not attempts_left:
                     raise generate_name_conflict(route.resource, obj["metadata"]["name"]) from None
@@ -172,13 +178,16 @@ class Writer:
         self, resource: Kind, namespace: str, name: str, value: bytes, dry_run: bool, guard: KeyValue | None
     ) -> Written:
         key = resource.key(namespace, name)
-        if dry_run:
-            if (standing := await self.store.get(key)) is not None:
-                raise _taken(resource, name, standing)
-            return Written(value, 0, True)
-        lease = await self.store.lease(resource.ttl_s) if resource.ttl_s else 0
+        lease = await self.store.lease(resource.ttl_s) if resource.ttl_s and not dry_run else 0
+
+        async def attempt(charges: Sequence[Claim]) -> Outcome:
+            if not dry_run:
+                return await self.store.create(key, value, guard, lease, (), charges)
+            standing = await self.store.get(key)
+            return Outcome(standing is None, 0, standing)
+
         while True:
-            outcome = await self.store.create(key, value, guard, lease)
+            outcome = await self.quotas.create(resource, namespace, name, value, dry_run, attempt)
             if outcome.done:
                 return Written(value, outcome.revision, True)
             if outcome.current is not None:
@@ -208,7 +217,8 @@ class Writer:
                         raise self.addresses.explain(attempt, [claim])
                 return await self._put_new(SERVICES, namespace, name, encode(attempt), True, guard)
             value = encode({**attempt, "metadata": dict(attempt["metadata"])})
-            outcome = await self.store.create(key, value, guard, 0, claims)
+            write = partial(self.store.create, key, value, guard, 0, claims)
+            outcome = await self.quotas.create(SERVICES, namespace, name, value, False, write)
             if outcome.done:
                 return Written(value, outcome.revision, True)
             if outcome.current is not None:
@@ -261,13 +271,15 @@ class Writer:
             return _Next(finish_update(resource, obj, old, sub, said, self.cluster))
 
         try:
-            written = await self._change(resource, route.namespace, route.name, make, options.dry_run, create_new)
+            name, dry_run = route.name, options.dry_run
+            written = await self._change(resource, route.namespace, name, make, dry_run, create_new, sub)
         except _Absent:
             if large:
                 return await self._create_large(route, request, options, updating=True)
             return await self._create_by_update(route, orjson.loads(body), options, warnings, request.admit)
         except StatusError as error:
-            raise with_warnings(error, warnings or list(error.warnings)) from None
+            told = warnings + said if isinstance(error, Refused) else warnings or list(error.warnings)
+            raise with_warnings(error, told) from None
         return written._replace(warnings=warnings + said) if warnings or said else written
 
     async def _create_by_update(
@@ -300,9 +312,10 @@ class Writer:
             return _Next(patched(resource, old, patch, sub, warnings, said, self.cluster, request.admit))
 
         try:
-            written = await self._change(resource, route.namespace, route.name, make, options.dry_run)
+            written = await self._change(resource, route.namespace, route.name, make, options.dry_run, sub=sub)
         except StatusError as error:
-            raise with_warnings(error, warnings or list(error.warnings)) from None
+            told = warnings + said if isinstance(error, Refused) else warnings or list(error.warnings)
+            raise with_warnings(error, told) from None
         return written._replace(warnings=warnings + said) if warnings or said else written
 
     # --- other bodies -----------------------------------------------------------------------------------------------
@@ -346,9 +359,17 @@ class Writer:
         return await self._change(resource, namespace, name, make_next, dry_run, may_be_absent)
 
     async def _change(
-        self, resource: Kind, namespace: str, name: str, make: _MakeNext, dry_run: bool, absent: bool = False
+        self,
+        resource: Kind,
+        namespace: str,
+        name: str,
+        make: _MakeNext,
+        dry_run: bool,
+        absent: bool = False,
+        sub: str = "-",
     ) -> Written:
-        """As `change`. `absent`: that there is nothing to be changed is told as _Absent."""
+        """As `change`. `absent`: that there is nothing to be changed is told as _Absent. `sub`: the path that quotas
+        are asked about; "-": one that they do not look at."""
         kv = await self.store.get(resource.key(namespace, name))
         taken: list[Claim] = []
         for _ in range(self._limits.update_attempts_max):
@@ -367,6 +388,7 @@ class Writer:
                 finished = is_finished(resource, new)
                 value = encode(new)
             if dry_run:
+                await self.quotas.update(resource, sub, namespace, kv, value, True, _nothing_is_written)
                 return Written(value, kv.mod_revision)
             if finished:
                 outcome = await self.store.delete(kv, sorted(held))
@@ -376,7 +398,8 @@ class Writer:
                 return Written(kv.value, kv.mod_revision)
             else:
                 released = sorted(held - held_keys(orjson.loads(value))) if resource is SERVICES else ()
-                outcome = await self.store.replace(kv, value, claims, released)
+                write = partial(self.store.replace, kv, value, released, claims)
+                outcome = await self.quotas.update(resource, sub, namespace, kv, value, False, write)
                 if outcome.done:
                     return Written(value, outcome.revision)
                 wanted = [claim for claim in outcome.taken if claim.key in asked]
@@ -386,6 +409,10 @@ class Writer:
                 taken += outcome.taken
             kv = outcome.current
         raise conflict(resource, name)
+
+
+async def _nothing_is_written(charges: Sequence[Claim]) -> Outcome:
+    return Outcome(True, 0)
 
 
 class _Absent(Exception):
@@ -403,9 +430,7 @@ class _Next(NamedTuple):
 _MakeNext = Callable[[KeyValue | None], Awaitable[_Next | None]]
 
 
-def _next(
-    made: Made, resource: Kind, warnings: list[str], request: Request, kv: KeyValue | None, asked: Body
-) -> _Next:
+def _next(made: Made, resource: Kind, warnings: list[str], request: Request, kv: KeyValue | None, asked: Body) -> _Next:
     """A service comes as an object: its addresses are still to be found. Raises: StatusError of admission, which looks
     at what would be stored; then what else speaks against it."""
     warnings[:] = made.warnings

@@ -20,6 +20,7 @@ import needs
 import ours
 import patience
 import pytest
+import quota_cases
 import raw_cases
 import record
 import scenario
@@ -98,6 +99,31 @@ def test_pods_within_limits_answer_as_upstream() -> None:
         for ask in limit_cases.cases("limited"):
             report.take(ask, theirs.ask(ask), mine.ask(ask))
     assert not report.findings, f"{report.text()}\n{report.counts()}"
+
+
+@pytest.mark.original
+@pytest.mark.timeout(300)
+def test_writes_within_quotas_answer_as_upstream() -> None:
+    report = judging.Report()
+    with (
+        needs.original() as upstream,
+        ours.serve() as local,
+        Server(upstream["url"], upstream["token"]) as theirs,
+        Server(local["url"], local["token"]) as mine,
+    ):
+        for ask in quota_cases.setup("within"):
+            report.take(ask, theirs.ask(ask), mine.ask(ask))
+        for server in (theirs, mine):
+            for ask, word in quota_cases.known("within"):
+                patience.eventually(partial(_says, server, ask, word), "admission knows the quota")
+        for ask in (*quota_cases.cases("within"), *quota_cases.charges("within")):
+            report.take(ask, theirs.ask(ask), mine.ask(ask))
+    print(report.counts())
+    assert not report.findings, f"{report.text()}\n{report.counts()}"
+
+
+def _says(server: Server, ask: Ask, word: bytes) -> bool:
+    return word in server.ask(ask).body
 
 
 def _limited(server: Server, ask: Ask) -> bool:

@@ -121,6 +121,13 @@ WORLD: dict[str, tuple[str, Body]] = {
             {"type": "x.io/y", "max": {"cpu": "2"}, "min": {"cpu": "10m"}, "default": {"cpu": "1"}, "maxLimitRequestRatio": {"cpu": "4"}},
         ]}},
     ),
+    "resourcequotas": (
+        f"{CORE}/namespaces/default/resourcequotas",
+        {"spec": {
+            "hard": {"cpu": "4", "limits.cpu": "2", "pods": "10", "requests.x.io/y": "3"}, "scopes": ["NotTerminating"],
+            "scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["a", "b"]}]},
+        }},
+    ),
     "persistentvolumeclaims": (f"{IN}/persistentvolumeclaims", {"spec": _CLAIMED}),
     "poddisruptionbudgets": (
         f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets", {"spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "guarded"}}}},
@@ -186,6 +193,7 @@ BY_SCHEMA = frozenset((
     "jobs", "cronjobs", "persistentvolumes", "persistentvolumeclaims", "poddisruptionbudgets", "priorityclasses", "storageclasses", "csidrivers", "csinodes",
     "csistoragecapacities", "volumeattachments", "endpointslices", "ingressclasses", "ingresses", "networkpolicies",
     "deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices", "limitranges",
+    "resourcequotas",
 ))  # fmt: skip
 """Kinds whose writes are also drawn by the schema, field by field: all but the older ones that hold the template of a pod."""
 OTHERS: dict[str, dict[str, Body]] = {

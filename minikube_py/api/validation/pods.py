@@ -36,7 +36,12 @@ from minikube_py.api.validation.containers import (
 from minikube_py.api.validation.ips import is_dual_stack, validate_ip
 from minikube_py.api.validation.metadata import validate_object_meta, validate_object_meta_update
 from minikube_py.api.validation.pod_update import validate_pod_spec_update
-from minikube_py.api.validation.resources import NEGATIVE, validate_amount, validate_requirements
+from minikube_py.api.validation.resources import (
+    NEGATIVE,
+    validate_amount,
+    validate_pod_level,
+    validate_requirements,
+)
 from minikube_py.api.validation.security import validate_host_users, validate_pod_security
 from minikube_py.api.validation.taints import validate_tolerations
 from minikube_py.api.validation.volumes import validate_volumes
@@ -224,6 +229,7 @@ def validate_pod_spec(spec: Json, path: str, *, pod_name: str = "", is_pod: bool
             at = f"{path}.resources.claims"
             errors.append(forbidden_value(at, "claims may not be set for Resources at pod-level"))
         errors += validate_requirements(resources, f"{path}.resources", context.claim_names, pod_level=True)
+        errors += validate_pod_level(spec, f"{path}.resources")
     if get("hostNetwork"):
         errors += _validate_host_network(spec, path, is_pod)
     if restart_policy not in _RESTART_POLICIES:

@@ -17,6 +17,7 @@ from minikube_py.api.errors import (
 )
 from minikube_py.api.memo import remembered
 from minikube_py.api.meta import is_dns1123_label, is_qualified_name
+from minikube_py.api.pod_resources import of_containers
 from minikube_py.fields import quantity
 
 NEGATIVE: Final = "must be greater than or equal to 0"
@@ -145,6 +146,25 @@ def validate_requirements(
         errors.append(forbidden_value(path, "HugePages require cpu or memory"))
     if claims := resources.get("claims"):
         errors += _validate_claims(claims, tuple(claim_names), f"{path}.claims")
+    return errors
+
+
+def validate_pod_level(spec: Json, path: str) -> list[FieldError]:
+    """What is given for the pod as a whole must do for its containers."""
+    errors: list[FieldError] = []
+    own, pod = spec["resources"], {"spec": spec}
+    for which, asked in (("requests", None), ("limits", is_hugepages)):
+        whole = own.get(which) or {}
+        for name, amount in of_containers(pod, which).items() if whole else ():
+            if name in whole and (asked is None or asked(name)) and amount.compare(quantity.parse(whole[name])) > 0:
+                detail = f"must be greater than or equal to aggregate container {which} of {amount}"
+                errors.append(invalid_value(f"{path}.{which}[{name}]", whole[name], detail))
+    most = own.get("limits") or {}
+    for i, container in enumerate(spec.get("containers") or () if most else ()):
+        for name, text in ((container.get("resources") or {}).get("limits") or {}).items():
+            if name in most and quantity.parse(text).compare(quantity.parse(most[name])) > 0:
+                at = f"{path}.containers[{i}][{name}].limits"
+                errors.append(invalid_value(at, text, f"must be less than or equal to pod limits of {most[name]}"))
     return errors
 
 

@@ -14,6 +14,7 @@ from minikube_py.api.kinds.core.nodes import NODES
 from minikube_py.api.kinds.core.pod_templates import PODTEMPLATES
 from minikube_py.api.kinds.core.pods import BINDINGS, PODS
 from minikube_py.api.kinds.core.replication_controllers import REPLICATIONCONTROLLERS
+from minikube_py.api.kinds.core.resource_quotas import RESOURCEQUOTAS
 from minikube_py.api.kinds.core.services import SERVICES
 from minikube_py.api.kinds.core.volumes import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES
 
@@ -30,6 +31,7 @@ KINDS: Final[tuple[Kind, ...]] = (
     PODS,
     PODTEMPLATES,
     REPLICATIONCONTROLLERS,
+    RESOURCEQUOTAS,
     SECRETS,
     SERVICEACCOUNTS,
     SERVICES,
@@ -49,6 +51,7 @@ __all__ = [
     "PODS",
     "PODTEMPLATES",
     "REPLICATIONCONTROLLERS",
+    "RESOURCEQUOTAS",
     "SECRETS",
     "SERVICEACCOUNTS",
     "SERVICES",

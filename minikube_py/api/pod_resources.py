@@ -1,0 +1,73 @@
+"""What a pod asks for and is limited to as a whole, as quantities that print as upstream's do.
+
+`fields.resource_requests` has the sums of the same rule as plain numbers, for the store and the scheduler.
+Source: component-helpers `resource/helpers.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from minikube_py.api.errors import Json
+from minikube_py.api.quota.amounts import Amounts, largest, plus, read
+
+
+def is_pod_level(name: str) -> bool:
+    """Whether a pod can ask for it as a whole."""
+    return name in ("cpu", "memory") or name.startswith("hugepages-")
+
+
+def given(holder: Json, which: str) -> Mapping[str, str]:
+    found: Mapping[str, str] = (holder.get("resources") or {}).get(which) or {}
+    return found
+
+
+def of_containers(pod: Json, which: str) -> Amounts:
+    """What all containers ask for or are limited to, where init containers run before them or beside."""
+    spec, status = pod["spec"], pod.get("status") or {}
+    listed = [*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())]
+    states = {each.get("name"): each for each in listed}
+    infeasible = _infeasible(status)
+
+    def own(container: Json, resizable: bool = True) -> Amounts:
+        wanted, state = read(given(container, which)), states.get(container.get("name"))
+        if not resizable or state is None or state.get("resources") is None:
+            return wanted
+        in_force = read(given(state, which))
+        allocated = read(state.get("allocatedResources")) if which == "requests" else {}
+        return largest(in_force, allocated) if infeasible else largest(wanted, in_force, allocated)
+
+    total: Amounts = {}
+    for container in spec.get("containers") or ():
+        total = plus(total, own(container))
+    beside: Amounts = {}
+    before: Amounts = {}
+    for container in spec.get("initContainers") or ():
+        if container.get("restartPolicy") == "Always":
+            asked = own(container)
+            total, beside = plus(total, asked), plus(beside, asked)
+            before = largest(before, beside)
+        else:
+            before = largest(before, plus(own(container, False), beside))
+    return largest(total, before)
+
+
+def _infeasible(status: Json) -> bool:
+    pending = [each for each in status.get("conditions") or () if each.get("type") == "PodResizePending"]
+    return bool(pending) and pending[0].get("reason") == "Infeasible"
+
+
+def requests_of(pod: Json) -> Amounts:
+    """Raises: QuantityError."""
+    spec = pod["spec"]
+    own = {name: amount for name, amount in read(given(spec, "requests")).items() if is_pod_level(name)}
+    return plus({**of_containers(pod, "requests"), **own}, read(spec.get("overhead")))
+
+
+def limits_of(pod: Json) -> Amounts:
+    """Raises: QuantityError."""
+    spec = pod["spec"]
+    own = {name: amount for name, amount in read(given(spec, "limits")).items() if is_pod_level(name)}
+    limits = {**of_containers(pod, "limits"), **own}
+    over = read(spec.get("overhead"))
+    return {name: each.plus(over[name]) if name in over and each.unscaled else each for name, each in limits.items()}
