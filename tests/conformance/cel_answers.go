@@ -15,10 +15,12 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/blang/semver/v4"
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
+	"k8s.io/apimachinery/pkg/api/resource"
 	apicel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/apiserver/pkg/cel/library"
@@ -34,6 +36,16 @@ type asked struct {
 type input struct {
 	Variables map[string]any `json:"variables"`
 	Asked     []asked        `json:"asked"`
+}
+
+// What is not in it is an empty map, as dynamic-resource-allocation has it for the domains of a device.
+type lenient struct{ traits.Mapper }
+
+func (l lenient) Find(key ref.Val) (ref.Val, bool) {
+	if value, found := l.Mapper.Find(key); found {
+		return value, true
+	}
+	return types.DefaultTypeAdapter.NativeToValue(map[string]any{}), true
 }
 
 // Whole numbers are ints, as in what the API server decodes.
@@ -52,6 +64,16 @@ func plain(v any) any {
 	case map[string]any:
 		for k := range t {
 			t[k] = plain(t[k])
+		}
+		if text, ok := t["$quantity"].(string); ok {
+			q := resource.MustParse(text)
+			return apicel.Quantity{Quantity: &q}
+		}
+		if text, ok := t["$semver"].(string); ok {
+			return apicel.Semver{Version: semver.MustParse(text)}
+		}
+		if entries, ok := t["$default"].(map[string]any); ok {
+			return lenient{types.NewStringInterfaceMap(types.DefaultTypeAdapter, entries)}
 		}
 	}
 	return v

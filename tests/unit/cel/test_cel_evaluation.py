@@ -15,14 +15,30 @@ from typing import Any
 from minikube_py.api.device_selectors import ENVIRONMENT
 from minikube_py.cel import values
 from minikube_py.cel.environment import Environment, compile
+from minikube_py.cel.kubernetes import semver
 from minikube_py.cel.syntax import Invalid
 from minikube_py.cel.types import DYN
+from minikube_py.fields import quantity
 from minikube_py.fields.quantity import Quantity
 
 DATA = Path(__file__).parents[2] / "conformance" / "data" / "cel_evaluations.json"
 RECORDED: dict[str, Any] = json.loads(DATA.read_text())
 BESIDE_DEVICE = Environment({**ENVIRONMENT.variables, "v": DYN}, ENVIRONMENT.fields, ENVIRONMENT.size_of)
 """The environment of `cel_answers.go`."""
+
+
+def bound(told: Any) -> Any:
+    """Variables, of which JSON has not all."""
+    if isinstance(told, list):
+        return [bound(each) for each in told]
+    if not isinstance(told, dict):
+        return told
+    found = {name: bound(each) for name, each in told.items()}
+    if "$quantity" in found:
+        return quantity.parse(found["$quantity"])
+    if "$semver" in found:
+        return semver(found["$semver"])
+    return values.MapWithDefault(found["$default"], {}) if "$default" in found else found
 
 
 def shown(value: Any) -> list[Any]:
@@ -60,6 +76,9 @@ def shown(value: Any) -> list[Any]:
     return ["other", values.type_name(value)]
 
 
+VARIABLES = bound(RECORDED["variables"])
+
+
 def in_order(told: Any) -> Any:
     """Maps by their keys: Go walks them in any order."""
     if isinstance(told, list):
@@ -75,7 +94,7 @@ def answer(expression: str) -> dict[str, Any]:
         return {"invalid": str(error)}
     if compiled.unfit is not None:
         return {"program": compiled.unfit}
-    outcome = compiled.outcome(RECORDED["variables"])
+    outcome = compiled.outcome(VARIABLES)
     if isinstance(outcome.value, values.EvaluationError):
         return {"cost": outcome.cost, "error": str(outcome.value)}
     return {"cost": outcome.cost, "value": shown(outcome.value)}
