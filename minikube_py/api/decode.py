@@ -99,6 +99,8 @@ def decode(
 
     Raises: StatusError (400, 413, 415).
     """
+    if resource.codec is not None and subresource is None:
+        return resource.codec.decode(body, content_type, field_validation)
     return decode_kind(target_of(resource, subresource), body, content_type, field_validation)
 
 
@@ -165,6 +167,122 @@ def decode_value(expected: Target, value: Any, strict: bool) -> tuple[Object, li
         return _read_as(expected, actual, _reading(members, "", strict), strict)
     except (_Bare, StatusError) as error:
         raise DecodeError(str(error)) from None
+
+
+class Named(NamedTuple):
+    """A kind without a message."""
+
+    group: str
+    version: str
+    kind: str
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}"
+
+
+FREE_FORMS: Final = (JSON, YAML)
+Settle = Callable[[Object, bool], list[str]]
+"""Makes of plain values an object, in place; the strict errors. Raises: DecodeError."""
+
+
+def decode_free(
+    expected: Named, body: bytes, content_type: str | None, field_validation: str, settle: Settle
+) -> tuple[Object, list[str]]:
+    """As `decode`, of a kind that is no message: JSON or YAML as it stands, made an object by `settle`."""
+    media = media_type(content_type)
+    check_size(body)
+    if media not in FREE_FORMS:
+        raise unsupported_media_type(FREE_FORMS)
+    if json_text.is_deep(body):
+        raise bad_request(json_text.TOO_DEEP)
+    strict = field_validation != "Ignore"
+    try:
+        value, problems = _free_value(body, media, strict)
+        actual = _with_defaults(*_interpret(_members(value) if isinstance(value, dict) else value), expected)
+    except (Syntax, YamlError, _Bare, OverflowError) as error:
+        raise bad_request(
+            f"the object provided is unrecognized (must be of type {expected.kind}): {error} ({_summary(body)})"
+        ) from None
+    if not isinstance(value, dict) or not value.get("kind"):
+        shown = go_text(body if media == JSON else orjson.dumps(value))
+        raise bad_request(
+            f"the object provided is unrecognized (must be of type {expected.kind}): Object 'Kind' is missing in "
+            f"'{shown}' ({_summary(body)})"
+        )
+    try:
+        said = value.get("apiVersion") or ""
+        if said != expected.api_version:
+            raise bad_request(
+                f"the API version in the data ({said}) does not match the expected API version ({expected.api_version})"
+            )
+        problems += settle(value, strict)
+    except DecodeError as error:
+        raise _cannot_be_handled(actual[2], actual[1], expected, str(error)) from None
+    if problems and field_validation == "Strict":
+        why = "strict decoding error: " + ", ".join(problems)
+        raise _cannot_be_handled(actual[2], actual[1], expected, why)
+    return value, [line for problem in problems for line in _warning_lines(problem)] if strict else []
+
+
+def _free_value(body: bytes, media: str, strict: bool) -> tuple[Any, list[str]]:
+    """Plain values, and the complaints about repeated members."""
+    if media == JSON:
+        try:
+            value = orjson.loads(body)
+            if no_repeats(body, value):
+                return value, []
+        except orjson.JSONDecodeError:
+            pass
+    parsed, repeated = _parse(body, media)
+    return json_text.plain(parsed), [*([repeated] if repeated else ()), *repeats(parsed)] if strict else []
+
+
+def repeats(parsed: Any, path: str = "") -> list[str]:
+    """Repeated members anywhere, as strict errors; a dict has none."""
+    found: dict[str, None] = {}
+    if isinstance(parsed, Members):
+        seen: set[str] = set()
+        for name, value in parsed:
+            where = f"{path}.{name}" if path else name
+            if name in seen:
+                found[f"duplicate field {go_quote(where)}"] = None
+            seen.add(name)
+            found |= dict.fromkeys(repeats(value, where))
+    elif isinstance(parsed, list):
+        for index, value in enumerate(parsed):
+            found |= dict.fromkeys(repeats(value, f"{path}[{index}]"))
+    return list(found)
+
+
+_OBJECT_META: Final = "meta/v1.ObjectMeta"
+
+
+def metadata_of(value: Any, lenient: bool = False) -> tuple[Object, list[str]]:
+    """Metadata of an object of any kind, and the paths of what nobody knows. `lenient`: malformed members are dropped.
+
+    Raises: DecodeError."""
+    message = SCHEMA.message(_OBJECT_META)
+    if isinstance(value, dict):
+        try:
+            checker(message)(value)
+            return value, []
+        except Undecided:
+            pass
+    reader = Reader(True)
+    try:
+        found = reader.read(_members(value), message)
+    except DecodeError:
+        if not lenient or not isinstance(value, dict):
+            raise
+        found = {}
+        for name, item in value.items():
+            try:
+                found |= Reader(False).read(Members([(name, _members(item))]), message)
+            except DecodeError:
+                continue
+        return found, []
+    return found, [problem.partition('"')[2][:-1] for problem in reader.strict_errors]
 
 
 class Document(NamedTuple):
@@ -361,7 +479,7 @@ def _interpret(value: Any) -> tuple[str, str]:
     return found["apiversion"], found["kind"]
 
 
-def _with_defaults(api_version: str, kind: str, expected: Target) -> tuple[str, str, str]:
+def _with_defaults(api_version: str, kind: str, expected: Target | Named) -> tuple[str, str, str]:
     """Group, version and kind, what is not said taken from what is expected. Raises: _Bare."""
     group, version = "", ""
     if api_version and api_version != "/":
@@ -400,7 +518,7 @@ def _read_as(
     raise _Bare(f"converting ({message.text}) to ({expected.internal}): unknown conversion")
 
 
-def _cannot_be_handled(kind: str, version: str, expected: Target, why: str) -> StatusError:
+def _cannot_be_handled(kind: str, version: str, expected: Target | Named, why: str) -> StatusError:
     return bad_request(f"{kind} in version {go_quote(version)} cannot be handled as a {expected.kind}: {why}")
 
 

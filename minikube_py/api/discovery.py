@@ -17,7 +17,7 @@ import yaml
 
 from minikube_py.api.document import JSON, YAML, Document, etag_of, matches, not_changed, parse_accept
 from minikube_py.api.errors import not_acceptable, path_not_found
-from minikube_py.api.kind import Kind
+from minikube_py.api.kind import Kind, Subresource
 from minikube_py.api.registry import REGISTRY, Registry
 
 AGGREGATED: Final = ("v2", "v2beta1")
@@ -176,9 +176,14 @@ def _resource(row: Kind) -> Json:
     return found
 
 
+def _in_order(row: Kind) -> list[Subresource]:
+    """By name; those of custom resources as they are."""
+    return list(row.subresources) if row.names_items else sorted(row.subresources, key=lambda sub: sub.name)
+
+
 def _subresources(row: Kind) -> list[Json]:
     found = []
-    for sub in sorted(row.subresources, key=lambda sub: sub.name):
+    for sub in _in_order(row):
         entry: Json = {"name": f"{row.plural}/{sub.name}", "singularName": "", "namespaced": row.namespaced}
         if sub.version:
             entry |= {"group": sub.group, "version": sub.version}
@@ -186,10 +191,17 @@ def _subresources(row: Kind) -> list[Json]:
     return found
 
 
+def _response_kind(row: Kind, sub: Subresource | None = None) -> Json:
+    if sub is not None and sub.version:
+        return {"group": sub.group, "version": sub.version, "kind": sub.kind}
+    group, version = (row.group, row.version) if row.names_items else ("", "")
+    return {"group": group, "version": version, "kind": sub.kind if sub is not None else row.kind}
+
+
 def _aggregated_resource(row: Kind) -> Json:
     found: Json = {
         "resource": row.plural,
-        "responseKind": {"group": "", "version": "", "kind": row.kind},
+        "responseKind": _response_kind(row),
         "scope": "Namespaced" if row.namespaced else "Cluster",
         "singularResource": row.singular,
         "verbs": list(row.verbs),
@@ -202,10 +214,10 @@ def _aggregated_resource(row: Kind) -> Json:
         found["subresources"] = [
             {
                 "subresource": sub.name,
-                "responseKind": {"group": sub.group, "version": sub.version, "kind": sub.kind},
+                "responseKind": _response_kind(row, sub),
                 "verbs": list(sub.verbs),
             }
-            for sub in sorted(row.subresources, key=lambda sub: sub.name)
+            for sub in _in_order(row)
         ]
     return found
 

@@ -38,7 +38,8 @@ def kind_at(resource: Kind, path: Path) -> FieldKind:
     if path in _NOT_STORED:
         raise InvalidRequest(f"{resource.plural}: {path_text(path)} is not stored with the objects, and {_ELSE}")
     message = SCHEMA.kind(resource.group, resource.version, resource.kind)
-    assert message is not None, "every resource of the registry has its message"
+    if message is None:
+        raise InvalidRequest(f"{resource.plural} are custom resources: what they hold is not declared as fields")
     at = Type("message", message.text, message=message.name)
     for position, part in enumerate(path):
         at = _step(resource, path, position, part, at)

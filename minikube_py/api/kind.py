@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from minikube_py.api.errors import FieldError, Json
 from minikube_py.api.printing import DEFAULT_PRINTER, Printer
@@ -84,12 +84,28 @@ def stamps_nothing(new: Json, old: Json, now: str) -> None:
     """The hook of a kind whose status holds no time of the server's."""
 
 
+def deletes_as_it_is(obj: Json, now: str) -> None:
+    """The hook of a kind whose deletion nothing is written down for."""
+
+
 def never_default(obj: Json) -> bool:
     return False
 
 
 def warns_of_nothing(new: Json, old: Json | None) -> list[str]:
     return []
+
+
+class Codec(Protocol):
+    """How bodies are read as objects of a kind that has no message in `api.schema`."""
+
+    def decode(self, body: bytes, content_type: str | None, field_validation: str) -> tuple[Json, list[str]]:
+        """As `api.decode.decode`."""
+        ...
+
+    def value(self, document: Any, strict: bool) -> tuple[Json, list[str]]:
+        """The object that a patch gave, and the strict errors. `document` may be changed. Raises: DecodeError."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +135,9 @@ class ScalePaths:
     """Where a kind keeps what its `scale` subresource shows. `selector(obj)` gives the selector of its pods as text."""
 
     selector: Callable[[Json], str]
-    spec_replicas: tuple[str, str] = ("spec", "replicas")
-    status_replicas: tuple[str, str] = ("status", "replicas")
+    spec_replicas: tuple[str, ...] = ("spec", "replicas")
+    status_replicas: tuple[str, ...] = ("status", "replicas")
+    may_lack_replicas: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,8 +158,11 @@ class Kind:
     server does), `admit_status` and `stamp_status` (which gets the time of the write, too), `validate` or
     `validate_update` (by subresource, "" the main path), `canonicalize` (when the name is known),
     `validate_admission`, `warn`.
+    `codec`: how its bodies are read, where not as a message of `api.schema`. `read`: what is made of the bytes of the
+    store whenever they are read; None: nothing. `definition`: what the kind can be built of again, elsewhere.
     `checks_metadata`: `validate` has looked at all metadata. `deletion_grace_s(obj, asked_s)` gives the seconds
-    between the request for deletion and the end; None: objects end at once.
+    between the request for deletion and the end; None: objects end at once. `prepare_delete(obj, now)` writes into an
+    object what its deletion begins with.
     """
 
     group: str
@@ -186,11 +206,20 @@ class Kind:
     canonicalize: Change = nothing
     warn: Warn = warns_of_nothing
     deletion_grace_s: Callable[[Json, int | None], int] | None = None
+    prepare_delete: Callable[[Json, str], None] = deletes_as_it_is
     printer: Printer = DEFAULT_PRINTER
+    list_name: str = ""
+    """The kind of its lists, where that is not its own with `List` behind."""
+    names_items: bool = False
+    """The items of its lists have kind and apiVersion, and discovery names its kind in full, as upstream does for kinds
+    that are no Go types."""
+    codec: Codec | None = None
+    read: Callable[[bytes], bytes] | None = None
+    definition: bytes = b""
 
     @cached_property
     def list_kind(self) -> str:
-        return f"{self.kind}List"
+        return self.list_name or f"{self.kind}List"
 
     @cached_property
     def api_version(self) -> str:

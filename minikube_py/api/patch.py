@@ -8,12 +8,14 @@ Source: apiserver pkg/endpoints/handlers/patch.go.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import orjson
 
 from minikube_py.api import json_patch, json_text, merge_patch, strategic_merge
-from minikube_py.api.decode import Object, Target, check_size, decode_value, no_repeats, refuse_cut, target_of
+from minikube_py.api.decode import Object, Target, check_size, decode_value, no_repeats, refuse_cut, repeats, target_of
 from minikube_py.api.errors import (
     GroupResource,
     StatusError,
@@ -66,13 +68,19 @@ def apply_patch(
     """
     media = patch_type(content_type)
     check_size(patch)
-    expected = target_of(resource, subresource)
     strict = field_validation != "Ignore"
+    codec = resource.codec if subresource is None else None
+    if codec is not None and media == STRATEGIC_MERGE_PATCH:
+        raise unsupported_media_type((JSON_PATCH, MERGE_PATCH))
     try:
-        if media == STRATEGIC_MERGE_PATCH:
-            found, problems, shown = _strategic(expected, original, patch, strict)
+        if codec is not None:
+            found, problems, shown = _json(codec.value, _sorted, original, patch, media, strict)
+        elif media == STRATEGIC_MERGE_PATCH:
+            found, problems, shown = _strategic(target_of(resource, subresource), original, patch, strict)
         else:
-            found, problems, shown = _json(expected, original, patch, media, strict)
+            expected = target_of(resource, subresource)
+            read, ordered = partial(decode_value, expected), partial(_in_schema_order, message=expected.message)
+            found, problems, shown = _json(read, ordered, original, patch, media, strict)
         refuse_cut(found, patch)
     except RecursionError:
         # The operations of a JSON patch can nest what none of them holds.
@@ -95,7 +103,21 @@ def _invalid(shown: str, why: str) -> StatusError:
 # --- JSON and merge patches -----------------------------------------------------------------------------------------
 
 
-def _json(expected: Target, original: Object, patch: bytes, media: str, strict: bool) -> tuple[Object, list[str], Any]:
+def _sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _sorted(value[name]) for name in sorted(value)}
+    return [_sorted(item) for item in value] if isinstance(value, list) else value
+
+
+def _json(
+    read: Callable[[Any, bool], tuple[Object, list[str]]],
+    ordered: Callable[[Object], Object],
+    original: Object,
+    patch: bytes,
+    media: str,
+    strict: bool,
+) -> tuple[Object, list[str], Any]:
+    """`read` makes an object of what the patch gave; `ordered` puts members in the order in which upstream writes."""
     try:
         parsed = _read(patch)
     except Syntax as error:
@@ -112,17 +134,17 @@ def _json(expected: Target, original: Object, patch: bytes, media: str, strict: 
 
     def shown() -> str:
         touched: set[int] = set()
-        document = patched(_in_schema_order(_copy(original), expected.message), touched)
+        document = patched(ordered(_copy(original)), touched)
         return _written(document, touched)
 
     document = patched(_copy(original))
     try:
-        found, unknown = decode_value(expected, document, strict)
+        found, unknown = read(document, strict)
     except DecodeError as error:
         raise _invalid(shown(), str(error)) from None
     if len(unknown) > 1:
         # In the order in which upstream writes what it reads then.
-        unknown = decode_value(expected, orjson.loads(shown()), strict)[1]
+        unknown = read(orjson.loads(shown()), strict)[1]
     return found, problems + unknown, shown
 
 
@@ -222,30 +244,13 @@ def _check_merge(parsed: Any, strict: bool) -> list[str]:
             raise _not_a_map(parsed, "error decoding patch: ")
         if not isinstance(parsed, list):
             raise bad_request("Invalid JSON Patch")
-    return _repeats(parsed) if strict else []
+    return repeats(parsed) if strict else []
 
 
 def _not_a_map(parsed: Any, prefix: str = "") -> StatusError:
     return bad_request(
         f"{prefix}json: cannot unmarshal {json_type(parsed)} into Go value of type map[string]interface {{}}"
     )
-
-
-def _repeats(parsed: Any, path: str = "") -> list[str]:
-    """Repeated members anywhere, as strict errors; a dict has none."""
-    found: dict[str, None] = {}
-    if isinstance(parsed, Members):
-        seen: set[str] = set()
-        for name, value in parsed:
-            where = f"{path}.{name}" if path else name
-            if name in seen:
-                found[f"duplicate field {go_quote(where)}"] = None
-            seen.add(name)
-            found |= dict.fromkeys(_repeats(value, where))
-    elif isinstance(parsed, list):
-        for index, value in enumerate(parsed):
-            found |= dict.fromkeys(_repeats(value, f"{path}[{index}]"))
-    return list(found)
 
 
 def _in_schema_order(value: Any, message: Message) -> Any:
@@ -319,7 +324,7 @@ def _changes(patch: bytes, strict: bool) -> tuple[Object, list[str]]:
         changes: Object = json_text.plain(parsed) or {}
     except OverflowError as error:
         raise bad_request(f"json: cannot unmarshal number {error} into Go value of type float64") from None
-    return changes, _repeats(parsed) if strict else []
+    return changes, repeats(parsed) if strict else []
 
 
 def _merged(original: Object, changes: Object, message: Message) -> Object:

@@ -6,6 +6,7 @@ from typing import Final
 
 from minikube_py.api.kind import Kind
 from minikube_py.api.kinds import (
+    apiextensions,
     apps,
     authentication,
     authorization,
@@ -24,8 +25,10 @@ from minikube_py.api.kinds import (
 class Registry:
     """The kinds, in the order of discovery: by group, then by plural."""
 
-    def __init__(self, kinds: tuple[Kind, ...]) -> None:
+    def __init__(self, kinds: tuple[Kind, ...], base: Registry | None = None) -> None:
+        """`base`: the registry of those of the kinds that were there first."""
         self.kinds = kinds
+        self.base = base or self
         self._by_plural = {(k.group, k.version, k.plural): k for k in kinds}
         self._by_kind = {(k.group, k.version, k.kind): k for k in kinds}
         self.groups = frozenset(k.group for k in kinds)
@@ -34,12 +37,22 @@ class Registry:
     def resource(self, group: str, version: str, plural: str) -> Kind | None:
         return self._by_plural.get((group, version, plural))
 
+    def extended(self, custom: tuple[Kind, ...]) -> Registry:
+        """The registry that serves `custom` beside the kinds that were there first, which win."""
+        base = self.base
+        return (
+            Registry((*base.kinds, *(k for k in custom if base.resource(k.group, k.version, k.plural) is None)), base)
+            if custom
+            else base
+        )
+
     def kind(self, group: str, version: str, kind: str) -> Kind | None:
         return self._by_kind.get((group, version, kind))
 
 
 GROUPS: Final = (
-    core, apps, authentication, authorization, batch, coordination, discovery, networking, policy, resource,
+    core, apiextensions, apps, authentication, authorization, batch, coordination, discovery, networking, policy,
+    resource,
     scheduling, storage,
 )  # fmt: skip
 REGISTRY: Final = Registry(tuple(kind for group in GROUPS for kind in group.KINDS))

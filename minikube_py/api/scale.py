@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from minikube_py.api.errors import FieldError, Json, invalid_value
+from minikube_py.api.errors import FieldError, Json, internal, invalid_value
 from minikube_py.api.kind import Kind, ScalePaths
 from minikube_py.api.meta import is_dns1123_subdomain
 from minikube_py.api.printing import AGE, Age, Column, Printer, column
@@ -42,30 +42,46 @@ def _paths(kind: Kind) -> ScalePaths:
 def scale_of(kind: Kind, obj: Json) -> Json:
     """The Scale of an object."""
     paths, metadata = _paths(kind), obj["metadata"]
-    (spec, wanted), (status, found) = paths.spec_replicas, paths.status_replicas
-    replicas = (obj.get(spec) or {}).get(wanted)
+    replicas = _at(obj, paths.spec_replicas)
     scale: Json = {
         "kind": SCALES.kind,
         "apiVersion": SCALES.api_version,
         "metadata": {key: metadata[key] for key in _KEPT if metadata.get(key)},
         "spec": {"replicas": replicas} if replicas else {},
-        "status": {"replicas": (obj.get(status) or {}).get(found) or 0},
+        "status": {"replicas": _at(obj, paths.status_replicas) or 0},
     }
     if selector := paths.selector(obj):
         scale["status"]["selector"] = selector
     return scale
 
 
+def require_replicas(kind: Kind, obj: Json) -> None:
+    """Raises: StatusError 500 where replicas must be there and are not, as upstream does."""
+    paths = _paths(kind)
+    if not paths.may_lack_replicas and _at(obj, paths.spec_replicas) is None:
+        raise internal(f'the spec replicas field ".{".".join(paths.spec_replicas)}" does not exist')
+
+
 def with_scale(kind: Kind, obj: Json, scale: Json) -> Json:
     """A new object with the scale's replicas; the given one stays as it is."""
-    part, name = _paths(kind).spec_replicas
-    changed = {**(obj.get(part) or {}), name: (scale.get("spec") or {}).get("replicas") or 0}
+    replicas = (scale.get("spec") or {}).get("replicas") or 0
     metadata = dict(obj["metadata"])
     given = scale.get("metadata") or {}
     for key in ("resourceVersion", "uid"):
         if given.get(key):
             metadata[key] = given[key]
-    return {**obj, "metadata": metadata, part: changed}
+    return {**_with(obj, _paths(kind).spec_replicas, replicas), "metadata": metadata}
+
+
+def _at(obj: Any, path: tuple[str, ...]) -> Any:
+    for name in path:
+        obj = obj.get(name) if isinstance(obj, dict) else None
+    return obj
+
+
+def _with(obj: Json, path: tuple[str, ...], value: Any) -> Json:
+    name, *rest = path
+    return {**obj, name: _with(obj.get(name) or {}, tuple(rest), value) if rest else value}
 
 
 def validate_scale(scale: Json) -> list[FieldError]:

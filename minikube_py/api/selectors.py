@@ -286,7 +286,7 @@ class Askable:
 
 
 @lru_cache(256)
-def _built_in(resource: Kind) -> Askable:
+def built_in(resource: Kind) -> Askable:
     return Askable(resource.field_set)
 
 
@@ -308,7 +308,7 @@ class FieldSelector:
         comparisons: tuple[Comparison, ...],
         askable: Askable | None = None,
     ) -> None:
-        askable = askable or _built_in(resource)
+        askable = askable or built_in(resource)
         self.requirements = requirements
         self.declared = askable.field_set
         self.where = Where(comparisons)
@@ -391,7 +391,7 @@ def _getter_of(selectable: Selectable) -> Getter:
 
         def get(obj: Mapping[str, Any]) -> str:
             part = obj.get(first)
-            value = part.get(second) if part else None
+            value = part.get(second) if part.__class__ is dict else None
             return value if type(value) is str else _text(value)
 
         return get
@@ -451,7 +451,7 @@ def parse_field_selector(resource: Kind, text: str, askable: Askable | None = No
     """`askable` None: what is declared of `resource` without any index.
 
     Raises: StatusError 400; on a field that is neither selectable nor declared, with the original's sentence."""
-    return _parse_field_selector(resource, text, askable or _built_in(resource))
+    return _parse_field_selector(resource, text, askable or built_in(resource))
 
 
 @remembered_by_text(1024, 1024)
@@ -500,9 +500,7 @@ def _supported(resource: Kind, field: str, op: str, value: str) -> FieldRequirem
     raise bad_request(f"field label not supported: {field}")
 
 
-def _extension(
-    resource: Kind, declared: FieldSet | None, text: str, position: int
-) -> tuple[Comparison, int] | None:
+def _extension(resource: Kind, declared: FieldSet | None, text: str, position: int) -> tuple[Comparison, int] | None:
     """The comparison that starts at `position` and where it ends, or None where the term is the original's."""
     match = _DECLARED_TERM.match(text, position) if declared is not None else None
     if match is None or declared is None:

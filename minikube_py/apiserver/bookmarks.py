@@ -31,6 +31,8 @@ def bookmark_object(kind: Kind, metadata: Json) -> Json:
 
 @lru_cache(256)
 def _zero(kind: Kind) -> tuple[Json, Json]:
+    if kind.codec is not None:
+        return {}, {}
     body = _printed(target_of(kind, None).message)
     body.pop("metadata", None)
     converted = _CONVERTED.get((kind.group, kind.kind), {})

@@ -22,6 +22,7 @@ from minikube_py.apiserver import nonresource, system
 from minikube_py.apiserver.access import Access
 from minikube_py.apiserver.addresses import DEFAULT_RANGE, AddressAllocator
 from minikube_py.apiserver.cached_cluster import CachedCluster
+from minikube_py.apiserver.custom_resources import CustomResources
 from minikube_py.apiserver.declared import Declarations
 from minikube_py.apiserver.declaring import declare_later, declared
 from minikube_py.apiserver.deletes import Deleter, orphaning_told
@@ -64,7 +65,7 @@ _SWEEP_S: Final = 1.0
 
 class ApiServer:
     """`tokens` maps bearer tokens to users. `cluster_range` is where services get their addresses from.
-    `registry`: the kinds that this server serves.
+    `registry`: the kinds that this server serves, but for those that definitions add while it runs.
 
     `start` returns when the watch cache holds all there is and the system's namespaces exist; `publish` then names the
     address it is served at, for the `kubernetes` service.
@@ -101,6 +102,7 @@ class ApiServer:
         self.subresources = Subresources(self.store, self.writer, clock)
         self.evictions = Evictions(self.store, self.writer, self.deleter, clock)
         self.endpoints = EndpointReconciler(storage, self.writer, clock)
+        self.custom = CustomResources(self)
         self.requests = RequestMetrics()
         self.in_flight = InFlight(self.limits)
         self.connection_metrics: Callable[[], Mapping[str, float]] = dict
@@ -127,6 +129,7 @@ class ApiServer:
         self._tasks = [asyncio.create_task(work) for work in forever]
         if late:
             self._tasks.append(asyncio.create_task(declare_later(self.storage, late, self.clock)))
+        self._tasks.append(asyncio.create_task(self.custom.run()))
         self.ready = True
 
     async def publish(self, host: str, port: int) -> None:
@@ -158,6 +161,7 @@ class ApiServer:
         self.watching.finish_all()
         self.declared.load(indexes)
         self.cache.load(kvs, revision)
+        self.custom.follow()
         # All keys, not only the registry's: so every revision comes by, the cache knows how far it has got, and what
         # indexes declare is known at the revision they were declared at.
         self._watch = self.storage.watch(b"\0", FROM_KEY, revision + 1, self._take)
@@ -196,6 +200,7 @@ class ApiServer:
             # First, so that nobody who is told of the revision finds the fields of an earlier one.
             self.declared.apply(batch.events)
             self.cache.apply(batch.events, batch.revision)
+            self.custom.follow()
         elif not self._stopping:
             if not isinstance(batch.error, Compacted):
                 log.warning("the watch on the store ended: %s", batch.error)
@@ -332,6 +337,7 @@ class ApiServer:
         if request.query:
             form = with_options(form, request.query)
         if verb == "create":
+            self.custom.check_open(asked.resource)
             options = write_options(request.query, "CreateOptions", request.content_type)
             written = await self.writer.create(asked, request, options)
             return await self._written(asked, written, form)

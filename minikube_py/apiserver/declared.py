@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from minikube_py.api.kind import Kind
-from minikube_py.api.selectors import Askable, FieldSelector
+from minikube_py.api.selectors import Askable, FieldSelector, built_in
 from minikube_py.errors import InvalidRequest
 from minikube_py.fields.asked import parts_of
 from minikube_py.fields.evaluate import check_field_set
@@ -39,6 +39,9 @@ class Declarations:
     def of(self, resource: Kind) -> Askable:
         """The same object until something changes, by which what was read of it can be kept."""
         plural = resource.plural
+        if self.resources.get(plural) is not resource:
+            # A kind that is built at run time, or not stored: no index is declared on it.
+            return built_in(resource)
         found = self._askable.get(plural)
         if found is None:
             found = self._askable[plural] = self._read(resource) if resource.stored else _NOTHING

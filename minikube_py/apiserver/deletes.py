@@ -71,6 +71,8 @@ class Deleter:
                 admit(resource, "", name, obj, None)
             _check_preconditions(resource, name, obj, kv, options)
             was_deleting = bool(obj["metadata"].get("deletionTimestamp"))
+            if not was_deleting:
+                resource.prepare_delete(obj, timestamp(self._clock.wall_s()))
             waits = self._mark(resource, obj, options)
             value = encode(obj)
             if options.dry_run:

@@ -95,7 +95,7 @@ class Evictions:
         kv = await self._store.get(PODS.key(route.namespace, route.name))
         if kv is None:
             raise not_found(PODS, route.name)
-        pod = stored(kv.value, kv.mod_revision)
+        pod = stored(PODS, kv.value, kv.mod_revision)
         if request.admit is not None:
             request.admit(PODS, "eviction", route.name, pod, None)
         return pod

@@ -37,6 +37,7 @@ from minikube_py.apiserver.forms import (
     check_options,
     go_package,
     item_bytes,
+    object_bytes,
     partial_bytes,
     single_bytes,
     with_meta_version,
@@ -175,7 +176,7 @@ class Lister:
         kv = await self._store.get(key)
         if kv is None:
             raise not_found(resource, route.name)
-        return kv
+        return kv if resource.read is None else kv._replace(value=resource.read(kv.value))
 
     async def wait_for(self, revision: int) -> None:
         """Raises: StatusError 504 where the cache does not get there in time."""
@@ -376,7 +377,7 @@ class Lister:
             joined: Callable[[Iterable[bytes]], bytes] = _joined_rows
         else:
             head = _list_head(resource, metadata, form)
-            rows = _items(page.items, form)
+            rows = _items(resource, page.items, form)
             joined = b",".join
         plan = [len(part) for part in slices(page.items, self._limits.list_slice, form.kind != "object")]
         if len(plan) <= 1:
@@ -391,9 +392,7 @@ class Lister:
             await asyncio.sleep(0)
         return Response(200, await in_form(b"".join(parts), form, self.work), form.media_type)
 
-    def _rows(
-        self, resource: Kind, items: list[Entry], form: Form, fields: FieldValues | None
-    ) -> Iterator[bytes]:
+    def _rows(self, resource: Kind, items: list[Entry], form: Form, fields: FieldValues | None) -> Iterator[bytes]:
         names = fields.names if fields else ()
         printer = TablePrinter(resource, self._clock.wall_s(), form.include_object, names)
         values: Iterable[dict[str, str] | None] = fields.values if fields is not None else repeat(None)
@@ -471,9 +470,11 @@ def _list_head(resource: Kind, metadata: Json, form: Form) -> bytes:
     return orjson.dumps({"kind": kind, "apiVersion": version, "metadata": metadata})[:-1] + b',"items":['
 
 
-def _items(items: list[Entry], form: Form) -> Iterator[bytes]:
+def _items(resource: Kind, items: list[Entry], form: Form) -> Iterator[bytes]:
     if form.kind == "partial":
         return (partial_bytes(entry.value, entry.revision, form.version) for entry in items)
+    if resource.names_items:
+        return (object_bytes(resource, entry.value, entry.revision) for entry in items)
     return (item_bytes(entry.value, entry.revision) for entry in items)
 
 
@@ -493,9 +494,7 @@ def _pieces(
     yield b"]}\n"
 
 
-def _as_text(
-    declared: FieldSet | None, names: tuple[str, ...], row: FieldRow | None
-) -> dict[str, str]:
+def _as_text(declared: FieldSet | None, names: tuple[str, ...], row: FieldRow | None) -> dict[str, str]:
     if row is None or declared is None:
         return {}
     values = {name: value for name, value in zip(names, row) if value is not None}

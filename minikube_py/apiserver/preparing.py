@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import orjson
 
 from minikube_py.api import go_json, strategy, yaml_text
+from minikube_py.api.custom.kinds import kinds_of
 from minikube_py.api.decode import decode
 from minikube_py.api.errors import (
     GroupResource,
@@ -59,9 +60,9 @@ def encode(obj: Json) -> bytes:
         raise bad_request(TOO_DEEP) from None
 
 
-def stored(value: bytes, revision: int) -> Json:
+def stored(kind: Kind, value: bytes, revision: int) -> Json:
     """The object that `encode` made these bytes of, with its version."""
-    obj: Json = orjson.loads(value)
+    obj: Json = orjson.loads(value if kind.read is None else kind.read(value))
     obj["metadata"]["resourceVersion"] = str(revision)
     return obj
 
@@ -251,6 +252,8 @@ class Body(NamedTuple):
     seen: Mapping[KindKey, Sequence[Json]] = {}
     """The objects of the kinds that the admission of this one looks at."""
     wall_s: float = 0.0
+    definition: bytes = b""
+    """Of a kind that is built at run time: what it is built of."""
 
 
 class Seen:
@@ -292,8 +295,10 @@ def key_of(kind: Kind) -> KindKey:
     return kind.group, kind.version, kind.plural
 
 
-def _kind(kinds: Registry, key: KindKey) -> Kind:
-    kind = kinds.resource(*key)
+def _kind(kinds: Registry, asked: Body) -> Kind:
+    if asked.definition:
+        return next(kind for kind in kinds_of(asked.definition) if key_of(kind) == asked.kind)
+    kind = kinds.resource(*asked.kind)
     assert kind is not None, "jobs are made of kinds that are served"
     return kind
 
@@ -329,7 +334,7 @@ def _warned(error: StatusError, warnings: list[str]) -> StatusError:
 
 def create(kinds: Registry, asked: Body, wall_s: float, seed: int, updating: bool = False) -> Made:
     """`updating`: a PUT of what is not there yet. Raises: StatusError 400, 413, 415, before the namespace counts."""
-    kind, rng = _kind(kinds, asked.kind), random.Random(seed)
+    kind, rng = _kind(kinds, asked), random.Random(seed)
     obj, warnings = decode(kind, asked.body, asked.content_type, asked.field_validation)
     generated = "generateName" in obj["metadata"] and not obj["metadata"].get("name")
     try:
@@ -353,7 +358,7 @@ def create(kinds: Registry, asked: Body, wall_s: float, seed: int, updating: boo
 
 def update(kinds: Registry, asked: Body, old_value: bytes | None, revision: int, may_be_absent: bool) -> Made | None:
     """None: it is not there, and may be created. Raises: StatusError."""
-    kind = _kind(kinds, asked.kind)
+    kind = _kind(kinds, asked)
     new, warnings = decode(kind, asked.body, asked.content_type, asked.field_validation)
     said: list[str] = []
     reached = _Reached()
@@ -364,7 +369,7 @@ def update(kinds: Registry, asked: Body, old_value: bytes | None, revision: int,
             if may_be_absent:
                 return None
             raise not_found(kind, asked.name)
-        old = stored(old_value, revision)
+        old = stored(kind, old_value, revision)
         kind.default(new)
         check_version(kind, asked.name, new["metadata"], old)
         reached.admit(kind, asked.sub, asked.name, old, new)
@@ -376,13 +381,13 @@ def update(kinds: Registry, asked: Body, old_value: bytes | None, revision: int,
 
 def patch(kinds: Registry, asked: Body, old_value: bytes, revision: int) -> Made:
     """Raises: StatusError."""
-    kind = _kind(kinds, asked.kind)
+    kind = _kind(kinds, asked)
     warnings: list[str] = []
     said: list[str] = []
     reached = _Reached()
     given = PatchBody(asked.content_type, asked.body, asked.field_validation, asked.namespace, asked.name)
     try:
-        old, seen = stored(old_value, revision), Seen(asked.seen, asked.wall_s)
+        old, seen = stored(kind, old_value, revision), Seen(asked.seen, asked.wall_s)
         new = patched(kind, old, given, asked.sub, warnings, said, seen, reached.admit)
         return _made(kind, new, old_value, warnings + said)
     except StatusError as error:
@@ -398,7 +403,7 @@ def _made(kind: Kind, new: Json, old_value: bytes, warnings: list[str]) -> Made:
 def read(kinds: Registry, asked: Body) -> tuple[bytes, list[str]]:
     """A body that is not stored as it is: a binding, a scale, a review. Raises: StatusError; 413 where what is left of
     it, without what nobody knows, is still large."""
-    kind = _kind(kinds, asked.kind)
+    kind = _kind(kinds, asked)
     sub = kind.subresource(asked.sub) if asked.sub else None
     obj, warnings = decode(kind, asked.body, asked.content_type, asked.field_validation, subresource=sub)
     value = orjson.dumps(obj)

@@ -29,7 +29,7 @@ from minikube_py.api.kinds.core import PODS
 from minikube_py.api.kinds.core.pods import bind_pod, validate_binding
 from minikube_py.api.meta import timestamp
 from minikube_py.api.patch import apply_patch
-from minikube_py.api.scale import SCALES, scale_of, validate_scale, with_scale
+from minikube_py.api.scale import SCALES, require_replicas, scale_of, validate_scale, with_scale
 from minikube_py.api.validation.dispatch import validate_create
 from minikube_py.apiserver.access import Access
 from minikube_py.apiserver.auth import ANONYMOUS, Asked
@@ -125,6 +125,7 @@ class Subresources:
     # --- scale ------------------------------------------------------------------------------------------------------
 
     async def get_scale(self, kind: Kind, kv: KeyValue, form: Form) -> Response:
+        require_replicas(kind, orjson.loads(kv.value))
         return await self._scale_response(kind, kv.value, kv.mod_revision, form)
 
     async def write_scale(self, route: Route, request: Request, options: WriteOptions, form: Form) -> Response:

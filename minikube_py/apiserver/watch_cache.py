@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import orjson
 from sortedcontainers import SortedDict
 
+from minikube_py.api.errors import path_not_found
 from minikube_py.api.kind import Kind
 from minikube_py.api.selectors import field_attributes
 from minikube_py.apiserver.limits import Limits
@@ -274,10 +275,49 @@ class ResourceCache:
             by_node.setdefault(node, {})[entry.key] = entry
 
 
+class SharedKeys:
+    """The objects under a prefix as they are stored, and the caches that show them: one for each version in which a
+    resource is served, none where none is. They come and go while the server runs."""
+
+    def __init__(self) -> None:
+        self._kvs: dict[bytes, KeyValue] = {}
+        self.caches: tuple[ResourceCache, ...] = ()
+
+    def load(self, kvs: Iterable[KeyValue], revision: int) -> None:
+        self._kvs = {kv.key: kv for kv in kvs}
+        self.show(self.caches, revision)
+
+    def show(self, caches: tuple[ResourceCache, ...], revision: int) -> None:
+        """From now on by these caches, which start afresh."""
+        self.caches = caches
+        for cache in caches:
+            kvs = (_as_read(cache.resource, kv) for _, kv in sorted(self._kvs.items()))
+            cache.load((kv for kv in kvs if entry_of(cache.resource, kv) is not None), revision)
+
+    def apply(self, event: Event) -> None:
+        kv = event.kv
+        if event.type == "PUT":
+            self._kvs[kv.key] = kv
+        else:
+            self._kvs.pop(kv.key, None)
+        for cache in self.caches:
+            cache.apply(event if event.type != "PUT" else event._replace(kv=_as_read(cache.resource, kv)))
+
+
+def _as_read(resource: Kind, kv: KeyValue) -> KeyValue:
+    if resource.read is None:
+        return kv
+    try:
+        return kv._replace(value=resource.read(kv.value))
+    except (ValueError, TypeError, AttributeError, LookupError):
+        return kv
+
+
 class WatchCache:
     """All resource caches, fed by one watch over `/registry/`, so that they stand at the same revision.
 
-    `revision` is that of the last batch. `on_batch_end` runs after each batch, when all changes have been sunk.
+    `revision` is that of the last batch. `on_batch_end` runs after each batch, when all changes have been sunk. Keys of
+    named groups that no resource of the registry has are kept as they are, for resources that are defined later.
     """
 
     def __init__(self, resources: Iterable[Kind], limits: Limits) -> None:
@@ -285,7 +325,8 @@ class WatchCache:
         self.caches: dict[Kind, ResourceCache] = {
             resource: ResourceCache(self, resource, limits) for resource in resources if resource.stored
         }
-        self._by_segment: dict[bytes, ResourceCache | dict[bytes, ResourceCache]] = {}
+        self._limits = limits
+        self._by_segment: dict[bytes, ResourceCache | dict[bytes, ResourceCache | SharedKeys]] = {}
         for resource, cache in self.caches.items():
             parts = resource.prefix.split(b"/")[2:-1]
             if len(parts) == 1:
@@ -297,32 +338,66 @@ class WatchCache:
         self._waiting: dict[asyncio.Future[None], int] = {}
 
     def of(self, resource: Kind) -> ResourceCache:
-        return self.caches[resource]
+        """Raises: StatusError 404 where the resource is served no more."""
+        found = self.caches.get(resource)
+        if found is None:
+            raise path_not_found()
+        return found
 
-    def find(self, key: bytes) -> ResourceCache | None:
+    def serve(self, kinds: Sequence[Kind]) -> None:
+        """From now on the `kinds` are served beside those that were there first, and no others. Of a kind that was
+        served before, the cache stays."""
+        before = {kind: cache for kind, cache in self.caches.items() if kind.definition}
+        wanted: dict[SharedKeys, list[ResourceCache]] = {}
+        for kind in kinds:
+            cache = before.get(kind) or ResourceCache(self, kind, self._limits)
+            wanted.setdefault(self._shared(kind.prefix), []).append(cache)
+        for kind in before:
+            del self.caches[kind]
+            wanted.setdefault(self._shared(kind.prefix), [])
+        for shared, caches in wanted.items():
+            if tuple(caches) != shared.caches:
+                shared.show(tuple(caches), self.revision)
+            self.caches |= {cache.resource: cache for cache in caches}
+
+    def _shared(self, key: bytes) -> SharedKeys:
+        """What holds the keys that begin so: `/registry/GROUP/PLURAL/`."""
+        group, plural = key.split(b"/", 4)[2:4]
+        segment = self._by_segment.setdefault(group, {})
+        assert isinstance(segment, dict), "a group is no core resource's plural"
+        found = segment.setdefault(plural, SharedKeys())
+        assert isinstance(found, SharedKeys), "no definition takes the place of a kind that is built in"
+        return found
+
+    def find(self, key: bytes) -> ResourceCache | SharedKeys | None:
         """The cache that a store key belongs to, or None for keys of no resource."""
         end = key.find(b"/", 10)
-        found = self._by_segment.get(key[10:end])
+        group = key[10:end]
+        found: Any = self._by_segment.get(group)
         if isinstance(found, dict):
             found = found.get(key[end + 1 : key.find(b"/", end + 1)])
+        if found is None and b"." in group and key.count(b"/") > 3:
+            return self._shared(key)
         return found if not isinstance(found, dict) else None
 
     def readable(self, kvs: Iterable[KeyValue]) -> Iterator[KeyValue]:
         """Those that hold objects of the registry's resources."""
         for kv in kvs:
             cache = self.find(kv.key)
-            if cache is not None and entry_of(cache.resource, kv) is not None:
+            if isinstance(cache, SharedKeys) or (cache is not None and entry_of(cache.resource, kv) is not None):
                 yield kv
 
     def load(self, kvs: Iterable[KeyValue], revision: int) -> None:
         """Begins anew with all objects of the registry at `revision`, which `readable` gave."""
-        sorted_out: dict[ResourceCache, list[KeyValue]] = {cache: [] for cache in self.caches.values()}
+        sorted_out: dict[ResourceCache | SharedKeys, list[KeyValue]] = {}
+        for found in self._by_segment.values():
+            sorted_out |= {each: [] for each in (found.values() if isinstance(found, dict) else (found,))}
         for kv in kvs:
             cache = self.find(kv.key)
             if cache is not None:
-                sorted_out[cache].append(kv)
-        for cache, found in sorted_out.items():
-            cache.load(found, revision)
+                sorted_out.setdefault(cache, []).append(kv)
+        for cache, kept in sorted_out.items():
+            cache.load(kept, revision)
         self.revision = 0
         self.advance(revision)
 

@@ -55,6 +55,20 @@ class Watching:
             resource: Broadcaster(of, limits, clock, self.budget) for resource, of in cache.caches.items()
         }
 
+    def follow_caches(self) -> None:
+        """A broadcaster for each cache there is now; those of caches that are gone end their streams."""
+        caches = self._cache.caches
+        for resource in [resource for resource in self.broadcasters if resource not in caches]:
+            self.broadcasters.pop(resource).finish_all()
+        for resource, of in caches.items():
+            if resource not in self.broadcasters:
+                self.broadcasters[resource] = Broadcaster(of, self._limits, self._clock, self.budget)
+
+    def _broadcaster(self, resource: Kind) -> Broadcaster:
+        """Raises: StatusError 404 where the resource is served no more."""
+        self._cache.of(resource)
+        return self.broadcasters[resource]
+
     def streams(self) -> int:
         return len(self._store_streams) + sum(each.streams for each in self.broadcasters.values())
 
@@ -116,7 +130,7 @@ class Watching:
 
     async def _with_state(self, selection: Selection, options: ListOptions, form: Form) -> Stream:
         """The state as ADDED events, then what happens."""
-        broadcaster = self.broadcasters[selection.resource]
+        broadcaster = self._broadcaster(selection.resource)
         group = broadcaster.group(selection, form, options.bookmarks)
         stream = broadcaster.join(group)
         cache, revision = broadcaster.cache, self._cache.revision
@@ -140,7 +154,7 @@ class Watching:
     def _from_history(self, selection: Selection, options: ListOptions, form: Form) -> Stream:
         """What happened after a revision, then what happens. Too old a revision is told in the stream, as is one from
         before the fields asked for were declared: what its watcher was shown then was another set."""
-        broadcaster = self.broadcasters[selection.resource]
+        broadcaster = self._broadcaster(selection.resource)
         revision = options.revision or self._cache.revision
         after = revision if revision > self._cache.revision else 0
         group = broadcaster.group(selection, form, options.bookmarks, after)
@@ -165,7 +179,8 @@ class Watching:
                 # A bookmark promises that all before it was sent.
                 revision = self._cache.revision
                 if isinstance(source, Group):
-                    self.broadcasters[source.selection.resource].catch_up(source)
+                    if (broadcaster := self.broadcasters.get(source.selection.resource)) is not None:
+                        broadcaster.catch_up(source)
                 else:
                     revision = source.revision
                 ending.push(Batch([source.encoder.bookmark(revision)]))

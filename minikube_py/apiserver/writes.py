@@ -137,8 +137,9 @@ class Writer:
         kind, validation = route.resource, options.field_validation
         seen, wall_s = self.cluster.seen_by(kind, route.namespace), self._clock.wall_s()
         return Body(
-            key_of(kind), request.body, request.content_type, validation, route.namespace, route.name, sub, seen, wall_s
-        )
+            key_of(kind), request.body, request.content_type, validation, route.namespace, route.name, sub, seen,
+            wall_s, kind.definition,
+        )  # fmt: skip
 
     async def _create_large(
         self, route: Route, request: Request, options: WriteOptions, updating: bool = False
@@ -263,7 +264,7 @@ class Writer:
             if kv is None:
                 return None
             obj, spare = spare if spare is not None else orjson.loads(body), None
-            old = stored(kv.value, kv.mod_revision)
+            old = stored(resource, kv.value, kv.mod_revision)
             resource.default(obj)
             check_version(resource, route.name, obj["metadata"], old)
             if request.admit is not None:
@@ -308,7 +309,7 @@ class Writer:
                 made = await self.work.run("patch", asked, kv.value, kv.mod_revision)
                 said.clear()
                 return _next(made, resource, warnings, request, kv, asked)
-            old = stored(kv.value, kv.mod_revision)
+            old = stored(resource, kv.value, kv.mod_revision)
             return _Next(patched(resource, old, patch, sub, warnings, said, self.cluster, request.admit))
 
         try:
@@ -327,7 +328,9 @@ class Writer:
         if not is_large(request.body, request.content_type):
             return decode(kind, request.body, request.content_type, options.field_validation, subresource=sub)
         name, validation = sub.name if sub is not None else "", options.field_validation
-        body = Body(key_of(kind), request.body, request.content_type, validation, "", "", name)
+        body = Body(
+            key_of(kind), request.body, request.content_type, validation, "", "", name, definition=kind.definition
+        )
         value, warnings = await self.work.run("read", body)
         return orjson.loads(value), warnings
 
@@ -354,7 +357,7 @@ class Writer:
         Raises: StatusError 404, or _Absent where `may_be_absent`; 409 after too many conflicts."""
 
         async def make_next(kv: KeyValue | None) -> _Next | None:
-            return None if kv is None else _Next(make(stored(kv.value, kv.mod_revision)))
+            return None if kv is None else _Next(make(stored(resource, kv.value, kv.mod_revision)))
 
         return await self._change(resource, namespace, name, make_next, dry_run, may_be_absent)
 
@@ -436,7 +439,7 @@ def _next(made: Made, resource: Kind, warnings: list[str], request: Request, kv:
     warnings[:] = made.warnings
     if request.admit is not None and kv is not None:
         obj = orjson.loads(made.value)
-        request.admit(resource, asked.sub, asked.name, stored(kv.value, kv.mod_revision), obj)
+        request.admit(resource, asked.sub, asked.name, stored(resource, kv.value, kv.mod_revision), obj)
         # The admission of kubelets writes down who plays a node.
         made = made._replace(value=encode(obj))
     if made.refusal is not None:

@@ -1,0 +1,74 @@
+"""Bodies of custom resources: JSON or YAML as it stands, pruned by the schema of its version, never by a Go type.
+
+Source: apiextensions-apiserver `pkg/apiserver/customresource_handler.go` (unstructuredSchemaCoercer).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from minikube_py.api.custom.structural import Malformed, Structural, coerce, drop_nulls, fill_defaults, prune
+from minikube_py.api.decode import Named, decode_free, metadata_of
+from minikube_py.api.errors import GroupResource, Json, bad_request, go_quote, invalid, invalid_value
+from minikube_py.api.typed import DecodeError
+
+
+class CustomCodec:
+    """See `api.kind.Codec`. `schema` is that of the version; None: nothing but metadata is known."""
+
+    def __init__(self, named: Named, plural: str, schema: Structural) -> None:
+        self._named = named
+        self._plural = plural
+        self._schema = schema
+
+    def decode(self, body: bytes, content_type: str | None, field_validation: str) -> tuple[Json, list[str]]:
+        return decode_free(self._named, body, content_type, field_validation, self._settle)
+
+    def value(self, document: Any, strict: bool) -> tuple[Json, list[str]]:
+        if not isinstance(document, dict) or not document.get("kind"):
+            raise DecodeError(f"Object 'Kind' is missing in '{orjson.dumps(document).decode()}'")
+        if document.get("apiVersion") != self._named.api_version:
+            said = document.get("apiVersion") or ""
+            raise bad_request(
+                f"the API version in the data ({said}) does not match the expected API version "
+                f"({self._named.api_version})"
+            )
+        return document, self._settle(document, strict)
+
+    def _settle(self, obj: Json, strict: bool) -> list[str]:
+        problems: list[str] = []
+        if "metadata" in obj:
+            obj["metadata"], unknown = metadata_of(obj["metadata"])
+            problems += [f"metadata.{path}" for path in unknown]
+        else:
+            obj["metadata"] = {}
+        if obj["kind"] != self._named.kind:
+            self._refuse_kind(obj)
+        problems += prune(obj, self._schema, resource=True)
+        drop_nulls(obj, self._schema)
+        try:
+            problems += coerce(obj, self._schema)
+        except Malformed as error:
+            raise DecodeError(str(error)) from None
+        return [f"unknown field {go_quote(path)}" for path in problems] if strict else []
+
+    def _refuse_kind(self, obj: Json) -> None:
+        kind = obj["kind"]
+        about = GroupResource(self._named.group, self._plural, kind)
+        wrong = invalid_value("kind", kind, f"must be {self._named.kind}")
+        raise invalid(about, obj["metadata"].get("name") or "", [wrong])
+
+    def read(self, value: bytes) -> bytes:
+        """What the store holds, as it is read in this version: pruned, and with its defaults."""
+        obj = orjson.loads(value)
+        metadata = obj.pop("metadata")
+        before = orjson.dumps(obj)
+        prune(obj, self._schema, resource=True)
+        drop_nulls(obj, self._schema)
+        coerce(obj, self._schema, lenient=True)
+        fill_defaults(obj, self._schema)
+        if orjson.dumps(obj) == before:
+            return value
+        return orjson.dumps({"metadata": metadata, **obj})

@@ -1,0 +1,248 @@
+"""Structural schemas: what an object of a custom kind is made of, and what reading does to it.
+
+Reading prunes what the schema does not name, drops nulls that may not stand, fills in defaults, and checks the metadata
+of resources inside resources. Source: apiextensions-apiserver `pkg/apiserver/schema/{pruning,defaulting,objectmeta}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+import orjson
+
+from minikube_py.api.decode import metadata_of
+from minikube_py.api.errors import FieldError, Json, invalid_value
+from minikube_py.api.typed import DecodeError
+
+META_FIELDS: Final = frozenset(("apiVersion", "kind", "metadata"))
+
+
+@dataclass(eq=False)
+class Structural:
+    """One node of a schema. `source` is the JSONSchemaProps that it was made of; `additional` is True where values are
+    not looked at, None where members beside `properties` are unknown."""
+
+    source: Json
+    properties: dict[str, Structural] = field(default_factory=dict)
+    additional: Structural | bool | None = None
+    items: Structural | None = None
+
+    def __post_init__(self) -> None:
+        told = self.source.get
+        self.type: str = told("type") or ""
+        self.nullable = bool(told("nullable"))
+        self.default: Any = told("default")
+        self.preserve = bool(told("x-kubernetes-preserve-unknown-fields"))
+        self.embedded = bool(told("x-kubernetes-embedded-resource"))
+        self.int_or_string = bool(told("x-kubernetes-int-or-string"))
+        self.list_type: str = told("x-kubernetes-list-type") or ""
+        self.list_keys: tuple[str, ...] = tuple(told("x-kubernetes-list-map-keys") or ())
+
+    @property
+    def values(self) -> Structural | None:
+        """The schema of members beside `properties`."""
+        return self.additional if isinstance(self.additional, Structural) else None
+
+    @cached_property
+    def as_resource(self) -> Structural:
+        """The same with kind, apiVersion and metadata of its own."""
+        if self.embedded:
+            return self
+        source = {**self.source, "x-kubernetes-embedded-resource": True}
+        return Structural(source, self.properties, self.additional, self.items)
+
+    def of_member(self, name: str) -> Structural | None:
+        return self.properties.get(name) or self.values
+
+    def _has(self, asked: Callable[[Structural], bool]) -> bool:
+        below = (*self.properties.values(), self.values, self.items)
+        return asked(self) or any(each is not None and each._has(asked) for each in below)
+
+    @cached_property
+    def has_defaults(self) -> bool:
+        return self._has(lambda node: node.default is not None)
+
+    @cached_property
+    def has_embedded(self) -> bool:
+        return self._has(lambda node: node.embedded)
+
+    @cached_property
+    def has_unique_lists(self) -> bool:
+        return self._has(lambda node: node.list_type in ("map", "set"))
+
+
+def structural(schema: Json) -> Structural:
+    """The nodes of a JSONSchemaProps that was validated."""
+    properties = {name: structural(inner) for name, inner in (schema.get("properties") or {}).items()}
+    additional, items = schema.get("additionalProperties"), schema.get("items")
+    return Structural(
+        schema,
+        properties,
+        structural(additional) if isinstance(additional, dict) else additional,
+        structural(items) if isinstance(items, dict) else None,
+    )
+
+
+def copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: copied(item) for name, item in value.items()}
+    return [copied(item) for item in value] if isinstance(value, list) else value
+
+
+def same_json(left: Any, right: Any) -> bool:
+    """Equal as Go compares decoded JSON: 1 is neither 1.0 nor true; the order of members does not count."""
+    return orjson.dumps(left, option=orjson.OPT_SORT_KEYS) == orjson.dumps(right, option=orjson.OPT_SORT_KEYS)
+
+
+# --- pruning --------------------------------------------------------------------------------------------------------
+
+
+def prune(value: Any, schema: Structural | None, resource: bool = False) -> list[str]:
+    """Removes in place what `schema` does not name; the paths of that, sorted. `resource`: `value` is one, whose
+    metadata is not looked at."""
+    unknown: list[str] = []
+    if resource:
+        schema = (schema or Structural({})).as_resource
+    _prune(value, schema, "", unknown)
+    return sorted(unknown)
+
+
+def _inside(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _prune(value: Any, schema: Structural | None, path: str, unknown: list[str]) -> None:
+    if schema is not None and schema.preserve:
+        _keep(value, schema, path, unknown)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            _prune(item, schema.items if schema is not None else None, f"{path}[{index}]", unknown)
+    elif isinstance(value, dict):
+        for name in list(value):
+            if schema is None:
+                unknown.append(_inside(path, name))
+                del value[name]
+            elif schema.embedded and name in META_FIELDS:
+                continue
+            elif name in schema.properties or schema.additional is not None:
+                _prune(value[name], schema.of_member(name), _inside(path, name), unknown)
+            else:
+                if path or name not in META_FIELDS:
+                    unknown.append(_inside(path, name))
+                del value[name]
+
+
+def _keep(value: Any, schema: Structural, path: str, unknown: list[str]) -> None:
+    """Where unknown members stay, what is known is pruned inside all the same."""
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            if schema.items is not None:
+                _keep(item, schema.items, f"{path}[{index}]", unknown)
+    elif isinstance(value, dict):
+        for name in list(value):
+            if schema.embedded and name in META_FIELDS:
+                continue
+            if name in schema.properties or schema.additional is not None:
+                _prune(value[name], schema.of_member(name), _inside(path, name), unknown)
+
+
+# --- nulls and defaults ---------------------------------------------------------------------------------------------
+
+
+def drop_nulls(value: Any, schema: Structural | None) -> None:
+    """Removes nulls of members that may not be null and have no default."""
+    if isinstance(value, dict):
+        for name in list(value):
+            inner = schema.of_member(name) if schema is not None else None
+            if value[name] is None and inner is not None and not inner.nullable and inner.default is None:
+                del value[name]
+            else:
+                drop_nulls(value[name], inner)
+    elif isinstance(value, list):
+        for item in value:
+            drop_nulls(item, schema.items if schema is not None else None)
+
+
+def _missing(value: Any, schema: Structural | None) -> bool:
+    return value is None and schema is not None and not schema.nullable
+
+
+def fill_defaults(value: Any, schema: Structural | None) -> None:
+    """Fills in defaults, in place; `drop_nulls` has left the nulls that have one."""
+    if schema is None or not schema.has_defaults:
+        return
+    if isinstance(value, dict):
+        for name, inner in schema.properties.items():
+            if inner.default is not None and (name not in value or _missing(value[name], inner)):
+                value[name] = copied(inner.default)
+        for name in value:
+            inner_schema = schema.of_member(name)
+            if name not in schema.properties and _missing(value[name], inner_schema):
+                assert inner_schema is not None
+                value[name] = copied(inner_schema.default)
+            fill_defaults(value[name], inner_schema)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            if _missing(item, schema.items):
+                assert schema.items is not None
+                value[index] = copied(schema.items.default)
+            fill_defaults(value[index], schema.items)
+
+
+# --- resources inside resources -------------------------------------------------------------------------------------
+
+
+class Malformed(Exception):
+    """`error`: what is wrong with kind, apiVersion or metadata."""
+
+    def __init__(self, error: FieldError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def coerce(value: Any, schema: Structural | None, path: str = "", *, lenient: bool = False) -> list[str]:
+    """Checks types of kind, apiVersion and metadata of the resources in `value`, and prunes their metadata in place;
+    the paths of what was unknown. `lenient`: what is wrong is dropped.
+
+    Raises: Malformed."""
+    unknown: list[str] = []
+    if schema is not None and schema.has_embedded:
+        _coerce(value, schema, path, lenient, unknown)
+    return sorted(unknown)
+
+
+def _coerce(value: Any, schema: Structural | None, path: str, lenient: bool, unknown: list[str]) -> None:
+    if schema is None:
+        return
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            _coerce(item, schema.items, f"{path}[{index}]", lenient, unknown)
+    elif isinstance(value, dict):
+        for name in list(value):
+            inner = _inside(path, name)
+            if schema.embedded and name in META_FIELDS:
+                _coerce_meta(value, name, inner, lenient, unknown)
+            if name in value and name in schema.properties:
+                _coerce(value[name], schema.properties[name], inner, lenient, unknown)
+            elif name in value and schema.additional is not None:
+                _coerce(value[name], schema.values, f"{path}[{name}]", lenient, unknown)
+
+
+def _coerce_meta(value: Json, name: str, path: str, lenient: bool, unknown: list[str]) -> None:
+    found = value[name]
+    if name != "metadata":
+        if not isinstance(found, str):
+            if not lenient:
+                raise Malformed(invalid_value(path, found, "must be a string"))
+            del value[name]
+        return
+    try:
+        value[name], problems = metadata_of(found, lenient)
+    except DecodeError as error:
+        if not lenient:
+            raise Malformed(invalid_value(path, found, str(error))) from None
+        return
+    unknown += [f"{path}.{each}" for each in problems]

@@ -1,0 +1,105 @@
+"""The group `apiextensions.k8s.io`: definitions of custom resources. What they define is built by `api.custom`.
+
+Source: apiextensions-apiserver `pkg/registry/customresourcedefinition`, `pkg/apis/apiextensions/v1/defaults.go`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from minikube_py.api.custom.definition_rules import (
+    unknown_formats,
+    validate_definition,
+    validate_definition_status,
+    validate_definition_update,
+)
+from minikube_py.api.defaulting import part
+from minikube_py.api.errors import Json
+from minikube_py.api.kind import NAMED, Kind, status_of
+
+GROUP: Final = "apiextensions.k8s.io"
+CLEANUP: Final = "customresourcecleanup.apiextensions.k8s.io"
+"""The finalizer that holds a definition until its objects are gone."""
+
+
+def _default(definition: Json) -> None:
+    spec = part(definition, "spec")
+    names = part(spec, "names")
+    kind = names.get("kind") or ""
+    if not names.get("singular") and kind:
+        names["singular"] = kind.lower()
+    if not names.get("listKind") and kind:
+        names["listKind"] = f"{kind}List"
+    if spec.get("conversion") is None:
+        spec["conversion"] = {"strategy": "None"}
+    _store_version(definition, first=True)
+
+
+def _store_version(definition: Json, first: bool = False) -> None:
+    """Notes the storage version among those in which objects may be stored. `first`: only where there is none yet."""
+    status = part(definition, "status")
+    stored = status.get("storedVersions") or []
+    for version in definition["spec"].get("versions") or ():
+        if version.get("storage"):
+            if version.get("name") not in stored and not (first and stored):
+                status["storedVersions"] = [*stored, version.get("name") or ""]
+            return
+
+
+def _create(definition: Json) -> None:
+    definition["status"] = {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": None}
+    definition["metadata"]["generation"] = 1
+    _store_version(definition)
+
+
+def _update(new: Json, old: Json) -> None:
+    new["status"] = {**new["status"]}
+    _store_version(new)
+
+
+def set_condition(conditions: list[Json], type_: str, status: str, reason: str, message: str, now: str) -> list[Json]:
+    """The conditions with this one as it is now."""
+    old = next((each for each in conditions if each["type"] == type_), None)
+    since = old["lastTransitionTime"] if old is not None and old.get("status") == status else now
+    new = {"type": type_, "status": status, "lastTransitionTime": since, "reason": reason, "message": message}
+    if old is None:
+        return [*conditions, new]
+    # What else it holds, such as observedGeneration, stays.
+    return [{**old, **new} if each is old else each for each in conditions]
+
+
+_PENDING: Final = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
+
+
+def _delete(definition: Json, now: str) -> None:
+    metadata, status = definition["metadata"], part(definition, "status")
+    metadata["deletionTimestamp"] = now
+    if CLEANUP not in (metadata.get("finalizers") or ()):
+        metadata["finalizers"] = [*(metadata.get("finalizers") or ()), CLEANUP]
+    pending = ("True", "InstanceDeletionPending", _PENDING)
+    status["conditions"] = set_condition(status.get("conditions") or [], "Terminating", *pending, now)
+
+
+def _warn(new: Json, old: Json | None) -> list[str]:
+    known = unknown_formats(old) if old is not None else []
+    return [f'unrecognized format "{name}"' for name in unknown_formats(new) if name not in known]
+
+
+CUSTOMRESOURCEDEFINITIONS: Final = Kind(
+    GROUP, "v1", "CustomResourceDefinition", "customresourcedefinitions", "customresourcedefinition", False,
+    short_names=("crd", "crds"),
+    categories=("api-extensions",),
+    subresources=(status_of("CustomResourceDefinition"),),
+    selectable=NAMED,
+    generation=True,
+    allow_unconditional_update=False,
+    default=_default,
+    prepare_create=_create,
+    prepare_update=_update,
+    validate=validate_definition,
+    validate_update={"": validate_definition_update, "status": validate_definition_status},
+    warn=_warn,
+    prepare_delete=_delete,
+)  # fmt: skip
+
+KINDS: Final[tuple[Kind, ...]] = (CUSTOMRESOURCEDEFINITIONS,)

@@ -1,0 +1,242 @@
+"""Definitions of custom resources at work: names are accepted, kinds served and taken away, objects cleaned up.
+
+What is served follows the watch cache, so that every API server on a store serves the same. What is written to the
+definitions (conditions, accepted names, the finalizer that goes) any of them writes, with optimistic concurrency.
+
+Source: apiextensions-apiserver `pkg/controller/{status,establish,apiapproval,finalizer}`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from minikube_py.api.custom.definition_rules import approval
+from minikube_py.api.custom.kinds import is_true, kinds_of, served_form
+from minikube_py.api.errors import Json, StatusError, go_quote, method_not_supported
+from minikube_py.api.kind import Kind
+from minikube_py.api.kinds.apiextensions import CLEANUP, CUSTOMRESOURCEDEFINITIONS, set_condition
+from minikube_py.api.meta import timestamp
+from minikube_py.apiserver.options import delete_options
+from minikube_py.errors import MinikubeError
+
+if TYPE_CHECKING:
+    from minikube_py.apiserver.core import ApiServer
+
+log = logging.getLogger(__name__)
+_RETRY_S: Final = 1.0
+_CLEANED_EVERY_S: Final = 1.0
+"""How often it is looked whether the objects of a definition that goes are gone."""
+_REASONS: Final = (
+    ("plural", "PluralConflict"), ("singular", "SingularConflict"), ("shortNames", "ShortNamesConflict"),
+    ("kind", "KindConflict"), ("listKind", "ListKindConflict"),
+)  # fmt: skip
+
+
+class CustomResources:
+    """`follow` is to be called whenever the cache has changed; `run` until the server ends."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+        self._cache = server.cache.caches.get(CUSTOMRESOURCEDEFINITIONS)
+        self._seen = -1
+        self._forms: dict[bytes, tuple[Kind, ...]] = {}
+        self._leaving: frozenset[bytes] = frozenset()
+        self._changed = asyncio.Event()
+
+    def follow(self) -> None:
+        """Serves what is defined now."""
+        cache = self._cache
+        if cache is None or cache.last_change == self._seen:
+            return
+        self._seen = cache.last_change
+        self._changed.set()
+        definitions = self._definitions()
+        self._leaving = frozenset(_prefix(each) for each in definitions if is_true(each, "Terminating"))
+        forms = list(filter(None, map(served_form, definitions)))
+        if forms == list(self._forms):
+            return
+        self._forms = {form: self._forms.get(form) or kinds_of(form) for form in forms}
+        server = self._server
+        custom = tuple(kind for kinds in self._forms.values() for kind in kinds)
+        server.registry = server.registry.extended(custom)
+        served = [kind for kind in server.registry.kinds if kind.definition]
+        server.cache.serve(served)
+        server.watching.follow_caches()
+
+    def check_open(self, resource: Kind) -> None:
+        """Raises: StatusError 405 where the definition of the resource is being deleted."""
+        if resource.prefix in self._leaving:
+            error = method_not_supported(resource, "create")
+            error.message = "create not allowed while custom resource definition is terminating"
+            raise error
+
+    def _definitions(self) -> list[Json]:
+        """In the order of their names; those that are gone are not among them."""
+        assert self._cache is not None
+        return [orjson.loads(entry.value) for entry in self._cache.entries.values()]
+
+    # --- what is written to definitions -----------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            again = False
+            for definition in self._definitions():
+                try:
+                    again |= await self._settle(definition)
+                except StatusError as error:
+                    if error.code != 404:
+                        log.warning("definition %s: %s", definition["metadata"]["name"], error.message)
+                        again = True
+                except MinikubeError as error:
+                    log.warning("definition %s: %s", definition["metadata"]["name"], error)
+                    again = True
+            if again:
+                await self._server.clock.sleep(_RETRY_S)
+                self._changed.set()
+
+    async def _settle(self, definition: Json) -> bool:
+        """Writes what is to be written now; True where it must be looked at again."""
+        if _next_status(definition, self._taken(definition), "") is not None:
+            await self._write(definition, self._accept)
+            return False
+        metadata = definition["metadata"]
+        if metadata.get("deletionTimestamp") and CLEANUP in (metadata.get("finalizers") or ()):
+            return await self._clean_up(definition)
+        return False
+
+    async def _write(self, definition: Json, make: Any) -> None:
+        await self._server.writer.change(CUSTOMRESOURCEDEFINITIONS, "", definition["metadata"]["name"], make)
+
+    def _now(self) -> str:
+        return timestamp(self._server.clock.wall_s())
+
+    def _accept(self, stored: Json) -> Json:
+        status = _next_status(stored, self._taken(stored), self._now())
+        return stored if status is None else {**stored, "metadata": dict(stored["metadata"]), "status": status}
+
+    def _taken(self, definition: Json) -> tuple[set[str], set[str]]:
+        """Names of resources and of kinds that other definitions of the group have been given."""
+        resources: set[str] = set()
+        kinds: set[str] = set()
+        for each in self._definitions():
+            if each["spec"].get("group") != definition["spec"].get("group"):
+                continue
+            if each["metadata"]["name"] == definition["metadata"]["name"]:
+                continue
+            names = (each.get("status") or {}).get("acceptedNames") or {}
+            resources |= {names.get("plural") or "", names.get("singular") or "", *(names.get("shortNames") or ())}
+            kinds |= {names.get("kind") or "", names.get("listKind") or ""}
+        return resources, kinds
+
+    # --- deletion ---------------------------------------------------------------------------------------------------
+
+    async def _clean_up(self, definition: Json) -> bool:
+        """Deletes the objects of a definition that goes; True while there are any."""
+        if is_true(definition, "Established"):
+            told = _condition(definition, "Terminating") or {}
+            if told.get("reason") != "InstanceDeletionInProgress":
+                why = ("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
+                await self._write(definition, lambda old: _with_condition(old, "Terminating", *why, self._now()))
+            if await self._delete_objects(definition):
+                return True
+            done = ("False", "InstanceDeletionCompleted", "removed all instances")
+        else:
+            done = ("False", "NeverEstablished", "resource was never established")
+
+        def release(old: Json) -> Json:
+            new = _with_condition(old, "Terminating", *done, self._now())
+            kept = [name for name in old["metadata"].get("finalizers") or () if name != CLEANUP]
+            metadata = {key: value for key, value in old["metadata"].items() if key != "finalizers"}
+            return {**new, "metadata": {**metadata, "finalizers": kept} if kept else metadata}
+
+        await self._write(definition, release)
+        return False
+
+    async def _delete_objects(self, definition: Json) -> bool:
+        """True while there are any."""
+        server = self._server
+        kinds = next((k for k in self._forms.values() if k and k[0].prefix == _prefix(definition)), ())
+        if not kinds:
+            return False
+        # What others have just made is to be seen.
+        await server.lister.wait_fresh()
+        entries = list(server.cache.of(kinds[0]).entries.values())
+        if entries:
+            await server.deleter.delete_collection(kinds[0], entries, delete_options({}, b"", ""))
+            await server.clock.sleep(_CLEANED_EVERY_S)
+        return bool(entries)
+
+
+def _prefix(definition: Json) -> bytes:
+    spec = definition["spec"]
+    return f"/registry/{spec['group']}/{spec['names']['plural']}/".encode()
+
+
+# --- status ---------------------------------------------------------------------------------------------------------
+
+
+def _condition(definition: Json, type_: str) -> Json | None:
+    found = (definition.get("status") or {}).get("conditions") or ()
+    return next((each for each in found if each.get("type") == type_), None)
+
+
+def _with_condition(definition: Json, type_: str, status: str, reason: str, message: str, now: str) -> Json:
+    before = definition.get("status") or {}
+    conditions = set_condition(before.get("conditions") or [], type_, status, reason, message, now)
+    return {**definition, "metadata": dict(definition["metadata"]), "status": {**before, "conditions": conditions}}
+
+
+def _accepted(definition: Json, taken: tuple[set[str], set[str]]) -> tuple[Json, str, str]:
+    """The names that it has now, and why it has not got all: reason and message, "" where it has."""
+    wanted = definition["spec"].get("names") or {}
+    names = dict((definition.get("status") or {}).get("acceptedNames") or {})
+    reason = message = ""
+    for name, conflict in _REASONS:
+        used = taken[1] if name in ("kind", "listKind") else taken[0]
+        asked = wanted.get(name) or ([] if name == "shortNames" else "")
+        had = names.get(name) or ([] if name == "shortNames" else "")
+        news = [text for text in asked if text not in had] if name == "shortNames" else [asked] if asked != had else []
+        clashes = [f"{go_quote(text)} is already in use" for text in news if text in used]
+        if clashes:
+            reason = conflict
+            message = clashes[0] if len(clashes) == 1 else f"[{', '.join(clashes)}]"
+        elif asked or name in ("plural", "kind"):
+            names[name] = asked
+        else:
+            names.pop(name, None)
+    if wanted.get("categories"):
+        names["categories"] = wanted["categories"]
+    else:
+        names.pop("categories", None)
+    # In the order in which Go writes them.
+    order = ("plural", "singular", "shortNames", "kind", "listKind", "categories")
+    return {name: names[name] for name in order if name in names}, reason, message
+
+
+def _next_status(definition: Json, taken: tuple[set[str], set[str]], now: str) -> Json | None:
+    """The status with names, `NamesAccepted`, `Established` and the approval of the group; None: as it is."""
+    before = definition.get("status") or {}
+    conditions: list[Json] = before.get("conditions") or []
+    names, reason, message = _accepted(definition, taken)
+    if not reason:
+        accepted = ("True", "NoConflicts", "no conflicts found")
+    else:
+        accepted = ("False", reason, message)
+    conditions = set_condition(conditions, "NamesAccepted", *accepted, now)
+    if not is_true(definition, "Established"):
+        established = ("False", "NotAccepted", "not all names are accepted")
+        if not reason:
+            established = ("True", "InitialNamesAccepted", "the initial names have been accepted")
+        conditions = set_condition(conditions, "Established", *established, now)
+    state, why = approval(definition)
+    if state:
+        status = "True" if state == "ApprovedAnnotation" else "False"
+        conditions = set_condition(conditions, "KubernetesAPIApprovalPolicyConformant", status, state, why, now)
+    status_now = {**before, "conditions": conditions, "acceptedNames": names}
+    return None if status_now == before else status_now

@@ -1,0 +1,187 @@
+"""Custom resources: the registry of a server that changes while it runs; answers as upstream gave them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from api_core import MERGE, Core, names
+from patience import until
+
+CONFORMANCE = Path(__file__).resolve().parents[2] / "conformance"
+sys.path.insert(0, str(CONFORMANCE))
+
+from custom_cases import DEFINITIONS, GROUP, OBJECTS, Case, cases, definition, of, seen, thing  # noqa: E402
+
+UPSTREAM = json.loads((CONFORMANCE / "data" / "custom_resources.json").read_text())
+ANY = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+GAUGES = f"{OBJECTS}/gauges"
+KNOWN_DIFFERENCES = {
+    ("CustomResourceDefinition", "fields are allowed at the root"): "upstream prints the members of its Go type",
+    ("415", "application/apply-patch+yaml"): "server-side apply is not served",
+    ("/log", "not found"): "a subresource that is not served is no path here",
+    ("/v2/", "404 page not found"): "a version that is not served is answered in JSON",
+}
+"""What is answered otherwise, by what the request or the answer holds and what upstream's answer holds; and why."""
+
+
+async def served(core: Core, path: str = GAUGES) -> None:
+    async def answers() -> bool:
+        return (await core.respond("GET", path)).status == 200
+
+    await until(answers, f"{path} is served")
+
+
+async def gone(core: Core, path: str = GAUGES) -> None:
+    async def missing() -> bool:
+        return (await core.respond("GET", path)).status == 404
+
+    await until(missing, f"{path} is served no more")
+
+
+async def answer(core: Core, case: Case) -> Any:
+    response = await core.respond(case.method, case.path, case.data(), case.accept, case.content_type)
+    body = b"".join(response.pieces) if response.pieces is not None else response.body
+    return seen(response.status, body)
+
+
+async def test_answers_are_those_that_upstream_gave(core: Core) -> None:
+    wrong = []
+    for index, (case, told) in enumerate(zip(cases(), UPSTREAM, strict=True)):
+        found = await answer(core, case)
+        if case.await_names:
+            await served(core, f"/apis/{GROUP}/v1/{case.body['spec']['names']['plural']}")
+        if found != told and not any(a in f"{case}{told}" and b in str(told) for a, b in KNOWN_DIFFERENCES):
+            asked = f"{index} {case.method} {case.path} {case.data()[:600]!r}"
+            wrong.append(f"{asked}\n  upstream {told}\n  ours     {found}")
+    assert not wrong, f"{len(wrong)} of {len(UPSTREAM)}:\n" + "\n".join(wrong)
+
+
+async def test_what_is_not_honoured_is_refused_by_name(core: Core) -> None:
+    rules = {**ANY, "x-kubernetes-validations": [{"rule": "true"}]}
+    by_webhook = {"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"]}}
+    refused = (
+        (definition("gauges", of(spec=rules)), "x-kubernetes-validations"),
+        (definition("gauges", of(spec=ANY), spec={"conversion": by_webhook}), "spec.conversion.strategy"),
+        (definition("gauges", of(a={"type": "string", "pattern": r"\p{Greek}"})), "not supported by this server"),
+    )
+    for body, word in refused:
+        code, told = await core.ask("POST", DEFINITIONS, body)
+        assert code == 422 and word in told["message"], told
+
+
+async def test_every_server_on_a_store_serves_what_is_defined(core: Core) -> None:
+    other = core.server()
+    await other.start()
+    first = core.api
+    await core.done("POST", DEFINITIONS, definition("gauges", of(spec=ANY)))
+    await served(core)
+    await core.done("POST", GAUGES, thing("Gauge", "a", spec={"x": 1}))
+    core.api = other
+    await served(core)
+
+    async def listed() -> bool:
+        return names((await core.ask("GET", GAUGES))[1]) == ["a"]
+
+    await until(listed, "the other server has the object")
+    watch = await core.watch(f"{GAUGES}?resourceVersion=0")
+    assert await watch.named(1) == [("ADDED", "a")]
+    core.api = first
+    await core.done("PATCH", f"{GAUGES}/a", {"spec": {"x": 2}}, MERGE)
+    assert (await watch.take(1))[0][1]["spec"] == {"x": 2}
+    core.api = other
+    await core.done("DELETE", f"{DEFINITIONS}/gauges.{GROUP}")
+    assert (await watch.rest())[0][0] == "DELETED"
+    for server in (first, other):
+        core.api = server
+        await gone(core)
+        assert GROUP not in {each["name"] for each in (await core.ask("GET", "/apis"))[1]["groups"]}
+    core.api = first
+    await other.stop()
+
+
+async def test_objects_are_there_again_after_a_start(core: Core) -> None:
+    await core.done("POST", DEFINITIONS, definition("gauges", of(spec=ANY)))
+    await served(core)
+    await core.done("POST", GAUGES, thing("Gauge", "a", spec={"x": 1}))
+    first, core.api = core.api, core.server()
+    await core.api.start()
+    assert names((await core.ask("GET", GAUGES))[1]) == ["a"]
+    await core.api.stop()
+    core.api = first
+
+
+async def test_a_definition_waits_for_the_finalizers_of_its_objects(core: Core) -> None:
+    await core.done("POST", DEFINITIONS, definition("gauges", of(spec=ANY)))
+    await served(core)
+    held = thing("Gauge", "a")
+    held["metadata"]["finalizers"] = ["example.com/held"]
+    await core.done("POST", GAUGES, held)
+    path = f"{DEFINITIONS}/gauges.{GROUP}"
+    told = await core.done("DELETE", path)
+    assert told["metadata"]["finalizers"] == ["customresourcecleanup.apiextensions.k8s.io"]
+
+    async def leaving() -> bool:
+        return "deletionTimestamp" in (await core.ask("GET", f"{GAUGES}/a"))[1]["metadata"]
+
+    await until(leaving, "the object is being deleted")
+    assert (await core.respond("GET", path)).status == 200
+    assert (await core.respond("POST", GAUGES, thing("Gauge", "b"))).status == 405
+    await core.done("PATCH", f"{GAUGES}/a", {"metadata": {"finalizers": None}}, MERGE)
+    await gone(core, path)
+
+
+async def test_versions_show_the_same_objects_each_in_its_own_way(core: Core) -> None:
+    def version(name: str, storage: bool, **properties: Any) -> Any:
+        schema = {"openAPIV3Schema": of(spec=of(**properties))}
+        return {"name": name, "served": True, "storage": storage, "schema": schema}
+
+    integer = {"type": "integer"}
+    versions = [version("v1", True, a=integer, b=integer), version("v2", False, a=integer, c={**integer, "default": 7})]
+    await core.done("POST", DEFINITIONS, definition("gauges", None, spec={"versions": versions}))
+    await served(core)
+    await core.done("POST", GAUGES, thing("Gauge", "x", spec={"a": 1, "b": 2}))
+    second = GAUGES.replace("/v1/", "/v2/")
+    assert (await core.ask("GET", f"{second}/x"))[1]["spec"] == {"a": 1, "c": 7}
+    listed = (await core.ask("GET", second))[1]["items"]
+    assert [(each["apiVersion"], each["spec"]) for each in listed] == [(f"{GROUP}/v2", {"a": 1, "c": 7})]
+    assert (await core.ask("GET", f"/apis/{GROUP}"))[1]["preferredVersion"]["version"] == "v2"
+
+
+async def test_a_changed_schema_holds_at_once_and_defaults_what_was_stored(core: Core) -> None:
+    await core.done("POST", DEFINITIONS, definition("gauges", of(spec=of(a={"type": "integer"}))))
+    await served(core)
+    await core.done("POST", GAUGES, thing("Gauge", "x", spec={}))
+    watch = await core.watch(f"{GAUGES}?resourceVersion=0")
+    await watch.take(1)
+    wider = definition("gauges", of(spec=of(a={"type": "integer"}, b={"type": "string", "default": "new"})))
+    await core.done("PATCH", f"{DEFINITIONS}/gauges.{GROUP}", {"spec": {"versions": wider["spec"]["versions"]}}, MERGE)
+    assert await watch.rest() == []
+
+    async def filled() -> bool:
+        return (await core.ask("GET", f"{GAUGES}/x"))[1]["spec"] == {"b": "new"}
+
+    await until(filled, "the default of the new schema")
+    assert (await core.ask("GET", f"{GAUGES}?resourceVersion=0"))[1]["items"][0]["spec"] == {"b": "new"}
+
+
+async def test_names_that_another_definition_has_are_not_accepted(core: Core) -> None:
+    await core.done("POST", DEFINITIONS, definition("gauges", of(spec=ANY)))
+    await served(core)
+    clash = definition("meters", of(spec=ANY))
+    clash["spec"]["names"]["kind"] = "Gauge"
+    await core.done("POST", DEFINITIONS, clash)
+    path = f"{DEFINITIONS}/meters.{GROUP}"
+
+    async def conditions() -> Any:
+        found = (await core.ask("GET", path))[1]["status"].get("conditions") or ()
+        return {each["type"]: (each["status"], each["reason"], each["message"]) for each in found}
+
+    found = await until(conditions, "the names are judged")
+    assert found["NamesAccepted"] == ("False", "ListKindConflict", '"GaugeList" is already in use')
+    assert found["Established"] == ("False", "NotAccepted", "not all names are accepted")
+    assert (await core.respond("GET", f"{OBJECTS}/meters")).status == 404
+    await core.done("DELETE", f"{DEFINITIONS}/gauges.{GROUP}")
+    await served(core, f"{OBJECTS}/meters")
