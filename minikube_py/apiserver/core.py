@@ -40,6 +40,7 @@ from minikube_py.apiserver.options import list_options, parse_bool, write_option
 from minikube_py.apiserver.quotas import Quotas
 from minikube_py.apiserver.routes import Route, check_segment, parse_path, route, verb_of
 from minikube_py.apiserver.rules import User
+from minikube_py.apiserver.scheduling import AskScheduler
 from minikube_py.apiserver.subresources import Subresources, check_log_accepted, review
 from minikube_py.apiserver.watch_cache import WatchCache
 from minikube_py.apiserver.watching import Watching
@@ -107,6 +108,7 @@ class ApiServer:
         self.in_flight = InFlight(self.limits)
         self.connection_metrics: Callable[[], Mapping[str, float]] = dict
         self.component_metrics: Callable[[], Mapping[str, float]] = dict
+        self.ask_scheduler: AskScheduler | None = None
         self.ready = False
         self.address = ""
         self._watch: WatchHandle | None = None

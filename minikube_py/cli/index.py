@@ -106,6 +106,10 @@ class Api:
                 ) from None
             raise
 
+    async def dry_run(self, path: str, body: Json) -> Json:
+        """What a create would store. Raises: StatusError, Unavailable, OutcomeUnknown."""
+        return await self._client.request("POST", path, {"dryRun": "All"}, body)
+
     async def index(self, name: str) -> Json:
         return await self.ask("GET", f"indexes/{quote(name, safe='')}")
 

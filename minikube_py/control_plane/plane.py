@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.inprocess import InProcessTransport
@@ -131,10 +133,18 @@ class Plane:
             self._running.push_async_callback(component.stop)
         await asyncio.gather(*(self._start_component(name) for name in self.components))
         self.core.component_metrics = self.metrics
+        schedulers = [each for each in self.components.values() if isinstance(each, Scheduler)]
+        if schedulers:
+            self.core.ask_scheduler = partial(_ask, schedulers)
 
     async def _start_component(self, name: str) -> None:
         await self.components[name].start()
         self._step(name, "")
+
+
+def _ask(schedulers: Sequence[Scheduler], question: str, subject: Any, params: Mapping[str, str]) -> Any:
+    """The one that has the pod; None where none has."""
+    return next(filter(None, (each.ask(question, subject, params) for each in schedulers)), None)
 
 
 def child_of(rng: Rng) -> Rng:

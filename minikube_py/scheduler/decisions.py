@@ -45,14 +45,16 @@ class _Failed(NamedTuple):
 
 
 class Decisions:
-    """The last `limit` decisions, by uid; a later one of the same pod replaces the earlier."""
+    """The last `limit` decisions, by their numbers; a pod that was tried several times has several."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._by_uid: OrderedDict[str, _Placed | _Failed] = OrderedDict()
+        self._last = 0
+        self._by_number: OrderedDict[int, _Placed | _Failed] = OrderedDict()
+        self._last_of: dict[str, int] = {}
 
     def __len__(self) -> int:
-        return len(self._by_uid)
+        return len(self._by_number)
 
     def placed(self, pod: PodInfo, at_s: float, choice: Choice, others: tuple[NodeScore, ...] = ()) -> None:
         """To be called before the pod is assumed: what is kept is the node as it was when it was chosen."""
@@ -70,17 +72,24 @@ class Decisions:
         self._put(pod.uid, _Failed(pod, at_s, message))
 
     def _put(self, uid: str, decision: _Placed | _Failed) -> None:
-        kept = self._by_uid
-        if uid in kept:
-            del kept[uid]
-        kept[uid] = decision
+        kept = self._by_number
+        self._last += 1
+        kept[self._last] = decision
+        self._last_of[uid] = self._last
         if len(kept) > self._limit:
-            kept.popitem(last=False)
+            number, oldest = kept.popitem(last=False)
+            if self._last_of.get(oldest.pod.uid) == number:
+                del self._last_of[oldest.pod.uid]
 
-    def explain(self, uid: str, evaluator: Evaluator) -> Explanation | None:
-        """None where the decision is no longer remembered."""
-        decision = self._by_uid.get(uid)
-        if decision is None:
+    def numbers_of(self, uid: str) -> list[int]:
+        """Of a pod's decisions that are remembered, the last one last."""
+        return [number for number, decision in self._by_number.items() if decision.pod.uid == uid]
+
+    def explain(self, uid: str, evaluator: Evaluator, number: int | None = None) -> Explanation | None:
+        """`number`: of the decision, None for the pod's last one. None where it is not, or no longer, remembered."""
+        wanted = self._last_of.get(uid) if number is None else number
+        decision = self._by_number.get(wanted) if wanted is not None else None
+        if decision is None or decision.pod.uid != uid:
             return None
         pod = decision.pod
         if isinstance(decision, _Failed):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -29,6 +29,7 @@ from minikube_py.scheduler.config import SchedulerConfig
 from minikube_py.scheduler.decisions import Decisions, Explanation
 from minikube_py.scheduler.dry_run import Trial
 from minikube_py.scheduler.evaluate import Evaluator
+from minikube_py.scheduler.explaining import answer
 from minikube_py.scheduler.framework import (
     CODE_NAMES,
     EVENT_ASSIGNED_POD_ADD,
@@ -514,6 +515,17 @@ class Scheduler:
         name = known.scheduler_name if known is not None else ""
         run = self.profiles.get(name) or next(iter(self.profiles.values()))
         return self._decisions.explain(uid, run.evaluator)
+
+    def ask(self, question: str, subject: Any, params: Mapping[str, str]) -> dict[str, Any] | None:
+        """What an administrator asks: "explain" a pod by its key, or "what-if" one of that object came. None where the
+        pod is not this scheduler's. Raises: PluginError, ValueError where a parameter is wrong."""
+        pod = project_pod(subject) if question == "what-if" else self._pods.store.get(subject)
+        run = self.profiles.get(pod.scheduler_name) if pod is not None else None
+        return None if run is None or pod is None else answer(self, run, pod, question, params)
+
+    @property
+    def decisions(self) -> Decisions:
+        return self._decisions
 
     def pod(self, key: str) -> PodInfo | None:
         """The pod `namespace/name` as the scheduler last saw it; None if unknown or finished."""

@@ -26,12 +26,12 @@ Fitting = Callable[[int, int], IntArray]
 class Search:
     """`percentage`: 100 looks at all nodes; less, or 0 for the original's own choice, stops at that share of them."""
 
-    __slots__ = ("_columns", "_next_start", "percentage")
+    __slots__ = ("_columns", "next_start", "percentage")
 
     def __init__(self, columns: NodeColumns, percentage: int) -> None:
         self.percentage = percentage
         self._columns = columns
-        self._next_start = 0
+        self.next_start = 0
 
     def nodes_to_find(self, count: int) -> int:
         """How many fitting nodes are enough."""
@@ -52,7 +52,7 @@ class Search:
         wanted = self.nodes_to_find(count)
         if len(fitting) <= wanted:
             return fitting, count
-        start = self._next_start % self._columns.size
+        start = self.next_start % self._columns.size
         first = int(np.searchsorted(fitting, start))
         return self._found(np.concatenate((fitting[first : first + wanted], fitting[:first]))[:wanted], start)
 
@@ -64,7 +64,7 @@ class Search:
         columns = self._columns
         count, size = columns.count, columns.size
         wanted = self.nodes_to_find(count)
-        start = self._next_start % size
+        start = self.next_start % size
         found: list[IntArray] = []
         total = seen = 0
         window = 2 * wanted if everywhere is not None else max(2 * wanted, WINDOW_MIN)
@@ -86,7 +86,7 @@ class Search:
         return np.sort(np.concatenate(found)), count
 
     def _found(self, selected: IntArray, start: int) -> tuple[IntArray, int]:
-        end = self._next_start = int(selected[-1]) + 1
+        end = self.next_start = int(selected[-1]) + 1
         seen = end - start if end > start else end - start + self._columns.size
         return selected, min(seen, self._columns.count)
 

@@ -230,7 +230,7 @@ def test_a_search_through_windows_finds_what_one_among_all_finds(
     found = []
     for windows in (False, True):
         searching = Search(columns, percentage)
-        searching._next_start = start
+        searching.next_start = start
         with patch.object(search, "WINDOW_MIN", rng.choice((1, 16))):
             for _ in range(3):
                 if windows:

@@ -94,6 +94,18 @@ class DefaultPreemption:
         self._handle.preempt(pod, best.node.name, best.victims)
         return PostFilterResult(best.node.name), Status(Code.SUCCESS)
 
+    def candidate(self, pod: PodInfo, diagnosis: Diagnosis) -> Candidate | None:
+        """Whom it would choose now, without doing so; None where nobody would be evicted."""
+        if self._ineligible(pod, diagnosis):
+            return None
+        # Later decisions must not depend on who asked.
+        before = self._handle.rng.getstate()
+        try:
+            candidates, _ = self._candidates(pod, diagnosis)
+        finally:
+            self._handle.rng.setstate(before)
+        return best_of(candidates) if candidates else None
+
     def _ineligible(self, pod: PodInfo, diagnosis: Diagnosis) -> str:
         """Why the pod must not preempt others; "" where it may."""
         if pod.preemption_policy == "Never":

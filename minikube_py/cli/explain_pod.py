@@ -1,0 +1,97 @@
+"""Why is a pod on its node, or on none? Each node's verdict, each plugin's raw and weighted score, the runner-up;
+for a waiting pod, what would have to change and whom preemption would evict.
+
+  minikube-py explain pod web
+  minikube-py explain pod web -n shop --at 17
+
+The nodes are those of now, without the pod itself; the decision, with the scores of the chosen node as it was then, is
+one of the scheduler's last 1,000."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+from urllib.parse import quote
+
+from minikube_py.cli import flags
+from minikube_py.cli.index import Api, add_access
+from minikube_py.cli.table import table
+
+LIMIT = 10
+Json = dict[str, Any]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="of the pod")
+    parser.add_argument("-n", "--namespace", default="default", metavar="NS", help="its namespace (default: default)")
+    at_help = "one of the pod's decisions, by its number (default: the last)"
+    parser.add_argument("--at", type=flags.whole_number(1, 2**63 - 1), metavar="DECISION", help=at_help)
+    add_limit(parser)
+    add_access(parser)
+
+
+def add_limit(parser: argparse.ArgumentParser) -> None:
+    limit_help = f"the first so many nodes, 0 for all; those that fit come first (default: {LIMIT})"
+    parser.add_argument("--limit", type=flags.whole_number(0, 10**9), default=LIMIT, metavar="N", help=limit_help)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from minikube_py.cli.running import run_interruptible
+
+    answer = run_interruptible(_ask(arguments))
+    print(json.dumps(answer, indent=2) if arguments.json else "\n".join([*_decided(answer), *told(answer)]))
+    return 0
+
+
+async def _ask(arguments: argparse.Namespace) -> Json:
+    params = {"limit": str(arguments.limit), "at": str(arguments.at or "")}
+    async with Api(arguments) as api:
+        path = f"explain/pods/{quote(arguments.namespace, safe='')}/{quote(arguments.name, safe='')}"
+        return await api.ask("GET", path, params)
+
+
+def _decided(answer: Json) -> list[str]:
+    where = f"is on {answer['node']}" if answer["node"] else "is on no node"
+    lines = [f"{answer['pod']} {where}"]
+    decision = answer["decision"]
+    if decision is None:
+        return [*lines, "how that was decided is not remembered", ""]
+    numbers = ", ".join(map(str, answer["decisions"]))
+    head = f"decision {decision['decision']} (of this pod: {numbers})"
+    if not decision["node"]:
+        return [*lines, f"{head}: {decision['message']}", ""]
+    parts = [f"{s['plugin']} {s['score']} x {s['weight']}" for s in decision["scores"]]
+    chose = f"{head} chose {decision['node']} among {decision['fits']} that fitted, of {decision['of']} looked at"
+    return [*lines, f"{chose}: {', '.join(parts) or 'none was scored'}", ""]
+
+
+def told(answer: Json) -> list[str]:
+    """The nodes as they are now, and what would have to change."""
+    lines = [f"as things are now {answer['fits']} of {answer['of']} nodes fit"]
+    if answer["best"]:
+        after = f"; runner-up: {answer['runnerUp']}" if answer["runnerUp"] else ""
+        lines.append(f"best: {', '.join(answer['best'][:5])}{after}")
+    if answer["nodes"]:
+        lines.append(_nodes(answer["nodes"]))
+    lines += [f"{each['nodes']} node(s): {each['reason']}: {each['change']}" for each in answer.get("changes", ())]
+    preemption = answer.get("preemption")
+    if preemption:
+        victims = ", ".join(f"{each['pod']} (priority {each['priority']})" for each in preemption["victims"])
+        violated = preemption["budgetsViolated"]
+        beside = f", against {violated} disruption budget(s)" if violated else ""
+        lines.append(f"preemption would evict from {preemption['node']}: {victims}{beside}")
+    elif answer.get("message"):
+        lines.append(answer["message"])
+    return lines
+
+
+def _nodes(nodes: list[Json]) -> str:
+    plugins = list(dict.fromkeys(s["plugin"] for node in nodes for s in node.get("scores", ())))
+    heads = ["NODE", "VERDICT", *plugins, "TOTAL"]
+    rows = []
+    for node in nodes:
+        given = {s["plugin"]: f"{s['raw']} > {s['score']} x {s['weight']}" for s in node.get("scores", ())}
+        verdict = "fits" if node["fits"] else f"{node['plugin']}: {', '.join(node['reasons'])}"
+        rows.append([node["node"], verdict, *(given.get(name, "") for name in plugins), str(node.get("total", ""))])
+    return f"{table(heads, rows, {*plugins, 'TOTAL'})}\n(raw > normalised x weight)" if plugins else table(heads, rows)

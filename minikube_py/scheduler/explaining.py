@@ -1,0 +1,265 @@
+"""Why this node, and why not another: each node's verdict and scores, worked out when somebody asks.
+
+Nothing is kept for it. The nodes are those of now, without the pod in question: one that runs is judged as if it came
+again.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from minikube_py.scheduler.evaluate import Evaluator
+from minikube_py.scheduler.filtering import ok
+from minikube_py.scheduler.framework import CODE_NAMES, Code, Diagnosis, FitError, NoNodesAvailable, Status
+from minikube_py.scheduler.objects import CPU, PODS, NodeInfo, PodInfo
+from minikube_py.scheduler.plugins.default_preemption import Candidate, DefaultPreemption
+from minikube_py.scheduler.preparing import Prepared, Rejected
+from minikube_py.scheduler.scoring import normalized, raw_scores
+
+if TYPE_CHECKING:
+    from minikube_py.scheduler.decisions import Explanation
+    from minikube_py.scheduler.scheduler import ProfileRun, Scheduler
+
+Json = dict[str, Any]
+FIT = "NodeResourcesFit"
+
+
+class Weighed(NamedTuple):
+    """What a plugin gave a node: as it came, normalised, and times its weight."""
+
+    plugin: str
+    raw: int
+    score: int
+    weight: int
+
+
+class Verdict(NamedTuple):
+    """Of one node. `rejected`: what the first filter that turned the pod down said; None where it fits. `total` is None
+    where it does not fit."""
+
+    node: NodeInfo
+    rejected: Status | None
+    total: int | None
+    scores: tuple[Weighed, ...] = ()
+
+
+def verdicts(evaluator: Evaluator, pod: PodInfo) -> list[Verdict]:
+    """Of all nodes: those that fit first, the best of them first. Raises: PluginError."""
+    nodes = [node for node in evaluator.columns.by_slot if node is not None and node.present]
+    try:
+        prepared = evaluator.prepare(pod)
+    except Rejected as rejected:
+        return [Verdict(node, rejected.status, None) for node in nodes]
+    turned_down = {node.slot: _rejection(evaluator, prepared, pod, node) for node in nodes}
+    fitting = [node for node in nodes if turned_down[node.slot] is None]
+    scored = _scored(evaluator, prepared, pod, fitting)
+    scored.sort(key=lambda verdict: -(verdict.total or 0))
+    others = [(node, turned_down[node.slot]) for node in nodes]
+    return scored + [Verdict(node, status, None) for node, status in others if status is not None]
+
+
+def _rejection(evaluator: Evaluator, prepared: Prepared, pod: PodInfo, node: NodeInfo) -> Status | None:
+    if prepared.node_names is not None and node.name not in prepared.node_names:
+        listed = " ".join(sorted(prepared.pinned_by))
+        text = f"node(s) didn't satisfy plugin(s) [{listed}]"
+        return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, text, plugin=listed)
+    for name, plugin in prepared.filters:
+        if callable(getattr(plugin, "filter", None)):
+            status = plugin.filter(prepared.state, pod, node)
+        else:
+            some = evaluator.columns.some(np.array([node.slot]))
+            passed = plugin.filter_nodes(prepared.state, pod, some)
+            text = f"node(s) didn't satisfy plugin(s) [{name}]"
+            status = None if passed is None or passed[0] else Status(Code.UNSCHEDULABLE, text)
+        if status is not None and not ok(name, status):
+            rejected: Status = status.by(name)
+            return rejected
+    return None
+
+
+def _scored(evaluator: Evaluator, prepared: Prepared, pod: PodInfo, fitting: Sequence[NodeInfo]) -> list[Verdict]:
+    size, state = len(fitting), prepared.state
+    some = evaluator.columns.some(np.array([node.slot for node in fitting], np.int64))
+    weighed: list[list[Weighed]] = [[] for _ in fitting]
+    for scorer in prepared.scorers if size else ():
+        raw = raw_scores(scorer, state, pod, some)
+        scores = normalized(scorer, raw, state, pod, size)
+        given = np.zeros(size, np.int64) if raw is None else raw
+        for of_node, one, score in zip(weighed, given.tolist(), scores.tolist(), strict=True):
+            of_node.append(Weighed(scorer.plugin.name, one, score, scorer.weight))
+    totals = [sum(each.score * each.weight for each in of_node) for of_node in weighed]
+    return [
+        Verdict(node, None, total, tuple(given)) for node, total, given in zip(fitting, totals, weighed, strict=True)
+    ]
+
+
+@contextmanager
+def without(evaluator: Evaluator, pod: PodInfo, node_name: str) -> Iterator[None]:
+    """The nodes as they would be if the pod did not run on `node_name` ("" for nowhere). Nothing may wait meanwhile."""
+    columns = evaluator.columns
+    node = columns.by_name.get(node_name) if node_name else None
+    counted = node.pods.get(pod.uid) if node is not None else None
+    if node is None or counted is None:
+        yield
+        return
+    order = list(node.pods)
+    columns.remove_pod(counted, node_name)
+    try:
+        yield
+    finally:
+        columns.add_pod(counted, node_name)
+        # Among equals the order decides whom preemption evicts.
+        pods = {uid: node.pods[uid] for uid in order}
+        node.pods.clear()
+        node.pods.update(pods)
+
+
+# --- what would have to change --------------------------------------------------------------------------------------
+
+
+def changes(pod: PodInfo, found: Iterable[Verdict]) -> list[Json]:
+    """By reason, what would let the pod pass there; the reason of most nodes first."""
+    by_reason: dict[str, list[Verdict]] = {}
+    for verdict in found:
+        for reason in verdict.rejected.reasons if verdict.rejected is not None else ():
+            by_reason.setdefault(reason, []).append(verdict)
+    told = sorted(by_reason.items(), key=lambda item: (-len(item[1]), item[0]))
+    return [{"nodes": len(of), "reason": reason, "change": _change(pod, reason, of)} for reason, of in told]
+
+
+def _change(pod: PodInfo, reason: str, found: Sequence[Verdict]) -> str:
+    status = found[0].rejected
+    plugin = status.plugin if status is not None else ""
+    if plugin == FIT:
+        resource = PODS if reason == "Too many pods" else reason.removeprefix("Insufficient ")
+        wanted = 1 if resource == PODS else pod.spec.request(resource)
+        lacking = [(wanted - _free(verdict.node, resource), verdict.node.name) for verdict in found]
+        least, name = min(lacking)
+        return f"free {_amount(resource, least)} of {resource} on {name}, which lacks least, or ask for as much less"
+    if plugin == "TaintToleration":
+        return f"tolerate it, or take the taint off {found[0].node.name}"
+    if plugin == "NodeUnschedulable":
+        return f"uncordon {found[0].node.name}"
+    if plugin in ("NodeAffinity", "NodeName"):
+        return f"change what the pod asks of nodes, or the labels of {found[0].node.name}"
+    return f"{plugin} has to let it pass" if plugin else "the pod's constraints have to allow it"
+
+
+def _free(node: NodeInfo, resource: str) -> int:
+    return node.allocatable.get(resource, 0) - node.requested.get(resource, 0)
+
+
+def _amount(resource: str, amount: int) -> str:
+    return f"{amount}m" if resource == CPU else f"{amount}"
+
+
+# --- whom it would evict --------------------------------------------------------------------------------------------
+
+
+def victims_of(run: ProfileRun, pod: PodInfo, diagnosis: Diagnosis) -> Candidate | None:
+    """Whom preemption would choose now; nobody is evicted, and no random number is taken from later decisions."""
+    plugin = run.profile.post_filters.get(DefaultPreemption.name)
+    return plugin.candidate(pod, diagnosis) if isinstance(plugin, DefaultPreemption) else None
+
+
+# --- as documents ---------------------------------------------------------------------------------------------------
+
+
+def judged(run: ProfileRun, pod: PodInfo, limit: int) -> Json:
+    """Where the pod would go as things are. `limit`: so many nodes, 0 for all. Raises: PluginError."""
+    evaluator = run.evaluator
+    found = verdicts(evaluator, pod)
+    fitting = [verdict for verdict in found if verdict.total is not None]
+    top = [verdict.node.name for verdict in fitting if verdict.total == fitting[0].total]
+    document: Json = {
+        "pod": pod.key,
+        "best": top,
+        "runnerUp": fitting[len(top)].node.name if len(fitting) > len(top) else "",
+        "fits": len(fitting),
+        "of": len(found),
+        "nodes": [_node_json(verdict) for verdict in found[: limit or None]],
+    }
+    if not fitting:
+        document |= {"message": "", "changes": changes(pod, found), "preemption": None}
+        try:
+            evaluator.choose(pod)
+        except NoNodesAvailable as error:
+            document["message"] = error.message
+        except FitError as error:
+            document["message"] = error.message
+            candidate = victims_of(run, pod, error.diagnosis)
+            if candidate is not None:
+                document["preemption"] = {
+                    "node": candidate.node.name,
+                    "victims": [{"pod": each.key, "priority": each.priority} for each in candidate.victims],
+                    "budgetsViolated": candidate.violations,
+                }
+    return document
+
+
+def _node_json(verdict: Verdict) -> Json:
+    document: Json = {"node": verdict.node.name, "fits": verdict.rejected is None}
+    if verdict.rejected is not None:
+        status = verdict.rejected
+        document |= {"plugin": status.plugin, "code": CODE_NAMES[status.code], "reasons": list(status.reasons)}
+        return document
+    return {
+        **document,
+        "total": verdict.total,
+        "scores": [{**each._asdict(), "weighted": each.score * each.weight} for each in verdict.scores],
+    }
+
+
+def decision_json(number: int, explanation: Explanation) -> Json:
+    """What was decided then; the scores are those of the node that was chosen, as it was."""
+    document: Json = {"decision": number, "atS": round(explanation.at_s, 6), "node": explanation.node}
+    if not explanation.node:
+        return {**document, "message": explanation.message}
+    scores = explanation.nodes[0].scores if explanation.nodes else ()
+    named = [{"plugin": name, "score": score, "weight": weight} for name, score, weight in scores]
+    return {**document, "fits": explanation.feasible, "of": explanation.evaluated, "scores": named}
+
+
+def answer(scheduler: Scheduler, run: ProfileRun, pod: PodInfo, question: str, params: Mapping[str, str]) -> Json:
+    """Raises: PluginError; ValueError where a parameter is no whole number, or no such decision is remembered."""
+    limit = int(params.get("limit") or 0)
+    with _undisturbed(scheduler, run, pod):
+        document = judged(run, _unplaced(pod), limit)
+    if question == "what-if":
+        return document
+    document["node"] = pod.node_name
+    decisions = scheduler.decisions
+    numbers = decisions.numbers_of(pod.uid)
+    wanted = int(params["at"]) if params.get("at") else (numbers[-1] if numbers else None)
+    if wanted is not None and wanted not in numbers:
+        remembered = ", ".join(map(str, numbers)) or "none"
+        raise ValueError(f"decision {wanted} on pod {pod.key} is not remembered; of this pod are: {remembered}")
+    explanation = decisions.explain(pod.uid, run.evaluator, wanted) if wanted is not None else None
+    document["decisions"] = numbers
+    document["decision"] = None if explanation is None or wanted is None else decision_json(wanted, explanation)
+    return document
+
+
+def _unplaced(pod: PodInfo) -> PodInfo:
+    """The pod as it was before it had a node, which would bar it from all others."""
+    found = copy.copy(pod)
+    found.node_name = ""
+    return found
+
+
+@contextmanager
+def _undisturbed(scheduler: Scheduler, run: ProfileRun, pod: PodInfo) -> Iterator[None]:
+    """Without the pod, and with the random numbers as they were: later decisions do not depend on who asked."""
+    before = scheduler.rng.getstate()
+    start = run.evaluator.search.next_start
+    try:
+        with without(run.evaluator, pod, pod.node_name or scheduler.cache.assumed_node(pod.uid)):
+            yield
+    finally:
+        scheduler.rng.setstate(before)
+        run.evaluator.search.next_start = start

@@ -1,0 +1,162 @@
+"""Why this node? The answer agrees with the decision, changes no later one, and names whom preemption evicts."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import parse_qsl
+
+import pytest
+from scheduler_objects import pod_object
+from scheduler_world import FakeApi, ManualClock, settle
+
+from minikube_py.cli.explain_pod import told
+from minikube_py.cluster.virtual import VirtualCluster
+from minikube_py.scheduler.config import SchedulerConfig
+from minikube_py.scheduler.scheduler import Scheduler
+
+
+@asynccontextmanager
+async def scheduling(**nodes: dict[str, Any]) -> AsyncIterator[tuple[FakeApi, Scheduler]]:
+    api = FakeApi()
+    for name, more in nodes.items():
+        api.node(name, **more)
+    scheduler = Scheduler(api, ManualClock(), random.Random(3), SchedulerConfig(explained_decisions=8))
+    await scheduler.start()
+    try:
+        yield api, scheduler
+        assert scheduler.failure is None
+    finally:
+        await scheduler.stop()
+
+
+def asked(scheduler: Scheduler, name: str, **params: str) -> dict[str, Any]:
+    found = scheduler.ask("explain", f"default/{name}", params)
+    assert found is not None
+    assert json.loads(json.dumps(found)) == found
+    return found
+
+
+def what_if(scheduler: Scheduler, name: str, **more: Any) -> dict[str, Any]:
+    found = scheduler.ask("what-if", pod_object(name, **more), {})
+    assert found is not None
+    return found
+
+
+DRAWN = {f"n{number}": {"cpu": str(2 + number % 4), "memory": f"{4 + number % 3}Gi"} for number in range(7)}
+
+
+async def test_what_if_says_where_the_pod_then_goes() -> None:
+    rng = random.Random(5)
+    async with scheduling(**DRAWN) as (api, scheduler):
+        for number in range(25):
+            name, cpu = f"p{number}", rng.choice(("100m", "500m", "1500m", "3"))
+            before = what_if(scheduler, name, cpu=cpu)
+            api.pod(name, cpu=cpu)
+            await settle()
+            where = api.where(name)
+            assert (where in before["best"]) if where else not before["best"]
+            after = asked(scheduler, name)
+            # It is judged without itself: as before it came.
+            assert (after["best"], after["nodes"]) == (before["best"], before["nodes"])
+            assert after["node"] == where and after["decision"]["node"] == where
+
+
+async def test_who_asks_changes_no_decision() -> None:
+    placed = []
+    for curious in (False, True):
+        async with scheduling(**DRAWN) as (api, scheduler):
+            for number in range(20):
+                api.pod(f"p{number}", cpu="400m")
+                await settle()
+                if curious:
+                    for other in range(number + 1):
+                        asked(scheduler, f"p{other}")
+                    what_if(scheduler, "other", cpu="1", priority=1000)
+            placed.append(api.bound)
+    assert placed[0] == placed[1]
+
+
+async def test_preemption_is_foretold_and_nobody_is_evicted_by_asking() -> None:
+    async with scheduling(n1={"cpu": "2"}, n2={"cpu": "2"}) as (api, scheduler):
+        for name, cpu, priority in (("low", "2", 1), ("mid", "1", 5), ("mid-too", "1", 5)):
+            api.pod(name, cpu=cpu, priority=priority)
+            await settle()
+        before = what_if(scheduler, "high", cpu="2", priority=10)
+        victims = [victim["pod"] for victim in before["preemption"]["victims"]]
+        assert victims == ["default/low"]
+        assert not [p for p in api.objects["pods"].values() if "deletionTimestamp" in p["metadata"]]
+        assert "preemption would evict from" in "\n".join(told(before))
+        api.pod("high", cpu="2", priority=10)
+        await settle()
+        going = [key for key, p in api.objects["pods"].items() if "deletionTimestamp" in p["metadata"]]
+        assert going == victims
+
+
+async def test_a_waiting_pod_is_told_what_would_have_to_change() -> None:
+    nodes = {"small": {"cpu": "1"}, "large": {"cpu": "4"}, "apart": {"taints": ["for=others:NoSchedule"]}}
+    async with scheduling(**nodes, off={"unschedulable": True}) as (api, scheduler):
+        api.pod("big", cpu="5")
+        await settle()
+        found = asked(scheduler, "big")
+        assert (found["fits"], found["of"], found["best"], found["node"]) == (0, 4, [], "")
+        assert found["message"].startswith("0/4 nodes are available")
+        changes = {each["reason"]: each["change"] for each in found["changes"]}
+        assert changes["Insufficient cpu"].startswith("free 1000m of cpu on large, which lacks least")
+        assert "uncordon off" in changes.values()
+        assert any(change.startswith("tolerate it") for change in changes.values())
+        verdicts = {each["node"]: each["plugin"] for each in found["nodes"]}
+        assert verdicts["apart"] == "TaintToleration" and verdicts["small"] == "NodeResourcesFit"
+
+
+async def test_decisions_are_found_by_number_while_they_are_remembered() -> None:
+    async with scheduling(n1={"cpu": "2"}) as (api, scheduler):
+        api.pod("first", cpu="3")
+        await settle()
+        api.node("n2", cpu="8")
+        await settle()
+        await settle()
+        found = asked(scheduler, "first", at="1")
+        assert found["decision"]["message"].startswith("0/1 nodes are available")
+        with pytest.raises(ValueError, match="decision 77 on pod default/first is not remembered"):
+            asked(scheduler, "first", at="77")
+        for number in range(12):
+            api.pod(f"p{number}", cpu="100m")
+            await settle()
+        assert len(scheduler.decisions) == 8
+        assert asked(scheduler, "first")["decisions"] == [] and asked(scheduler, "first")["decision"] is None
+
+
+def test_the_api_answers_and_refuses() -> None:
+    pod = {"metadata": {"name": "web", "namespace": "default"}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
+    body = {"apiVersion": "v1", "kind": "Pod", **pod}
+    with VirtualCluster(1, nodes=2) as cluster:
+
+        def ask(method: str, path: str, sent: Any = None) -> tuple[int, dict[str, Any]]:
+            path, _, query = path.partition("?")
+            params = dict(parse_qsl(query))
+            sent = None if sent is None else json.dumps(sent).encode()
+            answer = cluster.request(method, path, sent, params)
+            return answer.status, json.loads(answer.body)
+
+        cluster.advance(5)
+        status, admitted = ask("POST", "/api/v1/namespaces/default/pods?dryRun=All", body)
+        assert status == 201
+        status, found = ask("POST", "/minikube-py/v1/what-if", admitted)
+        assert (status, found["fits"], found["of"]) == (200, 2, 2)
+        assert ask("GET", "/api/v1/namespaces/default/pods/web")[0] == 404
+        explain = "/minikube-py/v1/explain/pods/default/web"
+        assert ask("GET", explain)[0] == 404
+        ask("POST", "/api/v1/namespaces/default/pods", body)
+        cluster.advance(5)
+        status, found = ask("GET", f"{explain}?limit=1")
+        assert status == 200 and found["node"] and len(found["nodes"]) == 1
+        assert ask("GET", f"{explain}?at=9")[0] == 400
+        assert ask("DELETE", explain)[0] == 405
+        assert ask("POST", "/minikube-py/v1/what-if", {"spec": {}})[0] == 400
+        assert ask("GET", "/minikube-py/v1/explain/pods/web")[0] == 404
+        cluster.plane.core.ask_scheduler = None
+        assert ask("GET", explain)[0] == 503
