@@ -63,7 +63,7 @@ ENVIRONMENT: Final = Environment(
 
 
 @lru_cache(512)
-def _compiled(expression: str) -> Expression | str:
+def compiled(expression: str) -> Expression | str:
     """The expression, or why it is none."""
     try:
         found = compile(expression, ENVIRONMENT)
@@ -77,7 +77,7 @@ def _compiled(expression: str) -> Expression | str:
 def validate_expression(expression: str, path: str) -> list[FieldError]:
     if len(expression.encode()) > EXPRESSION_BYTES_MAX:
         return [too_long(path, EXPRESSION_BYTES_MAX)]
-    found = _compiled(expression)
+    found = compiled(expression)
     if isinstance(found, str):
         return [invalid_value(path, expression, found)]
     return [forbidden_value(path, "too complex, exceeds cost limit")] if found.cost > COST_MAX else []

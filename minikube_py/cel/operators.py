@@ -38,6 +38,9 @@ from minikube_py.cel.values import (
 )
 
 _NUMBERS: Final = frozenset((int, UInt, float))
+_KUBERNETES: Final = frozenset(
+    ("net.IP", "net.CIDR", "kubernetes.Quantity", "kubernetes.Semver", "kubernetes.URL", "kubernetes.NamedFormat")
+)
 
 
 def _int(value: int, of: type) -> Any:
@@ -339,9 +342,16 @@ def to_timestamp(value: Any) -> Any:
     return found or _not_converted(value, "google.protobuf.Timestamp")
 
 
+def _equals(left: object, right: object) -> Any:
+    """A value of a type that Kubernetes added knows of its own type alone, where it stands on the left."""
+    if type_name(left) in _KUBERNETES and right is not None and type(left) is not type(right):
+        return no_overload()
+    return equal(left, right)
+
+
 OPERATORS: Final[dict[str, Callable[..., Any]]] = {
     "_+_": add, "_-_": subtract, "_*_": multiply, "_/_": divide, "_%_": modulo, "-_": negate, "!_": invert,
-    "_==_": equal, "_!=_": lambda left, right: not equal(left, right),
+    "_==_": _equals, "_!=_": lambda left, right: not equal(left, right),
     "_<_": _comparison("_<_", lambda found: found < 0), "_<=_": _comparison("_<=_", lambda found: found <= 0),
     "_>_": _comparison("_>_", lambda found: found > 0), "_>=_": _comparison("_>=_", lambda found: found >= 0),
     "@in": contains, "size": size, "matches": matches, "contains": _texts(lambda text, part: part in text),

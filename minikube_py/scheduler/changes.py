@@ -56,6 +56,8 @@ def pod_changes(old: PodInfo, new: PodInfo) -> list[ClusterChange]:
             actions.append(Action.UPDATE_POD_TOLERATION)
     if old.gates and not new.gates:
         actions.append(Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
+    if old.claims != new.claims:
+        actions.append(Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM)
     if not actions:
         actions.append(Action.UPDATE_OTHER)
     return [ClusterChange(ClusterEvent(resource, action), old, new, new.node_name) for action in actions]

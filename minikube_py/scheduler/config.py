@@ -28,7 +28,7 @@ NOT_YET: Final = frozenset(
 """Defaults of upstream that do nothing here yet; they may be named as disabled."""
 
 DEFAULT_PLUGINS: Final[Enabled] = tuple(item for item in UPSTREAM_DEFAULTS if item[0] not in NOT_YET)
-"""(name, weight), in upstream's order. DynamicResources only holds the pods that need it (`plugins.not_built`)."""
+"""(name, weight), in upstream's order."""
 
 SCORE_ALL_NODES: Final = 100
 

@@ -197,7 +197,8 @@ class Action(IntFlag):
     UPDATE_POD_TOLERATION = 512
     UPDATE_POD_SCHEDULING_GATES_ELIMINATED = 1024
     UPDATE_OTHER = 2048
-    UPDATE = 4 | 8 | 16 | 32 | 64 | 128 | 256 | 512 | 1024 | 2048
+    UPDATE_POD_GENERATED_RESOURCE_CLAIM = 4096
+    UPDATE = 4 | 8 | 16 | 32 | 64 | 128 | 256 | 512 | 1024 | 2048 | 4096
     ALL = 1 | 2 | UPDATE
 
 
@@ -220,6 +221,7 @@ _ACTION_NAMES = {
     Action.UPDATE_POD_SCALE_DOWN: "UpdatePodScaleDown",
     Action.UPDATE_POD_TOLERATION: "UpdatePodToleration",
     Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED: "UpdatePodSchedulingGatesEliminated",
+    Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM: "UpdatePodGeneratedResourceClaim",
     Action.UPDATE_OTHER: "Update",
     Action.UPDATE: "Update",
     Action.ALL: "All",
@@ -501,6 +503,9 @@ class Handle(Protocol):
 
     def pod(self, key: str) -> PodInfo | None:
         """The pod `namespace/name`; None if unknown or finished."""
+
+    def tell(self, pod: PodInfo, reason: str, message: str) -> None:
+        """An event about the pod, of the normal kind."""
 
     def allow_waiting_pod(self, uid: str, plugin: str) -> bool:
         """False where no such pod waits at Permit."""

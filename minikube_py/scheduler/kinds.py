@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from minikube_py.client.informer import Handler, Informer
@@ -53,6 +53,7 @@ class LentKinds:
         self._informers: dict[ResourceRef, Informer[Any]] = {}
         self._starting: dict[ResourceRef, asyncio.Task[None]] = {}
         self._shared: dict[str, Any] = {}
+        self._running: dict[asyncio.Task[None], None] = {}
 
     def of(self, kind: NeededKind) -> Informer[Any]:
         """The informer of a kind; it starts once a pod needs it."""
@@ -86,7 +87,22 @@ class LentKinds:
                 self._starting[kind.resource] = task
         return known
 
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Does something beside scheduling that nobody waits for: an object is written. What fails is logged."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._running[task] = None
+        task.add_done_callback(self._has_run)
+
+    def _has_run(self, task: asyncio.Task[None]) -> None:
+        self._running.pop(task, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.warning("a write beside scheduling failed: %s", error)
+
     async def stop(self) -> None:
+        running = list(self._running)
+        for task in running:
+            task.cancel()
+        await ended(*running)
         for task in self._starting.values():
             task.cancel()
         await ended(*self._starting.values())

@@ -110,14 +110,22 @@ class PodVolume(NamedTuple):
         return self.source == EPHEMERAL
 
 
+class PodClaim(NamedTuple):
+    """One of the pod's claims for devices. `claim`: its name, None where on purpose none was made; `is_generated`: from
+    a template, for this pod; `problem`: why it has no name yet."""
+
+    claim: str | None
+    is_generated: bool = False
+    problem: str = ""
+
+
 class PodSpec:
     """The part of a pod that decides where it may run. Interned: equal ones are the same object.
 
     `requests` are the amounts asked for, zero ones left out; `nonzero_cpu_milli` and `nonzero_memory_bytes` count the
     defaults for containers that ask for none. `affinity` is the object's `affinity.nodeAffinity`, `pod_affinity` and
-    `pod_anti_affinity` the rest of it; `spread` are its topology spread constraints. `not_built` names
-    the plugins that its constraints need and that are not built. `cache` is for what plugins work out from the spec
-    alone."""
+    `pod_anti_affinity` the rest of it; `spread` are its topology spread constraints. `cache` is for what plugins work
+    out from the spec alone."""
 
     __slots__ = (
         "affinity",
@@ -126,7 +134,6 @@ class PodSpec:
         "node_selector",
         "nonzero_cpu_milli",
         "nonzero_memory_bytes",
-        "not_built",
         "pod_affinity",
         "pod_anti_affinity",
         "requests",
@@ -143,12 +150,10 @@ class PodSpec:
         node_selector: tuple[tuple[str, str], ...] = (),
         affinity: Mapping[str, Any] | None = None,
         host_ports: tuple[HostPort, ...] = (),
-        not_built: tuple[str, ...] = (),
         pod_affinity: Mapping[str, Any] | None = None,
         pod_anti_affinity: Mapping[str, Any] | None = None,
         spread: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        self.not_built = not_built
         self.pod_affinity = pod_affinity
         self.pod_anti_affinity = pod_anti_affinity
         self.spread = spread
@@ -176,6 +181,7 @@ class PodInfo:
     `controller`: (apiVersion, kind, name) of the owner that controls it, if there is one."""
 
     __slots__ = (
+        "claims",
         "controller",
         "deleting",
         "finished",
@@ -220,6 +226,7 @@ class PodInfo:
         self.resource_version = ""
         self.scheduled_condition: tuple[str, str, str, str] | None = None
         self.volumes: tuple[PodVolume, ...] = ()
+        self.claims: tuple[PodClaim, ...] = ()
         self.controller: tuple[str, str, str] | None = None
 
     def __repr__(self) -> str:
@@ -378,12 +385,17 @@ def _tolerations(spec: Mapping[str, Any]) -> tuple[Toleration, ...]:
     )
 
 
-def _not_built(spec: Mapping[str, Any]) -> tuple[str, ...]:
-    """The plugins that would have to look at the pod's constraints, and that are not built."""
-    found = []
-    if spec.get("resourceClaims"):
-        found.append("DynamicResources")
-    return tuple(found)
+def _pod_claim(pod: PodInfo, claim: Mapping[str, Any], status: Mapping[str, Any]) -> PodClaim:
+    if claim.get("resourceClaimName") is not None:
+        return PodClaim(claim["resourceClaimName"])
+    where = f'pod "{pod.key}"'
+    if claim.get("resourceClaimTemplateName") is None:
+        problem = f'{where}, spec.resourceClaim "{claim["name"]}": none of the supported fields are set'
+        return PodClaim(None, problem=problem)
+    for each in status.get("resourceClaimStatuses") or ():
+        if each["name"] == claim["name"]:
+            return PodClaim(each.get("resourceClaimName"), is_generated=True)
+    return PodClaim(None, is_generated=True, problem=f"{where}: ResourceClaim not created yet")
 
 
 def pod_volumes(pod_name: str, volumes: Iterable[Mapping[str, Any]]) -> tuple[PodVolume, ...]:
@@ -410,7 +422,6 @@ def pod_spec(spec: Mapping[str, Any], status: Mapping[str, Any] = _NO_STATUS) ->
     affinity = affinities.get("nodeAffinity")
     near, apart = affinities.get("podAffinity"), affinities.get("podAntiAffinity")
     spread = spec.get("topologySpreadConstraints") or ()
-    not_built = _not_built(spec)
     selector = spec.get("nodeSelector")
     tolerations = _tolerations(spec)
     ports = _host_ports(spec)
@@ -420,7 +431,6 @@ def pod_spec(spec: Mapping[str, Any], status: Mapping[str, Any] = _NO_STATUS) ->
         tuple(sorted(selector.items())) if selector else (),
         _frozen(affinity) if affinity else None,
         ports,
-        not_built,
         _frozen(near) if near else None,
         _frozen(apart) if apart else None,
         _frozen(spread) if spread else None,
@@ -438,7 +448,6 @@ def pod_spec(spec: Mapping[str, Any], status: Mapping[str, Any] = _NO_STATUS) ->
             key[2],
             affinity or None,
             ports,
-            not_built,
             near or None,
             apart or None,
             tuple(spread),
@@ -463,6 +472,9 @@ def project_pod(obj: Mapping[str, Any]) -> PodInfo:
     volumes = spec.get("volumes")
     if volumes:
         pod.volumes = pod_volumes(name, volumes)
+    claims = spec.get("resourceClaims")
+    if claims:
+        pod.claims = tuple(_pod_claim(pod, claim, status) for claim in claims)
     for owner in metadata.get("ownerReferences") or ():
         if owner.get("controller"):
             pod.controller = intern(owner.get("apiVersion", "")), intern(owner.get("kind", "")), intern(owner["name"])

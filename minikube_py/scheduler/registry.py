@@ -11,12 +11,12 @@ from minikube_py.scheduler.framework import PluginFactory
 from minikube_py.scheduler.own import find, told
 from minikube_py.scheduler.plugins.default_binder import DefaultBinder
 from minikube_py.scheduler.plugins.default_preemption import DefaultPreemption
+from minikube_py.scheduler.plugins.dynamic_resources import DynamicResources
 from minikube_py.scheduler.plugins.inter_pod_affinity import InterPodAffinity
 from minikube_py.scheduler.plugins.node_affinity import NodeAffinity, NodeName
 from minikube_py.scheduler.plugins.node_ports import NodePorts
 from minikube_py.scheduler.plugins.node_resources import NodeResourcesBalancedAllocation, NodeResourcesFit
 from minikube_py.scheduler.plugins.node_volume_limits import NodeVolumeLimits
-from minikube_py.scheduler.plugins.not_built import FACTORIES as NOT_BUILT
 from minikube_py.scheduler.plugins.pod_topology_spread import PodTopologySpread
 from minikube_py.scheduler.plugins.queueing import PrioritySort, SchedulingGates
 from minikube_py.scheduler.plugins.taint_toleration import NodeUnschedulable, TaintToleration
@@ -41,10 +41,10 @@ BUILT_IN: Mapping[str, PluginFactory] = {
     "VolumeZone": VolumeZone,
     "PodTopologySpread": PodTopologySpread,
     "InterPodAffinity": InterPodAffinity,
+    "DynamicResources": DynamicResources,
     "DefaultPreemption": DefaultPreemption,
     "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocation,
     "DefaultBinder": DefaultBinder,
-    **NOT_BUILT,
 }
 
 UPSTREAM_POINTS: Mapping[str, tuple[str, ...]] = {

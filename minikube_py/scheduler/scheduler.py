@@ -196,6 +196,9 @@ class Scheduler:
     def informer(self, resource: ResourceRef, project: Callable[[Object], Any]) -> Informer[Any]:
         return self._lent.of(resource, project)
 
+    def tell(self, pod: PodInfo, reason: str, message: str) -> None:
+        self.profiles[pod.scheduler_name].events.about(pod, NORMAL, reason, message)
+
     def allow_waiting_pod(self, uid: str, plugin: str) -> bool:
         waiting = self.waiting_pods.get(uid)
         if waiting is None:

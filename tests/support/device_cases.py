@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from minikube_py.scheduler.devices.allocated import Allocated
-from minikube_py.scheduler.devices.allocator import AllocationError, Search, SelectorError
+from minikube_py.scheduler.devices.allocator import AllocationError, Search, SelectorError, Selects
 from minikube_py.scheduler.devices.pools import Inventory
 from minikube_py.scheduler.devices.results import allocations
 from minikube_py.scheduler.devices.views import ClaimView, ClassView, Device, DeviceId, SliceView, amounts
@@ -69,13 +69,13 @@ class Told:
         return bool(answer)
 
 
-def asked(case: dict[str, Any]) -> dict[str, Any]:
-    """What ours answers, in the form of upstream's."""
+def asked(case: dict[str, Any], selects: Selects | None = None) -> dict[str, Any]:
+    """What ours answers, in the form of upstream's; `selects` None: as upstream said of each expression."""
     slices = slices_of(case)
     classes = {each["metadata"]["name"]: ClassView(each) for each in case["classes"] or ()}
     node = node_of(case)
     pools = Inventory.of(slices).pools(node)
-    search = Search(pools, allocated_of(case), classes.get, Told(case, slices), node)
+    search = Search(pools, allocated_of(case), classes.get, selects or Told(case, slices), node)
     claims = [ClaimView(each) for each in case["claims"] or ()]
     try:
         solution = search.run(claims)

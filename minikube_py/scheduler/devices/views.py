@@ -261,6 +261,10 @@ class ClaimView:
     def reserved_for(self) -> Sequence[Mapping[str, Any]]:
         return self.status.get("reservedFor") or ()
 
+    def is_controlled_by(self, uid: str) -> bool:
+        owners = self.obj["metadata"].get("ownerReferences") or ()
+        return any(owner.get("controller") and owner.get("uid") == uid for owner in owners)
+
     def is_reserved_for(self, uid: str) -> bool:
         return any(each.get("uid") == uid for each in self.reserved_for)
 

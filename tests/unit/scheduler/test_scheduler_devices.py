@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from minikube_py.fields.quantity import ZERO
 from minikube_py.scheduler.devices.allocated import Allocated
-from minikube_py.scheduler.devices.allocator import AllocationError, Search, Solution, TooLong
+from minikube_py.scheduler.devices.allocator import AllocationError, Search, SelectorError, Solution, TooLong
 from minikube_py.scheduler.devices.pools import Inventory
 from minikube_py.scheduler.devices.results import allocations
+from minikube_py.scheduler.devices.selecting import selects
 from minikube_py.scheduler.devices.views import ClaimView, ClassView, Device, SliceView
 from minikube_py.scheduler.objects import project_node
 
@@ -39,6 +40,24 @@ def test_all_of_upstreams_table_and_drawn_cases_are_answered_as_upstream_does() 
         "drawn none": 40,
         "drawn error": 20,
     }
+
+
+def test_expressions_select_what_they_select_upstream() -> None:
+    """Or fail as they fail there."""
+    counts: Counter[bool] = Counter()
+    for case in device_cases.cases():
+        told = device_cases.slices_of(case)
+        for expression, answers in case["answer"]["selected"].items():
+            for place, each in enumerate(told):
+                for device in each.devices:
+                    theirs = answers[""] if "" in answers else answers[f"{place}/{device.name}"]
+                    try:
+                        ours: Any = selects(expression, device)
+                    except SelectorError as error:
+                        ours = str(error)
+                    assert ours == theirs, (expression, device.obj)
+                    counts[isinstance(ours, str)] += 1
+    assert min(counts.values()) > 100, counts
 
 
 # --- laws -----------------------------------------------------------------------------------------------------------

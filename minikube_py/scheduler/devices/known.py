@@ -1,0 +1,154 @@
+"""All that the scheduler knows of devices: one for the plugins of all profiles, with what they have promised.
+
+Source: `dynamicresources/dra_manager.go`, and what it keeps: a claim is as the API server answered a write until the
+informer has caught up, and one whose allocation is on its way counts as allocated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from minikube_py.client.informer import Handler
+from minikube_py.client.store import ObjectStore
+from minikube_py.scheduler.devices.allocated import Allocated
+from minikube_py.scheduler.devices.allocator import AllocationError, Search, Selects
+from minikube_py.scheduler.devices.pools import Inventory, Pool
+from minikube_py.scheduler.devices.results import Allocation, allocations
+from minikube_py.scheduler.devices.selecting import selects
+from minikube_py.scheduler.devices.views import CLAIMS, CLASSES, SLICES, ClaimView, ClassView
+from minikube_py.scheduler.objects import NodeInfo
+
+if TYPE_CHECKING:
+    from minikube_py.scheduler.framework import Handle
+    from minikube_py.scheduler.kinds import LentKinds
+
+ALL: Final = (SLICES, CLASSES, CLAIMS)
+WISHES_KEPT_MAX: Final = 32
+_Results = Sequence[Mapping[str, Any]]
+
+
+class Outcome(NamedTuple):
+    """What was found on a node, from which pools, and which versions of what is held in them."""
+
+    pools: tuple[Pool, ...]
+    versions: tuple[int, ...]
+    allocations: list[Allocation] | None
+    why_not: str
+
+
+class Devices:
+    """`claim(key)` is as assumed. What is found for equal claims on a node is kept until something there changes."""
+
+    def __init__(self, kinds: LentKinds, selects: Selects = selects) -> None:
+        slices, classes, claims = kinds.of(SLICES), kinds.of(CLASSES), kinds.of(CLAIMS)
+        self.classes: ObjectStore[ClassView] = classes.store
+        self.allocated = Allocated()
+        self._selects = selects
+        self._inventory = Inventory()
+        self._served: ObjectStore[ClaimView] = claims.store
+        self._assumed: dict[str, ClaimView] = {}
+        self._pending: dict[str, tuple[str, Allocation]] = {}
+        self._held: dict[str, _Results] = {}
+        self._kept: dict[tuple[str, ...], dict[str, Outcome]] = {}
+        slices.add_handler(
+            Handler(
+                lambda new: self._inventory.put(None, new),
+                lambda old, new: self._inventory.put(old, new),
+                lambda old: self._inventory.put(old, None),
+            )
+        )
+        classes.add_handler(
+            Handler(self._class_changed, lambda old, new: self._class_changed(new), self._class_changed)
+        )
+        claims.add_handler(Handler(self._claim_changed, lambda old, new: self._claim_changed(new), self._claim_changed))
+
+    @staticmethod
+    def of(handle: Handle) -> Devices:
+        return handle.kinds.shared("devices", lambda: Devices(handle.kinds))
+
+    # --- claims -------------------------------------------------------------------------------------------------------
+
+    def claim(self, key: str) -> ClaimView | None:
+        served = self._served.get(key)
+        assumed = self._assumed.get(key)
+        if served is None or assumed is None or assumed.uid != served.uid:
+            return served
+        return assumed if int(assumed.resource_version) > int(served.resource_version) else served
+
+    def assume(self, written: ClaimView) -> None:
+        """Until the informer has it, the claim is as the API server answered."""
+        self._assumed[written.key] = written
+        self._pending.pop(written.uid, None)
+        self._hold(written.key)
+
+    def promise(self, claim: ClaimView, allocation: Allocation) -> None:
+        """The claim is about to get this."""
+        self._pending[claim.uid] = claim.key, allocation
+        self._hold(claim.key)
+
+    def is_promised(self, claim: ClaimView) -> bool:
+        return claim.uid in self._pending
+
+    def break_promise(self, claim: ClaimView) -> None:
+        """Nothing of it will be written any more."""
+        if self._pending.pop(claim.uid, None) is not None:
+            self._hold(claim.key)
+
+    def _claim_changed(self, claim: ClaimView) -> None:
+        served, assumed = self._served.get(claim.key), self._assumed.get(claim.key)
+        if assumed is not None and (
+            served is None or served.uid != assumed.uid or int(served.resource_version) >= int(assumed.resource_version)
+        ):
+            del self._assumed[claim.key]
+        self._hold(claim.key)
+
+    def _hold(self, key: str) -> None:
+        """Counts what the claim of that name holds now."""
+        claim = self.claim(key)
+        results: _Results = ()
+        if claim is not None:
+            results = claim.results
+            if claim.allocation is None and claim.uid in self._pending:
+                results = self._pending[claim.uid][1]["devices"].get("results") or ()
+        held = self._held.pop(key, ())
+        if held != results:
+            self.allocated.remove(held)
+            self.allocated.add(results)
+        if results:
+            self._held[key] = results
+
+    # --- what is found ------------------------------------------------------------------------------------------------
+
+    def _class_changed(self, _: ClassView) -> None:
+        self._kept.clear()
+
+    def find(self, claims: Sequence[ClaimView], node: NodeInfo) -> Outcome:
+        """Devices of the node for all the claims. Raises: AllocationError, TooLong, ValueError."""
+        pools = self._inventory.pools(node)
+        versions = tuple(self.allocated.version(pool.id) for pool in pools)
+        kept = self._kept_of(claims)
+        known = kept.get(node.name)
+        if known is not None and known.pools is pools and known.versions == versions:
+            return known
+        why_not = ""
+        found: list[Allocation] | None = None
+        try:
+            solution = Search(pools, self.allocated, self.classes.get, self._selects, node).run(claims)
+            found = None if solution is None else allocations(solution, claims, node.name)
+        except AllocationError as error:
+            if not error.is_of_node:
+                raise
+            why_not = str(error)
+        outcome = kept[node.name] = Outcome(pools, versions, found, why_not)
+        return outcome
+
+    def _kept_of(self, claims: Sequence[ClaimView]) -> dict[str, Outcome]:
+        signature = tuple(claim.signature for claim in claims)
+        kept = self._kept.pop(signature, None)
+        if kept is None:
+            kept = {}
+            if len(self._kept) >= WISHES_KEPT_MAX:
+                del self._kept[next(iter(self._kept))]
+        self._kept[signature] = kept
+        return kept

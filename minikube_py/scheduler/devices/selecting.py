@@ -1,0 +1,76 @@
+"""Which devices an expression selects. Source: `k8s.io/dynamic-resource-allocation/cel`."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from minikube_py.api.device_selectors import COST_MAX, compiled
+from minikube_py.cel.kubernetes import semver
+from minikube_py.cel.values import EvaluationError, MapWithDefault, type_name
+from minikube_py.scheduler.devices.allocator import SelectorError
+from minikube_py.scheduler.devices.views import Device
+
+KEPT_MAX: Final = 64
+"""So many expressions' answers are kept with a device."""
+_PLAIN: Final = ("int", "bool", "string")
+
+
+def selects(expression: str, device: Device) -> bool:
+    """Raises: SelectorError."""
+    known = device.selected.get(expression)
+    if known is None:
+        known = _evaluated(expression, device)
+        if len(device.selected) >= KEPT_MAX:
+            device.selected.clear()
+        device.selected[expression] = known
+    return known
+
+
+def _evaluated(expression: str, device: Device) -> bool:
+    found = compiled(expression)
+    if isinstance(found, str):
+        raise SelectorError(f"CEL compile error: {found}")
+    try:
+        value = found.evaluate({"device": _variable(device)}, COST_MAX)
+    except EvaluationError as error:
+        raise SelectorError(f"CEL runtime error: {error}") from error
+    if not isinstance(value, bool):
+        kind = type_name(value)
+        text = f"CEL result of type {kind} could not be converted to bool"
+        raise SelectorError(f"CEL runtime error: {text}: type conversion error from '{kind}' to 'bool'")
+    return value
+
+
+def _variable(device: Device) -> dict[str, Any]:
+    """A domain that the device says nothing of is an empty one. Raises: EvaluationError."""
+    attributes: dict[Any, Any] = {}
+    for name, attribute in sorted(device.attributes.items()):
+        _put(attributes, name, device, _value(name, attribute))
+    capacity: dict[Any, Any] = {}
+    for name, each in device.capacity.items():
+        _put(capacity, name, device, each.value)
+    return {
+        "driver": device.id.driver,
+        "allowMultipleAllocations": device.allows_many,
+        "attributes": MapWithDefault(attributes, {}),
+        "capacity": MapWithDefault(capacity, {}),
+    }
+
+
+def _put(domains: dict[Any, Any], name: str, device: Device, value: Any) -> None:
+    """What names no domain is its driver's."""
+    domain, slash, own = name.partition("/")
+    place = (domain, own) if slash else (device.id.driver, name)
+    domains.setdefault(place[0], {})[place[1]] = value
+
+
+def _value(name: str, attribute: Any) -> Any:
+    for kind in _PLAIN:
+        if attribute.get(kind) is not None:
+            return attribute[kind]
+    if attribute.get("version") is None:
+        raise EvaluationError(f"attribute {name}: unsupported attribute value")
+    version = semver(attribute["version"])
+    if isinstance(version, EvaluationError):
+        raise EvaluationError(f"attribute {name}: parse semantic version: {version}")
+    return version
