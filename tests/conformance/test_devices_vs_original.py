@@ -1,7 +1,7 @@
 """Pods with claims for devices, drawn from a seed: our scheduler beside upstream's, on one real API server.
 
-Each case is made twice, once for each scheduler. Alike must be what a pod that fits nowhere is told, and what its
-claims get where it fits. What upstream says at first may be of before its informers knew all of it, so that a case
+Each case is made twice, once for each scheduler. Alike must be the condition of a pod that fits nowhere, and what its
+claims get where it fits. A first answer may come while an informer does not know the whole case yet, so that a case
 counts as different only if it is so again and again.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import random
 import re
 from collections import Counter
@@ -53,14 +54,19 @@ def node(name: str, zone: str) -> dict[str, Any]:
     return {"metadata": metadata, "status": {"allocatable": amounts, "capacity": amounts}}
 
 
+def suffix_of(seed: int, scheduler: str) -> str:
+    """No name comes twice: a pod that waits for its devices is waited for after it is gone, by its claims' names."""
+    return f"-{seed}-{scheduler}"
+
+
 def drawn(seed: int, scheduler: str) -> tuple[Made, dict[str, Any]]:
-    case = Draw(seed).case()
+    case, suffix = Draw(seed).case(), suffix_of(seed, scheduler)
     made: Made = [(CLASSES.resource, each) for each in case["classes"]]
     made += [(SLICES.resource, each) for each in case["slices"]]
     for each in case["claims"]:
-        metadata = {"name": each["metadata"]["name"], "namespace": "default"}
+        metadata = {"name": each["metadata"]["name"] + suffix, "namespace": "default"}
         made.append((CLAIMS.resource, {**each, "metadata": metadata}))
-    names = [each["metadata"]["name"] for each in case["claims"]]
+    names = [each["metadata"]["name"] + suffix for each in case["claims"]]
     spec = {
         "schedulerName": scheduler,
         "containers": [{"name": "c", "image": "x"}],
@@ -68,7 +74,7 @@ def drawn(seed: int, scheduler: str) -> tuple[Made, dict[str, Any]]:
         "nodeSelector": {"kubernetes.io/hostname": "n0"},
         "terminationGracePeriodSeconds": 0,
     }
-    return made, {"metadata": {"name": "p"}, "spec": spec}
+    return made, {"metadata": {"name": f"p{suffix}"}, "spec": spec}
 
 
 def seeds() -> Iterator[int]:
@@ -89,6 +95,7 @@ class World:
     async def outcome(self, seed: int, scheduler: str) -> dict[str, Any] | None:
         """None where the server takes none of the claims."""
         made, pod = drawn(seed, scheduler)
+        suffix = suffix_of(seed, scheduler)
         taken: Made = []
         try:
             for resource, obj in made:
@@ -106,17 +113,18 @@ class World:
 
             async def settled() -> bool:
                 found.clear()
-                found.update(await self._seen(claims))
+                found.update(await self._seen(f"p{suffix}", claims))
                 return bool(found["is_placed"] or found["message"])
 
             await until(settled, lambda: f"the pod is placed or has its reason: {found} of {seed}")
-            return found
+            settled_now: dict[str, Any] = json.loads(json.dumps(found).replace(suffix, ""))
+            return settled_now
         finally:
             await self.forget(taken)
 
-    async def _seen(self, claims: list[str]) -> dict[str, Any]:
+    async def _seen(self, name: str, claims: list[str]) -> dict[str, Any]:
         """Placed is a pod, too, that waits for its devices to be ready: its claims are written, which come first."""
-        pod = await self.client.get(PODS, "p", "default")
+        pod = await self.client.get(PODS, name, "default")
         condition = next(iter(pod["status"].get("conditions") or ()), {})
         seen = [await self._claim(name) for name in claims]
         is_placed = all(users for *_, users, _ in seen)

@@ -123,27 +123,8 @@ class Devices:
     def _class_changed(self, _: ClassView) -> None:
         self._kept.clear()
 
-    def find(self, claims: Sequence[ClaimView], node: NodeInfo) -> Outcome:
-        """Devices of the node for all the claims. Raises: AllocationError, TooLong, ValueError."""
-        pools = self._inventory.pools(node)
-        versions = tuple(self.allocated.version(pool.id) for pool in pools)
-        kept = self._kept_of(claims)
-        known = kept.get(node.name)
-        if known is not None and known.pools is pools and known.versions == versions:
-            return known
-        why_not = ""
-        found: list[Allocation] | None = None
-        try:
-            solution = Search(pools, self.allocated, self.classes.get, self._selects, node).run(claims)
-            found = None if solution is None else allocations(solution, claims, node.name)
-        except AllocationError as error:
-            if not error.is_of_node:
-                raise
-            why_not = str(error)
-        outcome = kept[node.name] = Outcome(pools, versions, found, why_not)
-        return outcome
-
-    def _kept_of(self, claims: Sequence[ClaimView]) -> dict[str, Outcome]:
+    def finder(self, claims: Sequence[ClaimView]) -> Finder:
+        """Looks for devices for all the claims, within one cycle."""
         signature = tuple(claim.signature for claim in claims)
         kept = self._kept.pop(signature, None)
         if kept is None:
@@ -151,4 +132,41 @@ class Devices:
             if len(self._kept) >= WISHES_KEPT_MAX:
                 del self._kept[next(iter(self._kept))]
         self._kept[signature] = kept
-        return kept
+        return Finder(self, claims, kept)
+
+    def pools(self, node: NodeInfo) -> tuple[Pool, ...]:
+        return self._inventory.pools(node)
+
+    def search(self, pools: tuple[Pool, ...], node: NodeInfo) -> Search:
+        return Search(pools, self.allocated, self.classes.get, self._selects, node)
+
+
+class Finder:
+    """`kept`: by node, what was found for claims that ask for the same."""
+
+    __slots__ = ("_claims", "_devices", "_kept")
+
+    def __init__(self, devices: Devices, claims: Sequence[ClaimView], kept: dict[str, Outcome]) -> None:
+        self._devices = devices
+        self._claims = claims
+        self._kept = kept
+
+    def on(self, node: NodeInfo) -> Outcome:
+        """Raises: AllocationError, TooLong, ValueError."""
+        pools = self._devices.pools(node)
+        version = self._devices.allocated.version
+        versions = tuple([version(pool.id) for pool in pools])
+        known = self._kept.get(node.name)
+        if known is not None and known.pools is pools and known.versions == versions:
+            return known
+        why_not = ""
+        found: list[Allocation] | None = None
+        try:
+            solution = self._devices.search(pools, node).run(self._claims)
+            found = None if solution is None else allocations(solution, self._claims, node.name)
+        except AllocationError as error:
+            if not error.is_of_node:
+                raise
+            why_not = str(error)
+        outcome = self._kept[node.name] = Outcome(pools, versions, found, why_not)
+        return outcome

@@ -70,9 +70,10 @@ class _State:
     """One pod's claims in one cycle. `reached`: of those that are allocated, where; None for everywhere. `promised`: by
     the claim's place, what Reserve has given it. `unavailable`: the places of claims that some node cannot use."""
 
-    def __init__(self, claims: list[ClaimView]) -> None:
+    def __init__(self, claims: list[ClaimView], devices: Devices) -> None:
         self.claims = claims
         self.wanting = [claim for claim in claims if claim.allocation is None]
+        self.finder = devices.finder(self.wanting)
         self.reached = [_reached(claim) for claim in claims]
         self.promised: dict[int, Allocation] = {}
         self.unavailable: dict[int, None] = {}
@@ -178,7 +179,7 @@ class DynamicResources:
             return None, Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, str(error))
         if not claims:
             return None, SKIP
-        found = _State(claims)
+        found = _State(claims, Devices.of(self._handle))
         for claim in found.wanting:
             status = self._why_not(claim)
             if status is not None:
@@ -206,7 +207,7 @@ class DynamicResources:
         unavailable = [place for place, claim in enumerate(found.claims) if self._is_out(found, place, claim, node)]
         if found.wanting:
             try:
-                outcome = Devices.of(self._handle).find(found.wanting, node)
+                outcome = found.finder.on(node)
             except TooLong:
                 return Status(Code.ERROR, f"node {node.name}: timed out trying to allocate devices")
             except (AllocationError, ValueError) as error:
@@ -248,9 +249,17 @@ class DynamicResources:
             claim = found.claims[place]
             users = claim.reserved_for
             if not users or (len(users) == 1 and users[0].get("uid") == pod.uid):
-                self._handle.kinds.run(deallocate(self._handle, claim))
+                self._handle.kinds.run(self._deallocate(claim, pod))
                 return None, DEALLOCATING
         return None, STILL_NOT
+
+    async def _deallocate(self, claim: ClaimView, pod: PodInfo) -> None:
+        try:
+            await deallocate(self._handle, claim)
+        except MinikubeError:
+            # Nothing may come that wakes it.
+            self._handle.activate([pod])
+            raise
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeColumns) -> Status | None:
         """Only alternatives make one node better than another."""
@@ -263,7 +272,7 @@ class DynamicResources:
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """The earlier the alternatives that it offers, the better."""
         found: _State = state.read(_STATE)
-        outcome = Devices.of(self._handle).find(found.wanting, node) if found.wanting else None
+        outcome = found.finder.on(node) if found.wanting else None
         given = list((outcome and outcome.allocations) or ())
         score = 0
         for claim in found.claims:
@@ -283,7 +292,7 @@ class DynamicResources:
         if found is None or not found.wanting:
             return None
         devices = Devices.of(self._handle)
-        outcome = devices.find(found.wanting, self._handle.columns.by_name[node_name])
+        outcome = found.finder.on(self._handle.columns.by_name[node_name])
         if outcome.allocations is None:
             return Status(Code.ERROR, "claim allocation not found for node")
         given = iter(outcome.allocations)
@@ -340,7 +349,8 @@ class DynamicResources:
         """Raises: BindingFailed."""
         for place, claim in enumerate(found.claims):
             now = devices.claim(claim.key)
-            if now is None:
+            if now is None or now.uid != claim.uid:
+                # What stands there under its name is another pod's.
                 raise BindingFailed(f'could not find ResourceClaim "{claim.key}"')
             found.claims[place] = now
             if not is_ready(now):

@@ -94,7 +94,7 @@ class Believed:
         """An allocation that the claim might get now."""
         claim = self.devices.claim(key) or self.view(key)
         try:
-            given = self.devices.find([claim], self.node).allocations
+            given = self.devices.finder([claim]).on(self.node).allocations
         except (AllocationError, TooLong):
             return None
         return None if given is None else with_share_ids(given[0], self.rng)
@@ -102,7 +102,7 @@ class Believed:
     def step(self) -> None:
         key = self.rng.choice(sorted(self.objects))
         claim, allocation = self.devices.claim(key), self.found(key)
-        what = self.rng.choice(("serve", "serve", "assume", "promise", "break", "delete", "anew", "free"))
+        what = self.rng.choice(("serve", "serve", "assume", "promise", "break", "delete", "again", "free"))
         if what == "serve":
             self.serve(key, allocation=allocation)
         elif what == "free" or claim is None:
@@ -115,7 +115,7 @@ class Believed:
             self.devices.break_promise(claim)
         elif what == "delete" and key in self.kinds.of(CLAIMS).store:
             self.kinds.of(CLAIMS).remove(key)
-        elif what == "anew":
+        elif what == "again":
             self.serve(key, uid=f"{key} {self.version}")
 
     def recounted(self) -> Allocated:
@@ -160,7 +160,7 @@ def test_what_is_kept_of_a_node_is_what_a_new_search_finds(seed: int, steps: int
 
 def kept(believed: Believed, claim: ClaimView) -> Any:
     try:
-        outcome = believed.devices.find([claim], believed.node)
+        outcome = believed.devices.finder([claim]).on(believed.node)
     except (AllocationError, TooLong) as error:
         return repr(error)
     return outcome.why_not or outcome.allocations

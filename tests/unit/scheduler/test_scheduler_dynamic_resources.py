@@ -11,7 +11,9 @@ from device_world import CLAIMS, GROUP, PODS, DeviceWorld, claim, device, device
 from scheduler_world import FakeApi, ManualClock, settle
 
 from minikube_py.cluster.virtual import VirtualCluster
+from minikube_py.errors import Unavailable
 from minikube_py.scheduler.devices import known
+from minikube_py.scheduler.plugins import dynamic_resources
 from minikube_py.scheduler.scheduler import Scheduler
 
 
@@ -175,6 +177,47 @@ def test_devices_that_fail_to_get_ready_are_given_back(world: DeviceWorld) -> No
     tell(world, "a", "s0", "d0", "Broken")
     world.later(60)
     assert world.devices("a") == ["s1/d1"]
+    assert world.pod("p")[0]
+
+
+def strand(world: DeviceWorld, name: str) -> None:
+    """Allocates the claim where no pod can go."""
+    obj = world.ask("GET", f"{CLAIMS}/{name}")
+    field = {"key": "metadata.name", "operator": "In", "values": ["nowhere"]}
+    obj["status"] = {
+        "allocation": {
+            "devices": {"results": [{"request": "r", "driver": "gpu.example", "pool": "s", "device": "d0"}]},
+            "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]},
+        }
+    }
+    assert "uid" in world.ask("PUT", f"{CLAIMS}/{name}/status", obj)["metadata"]
+
+
+def test_devices_that_no_node_reaches_are_given_back_and_found_anew(world: DeviceWorld) -> None:
+    world.make(device_slice("s", device("d0"), allNodes=True), claim("a"))
+    strand(world, "a")
+    world.make(pod("p", "a"))
+    world.later(20)
+    assert world.pod("p")[0]
+    assert world.devices("a") == ["s/d0"]
+    assert "nodeSelector" not in world.status("a")["allocation"]
+
+
+def test_a_pod_is_tried_again_where_giving_back_failed(world: DeviceWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, tries = dynamic_resources.deallocate, []
+
+    async def deallocate(handle: Any, given: Any) -> None:
+        tries.append(given.key)
+        if len(tries) == 1:
+            raise Unavailable("the server is away")
+        await real(handle, given)
+
+    monkeypatch.setattr(dynamic_resources, "deallocate", deallocate)
+    world.make(device_slice("s", device("d0"), allNodes=True), claim("a"))
+    strand(world, "a")
+    world.make(pod("p", "a"))
+    world.later(20)
+    assert tries == ["default/a"] * 2
     assert world.pod("p")[0]
 
 
