@@ -25,7 +25,6 @@ from minikube_py.api.errors import (
     not_found,
     too_large_resource_version,
 )
-from minikube_py.api.go_format import go_text
 from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.core import NODES, PODS
 from minikube_py.api.selectors import parse_field_selector, parse_label_selector
@@ -99,7 +98,8 @@ def decode_continue(token: str, prefix: bytes) -> tuple[int, bytes]:
     try:
         fields = orjson.loads(text)
     except orjson.JSONDecodeError:
-        first = go_text(text)[:1]
+        # Go shows the byte as the character of that number.
+        first = text[:1].decode("latin-1")
         why = f"invalid character '{first}' looking for beginning of value" if first else "unexpected end of JSON input"
         raise bad_request(f"{what}: {why}") from None
     into = f"{what}: json: cannot unmarshal {{}} into Go "

@@ -124,7 +124,8 @@ _CONTROLLERS: Final = (
     # therefore holds the roles of those that it runs: generic-garbage-collector, namespace-controller,
     # replication-controller, pod-garbage-collector, node-controller, endpoint-controller, service-account-controller,
     # root-ca-cert-publisher, replicaset-controller, deployment-controller, statefulset-controller,
-    # daemon-set-controller, endpointslice-controller, endpointslicemirroring-controller, persistent-volume-binder.
+    # daemon-set-controller, endpointslice-controller, endpointslicemirroring-controller, persistent-volume-binder,
+    # job-controller, cronjob-controller, ttl-after-finished-controller.
     Rule((*_READ, "patch", "update", "delete"), ("*",), ("*",)),
     Rule((*_READ, "delete", "deletecollection"), ("*",), ("*",)),
     Rule(("update",), _CORE, ("namespaces/finalize", "namespaces/status")),
@@ -134,6 +135,7 @@ _CONTROLLERS: Final = (
     Rule(("create",), _CORE, ("configmaps", "endpoints", "persistentvolumeclaims", "persistentvolumes", "pods")),
     Rule(("create",), _CORE, ("endpoints/restricted",)),
     Rule(("create",), ("apps",), ("controllerrevisions", "replicasets")),
+    Rule(("create",), ("batch",), ("jobs",)),
     Rule(("create",), ("discovery.k8s.io",), ("endpointslices",)),
     Rule(("create",), ("resource.k8s.io",), ("resourceclaims",)),
 )  # fmt: skip

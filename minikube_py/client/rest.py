@@ -49,6 +49,8 @@ DEPLOYMENTS = ResourceRef("apps", "v1", "deployments")
 STATEFUL_SETS = ResourceRef("apps", "v1", "statefulsets")
 DAEMON_SETS = ResourceRef("apps", "v1", "daemonsets")
 CONTROLLER_REVISIONS = ResourceRef("apps", "v1", "controllerrevisions")
+JOBS = ResourceRef("batch", "v1", "jobs")
+CRON_JOBS = ResourceRef("batch", "v1", "cronjobs")
 ENDPOINT_SLICES = ResourceRef("discovery.k8s.io", "v1", "endpointslices")
 LEASES = ResourceRef("coordination.k8s.io", "v1", "leases")
 

@@ -13,10 +13,12 @@ from minikube_py.client.events import EventRecorder, Involved
 from minikube_py.client.rest import (
     CONFIG_MAPS,
     CONTROLLER_REVISIONS,
+    CRON_JOBS,
     DAEMON_SETS,
     DEPLOYMENTS,
     ENDPOINT_SLICES,
     ENDPOINTS,
+    JOBS,
     LEASES,
     NAMESPACES,
     NODES,
@@ -31,7 +33,7 @@ from minikube_py.client.rest import (
 )
 from minikube_py.client.store import Indexer, ObjectStore
 from minikube_py.client.timers import Timers
-from minikube_py.client.workqueue import RateLimitingQueue, work
+from minikube_py.client.workqueue import RateLimiter, RateLimitingQueue, work
 from minikube_py.controllers import views
 from minikube_py.controllers.informers import Informers, Needs
 from minikube_py.controllers.views import Labels, MetaView, PodView, ServiceView, WorkloadView
@@ -150,6 +152,8 @@ _PROJECTIONS: Final[Mapping[ResourceRef, Callable[[Object], Any]]] = {
     DEPLOYMENTS: views.project_workload,
     STATEFUL_SETS: views.project_workload,
     DAEMON_SETS: views.project_workload,
+    JOBS: views.project_workload,
+    CRON_JOBS: views.project_workload,
     CONTROLLER_REVISIONS: views.project_revision,
     NAMESPACES: views.project_namespace,
     CONFIG_MAPS: views.project_config_map,
@@ -169,6 +173,7 @@ _INDEXERS: Final[Mapping[ResourceRef, Mapping[str, Indexer[Any]]]] = {
     DEPLOYMENTS: _WORKLOAD,
     STATEFUL_SETS: _WORKLOAD,
     DAEMON_SETS: _WORKLOAD,
+    JOBS: _WORKLOAD,
     CONTROLLER_REVISIONS: {BY_CONTROLLER: _controller_uid, BY_LABEL: labels_of},
     SERVICES: {BY_SELECTOR: _service_selector},
     ENDPOINT_SLICES: {BY_SERVICE: lambda piece: (piece.service_key,) if piece.service_key else ()},
@@ -213,9 +218,14 @@ class QueueWorkers:
     """A queue of keys and the workers that call `sync(key)`; a key that failed comes again with backoff."""
 
     def __init__(
-        self, context: ControllerContext, name: str, sync: Callable[[str], Any], workers: int | None = None
+        self,
+        context: ControllerContext,
+        name: str,
+        sync: Callable[[str], Any],
+        workers: int | None = None,
+        limiter: RateLimiter[str] | None = None,
     ) -> None:
-        self.queue: RateLimitingQueue[str] = RateLimitingQueue(context.clock, timers=context.timers)
+        self.queue: RateLimitingQueue[str] = RateLimitingQueue(context.clock, limiter, timers=context.timers)
         self._name = name
         self._sync = sync
         self._workers = workers if workers is not None else context.config.workers

@@ -11,6 +11,7 @@ from minikube_py.client.rest import ResourceRef, RestClient
 from minikube_py.client.timers import Timers
 from minikube_py.client.transport import ApiTransport
 from minikube_py.controllers.base import Controller, ControllerConfig, ControllerContext, shared_informers
+from minikube_py.controllers.cron_jobs import CronJobController
 from minikube_py.controllers.daemon_set import DaemonSetController
 from minikube_py.controllers.deployment import DeploymentController
 from minikube_py.controllers.disruption import DisruptionController
@@ -19,6 +20,7 @@ from minikube_py.controllers.endpoints import EndpointsController
 from minikube_py.controllers.ephemeral_volumes import EphemeralVolumes
 from minikube_py.controllers.garbage_collector import GarbageCollector
 from minikube_py.controllers.informers import Needs, Starting
+from minikube_py.controllers.job import JobController
 from minikube_py.controllers.namespace import NamespaceController
 from minikube_py.controllers.node_lifecycle import NodeLifecycleController
 from minikube_py.controllers.pod_gc import PodGarbageCollector
@@ -28,6 +30,7 @@ from minikube_py.controllers.service_account import RootCaPublisher, ServiceAcco
 from minikube_py.controllers.simulated_volumes import SimulatedProvisioner
 from minikube_py.controllers.stateful_set import StatefulSetController
 from minikube_py.controllers.taint_eviction import TaintEvictionController
+from minikube_py.controllers.ttl_after_finished import TtlAfterFinished
 from minikube_py.controllers.volume_binder import VolumeBinder
 from minikube_py.controllers.volume_protection import ClaimProtection, VolumeProtection
 from minikube_py.env import Clock, Rng
@@ -58,6 +61,9 @@ CONTROLLERS: Final[Mapping[str, Callable[[ControllerContext], Controller]]] = {
         EphemeralVolumes,
         ResourceClaims,
         DisruptionController,
+        JobController,
+        CronJobController,
+        TtlAfterFinished,
     )
 }
 

@@ -58,10 +58,12 @@ def everything(view: MetaView) -> bool:
 class Claims(Generic[V]):
     """Claims of one kind of owner on one kind of dependent."""
 
-    def __init__(self, client: RestClient, owner: Owner, child: ResourceRef) -> None:
+    def __init__(self, client: RestClient, owner: Owner, child: ResourceRef, finalizer: str = "") -> None:
+        """Those that are adopted get the finalizer."""
         self._client = client
         self._owner = owner
         self._child = child
+        self._finalizers = {"finalizers": [finalizer]} if finalizer else {}
 
     async def claim(
         self, owner: WorkloadView, candidates: Iterable[V], belongs: Callable[[V], bool] = everything
@@ -109,7 +111,8 @@ class Claims(Generic[V]):
         return metadata["uid"] == owner.uid and not metadata.get("deletionTimestamp")
 
     async def _adopt(self, owner: WorkloadView, view: V) -> bool:
-        patch = {"metadata": {"ownerReferences": [self._owner.reference(owner)], "uid": view.uid}}
+        references = [self._owner.reference(owner)]
+        patch = {"metadata": {"ownerReferences": references, "uid": view.uid, **self._finalizers}}
         return await self._patch(view, patch)
 
     async def _release(self, owner: WorkloadView, view: V) -> None:

@@ -38,17 +38,31 @@ class PodControl:
         """Makes pods of `bodies`, and deletes those that are going. Raises the first failure."""
         pods = list(going)
         self._expectations.expect(owner.key, len(bodies), (pod.uid for pod in pods))
-        path = path_of(PODS, owner.namespace)
-        waiting = iter(bodies)
+        _, failure = await self._create_all(owner, bodies)
+        outcomes = await self.delete(owner, pods)
+        for each in (failure, *outcomes):
+            if each is not None:
+                raise each
+
+    async def create(self, owner: WorkloadView, bodies: Sequence[bytes]) -> tuple[int, Exception | None]:
+        """Makes pods of `bodies`; (how many, the first failure)."""
+        self._expectations.expect_creations(owner.key, len(bodies))
+        return await self._create_all(owner, bodies)
+
+    async def _create_all(self, owner: WorkloadView, bodies: Sequence[bytes]) -> tuple[int, Exception | None]:
+        path, waiting = path_of(PODS, owner.namespace), iter(bodies)
         done, failure = await slow_start(len(bodies), lambda: self._create(owner, path, next(waiting)))
         for _ in range(len(bodies) - done):
             self._expectations.creation_observed(owner.key)
+        return done, failure
+
+    async def delete(self, owner: WorkloadView, pods: Sequence[PodView]) -> list[Exception | None]:
+        """The failure of each. Whether they are expected to go is the caller's to say."""
         outcomes = await asyncio.gather(*(self._delete(owner, pod) for pod in pods), return_exceptions=True)
-        if failure is not None:
-            raise failure
         for outcome in outcomes:
-            if isinstance(outcome, BaseException):
+            if isinstance(outcome, BaseException) and not isinstance(outcome, Exception):
                 raise outcome
+        return [outcome if isinstance(outcome, Exception) else None for outcome in outcomes]
 
     async def _create(self, owner: WorkloadView, path: str, body: bytes) -> None:
         if not (owner.template.get("metadata") or {}).get("labels"):

@@ -22,6 +22,8 @@ Labels = Mapping[str, str]
 
 FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
+JOB_TRACKING: Final = "batch.kubernetes.io/job-tracking"
+"""The finalizer of a pod that its Job has not counted."""
 TERMINAL_PHASES: Final = frozenset(("Succeeded", "Failed"))
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 
@@ -141,6 +143,15 @@ class PodClaim(NamedTuple):
     extended: bool = False
 
 
+class PodRun(NamedTuple):
+    """What a Job wants to know of its pods, and nobody of others. `sidecars` are containers by name."""
+
+    annotations: Labels
+    status: Mapping[str, Any]
+    sidecars: frozenset[str]
+    grace_s: int
+
+
 @dataclass(slots=True, eq=False)
 class PodView(MetaView):
     controller_uid: str
@@ -165,6 +176,8 @@ class PodView(MetaView):
     """Its ephemeral volumes: names of volume and claim, and the template."""
     devices: tuple[PodClaim, ...]
     """Its claims for devices."""
+    run: PodRun | None
+    """None for pods that are no Job's."""
 
     @property
     def terminal(self) -> bool:
@@ -209,7 +222,15 @@ def project_pod(obj: Object) -> PodView:
         _text(spec.get("nodeName", "") or (_asked_node(spec["affinity"]) if "affinity" in spec else "")),
         *(_volumes(metadata["name"], volumes) if (volumes := spec.get("volumes")) else ((), ())),
         _devices(spec, status) if "resourceClaims" in spec or "extendedResourceClaimStatus" in status else (),
+        _run(metadata, spec, status) if JOB_TRACKING in meta[6] or any(o.kind == "Job" for o in meta[5]) else None,
     )
+
+
+def _run(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any]) -> PodRun:
+    inits = spec.get("initContainers") or ()
+    sidecars = frozenset(each["name"] for each in inits if each.get("restartPolicy") == "Always")
+    grace_s = metadata.get("deletionGracePeriodSeconds") or 0
+    return PodRun(metadata.get("annotations") or {}, status, sidecars, grace_s)
 
 
 def _asked_node(affinity: Mapping[str, Any]) -> str:

@@ -10,7 +10,9 @@ from minikube_py.env import Rng
 from minikube_py.errors import RequestError
 
 RUN_SECONDS: Final = "minikube-py.io/run-seconds"
-"""Annotation of a pod: it succeeds this long after its start."""
+"""Annotation of a pod: it ends this long after its start."""
+EXIT_CODE: Final = "minikube-py.io/exit-code"
+"""Annotation of a pod that ends: with this code of its containers, and, unless that is 0, as Failed."""
 
 HASH_END: Final = 1 << 32
 SLOTS_MAX: Final = 64
@@ -87,7 +89,9 @@ class KubeletConfig:
     start_delay: Delay = field(default_factory=Delay)
     stop_delay: Delay = field(default_factory=Delay)
     complete_after: Delay | None = None
-    """For pods whose restartPolicy is not Always; None: they run until deleted."""
+    """For pods whose restartPolicy is not Always; None: they run until deleted, but for those of Jobs."""
+    job_run: Delay = field(default_factory=lambda: Delay(1.0, 1.0))
+    """How long the pods of Jobs run where nothing else says it."""
     renew_interval_s: float = 10.0
     lease_duration_s: int = 40
     status_interval_s: float = 300.0

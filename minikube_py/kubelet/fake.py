@@ -277,8 +277,8 @@ class FakeKubelet:
 
     def _arm_finish(self, pod: PodView, played: PlayedPod) -> None:
         run_s = pod.run_s
-        if run_s is None and pod.never_restarts and self.config.complete_after is not None:
-            run_s = self.config.complete_after.draw_s(self._rng)
+        if run_s is None and pod.never_restarts and (self.config.complete_after is not None or pod.of_job):
+            run_s = (self.config.complete_after or self.config.job_run).draw_s(self._rng)
         if run_s is not None:
             self._after(played, run_s - self._ran_s(pod), pod.key, self._finish)
 
@@ -290,7 +290,7 @@ class FakeKubelet:
 
     def _finish(self, pod: PodView, played: PlayedPod) -> None:
         now = timestamp(self._clock.wall_s())
-        body = self._statuses.succeeded(pod.uid, pod.containers, pod.started or now, now)
+        body = self._statuses.ended(pod.uid, pod.containers, pod.started or now, now, pod.exit_code)
 
         def done(response: ApiResponse) -> None:
             if response.status < 300:
@@ -303,7 +303,20 @@ class FakeKubelet:
     def _stop(self, pod: PodView, played: PlayedPod) -> None:
         played.stage = Stage.STOPPING
         delay_s = min(float(pod.grace_s), self.config.stop_delay.draw_s(self._rng))
-        self._after(played, delay_s, pod.key, self._delete)
+        self._after(played, delay_s, pod.key, self._kill if pod.held and not pod.terminal else self._delete)
+
+    def _kill(self, pod: PodView, played: PlayedPod) -> None:
+        """Whoever holds it waits for its end, and the object stays after the kubelet is done with it."""
+        now = timestamp(self._clock.wall_s())
+        body = self._statuses.ended(pod.uid, pod.containers, pod.started or now, now, pod_status.KILLED)
+
+        def done(response: ApiResponse) -> None:
+            if response.status >= 300 and self._refused(pod, response):
+                self._after(played, REFUSED_RETRY_S, pod.key, self._kill)
+            else:
+                self._delete(pod, played)
+
+        self._write_status(pod, body, done)
 
     def _delete(self, pod: PodView, played: PlayedPod) -> None:
         def done(response: ApiResponse) -> None:

@@ -15,6 +15,8 @@ import orjson
 _UID: Final = b"@uid@"
 _NOW: Final = b"@now@"
 _STARTED: Final = b"@started@"
+_CODE: Final = b'"exitCode":0,"reason":"Completed"'
+KILLED: Final = 137
 PLANS_MAX: Final = 10_000
 
 
@@ -126,16 +128,18 @@ class PodStatuses:
             )
         )
 
-    def succeeded(self, uid: str, containers: Containers, started: str, now: str) -> bytes:
-        """Running to Succeeded."""
+    def ended(self, uid: str, containers: Containers, started: str, now: str, exit_code: int = 0) -> bytes:
+        """Running to Succeeded, or to Failed by the code of its containers."""
         statuses = self._plan(containers).finished.replace(_UID, uid.encode())
         statuses = statuses.replace(_STARTED, started.encode()).replace(_NOW, now.encode())
+        if exit_code:
+            statuses = statuses.replace(_CODE, b'"exitCode":%d,"reason":"Error"' % exit_code)
         return b"".join(
             (
                 b'{"metadata":{"uid":"',
                 uid.encode(),
-                b'"},"status":{"phase":"Succeeded","conditions":',
-                _finished_conditions(now),
+                b'"},"status":{"phase":"%b","conditions":' % (b"Failed" if exit_code else b"Succeeded"),
+                _finished_conditions(now, "PodFailed" if exit_code else "PodCompleted"),
                 b",",
                 statuses,
                 b"}}",
@@ -156,12 +160,12 @@ def _started_conditions(now: str) -> bytes:
     return orjson.dumps([{"type": kind, "status": "True", "lastTransitionTime": now} for kind in kinds])
 
 
-def _finished_conditions(now: str) -> bytes:
-    done = {"status": "False", "reason": "PodCompleted", "lastTransitionTime": now}
+def _finished_conditions(now: str, reason: str) -> bytes:
+    done = {"status": "False", "reason": reason, "lastTransitionTime": now}
     return orjson.dumps(
         [
             {"type": "PodReadyToStartContainers", "status": "False", "lastTransitionTime": now},
-            {"type": "Initialized", "status": "True", "reason": "PodCompleted"},
+            {"type": "Initialized", "status": "True", "reason": reason},
             {"type": "Ready", **done},
             {"type": "ContainersReady", **done},
         ]

@@ -10,7 +10,7 @@ from typing import Any, Final
 from minikube_py.client.rest import Object
 from minikube_py.client.sharing import Shared
 from minikube_py.client.timers import Timer
-from minikube_py.kubelet.config import RUN_SECONDS
+from minikube_py.kubelet.config import EXIT_CODE, RUN_SECONDS
 from minikube_py.kubelet.pod_status import Containers, containers_of
 
 TERMINAL: Final = frozenset(("Succeeded", "Failed"))
@@ -34,6 +34,10 @@ class PodView:
     host_network: bool
     never_restarts: bool
     run_s: float | None
+    exit_code: int
+    of_job: bool
+    held: bool
+    """By a finalizer: it must be seen to have ended before it can go."""
     containers: Containers
 
     @property
@@ -70,6 +74,9 @@ def project_pod(obj: Object) -> PodView:
         bool(spec.get("hostNetwork")),
         spec.get("restartPolicy", "Always") != "Always",
         _run_s(annotations[RUN_SECONDS]) if annotations and RUN_SECONDS in annotations else None,
+        _exit_code(annotations[EXIT_CODE]) if annotations and EXIT_CODE in annotations else 0,
+        any(owner.get("kind") == "Job" for owner in metadata.get("ownerReferences") or ()),
+        bool(metadata.get("finalizers")),
         _shared(containers_of(spec)) if phase not in TERMINAL else (),
     )
 
@@ -81,6 +88,11 @@ def _run_s(text: Any) -> float | None:
     except (TypeError, ValueError):
         return None
     return seconds if 0 <= seconds < 1e9 else None
+
+
+def _exit_code(text: Any) -> int:
+    """What is no exit code counts as not given."""
+    return int(text) if text.isascii() and text.isdigit() and int(text[:9]) < 256 else 0
 
 
 class Stage(IntEnum):

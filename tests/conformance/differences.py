@@ -86,6 +86,12 @@ _SENT_EMPTY = re.compile(rb"\{\s*\}|\[\s*\]|null")
 _EMPTY = re.compile(r"(?<=: )(?:\{\}|\[\])|(?<=\":)(?:\{\}|\[\])")
 
 
+def _before_diff(found: Seen) -> str:
+    """A refusal that cites what changed, without that."""
+    message, diff, _ = found.message.partition("\\n@@")
+    return message if diff else found.tree_text
+
+
 def _causes(found: Seen) -> list[alike.Tree]:
     causes = found.tree.get("details", "causes") if found.tree is not None else None
     return sorted(causes.members) if causes is not None else []
@@ -246,6 +252,7 @@ RULES: tuple[Rule, ...] = (
         and (
             _EMPTY.sub("null", theirs.tree_text) == _EMPTY.sub("null", mine.tree_text)
             or b'"requests":{}' in (ask.payload() or b"")
+            or (_SENT_EMPTY.search(ask.payload() or b"") is not None and _before_diff(theirs) == _before_diff(mine))
         ),
     ),
     Rule(

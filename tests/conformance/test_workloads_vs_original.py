@@ -1,4 +1,4 @@
-"""The same Deployments, StatefulSets and DaemonSets to upstream's controller manager and to ours: what is there at rest after
+"""The same Deployments, StatefulSets, DaemonSets and Jobs to upstream's controller manager and to ours: what is there at rest after
 each step, and the order of events, must be the same."""
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from api_targets import original
+from job_scenarios import JOB_SCENARIOS
 from lockstep import SIDE, in_lockstep
 from patience import until
 from test_controllers_vs_original import NAMESPACE, clear_pods, normal, ours, theirs
@@ -137,7 +138,8 @@ class World:
             found["status"].get("conditions", []).sort(key=lambda condition: str(condition["type"]))
         text = json.dumps(found, sort_keys=True, indent=1)
         text = re.sub("|".join(self.names) or "$^", lambda match: self.names[match[0]], text)
-        return re.sub(r"(web-R\d+-)[a-z0-9]{5}\b", r"\1XXXXX", text)
+        text = re.sub(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "UID", text)
+        return re.sub(r"(web-R?\d+-)[a-z0-9]{5}\b", r"\1XXXXX", text)
 
     async def settle(self, step: str) -> None:
         self.answers.append((step, await SIDE.get().settle(self.state)))
@@ -379,6 +381,7 @@ SCENARIOS: dict[str, tuple[ResourceRef, tuple[ResourceRef, ...], Scenario]] = {
     "a DaemonSet surges": (DAEMON_SETS, (CONTROLLER_REVISIONS,), daemons_surge),
     "a DaemonSet on delete": (DAEMON_SETS, (CONTROLLER_REVISIONS,), daemons_stay),
     "a StatefulSet is stuck": (STATEFUL_SETS, (CONTROLLER_REVISIONS,), is_stuck_in_order),
+    **JOB_SCENARIOS,
 }
 
 

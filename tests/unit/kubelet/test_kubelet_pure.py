@@ -86,7 +86,7 @@ def test_statuses_are_json_and_name_their_pod():
     running = orjson.loads(statuses.running("u1", containers, "172.16.0.1", "10.0.0.1", "2026-01-01T00:00:00Z"))
     assert running["metadata"] == {"uid": "u1"} and running["status"]["containerStatuses"][0]["image"] == 'odd"image'
     assert b"@" not in statuses.running("u1", containers, "h", "p", "t")
-    finished = orjson.loads(statuses.succeeded("u2", containers, "2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z"))
+    finished = orjson.loads(statuses.ended("u2", containers, "2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z"))
     assert finished["status"]["phase"] == "Succeeded"
     assert orjson.loads(deletion("u1"))["preconditions"] == {"uid": "u1"}
 
