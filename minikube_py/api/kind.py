@@ -207,6 +207,8 @@ class Kind:
     warn: Warn = warns_of_nothing
     deletion_grace_s: Callable[[Json, int | None], int] | None = None
     prepare_delete: Callable[[Json, str], None] = deletes_as_it_is
+    also_reset: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
+    """By subresource, the fields that its writes leave alone beside the other half: nobody comes to own them so."""
     printer: Printer = DEFAULT_PRINTER
     list_name: str = ""
     """The kind of its lists, where that is not its own with `List` behind."""
@@ -246,6 +248,12 @@ class Kind:
 
     def subresource(self, name: str) -> Subresource | None:
         return self._subresources.get(name)
+
+    def resets(self, subresource: str) -> tuple[tuple[str, ...], ...]:
+        """The paths that a write of the subresource ("": of the object) leaves as they are."""
+        halves = {"": "status" if self.has_status else "", "status": "spec", "finalize": "status"}
+        half = halves.get(subresource, "")
+        return (*(((half,),) if half else ()), *self.also_reset.get(subresource, ()))
 
     @cached_property
     def has_status(self) -> bool:

@@ -191,7 +191,7 @@ _PARAMETER_TYPES: Final = {
     "force": "boolean", "orphanDependents": "boolean", "allowWatchBookmarks": "boolean", "sendInitialEvents": "boolean",
     "watch": "boolean", "gracePeriodSeconds": "integer", "limit": "integer", "timeoutSeconds": "integer",
 }  # fmt: skip
-_PATCHES: Final = ("json-patch+json", "merge-patch+json", "strategic-merge-patch+json")
+_PATCHES: Final = ("apply-patch+yaml", "json-patch+json", "merge-patch+json", "strategic-merge-patch+json")
 
 
 def _parameter(name: str, where: str = "query") -> Json:

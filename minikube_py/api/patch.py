@@ -1,6 +1,6 @@
 """A PATCH's body applied to an object: JSON patch, merge patch, or strategic merge patch.
 
-Server-side apply (`application/apply-patch+yaml`) is not served: it is answered 415. Statuses and wordings are the
+Server-side apply is `api.apply`; here is only how its body is read. Statuses and wordings are the
 original's; where it answers 500 to a bad patch, the status here is 400.
 
 Source: apiserver pkg/endpoints/handlers/patch.go.
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import orjson
 
-from minikube_py.api import json_patch, json_text, merge_patch, strategic_merge
+from minikube_py.api import json_patch, json_text, merge_patch, strategic_merge, yaml_text
 from minikube_py.api.decode import Object, Target, check_size, decode_value, no_repeats, refuse_cut, repeats, target_of
 from minikube_py.api.errors import (
     GroupResource,
@@ -41,6 +41,7 @@ JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
 ACCEPTED: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH)
+APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 
 def patch_type(content_type: str | None) -> str:
@@ -98,6 +99,40 @@ def _copy(value: Any) -> Any:
 
 def _invalid(shown: str, why: str) -> StatusError:
     return invalid(GroupResource("", ""), "", [invalid_value("patch", Verbatim(go_quote(shown)), why)])
+
+
+def read_config(patch: bytes) -> tuple[Object, str]:
+    """The configuration of an apply, in JSON or YAML; and the complaint about repeated keys, or "".
+
+    Raises: StatusError (400, 413)."""
+    check_size(patch)
+    try:
+        value = orjson.loads(patch) if patch.startswith(b"{") and not json_text.is_deep(patch) else None
+        repeats = ""
+        if value is None or not no_repeats(patch, value):
+            value, repeats = yaml_text.read(patch)
+    except (orjson.JSONDecodeError, yaml_text.YamlError):
+        try:
+            value, repeats = yaml_text.read(patch)
+        except yaml_text.YamlError as error:
+            raise bad_request(f"error decoding YAML: error converting YAML to JSON: {error}") from None
+    if value is not None and not isinstance(value, dict):
+        raise bad_request(
+            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal "
+            f"{json_type(value)} into Go value of type map[string]interface {{}}"
+        )
+    return value or {}, f"error converting YAML to JSON: {repeats}" if repeats else ""
+
+
+def canonical(resource: Kind, obj: Object) -> Object:
+    """What an apply has made, as `decode` would have read it. Raises: DecodeError."""
+    message = target_of(resource).message
+    document: Object = _copy(obj)
+    try:
+        checker(message)(document)
+    except Undecided:
+        document = Restorer().restore(_copy(obj), message)
+    return document
 
 
 # --- JSON and merge patches -----------------------------------------------------------------------------------------

@@ -17,8 +17,6 @@ def prepare_for_create(kind: Kind, obj: Json, cluster: Cluster) -> None:
     the caller's.
 
     Raises: StatusError 403 of admission."""
-    # Who manages which field is not kept.
-    obj["metadata"].pop("managedFields", None)
     kind.admit(obj, None, cluster)
     kind.prepare_create(obj)
 
@@ -28,7 +26,6 @@ def prepare_for_update(kind: Kind, new: Json, old: Json, subresource: str, clust
 
     Raises: StatusError 403 of admission."""
     metadata, before = new["metadata"], old["metadata"]
-    metadata.pop("managedFields", None)
     if before.get("generation") is not None:
         metadata["generation"] = before["generation"]
     else:

@@ -49,6 +49,17 @@ class Access:
         request.admit = self._restriction.admission_of(user)
         return user
 
+    async def may_create(self, request: Request, path: ResourcePath | None) -> None:
+        """For what an apply makes: its sender was admitted to patch it. Raises: StatusError 403."""
+        user = request.user or ANONYMOUS
+        if MASTERS in user.groups:
+            return
+        asked = _asked(request, path, "create")
+        if is_narrowed(user):
+            await self._nodes.authorize(user, asked, "")
+        else:
+            authorize(user, asked)
+
     async def may(self, user: User, asked: Asked) -> tuple[bool, str]:
         """What a SelfSubjectAccessReview is told: whether, and why not where a node's rules say."""
         if not is_narrowed(user):

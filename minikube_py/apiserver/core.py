@@ -11,12 +11,14 @@ import contextlib
 import logging
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from ipaddress import IPv4Address
 from typing import Final
 
 from minikube_py.api import go_json
 from minikube_py.api.errors import StatusError, internal, method_not_allowed, timeout
 from minikube_py.api.kinds.core import PODS
+from minikube_py.api.patch import APPLY_PATCH
 from minikube_py.api.registry import REGISTRY, Registry
 from minikube_py.apiserver import nonresource, system
 from minikube_py.apiserver.access import Access
@@ -331,7 +333,7 @@ class ApiServer:
         if not asked.resource.stored:
             return await self._unstored(asked, request)
         if verb == "patch":
-            check_patch_type(request.content_type)
+            check_patch_type(request.content_type, APPLY_PATCH if asked.resource.codec is None else "")
         form = negotiate(request.accept)
         listed = None
         if verb in ("get", "list", "watch"):
@@ -355,10 +357,19 @@ class ApiServer:
             return await self._written(asked, written, form)
         if verb == "patch":
             options = write_options(request.query, "PatchOptions", request.content_type)
-            return await self._written(asked, await self.writer.patch(asked, request, options), form)
+            if request.content_type.partition(";")[0] == APPLY_PATCH:
+                written = await self.writer.apply(asked, request, options, partial(self._may_create, request))
+            else:
+                written = await self.writer.patch(asked, request, options)
+            return await self._written(asked, written, form)
         if verb == "delete":
             return await self._delete(asked, request, form)
         return await self._delete_collection(asked, request, form)
+
+    async def _may_create(self, request: Request) -> None:
+        """Raises: StatusError 403."""
+        path = parse_path(request.path, self.registry)
+        await self.access.may_create(request, path)
 
     async def _written(self, asked: Route, written: Written, form: Form) -> Response:
         try:

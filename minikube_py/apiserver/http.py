@@ -218,7 +218,8 @@ class Connection(asyncio.Protocol):
                 wanted,
             )
             request.receive = Body(self, asked)
-            request.pretty = is_pretty(query, get("user-agent") or "")
+            request.user_agent = get("user-agent") or ""
+            request.pretty = is_pretty(query, request.user_agent)
             response = await core.handle(request)
             if response.stream is not None:
                 return await self._stream(asked, response.stream)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from typing import Final
 
 from minikube_py.apiserver.auth import ADMIN
 from minikube_py.apiserver.core import ApiServer
@@ -12,6 +13,8 @@ from minikube_py.apiserver.rules import User
 from minikube_py.apiserver.watch_stream import Stream
 from minikube_py.client.transport import JSON, ApiResponse, WatchEvent
 from minikube_py.errors import Unavailable
+
+USER_AGENT: Final = "minikube-py"
 
 
 class InProcessTransport:
@@ -35,6 +38,7 @@ class InProcessTransport:
         if self._closed:
             raise Unavailable("the transport is closed")
         asked = Request(method, path, params or NO_QUERY, body or b"", self._user, JSON, content_type)
+        asked.user_agent = USER_AGENT
         response = await self._core.handle(asked)
         if response.pieces is not None:
             return ApiResponse(response.status, b"".join(response.pieces), response.headers)

@@ -44,12 +44,12 @@ class Request:
     `pretty` is None for callers in this process, who want JSON as it is made; over a connection it says whether JSON
     is to be laid out for people.
 
-    `user` is who sent it, and `wanted` whom its `Impersonate-*` headers name; once it was authorized, `user` is who it
-    runs as, and `admit` what that user's writes are held to."""
+    `user` is who sent it, by the program `user_agent`, and `wanted` whom its `Impersonate-*` headers name; once it was
+    authorized, `user` is who it runs as, and `admit` what that user's writes are held to."""
 
     __slots__ = (
         "accept", "admit", "body", "content_type", "if_none_match", "method", "path", "pretty", "query", "receive",
-        "user", "wanted",
+        "user", "user_agent", "wanted",
     )  # fmt: skip
 
     def __init__(
@@ -76,6 +76,7 @@ class Request:
         self.wanted = wanted
         self.pretty: bool | None = None
         self.admit: Admission | None = None
+        self.user_agent = ""
 
     async def read_body(self) -> None:
         """To be called once the sender may: now the body is worth its memory."""

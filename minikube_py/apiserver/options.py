@@ -25,6 +25,7 @@ from minikube_py.api.errors import (
 )
 from minikube_py.api.kind import Kind
 from minikube_py.api.meta import validate_field_manager
+from minikube_py.api.patch import APPLY_PATCH
 from minikube_py.api.selectors import parse_field_selector, parse_label_selector, split_term
 
 _TERMS: Final = re.compile(r"(?:[^,\\]|\\.)+\\?", re.DOTALL)
@@ -34,7 +35,6 @@ _INT64_MAX: Final = (1 << 63) - 1
 _UINT64_MAX: Final = (1 << 64) - 1
 EXACT: Final = "Exact"
 NOT_OLDER_THAN: Final = "NotOlderThan"
-APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 
 def parse_int(text: str) -> int:
@@ -183,7 +183,7 @@ def write_options(query: Mapping[str, str], kind: str, content_type: str = "") -
     errors: list[FieldError] = []
     force, manager = "force" in query, query.get("fieldManager", "")
     if kind == "PatchOptions":
-        if content_type == APPLY_PATCH:
+        if content_type.partition(";")[0] == APPLY_PATCH:
             if not manager:
                 errors.append(required("fieldManager", "is required for apply patch"))
         elif force:

@@ -13,6 +13,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import orjson
 
 from minikube_py.api import go_json, strategy, yaml_text
+from minikube_py.api.apply.managed_fields import (
+    Sender,
+    field_manager,
+    told_kind,
+    told_of,
+    track,
+    with_reset,
+    with_times_of,
+)
 from minikube_py.api.custom.kinds import kinds_of
 from minikube_py.api.decode import decode
 from minikube_py.api.errors import (
@@ -31,8 +40,9 @@ from minikube_py.api.json_text import TOO_DEEP
 from minikube_py.api.kind import Cluster, Kind
 from minikube_py.api.kinds.core import NAMESPACES
 from minikube_py.api.meta import generate_name, namespace_of, new_uid, timestamp
-from minikube_py.api.patch import apply_patch
+from minikube_py.api.patch import apply_patch, canonical, read_config
 from minikube_py.api.registry import Registry
+from minikube_py.api.typed import DecodeError
 from minikube_py.api.validation.dispatch import validate_create, validate_update
 from minikube_py.apiserver.options import DeleteOptions, delete_options
 
@@ -164,16 +174,26 @@ def named_for_create(kind: Kind, namespace: str, obj: Json, rng: random.Random) 
 
 
 def finish_create(
-    kind: Kind, obj: Json, rng: random.Random, wall_s: float, cluster: Cluster, admit: Admission | None = None
+    kind: Kind,
+    obj: Json,
+    rng: random.Random,
+    wall_s: float,
+    cluster: Cluster,
+    admit: Admission | None = None,
+    sender: Sender | None = None,
 ) -> None:
-    """Makes of a named object what will be stored. Raises: StatusError 403, 422."""
+    """Makes of a named object what will be stored. Without a sender, the owners of its fields stay as they are.
+
+    Raises: StatusError 403, 422."""
     metadata = obj["metadata"]
-    for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields"):
+    for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
         if key in metadata:
             del metadata[key]
     metadata["uid"] = new_uid(rng)
     metadata["creationTimestamp"] = timestamp(wall_s)
     kind.default(obj)
+    if sender is not None:
+        track(kind, "", None, obj, sender)
     if admit is not None:
         admit(kind, "", metadata.get("name") or "", None, obj)
     strategy.prepare_for_create(kind, obj, cluster)
@@ -194,17 +214,20 @@ def finish_update(kind: Kind, new: Json, old: Json, sub: str, said: list[str], c
     if not sub:
         kind.validate_admission(new, old, cluster)
     said[:] = () if sub else kind.warn(new, old)
+    with_times_of(new, old)
     return new
 
 
 class PatchBody(NamedTuple):
-    """A patch of the object `name`, as it was sent."""
+    """A patch of the object `name`, as it was sent. `force`: an apply takes what others own."""
 
     content_type: str
     body: bytes
     field_validation: str
     namespace: str
     name: str
+    sender: Sender = Sender()
+    force: bool = False
 
 
 def patched(
@@ -224,14 +247,67 @@ def patched(
     metadata = new["metadata"]
     check_name(metadata, patch.name)
     check_namespace(kind, metadata, patch.namespace)
-    wanted = metadata.get("resourceVersion")
-    if wanted and wanted != old["metadata"]["resourceVersion"]:
-        raise conflict(kind, patch.name)
-    metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
+    _take_version(kind, patch.name, metadata, old)
     kind.default(new)
+    with_reset(new, old, patch.body, patch.content_type)
+    track(kind, sub, old, new, patch.sender)
     if admit is not None:
         admit(kind, sub, patch.name, old, new)
     return finish_update(kind, new, old, sub, said, cluster)
+
+
+def applied(kind: Kind, old: Json | None, patch: PatchBody, sub: str, warnings: list[str]) -> Json:
+    """The object after a server-side apply, with its defaults and the owners of its fields; `old` is None where the
+    apply creates it. Raises: StatusError 400, 409, 413."""
+    warnings.clear()
+    try:
+        config, repeats = read_config(patch.body)
+        new = field_manager(kind, sub).apply(old, config, patch.force, patch.sender)
+        try:
+            new = canonical(kind, new)
+        except DecodeError as error:
+            what = f"failed to convert new object ({told_of(config)}) to proper version"
+            unable = f"unable to convert unstructured object to {told_kind(config)}"
+            raise bad_request(f"{what}: {unable}: {error}") from None
+    except RecursionError:
+        raise bad_request(TOO_DEEP) from None
+    kind.default(new)
+    if repeats and patch.field_validation == "Strict":
+        raise bad_request(f"error strict decoding YAML: {repeats}")
+    if repeats and patch.field_validation == "Warn":
+        warnings.append(repeats)
+    metadata = new["metadata"]
+    if old is None and (uid := metadata.get("uid")):
+        why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+        raise conflict(kind, patch.name, why)
+    check_namespace(kind, metadata, patch.namespace)
+    check_name(metadata, patch.name)
+    return new
+
+
+def finish_applied(
+    kind: Kind,
+    new: Json,
+    old: Json,
+    patch: PatchBody,
+    sub: str,
+    said: list[str],
+    cluster: Cluster,
+    admit: Admission | None = None,
+) -> Json:
+    """Of an apply to what was there: `new`, ready to be stored. Raises: StatusError 400, 403, 409, 422."""
+    _take_version(kind, patch.name, new["metadata"], old)
+    if admit is not None:
+        admit(kind, sub, patch.name, old, new)
+    return finish_update(kind, new, old, sub, said, cluster)
+
+
+def _take_version(kind: Kind, name: str, metadata: Json, old: Json) -> None:
+    """Of a patch, which may name a version. Raises: StatusError 409."""
+    wanted = metadata.get("resourceVersion")
+    if wanted and wanted != old["metadata"]["resourceVersion"]:
+        raise conflict(kind, name)
+    metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
 
 
 # --- jobs -------------------------------------------------------------------------------------------------------------
@@ -254,6 +330,8 @@ class Body(NamedTuple):
     wall_s: float = 0.0
     definition: bytes = b""
     """Of a kind that is built at run time: what it is built of."""
+    sender: Sender = Sender()
+    force: bool = False
 
 
 class Seen:
@@ -344,9 +422,24 @@ def create(kinds: Registry, asked: Body, wall_s: float, seed: int, updating: boo
         name = named_for_create(kind, asked.namespace, obj, rng)
     except StatusError as error:
         raise _warned(error, warnings) from None
+    return _created(kind, asked, obj, name, rng, wall_s, warnings, asked.sender, updating, generated)
+
+
+def _created(
+    kind: Kind,
+    asked: Body,
+    obj: Json,
+    name: str,
+    rng: random.Random,
+    wall_s: float,
+    warnings: list[str],
+    sender: Sender | None,
+    updating: bool,
+    generated: bool = False,
+) -> Made:
     reached = _Reached()
     try:
-        finish_create(kind, obj, rng, wall_s, Seen(asked.seen, asked.wall_s), reached.admit)
+        finish_create(kind, obj, rng, wall_s, Seen(asked.seen, asked.wall_s), reached.admit, sender)
         said = kind.warn(obj, None) if not updating else []
         return Made(name, _checked(encode(obj)), warnings + said, generated)
     except StatusError as error:
@@ -372,6 +465,8 @@ def update(kinds: Registry, asked: Body, old_value: bytes | None, revision: int,
         old = stored(kind, old_value, revision)
         kind.default(new)
         check_version(kind, asked.name, new["metadata"], old)
+        with_reset(new, old, asked.body, asked.content_type)
+        track(kind, asked.sub, old, new, asked.sender)
         reached.admit(kind, asked.sub, asked.name, old, new)
         seen = Seen(asked.seen, asked.wall_s)
         return _made(kind, finish_update(kind, new, old, asked.sub, said, seen), old_value, warnings + said)
@@ -385,10 +480,37 @@ def patch(kinds: Registry, asked: Body, old_value: bytes, revision: int) -> Made
     warnings: list[str] = []
     said: list[str] = []
     reached = _Reached()
-    given = PatchBody(asked.content_type, asked.body, asked.field_validation, asked.namespace, asked.name)
+    given = _patch_of(asked)
     try:
         old, seen = stored(kind, old_value, revision), Seen(asked.seen, asked.wall_s)
         new = patched(kind, old, given, asked.sub, warnings, said, seen, reached.admit)
+        return _made(kind, new, old_value, warnings + said)
+    except StatusError as error:
+        return reached.refused("", error, warnings)
+
+
+def _patch_of(asked: Body) -> PatchBody:
+    return PatchBody(
+        asked.content_type, asked.body, asked.field_validation, asked.namespace, asked.name, asked.sender, asked.force
+    )
+
+
+def apply(kinds: Registry, asked: Body, old_value: bytes | None, revision: int, seed: int) -> Made:
+    """A server-side apply; of what is not there yet, without `old_value`. Raises: StatusError."""
+    kind, given = _kind(kinds, asked), _patch_of(asked)
+    warnings: list[str] = []
+    said: list[str] = []
+    reached = _Reached()
+    old = stored(kind, old_value, revision) if old_value is not None else None
+    try:
+        new = applied(kind, old, given, asked.sub, warnings)
+        if old is None or old_value is None:
+            settle_version(kind, asked.name, new["metadata"])
+            return _created(
+                kind, asked, new, asked.name, random.Random(seed), asked.wall_s, warnings, None, True
+            )
+        seen = Seen(asked.seen, asked.wall_s)
+        new = finish_applied(kind, new, old, given, asked.sub, said, seen, reached.admit)
         return _made(kind, new, old_value, warnings + said)
     except StatusError as error:
         return reached.refused("", error, warnings)
@@ -422,4 +544,4 @@ def as_yaml(kinds: Registry, body: bytes) -> bytes:
     return yaml_text.write(orjson.loads(body))
 
 
-JOBS = {job.__name__: job for job in (create, update, patch, read, read_delete_options, as_yaml)}
+JOBS = {job.__name__: job for job in (create, update, patch, apply, read, read_delete_options, as_yaml)}

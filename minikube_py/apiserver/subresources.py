@@ -12,6 +12,7 @@ from typing import Final
 import orjson
 
 from minikube_py.api import go_json
+from minikube_py.api.apply.managed_fields import track
 from minikube_py.api.errors import (
     GroupResource,
     Json,
@@ -158,6 +159,7 @@ class Subresources:
                 raise invalid(SCALES, route.name, errors)
             new = with_scale(resource, old, scale)
             check_version(resource, route.name, new["metadata"], old)
+            track(resource, "scale", old, new, self._writer.sender(request, options))
             return finish_update(resource, new, old, "", [], self._writer.cluster)
 
         try:

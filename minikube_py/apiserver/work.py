@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 import orjson
 
 from minikube_py.api import yaml_text
+from minikube_py.api.decode import JSON
 from minikube_py.api.registry import REGISTRY, Registry
 from minikube_py.apiserver import preparing
 from minikube_py.apiserver.forms import YAML, Form
@@ -47,6 +48,11 @@ class WorkHere:
 
     def close(self) -> None:
         pass
+
+
+def is_large_apply(body: bytes) -> bool:
+    """Of an apply's body, which is mostly JSON, whatever its media type says."""
+    return is_large(body, JSON if body.startswith(b"{") else YAML)
 
 
 async def in_form(body: bytes, form: Form, work: Work) -> bytes:

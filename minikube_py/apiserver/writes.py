@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 import orjson
 
+from minikube_py.api.apply.managed_fields import Sender, track, with_reset
 from minikube_py.api.decode import JSON, decode
 from minikube_py.api.errors import (
     Json,
@@ -38,10 +39,12 @@ from minikube_py.apiserver.preparing import (
     Body,
     Made,
     PatchBody,
+    applied,
     check_name,
     check_namespace,
     check_version,
     encode,
+    finish_applied,
     finish_create,
     finish_update,
     is_finished,
@@ -54,7 +57,7 @@ from minikube_py.apiserver.preparing import (
 )
 from minikube_py.apiserver.quotas import Quotas
 from minikube_py.apiserver.routes import Route
-from minikube_py.apiserver.work import Work, WorkHere, is_large, is_large_patch
+from minikube_py.apiserver.work import Work, WorkHere, is_large, is_large_apply, is_large_patch
 from minikube_py.env import Clock, Rng
 from minikube_py.mvcc.types import KeyValue
 
@@ -91,6 +94,7 @@ class Writer:
         self.cluster = cluster
         self.addresses = addresses
         self.work: Work = WorkHere()
+        self.tracks_all = False
         self._gate = gate
         self._limits = limits
         self._clock = clock
@@ -108,7 +112,10 @@ class Writer:
             generated = "generateName" in obj["metadata"] and not obj["metadata"].get("name")
             try:
                 admit = request.admit
-                written = await self.create_object(route.resource, route.namespace, obj, options.dry_run, admit)
+                sender = self.sender(request, options)
+                written = await self.create_object(
+                    route.resource, route.namespace, obj, options.dry_run, admit, sender
+                )
                 warnings += route.resource.warn(obj, None)
                 return written._replace(warnings=warnings) if warnings else written
             except StatusError as error:
@@ -122,15 +129,24 @@ class Writer:
             obj, _ = decode(route.resource, request.body, request.content_type, options.field_validation)
 
     async def create_object(
-        self, resource: Kind, namespace: str, obj: Json, dry_run: bool = False, admit: Admission | None = None
+        self,
+        resource: Kind,
+        namespace: str,
+        obj: Json,
+        dry_run: bool = False,
+        admit: Admission | None = None,
+        sender: Sender | None = None,
     ) -> Written:
         """`obj` is used up. A generated name that is taken is told as AlreadyExists, of a name the sender never saw."""
         name = named_for_create(resource, namespace, obj, self._rng)
         guard = await self._gate.admit(resource, namespace, name) if resource.namespaced else None
-        finish_create(resource, obj, self._rng, self._clock.wall_s(), self.cluster, admit)
+        finish_create(resource, obj, self._rng, self._clock.wall_s(), self.cluster, admit, sender)
         if resource is SERVICES:
             return await self._create_service(namespace, name, obj, dry_run, guard)
         return await self._put_new(resource, namespace, name, encode(obj), dry_run, guard)
+
+    def sender(self, request: Request, options: WriteOptions) -> Sender:
+        return Sender(options.field_manager, request.user_agent, self._clock.wall_s(), self.tracks_all)
 
     def _body(self, route: Route, request: Request, options: WriteOptions) -> Body:
         sub = route.subresource.name if route.subresource else ""
@@ -138,7 +154,7 @@ class Writer:
         seen, wall_s = self.cluster.seen_by(kind, route.namespace), self._clock.wall_s()
         return Body(
             key_of(kind), request.body, request.content_type, validation, route.namespace, route.name, sub, seen,
-            wall_s, kind.definition,
+            wall_s, kind.definition, self.sender(request, options), options.force,
         )  # fmt: skip
 
     async def _create_large(
@@ -243,6 +259,7 @@ class Writer:
         warnings: list[str] = []
         said: list[str] = []
         body, spare = b"", None
+        sender = self.sender(request, options)
         if not large:
             spare, warnings = decode(resource, request.body, request.content_type, options.field_validation)
             try:
@@ -267,6 +284,8 @@ class Writer:
             old = stored(resource, kv.value, kv.mod_revision)
             resource.default(obj)
             check_version(resource, route.name, obj["metadata"], old)
+            with_reset(obj, old, request.body, request.content_type)
+            track(resource, sub, old, obj, sender)
             if request.admit is not None:
                 request.admit(resource, sub, route.name, old, obj)
             return _Next(finish_update(resource, obj, old, sub, said, self.cluster))
@@ -277,17 +296,23 @@ class Writer:
         except _Absent:
             if large:
                 return await self._create_large(route, request, options, updating=True)
-            return await self._create_by_update(route, orjson.loads(body), options, warnings, request.admit)
+            return await self._create_by_update(route, orjson.loads(body), options, warnings, request.admit, sender)
         except StatusError as error:
             told = warnings + said if isinstance(error, Refused) else warnings or list(error.warnings)
             raise with_warnings(error, told) from None
         return written._replace(warnings=warnings + said) if warnings or said else written
 
     async def _create_by_update(
-        self, route: Route, obj: Json, options: WriteOptions, warnings: list[str], admit: Admission | None
+        self,
+        route: Route,
+        obj: Json,
+        options: WriteOptions,
+        warnings: list[str],
+        admit: Admission | None,
+        sender: Sender | None,
     ) -> Written:
         settle_version(route.resource, route.name, obj["metadata"])
-        written = await self.create_object(route.resource, route.namespace, obj, options.dry_run, admit)
+        written = await self.create_object(route.resource, route.namespace, obj, options.dry_run, admit, sender)
         return written._replace(warnings=warnings)
 
     # --- patch ------------------------------------------------------------------------------------------------------
@@ -299,7 +324,8 @@ class Writer:
         said: list[str] = []
         check_patch_type(request.content_type)
         content_type, validation = request.content_type, options.field_validation
-        patch = PatchBody(content_type, request.body, validation, route.namespace, route.name)
+        sender = self.sender(request, options)
+        patch = PatchBody(content_type, request.body, validation, route.namespace, route.name, sender)
 
         async def make(kv: KeyValue | None) -> _Next | None:
             if kv is None:
@@ -314,6 +340,63 @@ class Writer:
 
         try:
             written = await self._change(resource, route.namespace, route.name, make, options.dry_run, sub=sub)
+        except StatusError as error:
+            told = warnings + said if isinstance(error, Refused) else warnings or list(error.warnings)
+            raise with_warnings(error, told) from None
+        return written._replace(warnings=warnings + said) if warnings or said else written
+
+    async def apply(
+        self, route: Route, request: Request, options: WriteOptions, may_create: Callable[[], Awaitable[None]]
+    ) -> Written:
+        """Server-side apply. `may_create` refuses who may not create what is not there.
+
+        Raises: StatusError 400, 403, 404, 409, 413, 422."""
+        resource, sub = route.resource, route.subresource.name if route.subresource else ""
+        warnings: list[str] = []
+        said: list[str] = []
+        large = is_large_apply(request.body)
+        patch = PatchBody(
+            request.content_type, request.body, options.field_validation, route.namespace, route.name,
+            self.sender(request, options), options.force,
+        )  # fmt: skip
+
+        async def make(kv: KeyValue | None) -> _Next | None:
+            if kv is None:
+                return None
+            if large or is_large(kv.value, JSON):
+                asked = self._body(route, request, options)
+                made = await self.work.run("apply", asked, kv.value, kv.mod_revision, 0)
+                return _next(made, resource, warnings, request, kv, asked)
+            old = stored(resource, kv.value, kv.mod_revision)
+            new = applied(resource, old, patch, sub, warnings)
+            return _Next(finish_applied(resource, new, old, patch, sub, said, self.cluster, request.admit))
+
+        async def create() -> Written:
+            await may_create()
+            if large:
+                asked, seed = self._body(route, request, options), self._rng.getrandbits(64)
+                made: Made = await self.work.run("apply", asked, None, 0, seed)
+                warnings[:] = made.warnings
+                return await self._put_made(resource, route.namespace, made, options.dry_run, request.admit)
+            new = applied(resource, None, patch, sub, warnings)
+            return await self._create_by_update(route, new, options, warnings, request.admit, None)
+
+        try:
+            for _ in range(self._limits.update_attempts_max):
+                try:
+                    written = await self._change(
+                        resource, route.namespace, route.name, make, options.dry_run, not sub, sub
+                    )
+                    break
+                except _Absent:
+                    try:
+                        written = await create()
+                        break
+                    except StatusError as error:
+                        if error.reason != "AlreadyExists":
+                            raise
+            else:
+                raise conflict(resource, route.name)
         except StatusError as error:
             told = warnings + said if isinstance(error, Refused) else warnings or list(error.warnings)
             raise with_warnings(error, told) from None
@@ -451,8 +534,8 @@ def _taken(resource: Kind, name: str, standing: KeyValue) -> StatusError:
     return already_exists(resource, name, "deletionTimestamp" in orjson.loads(standing.value)["metadata"])
 
 
-def check_patch_type(content_type: str) -> None:
-    if content_type.partition(";")[0] not in PATCH_TYPES:
+def check_patch_type(content_type: str, also: str = "") -> None:
+    if content_type.partition(";")[0] not in (*PATCH_TYPES, also):
         raise StatusError(415, "UnsupportedMediaType", UNSUPPORTED_PATCH, {})
 
 

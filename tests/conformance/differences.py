@@ -97,12 +97,19 @@ def _causes(found: Seen) -> list[alike.Tree]:
     return sorted(causes.members) if causes is not None else []
 
 
+def _with_causes_sorted(tree: alike.Tree) -> alike.Tree:
+    """Lists as sets, in their order as text: the causes of an apply's refusal."""
+    if tree.kind != "object":
+        return tree._replace(members=tuple(sorted(tree.members, key=repr)))
+    return tree._replace(members=tuple((name, _with_causes_sorted(each)) for name, each in tree.members))
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         "managedFields",
         "not served",
-        "server-side apply, and the managedFields it needs, are not kept",
-        lambda ask, theirs, mine: b"managedFields" in theirs.body,
+        "who owns which field is kept from an object's first apply on, not from its creation (ADR 0023)",
+        lambda ask, theirs, mine: b"managedFields" in theirs.body and b"managedFields" not in mine.body,
         _trees(lambda tree: tree.without("managedFields")),
     ),
     Rule(
@@ -111,6 +118,13 @@ RULES: tuple[Rule, ...] = (
         "members of an object stand in the order of its writer, not of Go's structs; JSON gives order no meaning",
         _always,
         _trees(lambda tree: tree.sorted()),
+    ),
+    Rule(
+        "order of conflicts",
+        "other bytes",
+        "upstream names the managers of an apply's conflicts in the order of a Go map",
+        lambda ask, theirs, mine: theirs.message.startswith("Apply failed with") and theirs.message == mine.message,
+        _trees(_with_causes_sorted),
     ),
     Rule(
         "representations offered",
@@ -157,7 +171,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "managedFields in a message",
         "not served",
-        "a refusal that cites the object cites managedFields, which are not kept",
+        "a refusal that cites the object cites managedFields, which are kept from the first apply on",
         lambda ask, theirs, mine: "managedFields" in theirs.message and theirs.code == mine.code,
     ),
     Rule(
@@ -312,6 +326,6 @@ KUBECTL: dict[str, str] = {
     "logs": "our kubelets answer with an empty log; the original cannot reach KWOK's",
     "get nodes wide": "free.<resource> columns are shown, and our kubelets report an address and an OS",
     "node leases": "a lease is held by its node's name, as real kubelets hold it; KWOK's by the process",
-    "raw namespace": "server-side apply, and the managedFields it needs, are not kept",
+    "raw namespace": "who owns which field is kept from the first apply on, not from the creation",
 }
 """Steps of the kubectl session, whose commands are told one by one and not drawn."""

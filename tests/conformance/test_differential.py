@@ -6,12 +6,14 @@ that they run where it is not installed. What differs on purpose stands in diffe
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import apply_cases
 import differences
 import eviction_cases
 import judging
@@ -26,6 +28,8 @@ import record
 import scenario
 from asking import Answer, Ask, Server
 from drawn_bytes import RawServer
+from hypothesis import Phase, given, seed, settings
+from hypothesis import strategies as st
 from needs import kubectls, require_kubectls
 
 from minikube_py.control_plane.config import COMPONENTS
@@ -129,6 +133,34 @@ def _says(server: Server, ask: Ask, word: bytes) -> bool:
 def _limited(server: Server, ask: Ask) -> bool:
     answer = server.ask(ask)
     return answer.code == 403 or b"limit-ranger" in answer.body
+
+
+@pytest.mark.original
+@pytest.mark.timeout(120 + EXAMPLES)
+def test_applies_answer_as_upstream() -> None:
+    """Of told requests and of drawn scripts, status and owners after each write. Values have other judges."""
+    numbers = itertools.count()
+    with (
+        needs.original() as upstream,
+        ours.serve() as local,
+        Server(upstream["url"], upstream["token"]) as theirs,
+        Server(local["url"], local["token"]) as mine,
+    ):
+
+        def compare(ask: Ask) -> None:
+            expected, found = theirs.ask(ask), mine.ask(ask)
+            assert apply_cases.owned(found) == apply_cases.owned(expected), f"{ask.shown()}\n{expected}\n{found}"
+
+        @seed(SEED)
+        @settings(max_examples=EXAMPLES // 12, deadline=None, database=None, phases=[Phase.generate])
+        @given(st.data())
+        def drawn(data: st.DataObject) -> None:
+            for ask in data.draw(apply_cases.scripts(next(numbers))):
+                compare(ask)
+
+        for ask in (*apply_cases.told(), *apply_cases.told_of_pods(), *apply_cases.told_of_kubectl()):
+            compare(ask)
+        drawn()
 
 
 @pytest.mark.timeout(300)

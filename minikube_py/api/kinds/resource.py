@@ -192,6 +192,7 @@ def _print_name(obj: Json, age: Age) -> list[Any]:
 RESOURCECLAIMS: Final = Kind(
     GROUP, "v1", "ResourceClaim", "resourceclaims", "resourceclaim", True,
     subresources=(status_of("ResourceClaim"),),
+    also_reset={"status": (("metadata",),)},
     selectable=NAMESPACED,
     delete_answer="object",
     default=_default_claim,

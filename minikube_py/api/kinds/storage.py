@@ -553,6 +553,7 @@ _ATTACHMENT_DEFAULTS: Final = defaults(
 VOLUMEATTACHMENTS: Final = Kind(
     GROUP, "v1", "VolumeAttachment", "volumeattachments", "volumeattachment", False,
     subresources=(status_of("VolumeAttachment"),),
+    also_reset={"status": (("metadata",),)},
     delete_answer="object",
     selectable=NAMED,
     allow_unconditional_update=False,

@@ -11,6 +11,7 @@ import pytest
 from validation_cases import CREATES, UPDATES, Create, Update
 
 from minikube_py.api import strategy
+from minikube_py.api.apply.managed_fields import Sender, track
 from minikube_py.api.decode import decode
 from minikube_py.api.errors import StatusError, invalid
 from minikube_py.api.kind import EmptyCluster, Kind
@@ -35,6 +36,7 @@ def create(resource: Kind, body: Json) -> Json:
     if resource.namespaced:
         metadata["namespace"] = "default"
     resource.default(obj)
+    track(resource, "", None, obj, Sender())
     strategy.prepare_for_create(resource, obj, EmptyCluster())
     if errors := validate_create(resource, obj):
         raise invalid(resource, metadata.get("name") or "", errors)

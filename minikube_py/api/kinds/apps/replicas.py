@@ -199,6 +199,7 @@ DEPLOYMENTS: Final = Kind(
     short_names=("deploy",),
     categories=("all",),
     subresources=(SCALE, status_of("Deployment")),
+    also_reset={"status": (("metadata", "labels"),)},
     selectable=NAMESPACED,
     generation=True,
     scale=BY_SELECTOR,

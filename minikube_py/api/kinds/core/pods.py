@@ -177,6 +177,7 @@ PODS: Final = Kind(
     "", "v1", "Pod", "pods", "pod", True,
     short_names=("po",),
     categories=("all",),
+    also_reset={"status": (("metadata", "deletionTimestamp"), ("metadata", "ownerReferences"))},
     subresources=(
         Subresource("binding", "Binding", ("create",)),
         Subresource("eviction", "Eviction", ("create",), "policy", "v1"),

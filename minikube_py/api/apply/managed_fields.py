@@ -1,0 +1,412 @@
+"""`metadata.managedFields`: who owns which field of a Kubernetes object, kept up by applies and plain writes.
+
+A manager is known by its name, operation and subresource, and in plain writes by the version it wrote in. Its entry
+tells the fields and the second of its last change.
+
+Source: apimachinery `pkg/util/managedfields/internal`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from minikube_py.api import go_json
+from minikube_py.api.apply import path_set, typed
+from minikube_py.api.apply.path_set import PathSet, shown
+from minikube_py.api.apply.types import empty, message_type
+from minikube_py.api.apply.updater import Conflict, Conflicts, Managers, Owned, Typed, Updater
+from minikube_py.api.errors import Json, StatusError, apply_conflict, bad_request, go_quote
+from minikube_py.api.kind import Kind
+from minikube_py.api.meta import timestamp
+from minikube_py.api.schema import SCHEMA
+
+UPDATE_MANAGERS_MAX: Final = 10
+ANCIENT: Final = "ancient-changes"
+"""Whom the fields of the oldest plain writers are given to, where there are more than UPDATE_MANAGERS_MAX."""
+BEFORE_FIRST_APPLY: Final = "before-first-apply"
+"""Who owns what an object held before anybody's fields were kept."""
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+ANNOTATIONS_BYTES_MAX: Final = 256 << 10
+_KUBECTL: Final = "kubectl"
+_SELF: Final = "current-operation"
+_IDENTITY: Final = ("manager", "operation", "apiVersion", "subresource")
+MANAGER_BYTES_MAX: Final = 128
+
+
+def _names(*path: str) -> path_set.Path:
+    return tuple(map(path_set.field, path))
+
+
+_STRIPPED: Final = PathSet(
+    _names("apiVersion"), _names("kind"), _names("metadata"),
+    *(_names("metadata", each) for each in (
+        "name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName", "generation", "managedFields",
+        "resourceVersion",
+    )),
+)  # fmt: skip
+"""What is the server's, and nobody's."""
+
+
+class Sender(NamedTuple):
+    """Who writes, and when; worked out when it is asked for. `tracked`: also objects that nobody has applied get
+    their managers."""
+
+    field_manager: str = ""
+    user_agent: str = ""
+    wall_s: float = 0.0
+    tracked: bool = False
+
+    @property
+    def manager(self) -> str:
+        return manager_of(self.field_manager, self.user_agent)
+
+    @property
+    def now(self) -> str:
+        return timestamp(self.wall_s)
+
+
+def manager_of(field_manager: str, user_agent: str) -> str:
+    """The manager that a request names; else the beginning of its User-Agent, as far as that can be printed."""
+    if field_manager:
+        return field_manager
+    found = ""
+    for char in user_agent.partition("/")[0]:
+        if not char.isprintable():
+            continue
+        if len((found + char).encode()) > MANAGER_BYTES_MAX:
+            break
+        found += char
+    return found
+
+
+class Managed(NamedTuple):
+    """Owners by identifier, and when each last changed something."""
+
+    owners: Managers
+    times: dict[str, str]
+
+    @classmethod
+    def read(cls, entries: Sequence[Json]) -> Managed:
+        """Raises: ValueError, in upstream's words."""
+        found = cls({}, {})
+        for number, entry in enumerate(entries):
+            operation, version, form = (entry.get(name) or "" for name in ("operation", "apiVersion", "fieldsType"))
+            if operation not in ("Apply", "Update"):
+                raise ValueError("operation must be `Apply` or `Update`")
+            if not version:
+                raise ValueError("apiVersion must not be empty")
+            if not form:
+                raise ValueError(f"missing fieldsType in managed fields entry {number}")
+            if form != "FieldsV1":
+                raise ValueError(f"invalid fieldsType {go_quote(form)} in managed fields entry {number}")
+            name = _identifier(entry)
+            found.owners[name] = Owned(PathSet.from_json(entry.get("fieldsV1") or {}), version, operation == "Apply")
+            if entry.get("time"):
+                found.times[name] = entry["time"]
+        return found
+
+    @classmethod
+    def read_or_empty(cls, entries: Sequence[Json]) -> Managed:
+        try:
+            return cls.read(entries)
+        except ValueError:
+            return cls({}, {})
+
+    def written(self) -> list[Json]:
+        entries = []
+        for name, owned in self.owners.items():
+            known = orjson.loads(name)
+            entry = {"manager": known.get("manager", ""), "operation": known["operation"], "apiVersion": owned.version}
+            if not entry["manager"]:
+                del entry["manager"]
+            if name in self.times:
+                entry["time"] = self.times[name]
+            entry |= {"fieldsType": "FieldsV1", "fieldsV1": owned.fields.to_json()}
+            if known.get("subresource"):
+                entry["subresource"] = known["subresource"]
+            entries.append(entry)
+        return sorted(entries, key=_order)
+
+
+def _identifier(entry: Json) -> str:
+    """Who applies is known whatever the version."""
+    names = (name for name in _IDENTITY if name != "apiVersion" or entry["operation"] != "Apply")
+    return go_json.dumps({name: entry[name] for name in names if entry.get(name)}).decode()
+
+
+def _order(entry: Json) -> tuple[Any, ...]:
+    named = (entry.get(name, "") for name in ("manager", "apiVersion", "subresource"))
+    return entry["operation"], _seconds(entry.get("time")), *named
+
+
+def _seconds(time: str | None) -> float:
+    return datetime.datetime.fromisoformat(time).timestamp() // 1 if time else 0
+
+
+def is_reset(entries: Any) -> bool:
+    """Whether a sender asks that all owners be forgotten: by `[]` or `[{}]`."""
+    return isinstance(entries, list) and (not entries or entries == [{}])
+
+
+_RESET: Final = re.compile(rb'"?managedFields"?\s*:\s*\[\s*\]')
+
+
+def with_reset(new: Json, old: Json, body: bytes, content_type: str) -> None:
+    """Puts back an empty list that decoding has left out, as it does with all that is empty: here it says something."""
+    if "managedFields" in new["metadata"] or "managedFields" not in old["metadata"] or b"managedFields" not in body:
+        return
+    if content_type.startswith("application/json-patch+json"):
+        changes = [each for each in orjson.loads(body) if each.get("path") == "/metadata/managedFields"]
+        asked = bool(changes) and changes[-1].get("value") == []
+    else:
+        asked = _RESET.search(body) is not None
+    if asked:
+        new["metadata"]["managedFields"] = []
+
+
+class FieldManager:
+    """Of one path of one kind: the kind itself, or a subresource of it."""
+
+    def __init__(self, kind: Kind, subresource: str) -> None:
+        message = SCHEMA.kind(kind.group, kind.version, kind.kind)
+        assert message is not None, "kinds have messages"
+        self._kind = kind
+        self._version = kind.api_version
+        self._subresource = subresource
+        self._type = message_type(message.name)
+        self._empty = {**empty(message.name), "kind": kind.kind, "apiVersion": kind.api_version}
+        resets = PathSet(*(_names(*path) for path in kind.resets(subresource)))
+        self._updater = Updater({self._version: resets} if resets else {}, self._convert)
+
+    def _convert(self, value: Typed, version: str) -> Typed | None:
+        return value if version == self._version else None
+
+    def _typed(self, obj: Json) -> Typed:
+        return Typed({**obj, "kind": self._kind.kind, "apiVersion": self._version}, self._type)
+
+    def _identity(self, manager: str, operation: str) -> str:
+        entry = {"manager": manager or "unknown", "operation": operation, "apiVersion": self._version}
+        return _identifier({**entry, "subresource": self._subresource})
+
+    # --- plain writes -------------------------------------------------------------------------------------------------
+
+    def update(self, live: Json | None, new: Json, sender: Sender) -> None:
+        """Settles `new`'s managedFields for a plain write; `live` is None where it creates the object.
+
+        What its sender set in them counts, but not on a subresource. What cannot be worked out is left out."""
+        sent = new["metadata"].pop("managedFields", None)
+        managed = self._known(live, sent)
+        if not managed.owners and (live is not None or not sender.tracked):
+            return
+        try:
+            entries = self._updated(live or self._empty, new, managed, sender.manager, sender.now).written()
+        except ValueError:
+            return
+        if entries:
+            new["metadata"]["managedFields"] = entries
+
+    def _known(self, live: Json | None, sent: Any) -> Managed:
+        before = live["metadata"].get("managedFields") or () if live is not None else ()
+        if self._subresource:
+            return Managed.read_or_empty(before)
+        if is_reset(sent):
+            return Managed({}, {})
+        found = Managed.read_or_empty(sent or ())
+        # Who does not know managedFields does not delete them.
+        return found if found.owners else Managed.read_or_empty(before)
+
+    def _updated(self, live: Json, new: Json, managed: Managed, manager: str, now: str) -> Managed:
+        owners = self._updater.update(self._typed(live), self._typed(new), self._version, managed.owners, _SELF)
+        times = dict(managed.times)
+        mine = owners.pop(_SELF, None)
+        if mine is not None and (fields := mine.fields - _STRIPPED):
+            name = self._identity(manager, "Update")
+            if name in owners:
+                fields = fields | owners[name].fields
+            owners[name] = Owned(fields, self._version, False)
+            times[name] = now
+        return _capped(Managed(owners, times))
+
+    # --- applies ------------------------------------------------------------------------------------------------------
+
+    def apply(self, live: Json | None, config: Json, force: bool, sender: Sender) -> Json:
+        """The object after the apply, with its managedFields. Raises: StatusError 400, 409."""
+        before = {**(live or self._empty), "kind": self._kind.kind, "apiVersion": self._version}
+        try:
+            managed = Managed.read(before["metadata"].get("managedFields") or ())
+        except ValueError as error:
+            raise bad_request(f"failed to decode managed fields: {error}") from None
+        if (config.get("apiVersion"), config.get("kind")) != (self._version, self._kind.kind):
+            raise bad_request(f"invalid object type: {told_kind(config)}")
+        try:
+            new, managed = self._applied_here(live, before, config, managed, force, sender)
+        except Conflicts as error:
+            conflicts = self._unexpected(before, error.conflicts) if sender.manager == _KUBECTL else error.conflicts
+            if conflicts:
+                raise _refusal(conflicts) from None
+            new, managed = self._applied_here(live, before, config, managed, True, sender)
+        metadata = dict(new["metadata"])
+        metadata.pop("managedFields", None)
+        if entries := managed.written():
+            metadata["managedFields"] = entries
+        if sender.manager == _KUBECTL and (metadata.get("annotations") or {}).get(LAST_APPLIED):
+            metadata["annotations"] = _with_last_applied(metadata["annotations"], config)
+        return {**new, "metadata": metadata}
+
+    def _applied_here(
+        self, live: Json | None, before: Json, config: Json, managed: Managed, force: bool, sender: Sender
+    ) -> tuple[Json, Managed]:
+        """Raises: Conflicts; StatusError 400."""
+        if not managed.owners and live is not None:
+            managed = self._updated(self._empty, before, managed, BEFORE_FIRST_APPLY, sender.now)
+        if isinstance(config.get("metadata"), dict) and isinstance(config["metadata"].get("managedFields"), list):
+            raise bad_request("metadata.managedFields must be nil")
+        name = self._identity(sender.manager, "Apply")
+        try:
+            typed.validate(config, self._type)
+        except typed.TypedError as error:
+            raise bad_request(f"failed to create typed patch object ({told_of(config)}): {error}") from None
+        new, owners = self._updater.apply(
+            self._typed(before), Typed(config, self._type), self._version, dict(managed.owners), name, force
+        )
+        if (mine := owners.pop(name, None)) is not None and (fields := mine.fields - _STRIPPED):
+            owners[name] = mine._replace(fields=fields)
+        if new is typed.ABSENT:
+            return before, Managed(owners, managed.times)
+        return new, Managed(owners, {**managed.times, name: sender.now})
+
+    def _unexpected(self, live: Json, conflicts: list[Conflict]) -> list[Conflict]:
+        """The conflicts but for what kubectl itself applied before, by its annotation."""
+        text = (live["metadata"].get("annotations") or {}).get(LAST_APPLIED)
+        try:
+            last = orjson.loads(text or b"null")
+            if not isinstance(last, dict) or last.get("apiVersion") != self._version:
+                return conflicts
+            typed.validate(last, self._type)
+            changes = typed.compare(last, live, self._type)
+        except (orjson.JSONDecodeError, typed.TypedError):
+            return conflicts
+        allowed = typed.field_set(last, self._type) - changes.modified - changes.added - changes.removed
+        return [conflict for conflict in conflicts if conflict.path not in allowed]
+
+
+@lru_cache(512)
+def field_manager(kind: Kind, subresource: str = "") -> FieldManager:
+    return FieldManager(kind, subresource)
+
+
+def track(kind: Kind, subresource: str, live: Json | None, new: Json, sender: Sender) -> None:
+    """As `FieldManager.update`, for nothing where nobody's fields are kept: custom resources have no owners yet."""
+    if kind.codec is not None:
+        new["metadata"].pop("managedFields", None)
+        return
+    if sender.tracked or "managedFields" in new["metadata"] or (live and "managedFields" in live["metadata"]):
+        field_manager(kind, subresource).update(live, new, sender)
+
+
+def with_times_of(new: Json, old: Json) -> None:
+    """Where a write changed nothing but its owners' times, these stay, too: it is then no write."""
+    entries, before = new["metadata"].get("managedFields"), old["metadata"].get("managedFields")
+    if not entries or not before or len(entries) != len(before) or entries == before:
+        return
+    if [_timeless(each) for each in entries] == [_timeless(each) for each in before] and _bare(new) == _bare(old):
+        new["metadata"]["managedFields"] = before
+
+
+def _timeless(entry: Json) -> Json:
+    return {name: item for name, item in entry.items() if name != "time"}
+
+
+def _bare(obj: Json) -> Json:
+    found = {name: item for name, item in obj.items() if name not in ("kind", "apiVersion")}
+    return {**found, "metadata": {k: v for k, v in obj["metadata"].items() if k != "managedFields"}}
+
+
+def _capped(managed: Managed) -> Managed:
+    """With the oldest plain writers of a version as one, where there are too many."""
+    owners, times = managed
+    updaters = sorted(
+        (name for name, owned in owners.items() if not owned.applied),
+        key=lambda name: (_seconds(times.get(name)), name),
+    )
+    left = len(updaters)
+    first: dict[str, str] = {}
+    for name in updaters:
+        if left <= UPDATE_MANAGERS_MAX:
+            break
+        owned = owners[name]
+        if owned.version not in first:
+            first[owned.version] = name
+            continue
+        bucket = _identifier({"manager": ANCIENT, "operation": "Update", "apiVersion": owned.version})
+        if bucket not in owners:
+            owners[bucket] = owners.pop(first[owned.version])
+        owners[bucket] = Owned(owned.fields | owners[bucket].fields, owned.version, owned.applied)
+        if name != bucket:
+            del owners[name]
+        left -= 1
+        if name in times:
+            times[bucket] = times[name]
+    return managed
+
+
+def _with_last_applied(annotations: Json, config: Json) -> Json:
+    metadata = config.get("metadata")
+    if isinstance(metadata, dict) and isinstance(metadata.get("annotations"), dict):
+        kept = {name: text for name, text in metadata["annotations"].items() if name != LAST_APPLIED}
+        metadata = {name: item for name, item in metadata.items() if name != "annotations"}
+        config = {**config, "metadata": {**metadata, "annotations": kept} if kept else metadata}
+    text = go_json.escaped(orjson.dumps(config, option=orjson.OPT_SORT_KEYS)).decode() + "\n"
+    found = {**annotations, LAST_APPLIED: text}
+    if sum(len(name.encode()) + len(value.encode()) for name, value in found.items()) > ANNOTATIONS_BYTES_MAX:
+        del found[LAST_APPLIED]
+    return found
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+def _refusal(conflicts: list[Conflict]) -> StatusError:
+    causes = [
+        {"reason": "FieldManagerConflict", "message": f"conflict with {_manager_told(each.manager)}",
+         "field": shown(each.path)}
+        for each in conflicts
+    ]  # fmt: skip
+    if len(conflicts) == 1:
+        return apply_conflict(causes, f"Apply failed with 1 conflict: {causes[0]['message']}: {causes[0]['field']}")
+    lines: list[str] = []
+    for manager in sorted({each.manager for each in conflicts}):
+        lines.append(f"conflicts with {_manager_told(manager)}:")
+        lines += [f"- {shown(each.path)}" for each in conflicts if each.manager == manager]
+    return apply_conflict(causes, f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines))
+
+
+def _manager_told(identifier: str) -> str:
+    known = orjson.loads(identifier)
+    told = go_quote(known.get("manager", ""))
+    if known.get("subresource"):
+        told = f"{told} with subresource {go_quote(known['subresource'])}"
+    return f"{told} using {known.get('apiVersion', '')}" if known["operation"] == "Update" else told
+
+
+def told_kind(config: Json) -> str:
+    """Group, version and kind as Go prints them: `apps/v1, Kind=Deployment`, `/v1, Kind=Pod`."""
+    text, kind = config.get("apiVersion"), config.get("kind")
+    version = text if isinstance(text, str) else ""
+    group, slash, rest = version.partition("/")
+    if version.count("/") > 1:
+        group, rest = "", ""
+    return f"{group if slash else ''}/{rest if slash else group}, Kind={kind if isinstance(kind, str) else ''}"
+
+
+def told_of(config: Json) -> str:
+    metadata = config.get("metadata")
+    known = metadata if isinstance(metadata, dict) else {}
+    namespace, name = (each if isinstance(each := known.get(part), str) else "" for part in ("namespace", "name"))
+    return f"{namespace}/{name}; {told_kind(config)}"
