@@ -205,7 +205,7 @@ def matches(text: Any, pattern: Any) -> Any:
         return no_overload()
     try:
         return regex.compiled(pattern).matches(text)
-    except regex.BadPattern as error:
+    except (regex.BadPattern, regex.TooDear) as error:
         return EvaluationError(str(error))
 
 

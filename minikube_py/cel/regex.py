@@ -20,6 +20,17 @@ DEPTH_MAX: Final = 250
 FRAMES_MAX: Final = 8 * DEPTH_MAX
 STATES_MAX: Final = 2_000
 """Remembered states; with more, all are forgotten and learned again."""
+REMEMBERED_STEPS_MAX: Final = 200_000
+"""The same for all steps of remembered states together."""
+WALKED_MAX: Final = 400_000
+"""Steps walked to match one text, or to find parts of it. What `matches` remembers costs none."""
+
+
+class TooDear(Exception):
+    """A pattern and a text that would take longer than others can wait."""
+
+    def __init__(self) -> None:
+        super().__init__(f"matching takes more than {WALKED_MAX} steps, which is the limit")
 
 
 class BadPattern(Exception):
@@ -478,11 +489,14 @@ class Regex:
         self._looks = any(step.what in _HOLDS for step in self._steps if isinstance(step.what, str))
         self._taken: list[dict[str, bool]] = [{} for _ in self._steps]
         self._next: dict[State, dict[str, State | None]] = {}
+        self._remembered = 0
+        self._walked = 0
 
     def _takes(self, at: int, char: str) -> bool:
         known = self._taken[at]
         found = known.get(char)
         if found is None:
+            self._remembered += 1
             what = self._steps[at].what
             found = known[char] = isinstance(what, _Set) and what.has(char)
         return found
@@ -505,25 +519,40 @@ class Regex:
                 yield at
 
     def matches(self, text: str) -> bool:
-        """Whether any part of the text matches."""
+        """Whether any part of the text matches. Raises: TooDear."""
         state: State | None = ((), "")
+        self._walked = 0
         for char in (*text, ""):
             assert state is not None
             ways = self._next.get(state)
             if ways is None:
-                if len(self._next) > STATES_MAX:
-                    self._next.clear()
+                self._make_room()
+                self._remembered += len(state[0]) + 1
                 ways = self._next[state] = {}
             if char not in ways:
-                ways[char] = self._after(state, char)
+                seen: set[int] = set()
+                ways[char] = self._after(state, char, seen)
+                self._remembered += 1
+                self._walk(len(seen))
             state = ways[char]
             if state is None:
                 return True
         return False
 
-    def _after(self, state: State, char: str) -> State | None:
-        """None where the pattern has matched before the character."""
-        seen: set[int] = set()
+    def _walk(self, steps: int) -> None:
+        self._walked += steps
+        if self._walked > WALKED_MAX:
+            raise TooDear
+
+    def _make_room(self) -> None:
+        if len(self._next) > STATES_MAX or self._remembered > REMEMBERED_STEPS_MAX:
+            self._next.clear()
+            for known in self._taken:
+                known.clear()
+            self._remembered = 0
+
+    def _after(self, state: State, char: str, seen: set[int]) -> State | None:
+        """None where the pattern has matched before the character. Adds the steps that it walks to `seen`."""
         following: dict[int, None] = {}
         for start in (*state[0], self._start):
             for at in self._reached(start, state[1], char, seen):
@@ -537,8 +566,13 @@ class Regex:
         """All that the steps ask of a character that is past."""
         return ("\n" if char == "\n" else "w" if _is_word(char) else " ") if self._looks else " "
 
-    def find(self, text: str, start: int = 0) -> tuple[int, int] | None:
-        """The first match, and of those that begin there the one that the pattern prefers."""
+    def find(self, text: str) -> tuple[int, int] | None:
+        """The first match, and of those that begin there the one that the pattern prefers. Raises: TooDear."""
+        self._walked = 0
+        return self._find(text, 0)
+
+    def _find(self, text: str, start: int) -> tuple[int, int] | None:
+        self._make_room()
         found: tuple[int, int] | None = None
         threads: list[tuple[int, int]] = []
         for i in range(start, len(text) + 1):
@@ -558,16 +592,18 @@ class Regex:
                 if ended:
                     break
             threads = following
+            self._walk(len(seen))
             if not threads and found is not None:
                 break
         return found
 
     def find_all(self, text: str, most: int) -> list[str]:
-        """As Go's FindAllString: an empty match right after another match is none."""
+        """As Go's FindAllString: an empty match right after another match is none. Raises: TooDear, for all of them."""
+        self._walked = 0
         found: list[str] = []
         at, last = 0, -1
         while at <= len(text) and (most < 0 or len(found) < most):
-            match = self.find(text, at)
+            match = self._find(text, at)
             if match is None:
                 break
             begin, end = match

@@ -98,6 +98,8 @@ def _find(text: str, pattern: str) -> Any:
         match = regex.compiled(pattern).find(text)
     except regex.BadPattern as error:
         return EvaluationError(f"Illegal regex: {error}")
+    except regex.TooDear as error:
+        return EvaluationError(str(error))
     return text[match[0] : match[1]] if match else ""
 
 
@@ -106,6 +108,8 @@ def _find_all(text: str, pattern: str, most: int = -1) -> Any:
         return regex.compiled(pattern).find_all(text, most)
     except regex.BadPattern as error:
         return EvaluationError(f"Illegal regex: {error}")
+    except regex.TooDear as error:
+        return EvaluationError(str(error))
 
 
 # --- format ---------------------------------------------------------------------------------------------------------

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from minikube_py.api.custom.patterns import BadPattern, compiled
 from minikube_py.api.errors import FieldError, Json, forbidden_value, invalid_value, required
+from minikube_py.cel.regex import BadPattern, compiled
 
 _UNSUPPORTED: Final = ("id", "$schema", "$ref", "patternProperties", "dependencies", "additionalItems", "definitions")
 _ALTERNATIVES: Final = ("anyOf", "allOf", "oneOf")

@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from minikube_py.api.custom.formats import effective_format, is_format
-from minikube_py.api.custom.patterns import compiled
 from minikube_py.api.custom.structural import same_json
 from minikube_py.api.errors import (
     TYPE_INVALID,
@@ -26,6 +25,7 @@ from minikube_py.api.errors import (
     too_many,
 )
 from minikube_py.api.go_format import go_format
+from minikube_py.cel.regex import TooDear, compiled
 
 _NOWHERE: Final = "<nil>"
 """How upstream prints a path that is not there."""
@@ -198,9 +198,13 @@ def _text_errors(value: str, schema: Json, path: str) -> list[FieldError]:
         return [too_long(_at(path), most)]
     if least is not None and len(value) < least:
         return [invalid_value(_at(path), value, f"{path} in body should be at least {least} chars long")]
-    if pattern and not compiled(pattern).search(value):
-        return [invalid_value(_at(path), value, f"{path} in body should match '{pattern}'")]
-    return []
+    if not pattern:
+        return []
+    try:
+        matches = compiled(pattern).matches(value)
+    except TooDear as error:
+        return [invalid_value(_at(path), value, f"{path} in body should match '{pattern}', but {error}")]
+    return [] if matches else [invalid_value(_at(path), value, f"{path} in body should match '{pattern}'")]
 
 
 _LARGEST_WHOLE: Final = float((1 << 53) - 1)
