@@ -42,6 +42,7 @@ from minikube_py.controllers.volume_views import (
     CLAIMS,
     DEVICE_CLAIMS,
     DEVICE_TEMPLATES,
+    QUOTAS,
     STORAGE_CLASSES,
     VOLUMES,
     project_whole,
@@ -158,6 +159,7 @@ _PROJECTIONS: Final[Mapping[ResourceRef, Callable[[Object], Any]]] = {
     NAMESPACES: views.project_namespace,
     CONFIG_MAPS: views.project_config_map,
     **dict.fromkeys((VOLUMES, CLAIMS, STORAGE_CLASSES, BUDGETS, DEVICE_CLAIMS, DEVICE_TEMPLATES), project_whole),
+    QUOTAS: project_whole,
 }
 _INDEXERS: Final[Mapping[ResourceRef, Mapping[str, Indexer[Any]]]] = {
     PODS: {

@@ -26,6 +26,7 @@ from minikube_py.controllers.node_lifecycle import NodeLifecycleController
 from minikube_py.controllers.pod_gc import PodGarbageCollector
 from minikube_py.controllers.replication import ReplicaSetController, ReplicationManager
 from minikube_py.controllers.resource_claims import ResourceClaims
+from minikube_py.controllers.resource_quotas import ResourceQuotas
 from minikube_py.controllers.service_account import RootCaPublisher, ServiceAccountController
 from minikube_py.controllers.simulated_volumes import SimulatedProvisioner
 from minikube_py.controllers.stateful_set import StatefulSetController
@@ -60,6 +61,7 @@ CONTROLLERS: Final[Mapping[str, Callable[[ControllerContext], Controller]]] = {
         VolumeProtection,
         EphemeralVolumes,
         ResourceClaims,
+        ResourceQuotas,
         DisruptionController,
         JobController,
         CronJobController,

@@ -178,6 +178,8 @@ class PodView(MetaView):
     """Its claims for devices."""
     run: PodRun | None
     """None for pods that are no Job's."""
+    charged_by: str
+    """What quotas go by and an update may change, but its phase; "" mostly."""
 
     @property
     def terminal(self) -> bool:
@@ -223,6 +225,7 @@ def project_pod(obj: Object) -> PodView:
         *(_volumes(metadata["name"], volumes) if (volumes := spec.get("volumes")) else ((), ())),
         _devices(spec, status) if "resourceClaims" in spec or "extendedResourceClaimStatus" in status else (),
         _run(metadata, spec, status) if JOB_TRACKING in meta[6] or any(o.kind == "Job" for o in meta[5]) else None,
+        _charged_by(spec, status),
     )
 
 
@@ -231,6 +234,13 @@ def _run(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[s
     sidecars = frozenset(each["name"] for each in inits if each.get("restartPolicy") == "Always")
     grace_s = metadata.get("deletionGracePeriodSeconds") or 0
     return PodRun(metadata.get("annotations") or {}, status, sidecars, grace_s)
+
+
+def _charged_by(spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:
+    statuses = (*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ()))
+    resources = [(each.get("name"), each["resources"]) for each in statuses if "resources" in each]
+    limited = spec.get("activeDeadlineSeconds") is not None
+    return f"{limited} {orjson.dumps(resources).decode()}" if limited or resources else ""
 
 
 def _asked_node(affinity: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ VOLUMES: Final = ResourceRef("", "v1", "persistentvolumes")
 CLAIMS: Final = ResourceRef("", "v1", "persistentvolumeclaims")
 STORAGE_CLASSES: Final = ResourceRef("storage.k8s.io", "v1", "storageclasses")
 BUDGETS: Final = ResourceRef("policy", "v1", "poddisruptionbudgets")
+QUOTAS: Final = ResourceRef("", "v1", "resourcequotas")
 DEVICE_CLAIMS: Final = ResourceRef("resource.k8s.io", "v1", "resourceclaims")
 DEVICE_TEMPLATES: Final = ResourceRef("resource.k8s.io", "v1", "resourceclaimtemplates")
 

@@ -254,9 +254,11 @@ def counter(group: str, plural: str) -> Evaluator:
 
 
 @lru_cache(512)
+def named(group: str, plural: str) -> Evaluator | None:
+    """Of a kind with a namespace. None: its objects use nothing of quotas."""
+    name = group, plural
+    return None if name in _IGNORED else _EVALUATORS.get(name) or counter(*name)
+
+
 def evaluator_of(kind: Kind) -> Evaluator | None:
-    """None: objects of this kind use nothing of quotas."""
-    name = kind.group, kind.plural
-    if not (kind.namespaced and kind.stored) or name in _IGNORED:
-        return None
-    return _EVALUATORS.get(name) or counter(*name)
+    return named(kind.group, kind.plural) if kind.namespaced and kind.stored else None

@@ -1,0 +1,195 @@
+"""Keeps the status of ResourceQuotas: what they limit, and how much of it is used, by a full count.
+
+Admission adds what is written, in the same txn; here is found what went, what changed otherwise, and what was there
+before the quota. A count holds for one state of the quota: all that was charged up to it is in the lists that are read
+after it, and the status is written only if the quota is still as it was. So no count that is late lets a quota be
+exceeded. Only the kinds that quotas name are followed, from the first quota on.
+
+Source: `pkg/controller/resourcequota`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from minikube_py.api.errors import StatusError
+from minikube_py.api.quota.amounts import Amounts, mask, plus, read, same, written
+from minikube_py.api.quota.evaluators import Evaluator, Seen, named, payer
+from minikube_py.api.quota.pods import is_extended_request
+from minikube_py.client.informer import Handler, Informer
+from minikube_py.client.rest import PODS, SERVICES, Object, ResourceRef, path_of
+from minikube_py.controllers.base import ControllerContext, QueueWorkers
+from minikube_py.controllers.discovery import served_resources
+from minikube_py.controllers.views import MetaView, PodView
+from minikube_py.controllers.volume_views import CLAIMS, DEVICE_CLAIMS, QUOTAS, WholeView
+from minikube_py.env import ended
+from minikube_py.fields.quantity import ZERO, from_value
+
+DEVICE_CLASSES: Final = ResourceRef("resource.k8s.io", "v1", "deviceclasses")
+RESYNC_S: Final = 300.0
+_VERBS: Final = frozenset(("create", "list", "watch", "delete"))
+
+
+class ResourceQuotas:
+    name = "resourcequota-controller"
+
+    def __init__(self, context: ControllerContext) -> None:
+        self._client = context.client
+        self._clock = context.clock
+        self._informers = context.informers
+        self._quotas: Informer[WholeView] = context.informers.of(QUOTAS)
+        self._workers = QueueWorkers(context, self.name, self._sync)
+        self._by_namespace: dict[str, set[str]] = {}
+        self._kinds: dict[ResourceRef, Evaluator] = {}
+        self._followed: set[ResourceRef] = set()
+        self._resync: asyncio.Task[None] | None = None
+        self._quotas.add_handler(Handler(on_add=self._added, on_update=self._updated, on_delete=self._gone))
+
+    def start(self) -> None:
+        self._workers.start()
+        self._resync = asyncio.get_running_loop().create_task(self._resync_forever())
+
+    async def stop(self) -> None:
+        if self._resync is not None:
+            self._resync.cancel()
+            await ended(self._resync)
+        await self._workers.stop()
+
+    def metrics(self) -> dict[str, float]:
+        return self._workers.metrics()
+
+    async def _resync_forever(self) -> None:
+        """A pod that should have ended by now counts no more, and no event says so."""
+        while True:
+            await self._clock.sleep(RESYNC_S)
+            for quota in self._quotas.store.values():
+                self._workers.queue.add(quota.key)
+
+    # --- when to count ----------------------------------------------------------------------------------------------
+
+    def _added(self, quota: WholeView) -> None:
+        self._by_namespace.setdefault(quota.namespace, set()).add(quota.key)
+        self._workers.queue.add(quota.key)
+
+    def _updated(self, old: WholeView, new: WholeView) -> None:
+        if not same(read(old.obj["spec"].get("hard")), read(new.obj["spec"].get("hard"))):
+            self._workers.queue.add(new.key)
+
+    def _gone(self, quota: WholeView) -> None:
+        keys = self._by_namespace[quota.namespace]
+        keys.discard(quota.key)
+        if not keys:
+            del self._by_namespace[quota.namespace]
+
+    def _replenish(self, ref: ResourceRef, namespace: str) -> None:
+        for key in sorted(self._by_namespace.get(namespace, ())):
+            quota = self._quotas.store.get(key)
+            # A name that only an extended resource can have is found to be a device's once that is counted.
+            if quota is not None and _concerns(self._kinds[ref], quota.obj["spec"].get("hard") or {}, Seen(0.0)):
+                self._workers.queue.add(key)
+
+    def _follow(self, ref: ResourceRef) -> None:
+        if ref in self._followed:
+            return
+        self._followed.add(ref)
+        informer: Informer[MetaView] = self._informers.of(ref, needed=False)
+
+        def updated(old: MetaView, new: MetaView) -> None:
+            if _may_use_less(ref, old, new):
+                self._replenish(ref, new.namespace)
+
+        informer.add_handler(Handler(on_update=updated, on_delete=lambda view: self._replenish(ref, view.namespace)))
+
+    # --- counting ---------------------------------------------------------------------------------------------------
+
+    async def _sync(self, key: str) -> None:
+        namespace, _, name = key.partition("/")
+        if key not in self._quotas.store:
+            return
+        try:
+            quota = await self._client.get(QUOTAS, name, namespace)
+        except StatusError as error:
+            if error.code == 404:
+                return
+            raise
+        hard, status = read(quota["spec"].get("hard")), quota.get("status") or {}
+        before = read(status.get("used"))
+        used = mask({**before, **await self._count(quota, hard)}, hard)
+        if same(hard, read(status.get("hard"))) and same(used, before):
+            return
+        quota["status"] = {"hard": written(hard), "used": written(used)}
+        await self._client.update_status(QUOTAS, quota)
+
+    async def _count(self, quota: Object, hard: Collection[str]) -> Amounts:
+        seen = await self._seen(quota, hard)
+        kinds = await self._kinds_of(hard, seen)
+        total: Amounts = {}
+        for ref, evaluator in kinds.items():
+            # First followed, then listed: what goes in between is heard of.
+            self._follow(ref)
+            counted = dict.fromkeys(evaluator.matching(hard, seen), ZERO)
+            total = plus(total, mask(await self._used(ref, evaluator, quota, counted, seen), counted))
+        return total
+
+    async def _used(self, ref: ResourceRef, evaluator: Evaluator, quota: Object, start: Amounts, seen: Seen) -> Amounts:
+        namespace = quota["metadata"]["namespace"]
+        if not evaluator.updates:
+            # Counted alone: the number is enough.
+            matches = evaluator.scopes_match(quota, {})
+            return dict.fromkeys(start, from_value(await self._number(ref, namespace))) if matches else start
+        total = start
+        async for page in self._client.pages(ref, namespace):
+            for obj in page.items:
+                if evaluator.scopes_match(quota, obj):
+                    total = plus(total, mask(evaluator.usage(obj, seen), start))
+        return total
+
+    async def _number(self, ref: ResourceRef, namespace: str) -> int:
+        document = await self._client.request("GET", path_of(ref, namespace), {"limit": "1"})
+        return len(document.get("items") or ()) + int((document.get("metadata") or {}).get("remainingItemCount") or 0)
+
+    async def _kinds_of(self, hard: Collection[str], seen: Seen) -> dict[ResourceRef, Evaluator]:
+        """The kinds that a quota limits; what is served is asked again where one of its names is of none."""
+        for fresh in (False, True):
+            if fresh:
+                resources, _ = await served_resources(self._client)
+                for each in resources:
+                    evaluator = named(each.ref.group, each.ref.plural)
+                    if each.namespaced and each.verbs >= _VERBS and evaluator is not None:
+                        self._kinds[each.ref] = evaluator
+            found = {ref: each for ref, each in self._kinds.items() if _concerns(each, hard, seen)}
+            known = {name for each in found.values() for name in each.matching(hard, seen)}
+            if known.issuperset(hard):
+                break
+        return found
+
+    async def _seen(self, quota: Object, hard: Iterable[str]) -> Seen:
+        extended: dict[str, str] = {}
+        pods: dict[str, Object] = {}
+        claims: list[Object] = []
+        if any(map(is_extended_request, hard)):
+            for each in await self._client.list(DEVICE_CLASSES):
+                extended[each["metadata"]["name"]] = each["spec"].get("extendedResourceName") or ""
+        if extended:
+            namespace = quota["metadata"]["namespace"]
+            claims = await self._client.list(DEVICE_CLAIMS, namespace)
+            pods = {each["metadata"]["name"]: each for each in await self._client.list(PODS, namespace)}
+        return Seen(
+            self._clock.wall_s(),
+            extended,
+            lambda claim: payer(claim, lambda _, name: pods.get(name), lambda _: claims),
+        )
+
+
+def _concerns(evaluator: Evaluator, hard: Iterable[str], seen: Seen) -> bool:
+    return bool(evaluator.matching(hard, seen))
+
+
+def _may_use_less(ref: ResourceRef, old: MetaView, new: MetaView) -> bool:
+    """Whether an update may have made an object use less, or what another quota counts. Creates and more are charged by
+    admission."""
+    if isinstance(old, PodView) and isinstance(new, PodView):
+        return old.charged_by != new.charged_by or (new.terminal and not old.terminal)
+    return ref in (CLAIMS, SERVICES)

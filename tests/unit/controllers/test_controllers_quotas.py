@@ -1,0 +1,76 @@
+"""The controller of ResourceQuotas beside admission: however creates and deletes fall, no quota is exceeded, and at
+rest what is used is what there is."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import tempfile
+from pathlib import Path
+
+from api_core import MERGE, Core, config_map, names, pod
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from virtual_time import run_virtually
+
+from minikube_py.apiserver.auth import ADMIN
+from minikube_py.apiserver.inprocess import InProcessTransport
+from minikube_py.controllers.manager import ControllerManager
+from minikube_py.controllers.resource_quotas import RESYNC_S, ResourceQuotas
+
+IN = "/api/v1/namespaces/default"
+HARD = {"configmaps": "3", "pods": "2", "requests.cpu": "350m"}
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(("create", "create", "delete", "end")),
+        st.sampled_from(("configmaps", "pods")),
+        st.integers(0, 4),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=12)
+@given(steps=STEPS, first=st.integers(0, 2), seed=st.integers(0, 999))
+def test_at_rest_a_quota_says_what_there_is(steps: list[tuple[str, str, int]], first: int, seed: int) -> None:
+    async def run(folder: str) -> None:
+        core = await Core(Path(folder)).start()
+        manager = ControllerManager(
+            InProcessTransport(core.api, ADMIN), core.clock, random.Random(seed), names=[ResourceQuotas.name]
+        )
+        await manager.start()
+        for number in range(first):
+            await core.done("POST", f"{IN}/configmaps", config_map(f"before{number}"))
+        await core.done("POST", f"{IN}/resourcequotas", {"metadata": {"name": "q"}, "spec": {"hard": HARD}})
+        await core.clock.sleep(1.0)
+        most = {"configmaps": 0, "pods": 0}
+
+        async def step(what: str, plural: str, number: int) -> None:
+            path = f"{IN}/{plural}"
+            if what == "create":
+                await core.ask("POST", path, pod(f"o{number}") if plural == "pods" else config_map(f"o{number}"))
+            elif what == "delete":
+                await core.ask("DELETE", f"{path}/o{number}")
+            else:
+                body = {"status": {"phase": "Succeeded"}}
+                await core.ask("PATCH", f"{IN}/pods/o{number}/status", body, content_type=MERGE)
+            most["configmaps"] = max(most["configmaps"], len(names(await core.done("GET", f"{IN}/configmaps"))))
+            most["pods"] = max(most["pods"], await running())
+
+        async def running() -> int:
+            items = (await core.done("GET", f"{IN}/pods"))["items"]
+            return sum(each["status"]["phase"] != "Succeeded" for each in items)
+
+        await asyncio.gather(*(step(*each) for each in steps))
+        await core.clock.sleep(RESYNC_S / 2)
+        status = (await core.done("GET", f"{IN}/resourcequotas/q"))["status"]
+        assert status["hard"] == HARD and most["configmaps"] <= 3 and most["pods"] <= 2
+        pods, maps = await running(), len(names(await core.done("GET", f"{IN}/configmaps")))
+        cpu = f"{pods}00m" if pods else "0"
+        assert status["used"] == {"configmaps": str(maps), "pods": str(pods), "requests.cpu": cpu}
+        assert manager.failures == []
+        await manager.stop()
+        await core.stop()
+
+    with tempfile.TemporaryDirectory() as folder:
+        run_virtually(lambda: run(folder), seed)
