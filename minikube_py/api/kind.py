@@ -272,10 +272,12 @@ def status_of(kind: str) -> Subresource:
     return Subresource("status", kind, STATUS_VERBS)
 
 
-def review(group: str, kind: str, default: Change = nothing, validate: Validate | None = None) -> Kind:
+def review(
+    group: str, kind: str, default: Change = nothing, validate: Validate | None = None, namespaced: bool = False
+) -> Kind:
     """A question that is answered in the object itself, and not stored."""
     plural = f"{kind.lower()}s"
     return Kind(
-        group, "v1", kind, plural, kind.lower(), False,
+        group, "v1", kind, plural, kind.lower(), namespaced,
         verbs=("create",), stored=False, default=default, validate=validate,
     )  # fmt: skip

@@ -16,6 +16,7 @@ from minikube_py.api.kinds import (
     discovery,
     networking,
     policy,
+    rbac,
     resource,
     scheduling,
     storage,
@@ -52,7 +53,7 @@ class Registry:
 
 GROUPS: Final = (
     core, apiextensions, apps, authentication, authorization, batch, coordination, discovery, networking, policy,
-    resource,
+    rbac, resource,
     scheduling, storage,
 )  # fmt: skip
 REGISTRY: Final = Registry(tuple(kind for group in GROUPS for kind in group.KINDS))

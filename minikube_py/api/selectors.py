@@ -439,7 +439,7 @@ def _unescape_value(text: str) -> str:
     return "".join(out)
 
 
-_PLAIN_TERM: Final = re.compile(r"(?:[^,\\]|\\.)*\\?", re.DOTALL)
+PLAIN_TERM: Final = re.compile(r"(?:[^,\\]|\\.)*\\?", re.DOTALL)
 _OPERATOR: Final = re.compile("!=|==|=")
 _DECLARED_TERM: Final = re.compile(
     r"[ \t]*([A-Za-z0-9_](?:[-A-Za-z0-9_./]|\[\"[^\"]*\"\]|\['[^']*'\]|\[[0-9]{1,9}\]|\\[./])*)[ \t]*"
@@ -466,7 +466,7 @@ def _parse_field_selector(resource: Kind, text: str, askable: Askable) -> FieldS
             comparison, position = extension
             comparisons.append(comparison)
         else:
-            match = _PLAIN_TERM.match(text, position)
+            match = PLAIN_TERM.match(text, position)
             assert match is not None, "the pattern matches the empty text"
             terms.append(match[0])
             position = match.end()

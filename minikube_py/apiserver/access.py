@@ -8,21 +8,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from minikube_py.api.errors import StatusError
+from minikube_py.api.errors import Json, StatusError
+from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.core import NAMESPACES, PODS
+from minikube_py.api.kinds.rbac import GROUP as RBAC
 from minikube_py.api.selectors import parse_field_selector
-from minikube_py.apiserver.auth import ANONYMOUS, Asked, Authenticator, allowed, authorize, is_narrowed
+from minikube_py.apiserver import escalation
+from minikube_py.apiserver.auth import ANONYMOUS, Asked, Authenticator, is_narrowed, refusal
 from minikube_py.apiserver.impersonation import impersonated
-from minikube_py.apiserver.messages import Request, decode_path
+from minikube_py.apiserver.messages import Admission, Request, decode_path
 from minikube_py.apiserver.node_access import NodeAccess
 from minikube_py.apiserver.node_claims import NodeClaims
 from minikube_py.apiserver.node_restriction import NodeRestriction
+from minikube_py.apiserver.rbac import Policy
 from minikube_py.apiserver.routes import ResourcePath
 from minikube_py.apiserver.rules import MASTERS, User
 from minikube_py.apiserver.watch_cache import WatchCache
 from minikube_py.env import Clock
 
-_NAMED_BY_SELECTOR: Final = ("list", "watch", "deletecollection")
+_NAMED_BY_SELECTOR: Final = ("list", "watch")
 
 
 class Access:
@@ -31,7 +35,8 @@ class Access:
     def __init__(self, tokens: Mapping[str, User], cache: WatchCache, clock: Clock) -> None:
         self.authenticator = Authenticator(tokens)
         claims = NodeClaims(cache, clock)
-        self._nodes = NodeAccess(cache, claims)
+        self.policy = Policy(cache)
+        self._nodes = NodeAccess(cache, claims, self.policy)
         self._restriction = NodeRestriction(self._nodes, claims, cache)
 
     async def admit(self, request: Request, path: ResourcePath | None, verb: str) -> User:
@@ -41,12 +46,16 @@ class Access:
             return user
         asked = _asked(request, path, verb)
         if request.wanted is not None:
-            user = request.user = impersonated(user, request.wanted, asked)
-        if not is_narrowed(user) or MASTERS in user.groups:
-            authorize(user, asked)
+            user = request.user = impersonated(user, request.wanted, asked, self.policy)
+        if MASTERS in user.groups:
             return user
-        await self._nodes.authorize(user, asked, request.query.get("fieldSelector", ""))
-        request.admit = self._restriction.admission_of(user)
+        if is_narrowed(user):
+            await self._nodes.authorize(user, asked, request.query.get("fieldSelector", ""))
+            request.admit = self._restriction.admission_of(user)
+        elif not self.policy.allowed(user, asked):
+            raise refusal(user, asked, self.policy.decide(user, asked)[1])
+        if path is not None and verb in escalation.WRITES:
+            self._hold(request, path, user, asked)
         return user
 
     async def may_create(self, request: Request, path: ResourcePath | None) -> None:
@@ -57,15 +66,44 @@ class Access:
         asked = _asked(request, path, "create")
         if is_narrowed(user):
             await self._nodes.authorize(user, asked, "")
-        else:
-            authorize(user, asked)
+        elif not self.policy.allowed(user, asked):
+            raise refusal(user, asked, self.policy.decide(user, asked)[1])
+
+    def _hold(self, request: Request, path: ResourcePath, user: User, asked: Asked) -> None:
+        """Adds what a write of this kind is held to."""
+        if asked.group == RBAC:
+            request.admit = _both(request.admit, escalation.admission_of(self.policy, user, asked))
+        creates = path.resource is not None and path.resource.allow_create_on_update and not asked.subresource
+        if creates and asked.verb == "update" and not is_narrowed(user):
+            request.admit = _both(request.admit, self._admission_of_create(user, asked._replace(verb="create")))
+
+    def _admission_of_create(self, user: User, asked: Asked) -> Admission:
+        """An update of what is not there yet needs the verb `create`, too."""
+
+        def admit(kind: Kind, sub: str, name: str, old: Json | None, new: Json | None) -> None:
+            if old is None and not self.policy.allowed(user, asked):
+                raise refusal(user, asked, self.policy.decide(user, asked)[1])
+
+        return admit
 
     async def may(self, user: User, asked: Asked) -> tuple[bool, str]:
-        """What a SelfSubjectAccessReview is told: whether, and why not where a node's rules say."""
-        if not is_narrowed(user):
-            return allowed(user, asked), ""
+        """What an access review is told: whether, and why or why not."""
+        may, why = self.policy.decide(user, asked)
+        if may or not is_narrowed(user):
+            return may, why
         reason = await self._nodes.reason(user, asked)
-        return reason is None, reason or ""
+        return reason is None, "\n".join(filter(None, (reason, why)))
+
+
+def _both(first: Admission | None, second: Admission) -> Admission:
+    if first is None:
+        return second
+
+    def admit(kind: Kind, sub: str, name: str, old: Json | None, new: Json | None) -> None:
+        second(kind, sub, name, old, new)
+        first(kind, sub, name, old, new)
+
+    return admit
 
 
 def _asked(request: Request, path: ResourcePath | None, verb: str) -> Asked:

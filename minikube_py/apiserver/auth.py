@@ -1,7 +1,7 @@
-"""Who asks, and whether they may: bearer tokens to users, and one decision for each request.
+"""Who asks, what they ask for, and how they are refused: bearer tokens to users.
 
-Sentences are the original's (`pkg/endpoints/handlers/responsewriters/errors.go`). What a user may do stands in `rules`;
-who may act as somebody else, in `impersonation`; what is added for nodes and kubelets, in `node_access`.
+Sentences are the original's (`pkg/endpoints/handlers/responsewriters/errors.go`). What a user may do is found
+by `rbac`; who may act as somebody else, in `impersonation`; what is added for nodes and kubelets, in `node_access`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from minikube_py.api.errors import GroupResource, StatusError, forbidden, go_quote, unauthorized
-from minikube_py.apiserver.rules import AUTHENTICATED, KUBELETS, MASTERS, NODES, UNAUTHENTICATED, User, rights_of
+from minikube_py.apiserver.rules import AUTHENTICATED, KUBELETS, MASTERS, NODES, UNAUTHENTICATED, User
 
 ADMIN: Final = User("admin", (MASTERS, AUTHENTICATED), "admin-uid")
 SCHEDULER: Final = User("system:kube-scheduler", ("system:kube-scheduler", AUTHENTICATED))
@@ -23,7 +23,7 @@ _SANITIZED: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
 class Asked(NamedTuple):
-    """What a request wants, as authorization sees it. `plural` empty: it names no resource, but `path`."""
+    """What a request wants, as authorization sees it. `path` is None where it names a resource."""
 
     verb: str
     group: str = ""
@@ -31,39 +31,24 @@ class Asked(NamedTuple):
     subresource: str = ""
     namespace: str = ""
     name: str = ""
-    path: str = ""
+    path: str | None = None
 
     @property
     def resource(self) -> str:
         return f"{self.plural}/{self.subresource}" if self.subresource else self.plural
 
 
-def allowed(user: User, asked: Asked) -> bool:
-    """By the bindings of the user alone; nodes and kubelets hold none."""
-    if MASTERS in user.groups:
-        return True
-    if asked.plural:
-        return rights_of(user).allow(asked.verb, asked.group, asked.resource, asked.name)
-    return rights_of(user).allow_path(asked.verb, asked.path)
-
-
-def authorize(user: User, asked: Asked) -> None:
-    """Raises: StatusError 403."""
-    if not allowed(user, asked):
-        raise refusal(user, asked)
-
-
 def refusal(user: User, asked: Asked, reason: str = "") -> StatusError:
     """The original's sentence; `reason` says which rule stood against it, where one did."""
     why = f"User {go_quote(user.name)} cannot {asked.verb} "
-    if asked.plural:
+    if asked.path is None:
         scope = f"in the namespace {go_quote(asked.namespace)}" if asked.namespace else "at the cluster scope"
         why += f"resource {go_quote(asked.resource)} in API group {go_quote(asked.group)} {scope}"
     else:
         why += f"path {go_quote(asked.path)}"
     why = why.translate(_SANITIZED) + (f": {reason}" if reason else "")
-    about = GroupResource(asked.group, asked.plural) if asked.plural else None
-    return forbidden(about, asked.name if asked.plural else "", why)
+    about = GroupResource(asked.group, asked.plural) if asked.path is None else None
+    return forbidden(about, asked.name if asked.path is None else "", why)
 
 
 def is_narrowed(user: User) -> bool:

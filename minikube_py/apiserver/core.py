@@ -20,7 +20,7 @@ from minikube_py.api.errors import StatusError, internal, method_not_allowed, ti
 from minikube_py.api.kinds.core import PODS
 from minikube_py.api.patch import APPLY_PATCH
 from minikube_py.api.registry import REGISTRY, Registry
-from minikube_py.apiserver import nonresource, system
+from minikube_py.apiserver import bootstrap, nonresource, system
 from minikube_py.apiserver.access import Access
 from minikube_py.apiserver.addresses import DEFAULT_RANGE, AddressAllocator
 from minikube_py.apiserver.cached_cluster import CachedCluster
@@ -40,10 +40,11 @@ from minikube_py.apiserver.namespaces import NamespaceGate
 from minikube_py.apiserver.object_store import ObjectStore
 from minikube_py.apiserver.options import list_options, parse_bool, write_options
 from minikube_py.apiserver.quotas import Quotas
+from minikube_py.apiserver.reviews import review
 from minikube_py.apiserver.routes import Route, check_segment, parse_path, route, verb_of
 from minikube_py.apiserver.rules import User
 from minikube_py.apiserver.scheduling import AskScheduler
-from minikube_py.apiserver.subresources import Subresources, check_log_accepted, review
+from minikube_py.apiserver.subresources import Subresources, check_log_accepted
 from minikube_py.apiserver.watch_cache import WatchCache
 from minikube_py.apiserver.watching import Watching
 from minikube_py.apiserver.work import Work, WorkHere, in_form
@@ -89,6 +90,7 @@ class ApiServer:
         self.limits = limits or Limits()
         self.clock = clock
         self.storage = storage
+        self._rng = rng
         self.store = ObjectStore(storage, clock)
         self.cache = WatchCache(registry.kinds, self.limits)
         self.access = Access(tokens or {}, self.cache, clock)
@@ -129,6 +131,8 @@ class ApiServer:
         await self._load(_REPLAYED)
         await system.create_namespaces(self.writer)
         await system.create_priority_classes(self.writer)
+        patience_s = self.limits.request_timeout_s
+        await bootstrap.reconcile(self.writer, self.cache, self._rng, self.clock.wall_s(), patience_s)
         forever = (self._bookmark_forever(), self._sweep_forever(), self._follow_builds())
         self._tasks = [asyncio.create_task(work) for work in forever]
         if late:

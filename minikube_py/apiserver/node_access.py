@@ -18,8 +18,9 @@ import orjson
 from minikube_py.api.errors import Json, StatusError, go_quote
 from minikube_py.api.kinds.core import PODS
 from minikube_py.api.selectors import parse_field_selector
-from minikube_py.apiserver.auth import Asked, allowed, refusal
+from minikube_py.apiserver.auth import Asked, refusal
 from minikube_py.apiserver.node_claims import LEASE_NAMESPACE, NO_SLOT, NODE_PREFIX, NodeClaims, is_slot
+from minikube_py.apiserver.rbac import Policy
 from minikube_py.apiserver.rules import KUBELETS, NODE_RIGHTS, NODES, User
 from minikube_py.apiserver.watch_cache import WatchCache
 
@@ -61,9 +62,10 @@ class PlayedNodes:
 class NodeAccess:
     """`authorize` is for users of `system:nodes` and `system:kubelets` only."""
 
-    def __init__(self, cache: WatchCache, claims: NodeClaims) -> None:
+    def __init__(self, cache: WatchCache, claims: NodeClaims, policy: Policy) -> None:
         self._cache = cache
         self._claims = claims
+        self._policy = policy
 
     def nodes_of(self, user: User) -> Nodes | None:
         """None where the user is in `system:nodes` but is no node that could be told."""
@@ -80,7 +82,7 @@ class NodeAccess:
 
     async def reason(self, user: User, asked: Asked, field_selector: str = "") -> str | None:
         """Why the user may not, perhaps empty; None where they may."""
-        if allowed(user, asked):
+        if self._policy.allowed(user, asked):
             return None
         if not asked.plural:
             return ""

@@ -107,6 +107,12 @@ class ObjectStore:
             failure.append(RangeRequest(claim.key, keys_only=not claim.revision))
         return _outcome(await self._txn(compare, success, failure), guard, claims)
 
+    async def create_all(self, values: Mapping[bytes, bytes]) -> Outcome:
+        """Puts all of them, or none where one of the keys is taken."""
+        compare = [Compare(key, "CREATE", "=", 0) for key in values]
+        result = await self._txn(compare, [Put(key, value) for key, value in values.items()], [])
+        return Outcome(result.succeeded, result.revision)
+
     async def replace(
         self,
         old: KeyValue,

@@ -1,16 +1,15 @@
-"""What each user may do: RBAC's rules, and the bootstrap roles and bindings of the original, as one static table.
+"""Rules as RBAC has them, and what is decided by them.
 
-`rights_of(user)` compiles the rules of a user and their groups once; a decision is then a few set lookups. Nodes and
-kubelets are narrowed further by `node_access`, which also looks at names and at what pods refer to.
+`compiled` makes of rules what decides by a few set lookups. Here stand also the rules that no role and no binding of
+the cluster gives: those of nodes, which `node_access` narrows further, and those of this project's controllers.
 
-Source: kubernetes `plugin/pkg/auth/authorizer/rbac/bootstrappolicy`, `pkg/apis/rbac/v1/evaluation_helpers.go`.
+Source: kubernetes `pkg/apis/rbac/v1/evaluation_helpers.go`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 MASTERS: Final = "system:masters"
@@ -47,85 +46,44 @@ class Rule:
     paths: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        if self.paths:
-            return {"verbs": list(self.verbs), "nonResourceURLs": list(self.paths)}
-        shown: dict[str, Any] = {
-            "verbs": list(self.verbs),
-            "apiGroups": list(self.groups),
-            "resources": list(self.resources),
-        }
-        return {**shown, "resourceNames": list(self.names)} if self.names else shown
+        """With the fields that hold something, in upstream's order."""
+        return {field: list(held) for field, held in zip(_FIELDS, self.in_order()) if held}
+
+    def in_order(self) -> tuple[tuple[str, ...], ...]:
+        return self.verbs, self.groups, self.resources, self.names, self.paths
+
+    def allows(self, verb: str, group: str, resource: str, name: str, path: str | None = None) -> bool:
+        """Whether `verb` may be done to a resource, or to `path` where that is given."""
+        if not ("*" in self.verbs or verb in self.verbs):
+            return False
+        if path is not None:
+            return any(held == path or (held[-1:] == "*" and path.startswith(held.rstrip("*"))) for held in self.paths)
+        named = not self.names or name in self.names
+        _, _, sub = resource.partition("/")
+        wider = ("*", resource, f"*/{sub}") if sub else ("*", resource)
+        return named and not {group, "*"}.isdisjoint(self.groups) and not set(wider).isdisjoint(self.resources)
 
 
-# --- the bootstrap roles --------------------------------------------------------------------------------------------
+_FIELDS: Final = ("verbs", "apiGroups", "resources", "resourceNames", "nonResourceURLs")
+
+
+def rule_of(shown: Mapping[str, Any]) -> Rule:
+    """From a role's JSON."""
+    return Rule(*(tuple(shown.get(field) or ()) for field in _FIELDS))
+
+
+# --- rules that no role gives -----------------------------------------------------------------------------------------
 
 _READ: Final = ("get", "list", "watch")
-_READ_UPDATE: Final = (*_READ, "update", "patch")
 _CORE: Final = ("",)
-_COORDINATION: Final = ("coordination.k8s.io",)
 _STORAGE: Final = ("storage.k8s.io",)
-_EVENTS: Final = Rule(("create", "patch", "update"), ("", "events.k8s.io"), ("events",))
-_TOKEN_REVIEWS: Final = Rule(("create",), ("authentication.k8s.io",), ("tokenreviews",))
-_ACCESS_REVIEWS: Final = Rule(("create",), ("authorization.k8s.io",), ("subjectaccessreviews",))
-_LEASE_CREATE: Final = Rule(("create",), _COORDINATION, ("leases",))
-
-_ADMIN: Final = (Rule(("*",), ("*",), ("*",)), Rule(("*",), paths=("*",)))
-_PUBLIC_INFO: Final = (Rule(("get",), paths=("/healthz", "/livez", "/readyz", "/version", "/version/")),)
-_BASIC_USER: Final = (
-    Rule(("create",), ("authorization.k8s.io",), ("selfsubjectaccessreviews", "selfsubjectrulesreviews")),
-    Rule(("create",), ("authentication.k8s.io",), ("selfsubjectreviews",)),
-)
-_DISCOVERY: Final = (
-    Rule(
-        ("get",),
-        paths=("/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi", "/openapi/*", "/readyz",
-               "/version", "/version/"),
-    ),
-)  # fmt: skip
-_MONITORING: Final = (
-    Rule(("get",), paths=("/healthz", "/healthz/*", "/livez", "/livez/*", "/metrics", "/metrics/slis", "/readyz",
-                          "/readyz/*")),
-)  # fmt: skip
-_SCHEDULER: Final = (
-    _EVENTS,
-    _LEASE_CREATE,
-    Rule(("get", "update", "list", "watch"), _COORDINATION, ("leases",), ("kube-scheduler",)),
-    Rule(_READ, _CORE, ("nodes", "services", "replicationcontrollers", "namespaces")),
-    Rule((*_READ, "delete"), _CORE, ("pods",)),
-    Rule(("create",), _CORE, ("bindings", "pods/binding")),
-    Rule(("patch", "update"), _CORE, ("pods/status",)),
-    Rule(_READ, ("apps", "extensions"), ("replicasets",)),
-    Rule(_READ, ("apps",), ("statefulsets",)),
-    Rule(_READ, ("policy",), ("poddisruptionbudgets",)),
-    Rule(_READ_UPDATE, _CORE, ("persistentvolumeclaims", "persistentvolumes")),
-    Rule(_READ, ("resource.k8s.io",), ("deviceclasses", "resourceslices")),
-    Rule(_READ_UPDATE, ("resource.k8s.io",), ("resourceclaims", "resourceclaims/status")),
-    Rule(("update",), _CORE, ("pods/finalizers",)),
-    Rule(("create", "delete"), ("resource.k8s.io",), ("resourceclaims",)),
-    Rule(("update", "patch"), ("resource.k8s.io",), ("resourceclaims/binding",)),
-    _TOKEN_REVIEWS,
-    _ACCESS_REVIEWS,
-    Rule(_READ, _STORAGE, ("csidrivers", "csinodes", "csistoragecapacities", "storageclasses", "volumeattachments")),
-)
-_CONTROLLER_MANAGER: Final = (
-    _EVENTS,
-    _LEASE_CREATE,
-    Rule(("get", "update"), _COORDINATION, ("leases",), ("kube-controller-manager",)),
-    Rule(("create",), _CORE, ("secrets", "serviceaccounts", "serviceaccounts/token")),
-    Rule(("delete",), _CORE, ("secrets",)),
-    Rule(("get",), _CORE, ("namespaces", "secrets", "serviceaccounts", "configmaps")),
-    Rule(("update",), _CORE, ("secrets", "serviceaccounts")),
-    _TOKEN_REVIEWS,
-    _ACCESS_REVIEWS,
-    Rule(("list", "watch"), ("*",), ("*",)),
-)
 _CONTROLLERS: Final = (
     # The original runs each controller under a service account of its own; ours share the manager's identity, which
     # therefore holds the roles of those that it runs: generic-garbage-collector, namespace-controller,
     # replication-controller, pod-garbage-collector, node-controller, endpoint-controller, service-account-controller,
     # root-ca-cert-publisher, replicaset-controller, deployment-controller, statefulset-controller,
     # daemon-set-controller, endpointslice-controller, endpointslicemirroring-controller, persistent-volume-binder,
-    # job-controller, cronjob-controller, ttl-after-finished-controller.
+    # job-controller, cronjob-controller, ttl-after-finished-controller, clusterrole-aggregation-controller.
     Rule((*_READ, "patch", "update", "delete"), ("*",), ("*",)),
     Rule((*_READ, "delete", "deletecollection"), ("*",), ("*",)),
     Rule(("update",), _CORE, ("namespaces/finalize", "namespaces/status")),
@@ -138,20 +96,21 @@ _CONTROLLERS: Final = (
     Rule(("create",), ("batch",), ("jobs",)),
     Rule(("create",), ("discovery.k8s.io",), ("endpointslices",)),
     Rule(("create",), ("resource.k8s.io",), ("resourceclaims",)),
+    Rule(("escalate",), ("rbac.authorization.k8s.io",), ("clusterroles",)),
 )  # fmt: skip
 NODE_RULES: Final = (
-    _TOKEN_REVIEWS,
+    Rule(("create",), ("authentication.k8s.io",), ("tokenreviews",)),
     Rule(("create",), ("authorization.k8s.io",), ("subjectaccessreviews", "localsubjectaccessreviews")),
     Rule(_READ, _CORE, ("services",)),
     Rule(("create", *_READ), _CORE, ("nodes",)),
     Rule(("update", "patch"), _CORE, ("nodes", "nodes/status", "pods/status")),
-    _EVENTS,
+    Rule(("create", "patch", "update"), ("", "events.k8s.io"), ("events",)),
     Rule((*_READ, "create", "delete"), _CORE, ("pods",)),
     Rule(("create",), _CORE, ("pods/eviction",)),
     Rule(_READ, _CORE, ("configmaps", "secrets")),
     Rule(("get",), _CORE, ("endpoints", "persistentvolumeclaims", "persistentvolumes", "serviceaccounts")),
     Rule(("create", *_READ), ("certificates.k8s.io",), ("certificatesigningrequests",)),
-    Rule(("get", "create", "update", "patch", "delete"), _COORDINATION, ("leases",)),
+    Rule(("get", "create", "update", "patch", "delete"), ("coordination.k8s.io",), ("leases",)),
     Rule(("create",), _CORE, ("serviceaccounts/token",)),
     Rule(("get", "update", "patch"), _CORE, ("persistentvolumeclaims/status",)),
     Rule(("get",), _STORAGE, ("volumeattachments",)),
@@ -162,34 +121,22 @@ NODE_RULES: Final = (
     Rule(("deletecollection",), ("resource.k8s.io",), ("resourceslices",)),
 )
 """Role `system:node`. No binding gives it: `node_access` applies it to users that it knows for a node."""
-
-GROUP_BINDINGS: Final[Mapping[str, tuple[Rule, ...]]] = {
-    MASTERS: _ADMIN,
-    "system:monitoring": _MONITORING,
-    AUTHENTICATED: (*_DISCOVERY, *_BASIC_USER, *_PUBLIC_INFO),
-    UNAUTHENTICATED: _PUBLIC_INFO,
-}
-USER_BINDINGS: Final[Mapping[str, tuple[Rule, ...]]] = {
-    "system:kube-scheduler": _SCHEDULER,
-    "system:kube-controller-manager": (*_CONTROLLER_MANAGER, *_CONTROLLERS),
-}
-
-
-def rules_of(user: User) -> list[Rule]:
-    """Each rule once, in the order of bindings."""
-    found = [rule for group in user.groups for rule in GROUP_BINDINGS.get(group, ())]
-    return list(dict.fromkeys([*found, *USER_BINDINGS.get(user.name, ())]))
+COMPONENT_RULES: Final[Mapping[str, tuple[Rule, ...]]] = {"system:kube-controller-manager": _CONTROLLERS}
+"""What components may do beyond the roles that upstream's bindings give to their names."""
 
 
 # --- decisions ------------------------------------------------------------------------------------------------------
 
+Key = tuple[str, str, str]
+"""Verb, group and resource."""
+
 
 class Rights(NamedTuple):
-    """`resources` holds (verb, group, resource) of rules without names; `named` those with, and the names."""
+    """`resources` are those of rules without names; `named` those with, and the names."""
 
     everything: bool
-    resources: frozenset[tuple[str, str, str]]
-    named: Mapping[tuple[str, str, str], frozenset[str]]
+    resources: frozenset[Key]
+    named: Mapping[Key, frozenset[str]]
     paths: frozenset[tuple[str, str]]
     path_prefixes: tuple[tuple[str, str], ...]
 
@@ -200,9 +147,10 @@ class Rights(NamedTuple):
         held, named = self.resources, self.named
         if (verb, group, resource) in held or (verb, "*", "*") in held:
             return True
-        if any(key in held for key in _wider(verb, group, resource)):
+        keys = _wider(verb, group, resource)
+        if any(key in held for key in keys):
             return True
-        return bool(named) and name in named.get((verb, group, resource), ())
+        return bool(named) and any(name in named.get(key, ()) for key in keys)
 
     def allow_path(self, verb: str, path: str) -> bool:
         if self.everything or any((each, path) in self.paths for each in (verb, "*")):
@@ -210,16 +158,16 @@ class Rights(NamedTuple):
         return any(held in (verb, "*") and path.startswith(prefix) for held, prefix in self.path_prefixes)
 
 
-def _wider(verb: str, group: str, resource: str) -> Iterable[tuple[str, str, str]]:
-    """The keys with `*` that cover this one, too. `*/status` covers the status of every resource."""
-    _, slash, sub = resource.partition("/")
-    resources = (resource, f"*/{sub}", "*") if slash else (resource, "*")
-    return ((v, g, r) for v in (verb, "*") for g in (group, "*") for r in resources)
+def _wider(verb: str, group: str, resource: str) -> list[Key]:
+    """The keys that cover this one, itself first. `*/status` covers the status of every resource."""
+    _, _, sub = resource.partition("/")
+    resources = (resource, f"*/{sub}", "*") if sub else (resource, "*")
+    return [(v, g, r) for v in (verb, "*") for g in (group, "*") for r in resources]
 
 
 def compiled(rules: Iterable[Rule]) -> Rights:
-    resources: set[tuple[str, str, str]] = set()
-    named: dict[tuple[str, str, str], frozenset[str]] = {}
+    resources: set[Key] = set()
+    named: dict[Key, frozenset[str]] = {}
     paths: set[tuple[str, str]] = set()
     prefixes: list[tuple[str, str]] = []
     for rule in rules:
@@ -230,17 +178,11 @@ def compiled(rules: Iterable[Rule]) -> Rights:
                 resources.add(key)
         for verb in rule.verbs:
             for path in rule.paths:
+                paths.add((verb, path))
                 if path.endswith("*"):
-                    prefixes.append((verb, path[:-1]))
-                else:
-                    paths.add((verb, path))
+                    prefixes.append((verb, path.rstrip("*")))
     everything = ("*", "*", "*") in resources and ("*", "") in prefixes
     return Rights(everything, frozenset(resources), named, frozenset(paths), tuple(prefixes))
-
-
-@lru_cache(4096)
-def rights_of(user: User) -> Rights:
-    return compiled(rules_of(user))
 
 
 NODE_RIGHTS: Final = compiled(NODE_RULES)

@@ -1,7 +1,6 @@
-"""What stands beside an object: a pod's binding and log, a controller's scale; and the reviews of oneself.
+"""What stands beside an object: a pod's binding and log, a controller's scale.
 
-Source: `pkg/registry/core/pod/storage`, `pkg/registry/core/replicationcontroller/storage`,
-`pkg/registry/authorization`.
+Source: `pkg/registry/core/pod/storage`, `pkg/registry/core/replicationcontroller/storage`.
 """
 
 from __future__ import annotations
@@ -24,23 +23,16 @@ from minikube_py.api.errors import (
     not_found,
 )
 from minikube_py.api.kind import Kind
-from minikube_py.api.kinds.authentication import SELFSUBJECTREVIEWS
-from minikube_py.api.kinds.authorization import SELFSUBJECTACCESSREVIEWS, SELFSUBJECTRULESREVIEWS
 from minikube_py.api.kinds.core import PODS
 from minikube_py.api.kinds.core.pods import bind_pod, validate_binding
-from minikube_py.api.meta import timestamp
 from minikube_py.api.patch import apply_patch
 from minikube_py.api.scale import SCALES, require_replicas, scale_of, validate_scale, with_scale
-from minikube_py.api.validation.dispatch import validate_create
-from minikube_py.apiserver.access import Access
-from minikube_py.apiserver.auth import ANONYMOUS, Asked
-from minikube_py.apiserver.forms import PROTOBUF, SERVED, Form, negotiate, single_bytes, with_options
+from minikube_py.apiserver.forms import PROTOBUF, SERVED, Form, negotiate, single_bytes
 from minikube_py.apiserver.messages import TEXT, Request, Response, warning_headers
 from minikube_py.apiserver.object_store import ObjectStore
 from minikube_py.apiserver.options import WriteOptions, parse_bool, parse_int
 from minikube_py.apiserver.preparing import check_name, check_namespace, check_version, encode, finish_update
 from minikube_py.apiserver.routes import Route
-from minikube_py.apiserver.rules import User, rules_of
 from minikube_py.apiserver.work import in_form
 from minikube_py.apiserver.writes import Writer, check_patch_type, with_warnings
 from minikube_py.env import Clock
@@ -187,73 +179,3 @@ def check_log_accepted(accept: str) -> None:
         raise StatusError(406, "NotAcceptable", message, {})
     if all(each == "text/plain" for each in wanted) or negotiate(accept).kind != "object":
         raise not_acceptable(SERVED)
-
-
-# --- reviews --------------------------------------------------------------------------------------------------------
-
-
-async def review(
-    writer: Writer, route: Route, request: Request, access: Access, options: WriteOptions, wall_s: float
-) -> Response:
-    """SelfSubjectAccessReview, SelfSubjectRulesReview and SelfSubjectReview: answered, never stored.
-
-    Raises: StatusError 400, 422."""
-    resource, user = route.resource, request.user or ANONYMOUS
-    form = with_options(negotiate(request.accept), request.query)
-    obj, warnings = await writer.read(resource, request, options)
-    if resource is SELFSUBJECTREVIEWS:
-        obj["metadata"]["creationTimestamp"] = timestamp(wall_s)
-        obj["status"] = {"userInfo": _user_info(user)}
-        return _answer(resource, obj, form, warnings, wall_s)
-    try:
-        obj["status"] = await _status(resource, obj, user, access)
-    except StatusError as error:
-        raise with_warnings(error, warnings) from None
-    return _answer(resource, obj, form, warnings, wall_s)
-
-
-async def _status(resource: Kind, obj: Json, user: User, access: Access) -> Json:
-    if errors := validate_create(resource, obj):
-        raise invalid(GroupResource(resource.group, resource.plural, ""), "", errors)
-    if resource is SELFSUBJECTACCESSREVIEWS:
-        may, reason = await access.may(user, _asked(obj.get("spec") or {}))
-        return {"allowed": may, "reason": reason} if reason else {"allowed": may}
-    assert resource is SELFSUBJECTRULESREVIEWS
-    if not (obj.get("spec") or {}).get("namespace"):
-        raise bad_request("no namespace on request")
-    obj["spec"] = {}
-    return _rules_status(user)
-
-
-def _answer(kind: Kind, obj: Json, form: Form, warnings: list[str], wall_s: float) -> Response:
-    body = single_bytes(kind, encode(obj), 0, form, wall_s)
-    return Response(201, body, form.media_type, warning_headers(warnings))
-
-
-def _user_info(user: User) -> Json:
-    info: Json = {"username": user.name}
-    if user.uid:
-        info["uid"] = user.uid
-    info["groups"] = list(user.groups)
-    if user.extra:
-        info["extra"] = {key: list(values) for key, values in user.extra}
-    return info
-
-
-def _asked(spec: Json) -> Asked:
-    wanted = spec.get("resourceAttributes")
-    if wanted is not None:
-        names = ("verb", "group", "resource", "subresource", "namespace", "name")
-        return Asked(*(str(wanted.get(name) or "") for name in names))
-    path = spec.get("nonResourceAttributes") or {}
-    return Asked(path.get("verb") or "", path=path.get("path") or "")
-
-
-def _rules_status(user: User) -> Json:
-    rules = rules_of(user)
-    return {
-        "resourceRules": [rule.to_json() for rule in rules if not rule.paths],
-        "nonResourceRules": [rule.to_json() for rule in rules if rule.paths],
-        "incomplete": False,
-    }
-

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol, TypeVar
 from minikube_py.api.errors import StatusError
 from minikube_py.client.events import EventRecorder, Involved
 from minikube_py.client.rest import (
+    CLUSTER_ROLES,
     CONFIG_MAPS,
     CONTROLLER_REVISIONS,
     CRON_JOBS,
@@ -158,6 +159,7 @@ _PROJECTIONS: Final[Mapping[ResourceRef, Callable[[Object], Any]]] = {
     CONTROLLER_REVISIONS: views.project_revision,
     NAMESPACES: views.project_namespace,
     CONFIG_MAPS: views.project_config_map,
+    CLUSTER_ROLES: project_whole,
     **dict.fromkeys((VOLUMES, CLAIMS, STORAGE_CLASSES, BUDGETS, DEVICE_CLAIMS, DEVICE_TEMPLATES), project_whole),
     QUOTAS: project_whole,
 }

@@ -73,6 +73,13 @@ def _has(found: Seen, member: str) -> bool:
     return found.tree is not None and found.tree.get(member) is not None
 
 
+def _by_binding(found: Seen) -> bool:
+    status = found.tree.get("status") if found.tree is not None else None
+    if status is None or status.text("allowed") != "true":
+        return False
+    return status.text("reason").startswith("RBAC: allowed by ")
+
+
 def _before_offer(message: bytes) -> bytes:
     return message.partition(b"Available representations")[0].partition(b"media types are accepted")[0]
 
@@ -167,6 +174,13 @@ RULES: tuple[Rule, ...] = (
         "upstream lists the rules of a user in the order of its caches, which is another at each start",
         lambda ask, theirs, mine: _kind(mine) == "SelfSubjectRulesReview",
         _trees(lambda tree: tree.unordered()),
+    ),
+    Rule(
+        "one of several bindings",
+        "other words",
+        "of several bindings that allow a request upstream names one by the order of its caches, which changes",
+        lambda ask, theirs, mine: _by_binding(theirs) and _by_binding(mine),
+        _trees(lambda tree: tree.without("reason")),
     ),
     Rule(
         "managedFields in a message",

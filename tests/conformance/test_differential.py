@@ -24,6 +24,7 @@ import patience
 import pytest
 import quota_cases
 import raw_cases
+import rbac_cases
 import record
 import scenario
 from asking import Answer, Ask, Server
@@ -128,6 +129,34 @@ def test_writes_within_quotas_answer_as_upstream() -> None:
 
 def _says(server: Server, ask: Ask, word: bytes) -> bool:
     return word in server.ask(ask).body
+
+
+@pytest.mark.original
+@pytest.mark.timeout(300)
+def test_who_may_what_is_told_as_upstream_tells_it() -> None:
+    report = judging.Report()
+    with (
+        needs.original() as upstream,
+        ours.serve() as local,
+        Server(upstream["url"], upstream["token"]) as theirs,
+        Server(local["url"], local["token"]) as mine,
+    ):
+        for ask in rbac_cases.setup(SEED):
+            report.take(ask, theirs.ask(ask), mine.ask(ask))
+        for server in (theirs, mine):
+            patience.eventually(partial(_allowed, server, rbac_cases.known()), "authorization knows the bindings")
+        asked = (
+            rbac_cases.reviews(SEED, EXAMPLES // 2), rbac_cases.selectors(), rbac_cases.grants(SEED, EXAMPLES // 4),
+            rbac_cases.refusals(SEED, EXAMPLES // 10),
+        )  # fmt: skip
+        for ask in itertools.chain.from_iterable(asked):
+            report.take(ask, theirs.ask(ask), mine.ask(ask))
+    print(report.counts())
+    assert not report.findings, f"{report.text()}\n{report.counts()}"
+
+
+def _allowed(server: Server, ask: Ask) -> bool:
+    return b'"allowed":true' in server.ask(ask).body
 
 
 def _limited(server: Server, ask: Ask) -> bool:

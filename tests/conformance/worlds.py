@@ -19,6 +19,7 @@ STORAGE = "/apis/storage.k8s.io/v1"
 NETWORKING = "/apis/networking.k8s.io/v1"
 BATCH = f"/apis/batch/v1/namespaces/{NAMESPACE}"
 DEVICES = "/apis/resource.k8s.io/v1"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 Body = dict[str, Any]
 def merged(body: Any, part: Any) -> Any:
@@ -59,6 +60,12 @@ _DEVICE = {
     "allowMultipleAllocations": True, "taints": [{"key": "t", "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z"}],
     "bindingConditions": ["x.io/y"], "bindingFailureConditions": ["a"],
 }  # fmt: skip
+_RULES = [
+    {"verbs": ["get", "list"], "apiGroups": ["", "apps"], "resources": ["pods", "*/scale"]},
+    {"verbs": ["update"], "apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["a"]},
+]
+_OF_RBAC = {"apiGroup": "rbac.authorization.k8s.io"}
+_SUBJECTS = [{"kind": "User", "name": "u"}, {"kind": "Group", "name": "g", **_OF_RBAC}, {"kind": "ServiceAccount", "name": "s", "namespace": "n"}]
 WORLD: dict[str, tuple[str, Body]] = {
     "pods": (
         f"{IN}/pods",
@@ -186,6 +193,10 @@ WORLD: dict[str, tuple[str, Body]] = {
         f"{DEVICES}/resourceslices",
         {"spec": {"driver": "x.io", "nodeName": "n", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}, "devices": [_DEVICE]}},
     ),
+    "clusterroles": (f"{RBAC}/clusterroles", {"rules": [*_RULES, {"verbs": ["get"], "nonResourceURLs": ["/x", "/y/*"]}]}),
+    "clusterrolebindings": (f"{RBAC}/clusterrolebindings", {"subjects": _SUBJECTS, "roleRef": {"kind": "ClusterRole", "name": "r", **_OF_RBAC}}),
+    "roles": (f"{RBAC}/namespaces/{NAMESPACE}/roles", {"rules": _RULES}),
+    "rolebindings": (f"{RBAC}/namespaces/{NAMESPACE}/rolebindings", {"subjects": _SUBJECTS, "roleRef": {"kind": "Role", "name": "r", **_OF_RBAC}}),
 }  # fmt: skip
 """Plural to collection and body. Each stands in the world as `one` and `two`; see `named`."""
 CLUSTER_WIDE = frozenset(plural for plural, (where, _) in WORLD.items() if "/namespaces/" not in where)
@@ -194,6 +205,7 @@ BY_SCHEMA = frozenset((
     "csistoragecapacities", "volumeattachments", "endpointslices", "ingressclasses", "ingresses", "networkpolicies",
     "deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices", "limitranges",
     "resourcequotas",
+    "clusterroles", "clusterrolebindings", "roles", "rolebindings",
 ))  # fmt: skip
 """Kinds whose writes are also drawn by the schema, field by field: all but the older ones that hold the template of a pod."""
 OTHERS: dict[str, dict[str, Body]] = {
@@ -247,6 +259,8 @@ OTHERS: dict[str, dict[str, Body]] = {
         }},
     },
     "resourceclaims": {"given": {"spec": _WANTED}},
+    "clusterroles": {"gathers": {"aggregationRule": {"clusterRoleSelectors": [_SELECTOR, {"matchExpressions": [{"key": "z", "operator": "Exists"}]}]}}},
+    "rolebindings": {"bare": {"roleRef": {"kind": "ClusterRole", "name": "r"}}},
 }  # fmt: skip
 """What stands in the world beside `one` and `two`, by plural and name."""
 _AT = "2026-01-01T00:00:00Z"

@@ -52,6 +52,7 @@ KINDS = [
     Kind("apps", "v1", "replicasets", "ReplicaSet", True),
     Kind("apps", "v1", "statefulsets", "StatefulSet", True),
     Kind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True),
+    Kind("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", False),
 ]
 VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 PATH = re.compile(

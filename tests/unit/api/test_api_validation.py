@@ -32,7 +32,8 @@ ALLOCATED = ("clusterIP", "clusterIPs", "healthCheckNodePort")
 def create(resource: Kind, body: Json) -> Json:
     obj, _ = decode(resource, orjson.dumps(body), "application/json", "Ignore")
     metadata = obj.setdefault("metadata", {})
-    metadata["creationTimestamp"] = NOW
+    if resource.stored:
+        metadata["creationTimestamp"] = NOW
     if resource.namespaced:
         metadata["namespace"] = "default"
     resource.default(obj)

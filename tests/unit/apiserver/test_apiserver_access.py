@@ -22,12 +22,11 @@ from minikube_py.apiserver.auth import (
     SHARED_KUBELET,
     Asked,
     Authenticator,
-    allowed,
 )
 from minikube_py.apiserver.impersonation import impersonated, wanted_user
 from minikube_py.apiserver.messages import Request
 from minikube_py.apiserver.node_claims import PLAYED_BY
-from minikube_py.apiserver.rules import AUTHENTICATED, User, rights_of, rules_of
+from minikube_py.apiserver.rules import AUTHENTICATED, User, compiled
 
 Json = dict[str, Any]
 PLAIN_USER = User("plain", (AUTHENTICATED,))
@@ -69,39 +68,39 @@ RIGHTS = {
 
 
 @pytest.mark.parametrize("case", RIGHTS.values(), ids=RIGHTS)
-def test_bootstrap_roles_say_who_may_do_what(case: tuple[User, str, str, str, str, bool]) -> None:
+async def test_bootstrap_roles_say_who_may_do_what(core: Core, case: tuple[User, str, str, str, str, bool]) -> None:
     user, verb, group, resource, name, may = case
     plural, _, sub = resource.partition("/")
-    assert allowed(user, Asked(verb, group, plural, sub, "", name)) is may
+    assert core.api.access.policy.allowed(user, Asked(verb, group, plural, sub, "", name)) is may
 
 
-def test_paths_are_open_by_rules_too() -> None:
-    assert allowed(ANONYMOUS, Asked("get", path="/healthz")) and not allowed(ANONYMOUS, Asked("get", path="/metrics"))
-    assert allowed(PLAIN_USER, Asked("get", path="/apis/apps"))
-    assert not allowed(PLAIN_USER, Asked("get", path="/metrics"))
-    assert allowed(ADMIN, Asked("get", path="/metrics"))
+async def test_paths_are_open_by_rules_too(core: Core) -> None:
+    def may(user: User, path: str) -> bool:
+        return core.api.access.policy.allowed(user, Asked("get", path=path))
+
+    assert may(ANONYMOUS, "/healthz") and not may(ANONYMOUS, "/metrics")
+    assert may(PLAIN_USER, "/apis/apps") and not may(PLAIN_USER, "/metrics")
+    assert may(ADMIN, "/metrics")
 
 
-def test_compiled_rights_decide_as_the_rules_do() -> None:
-    """The sets against a reading of each rule, for everything that the rules name and some that they do not."""
+async def test_compiled_rights_decide_as_each_rule_does(core: Core) -> None:
+    """The sets against each rule by itself, for everything that the rules name and some that they do not."""
     rng = random.Random(11)
+    policy = core.api.access.policy
     for user in (ADMIN, SCHEDULER, CONTROLLER_MANAGER, PLAIN_USER, ANONYMOUS):
-        rules = rules_of(user)
+        rules, errors = policy.rules_of(user, "kube-system")
+        assert rules and not errors
+        rights = compiled(rules)
         verbs = sorted({verb for rule in rules for verb in rule.verbs} | {"get", "approve"})
         groups = sorted({group for rule in rules for group in rule.groups} | {"apps"})
         resources = sorted({each for rule in rules for each in rule.resources} | {"secrets", "pods/status", "x/status"})
+        paths = sorted({each for rule in rules for each in rule.paths} | {"/apis/x", "/nowhere"})
         for _ in range(400):
             verb, group, resource = rng.choice(verbs), rng.choice(groups), rng.choice(resources)
-            name = rng.choice(("", "kube-scheduler", "x"))
-            by_rules = any(
-                (verb in rule.verbs or "*" in rule.verbs)
-                and (group in rule.groups or "*" in rule.groups)
-                and (resource in rule.resources or "*" in rule.resources)
-                and (not rule.names or name in rule.names)
-                for rule in rules
-                if not rule.paths
-            )
-            assert rights_of(user).allow(verb, group, resource, name) is by_rules, (user.name, verb, group, resource)
+            name, path = rng.choice(("", "kube-scheduler", "x")), rng.choice(paths)
+            by_rules = any(rule.allows(verb, group, resource, name) for rule in rules)
+            assert rights.allow(verb, group, resource, name) is by_rules, (user.name, verb, group, resource)
+            assert rights.allow_path(verb, path) is any(rule.allows(verb, "", "", "", path) for rule in rules)
 
 
 # --- impersonation --------------------------------------------------------------------------------------------------
@@ -143,12 +142,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
-def test_who_may_not_impersonate_is_refused_in_the_originals_words(case: tuple[list[tuple[str, str]], str]) -> None:
+async def test_who_may_not_impersonate_is_refused_in_the_originals_words(
+    core: Core, case: tuple[list[tuple[str, str]], str]
+) -> None:
     headers, message = case
     with pytest.raises(StatusError) as refused:
         wanted = wanted_user(headers)
         assert wanted is not None
-        impersonated(PLAIN_USER, wanted, ON_PODS)
+        impersonated(PLAIN_USER, wanted, ON_PODS, core.api.access.policy)
     assert refused.value.message == message
     assert refused.value.code == (400 if message.startswith("requested") else 403)
 
@@ -169,9 +170,9 @@ BECOMES = {
 
 
 @pytest.mark.parametrize("case", BECOMES.values(), ids=BECOMES)
-def test_an_administrator_becomes_whom_the_headers_name(case: tuple[User, tuple[str, ...]]) -> None:
+async def test_an_administrator_becomes_whom_the_headers_name(core: Core, case: tuple[User, tuple[str, ...]]) -> None:
     wanted, groups = case
-    found = impersonated(ADMIN, wanted, ON_PODS)
+    found = impersonated(ADMIN, wanted, ON_PODS, core.api.access.policy)
     assert found == User(wanted.name, groups, wanted.uid, wanted.extra)
 
 

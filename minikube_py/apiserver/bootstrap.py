@@ -1,0 +1,146 @@
+"""The roles and bindings that every cluster has, as upstream's server makes them at its start.
+
+They stand in `bootstrap_policy.json`, recorded from a live upstream. What is missing is put there by one
+transaction for each hundred objects; what has fewer rules or subjects than it should gets those, unless its
+annotation `rbac.authorization.kubernetes.io/autoupdate` is "false" (docs/adr/0025-rbac-objects.md).
+
+Source: kubernetes `pkg/registry/rbac/rest/storage_rbac.go`, component-helpers `auth/rbac/reconciliation`.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+import orjson
+
+from minikube_py.api.errors import Json, StatusError
+from minikube_py.api.kind import Kind
+from minikube_py.api.kinds.rbac import CLUSTERROLEBINDINGS, CLUSTERROLES, ROLEBINDINGS, ROLES
+from minikube_py.api.meta import namespace_of, new_uid, timestamp
+from minikube_py.apiserver.escalation import uncovered
+from minikube_py.apiserver.object_store import OutOfSpace
+from minikube_py.apiserver.preparing import encode
+from minikube_py.apiserver.rules import rule_of
+from minikube_py.apiserver.watch_cache import WatchCache
+from minikube_py.apiserver.writes import Writer
+from minikube_py.mvcc.types import KeyValue
+
+log = logging.getLogger(__name__)
+_AUTOUPDATE: Final = "rbac.authorization.kubernetes.io/autoupdate"
+_TOGETHER_MAX: Final = 100
+"""An etcd takes 128 operations in one transaction."""
+_ATTEMPTS_MAX: Final = 10
+
+
+@cache
+def _expected() -> tuple[tuple[Kind, Json], ...]:
+    """Not to be changed."""
+    recorded = orjson.loads((files(__package__) / "bootstrap_policy.json").read_bytes())
+    kinds = (CLUSTERROLES, CLUSTERROLEBINDINGS, ROLES, ROLEBINDINGS)
+    return tuple((kind, obj) for kind in kinds for obj in recorded[kind.plural])
+
+
+async def reconcile(writer: Writer, cache: WatchCache, rng: random.Random, wall_s: float, patience_s: float) -> None:
+    """A store without room does not keep a server from its start. Raises: StatusError where it does not answer."""
+    try:
+        for _ in range(_ATTEMPTS_MAX):
+            if await _create_missing(writer, cache, rng, wall_s, patience_s):
+                break
+        for kind, expected in _expected():
+            if kind in cache.caches:
+                await _complete(writer, cache, kind, expected)
+    except OutOfSpace as error:
+        log.warning("the roles of the system are not all made: %s", error)
+
+
+async def _create_missing(
+    writer: Writer, cache: WatchCache, rng: random.Random, wall_s: float, patience_s: float
+) -> bool:
+    """False: another server makes them, too, and some are to be looked at again."""
+    served = [(kind, obj) for kind, obj in _expected() if kind in cache.caches]
+    missing = [(kind, obj) for kind, obj in served if _key(kind, obj) not in cache.of(kind).entries]
+    created_at = timestamp(wall_s)
+    for first in range(0, len(missing), _TOGETHER_MAX):
+        made = dict(_new(missing[first : first + _TOGETHER_MAX], rng, created_at))
+        outcome = await writer.store.create_all(made)
+        await cache.wait_until(outcome.revision, patience_s)
+        if not outcome.done:
+            return False
+    return True
+
+
+def _key(kind: Kind, obj: Json) -> bytes:
+    return kind.key(namespace_of(obj), obj["metadata"]["name"])
+
+
+def _new(objects: list[tuple[Kind, Json]], rng: random.Random, created_at: str) -> Iterator[tuple[bytes, bytes]]:
+    for kind, obj in objects:
+        named = {key: value for key, value in obj["metadata"].items() if key in ("name", "namespace")}
+        stamped = {**named, "uid": new_uid(rng), "creationTimestamp": created_at}
+        yield _key(kind, obj), encode({**obj, "metadata": {**stamped, **obj["metadata"]}})
+
+
+# --- what is there already --------------------------------------------------------------------------------------------
+
+
+async def _complete(writer: Writer, cache: WatchCache, kind: Kind, expected: Json) -> None:
+    entry = cache.of(kind).entries.get(_key(kind, expected))
+    found = orjson.loads(entry.value) if entry is not None else None
+    if found is None or _completed(kind, found, expected) is None:
+        return
+    namespace, name = namespace_of(expected), expected["metadata"]["name"]
+    if kind in (CLUSTERROLEBINDINGS, ROLEBINDINGS) and found["roleRef"] != expected["roleRef"]:
+        # It cannot be changed: the binding is replaced.
+        assert entry is not None
+        await writer.store.delete(KeyValue(entry.key, entry.value, 0, entry.revision, 0, 0))
+        await writer.create_object(kind, namespace, orjson.loads(orjson.dumps(expected)))
+        return
+
+    def make(old: Json) -> Json:
+        return _completed(kind, old, expected) or old
+
+    try:
+        await writer.change(kind, namespace, name, make)
+    except StatusError as error:
+        if error.code != 404:
+            raise
+
+
+def _completed(kind: Kind, found: Json, expected: Json) -> Json | None:
+    """`found` with what it lacks; None where it lacks nothing or is not to be touched."""
+    metadata = found["metadata"]
+    annotations = metadata.get("annotations") or {}
+    if annotations.get(_AUTOUPDATE) == "false":
+        return None
+    merged = {
+        name: {**expected["metadata"].get(name, {}), **(metadata.get(name) or {})} for name in ("labels", "annotations")
+    }
+    new = {**found, "metadata": {**metadata, **merged}}
+    if kind in (CLUSTERROLES, ROLES):
+        _complete_rules(new, expected)
+    elif found["roleRef"] == expected["roleRef"]:
+        subjects = found.get("subjects") or []
+        if missing := [subject for subject in expected.get("subjects") or () if subject not in subjects]:
+            new["subjects"] = subjects + missing
+    else:
+        return expected
+    return new if new != found else None
+
+
+def _complete_rules(new: Json, expected: Json) -> None:
+    rules = new.get("rules") or []
+    if rules != (expected.get("rules") or []):
+        held = [rule_of(rule) for rule in rules]
+        if missing := uncovered(held, [rule_of(rule) for rule in expected.get("rules") or ()]):
+            new["rules"] = rules + [rule.to_json() for rule in missing]
+    wanted = (expected.get("aggregationRule") or {}).get("clusterRoleSelectors") or []
+    selectors = (new.get("aggregationRule") or {}).get("clusterRoleSelectors") or []
+    if not wanted:
+        new.pop("aggregationRule", None)
+    elif missing_selectors := [selector for selector in wanted if selector not in selectors]:
+        new["aggregationRule"] = {"clusterRoleSelectors": selectors + missing_selectors}

@@ -1,0 +1,215 @@
+"""The RBAC authorizer: who holds which rules, by the roles and bindings that stand in the watch cache.
+
+Bindings are kept by their subjects, so that a user's are found without looking at the others. What a user holds in a
+namespace is compiled once and forgotten with the next change of a role or binding; a decision is then a few set
+lookups. Only an answer that must say why walks the rules.
+
+Source: kubernetes `plugin/pkg/auth/authorizer/rbac/rbac.go`, `pkg/registry/rbac/validation/rule.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from minikube_py.api.errors import GroupResource, Json, StatusError, go_quote, not_found
+from minikube_py.api.kind import Kind
+from minikube_py.api.kinds.rbac import CLUSTERROLEBINDINGS, CLUSTERROLES, GROUP, ROLEBINDINGS, ROLES
+from minikube_py.apiserver.auth import Asked
+from minikube_py.apiserver.projections import Projection
+from minikube_py.apiserver.rules import COMPONENT_RULES, MASTERS, Rights, Rule, User, compiled, rule_of
+from minikube_py.apiserver.watch_cache import Entry, WatchCache
+
+_COMPILED_MAX: Final = 4096
+_Subject = tuple[str, str, str]
+"""Namespace of the binding, whether a user or a group, and its name."""
+
+
+class Held(NamedTuple):
+    """A rule that a user holds, and by which binding; or why those of a binding are not to be had."""
+
+    source: str
+    rule: Rule | None
+    error: StatusError | None = None
+
+
+class Policy:
+    def __init__(self, cache: WatchCache) -> None:
+        self._compiled: dict[tuple[User, str], Rights] = {}
+        self._roles = {kind: _Roles(kind, self._compiled) for kind in (CLUSTERROLES, ROLES)}
+        self._bindings = {kind: _Bindings(kind, self._compiled) for kind in (CLUSTERROLEBINDINGS, ROLEBINDINGS)}
+        for kind, kept in (*self._roles.items(), *self._bindings.items()):
+            if kind in cache.caches:
+                cache.of(kind).projection = kept
+
+    def allowed(self, user: User, asked: Asked) -> bool:
+        if MASTERS in user.groups:
+            return True
+        rights = self._rights(user, "")
+        if asked.path is not None:
+            return rights.allow_path(asked.verb, asked.path)
+        group, resource, name = asked.group, asked.resource, asked.name
+        if rights.allow(asked.verb, group, resource, name):
+            return True
+        return bool(asked.namespace) and self._rights(user, asked.namespace).allow(asked.verb, group, resource, name)
+
+    def decide(self, user: User, asked: Asked) -> tuple[bool, str]:
+        """As `allowed`, and why: by which binding, or what hinders a binding."""
+        if MASTERS in user.groups:
+            return True, ""
+        errors: list[StatusError] = []
+        wanted = (asked.verb, asked.group, asked.resource, asked.name, asked.path)
+        for held in self.held(user, asked.namespace):
+            if held.error is not None:
+                errors.append(held.error)
+            elif held.rule is not None and held.rule.allows(*wanted):
+                return True, f"RBAC: allowed by {held.source}"
+        if self.allowed(user, asked):
+            return True, ""
+        return False, f"RBAC: {joined(errors)}" if errors else ""
+
+    def rules_of(self, user: User, namespace: str) -> tuple[list[Rule], list[StatusError]]:
+        """All rules that a user holds in a namespace; what hindered some bindings."""
+        rules: list[Rule] = []
+        errors: list[StatusError] = []
+        for held in self.held(user, namespace):
+            if held.error is not None:
+                errors.append(held.error)
+            elif held.rule is not None:
+                rules.append(held.rule)
+        return rules, errors
+
+    def held(self, user: User, namespace: str) -> Iterator[Held]:
+        """Of the cluster's bindings, then of the namespace's; each in the order of names."""
+        yield from self._held_by(CLUSTERROLEBINDINGS, user, "")
+        if namespace:
+            yield from self._held_by(ROLEBINDINGS, user, namespace)
+
+    def _held_by(self, kind: Kind, user: User, namespace: str) -> Iterator[Held]:
+        for binding in self._bindings[kind].of(user, namespace):
+            try:
+                rules = self.rules_of_role(binding["roleRef"], namespace)
+            except StatusError as error:
+                yield Held("", None, error)
+                continue
+            source = _described(kind, binding, user)
+            yield from (Held(source, rule) for rule in rules)
+
+    def rules_of_role(self, reference: Json, namespace: str) -> list[Rule]:
+        """Raises: StatusError 404 where there is no such role."""
+        kind, name = reference.get("kind") or "", reference.get("name") or ""
+        of = {"ClusterRole": CLUSTERROLES, "Role": ROLES}.get(kind)
+        if of is None:
+            raise StatusError(500, "", f"unsupported role reference kind: {go_quote(kind)}")
+        rules = self._roles[of].rules.get(of.key(namespace, name))
+        if rules is None:
+            raise not_found(GroupResource(GROUP, of.singular), name)
+        return rules
+
+    def _rights(self, user: User, namespace: str) -> Rights:
+        """Of one namespace alone, or ("") of the cluster's bindings."""
+        found = self._compiled.get((user, namespace))
+        if found is None:
+            if len(self._compiled) >= _COMPILED_MAX:
+                self._compiled.clear()
+            kind = ROLEBINDINGS if namespace else CLUSTERROLEBINDINGS
+            rules = [held.rule for held in self._held_by(kind, user, namespace) if held.rule is not None]
+            found = compiled(rules if namespace else (*rules, *COMPONENT_RULES.get(user.name, ())))
+            self._compiled[user, namespace] = found
+        return found
+
+
+def joined(errors: Iterable[StatusError]) -> str:
+    """As Go's aggregate of errors prints them."""
+    texts = list(dict.fromkeys(error.message for error in errors))
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+
+
+# --- what is kept -----------------------------------------------------------------------------------------------------
+
+
+class _Roles(Projection):
+    """The rules of each role, by its key."""
+
+    def __init__(self, kind: Kind, compiled_rights: dict[tuple[User, str], Rights]) -> None:
+        super().__init__(kind)
+        self.rules: dict[bytes, list[Rule]] = {}
+        self._compiled = compiled_rights
+
+    def load(self, entries: Iterable[Entry]) -> None:
+        self.rules.clear()
+        self._compiled.clear()
+        super().load(entries)
+
+    def put(self, key: bytes, entry: Entry | None) -> None:
+        super().put(key, entry)
+        self._compiled.clear()
+        if entry is None:
+            self.rules.pop(key, None)
+        else:
+            self.rules[key] = [rule_of(rule) for rule in self.objects[key].get("rules") or ()]
+
+
+class _Bindings(Projection):
+    """The bindings by key, and which of them a user or a group is a subject of."""
+
+    def __init__(self, kind: Kind, compiled_rights: dict[tuple[User, str], Rights]) -> None:
+        super().__init__(kind)
+        self._by_subject: dict[_Subject, set[bytes]] = {}
+        self._compiled = compiled_rights
+
+    def load(self, entries: Iterable[Entry]) -> None:
+        self._by_subject.clear()
+        self._compiled.clear()
+        super().load(entries)
+
+    def put(self, key: bytes, entry: Entry | None) -> None:
+        self._compiled.clear()
+        for subject in _subjects(self.objects.get(key)):
+            keys = self._by_subject[subject]
+            keys.discard(key)
+            if not keys:
+                del self._by_subject[subject]
+        super().put(key, entry)
+        for subject in _subjects(self.objects.get(key)):
+            self._by_subject.setdefault(subject, set()).add(key)
+
+    def of(self, user: User, namespace: str) -> list[Json]:
+        """Those that apply to a user, in the order of their names."""
+        subjects = [(namespace, "User", user.name), *((namespace, "Group", group) for group in user.groups)]
+        found = {key for subject in subjects for key in self._by_subject.get(subject, ())}
+        return [self.objects[key] for key in sorted(found)]
+
+
+def _subjects(binding: Json | None) -> set[_Subject]:
+    """Service accounts by the names of their users."""
+    if binding is None:
+        return set()
+    namespace = binding["metadata"].get("namespace") or ""
+    named = ((subject.get("kind") or "", _user_name(subject, namespace)) for subject in binding.get("subjects") or ())
+    return {(namespace, "Group" if kind == "Group" else "User", name) for kind, name in named if name}
+
+
+def _user_name(subject: Json, namespace: str) -> str:
+    """What the user or group is called that a subject names; empty where it names nobody."""
+    kind, name = subject.get("kind") or "", str(subject.get("name") or "")
+    if kind != "ServiceAccount":
+        return name if kind in ("User", "Group") else ""
+    namespace = subject.get("namespace") or namespace
+    return f"system:serviceaccount:{namespace}:{name}" if namespace and name else ""
+
+
+def _described(kind: Kind, binding: Json, user: User) -> str:
+    """The binding, and the first of its subjects that is the user, in upstream's words."""
+    metadata, reference = binding["metadata"], binding["roleRef"]
+    namespace = metadata.get("namespace") or ""
+    for subject in binding.get("subjects") or ():
+        name = _user_name(subject, namespace)
+        if name and (name in user.groups if subject.get("kind") == "Group" else name == user.name):
+            break
+    named = subject.get("name") or ""
+    if subject.get("kind") == "ServiceAccount":
+        named = f"{named}/{subject.get('namespace') or namespace}"
+    title = f"{metadata['name']}/{namespace}" if namespace else metadata["name"]
+    role = f"{reference.get('kind')} {go_quote(reference.get('name') or '')}"
+    return f"{kind.kind} {go_quote(title)} of {role} to {subject.get('kind')} {go_quote(named)}"

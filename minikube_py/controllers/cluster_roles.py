@@ -1,0 +1,78 @@
+"""Aggregation: a ClusterRole with an `aggregationRule` holds the rules of all roles that it selects.
+
+Source: k8s.io/kubernetes/pkg/controller/clusterroleaggregation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from minikube_py.api.errors import StatusError
+from minikube_py.api.label_selectors import selector_of
+from minikube_py.client.informer import Handler, Informer
+from minikube_py.client.rest import CLUSTER_ROLES, Object
+from minikube_py.client.transport import MERGE_PATCH
+from minikube_py.controllers.base import ControllerContext, QueueWorkers
+from minikube_py.controllers.volume_views import WholeView
+
+
+class ClusterRoleAggregation:
+    """With each change of any role, all that aggregate are looked at again."""
+
+    name = "clusterrole-aggregation-controller"
+
+    def __init__(self, context: ControllerContext) -> None:
+        self._client = context.client
+        self._roles: Informer[WholeView] = context.informers.of(CLUSTER_ROLES)
+        self._workers = QueueWorkers(context, "ClusterRoleAggregator", self.sync)
+        self._roles.add_handler(
+            Handler(
+                on_add=lambda role: self._enqueue(),
+                on_update=lambda old, new: self._enqueue(),
+                on_delete=lambda role: self._enqueue(),
+            )
+        )
+
+    def start(self) -> None:
+        self._workers.start()
+
+    async def stop(self) -> None:
+        await self._workers.stop()
+
+    def metrics(self) -> dict[str, float]:
+        return self._workers.metrics()
+
+    def _enqueue(self) -> None:
+        for role in self._roles.store.values():
+            if role.obj.get("aggregationRule") is not None:
+                self._workers.queue.add(role.name)
+
+    async def sync(self, name: str) -> None:
+        found = self._roles.store.get(name)
+        if found is None or found.obj.get("aggregationRule") is None:
+            return
+        rules = aggregated(found.obj, [role.obj for role in self._roles.store.values()])
+        if rules == (found.obj.get("rules") or []):
+            return
+        try:
+            await self._client.patch(CLUSTER_ROLES, name, {"rules": rules}, content_type=MERGE_PATCH)
+        except StatusError as error:
+            if error.code != 404:
+                raise
+
+
+def aggregated(role: Object, roles: Iterable[Object]) -> list[Object]:
+    """The rules of the roles that `role` selects, in the order of its selectors and of their names, each once."""
+    by_name = sorted(roles, key=lambda each: str(each["metadata"]["name"]))
+    rules: list[Object] = []
+    for document in role["aggregationRule"].get("clusterRoleSelectors") or ():
+        selector = selector_of(document)
+        for each in by_name:
+            if each["metadata"]["name"] == role["metadata"]["name"]:
+                continue
+            if not selector.matches(each["metadata"].get("labels") or {}):
+                continue
+            for rule in each.get("rules") or ():
+                if rule not in rules:
+                    rules.append(rule)
+    return rules

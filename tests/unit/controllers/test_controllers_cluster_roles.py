@@ -1,0 +1,49 @@
+"""Roles that hold the rules of those that they select.
+
+`aggregated_roles.json` holds what upstream made of the bootstrap policy: the rules of admin, edit and view.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import orjson
+from controller_world import World
+from step_clock import settle
+
+Json = dict[str, Any]
+NAME = "clusterrole-aggregation-controller"
+RECORDED: dict[str, list[Json]] = orjson.loads((Path(__file__).parent / "aggregated_roles.json").read_bytes())
+POLICY: Json = orjson.loads((files("minikube_py.apiserver") / "bootstrap_policy.json").read_bytes())
+
+
+def make(world: World, role: Json) -> None:
+    given = {key: value for key, value in role.items() if key != "metadata"}
+    world.api.make("clusterroles", role["metadata"]["name"], metadata=role["metadata"], **given)
+
+
+async def test_the_bootstrap_roles_come_to_what_upstream_makes_of_them() -> None:
+    async with World(NAME) as world:
+        for role in POLICY["clusterroles"]:
+            make(world, role)
+        await settle()
+        made = world.api.kind("clusterroles")
+        assert {name: made[name]["rules"] for name in RECORDED} == RECORDED
+
+
+async def test_rules_come_and_go_with_the_roles_that_are_selected() -> None:
+    reads = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}
+    async with World(NAME) as world:
+        selector = {"matchLabels": {"gather": "yes"}}
+        make(
+            world, {"metadata": {"name": "all"}, "aggregationRule": {"clusterRoleSelectors": [selector]}, "rules": None}
+        )
+        make(world, {"metadata": {"name": "one", "labels": {"gather": "yes"}}, "rules": [reads, reads]})
+        make(world, {"metadata": {"name": "two", "labels": {"gather": "no"}}, "rules": [{**reads, "verbs": ["list"]}]})
+        await settle()
+        assert world.api.kind("clusterroles")["all"]["rules"] == [reads]
+        world.api.remove("clusterroles", "one")
+        await settle()
+        assert world.api.kind("clusterroles")["all"]["rules"] == []
