@@ -15,8 +15,8 @@ from typing import Any, Final
 import orjson
 import yaml
 
-from minikube_py.api.document import JSON, YAML, Document, etag_of, matches, not_changed, parse_accept
-from minikube_py.api.errors import not_acceptable, path_not_found
+from minikube_py.api.document import JSON, PROTOBUF, YAML, Document, etag_of, matches, not_changed, parse_accept
+from minikube_py.api.errors import no_representation, not_acceptable, path_not_found
 from minikube_py.api.kind import Kind, Subresource
 from minikube_py.api.registry import REGISTRY, Registry
 
@@ -55,7 +55,11 @@ class Discovery:
             if wanted:
                 return self._aggregated(parts[0], wanted, if_none_match)
         content = self._plain(parts, server_address)
-        return None if content is None else _as_asked(content, accept)
+        if content is None:
+            return None
+        if parts[0] == "api" or len(parts) > 2:
+            _check_route(accept)
+        return _as_asked(content, accept)
 
     # --- one document a group-version -------------------------------------------------------------------------------
 
@@ -148,6 +152,13 @@ def _aggregated_version(accept: str | None) -> str:
         elif not parameters.get("as") and any(matches(media, clause.media) for media in _ACCEPTED):
             return ""
     return ""
+
+
+def _check_route(accept: str | None) -> None:
+    """Core and versions are go-restful's routes, which know no `application/*`; the lists of groups are not."""
+    wanted = {clause.partition(";")[0].strip() for clause in (accept or "*/*").split(",")}
+    if not wanted & {*_ACCEPTED, PROTOBUF, "*/*"}:
+        raise no_representation(_ACCEPTED)
 
 
 def _as_asked(content: Json, accept: str | None) -> Document:

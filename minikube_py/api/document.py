@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 JSON: Final = "application/json"
 YAML: Final = "application/yaml"
+PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 
 
 class Document(NamedTuple):

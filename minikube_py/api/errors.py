@@ -384,6 +384,12 @@ def not_acceptable(accepted: Iterable[str]) -> StatusError:
     return StatusError(406, "NotAcceptable", message)
 
 
+def no_representation(available: Iterable[str]) -> StatusError:
+    """go-restful's refusal, where a route is chosen by what it produces."""
+    message = f"406: Not Acceptable\n\nAvailable representations: {', '.join(available)}"
+    return StatusError(406, "NotAcceptable", message, {})
+
+
 def not_acceptable_conversion(target: str, accepted: Iterable[str]) -> StatusError:
     """`target` is what the object was to be converted to, as `meta.k8s.io/v1, Kind=Table` prints."""
     message = f"only the following media types are accepted when converting to {target}: {', '.join(accepted)}"

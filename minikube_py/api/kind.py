@@ -128,6 +128,8 @@ class Selectable:
     path: tuple[str | int, ...]
     default: str = ""
     otherwise: tuple[str | int, ...] = ()
+    loose: bool = False
+    """Whether an object may hold something else on the way, as one that was stored by another schema may."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -386,12 +386,12 @@ def _getter_of(selectable: Selectable) -> Getter:
     path, default, otherwise = selectable.path, selectable.default, selectable.otherwise
     if not path:
         return lambda obj: default
-    if len(path) == 2 and not otherwise and not default:
+    if len(path) == 2 and not (otherwise or default or selectable.loose):
         first, second = str(path[0]), str(path[1])
 
         def get(obj: Mapping[str, Any]) -> str:
             part = obj.get(first)
-            value = part.get(second) if part.__class__ is dict else None
+            value = part.get(second) if part else None
             return value if type(value) is str else _text(value)
 
         return get

@@ -14,7 +14,8 @@ from typing import Final, Literal, NamedTuple
 import orjson
 
 from minikube_py.api import go_json, yaml_text
-from minikube_py.api.errors import StatusError, bad_request, invalid_value, not_acceptable
+from minikube_py.api.document import PROTOBUF
+from minikube_py.api.errors import StatusError, bad_request, invalid_value, no_representation, not_acceptable
 from minikube_py.api.kind import Kind
 from minikube_py.api.memo import remembered
 from minikube_py.api.tables import TablePrinter, table_head
@@ -23,7 +24,6 @@ from minikube_py.apiserver.object_store import OPENING
 from minikube_py.client.transport import JSON
 
 YAML: Final = "application/yaml"
-PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 SERVED: Final = (JSON, YAML)
 
 META_GROUP: Final = "meta.k8s.io"
@@ -96,8 +96,7 @@ def negotiate(accept: str) -> Form:
     accepted = _split_accept(accept)
     if not any(media_type in (*SERVED, PROTOBUF, "*/*") for media_type, _ in accepted):
         # go-restful's answer, which knows no `application/*`.
-        message = f"406: Not Acceptable\n\nAvailable representations: {', '.join(SERVED)}, {JSON};stream=watch"
-        raise StatusError(406, "NotAcceptable", message, {})
+        raise no_representation((*SERVED, f"{JSON};stream=watch"))
     for candidate in accepted:
         form = _form_of(candidate)
         if form is not None:

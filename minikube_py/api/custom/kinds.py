@@ -105,7 +105,7 @@ def _subresources(named: Named, status: bool, scale: bool) -> tuple[Subresource,
 
 
 def _selectable(fields: Any, namespaced: bool) -> dict[str, Selectable]:
-    own = {each["jsonPath"].removeprefix("."): Selectable(_members(each["jsonPath"])) for each in fields}
+    own = {each["jsonPath"].removeprefix("."): Selectable(_members(each["jsonPath"]), loose=True) for each in fields}
     return {**(NAMESPACED if namespaced else NAMED), **own}
 
 
