@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, NamedTuple
 import orjson
 
 from minikube_py.api import json_text, yaml_text
+from minikube_py.api.document import PROTOBUF
 from minikube_py.api.errors import StatusError, bad_request, go_quote, request_entity_too_large, unsupported_media_type
 from minikube_py.api.go_format import go_text
 from minikube_py.api.json_text import Members, Number, Syntax, text_of
@@ -30,7 +31,6 @@ FieldValidation = Literal["Strict", "Warn", "Ignore"]
 MAX_BODY_BYTES: Final = 3 * 1024 * 1024
 JSON: Final = "application/json"
 YAML: Final = "application/yaml"
-PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 ACCEPTED: Final = (JSON, YAML, PROTOBUF)
 SCHEME: Final = "pkg/runtime/scheme.go:111"
 """What the original calls its own table of kinds in its messages."""

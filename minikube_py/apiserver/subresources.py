@@ -12,6 +12,7 @@ import orjson
 
 from minikube_py.api import go_json
 from minikube_py.api.apply.managed_fields import track
+from minikube_py.api.document import PROTOBUF
 from minikube_py.api.errors import (
     GroupResource,
     Json,
@@ -27,7 +28,7 @@ from minikube_py.api.kinds.core import PODS
 from minikube_py.api.kinds.core.pods import bind_pod, validate_binding
 from minikube_py.api.patch import apply_patch
 from minikube_py.api.scale import SCALES, require_replicas, scale_of, validate_scale, with_scale
-from minikube_py.apiserver.forms import PROTOBUF, SERVED, Form, negotiate, single_bytes
+from minikube_py.apiserver.forms import SERVED, Form, negotiate, single_bytes
 from minikube_py.apiserver.messages import TEXT, Request, Response, warning_headers
 from minikube_py.apiserver.object_store import ObjectStore
 from minikube_py.apiserver.options import WriteOptions, parse_bool, parse_int

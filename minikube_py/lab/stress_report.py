@@ -79,6 +79,10 @@ def write_outcomes(base: Path, environment: Environment, outcomes: Sequence[Outc
 def _plain(outcome: Outcome) -> dict[str, Any]:
     found = asdict(outcome)
     found["verdict"] = outcome.verdict._asdict()
+    chosen = outcome.options.chosen
+    del found["options"]["chosen"]
+    found["options"]["scheduler_config"] = None if chosen.file is None else str(chosen.file)
+    found["options"]["plugins"] = list(chosen.plugins)
     found["options"]["store_indexes"] = [index._asdict() for index in outcome.options.store_indexes]
     return found
 

@@ -335,7 +335,6 @@ RULES: tuple[Rule, ...] = (
 )
 
 KUBECTL: dict[str, str] = {
-    "describe namespace": "resource quotas are not served, so kubectl does not speak of them",
     "describe pod": "our kubelets report a host IP and container ids, as real ones do; KWOK's do not",
     "logs": "our kubelets answer with an empty log; the original cannot reach KWOK's",
     "get nodes wide": "free.<resource> columns are shown, and our kubelets report an address and an OS",

@@ -76,7 +76,9 @@ OTHERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("scale -n multi sts db --replicas=1", ("statefulset.apps/db scaled",)),
     ("delete -n multi sts db --cascade=orphan", ('statefulset.apps "db" deleted',)),
     ("get pods -n multi db-0", ("db-0",)),
-    ("delete -f one.yaml --ignore-not-found --timeout=60s", ('daemonset.apps "agent" deleted',)),
+    ("delete -n multi ds agent", ('daemonset.apps "agent" deleted',)),
+    # What the namespace takes with it may be gone before kubectl deletes it by name.
+    ("delete -f one.yaml --ignore-not-found --timeout=60s", ('namespace "multi" deleted',)),
 )  # fmt: skip
 
 
