@@ -28,6 +28,7 @@ from minikube_py.control_plane.plane import Plane
 from minikube_py.control_plane.users import USERS
 from minikube_py.env import Clock
 from minikube_py.sim.faults import Fault, S
+from minikube_py.sim.loop import NS_PER_S
 
 READS: Final = frozenset(("GET", "HEAD"))
 LOOK_AGAIN_S: Final = 0.01
@@ -266,13 +267,14 @@ class VirtualEngine:
     ) -> list[dict[str, Any]]:
         """Time passes until it is there. Raises: WaitTimeout."""
         virtual = self.virtual
-        deadline_s, step_s, revision = virtual.now_s + timeout_s, LOOK_AGAIN_S, -1
+        # In whole nanoseconds, as time passes: of less, none would pass, for ever.
+        deadline_ns, step_s, revision = virtual.now_ns + round(timeout_s * NS_PER_S), LOOK_AGAIN_S, -1
         while True:
             if virtual.history.revision != revision:
                 revision = virtual.history.revision
                 if driven(operations.look(waiting, namespace, selector)):
                     return waiting.last
-            left_s = deadline_s - virtual.now_s
+            left_s = (deadline_ns - virtual.now_ns) / NS_PER_S
             if left_s <= 0:
                 raise WaitTimeout(driven(operations.why_not(waiting, timeout_s, namespace)))
             self.advance(min(step_s, left_s))

@@ -178,3 +178,11 @@ def test_time_runs_forward_and_only_where_it_is_virtual() -> None:
         cluster.advance(-1)
     with Cluster(nodes=0) as real, pytest.raises(ClusterError, match="runs in real time"):
         real.advance(1)
+
+
+def test_a_wait_ends_whatever_fraction_of_a_nanosecond_is_left() -> None:
+    with Cluster(clock="virtual", seed=7) as cluster:
+        for timeout_s in (0.1 + 0.2, 1 / 3, 1e-10, 0.7):
+            cluster.advance(1 / 3)
+            with pytest.raises(WaitTimeout):
+                cluster.wait("pod/none", timeout_s=timeout_s)
