@@ -220,6 +220,8 @@ class Kind:
     codec: Codec | None = None
     read: Callable[[bytes], bytes] | None = None
     definition: bytes = b""
+    structure: Json | None = None
+    """The OpenAPI schema of a kind that is no message of `api.schema`."""
 
     @cached_property
     def list_kind(self) -> str:

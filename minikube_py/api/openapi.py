@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import orjson
 
+from minikube_py.api.custom import published
 from minikube_py.api.document import JSON, Document, etag_of, matches, not_changed, parse_accept
 from minikube_py.api.kind import Kind, Subresource
 from minikube_py.api.registry import REGISTRY, Registry
@@ -82,12 +83,48 @@ def _definitions() -> dict[str, Json]:
 
 
 class _Schemas:
-    """The schemas that one document needs, gathered as they are referred to."""
+    """The schemas that one document needs, gathered as they are referred to. `rows`: the kinds that it tells of."""
 
-    def __init__(self, definitions: dict[str, Json], group: str, version: str) -> None:
+    def __init__(self, definitions: dict[str, Json], group: str, version: str, rows: list[Kind]) -> None:
         self.found: dict[str, Json] = {}
         self._definitions = definitions
         self._group, self._version = group, version
+        self._custom = {name: row for row in rows if row.structure is not None for name in (row.kind, row.list_kind)}
+
+    def kind(self, group: str, version: str, name: str) -> Json:
+        """A reference to what a kind's objects or lists look like."""
+        if (group, version) == (self._group, self._version) and (row := self._custom.get(name)):
+            return self._custom_kind(row, name)
+        message = SCHEMA.kind(group, version, name)
+        return self.ref(message.name) if message is not None else {"type": "string"}
+
+    def _custom_kind(self, row: Kind, kind: str) -> Json:
+        name = published.name_of(row.group, row.version, kind)
+        if name not in self.found:
+            schema = self._objects(row) if kind == row.kind else self._list(row)
+            told = {"group": row.group, "kind": kind, "version": row.version}
+            self.found[name] = {**schema, "x-kubernetes-group-version-kind": [told]}
+        return {"$ref": _SCHEMAS + name}
+
+    def _objects(self, row: Kind) -> Json:
+        assert row.structure is not None
+        texts = self._texts("ConfigMap")
+        schema = published.published(row.structure, texts)
+        self.ref("meta/v1.ObjectMeta")
+        own = published.members("ObjectMeta", texts)
+        return {"type": "object", **schema, "properties": {**schema.get("properties", {}), **own}}
+
+    def _list(self, row: Kind) -> Json:
+        self.ref("meta/v1.ListMeta")
+        own = published.members("ListMeta", self._texts("ConfigMapList"))
+        items = {"description": f"List of {row.plural}.", "type": "array", "items": self._custom_kind(row, row.kind)}
+        description = f"{row.list_kind} is a list of {row.kind}"
+        properties = {**own, "items": items}
+        return {"description": description, "type": "object", "required": ["items"], "properties": properties}
+
+    def _texts(self, kind: str) -> Json:
+        told = self._definitions.get(f"io.k8s.api.core.v1.{kind}", {}).get("properties", {})
+        return {name: part["description"] for name, part in told.items() if part.get("description")}
 
     def ref(self, message: str) -> Json:
         name = schema_name(message)
@@ -218,7 +255,7 @@ class _Paths:
         own = (self._group, self._version, row.kind)
         middle = "Namespaced" if row.namespaced else ""
         self._put(collection, scope, own, {
-            "get": ("list", f"list{self._title}{middle}{row.kind}", f"{row.kind}List"),
+            "get": ("list", f"list{self._title}{middle}{row.kind}", row.list_kind),
             "post": ("create", f"create{self._title}{middle}{row.kind}", row.kind),
             "delete": ("deletecollection", f"delete{self._title}Collection{middle}{row.kind}", "Status"),
         }, row.verbs)  # fmt: skip
@@ -230,7 +267,7 @@ class _Paths:
         }, row.verbs)  # fmt: skip
         if row.namespaced:
             self._put(f"{self._root}/{row.plural}", (), own, {
-                "get": ("list", f"list{self._title}{row.kind}ForAllNamespaces", f"{row.kind}List"),
+                "get": ("list", f"list{self._title}{row.kind}ForAllNamespaces", row.list_kind),
             }, row.verbs)  # fmt: skip
         for sub in row.subresources:
             self._add_subresource(f"{collection}/{{name}}/{sub.name}", ("name", *scope), row, sub, middle)
@@ -271,7 +308,7 @@ class _Paths:
         body = self._body(verb, kind)
         if body:
             found["requestBody"] = body
-        content = {JSON: {"schema": self._kind_ref(answered)}}
+        content = {JSON: {"schema": self._schemas.kind(*answered)}}
         codes = {"create": ("200", "201", "202"), "update": ("200", "201"), "patch": ("200", "201")}.get(verb, ("200",))
         responses: Json = {code: {"description": "OK", "content": content} for code in codes}
         found["responses"] = {**responses, "401": {"description": "Unauthorized"}}
@@ -285,14 +322,10 @@ class _Paths:
             schema = {"schema": self._schemas.ref("meta/v1.Patch")}
             return {"content": {f"application/{patch}": schema for patch in _PATCHES}, "required": True}
         if verb in ("create", "update"):
-            return {"content": {"*/*": {"schema": self._kind_ref(kind)}}, "required": True}
+            return {"content": {"*/*": {"schema": self._schemas.kind(*kind)}}, "required": True}
         if verb in ("delete", "deletecollection"):
             return {"content": {"*/*": {"schema": self._schemas.ref("meta/v1.DeleteOptions")}}}
         return {}
-
-    def _kind_ref(self, kind: tuple[str, str, str]) -> Json:
-        message = SCHEMA.kind(*kind)
-        return self._schemas.ref(message.name) if message is not None else {"type": "string"}
 
 
 def _title(group: str, version: str) -> str:
@@ -357,7 +390,8 @@ class OpenApi:
     def _hash(self, group: str, version: str) -> str:
         """Of what a document is made from: the table's versions, the rows, and whether texts are at hand."""
         rows = [
-            (row.plural, row.kind, row.namespaced, row.verbs, [(s.name, s.kind, s.verbs) for s in row.subresources])
+            (row.plural, row.kind, row.namespaced, row.verbs, row.definition.decode(),
+             [(s.name, s.kind, s.verbs) for s in row.subresources])
             for row in self._rows(group, version)
         ]
         texts = find_spec("kubernetes_validate") is not None
@@ -376,9 +410,10 @@ class OpenApi:
     def _build(self, group: str, version: str) -> Json:
         if self._definitions is None:
             self._definitions = _definitions()
-        schemas = _Schemas(self._definitions, group, version)
+        rows = self._rows(group, version)
+        schemas = _Schemas(self._definitions, group, version, rows)
         paths = _Paths(group, version, schemas)
-        for row in self._rows(group, version):
+        for row in rows:
             paths.add(row)
         return {
             "openapi": "3.0.0",

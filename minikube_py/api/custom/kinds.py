@@ -92,6 +92,7 @@ def _kind(content: Json, version: Json, form: bytes) -> Kind:
         # What upstream reads from its store it prunes and fills up again.
         read=codec.read,
         definition=form,
+        structure=properties,
     )  # fmt: skip
 
 
