@@ -65,9 +65,19 @@ async def _create_missing(
     served = [(kind, obj) for kind, obj in _expected() if kind in cache.caches]
     missing = [(kind, obj) for kind, obj in served if _key(kind, obj) not in cache.of(kind).entries]
     created_at = timestamp(wall_s)
-    for first in range(0, len(missing), _TOGETHER_MAX):
-        made = dict(_new(missing[first : first + _TOGETHER_MAX], rng, created_at))
-        outcome = await writer.store.create_all(made)
+    made = list(_new(missing, rng, created_at))
+    count = _TOGETHER_MAX
+    while made:
+        together = dict(made[:count])
+        try:
+            outcome = await writer.store.create_all(together)
+        except StatusError as error:
+            if error.code != 413 or len(together) == 1:
+                raise
+            # A store may take less in one request.
+            count = len(together) // 2
+            continue
+        del made[: len(together)]
         await cache.wait_until(outcome.revision, patience_s)
         if not outcome.done:
             return False
