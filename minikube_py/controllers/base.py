@@ -277,6 +277,21 @@ class QueueWorkers:
         }
 
 
+class QueueController:
+    """The life of a controller that is its queue's workers and nothing else."""
+
+    _workers: QueueWorkers
+
+    def start(self) -> None:
+        self._workers.start()
+
+    async def stop(self) -> None:
+        await self._workers.stop()
+
+    def metrics(self) -> dict[str, float]:
+        return self._workers.metrics()
+
+
 def orphans_for(store: ObjectStore[V], workload: WorkloadView) -> list[V]:
     """Those that `workload` may select and that nobody controls. The store is indexed by label."""
     if not workload.selector:

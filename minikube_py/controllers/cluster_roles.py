@@ -12,11 +12,11 @@ from minikube_py.api.label_selectors import selector_of
 from minikube_py.client.informer import Handler, Informer
 from minikube_py.client.rest import CLUSTER_ROLES, Object
 from minikube_py.client.transport import MERGE_PATCH
-from minikube_py.controllers.base import ControllerContext, QueueWorkers
+from minikube_py.controllers.base import ControllerContext, QueueController, QueueWorkers
 from minikube_py.controllers.volume_views import WholeView
 
 
-class ClusterRoleAggregation:
+class ClusterRoleAggregation(QueueController):
     """With each change of any role, all that aggregate are looked at again."""
 
     name = "clusterrole-aggregation-controller"
@@ -32,15 +32,6 @@ class ClusterRoleAggregation:
                 on_delete=lambda role: self._enqueue(),
             )
         )
-
-    def start(self) -> None:
-        self._workers.start()
-
-    async def stop(self) -> None:
-        await self._workers.stop()
-
-    def metrics(self) -> dict[str, float]:
-        return self._workers.metrics()
 
     def _enqueue(self) -> None:
         for role in self._roles.store.values():

@@ -15,7 +15,7 @@ from minikube_py.api.errors import StatusError, go_quote
 from minikube_py.client.events import NORMAL, WARNING, timestamp
 from minikube_py.client.informer import Handler, Informer
 from minikube_py.client.rest import CRON_JOBS, JOBS, Object
-from minikube_py.controllers.base import ControllerContext, QueueWorkers, has_cause
+from minikube_py.controllers.base import ControllerContext, QueueController, QueueWorkers, has_cause
 from minikube_py.controllers.jobs import is_finished, is_true
 from minikube_py.controllers.ownership import Owner
 from minikube_py.controllers.pod_control import NAMESPACE_TERMINATING
@@ -122,7 +122,7 @@ class _Sync:
         self.changed = True
 
 
-class CronJobController:
+class CronJobController(QueueController):
     name = "cronjob-controller"
     owner = Owner(CRON_JOBS, "CronJob")
 
@@ -141,15 +141,6 @@ class CronJobController:
             )
         )
         self._jobs.add_handler(Handler(on_add=self._job, on_update=self._job_updated, on_delete=self._job))
-
-    def start(self) -> None:
-        self._workers.start()
-
-    async def stop(self) -> None:
-        await self._workers.stop()
-
-    def metrics(self) -> dict[str, float]:
-        return self._workers.metrics()
 
     def _tell(self, cron: WorkloadView, kind: str, reason: str, message: str) -> None:
         self._events.event(self.owner.involved(cron), kind, reason, message)

@@ -16,7 +16,14 @@ from minikube_py.client.informer import Handler, Informer
 from minikube_py.client.rest import CONTROLLER_REVISIONS, DAEMON_SETS, NODES, PODS, Object, path_of
 from minikube_py.client.transport import MERGE_PATCH
 from minikube_py.controllers import daemons
-from minikube_py.controllers.base import BY_CONTROLLER, ControllerContext, QueueWorkers, orphans_for, selecting
+from minikube_py.controllers.base import (
+    BY_CONTROLLER,
+    ControllerContext,
+    QueueController,
+    QueueWorkers,
+    orphans_for,
+    selecting,
+)
 from minikube_py.controllers.expectations import Expectations
 from minikube_py.controllers.ownership import Claims, Owner
 from minikube_py.controllers.pod_control import PodControl, pod_from_template
@@ -29,7 +36,7 @@ FIRST_WAIT_S: Final = 1.0
 LONGEST_WAIT_S: Final = 900.0
 
 
-class DaemonSetController:
+class DaemonSetController(QueueController):
     name = "daemonset-controller"
 
     def __init__(self, context: ControllerContext) -> None:
@@ -58,15 +65,6 @@ class DaemonSetController:
         self._nodes.add_handler(
             Handler(on_add=self._node_changed, on_update=self._node_updated, on_delete=self._node_changed)
         )
-
-    def start(self) -> None:
-        self._workers.start()
-
-    async def stop(self) -> None:
-        await self._workers.stop()
-
-    def metrics(self) -> dict[str, float]:
-        return self._workers.metrics()
 
     # --- what happened, and whom it concerns ------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from minikube_py.controllers import rollout
 from minikube_py.controllers.base import (
     BY_CONTROLLER,
     ControllerContext,
+    QueueController,
     QueueWorkers,
     has_cause,
     orphans_for,
@@ -35,7 +36,7 @@ Found = tuple[WorkloadView, WorkloadView | None, list[WorkloadView]]
 """The Deployment as it stands now, its new ReplicaSet, and the old ones."""
 
 
-class DeploymentController:
+class DeploymentController(QueueController):
     name = "deployment-controller"
 
     def __init__(self, context: ControllerContext) -> None:
@@ -55,15 +56,6 @@ class DeploymentController:
             Handler(on_add=self._set_added, on_update=self._set_updated, on_delete=self._set_deleted)
         )
         self._pods.add_handler(Handler(on_delete=self._pod_deleted))
-
-    def start(self) -> None:
-        self._workers.start()
-
-    async def stop(self) -> None:
-        await self._workers.stop()
-
-    def metrics(self) -> dict[str, float]:
-        return self._workers.metrics()
 
     # --- what happened, and whom it concerns ------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from minikube_py.api.meta import parse_timestamp
 from minikube_py.client.events import Involved, timestamp
 from minikube_py.client.informer import Handler, Informer
 from minikube_py.client.rest import PODS, REPLICATION_CONTROLLERS, Object, ResourceRef
-from minikube_py.controllers.base import ControllerContext, QueueWorkers
+from minikube_py.controllers.base import ControllerContext, QueueController, QueueWorkers
 from minikube_py.controllers.views import OwnerRef, PodView
 from minikube_py.controllers.volume_views import BUDGETS, WholeView, about
 
@@ -41,7 +41,7 @@ class _Uncounted(Exception):
     """The pods that there should be cannot be counted."""
 
 
-class DisruptionController:
+class DisruptionController(QueueController):
     name = "disruption-controller"
 
     def __init__(self, context: ControllerContext) -> None:
@@ -58,15 +58,6 @@ class DisruptionController:
         self._pods.add_handler(
             Handler(on_add=self._pod, on_update=lambda old, new: self._pod(new), on_delete=self._pod)
         )
-
-    def start(self) -> None:
-        self._workers.start()
-
-    async def stop(self) -> None:
-        await self._workers.stop()
-
-    def metrics(self) -> dict[str, float]:
-        return self._workers.metrics()
 
     def _seen(self, budget: WholeView) -> None:
         self._by_namespace.setdefault(budget.namespace, set()).add(budget.key)

@@ -13,7 +13,14 @@ from minikube_py.client.events import WARNING
 from minikube_py.client.informer import Handler, Informer
 from minikube_py.client.rest import ENDPOINT_SLICES, ENDPOINTS, NODES, SERVICES, Object, RestClient
 from minikube_py.controllers import slices
-from minikube_py.controllers.base import BY_SERVICE, ControllerContext, QueueWorkers, has_cause, involved
+from minikube_py.controllers.base import (
+    BY_SERVICE,
+    ControllerContext,
+    QueueController,
+    QueueWorkers,
+    has_cause,
+    involved,
+)
 from minikube_py.controllers.service_pods import ServicePods
 from minikube_py.controllers.slices import Piece, Plan
 from minikube_py.controllers.views import EndpointSliceView, EndpointsView, Labels, MetaView, NodeView, ServiceView
@@ -205,7 +212,7 @@ class EndpointSliceController(ServicePods):
         self._recorder.event(involved("Service", service), WARNING, "FailedToUpdateEndpointSlices", told)
 
 
-class EndpointSliceMirroring:
+class EndpointSliceMirroring(QueueController):
     name = "endpointslice-mirroring-controller"
 
     def __init__(self, context: ControllerContext) -> None:
@@ -231,15 +238,6 @@ class EndpointSliceMirroring:
                 on_delete=lambda each: queue.add(each.key),
             )
         )
-
-    def start(self) -> None:
-        self._workers.start()
-
-    async def stop(self) -> None:
-        await self._workers.stop()
-
-    def metrics(self) -> dict[str, float]:
-        return self._workers.metrics()
 
     async def sync(self, key: str) -> None:
         endpoints, service = self._endpoints.store.get(key), self._services.store.get(key)

@@ -11,13 +11,13 @@ from typing import Any
 from minikube_py.client.events import Involved
 from minikube_py.client.informer import Handler, Informer
 from minikube_py.client.rest import PODS
-from minikube_py.controllers.base import BY_CLAIM, ControllerContext, QueueWorkers
+from minikube_py.controllers.base import BY_CLAIM, ControllerContext, QueueController, QueueWorkers
 from minikube_py.controllers.views import PodView
 from minikube_py.controllers.volume_views import CLAIMS, WholeView
 from minikube_py.errors import MinikubeError
 
 
-class EphemeralVolumes:
+class EphemeralVolumes(QueueController):
     name = "ephemeral-volume-controller"
 
     def __init__(self, context: ControllerContext) -> None:
@@ -28,15 +28,6 @@ class EphemeralVolumes:
         self._events = context.recorder("ephemeral_volume")
         self._pods.add_handler(Handler(on_add=self._seen))
         self._claims.add_handler(Handler(on_delete=self._lost))
-
-    def start(self) -> None:
-        self._workers.start()
-
-    async def stop(self) -> None:
-        await self._workers.stop()
-
-    def metrics(self) -> dict[str, float]:
-        return self._workers.metrics()
 
     def _seen(self, pod: PodView) -> None:
         if pod.ephemeral and not pod.deleting:

@@ -16,7 +16,7 @@ from minikube_py.client.events import timestamp
 from minikube_py.client.informer import Handler, Informer
 from minikube_py.client.rest import NAMESPACES, PODS, Object, ResourceRef, path_of
 from minikube_py.client.transport import MERGE_PATCH
-from minikube_py.controllers.base import ControllerContext, QueueWorkers
+from minikube_py.controllers.base import ControllerContext, QueueController, QueueWorkers
 from minikube_py.controllers.discovery import ServedResource, served_resources
 from minikube_py.controllers.ranking import parse_time_s
 from minikube_py.controllers.views import NamespaceView, PodView
@@ -57,7 +57,7 @@ class ContentRemains(MinikubeError):
     """Some content could neither be deleted nor is it waiting for anything known."""
 
 
-class NamespaceController:
+class NamespaceController(QueueController):
     name = "namespace-controller"
 
     def __init__(self, context: ControllerContext) -> None:
@@ -71,15 +71,6 @@ class NamespaceController:
         self._queue = self._workers.queue
         self._namespaces.add_handler(Handler(on_add=self._changed, on_update=lambda old, new: self._changed(new)))
         self._pods.add_handler(Handler(on_delete=self._pod_gone))
-
-    def start(self) -> None:
-        self._workers.start()
-
-    async def stop(self) -> None:
-        await self._workers.stop()
-
-    def metrics(self) -> dict[str, float]:
-        return self._workers.metrics()
 
     def _changed(self, namespace: NamespaceView) -> None:
         if namespace.deleting and FINALIZER in namespace.spec_finalizers:

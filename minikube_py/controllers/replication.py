@@ -16,6 +16,7 @@ from minikube_py.client.rest import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS,
 from minikube_py.controllers.base import (
     BY_CONTROLLER,
     ControllerContext,
+    QueueController,
     QueueWorkers,
     orphans_for,
     selecting,
@@ -30,7 +31,7 @@ from minikube_py.errors import MinikubeError
 STATUS_COUNTS: Final = ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas")
 
 
-class ReplicaController:
+class ReplicaController(QueueController):
     """For the kind `owner`; its events come from `component`. `counts_terminating`: its status counts pods that go."""
 
     owner: Owner
@@ -58,15 +59,6 @@ class ReplicaController:
         self._pods.add_handler(
             Handler(on_add=self._pod_added, on_update=self._pod_updated, on_delete=self._pod_deleted)
         )
-
-    def start(self) -> None:
-        self._workers.start()
-
-    async def stop(self) -> None:
-        await self._workers.stop()
-
-    def metrics(self) -> dict[str, float]:
-        return self._workers.metrics()
 
     # --- what happened, and whom it concerns ------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from minikube_py.client.events import Involved
 from minikube_py.client.informer import Handler, Informer
 from minikube_py.client.rest import PODS, Object
 from minikube_py.client.transport import STRATEGIC_MERGE_PATCH
-from minikube_py.controllers.base import BY_CONTROLLER, BY_DEVICES, ControllerContext, QueueWorkers
+from minikube_py.controllers.base import BY_CONTROLLER, BY_DEVICES, ControllerContext, QueueController, QueueWorkers
 from minikube_py.controllers.views import PodClaim, PodView
 from minikube_py.controllers.volume_views import DEVICE_CLAIMS, DEVICE_TEMPLATES, WholeView
 from minikube_py.errors import MinikubeError
@@ -27,7 +27,7 @@ _NAME_MAX: Final = 57
 """Of what a claim's name begins with, so that a hyphen and five characters fit into a label."""
 
 
-class ResourceClaims:
+class ResourceClaims(QueueController):
     name = "resourceclaim-controller"
 
     def __init__(self, context: ControllerContext) -> None:
@@ -44,15 +44,6 @@ class ResourceClaims:
         self._pods.add_handler(Handler(self._pod_seen, lambda old, new: self._pod_seen(new), self._pod_gone))
         self._claims.add_handler(Handler(self._claim_seen, lambda old, new: self._claim_seen(new), self._wake_pods))
         self._templates.add_handler(Handler(self._template_seen, lambda old, new: self._template_seen(new)))
-
-    def start(self) -> None:
-        self._workers.start()
-
-    async def stop(self) -> None:
-        await self._workers.stop()
-
-    def metrics(self) -> dict[str, float]:
-        return self._workers.metrics()
 
     # --- events -----------------------------------------------------------------------------------------------------
 

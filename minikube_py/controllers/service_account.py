@@ -11,14 +11,14 @@ from minikube_py.api.errors import StatusError
 from minikube_py.client.informer import Handler, Informer
 from minikube_py.client.rest import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
 from minikube_py.client.transport import MERGE_PATCH
-from minikube_py.controllers.base import ControllerContext, QueueWorkers, has_cause
+from minikube_py.controllers.base import ControllerContext, QueueController, QueueWorkers, has_cause
 from minikube_py.controllers.views import ROOT_CA_NAME, ConfigMapView, MetaView, NamespaceView
 
 DEFAULT: Final = "default"
 DESCRIPTION: Final = "The certificate authority of this cluster's API server. Kept by the control plane."
 
 
-class ServiceAccountController:
+class ServiceAccountController(QueueController):
     """Makes `default` in each namespace that is not going away, again if it is deleted."""
 
     name = "serviceaccount-controller"
@@ -34,15 +34,6 @@ class ServiceAccountController:
         )
         self._accounts.add_handler(Handler(on_delete=lambda account: queue.add(account.namespace)))
 
-    def start(self) -> None:
-        self._workers.start()
-
-    async def stop(self) -> None:
-        await self._workers.stop()
-
-    def metrics(self) -> dict[str, float]:
-        return self._workers.metrics()
-
     async def sync(self, name: str) -> None:
         namespace = self._namespaces.store.get(name)
         if namespace is None or namespace.phase == "Terminating" or namespace.deleting:
@@ -57,7 +48,7 @@ class ServiceAccountController:
                 raise
 
 
-class RootCaPublisher:
+class RootCaPublisher(QueueController):
     """Keeps the config map kube-root-ca.crt in each namespace, if there is a certificate to publish."""
 
     name = "root-ca-certificate-publisher-controller"
@@ -77,15 +68,6 @@ class RootCaPublisher:
         self._config_maps.add_handler(
             Handler(on_update=lambda old, new: self._changed(new), on_delete=self._changed)
         )
-
-    def start(self) -> None:
-        self._workers.start()
-
-    async def stop(self) -> None:
-        await self._workers.stop()
-
-    def metrics(self) -> dict[str, float]:
-        return self._workers.metrics()
 
     def _changed(self, config_map: ConfigMapView) -> None:
         if config_map.name == ROOT_CA_NAME:

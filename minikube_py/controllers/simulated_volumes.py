@@ -14,14 +14,14 @@ from minikube_py.api.meta import annotations_of
 from minikube_py.api.volume_binding import PROVISIONED_BY, PROVISIONER, SELECTED_NODE, waits_for_consumer
 from minikube_py.client.informer import Handler, Informer
 from minikube_py.client.rest import Object
-from minikube_py.controllers.base import ControllerContext, QueueWorkers
+from minikube_py.controllers.base import ControllerContext, QueueController, QueueWorkers
 from minikube_py.controllers.volume_views import CLAIMS, STORAGE_CLASSES, VOLUMES, WholeView, about
 
 SIMULATED: Final = "simulated.minikube-py"
 """The provisioner that a StorageClass names, and the CSI driver that its volumes name."""
 
 
-class SimulatedProvisioner:
+class SimulatedProvisioner(QueueController):
     name = "simulated-volume-provisioner"
 
     def __init__(self, context: ControllerContext) -> None:
@@ -33,15 +33,6 @@ class SimulatedProvisioner:
         self._workers = QueueWorkers(context, self.name, self._sync)
         self._claims.add_handler(Handler(on_add=self._claim, on_update=lambda old, new: self._claim(new)))
         self._volumes.add_handler(Handler(on_add=self._volume, on_update=lambda old, new: self._volume(new)))
-
-    def start(self) -> None:
-        self._workers.start()
-
-    async def stop(self) -> None:
-        await self._workers.stop()
-
-    def metrics(self) -> dict[str, float]:
-        return self._workers.metrics()
 
     def _claim(self, claim: WholeView) -> None:
         if annotations_of(claim.obj).get(PROVISIONER) == SIMULATED and not claim.obj["spec"].get("volumeName"):

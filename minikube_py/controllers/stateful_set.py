@@ -24,7 +24,14 @@ from minikube_py.client.rest import (
     path_of,
 )
 from minikube_py.client.transport import MERGE_PATCH
-from minikube_py.controllers.base import BY_CONTROLLER, ControllerContext, QueueWorkers, orphans_for, selecting
+from minikube_py.controllers.base import (
+    BY_CONTROLLER,
+    ControllerContext,
+    QueueController,
+    QueueWorkers,
+    orphans_for,
+    selecting,
+)
 from minikube_py.controllers.claims import DELETE, owners_of_claim
 from minikube_py.controllers.expectations import Expectations
 from minikube_py.controllers.ownership import Claims, Owner
@@ -56,7 +63,7 @@ class Slot(NamedTuple):
     pod: PodView | None
 
 
-class StatefulSetController:
+class StatefulSetController(QueueController):
     name = "statefulset-controller"
 
     def __init__(self, context: ControllerContext) -> None:
@@ -79,15 +86,6 @@ class StatefulSetController:
         self._pods.add_handler(
             Handler(on_add=self._pod_added, on_update=self._pod_updated, on_delete=self._pod_deleted)
         )
-
-    def start(self) -> None:
-        self._workers.start()
-
-    async def stop(self) -> None:
-        await self._workers.stop()
-
-    def metrics(self) -> dict[str, float]:
-        return self._workers.metrics()
 
     # --- what happened, and whom it concerns ------------------------------------------------------------------------
 

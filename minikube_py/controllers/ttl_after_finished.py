@@ -11,7 +11,7 @@ from typing import Any
 from minikube_py.api.errors import StatusError
 from minikube_py.client.informer import Handler, Informer
 from minikube_py.client.rest import JOBS
-from minikube_py.controllers.base import ControllerContext, QueueWorkers
+from minikube_py.controllers.base import ControllerContext, QueueController, QueueWorkers
 from minikube_py.controllers.ranking import parse_time_s
 from minikube_py.controllers.views import WorkloadView
 
@@ -32,7 +32,7 @@ def expires_s(spec: Mapping[str, Any], status: Mapping[str, Any]) -> float | Non
     return None
 
 
-class TtlAfterFinished:
+class TtlAfterFinished(QueueController):
     name = "ttl-after-finished-controller"
 
     def __init__(self, context: ControllerContext) -> None:
@@ -40,15 +40,6 @@ class TtlAfterFinished:
         self._jobs: Informer[WorkloadView] = context.informers.of(JOBS)
         self._workers = QueueWorkers(context, "ttl_jobs_to_delete", self.sync)
         self._jobs.add_handler(Handler(on_add=self._seen, on_update=lambda old, new: self._seen(new)))
-
-    def start(self) -> None:
-        self._workers.start()
-
-    async def stop(self) -> None:
-        await self._workers.stop()
-
-    def metrics(self) -> dict[str, float]:
-        return self._workers.metrics()
 
     def _seen(self, job: WorkloadView) -> None:
         if not job.deleting and job.spec.get("ttlSecondsAfterFinished") is not None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from minikube_py.client.informer import Handler, Informer
 from minikube_py.client.rest import PODS, Object, ResourceRef
-from minikube_py.controllers.base import BY_CLAIM, ControllerContext, QueueWorkers, pod_claims
+from minikube_py.controllers.base import BY_CLAIM, ControllerContext, QueueController, QueueWorkers, pod_claims
 from minikube_py.controllers.views import PodView
 from minikube_py.controllers.volume_views import CLAIMS, VOLUMES, WholeView
 
@@ -17,7 +17,7 @@ CLAIM_FINALIZER: Final = "kubernetes.io/pvc-protection"
 VOLUME_FINALIZER: Final = "kubernetes.io/pv-protection"
 
 
-class _Protection:
+class _Protection(QueueController):
     """Puts the finalizer where it is missing, and takes it off what nobody uses."""
 
     name = ""
@@ -29,15 +29,6 @@ class _Protection:
         self._objects: Informer[WholeView] = context.informers.of(resource)
         self._workers = QueueWorkers(context, self.name, self._sync, 1)
         self._objects.add_handler(Handler(on_add=self._seen, on_update=lambda old, new: self._seen(new)))
-
-    def start(self) -> None:
-        self._workers.start()
-
-    async def stop(self) -> None:
-        await self._workers.stop()
-
-    def metrics(self) -> dict[str, float]:
-        return self._workers.metrics()
 
     def _seen(self, view: WholeView) -> None:
         if bool(view.deleting) == (self._finalizer in view.finalizers):
