@@ -9,6 +9,8 @@ from __future__ import annotations
 import itertools
 import json
 import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -45,15 +47,27 @@ def recorded(path: Path) -> dict[str, Any]:
     return data
 
 
-@pytest.mark.original
-@pytest.mark.timeout(120 + EXAMPLES)
-def test_drawn_requests_answer_as_upstream() -> None:
+@contextmanager
+def both() -> Iterator[tuple[Server, Server]]:
+    """A live upstream, and ours."""
     with (
         needs.original() as upstream,
         ours.serve() as local,
         Server(upstream["url"], upstream["token"]) as theirs,
         Server(local["url"], local["token"]) as mine,
     ):
+        yield theirs, mine
+
+
+def take_all(report: judging.Report, theirs: Server, mine: Server, asks: Iterable[Ask]) -> None:
+    for ask in asks:
+        report.take(ask, theirs.ask(ask), mine.ask(ask))
+
+
+@pytest.mark.original
+@pytest.mark.timeout(120 + EXAMPLES)
+def test_drawn_requests_answer_as_upstream() -> None:
+    with both() as (theirs, mine):
         report = judging.judge(theirs, mine, EXAMPLES, SEED)
     print(report.counts())
     assert not report.findings, f"{report.text()}\n{report.counts()}"
@@ -75,14 +89,8 @@ def test_drawn_bytes_meet_the_same_fate() -> None:
 @pytest.mark.timeout(300)
 def test_evictions_answer_as_upstream() -> None:
     report = judging.Report()
-    with (
-        needs.original() as upstream,
-        ours.serve() as local,
-        Server(upstream["url"], upstream["token"]) as theirs,
-        Server(local["url"], local["token"]) as mine,
-    ):
-        for ask in eviction_cases.cases():
-            report.take(ask, theirs.ask(ask), mine.ask(ask))
+    with both() as (theirs, mine):
+        take_all(report, theirs, mine, eviction_cases.cases())
     assert not report.findings, f"{report.text()}\n{report.counts()}"
 
 
@@ -90,19 +98,12 @@ def test_evictions_answer_as_upstream() -> None:
 @pytest.mark.timeout(300)
 def test_pods_within_limits_answer_as_upstream() -> None:
     report = judging.Report()
-    with (
-        needs.original() as upstream,
-        ours.serve() as local,
-        Server(upstream["url"], upstream["token"]) as theirs,
-        Server(local["url"], local["token"]) as mine,
-    ):
-        for ask in limit_cases.setup("limited"):
-            report.take(ask, theirs.ask(ask), mine.ask(ask))
+    with both() as (theirs, mine):
+        take_all(report, theirs, mine, limit_cases.setup("limited"))
         for server in (theirs, mine):
             for ask in limit_cases.known("limited"):
                 patience.eventually(partial(_limited, server, ask), "admission knows the range")
-        for ask in limit_cases.cases("limited"):
-            report.take(ask, theirs.ask(ask), mine.ask(ask))
+        take_all(report, theirs, mine, limit_cases.cases("limited"))
     assert not report.findings, f"{report.text()}\n{report.counts()}"
 
 
@@ -110,19 +111,12 @@ def test_pods_within_limits_answer_as_upstream() -> None:
 @pytest.mark.timeout(300)
 def test_writes_within_quotas_answer_as_upstream() -> None:
     report = judging.Report()
-    with (
-        needs.original() as upstream,
-        ours.serve() as local,
-        Server(upstream["url"], upstream["token"]) as theirs,
-        Server(local["url"], local["token"]) as mine,
-    ):
-        for ask in quota_cases.setup("within"):
-            report.take(ask, theirs.ask(ask), mine.ask(ask))
+    with both() as (theirs, mine):
+        take_all(report, theirs, mine, quota_cases.setup("within"))
         for server in (theirs, mine):
             for ask, word in quota_cases.known("within"):
                 patience.eventually(partial(_says, server, ask, word), "admission knows the quota")
-        for ask in (*quota_cases.cases("within"), *quota_cases.charges("within")):
-            report.take(ask, theirs.ask(ask), mine.ask(ask))
+        take_all(report, theirs, mine, (*quota_cases.cases("within"), *quota_cases.charges("within")))
     print(report.counts())
     assert not report.findings, f"{report.text()}\n{report.counts()}"
 
@@ -135,22 +129,15 @@ def _says(server: Server, ask: Ask, word: bytes) -> bool:
 @pytest.mark.timeout(300)
 def test_who_may_what_is_told_as_upstream_tells_it() -> None:
     report = judging.Report()
-    with (
-        needs.original() as upstream,
-        ours.serve() as local,
-        Server(upstream["url"], upstream["token"]) as theirs,
-        Server(local["url"], local["token"]) as mine,
-    ):
-        for ask in rbac_cases.setup(SEED):
-            report.take(ask, theirs.ask(ask), mine.ask(ask))
+    with both() as (theirs, mine):
+        take_all(report, theirs, mine, rbac_cases.setup(SEED))
         for server in (theirs, mine):
             patience.eventually(partial(_allowed, server, rbac_cases.known()), "authorization knows the bindings")
         asked = (
             rbac_cases.reviews(SEED, EXAMPLES // 2), rbac_cases.selectors(), rbac_cases.grants(SEED, EXAMPLES // 4),
             rbac_cases.refusals(SEED, EXAMPLES // 10),
         )  # fmt: skip
-        for ask in itertools.chain.from_iterable(asked):
-            report.take(ask, theirs.ask(ask), mine.ask(ask))
+        take_all(report, theirs, mine, itertools.chain.from_iterable(asked))
     print(report.counts())
     assert not report.findings, f"{report.text()}\n{report.counts()}"
 
@@ -169,12 +156,7 @@ def _limited(server: Server, ask: Ask) -> bool:
 def test_applies_answer_as_upstream() -> None:
     """Of told requests and of drawn scripts, status and owners after each write. Values have other judges."""
     numbers = itertools.count()
-    with (
-        needs.original() as upstream,
-        ours.serve() as local,
-        Server(upstream["url"], upstream["token"]) as theirs,
-        Server(local["url"], local["token"]) as mine,
-    ):
+    with both() as (theirs, mine):
 
         def compare(ask: Ask) -> None:
             expected, found = theirs.ask(ask), mine.ask(ask)
