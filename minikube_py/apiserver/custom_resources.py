@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
@@ -21,6 +21,7 @@ from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.apiextensions import CLEANUP, CUSTOMRESOURCEDEFINITIONS, set_condition
 from minikube_py.api.meta import timestamp
 from minikube_py.apiserver.options import delete_options
+from minikube_py.apiserver.watch_cache import Entry
 from minikube_py.errors import MinikubeError
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class CustomResources:
         self._server = server
         self._cache = server.cache.caches.get(CUSTOMRESOURCEDEFINITIONS)
         self._seen = -1
+        self._read: dict[bytes, _Read] = {}
         self._forms: dict[bytes, tuple[Kind, ...]] = {}
         self._leaving: frozenset[bytes] = frozenset()
         self._changed = asyncio.Event()
@@ -54,9 +56,10 @@ class CustomResources:
             return
         self._seen = cache.last_change
         self._changed.set()
-        definitions = self._definitions()
-        self._leaving = frozenset(_prefix(each) for each in definitions if is_true(each, "Terminating"))
-        forms = list(filter(None, map(served_form, definitions)))
+        before = self._read
+        self._read = {entry.key: _read(entry, before.get(entry.key)) for entry in cache.entries.values()}
+        self._leaving = frozenset(_prefix(each) for each in self._definitions() if is_true(each, "Terminating"))
+        forms = [each.form for each in self._read.values() if each.form]
         if forms == list(self._forms):
             return
         self._forms = {form: self._forms.get(form) or kinds_of(form) for form in forms}
@@ -75,9 +78,8 @@ class CustomResources:
             raise error
 
     def _definitions(self) -> list[Json]:
-        """In the order of their names; those that are gone are not among them."""
-        assert self._cache is not None
-        return [orjson.loads(entry.value) for entry in self._cache.entries.values()]
+        """In the order of their names; those that are gone are not among them. Not to be changed."""
+        return [each.definition for each in self._read.values()]
 
     # --- what is written to definitions -----------------------------------------------------------------------------
 
@@ -171,6 +173,22 @@ class CustomResources:
             await server.deleter.delete_collection(kinds[0], entries, delete_options({}, b"", ""))
             await server.clock.sleep(_CLEANED_EVERY_S)
         return bool(entries)
+
+
+class _Read(NamedTuple):
+    """A definition as it was at a revision, and the form in which it is served."""
+
+    revision: int
+    definition: Json
+    form: bytes
+
+
+def _read(entry: Entry, known: _Read | None) -> _Read:
+    """Definitions are large: each is decoded once for each of its revisions."""
+    if known is not None and known.revision == entry.revision:
+        return known
+    definition: Json = orjson.loads(entry.value)
+    return _Read(entry.revision, definition, served_form(definition))
 
 
 def _prefix(definition: Json) -> bytes:

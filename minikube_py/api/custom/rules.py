@@ -5,6 +5,7 @@ Source: apiextensions-apiserver `pkg/apiserver/schema/{listtype,objectmeta}`, `p
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import orjson
@@ -25,20 +26,27 @@ def unique_list_errors(value: Any, schema: Structural | None, path: str = "") ->
     if schema is None or not schema.has_unique_lists:
         return []
     errors: list[FieldError] = []
-    if isinstance(value, dict):
-        for name, item in value.items():
-            if name in schema.properties:
-                errors += unique_list_errors(item, schema.properties[name], f"{path}.{name}" if path else name)
-            elif schema.values is not None:
-                errors += unique_list_errors(item, schema.values, f"{path}[{name}]")
-    elif isinstance(value, list):
+    if isinstance(value, list):
         if schema.list_type == "set":
             errors += [duplicate(f"{path}[{index}]", value[index]) for index in _repeated(value)]
         elif schema.list_type == "map":
             errors += _map_errors(value, schema, path)
-        for index, item in enumerate(value):
-            errors += unique_list_errors(item, schema.items, f"{path}[{index}]")
+    for part in _parts(value, schema, path):
+        errors += unique_list_errors(*part)
     return errors
+
+
+def _parts(value: Any, schema: Structural, path: str) -> Iterator[tuple[Any, Structural | None, str]]:
+    """The members or items of a value that its schema knows, each with its own schema and path."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            if name in schema.properties:
+                yield item, schema.properties[name], f"{path}.{name}" if path else name
+            elif schema.values is not None:
+                yield item, schema.values, f"{path}[{name}]"
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield item, schema.items, f"{path}[{index}]"
 
 
 def _repeated(values: list[Any]) -> list[int]:
@@ -69,17 +77,10 @@ def embedded_errors(value: Any, schema: Structural | None, path: str = "") -> li
     if schema is None or not schema.has_embedded:
         return []
     errors: list[FieldError] = []
-    if isinstance(value, dict):
-        if schema.embedded:
-            errors += _resource_errors(value, path)
-        for name, item in value.items():
-            if name in schema.properties:
-                errors += embedded_errors(item, schema.properties[name], f"{path}.{name}" if path else name)
-            elif schema.values is not None:
-                errors += embedded_errors(item, schema.values, f"{path}[{name}]")
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            errors += embedded_errors(item, schema.items, f"{path}[{index}]")
+    if schema.embedded and isinstance(value, dict):
+        errors += _resource_errors(value, path)
+    for part in _parts(value, schema, path):
+        errors += embedded_errors(*part)
     return errors
 
 
