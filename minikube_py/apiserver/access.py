@@ -52,8 +52,8 @@ class Access:
         if is_narrowed(user):
             await self._nodes.authorize(user, asked, request.query.get("fieldSelector", ""))
             request.admit = self._restriction.admission_of(user)
-        elif not self.policy.allowed(user, asked):
-            raise refusal(user, asked, self.policy.decide(user, asked)[1])
+        else:
+            self._authorize(user, asked)
         if path is not None and verb in escalation.WRITES:
             self._hold(request, path, user, asked)
         return user
@@ -66,7 +66,12 @@ class Access:
         asked = _asked(request, path, "create")
         if is_narrowed(user):
             await self._nodes.authorize(user, asked, "")
-        elif not self.policy.allowed(user, asked):
+        else:
+            self._authorize(user, asked)
+
+    def _authorize(self, user: User, asked: Asked) -> None:
+        """By the roles of the user. Raises: StatusError 403."""
+        if not self.policy.allowed(user, asked):
             raise refusal(user, asked, self.policy.decide(user, asked)[1])
 
     def _hold(self, request: Request, path: ResourcePath, user: User, asked: Asked) -> None:
@@ -81,8 +86,8 @@ class Access:
         """An update of what is not there yet needs the verb `create`, too."""
 
         def admit(kind: Kind, sub: str, name: str, old: Json | None, new: Json | None) -> None:
-            if old is None and not self.policy.allowed(user, asked):
-                raise refusal(user, asked, self.policy.decide(user, asked)[1])
+            if old is None:
+                self._authorize(user, asked)
 
         return admit
 

@@ -18,6 +18,7 @@ from typing import Final
 from minikube_py.api import go_json
 from minikube_py.api.errors import StatusError, internal, method_not_allowed, timeout
 from minikube_py.api.kinds.core import PODS
+from minikube_py.api.patch import ACCEPTED as PATCH_TYPES
 from minikube_py.api.patch import APPLY_PATCH
 from minikube_py.api.registry import REGISTRY, Registry
 from minikube_py.apiserver import bootstrap, nonresource, system
@@ -65,6 +66,7 @@ _LOADS_MAX: Final = 10
 _RETRY_S: Final = 0.2
 _GO_RESTFUL: Final = re.compile(rb'"(406: Not Acceptable|415: Unsupported)')
 _SWEEP_S: Final = 1.0
+_WITH_APPLY: Final = (*PATCH_TYPES, APPLY_PATCH)
 
 
 class ApiServer:
@@ -337,7 +339,7 @@ class ApiServer:
         if not asked.resource.stored:
             return await self._unstored(asked, request)
         if verb == "patch":
-            check_patch_type(request.content_type, APPLY_PATCH if asked.resource.codec is None else "")
+            check_patch_type(request.content_type, PATCH_TYPES if asked.resource.codec is not None else _WITH_APPLY)
         form = negotiate(request.accept)
         listed = None
         if verb in ("get", "list", "watch"):

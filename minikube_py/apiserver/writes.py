@@ -8,7 +8,7 @@ Source: apiserver `pkg/registry/generic/registry/store.go`, `pkg/endpoints/handl
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -298,8 +298,7 @@ class Writer:
                 return await self._create_large(route, request, options, updating=True)
             return await self._create_by_update(route, orjson.loads(body), options, warnings, request.admit, sender)
         except StatusError as error:
-            told = warnings + said if isinstance(error, Refused) else warnings or list(error.warnings)
-            raise with_warnings(error, told) from None
+            raise _told(error, warnings, said) from None
         return written._replace(warnings=warnings + said) if warnings or said else written
 
     async def _create_by_update(
@@ -341,8 +340,7 @@ class Writer:
         try:
             written = await self._change(resource, route.namespace, route.name, make, options.dry_run, sub=sub)
         except StatusError as error:
-            told = warnings + said if isinstance(error, Refused) else warnings or list(error.warnings)
-            raise with_warnings(error, told) from None
+            raise _told(error, warnings, said) from None
         return written._replace(warnings=warnings + said) if warnings or said else written
 
     async def apply(
@@ -398,8 +396,7 @@ class Writer:
             else:
                 raise conflict(resource, route.name)
         except StatusError as error:
-            told = warnings + said if isinstance(error, Refused) else warnings or list(error.warnings)
-            raise with_warnings(error, told) from None
+            raise _told(error, warnings, said) from None
         return written._replace(warnings=warnings + said) if warnings or said else written
 
     # --- other bodies -----------------------------------------------------------------------------------------------
@@ -534,9 +531,14 @@ def _taken(resource: Kind, name: str, standing: KeyValue) -> StatusError:
     return already_exists(resource, name, "deletionTimestamp" in orjson.loads(standing.value)["metadata"])
 
 
-def check_patch_type(content_type: str, also: str = "") -> None:
-    if content_type.partition(";")[0] not in (*PATCH_TYPES, also):
+def check_patch_type(content_type: str, types: Collection[str] = PATCH_TYPES) -> None:
+    if content_type.partition(";")[0] not in types:
         raise StatusError(415, "UnsupportedMediaType", UNSUPPORTED_PATCH, {})
+
+
+def _told(error: StatusError, warnings: list[str], said: list[str]) -> StatusError:
+    """`warnings` of the body, `said` of the object: whom a quota refuses, after all was found valid, gets both."""
+    return with_warnings(error, warnings + said if isinstance(error, Refused) else warnings or list(error.warnings))
 
 
 def with_warnings(error: StatusError, warnings: list[str]) -> StatusError:
