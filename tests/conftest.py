@@ -37,7 +37,7 @@ def memory_goes_back() -> Iterator[None]:
     """What a module's tests have freed serves others: without this a worker held 7.5 GB, of which it used 1.5.
 
     What they left in circles ends here too. A task or future that is collected later speaks up in another module's
-    test: in the midst of an `ast.parse` that fails the parse, as CPython before 3.11.8 and 3.12.2 may not parse
+    test: during an `ast.parse` that fails the parse, as CPython before 3.11.8 and 3.12.2 may not parse
     within a parse (gh-106905), which a traceback in the log does.
     """
     yield
