@@ -1,4 +1,5 @@
-"""The only doors to the outside: clock, randomness, disk. Everything that waits or writes is handed one of these.
+"""The only doors to the outside: clock, randomness, disk, servers of others. Everything that waits, writes or calls is
+handed one of these.
 
 Tests and the simulator hand in their own; the `System*` classes are the real ones.
 """
@@ -14,7 +15,7 @@ import time
 import weakref
 from collections.abc import Awaitable, Iterator
 from pathlib import Path
-from typing import Any, Protocol, TextIO, TypeVar
+from typing import Any, NamedTuple, Protocol, TextIO, TypeVar
 
 T = TypeVar("T")
 
@@ -111,6 +112,30 @@ class Disk(Protocol):
     def sync_folder(self) -> None: ...
 
     def free_bytes(self) -> int: ...
+
+
+class Tls(NamedTuple):
+    """Whom a client trusts, and what it shows; PEM, empty for what is not given. `server_name` "": that of the URL."""
+
+    insecure: bool = False
+    server_name: str = ""
+    authority_pem: bytes = b""
+    certificate_pem: bytes = b""
+    key_pem: bytes = b""
+
+
+class Answer(NamedTuple):
+    status: int
+    body: bytes
+
+
+class Outside(Protocol):
+    """Servers that are none of ours. `client.outside` is the real door; a simulation has its own, or none."""
+
+    async def post(self, url: str, body: bytes, tls: Tls | None, timeout_s: float) -> Answer:
+        """`tls` None: as the system trusts; a `timeout_s` that is not above 0: none. Raises: Unavailable."""
+
+    async def close(self) -> None: ...
 
 
 class SystemFile:

@@ -69,6 +69,8 @@ def _decided(answer: Json) -> list[str]:
 def told(answer: Json) -> list[str]:
     """The nodes as they are now, and what would have to change."""
     lines = [f"as things are now {answer['fits']} of {answer['of']} nodes fit"]
+    if answer.get("extendersNotAsked"):
+        lines.append(f"not asked, and may see it otherwise: extenders {', '.join(answer['extendersNotAsked'])}")
     if answer["best"]:
         after = f"; runner-up: {answer['runnerUp']}" if answer["runnerUp"] else ""
         lines.append(f"best: {', '.join(answer['best'][:5])}{after}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from minikube_py.apiserver.http_server import HttpServer
+from minikube_py.client.outside import HttpOutside
 from minikube_py.control_plane import tokens
 from minikube_py.control_plane.config import LOOPBACK, ControlPlaneConfig, Step
 from minikube_py.control_plane.files import (
@@ -58,6 +59,7 @@ class ControlPlane(Plane):
         in_memory: InMemory | None = None,
     ) -> None:
         super().__init__(clock, rng, step, progress)
+        self.outside = HttpOutside
         self._in_memory = in_memory
         self.config = config
         self.layout = LAYOUT

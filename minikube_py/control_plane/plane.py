@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,7 +24,7 @@ from minikube_py.control_plane.progress import Registered, Say
 from minikube_py.control_plane.users import USERS
 from minikube_py.controllers.base import ControllerConfig
 from minikube_py.controllers.manager import ControllerManager
-from minikube_py.env import Clock, Disk, Rng
+from minikube_py.env import Clock, Disk, Outside, Rng
 from minikube_py.kubelet.config import KubeletConfig
 from minikube_py.kubelet.fake import FakeKubelet
 from minikube_py.scheduler.config import SchedulerConfig
@@ -56,6 +56,8 @@ class Plane:
         self.core: ApiServer
         self.components: dict[str, Component] = {}
         self._clock, self._rng, self._step, self._progress = clock, rng, step, progress
+        self.outside: Callable[[], Outside | None] = lambda: None
+        """Makes a scheduler's way to its extenders; where there is none, a configuration with extenders is refused."""
         self._running = AsyncExitStack()
 
     @property
@@ -110,10 +112,10 @@ class Plane:
 
     async def start_components(self, config: PlaneConfig) -> None:
         """Together: each waits for its lists only. Raises: StatusError, RequestError, Unavailable."""
-        rng, clock = self._rng, self._clock
+        rng, clock, outside = self._rng, self._clock, self.outside
         ties = child_of(rng) if config.ties is None else random.Random(config.ties)
         made: dict[str, Component] = {
-            "scheduler": Scheduler(self.transport(USERS[tokens.SCHEDULER]), clock, ties, config.scheduler),
+            "scheduler": Scheduler(self.transport(USERS[tokens.SCHEDULER]), clock, ties, config.scheduler, outside()),
             "controllers": ControllerManager(
                 self.transport(USERS[tokens.CONTROLLERS]), clock, child_of(rng), config=config.controllers
             ),
@@ -128,7 +130,8 @@ class Plane:
         self.components = {name: made[name] for name in COMPONENTS if name in config.components}
         for name, scheduler in config.more_schedulers.items():
             transport = self.transport(USERS[tokens.SCHEDULER])
-            self.components[f"scheduler {name}"] = Scheduler(transport, clock, child_of(rng), scheduler)
+            beside = Scheduler(transport, clock, child_of(rng), scheduler, outside())
+            self.components[f"scheduler {name}"] = beside
         for component in self.components.values():
             self._running.push_async_callback(component.stop)
         await asyncio.gather(*(self._start_component(name) for name in self.components))

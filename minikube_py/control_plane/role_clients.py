@@ -147,6 +147,7 @@ class SchedulerRole(ClientRole):
 
     async def start(self) -> str:
         """Raises: BadKubeconfig, SetupError, ConfigError, InvalidRequest, StatusError, Unavailable."""
+        from minikube_py.client.outside import HttpOutside
         from minikube_py.scheduler.configuration.files import read_scheduler
         from minikube_py.scheduler.scheduler import Scheduler
 
@@ -155,7 +156,7 @@ class SchedulerRole(ClientRole):
             say(f"flags of this command say what {', '.join(config.unused)} of {self._chosen.file} would say")
         return await self.run(
             self._election,
-            lambda transport: Scheduler(transport, SystemClock(), random.Random(self._seed), config),
+            lambda transport: Scheduler(transport, SystemClock(), random.Random(self._seed), config, HttpOutside()),
         )
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import orjson
 
+from minikube_py.client.outside import HttpOutside
 from minikube_py.client.transport import ApiTransport
 from minikube_py.cluster.virtual import VirtualCluster
 from minikube_py.control_plane.config import Step
@@ -121,7 +122,8 @@ async def run_stress(
         await write_all(standing.storage, _objects(nodes), 2 * len(nodes), "nodes, and pods that fill them, written")
         for index in options.store_indexes:
             await declare_and_wait(standing.transport, index)
-        scheduler = Scheduler(standing.scheduler, standing.clock, random.Random(options.seed), config)
+        outside = None if virtual else HttpOutside()
+        scheduler = Scheduler(standing.scheduler, standing.clock, random.Random(options.seed), config, outside)
         await scheduler.start()
         step("scheduler", f"{scheduler.columns.count:,} nodes, matcher {options.matcher}")
         try:

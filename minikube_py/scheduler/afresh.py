@@ -56,7 +56,7 @@ class Afresh:
     def choose(self, pod: PodInfo, prepared: Prepared) -> Choice:
         """Raises: FitError, PluginError."""
         self.count += 1
-        selected, evaluated = self._find(pod, prepared)
+        selected, evaluated = self.find(pod, prepared)
         if not len(selected):
             raise FitError(diagnose(self._columns, pod, prepared))
         if len(selected) == 1:
@@ -86,7 +86,7 @@ class Afresh:
         given = {name: int(scores[place]) for name, scores in wide.items()}
         return Choice(node, prepared.state, int(totals[position]), evaluated, len(selected), tops, given)
 
-    def _find(self, pod: PodInfo, prepared: Prepared) -> tuple[IntArray, int]:
+    def find(self, pod: PodInfo, prepared: Prepared) -> tuple[IntArray, int]:
         """The slots that fit, or as many as are enough, and how many nodes were looked at."""
         columns = self._columns
         if prepared.node_names is not None:

@@ -137,7 +137,8 @@ class Bindings:
         while True:
             refusal: StatusError | None = None
             try:
-                return await run.profile.run_bind(state, pod, node_name)
+                bound = await self._scheduler.extenders.bind(pod, node_name) if not lost else None
+                return bound or await run.profile.run_bind(state, pod, node_name)
             except OutcomeUnknown:
                 lost = True
             except StatusError as error:

@@ -104,6 +104,31 @@ class Nodes:
         return (by_slot[slot] for slot in self.slots())
 
 
+class Emptied(Nodes):
+    """The same nodes as if no pod ran there."""
+
+    __slots__ = ()
+
+    def requested(self, resource: str) -> IntArray:
+        return np.zeros(self.size, np.int64)
+
+    def free(self, resource: str) -> IntArray:
+        return self.allocatable(resource)
+
+    def nonzero_requested(self, resource: str) -> IntArray:
+        return self.requested(resource)
+
+    def infos(self) -> Iterator[NodeInfo | None]:
+        return (None if node is None else _emptied(node) for node in super().infos())
+
+
+def _emptied(node: NodeInfo) -> NodeInfo:
+    found = NodeInfo(node.name, node.uid)
+    for name in ("slot", "present", "labels", "taints", "unschedulable", "allocatable", "conditions"):
+        setattr(found, name, getattr(node, name))
+    return found
+
+
 class NodeColumns:
     """`size` is the number of slots in use or freed; `count` that of nodes present; `version` moves with any change."""
 

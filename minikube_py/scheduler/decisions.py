@@ -35,6 +35,7 @@ class _Placed(NamedTuple):
     feasible: int
     tops: Mapping[str, int]
     wide: Mapping[str, int]
+    extended: tuple[tuple[str, int, int], ...]
     others: tuple[NodeScore, ...]
 
 
@@ -65,7 +66,7 @@ class Decisions:
         seen.nonzero_cpu_milli, seen.nonzero_memory_bytes = node.nonzero_cpu_milli, node.nonzero_memory_bytes
         self._put(
             pod.uid,
-            _Placed(pod, at_s, seen, choice.score, choice.evaluated, choice.feasible, choice.tops, choice.wide, others),
+            _Placed(pod, at_s, seen, *choice[2:], others),
         )
 
     def failed(self, pod: PodInfo, at_s: float, message: str) -> None:
@@ -94,7 +95,7 @@ class Decisions:
         pod = decision.pod
         if isinstance(decision, _Failed):
             return Explanation(pod.key, uid, decision.at_s, "", -1, 0, 0, (), decision.message)
-        scores = evaluator.score_one(pod, decision.node, decision.tops, decision.wide)
+        scores = evaluator.score_one(pod, decision.node, decision.tops, decision.wide) + decision.extended
         chosen = NodeScore(decision.node.name, sum(score * weight for _, score, weight in scores), scores)
         return Explanation(
             pod.key,

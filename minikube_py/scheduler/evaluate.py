@@ -111,11 +111,24 @@ class Evaluator:
                     return self._choose_beyond(kept, wide, pod)
             return self._choose_kept(kept, pod, state)
         except Rejected as rejected:
-            raise self._rejection(rejected) from None
+            raise self.rejection(rejected) from None
 
     def _choose_beside(self, pod: PodInfo, rivals: Mapping[str, Sequence[PodInfo]]) -> Choice:
         """Where pods are nominated to nodes: the pod's own node first, then those that its rivals leave it."""
+        prepared = self._beside(self.prepare(pod), pod, rivals)
+        if pod.nominated_node:
+            slots = np.array(self.columns.slots_of((pod.nominated_node,)), np.int64)
+            fits = fitting_of(prepared, pod, self.columns, slots)
+            if len(fits):
+                return self.afresh.only(pod, prepared, fits, 1)
+        return self.afresh.choose(pod, prepared)
+
+    def beside(self, pod: PodInfo) -> Prepared:
+        """As `prepare`, without the nodes that pods nominated there need. Raises: Rejected, PluginError."""
         prepared = self.prepare(pod)
+        return self._beside(prepared, pod, self._nominations.rivals(pod)) if self._nominations else prepared
+
+    def _beside(self, prepared: Prepared, pod: PodInfo, rivals: Mapping[str, Sequence[PodInfo]]) -> Prepared:
         barred: dict[int, Status] = {}
         for name in rivals:
             node = self.columns.by_name.get(name)
@@ -123,13 +136,11 @@ class Evaluator:
                 rejected = self._trial(prepared, pod, node).with_rivals()
                 if rejected is not None:
                     barred[node.slot] = rejected
-        prepared = prepared._replace(barred=barred)
-        if pod.nominated_node:
-            slots = np.array(self.columns.slots_of((pod.nominated_node,)), np.int64)
-            fits = fitting_of(prepared, pod, self.columns, slots)
-            if len(fits):
-                return self.afresh.only(pod, prepared, fits, 1)
-        return self.afresh.choose(pod, prepared)
+        return prepared._replace(barred=barred)
+
+    def pick(self, totals: IntArray) -> int:
+        """The place of one of the highest."""
+        return pick(totals, self._rng)
 
     def _trial(self, prepared: Prepared, pod: PodInfo, node: NodeInfo) -> Trial:
         rivals = [o for o in self._nominations.on(node.name) if o.priority >= pod.priority and o.uid != pod.uid]
@@ -144,7 +155,7 @@ class Evaluator:
         except Rejected:
             return None
 
-    def _rejection(self, rejected: Rejected) -> FitError:
+    def rejection(self, rejected: Rejected) -> FitError:
         diagnosis = Diagnosis(self.columns.count, pre_filter_message=rejected.status.message)
         diagnosis.unschedulable_plugins |= rejected.plugins
         diagnosis.add_plugin(rejected.status)
@@ -286,7 +297,7 @@ class Evaluator:
         try:
             prepared = self.prepare(pod)
         except Rejected as rejected:
-            raise self._rejection(rejected) from None
+            raise self.rejection(rejected) from None
         columns = self.columns
         nodes = columns.all()
         mask = fitting(prepared, pod, nodes)

@@ -230,6 +230,9 @@ def answer(scheduler: Scheduler, run: ProfileRun, pod: PodInfo, question: str, p
     limit = int(params.get("limit") or 0)
     with _undisturbed(scheduler, run, pod):
         document = judged(run, _unplaced(pod), limit)
+    if scheduler.extenders:
+        # They may count what they are asked as granted.
+        document["extendersNotAsked"] = [each.url_prefix for each in scheduler.extenders.configs]
     if question == "what-if":
         return document
     document["node"] = pod.node_name

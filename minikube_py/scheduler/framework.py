@@ -292,6 +292,9 @@ class EventRegistration(NamedTuple):
     hint: HintFunction | None = None
 
 
+EVERYTHING = EventRegistration(ClusterEvent(WILDCARD, Action.ALL))
+
+
 class DimensionKind(Enum):
     """What of a node a number is read from."""
 

@@ -178,9 +178,11 @@ _specs: dict[object, PodSpec] = {}
 
 class PodInfo:
     """A pod. `scheduled_condition`: (status, reason, message, lastTransitionTime) of PodScheduled, if there is one.
-    `controller`: (apiVersion, kind, name) of the owner that controls it, if there is one."""
+    `controller`: (apiVersion, kind, name) of the owner that controls it, if there is one. `body`: the object as
+    extenders get it, empty where none is configured."""
 
     __slots__ = (
+        "body",
         "claims",
         "controller",
         "deleting",
@@ -228,6 +230,7 @@ class PodInfo:
         self.volumes: tuple[PodVolume, ...] = ()
         self.claims: tuple[PodClaim, ...] = ()
         self.controller: tuple[str, str, str] | None = None
+        self.body = b""
 
     def __repr__(self) -> str:
         return f"PodInfo({self.key})"
@@ -236,11 +239,13 @@ class PodInfo:
 class NodeInfo:
     """A node and what runs on it. `present` is False where only its pods are known yet.
 
-    `requested` holds the sums over its pods, `pods` their number among them; amounts of 0 may be absent."""
+    `requested` holds the sums over its pods, `pods` their number among them; amounts of 0 may be absent. `body`: as
+    of a pod; that of what the informer keeps is the latest."""
 
     __slots__ = (
         "allocatable",
         "annotations_hash",
+        "body",
         "conditions",
         "labels",
         "name",
@@ -267,6 +272,7 @@ class NodeInfo:
         self.allocatable: Amounts = {}
         self.conditions: tuple[tuple[str, str], ...] = ()
         self.annotations_hash = 0
+        self.body = b""
         self.requested: Amounts = {PODS: 0}
         self.nonzero_cpu_milli = 0
         self.nonzero_memory_bytes = 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import cmp_to_key, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minikube_py.api.errors import aggregate
 from minikube_py.scheduler.config import DEFAULT_PLUGINS, ConfigError, PluginSet, ProfileConfig
@@ -16,10 +16,8 @@ from minikube_py.scheduler.configuration.args import validate, with_defaults
 from minikube_py.scheduler.configuration.merging import expanded, listed, merged, score_weights
 from minikube_py.scheduler.configuration.messages import ARGS, MULTI_POINT, POINTS
 from minikube_py.scheduler.framework import (
+    EVERYTHING,
     SUCCESS,
-    WILDCARD,
-    Action,
-    ClusterEvent,
     Code,
     CycleState,
     Diagnosis,
@@ -36,6 +34,9 @@ from minikube_py.scheduler.objects import PodInfo, QueuedPodInfo
 from minikube_py.scheduler.plugins.node_resources import ArgsError
 from minikube_py.scheduler.preparing import Plugins, Scorer
 from minikube_py.scheduler.registry import UPSTREAM_POINTS, factory
+
+if TYPE_CHECKING:
+    from minikube_py.scheduler.extenders.asking import Extenders
 
 logger = logging.getLogger(__name__)
 
@@ -192,12 +193,11 @@ class Profile:
     def events(self) -> list[tuple[str, EventRegistration]]:
         """(plugin, registration) of all that plugins asked to hear of. A plugin that may reject pods and asks for
         nothing hears of everything, or its pods would only come back by the timeout."""
-        everything = EventRegistration(ClusterEvent(WILDCARD, Action.ALL))
         rejecting = {**self.looking.by_name(), **self.pre_enqueue_plugins, **self.reservers, **self.permitters}
         found = []
         for name, plugin in rejecting.items():
             ask = getattr(plugin, "events_to_register", None)
-            registrations = ask() if ask is not None else (everything,)
+            registrations = ask() if ask is not None else (EVERYTHING,)
             found += [(name, registration) for registration in registrations]
         return found
 
@@ -234,15 +234,23 @@ class Profile:
     def run_post_filter(
         self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
     ) -> tuple[PostFilterResult | None, Status]:
-        result: PostFilterResult | None = None
-        reasons: list[str] = []
+        said = _PostFiltered()
         for name, plugin in self.post_filters.items():
-            found, status = plugin.post_filter(state, pod, diagnosis)
-            if status.is_success or not status.is_rejected or status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-                return found, status.by(name)
-            result = found if found is not None else result
-            reasons += status.reasons
-        return result, Status(Code.UNSCHEDULABLE, *reasons)
+            if said.ends_with(name, *plugin.post_filter(state, pod, diagnosis)):
+                break
+        return said.all
+
+    async def run_post_filter_through(
+        self, extenders: Extenders, pod: PodInfo, diagnosis: Diagnosis
+    ) -> tuple[PostFilterResult | None, Status]:
+        """As `run_post_filter`, where extenders have a say."""
+        said = _PostFiltered()
+        for name, plugin in self.post_filters.items():
+            through = getattr(plugin, "post_filter_through", None)
+            told = plugin.post_filter(CycleState(), pod, diagnosis) if through is None else None
+            if said.ends_with(name, *(told or await plugin.post_filter_through(extenders, pod, diagnosis))):
+                break
+        return said.all
 
     def run_reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
         for name, plugin in self.reservers.items():
@@ -299,6 +307,21 @@ class Profile:
     def run_post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         for plugin in self.post_binders.values():
             plugin.post_bind(state, pod, node_name)
+
+
+class _PostFiltered:
+    """What PostFilter plugins say, all in all: the first that helps, fails or knows that nothing will has the word."""
+
+    def __init__(self) -> None:
+        self.all: tuple[PostFilterResult | None, Status] = (None, Status(Code.UNSCHEDULABLE))
+
+    def ends_with(self, name: str, found: PostFilterResult | None, status: Status) -> bool:
+        if status.is_success or not status.is_rejected or status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+            self.all = found, status.by(name)
+            return True
+        before, so_far = self.all
+        self.all = found or before, Status(Code.UNSCHEDULABLE, *so_far.reasons, *status.reasons)
+        return False
 
 
 def _of_point(point: str, name: str, status: Status) -> Status:

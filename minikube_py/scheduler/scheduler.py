@@ -19,7 +19,7 @@ from minikube_py.client.informer import Handler, Informer
 from minikube_py.client.rest import NODES, PODS, Object, ResourceRef, RestClient
 from minikube_py.client.timers import Timer, Timers
 from minikube_py.client.transport import ApiTransport
-from minikube_py.env import Clock
+from minikube_py.env import Clock, Outside
 from minikube_py.fields.quantity import QuantityError
 from minikube_py.scheduler.binding import Bindings
 from minikube_py.scheduler.cache import Cache
@@ -30,6 +30,8 @@ from minikube_py.scheduler.decisions import Decisions, Explanation
 from minikube_py.scheduler.dry_run import Trial
 from minikube_py.scheduler.evaluate import Evaluator
 from minikube_py.scheduler.explaining import answer
+from minikube_py.scheduler.extenders.asking import Extenders
+from minikube_py.scheduler.extenders.cycle import ExtendedCycle
 from minikube_py.scheduler.framework import (
     CODE_NAMES,
     EVENT_ASSIGNED_POD_ADD,
@@ -88,6 +90,7 @@ class Scheduler:
         clock: Clock,
         rng: random.Random,
         config: SchedulerConfig | None = None,
+        outside: Outside | None = None,
     ) -> None:
         self.config = config = config if config is not None else SchedulerConfig()
         self.client: Any = RestClient(transport)
@@ -101,6 +104,8 @@ class Scheduler:
         self._decisions = Decisions(config.explained_decisions)
         self.nominations = Nominations()
         self._preemptions = Preemptions(self, self._metrics)
+        self.extenders = Extenders(config.extenders, outside)
+        self._extended = ExtendedCycle(self, self.extenders)
         self.rng = rng
         self._lent = LentInformers(self.client, clock, rng)
         self.matcher = self._make_matcher()
@@ -110,8 +115,9 @@ class Scheduler:
         self.kinds = LentKinds(self.client, clock, rng, self._kind_changed, self._after_kinds)
         # Pods that need a kind which is not yet known, by key.
         self._held: dict[str, PodInfo] = {}
-        self._pods = Informer(self.client, PODS, _project_live, clock=clock, rng=rng)
-        self._nodes = Informer(self.client, NODES, project_node, clock=clock, rng=rng)
+        live, there = self.extenders.with_bodies(_project_live, project_node)
+        self._pods = Informer(self.client, PODS, live, clock=clock, rng=rng)
+        self._nodes = Informer(self.client, NODES, there, clock=clock, rng=rng)
         self._pods.add_handler(Handler(self._pod_added, self._pod_updated, self._pod_deleted, self._after_batch))
         self._nodes.add_handler(Handler(self._node_added, self._node_updated, self._node_deleted, self._after_batch))
         self._wake = asyncio.Event()
@@ -133,11 +139,12 @@ class Scheduler:
     def _make_queue(self) -> SchedulingQueue:
         profiles = [run.profile for run in self.profiles.values()]
         require_one_order(profiles)
+        woken = self.extenders.events()
         rules = {
-            name: Rules(
-                run.profile.events(), run.evaluator.fits, run.profile.local_plugins, run.profile.run_pre_enqueue
+            run.profile.name: Rules(
+                run.profile.events() + woken, run.evaluator.fits, run.profile.local_plugins, run.profile.run_pre_enqueue
             )
-            for name, run in self.profiles.items()
+            for run in self.profiles.values()
         }
         return SchedulingQueue(
             self._now_s,
@@ -175,6 +182,7 @@ class Scheduler:
         await self.kinds.stop()
         await self._preemptions.stop()
         await self._bindings.stop()
+        await self.extenders.close()
         await self._conditions.stop()
         await self._timers.close()
         for run in self.profiles.values():
@@ -351,41 +359,62 @@ class Scheduler:
             while queue.has_work and bindings.in_flight < limit:
                 turn_ends_s = now_s() + TURN_S
                 while bindings.in_flight < limit and (queued := queue.pop()) is not None:
-                    self._schedule_one(queued)
+                    if self._extended.concerns(queued.pod):
+                        await self._extended.run(queued)
+                    else:
+                        self._schedule_one(queued)
                     if now_s() >= turn_ends_s:
                         break
                 self._after_batch()
                 await asyncio.sleep(0)
 
     def _schedule_one(self, queued: QueuedPodInfo) -> None:
+        run = self.admitted(queued)
+        if run is None:
+            return
+        started_s = self._now_s()
+        try:
+            self.place(run, queued, run.evaluator.choose(queued.pod), started_s)
+        except FitError as error:
+            nominated = self._post_filter(run, queued.pod, error.diagnosis)
+            self.unfit(run, queued, error, nominated, started_s)
+        except Exception as error:
+            self.broke(run, queued, error, started_s)
+
+    def admitted(self, queued: QueuedPodInfo) -> ProfileRun | None:
+        """The profile that a popped pod is placed by; None where it is not to be placed any more."""
         pod = queued.pod
         run = self.profiles[pod.scheduler_name]
         if pod.deleting:
             message = f"skip schedule deleting pod: {pod.namespace}/{pod.name}"
             run.events.about(pod, WARNING, "FailedScheduling", message)
-            self._queue.done(pod.uid)
-            return
-        if self._cache.is_assumed(pod.uid):
-            self._queue.done(pod.uid)
-            return
-        started_s = self._now_s()
-        try:
-            choice = run.evaluator.choose(pod)
-            run.attempts.algorithm.observe(self._now_s() - started_s)
-            self._remember(run, pod, choice)
-            self._commit(run, queued, choice, started_s)
-        except FitError as error:
-            nominated = self._post_filter(run, pod, error.diagnosis)
-            run.attempts.algorithm.observe(self._now_s() - started_s)
-            self.fail(run, queued, error.code, error.message, error.diagnosis, started_s, nominated)
-        except NoNodesAvailable as error:
+        elif not self._cache.is_assumed(pod.uid):
+            return run
+        self._queue.done(pod.uid)
+        return None
+
+    def place(self, run: ProfileRun, queued: QueuedPodInfo, choice: Choice, started_s: float) -> None:
+        """Raises what plugins raise."""
+        run.attempts.algorithm.observe(self._now_s() - started_s)
+        self._remember(run, queued.pod, choice)
+        self._commit(run, queued, choice, started_s)
+
+    def unfit(
+        self, run: ProfileRun, queued: QueuedPodInfo, error: FitError, nominated: str | None, started_s: float
+    ) -> None:
+        run.attempts.algorithm.observe(self._now_s() - started_s)
+        self.fail(run, queued, error.code, error.message, error.diagnosis, started_s, nominated)
+
+    def broke(self, run: ProfileRun, queued: QueuedPodInfo, error: Exception, started_s: float) -> None:
+        """What else ended an attempt."""
+        if isinstance(error, NoNodesAvailable):
             nobody = Diagnosis(0)
             # Any node that fits may wake it: a retry without one would be for nothing.
             nobody.unschedulable_plugins |= run.profile.local_plugins
             self.fail(run, queued, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, error.message, nobody, started_s)
-        except Exception as error:
-            logger.exception("scheduling of pod %s", pod.key)
-            self.fail(run, queued, Code.ERROR, str(error) or type(error).__name__, None, started_s)
+            return
+        logger.error("scheduling of pod %s", queued.pod.key, exc_info=error)
+        self.fail(run, queued, Code.ERROR, str(error) or type(error).__name__, None, started_s)
 
     def _remember(self, run: ProfileRun, pod: PodInfo, choice: Choice) -> None:
         if not self.config.explained_decisions:
@@ -533,6 +562,10 @@ class Scheduler:
     def pod(self, key: str) -> PodInfo | None:
         """The pod `namespace/name` as the scheduler last saw it; None if unknown or finished."""
         return self._pods.store.get(key)
+
+    def node(self, name: str) -> NodeInfo | None:
+        """The node as its object has it, without its pods."""
+        return self._nodes.store.get(name)
 
     def metrics(self) -> dict[str, float]:
         gauges: dict[tuple[str, Labels], float] = {}

@@ -20,7 +20,7 @@ class Choice(NamedTuple):
     """`evaluated` and `feasible` are numbers of nodes; `score` is INFEASIBLE where only one fitted: none was scored.
 
     `tops`: by plugin, the maximum by which its scores were normalised. `wide`: by plugin that looks beyond the node,
-    what it gave the node, normalised."""
+    what it gave the node, normalised. `extended`: (extender, score, weight) of what extenders gave it."""
 
     node: NodeInfo
     state: CycleState
@@ -29,6 +29,7 @@ class Choice(NamedTuple):
     feasible: int
     tops: Mapping[str, int] = NO_SCORES
     wide: Mapping[str, int] = NO_SCORES
+    extended: tuple[tuple[str, int, int], ...] = ()
 
 
 class NodeScore(NamedTuple):

@@ -18,6 +18,7 @@ from minikube_py.lab.compare.workload import Workload, drawn
 from minikube_py.lab.trace import load
 from minikube_py.scheduler.configuration.chosen import ChosenScheduler
 from minikube_py.scheduler.configuration.files import read_scheduler
+from minikube_py.scheduler.extenders.asking import Extenders
 from minikube_py.scheduler.objects import DEFAULT_SCHEDULER_NAME
 
 COLUMNS: Final = 4
@@ -68,6 +69,8 @@ def run_compare(options: CompareOptions, say: Callable[[str], None]) -> Comparis
 def _run(options: CompareOptions, chosen: ChosenScheduler, workload: Workload, seed: int) -> Ended:
     # Read again for each run, so that no plugin remembers the one before.
     config = read_scheduler(chosen, needed=DEFAULT_SCHEDULER_NAME)
+    # Simulated time has no servers of others: a configuration that names some is refused.
+    Extenders(config.extenders, None)
     return run_alone(workload, config, seed) if options.alone else run_whole(workload, config, seed)
 
 

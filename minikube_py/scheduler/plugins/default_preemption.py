@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from minikube_py.errors import MinikubeError
 from minikube_py.scheduler.budgets import BUDGETS, Budget, project_budget
 from minikube_py.scheduler.configuration.args import with_defaults
 from minikube_py.scheduler.framework import (
@@ -31,6 +32,7 @@ from minikube_py.scheduler.framework import (
 
 if TYPE_CHECKING:
     from minikube_py.scheduler.dry_run import Trial
+    from minikube_py.scheduler.extenders.asking import Extenders
     from minikube_py.scheduler.framework import Handle
     from minikube_py.scheduler.objects import NodeInfo, PodInfo
 
@@ -38,6 +40,7 @@ NOT_HELPFUL = "Preemption is not helpful for scheduling"
 NO_VICTIMS = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "No preemption victims found for incoming pod")
 NEVER = "preemption: not eligible due to preemptionPolicy=Never."
 TERMINATING = "preemption: not eligible due to a terminating pod on the nominated node."
+NO_CANDIDATE = Status(Code.UNSCHEDULABLE, "no candidate node for preemption")
 UNDER_WAY = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "waiting for the preemption for this pod to be finished")
 PRIORITY_OFFSET = 1 << 31
 """Added to each priority, so that a few victims of negative priority do not seem to cost more than many."""
@@ -79,17 +82,41 @@ class DefaultPreemption:
         self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
     ) -> tuple[PostFilterResult | None, Status]:
         try:
-            return self._preempt(pod, diagnosis)
+            candidates, instead = self._find(pod, diagnosis)
+            return instead or self._take(pod, candidates)
         finally:
             self._handle.count_preemption_attempt()
 
-    def _preempt(self, pod: PodInfo, diagnosis: Diagnosis) -> tuple[PostFilterResult | None, Status]:
+    async def post_filter_through(
+        self, extenders: Extenders, pod: PodInfo, diagnosis: Diagnosis
+    ) -> tuple[PostFilterResult | None, Status]:
+        """As `post_filter`, where extenders may turn candidates down or name other victims."""
+        try:
+            candidates, instead = self._find(pod, diagnosis)
+            if instead is not None:
+                return instead
+            try:
+                agreed = await extenders.preempt(pod, candidates)
+            except MinikubeError as error:
+                return None, Status(Code.ERROR, str(error))
+            left = [each for each in map(_as_it_is, agreed) if each is not None]
+            return self._take(pod, left) if left else (None, NO_CANDIDATE)
+        finally:
+            self._handle.count_preemption_attempt()
+
+    def _find(
+        self, pod: PodInfo, diagnosis: Diagnosis
+    ) -> tuple[list[Candidate], tuple[PostFilterResult | None, Status] | None]:
+        """The candidates, or what is to be said in their place."""
         why_not = self._ineligible(pod, diagnosis)
         if why_not:
-            return None, Status(Code.UNSCHEDULABLE, why_not)
+            return [], (None, Status(Code.UNSCHEDULABLE, why_not))
         candidates, statuses = self._candidates(pod, diagnosis)
         if not candidates:
-            return PostFilterResult(""), _no_candidate(diagnosis.node_count, statuses)
+            return [], (PostFilterResult(""), _no_candidate(diagnosis.node_count, statuses))
+        return candidates, None
+
+    def _take(self, pod: PodInfo, candidates: Sequence[Candidate]) -> tuple[PostFilterResult, Status]:
         best = best_of(candidates)
         self._handle.preempt(pod, best.node.name, best.victims)
         return PostFilterResult(best.node.name), Status(Code.SUCCESS)
@@ -149,6 +176,13 @@ class DefaultPreemption:
     def enough(self, nodes: int) -> int:
         """How many candidates are looked for among `nodes`."""
         return min(max(nodes * self._percentage // 100, self._least), nodes)
+
+
+def _as_it_is(candidate: Candidate) -> Candidate | None:
+    """Without the victims that went while extenders were asked; None where it is no candidate any more."""
+    node = candidate.node
+    staying = tuple(victim for victim in candidate.victims if victim.uid in node.pods)
+    return candidate._replace(victims=staying) if node.present and staying else None
 
 
 def _no_help(pod: PodInfo, change: ClusterChange) -> QueueingHint:

@@ -74,7 +74,6 @@ WRONG = [
         "strict decoding error: decoding .profiles[0].pluginConfig[0]: strict decoding error: decoding args for plugin "
         'NodeResourcesFit: strict decoding error: unknown field "x"',
     ),
-    ("extenders", document(extenders=[{"urlPrefix": "http://x"}]), "extenders: not supported yet"),
 ]
 
 

@@ -1,0 +1,286 @@
+"""The extenders of a scheduler, asked one after another or together, and what becomes of a failure.
+
+Source: pkg/scheduler/extender.go; findNodesThatPassExtenders, prioritizeNodes and extendersBinding in
+pkg/scheduler/schedule_one.go; callExtenders in pkg/scheduler/framework/preemption/preemption.go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+import orjson
+
+from minikube_py.api.errors import go_quote
+from minikube_py.client.rest import Object
+from minikube_py.env import Outside
+from minikube_py.errors import MinikubeError
+from minikube_py.scheduler.configuration.merging import ConfigError
+from minikube_py.scheduler.extenders import wire
+from minikube_py.scheduler.extenders.config import ExtenderConfig
+from minikube_py.scheduler.framework import EVERYTHING, MAX_NODE_SCORE, Code, EventRegistration, Status
+from minikube_py.scheduler.objects import NodeInfo, PodInfo
+from minikube_py.scheduler.plugins.default_preemption import Candidate
+
+T = TypeVar("T")
+Project = Callable[[Object], T | None]
+
+logger = logging.getLogger(__name__)
+
+NAME: Final = "Extender"
+"""Stands among the plugins that turned a pod down where an extender did."""
+MAX_EXTENDER_PRIORITY: Final = 10
+_OK: Final = 200
+
+
+class ExtenderError(MinikubeError):
+    """An extender that must not be ignored failed; the message is upstream's."""
+
+
+class Passed(NamedTuple):
+    """`names`: the nodes that all extenders let pass; `rejected`: what they said of others. `emptied`: an extender
+    answered with whole nodes, which upstream then scores as if no pod ran on them."""
+
+    names: list[str]
+    rejected: dict[str, Status]
+    emptied: bool
+
+
+class Given(NamedTuple):
+    """What one extender gave a node: `score` times `weight` counts."""
+
+    extender: str
+    score: int
+    weight: int
+
+
+class Extenders:
+    """Raises from the constructor: ConfigError where there are some and no way out to them."""
+
+    def __init__(self, configs: Sequence[ExtenderConfig], outside: Outside | None) -> None:
+        if configs and outside is None:
+            listed = ", ".join(each.url_prefix for each in configs)
+            raise ConfigError(f"extenders: {listed}: servers outside of this process cannot be called from here")
+        self.configs = tuple(configs)
+        self._outside = outside
+
+    def __bool__(self) -> bool:
+        return bool(self.configs)
+
+    async def close(self) -> None:
+        if self._outside is not None:
+            await self._outside.close()
+
+    # --- what the scheduler keeps for them, and hears -----------------------------------------------------------------
+
+    def with_bodies(
+        self, pods: Project[PodInfo], nodes: Project[NodeInfo]
+    ) -> tuple[Project[PodInfo], Project[NodeInfo]]:
+        """The same projections, which keep the objects too where extenders need them."""
+        if not self.configs:
+            return pods, nodes
+        # Of pods that run, only victims are sent.
+        running = any(each.preempt_verb and not each.node_cache_capable for each in self.configs)
+
+        def pod_with_body(obj: Object) -> PodInfo | None:
+            found = pods(obj)
+            if found is not None and (running or not found.node_name):
+                found.body = wire.body_of(obj, trimmed=True)
+            return found
+
+        def node_with_body(obj: Object) -> NodeInfo | None:
+            found = nodes(obj)
+            if found is not None:
+                found.body = wire.body_of(obj, trimmed=False)
+            return found
+
+        return pod_with_body, node_with_body
+
+    def events(self) -> list[tuple[str, EventRegistration]]:
+        """What wakes a pod that an extender turned down: everything."""
+        return [(NAME, EVERYTHING)] if self.configs else []
+
+    # --- which ------------------------------------------------------------------------------------------------------
+
+    def of(self, pod: PodInfo) -> list[ExtenderConfig]:
+        """Those that are interested in the pod."""
+        if not any(each.managed for each in self.configs):
+            return list(self.configs)
+        asked = _resources(pod.body) if pod.body else set()
+        return [each for each in self.configs if not each.managed or not asked.isdisjoint(each.managed)]
+
+    async def _send(self, extender: ExtenderConfig, verb: str, body: bytes) -> bytes:
+        """Raises: ExtenderError."""
+        url = f"{extender.url_prefix.rstrip('/')}/{verb}"
+        assert self._outside is not None
+        try:
+            answer = await self._outside.post(url, body, extender.tls, extender.timeout_s)
+        except MinikubeError as error:
+            raise ExtenderError(str(error)) from error
+        if answer.status != _OK:
+            raise ExtenderError(f"failed {verb} with extender at URL {url}, code {answer.status}")
+        return answer.body
+
+    # --- Filter -----------------------------------------------------------------------------------------------------
+
+    async def filter(self, pod: PodInfo, nodes: Mapping[str, bytes]) -> Passed:
+        """`nodes`: the bodies of those that the filters let pass. Raises: ExtenderError."""
+        passed = Passed(list(nodes), {}, False)
+        for extender in self.of(pod):
+            if not passed.names:
+                break
+            if not extender.filter_verb:
+                continue
+            try:
+                passed = await self._filter_by(extender, pod, nodes, passed)
+            except MinikubeError as error:
+                if not extender.ignorable:
+                    raise ExtenderError(str(error)) from error
+                logger.info("extender %s is skipped: %s", extender.url_prefix, error)
+        return passed
+
+    async def _filter_by(
+        self, extender: ExtenderConfig, pod: PodInfo, nodes: Mapping[str, bytes], passed: Passed
+    ) -> Passed:
+        """Raises: ExtenderError, BadJson."""
+        body = _node_args(extender, pod, passed.names, nodes)
+        result = wire.filter_result(await self._send(extender, extender.filter_verb, body))
+        if result.error:
+            raise ExtenderError(result.error)
+        by_name = extender.node_cache_capable and result.names is not None
+        listed = (result.names if by_name else result.nodes) or []
+        known = set(passed.names)
+        for name in listed:
+            if name not in known:
+                text = f"extender {go_quote(extender.url_prefix)} claims a filtered node {go_quote(name)}"
+                raise ExtenderError(f"{text} which is not found in the input node list")
+        rejected = {**passed.rejected}
+        for name, why in result.failed.items():
+            rejected[name] = Status(Code.UNSCHEDULABLE, why)
+        for name, why in result.unresolvable.items():
+            rejected[name] = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, why)
+        whole = not by_name and result.nodes is not None
+        return Passed(list(dict.fromkeys(listed)), rejected, passed.emptied or whole)
+
+    # --- Prioritize -------------------------------------------------------------------------------------------------
+
+    async def prioritize(self, pod: PodInfo, nodes: Mapping[str, bytes]) -> dict[str, list[Given]]:
+        """By node, what the extenders gave it. One that fails gives nothing."""
+        asked = [each for each in self.of(pod) if each.prioritize_verb]
+        found: dict[str, list[Given]] = {}
+        answers = await asyncio.gather(*(self._prioritize_by(each, pod, nodes) for each in asked))
+        for extender, scores in zip(asked, answers, strict=True):
+            for name, score in scores:
+                scaled = _int64(score * (MAX_NODE_SCORE // MAX_EXTENDER_PRIORITY))
+                found.setdefault(name, []).append(Given(extender.url_prefix, scaled, extender.weight))
+        return found
+
+    async def _prioritize_by(
+        self, extender: ExtenderConfig, pod: PodInfo, nodes: Mapping[str, bytes]
+    ) -> list[tuple[str, int]]:
+        body = _node_args(extender, pod, list(nodes), nodes)
+        try:
+            return wire.priorities(await self._send(extender, extender.prioritize_verb, body))
+        except MinikubeError as error:
+            logger.info("extender %s gives no scores: %s", extender.url_prefix, error)
+            return []
+
+    # --- preemption -------------------------------------------------------------------------------------------------
+
+    async def preempt(self, pod: PodInfo, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """The candidates that the extenders agree to, with the victims that they name. Raises: ExtenderError."""
+        left = {each.node.name: each for each in candidates}
+        for extender in self.of(pod):
+            if not left:
+                break
+            if not extender.preempt_verb:
+                continue
+            try:
+                left = await self._preempt_by(extender, pod, left)
+            except MinikubeError as error:
+                if not extender.ignorable:
+                    raise ExtenderError(str(error)) from error
+                logger.info("extender %s is skipped: %s", extender.url_prefix, error)
+        return list(left.values())
+
+    async def _preempt_by(
+        self, extender: ExtenderConfig, pod: PodInfo, left: Mapping[str, Candidate]
+    ) -> dict[str, Candidate]:
+        """Raises: ExtenderError, BadJson."""
+        if extender.node_cache_capable:
+            uids = {name: ([v.uid for v in each.victims], each.violations) for name, each in left.items()}
+            body = wire.meta_preemption_args(pod.body, uids)
+        else:
+            whole = {name: ([v.body for v in each.victims], each.violations) for name, each in left.items()}
+            body = wire.preemption_args(pod.body, whole)
+        answer = wire.preemption_result(await self._send(extender, extender.preempt_verb, body))
+        found: dict[str, Candidate] = {}
+        for name, victims in answer.items():
+            if name not in left:
+                # Upstream takes any node that it knows; none but these was found to fit the pod.
+                raise ExtenderError(f"nodeinfo not found for node name {go_quote(name)}")
+            node = left[name].node
+            uids_left = victims.uids if victims is not None else []
+            chosen = tuple(_victim(extender, node, uid) for uid in uids_left)
+            if chosen:
+                found[name] = Candidate(node, chosen, victims.violations if victims is not None else 0)
+            elif not extender.ignorable:
+                raise ExtenderError(f"expected at least one victim pod on node {go_quote(name)}")
+        return found
+
+    # --- Bind -------------------------------------------------------------------------------------------------------
+
+    async def bind(self, pod: PodInfo, node_name: str) -> Status | None:
+        """None where no extender bound the pod: the profile does. Raises: ExtenderError."""
+        for extender in self.of(pod):
+            if not extender.bind_verb:
+                continue
+            body = wire.binding_args(pod.name, pod.namespace, pod.uid, node_name)
+            try:
+                wrong = wire.binding_error(await self._send(extender, extender.bind_verb, body))
+                if wrong:
+                    raise ExtenderError(wrong)
+            except MinikubeError as error:
+                if not extender.ignorable:
+                    raise ExtenderError(str(error)) from error
+                logger.info("extender %s is skipped: %s", extender.url_prefix, error)
+                continue
+            return Status(Code.SUCCESS)
+        return None
+
+
+def _node_args(extender: ExtenderConfig, pod: PodInfo, names: Sequence[str], nodes: Mapping[str, bytes]) -> bytes:
+    if extender.node_cache_capable:
+        return wire.name_args(pod.body, names)
+    return wire.node_args(pod.body, (nodes[name] for name in names))
+
+
+def _resources(body: bytes) -> set[str]:
+    """What the containers of a pod ask for or are limited by, be it 0."""
+    spec = orjson.loads(body)["spec"]
+    found: set[str] = set()
+    for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
+        resources = container.get("resources") or {}
+        found.update(resources.get("requests") or (), resources.get("limits") or ())
+    return found
+
+
+def _victim(extender: ExtenderConfig, node: NodeInfo, uid: str | None) -> PodInfo:
+    """Raises: ExtenderError."""
+    found = node.pods.get(uid or "")
+    if found is None:
+        shown = "<nil>" if uid is None else f"&{{{uid}}}"
+        text = f"extender: {extender.url_prefix} claims to preempt pod (UID: {shown}) on node: {node.name}"
+        raise ExtenderError(f"{text}, but the pod is not found on that node")
+    return found
+
+
+def _int64(value: int) -> int:
+    """As Go's arithmetic wraps."""
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def total(given: Sequence[Given]) -> int:
+    return _int64(sum(each.score * each.weight for each in given))
