@@ -11,7 +11,7 @@ SEED   ?= 1
 EXTRAS ?=
 LIMIT  ?= 400
 
-.PHONY: help demo test lint check upstream bench swarm explore torture planted mutants laws study-quick clean
+.PHONY: help demo test lint check upstream bench swarm swarm-cluster explore torture planted mutants laws study-quick clean
 
 help:            ## what can be made
 	@grep -E '^[a-z-]+: .*##|^[a-z-]+: *##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1	/' | expand -t 22
@@ -52,6 +52,9 @@ bench: $(BIN)/.installed-dev upstream  ## upstream and ours by turns, in one run
 
 swarm: $(BIN)/.installed  ## SEEDS=n simulated histories of the store under faults, on all cores; resumable
 	@$(BIN)/python -m minikube_py.sim.swarm --seeds $(SEEDS) --journal results/swarm
+
+swarm-cluster: $(BIN)/.installed  ## SEEDS=n simulated histories of a whole control plane under faults, on all cores; resumable
+	@$(BIN)/python -m minikube_py.sim.swarm --of cluster --seeds $(SEEDS) --journal results/swarm-cluster
 
 explore: $(BIN)/.installed-dev  ## SEEDS=n interleavings and faults around a correct operator, in which nothing may be found
 	@MINIKUBE_PY_EXPLORE_SEEDS=$(SEEDS) $(BIN)/python -m pytest -n 0 --durations 1 tests/unit/cluster/test_explore.py -k right_one

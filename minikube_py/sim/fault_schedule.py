@@ -9,13 +9,16 @@ from __future__ import annotations
 from typing import Final
 
 from minikube_py.env import Rng
-from minikube_py.sim import inject_api, inject_links, inject_machines, inject_members
+from minikube_py.sim import inject_api, inject_links, inject_machines, inject_members, inject_parts
 from minikube_py.sim.faults import Fault, Injection, Plan
 
 STORE: Final = (*inject_links.INJECTIONS, *inject_machines.INJECTIONS, *inject_members.INJECTIONS)
-REGISTRY: Final[dict[str, Injection]] = {row.kind: row for row in (*STORE, *inject_api.INJECTIONS)}
+REGISTRY: Final[dict[str, Injection]] = {
+    row.kind: row for row in (*STORE, *inject_api.INJECTIONS, *inject_parts.INJECTIONS)
+}
 KINDS: Final = tuple(row.kind for row in STORE)
-"""Of members, links and disks; `inject_api.KINDS` are those of a whole control plane and its clients."""
+"""Of members, links and disks; `inject_api.KINDS` are those of a whole control plane and its clients,
+`inject_parts.KINDS` those of its other processes."""
 
 STORM: Final = (
     "crash", "kill", "torn_sync", "pause", "cut", "delay", "transfer", "loss", "depose", "depose", "slow_sync",

@@ -46,7 +46,7 @@ class Fault(NamedTuple):
 class Plan:
     """How much is to go wrong: about `count` faults of `kinds` in the first `span_us`, among `members` places.
     `spare`: places beyond them that may be joined to the cluster. `aimed`: the share of faults of one member that are
-    the leader's. `pace`: how long faults last, in usual lengths."""
+    the leader's. `pace`: how long faults last, in usual lengths. `parts`: the other processes of a control plane."""
 
     members: int = 3
     span_us: int = 8 * S
@@ -55,6 +55,7 @@ class Plan:
     spare: int = 1
     aimed: float = 0.0
     pace: float = 1.0
+    parts: tuple[str, ...] = ()
 
 
 Draw = Callable[[Rng, Plan, int], Iterator[Fault]]

@@ -2,7 +2,8 @@
 
   python -m minikube_py.sim.replay 4711                 what happened, and the verdicts
   python -m minikube_py.sim.replay 4711 --until 3.5     no further than to that second
-  python -m minikube_py.sim.replay 4711 --shrink        with as few faults and requests as still go wrong"""
+  python -m minikube_py.sim.replay 4711 --shrink        with as few faults and requests as still go wrong
+  python -m minikube_py.sim.replay 4711 --of cluster    that of a whole control plane"""
 
 from __future__ import annotations
 
@@ -13,8 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
+from minikube_py.sim.histories import NAMES, STORE, Histories, histories
 from minikube_py.sim.history import write_lines
-from minikube_py.sim.run import Outcome, Run, RunOptions, drawn_faults, drawn_options
+from minikube_py.sim.run import Outcome, Run, RunOptions, drawn_faults
 
 OPERATIONS_MIN = 8
 
@@ -23,14 +25,15 @@ def main(arguments: Sequence[str] | None = None, out: TextIO | None = None) -> i
     """Exit code 1 where the history was not as it should be."""
     out = out or sys.stdout
     parsed = _parser().parse_args(arguments)
-    options = drawn_options(parsed.seed)
+    of = histories(parsed.of)
+    options = of.drawn(parsed.seed)
     if parsed.operations is not None:
         options = replace(options, operations=parsed.operations)
     if parsed.without:
         options = replace(options, without=frozenset(parsed.without))
     if parsed.shrink:
-        return _shrink(options, out)
-    return replay(Run, options, out, parsed.until, parsed.history)
+        return _shrink(of, options, out)
+    return replay(of.run, options, out, parsed.until, parsed.history)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -41,6 +44,7 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("seed", type=int)
+    parser.add_argument("--of", choices=NAMES, default=NAMES[0], help="of what (default: the store)")
     parser.add_argument("--until", type=float, metavar="S", help="tell nothing after this second of virtual time")
     parser.add_argument("--operations", type=int, metavar="N", help="requests before all heals (default: 220)")
     parser.add_argument("--without", type=_numbers, metavar="N,N", help="faults of the schedule to leave out")
@@ -87,8 +91,8 @@ def replay(
 # -- shrinking ---------------------------------------------------------------------------------------------------------
 
 
-def _shrink(options: RunOptions, out: TextIO) -> int:
-    first = Run(options).go()
+def _shrink(of: Histories, options: RunOptions, out: TextIO) -> int:
+    first = of.run(options).go()
     if not first.violations:
         print(f"seed {options.seed} goes wrong nowhere: there is nothing to shrink", file=out)
         return 0
@@ -97,18 +101,20 @@ def _shrink(options: RunOptions, out: TextIO) -> int:
     def still_wrong(outcome: Outcome) -> bool:
         return bool(kinds & outcome.violations.keys())
 
-    smallest = shrunk(options, lambda each: still_wrong(Run(each).go()), lambda text: print(text, file=out, flush=True))
+    smallest = shrunk(
+        options, lambda each: still_wrong(of.run(each).go()), lambda text: print(text, file=out, flush=True)
+    )
     left = len(drawn_faults(smallest))
-    print(f"\n{left} faults and {smallest.operations} requests still go wrong:\n  {command(smallest)}", file=out)
-    for name, text in Run(smallest).go().violations.items():
+    print(f"\n{left} faults and {smallest.operations} requests still go wrong:\n  {command(smallest, of)}", file=out)
+    for name, text in of.run(smallest).go().violations.items():
         print(f"{name}: {text}", file=out)
     return 1
 
 
-def command(options: RunOptions) -> str:
+def command(options: RunOptions, of: Histories = STORE) -> str:
     """What replays a history with these options."""
-    drawn = drawn_options(options.seed)
-    words = [f"python -m minikube_py.sim.replay {options.seed}"]
+    drawn = of.drawn(options.seed)
+    words = [f"{of.replay} {options.seed}"]
     if options.operations != drawn.operations:
         words.append(f"--operations {options.operations}")
     if options.without:

@@ -170,6 +170,9 @@ def run_seed(seed: int, told: Told | None = None) -> Outcome:
 class Run:
     """One history in the making. `go` runs it to its end; then `world`, `cluster` and `recorder` can be looked at."""
 
+    member_config = CONFIG
+    look_s = LOOK_S
+
     def __init__(self, options: RunOptions, told: Told | None = None, reach: Reach = StoreAccess) -> None:
         self.options = options
         rng = self._rng = Rng(f"run {options.seed}")
@@ -178,10 +181,8 @@ class Run:
         self.recorder = Recorder(self.world.scheduler)
         self.traffic = Traffic(0, options.think_s)
         plan = options.plan
-        config = replace(CONFIG, tick_s=options.tick_s, append_bytes_max=options.append_bytes)
-        self.cluster = SimCluster(
-            self.world, Rng(rng.getrandbits(64)), plan.members, plan.spare, self.traffic, config
-        )
+        config = replace(self.member_config, tick_s=options.tick_s, append_bytes_max=options.append_bytes)
+        self.cluster = SimCluster(self.world, Rng(rng.getrandbits(64)), plan.members, plan.spare, self.traffic, config)
         self.cluster.rivals = self._between
         self.faults = FaultPlayer(self.cluster, Rng(rng.getrandbits(64)))
         self._reach = reach
@@ -314,8 +315,12 @@ class Run:
                 if not must:
                     return
                 raise SimFailure(f"it did not {what} within {bound_s:g} s: {self._missing()}")
-            await asyncio.sleep(LOOK_S)
-            self.cluster.follow()
+            await asyncio.sleep(self.look_s)
+            self._look()
+
+    def _look(self) -> None:
+        """Every so often."""
+        self.cluster.follow()
 
     def _missing(self) -> str:
         missing = [self.cluster.unsettled()]

@@ -2,7 +2,8 @@
 
   python -m minikube_py.sim.swarm --seeds 1000
   python -m minikube_py.sim.swarm --seeds 10000 --from 5000 --jobs 4 --json swarm.json
-  python -m minikube_py.sim.swarm --seeds 10000 --journal results/swarm   # goes on where it was interrupted"""
+  python -m minikube_py.sim.swarm --seeds 10000 --journal results/swarm   # goes on where it was interrupted
+  python -m minikube_py.sim.swarm --of cluster --seeds 100                # of a whole control plane"""
 
 from __future__ import annotations
 
@@ -16,29 +17,29 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TextIO
 
 from minikube_py.ports.memory import give_back
+from minikube_py.sim.histories import NAMES, STORE, Histories, histories
 from minikube_py.sim.journal import Done, Journal
-from minikube_py.sim.run import drawn_options, run_seed
 
 BLOCK: Final = 8
 """Seeds that a worker takes at once."""
 BAR_WIDTH: Final = 30
-REPLAY: Final = "python -m minikube_py.sim.replay"
 
 
-def run_block(seeds: Sequence[int]) -> list[Done]:
-    return [_run(seed) for seed in seeds]
+def run_block(seeds: Sequence[int], of: Histories = STORE) -> list[Done]:
+    return [_run(of, seed) for seed in seeds]
 
 
-def _run(seed: int) -> Done:
+def _run(of: Histories, seed: int) -> Done:
     gc.collect()  # members, links and clients refer to each other: a worker held 6.5 GB after 800 histories
     give_back()  # values of megabytes come and go
     begun_s = time.process_time()
     try:
-        outcome = run_seed(seed)
+        outcome = of.run(of.drawn(seed)).go()
     except Exception as error:  # what the product raises is a finding like any other
         return Done(seed, {}, {}, Counter(), f"{type(error).__name__}: {error}", time.process_time() - begun_s)
     undecided = {name: each.text for name, each in outcome.verdicts.items() if each.outcome == "undecided"}
@@ -51,6 +52,7 @@ class Report:
 
     seeds: range
     jobs: int
+    of: Histories = STORE
     seen: set[int] = field(default_factory=set)
     counts: Counter[str] = field(default_factory=Counter)
     violations: list[Done] = field(default_factory=list)
@@ -73,7 +75,7 @@ class Report:
         elif done.undecided:
             self.undecided.append(done)
         if not done.crashed:
-            self.by_members[drawn_options(done.seed).plan.members] += 1
+            self.by_members[self.of.drawn(done.seed).plan.members] += 1
             self.least_operations = min(self.least_operations, done.counts["operations"])
 
     def to_json(self) -> dict[str, Any]:
@@ -106,21 +108,36 @@ class Report:
             ("operations", f"{counts['operations']:,}, at least {self.least_operations:,} in each: "
                            f"{counts['done']:,} done, {counts['refused']:,} refused, {counts['unknown']:,} unknown"),
             ("steps", f"{counts['steps']:,}, in {counts['virtual ms'] / 1000:,.0f} s of virtual time"),
-            ("messages", f"{counts['messages']:,}, {counts['messages lost']:,} lost, "
-                         f"{counts['messages doubled']:,} doubled"),
-            ("elections", f"{counts['elections']:,} won"),
-            ("entries", f"{counts['entries']:,} committed, {counts['syncs']:,} syncs"),
-            ("members", f"{counts['membership changes']:,} changes, {counts['starts']:,} starts, "
-                        f"{counts['power losses']:,} power losses, {counts['rot detected']:,} damaged disks refused"),
-            ("snapshots", f"{counts['snapshots taken']:,} taken, {counts['snapshots sent']:,} sent, "
-                          f"{counts['snapshots installed']:,} installed"),
-            ("watches", f"{counts['watch batches']:,} batches, {counts['watches resumed']:,} times resumed"),
+            *(_cluster_rows(counts) if counts["changes of pods"] else _store_rows(counts)),
             ("faults", f"{counts['faults']:,}, {counts['faults left out']:,} left out"),
             *(("", f"{name:10s} {count:>8,}") for name, count in faults),
             ("time", f"{self.cpu_s:,.1f} s of processor time: {rate:,.2f} histories/s, "
                      f"{counts['operations'] / max(self.cpu_s, 1e-9):,.0f} operations/s"),
         ]  # fmt: skip
         return "\n".join(f"  {name:12s}{text}" for name, text in rows)
+
+
+def _store_rows(counts: Counter[str]) -> list[tuple[str, str]]:
+    return [
+        ("messages", f"{counts['messages']:,}, {counts['messages lost']:,} lost, "
+                     f"{counts['messages doubled']:,} doubled"),
+        ("elections", f"{counts['elections']:,} won"),
+        ("entries", f"{counts['entries']:,} committed, {counts['syncs']:,} syncs"),
+        ("members", f"{counts['membership changes']:,} changes, {counts['starts']:,} starts, "
+                    f"{counts['power losses']:,} power losses, {counts['rot detected']:,} damaged disks refused"),
+        ("snapshots", f"{counts['snapshots taken']:,} taken, {counts['snapshots sent']:,} sent, "
+                      f"{counts['snapshots installed']:,} installed"),
+        ("watches", f"{counts['watch batches']:,} batches, {counts['watches resumed']:,} times resumed"),
+    ]  # fmt: skip
+
+
+def _cluster_rows(counts: Counter[str]) -> list[tuple[str, str]]:
+    return [
+        ("store", f"{counts['revisions']:,} revisions, {counts['changes of pods']:,} changes of pods, "
+                  f"{counts['acknowledged']:,} writes of users acknowledged"),
+        ("processes", f"{counts['lives']:,} starts, and {counts['starts']:,} of members; "
+                      f"{counts['held messages']:,} messages held up by cut links"),
+    ]  # fmt: skip
 
 
 class Bar:
@@ -155,10 +172,16 @@ class Bar:
             print("\r\x1b[K", end="", file=self._stream, flush=True)
 
 
-def swarm(seeds: range, jobs: int, stream: TextIO | None = None, journal: Journal | None = None) -> Report:
+def swarm(
+    seeds: range,
+    jobs: int,
+    stream: TextIO | None = None,
+    journal: Journal | None = None,
+    of: Histories = STORE,
+) -> Report:
     """Runs them all, each by itself, but for those in the journal; what went wrong is told at once."""
     stream = stream or sys.stdout
-    report = Report(seeds, jobs)
+    report = Report(seeds, jobs, of)
     if journal is not None:
         report.code = journal.path.stem
         for before in {done.seed: done for done in journal.read() if done.seed in seeds}.values():
@@ -166,34 +189,35 @@ def swarm(seeds: range, jobs: int, stream: TextIO | None = None, journal: Journa
     wanted = [seed for seed in seeds if seed not in report.seen]
     bar = Bar(len(seeds), report.histories, stream)
     blocks = [wanted[start : start + BLOCK] for start in range(0, len(wanted), BLOCK)]
-    for block in _results(blocks, jobs):
+    for block in _results(blocks, jobs, of):
         if journal is not None:
             journal.add(block)
         for done in block:
             report.add(done)
             if done.violations or done.crashed:
                 bar.clear()
-                print(told(done), file=stream, flush=True)
+                print(told(done, of), file=stream, flush=True)
         bar.show(report)
     bar.clear()
     return report
 
 
-def told(done: Done) -> str:
+def told(done: Done, of: Histories = STORE) -> str:
     """A failing history in a few lines, the last of which replays it."""
     lines = [f"seed {done.seed}: VIOLATION"]
     lines += [f"  {name}: {text.splitlines()[0][:300]}" for name, text in done.violations.items()]
     if done.crashed:
         lines.append(f"  the run itself: {done.crashed.splitlines()[0][:300]}")
-    return "\n".join([*lines, f"  {REPLAY} {done.seed}"])
+    return "\n".join([*lines, f"  {of.replay} {done.seed}"])
 
 
-def _results(blocks: Sequence[Sequence[int]], jobs: int) -> Iterable[list[Done]]:
+def _results(blocks: Sequence[Sequence[int]], jobs: int, of: Histories) -> Iterable[list[Done]]:
+    work = partial(run_block, of=of)
     if jobs == 1:
-        yield from map(run_block, blocks)
+        yield from map(work, blocks)
         return
     with multiprocessing.get_context("fork").Pool(jobs, initializer=_prepare) as pool:
-        yield from pool.imap_unordered(run_block, blocks)
+        yield from pool.imap_unordered(work, blocks)
 
 
 def _prepare() -> None:
@@ -212,6 +236,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         allow_abbrev=False,
     )
     cores = os.cpu_count() or 1
+    parser.add_argument("--of", choices=NAMES, default=NAMES[0], help="of what (default: the store)")
     parser.add_argument("--seeds", type=int, default=1000, metavar="N", help="how many histories (default: 1000)")
     parser.add_argument("--from", type=int, default=0, dest="first", metavar="S", help="the first seed (default: 0)")
     parser.add_argument("--jobs", type=int, default=cores, metavar="J", help=f"processes (default: all {cores} cores)")
@@ -222,13 +247,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = parser.parse_args(arguments)
     if parsed.seeds < 1 or parsed.jobs < 1:
         parser.error("--seeds and --jobs are at least 1")
+    of = histories(parsed.of)
     journal = Journal(parsed.journal) if parsed.journal is not None else None
-    report = swarm(range(parsed.first, parsed.first + parsed.seeds), parsed.jobs, journal=journal)
+    report = swarm(range(parsed.first, parsed.first + parsed.seeds), parsed.jobs, journal=journal, of=of)
     print(report.table())
     if parsed.json is not None:
         parsed.json.write_text(json.dumps(report.to_json(), indent=2) + "\n", encoding="utf-8")
     for done in sorted(report.violations):
-        print(f"failed: {REPLAY} {done.seed}")
+        print(f"failed: {of.replay} {done.seed}")
     return 1 if report.violations else 0
 
 

@@ -123,7 +123,7 @@ def test_an_interrupted_swarm_goes_on_where_it_was(tmp_path, monkeypatch):
     journal = Journal(tmp_path)
     asked = []
 
-    def run_block(seeds):
+    def run_block(seeds, of):
         asked.extend(seeds)
         return [Done(seed, {}, {}, Counter(operations=200 + seed), cpu_s=0.5) for seed in seeds]
 

@@ -2,7 +2,7 @@
 
     PYTHONPATH=tests/support python tests/support/sim_api_run.py 17
 
-The API servers' core is the product's, on its own StoreClient; requests come to it by `api_calls`, not over HTTP.
+The API servers' core is the product's, on its own StoreClient; requests come to it by `sim.api_calls`, not over HTTP.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from typing import Final, cast
 
 from recorded_storage import RecordedStorage
-from sim_api_calls import ApiCalls, CallTransport
 from sim_api_clients import NAMESPACE, ApiClient, ApiFollower, Stretch, check_stretches
 
 from minikube_py.apiserver.core import ApiServer
@@ -23,6 +22,7 @@ from minikube_py.env import Rng
 from minikube_py.errors import MinikubeError
 from minikube_py.mvcc.types import Compact
 from minikube_py.sim.access import StoreAccess
+from minikube_py.sim.api_calls import ApiCalls, CallTransport
 from minikube_py.sim.checkers import linearizability, transactions
 from minikube_py.sim.checkers.verdict import OK, violation
 from minikube_py.sim.clients import Watched

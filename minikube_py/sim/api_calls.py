@@ -1,7 +1,8 @@
 """Requests between simulated processes and simulated API servers, in place of HTTP.
 
 aiohttp is not simulated: an answer takes its time, is refused where nobody serves, and is lost with the process that
-owes it. A client turns to another API server when that happens.
+owes it. A client turns to another API server when that happens. What is said while a link is cut arrives when it is
+mended, as TCP sends it again; who waits for an answer gives up before.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, Final
 from minikube_py.apiserver.auth import ADMIN
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.messages import NO_QUERY, Request
+from minikube_py.apiserver.rules import User
 from minikube_py.client.transport import JSON, ApiResponse, WatchEvent
 from minikube_py.env import Rng
 from minikube_py.errors import OutcomeUnknown, Unavailable
@@ -23,6 +25,9 @@ from minikube_py.sim.world import Process, World
 DELAY_S: Final = 0.0003
 PATIENCE_S: Final = 8.0
 """A client takes an answer that does not come for so long for lost."""
+
+Link = tuple[str, str]
+"""A client's name and an API server's host."""
 
 
 class Served:
@@ -47,14 +52,17 @@ class Served:
 
 
 class ApiCalls:
-    """Which API servers there are, by host."""
+    """Which API servers there are, by host. `held`: messages that waited for a link."""
 
     def __init__(self, world: World, rng: Rng) -> None:
         self.world = world
         self.rng = rng
         self.served: dict[str, Served] = {}
+        self.held = 0
         self._number = 0
-        self._last_ns = 0
+        self._last_ns: dict[Link, int] = {}
+        self._cuts: dict[Link, int] = {}
+        self._waiting: dict[Link, list[Callable[[], None]]] = {}
 
     def serve(self, process: Process, core: ApiServer) -> None:
         self.served[process.name] = Served(process, core)
@@ -64,24 +72,44 @@ class ApiCalls:
         if served is not None and served.process is process:
             del self.served[process.name]
             for tell in list(served.owed.values()):
-                self.later(tell)
+                tell()
 
     def next_number(self) -> int:
         self._number += 1
         return self._number
 
-    def later(self, call: Callable[[], None]) -> None:
-        """After the delay of a link; never before what was said earlier."""
+    def cut(self, link: Link) -> None:
+        """Nothing passes until it was mended as often."""
+        self._cuts[link] = self._cuts.get(link, 0) + 1
+
+    def mend(self, link: Link) -> None:
+        left = self._cuts.pop(link, 0) - 1
+        if left > 0:
+            self._cuts[link] = left
+            return
+        for call in self._waiting.pop(link, ()):
+            self.later(call, link)
+
+    def later(self, call: Callable[[], None], link: Link) -> None:
+        """After the delay of a link; never before what was said there earlier."""
+        if link in self._cuts:
+            self.held += 1
+            self._waiting.setdefault(link, []).append(call)
+            return
         delay_ns = int(DELAY_S * (1 + 4 * self.rng.random()) * NS_PER_S)
-        self._last_ns = max(self._last_ns, self.world.scheduler.now_ns + delay_ns)
-        self.world.scheduler.at(self._last_ns, _run, call)
+        self._last_ns[link] = max(self._last_ns.get(link, 0), self.world.scheduler.now_ns + delay_ns)
+        self.world.scheduler.at(self._last_ns[link], _run, call)
 
 
 class CallTransport:
-    """Implements `ApiTransport` for whoever lives on `loop`; asks `hosts`, one after the other."""
+    """Implements `ApiTransport` for whoever lives on `loop`; asks `hosts`, one after the other, as `user`."""
 
-    def __init__(self, calls: ApiCalls, loop: SimLoop, rng: Rng, hosts: Sequence[str]) -> None:
+    def __init__(
+        self, calls: ApiCalls, loop: SimLoop, rng: Rng, hosts: Sequence[str], user: User = ADMIN, name: str = ""
+    ) -> None:
         self._calls = calls
+        self._user = user
+        self._name = name or loop.name
         self._loop = loop
         self._hosts = list(hosts)
         self._at = rng.randrange(len(self._hosts))
@@ -94,24 +122,26 @@ class CallTransport:
         body: bytes | None = None,
         content_type: str = JSON,
     ) -> ApiResponse:
-        asked = Request(method, path, params or NO_QUERY, body or b"", ADMIN, JSON, content_type)
+        asked = Request(method, path, params or NO_QUERY, body or b"", self._user, JSON, content_type)
         calls, loop = self._calls, self._loop
         answer: asyncio.Future[ApiResponse] = loop.create_future()
         served = await self._server()
+        link = self._name, served.process.name
         number = calls.next_number()
 
         def lost() -> None:
-            loop.call_soon(_fail, answer, OutcomeUnknown("the API server is gone; nobody knows what it did"))
+            gone = OutcomeUnknown("the API server is gone; nobody knows what it did")
+            calls.later(lambda: _fail_soon(loop, answer, gone), link)
 
         async def work() -> None:
             response = await served.core.handle(asked)
             content = b"".join(response.pieces) if response.pieces is not None else response.body
             if served.owed.pop(number, None) is not None:
                 got = ApiResponse(response.status, content, response.headers)
-                calls.later(lambda: _settle_soon(loop, answer, got))
+                calls.later(lambda: _settle_soon(loop, answer, got), link)
 
         served.owed[number] = lost
-        calls.later(lambda: served.do(work))
+        calls.later(lambda: served.do(work), link)
         try:
             async with asyncio.timeout(PATIENCE_S):
                 return await answer
@@ -127,7 +157,8 @@ class CallTransport:
         queue: asyncio.Queue[list[WatchEvent] | Unavailable | None] = asyncio.Queue()
         arrived: deque[list[WatchEvent] | Unavailable | None] = deque()
         served = await self._server()
-        asked = Request("GET", path, {**(params or {}), "watch": "true"}, b"", ADMIN)
+        link = self._name, served.process.name
+        asked = Request("GET", path, {**(params or {}), "watch": "true"}, b"", self._user)
         number = calls.next_number()
 
         def take() -> None:
@@ -139,10 +170,10 @@ class CallTransport:
             loop.call_soon(take)
 
         def lost() -> None:
-            arrive(Unavailable("the API server is gone"))
+            calls.later(lambda: arrive(Unavailable("the API server is gone")), link)
 
         def send(item: list[WatchEvent] | None) -> None:
-            calls.later(lambda: arrive(item))
+            calls.later(lambda: arrive(item), link)
 
         async def work() -> None:
             response = await served.core.handle(asked)
@@ -158,7 +189,7 @@ class CallTransport:
             send(None)
 
         served.owed[number] = lost
-        calls.later(lambda: served.do(work))
+        calls.later(lambda: served.do(work), link)
         try:
             while (item := await queue.get()) is not None:
                 if isinstance(item, Unavailable):
@@ -189,6 +220,10 @@ def _run(call: Callable[[], None]) -> None:
     call()
 
 
+def _fail_soon(loop: asyncio.AbstractEventLoop, answer: asyncio.Future[ApiResponse], error: Exception) -> None:
+    loop.call_soon(_fail, answer, error)
+
+
 def _fail(answer: asyncio.Future[ApiResponse], error: Exception) -> None:
     if not answer.done():
         answer.set_exception(error)
@@ -201,4 +236,3 @@ def _settle_soon(loop: asyncio.AbstractEventLoop, answer: asyncio.Future[ApiResp
 def _settle(answer: asyncio.Future[ApiResponse], response: ApiResponse) -> None:
     if not answer.done():
         answer.set_result(response)
-

@@ -1,0 +1,166 @@
+"""The processes of a simulated control plane beside its store, and who starts them again: API servers, scheduler,
+controllers and kubelets, each what its role of `minikube-py` runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from minikube_py.apiserver.core import ApiServer
+from minikube_py.apiserver.rules import User
+from minikube_py.client.transport import ApiTransport
+from minikube_py.control_plane import tokens
+from minikube_py.control_plane.components import failure_of
+from minikube_py.control_plane.users import USERS
+from minikube_py.control_plane.waiting import api_is_ready, when_available
+from minikube_py.controllers.manager import ControllerManager
+from minikube_py.env import Clock, Rng
+from minikube_py.errors import MinikubeError
+from minikube_py.kubelet.config import Delay, KubeletConfig, NodeSpec
+from minikube_py.kubelet.fake import FakeKubelet
+from minikube_py.scheduler.scheduler import Scheduler
+from minikube_py.sim.access import endpoint
+from minikube_py.sim.api_calls import ApiCalls, CallTransport, Link
+from minikube_py.sim.fault_player import FaultPlayer
+from minikube_py.sim.world import Ended, Process, World
+from minikube_py.store.client import StoreClient
+
+RESTART_S: Final = (0.1, 2.0)
+WATCHDOG_S: Final = 1.0
+Make = Callable[[ApiTransport, Clock, Rng], Any]
+
+
+@dataclass(slots=True)
+class Part:
+    """`down`: how many faults hold it down. `running`: what works there, once it has started."""
+
+    host: str
+    main: Callable[[Part, Process], Coroutine[Any, Any, None]]
+    down: int = 0
+    running: Any = None
+    lives: int = 0
+
+
+class Parts:
+    """`fail` hears what no process may do."""
+
+    def __init__(self, world: World, rng: Rng, calls: ApiCalls, fail: Callable[[str], None]) -> None:
+        self.world, self.rng, self.calls, self.fail = world, rng, calls, fail
+        self.by_host: dict[str, Part] = {}
+        self.api_hosts: list[str] = []
+        self.clients: list[str] = []
+
+    # -- what there is ------------------------------------------------------------------------------------------------
+
+    def add_api_server(self, host: str, store_hosts: list[str]) -> None:
+        async def main(part: Part, process: Process) -> None:
+            async def connected() -> StoreClient:
+                client = StoreClient([endpoint(each) for each in store_hosts], process.clock, process.rng)
+                try:
+                    await client.start()
+                    await client.get(b"\0")
+                except BaseException:
+                    await client.close()
+                    raise
+                return client
+
+            storage = await when_available(connected, "the store", process.clock, process.rng, _say)
+            core = ApiServer(storage, process.clock, process.rng, tokens={})
+            await core.start()
+            self.calls.serve(process, core)
+            part.running = core
+            while True:
+                await process.clock.sleep(WATCHDOG_S)
+
+        self.api_hosts.append(host)
+        self.by_host[host] = Part(host, main)
+
+    def add_client(self, host: str, role: str, make: Make) -> None:
+        async def main(part: Part, process: Process) -> None:
+            transport = self.transport(process, USERS[role])
+            await when_available(partial(api_is_ready, transport), "the API", process.clock, process.rng, _say)
+            component = make(transport, process.clock, process.rng)
+            await component.start()
+            part.running = component
+            while (failure := failure_of(component)) is None:
+                await process.clock.sleep(WATCHDOG_S)
+            raise failure
+
+        self.clients.append(host)
+        self.by_host[host] = Part(host, main)
+
+    def add_components(self, kubelets: list[list[NodeSpec]]) -> None:
+        self.add_client("scheduler", tokens.SCHEDULER, Scheduler)
+        self.add_client("controllers", tokens.CONTROLLERS, ControllerManager)
+        for number, nodes in enumerate(kubelets):
+            config = KubeletConfig(
+                nodes=tuple(nodes), slot=number, slot_nodes=len(nodes), start_delay=Delay(0.0, 2.0),
+                stop_delay=Delay(0.0, 3.0),
+            )  # fmt: skip
+            self.add_client(f"kubelet-{number}", tokens.KUBELET, partial(_kubelet, config))
+
+    def transport(self, process: Process, user: User) -> CallTransport:
+        return CallTransport(self.calls, process.loop, process.rng, self.api_hosts, user, process.name)
+
+    def links_of(self, host: str) -> list[Link]:
+        if host in self.api_hosts:
+            return [(client, host) for client in self.clients]
+        return [(host, each) for each in self.api_hosts]
+
+    def missing(self) -> str:
+        """What does not work yet."""
+        return ", ".join(part.host for part in self.by_host.values() if part.running is None)
+
+    # -- lives --------------------------------------------------------------------------------------------------------
+
+    def start_all(self) -> None:
+        for part in self.by_host.values():
+            self._start(part)
+
+    def heal(self) -> None:
+        for part in self.by_host.values():
+            part.down = 0
+            self.world.resume(part.host)
+            self._start(part)
+
+    def hold_down(self, host: str) -> None:
+        self.by_host[host].down += 1
+
+    def release(self, host: str) -> None:
+        part = self.by_host[host]
+        part.down = max(0, part.down - 1)
+        self._start(part)
+
+    def _start(self, part: Part) -> None:
+        if not part.down and self.world.running(part.host) is None:
+            part.lives += 1
+            self.world.start(part.host, partial(part.main, part))
+
+    def ended(self, process: Process, ended: Ended) -> bool:
+        """Whether it was one of these. What ends by itself while it starts is started again, as a supervisor does."""
+        part = self.by_host.get(process.name)
+        if part is None:
+            return False
+        worked, part.running = part.running is not None, None
+        self.calls.ended(process)
+        if ended.how != "killed" and (worked or not isinstance(ended.error, MinikubeError)):
+            self.fail(f"{process.loop.name} {ended.how}: {ended.why}")
+        self.world.scheduler.after(self.rng.uniform(*RESTART_S), self._start, part)
+        return True
+
+
+class PartsPlayer(FaultPlayer):
+    """As FaultPlayer, for those processes too."""
+
+    parts: Parts
+
+
+def _kubelet(config: KubeletConfig, transport: ApiTransport, clock: Clock, rng: Rng) -> FakeKubelet:
+    return FakeKubelet(transport, clock, rng, config)
+
+
+def _say(text: str) -> None:
+    """Nobody reads it."""

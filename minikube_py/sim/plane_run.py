@@ -1,0 +1,265 @@
+"""One simulated history of a whole control plane: store members, API servers, scheduler, controllers and kubelets as
+they ship, users and faults from a seed; then everything heals, and what happened is judged.
+
+Phases: faults while users make, scale, change and delete; everything heals, and users leave no more than there is room
+for; then, within a bound, all must be at rest as `sim.checkers.control_plane` says it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final, cast
+
+from minikube_py.client.rest import RestClient
+from minikube_py.env import Rng
+from minikube_py.kubelet.config import NodeSpec, numbered_nodes
+from minikube_py.mvcc.types import FROM_KEY
+from minikube_py.sim import inject_parts
+from minikube_py.sim.api_calls import ApiCalls, CallTransport
+from minikube_py.sim.checkers.control_plane import History, unrest
+from minikube_py.sim.checkers.verdict import OK, violation
+from minikube_py.sim.clock import MachineClock, SimClock
+from minikube_py.sim.fault_schedule import THEMES
+from minikube_py.sim.faults import Plan, S
+from minikube_py.sim.loop import SimFailure, SimLoop
+from minikube_py.sim.member_process import CONFIG
+from minikube_py.sim.plane_insides import Insides
+from minikube_py.sim.plane_parts import Parts, PartsPlayer
+from minikube_py.sim.plane_users import User
+from minikube_py.sim.run import BEGIN_S, SETTLE_S, Outcome, Run, RunOptions, drawn_faults, drawn_world
+from minikube_py.sim.world import Ended, Process
+from minikube_py.store.member_config import TICK_S
+from minikube_py.store.replica import REQUEST_BYTES_MAX
+
+LOOK_S: Final = 0.25
+REST_S: Final = 900.0
+"""Everything must be at rest by then: the pods of a lost node wait for 300 s, what failed often for longer."""
+REST_LOOK_S: Final = 5.0
+QUIET_S: Final = 25.0
+RUN_S: Final = 4000.0
+OPERATIONS: Final = (10, 25, 50)
+SPANS_S: Final = (40, 90, 180)
+SHAPE: Final = NodeSpec("", {"cpu": "4", "memory": "8Gi", "ephemeral-storage": "100Gi", "pods": "10"})
+NODES_EACH: Final = 2
+OBJECT: Final = b'{"metadata":'
+"""Begins what is an object, and no allocation of addresses."""
+MEMBER: Final = replace(
+    CONFIG,
+    request_bytes_max=REQUEST_BYTES_MAX,
+    segment_bytes=256 << 10,
+    snapshot_log_bytes=512 << 10,
+    tail_entries_max=400,
+    tail_bytes_max=256 << 10,
+    log_bytes_max=8 << 20,
+    retain_s=40.0,
+    own_gc=True,
+)
+"""History is compacted soon: who was away for long must list again."""
+
+
+def drawn_plane(seed: int) -> RunOptions:
+    """All that a seed decides before anything runs."""
+    rng = Rng(f"plane options {seed}")
+    world = drawn_world(rng)
+    world = replace(
+        world,
+        loop=replace(world.loop, turn_s=rng.choice((0.0, 0.00002, 0.0001)), stall_every=rng.choice((0, 0, 20_000))),
+        wall_offset_max_s=rng.choice((0.0, 2.0)),
+        drift_max=rng.choice((0.0, 0.0001)),
+        reading_s=0.0,
+    )
+    api_servers, kubelets = rng.choice((1, 1, 2)), rng.choice((2, 3))
+    parts = [f"api-{number}" for number in range(api_servers)] + ["scheduler", "controllers"]
+    parts += [f"kubelet-{number}" for number in range(kubelets)]
+    kinds = tuple(kind for kind in inject_parts.KINDS if rng.random() < 0.7) or inject_parts.KINDS
+    if rng.random() < 0.3:
+        kinds += tuple(each for each in rng.choice(THEMES) if each in ("crash", "kill", "pause", "cut", "slow_sync"))
+    span_us = rng.choice(SPANS_S) * S
+    plan = Plan(1, span_us, rng.choice((0, 3, 6, 10)), kinds, 0, 0.5, 1.0, tuple(parts))
+    return RunOptions(seed, world, plan, operations=rng.choice(OPERATIONS), clients=1, workers=1, tick_s=TICK_S)
+
+
+def run_seed(seed: int, told: Callable[[str], None] | None = None) -> Outcome:
+    """The history of one seed, judged. Equal for equal seeds, to the last line that is `told`."""
+    return PlaneRun(drawn_plane(seed), told).go()
+
+
+class PlaneRun(Run):
+    """As Run. `history`: of all objects; `digest`: of every change in the store."""
+
+    member_config = MEMBER
+    look_s = LOOK_S
+
+    def __init__(self, options: RunOptions, told: Callable[[str], None] | None = None) -> None:
+        super().__init__(options, told)
+        self.history = History()
+        self.digest = hashlib.sha256()
+        self.calls = ApiCalls(self.world, Rng(self._rng.getrandbits(64)))
+        self.parts = Parts(self.world, Rng(self._rng.getrandbits(64)), self.calls, self.cluster.fail)
+        self.faults = PartsPlayer(self.cluster, Rng(self._rng.getrandbits(64)))
+        self.faults.parts = self.parts
+        self.user: User | None = None
+        self._followed = 0
+        self._unrest: list[str] = []
+        self._rest_s = 0.0
+        self.cluster.rivals = None
+        stores = [place.host for place in self.cluster.places if place.known]
+        kubelets = 0
+        for part in options.plan.parts:
+            if part.startswith("api-"):
+                self.parts.add_api_server(part, stores)
+            kubelets += part.startswith("kubelet-")
+        nodes = numbered_nodes(kubelets * NODES_EACH, shape=SHAPE)
+        self.parts.add_components([nodes[at : at + NODES_EACH] for at in range(0, len(nodes), NODES_EACH)])
+        ended = self.cluster._ended
+
+        def on_end(process: Process, how: Ended) -> None:
+            if not self.parts.ended(process, how):
+                ended(process, how)
+
+        self.world.on_end = on_end
+
+    def go(self) -> Outcome:
+        said = _Said(self.cluster.fail)
+        logger = logging.getLogger("minikube_py")
+        propagate, logger.propagate = logger.propagate, False
+        logger.addHandler(said)
+        try:
+            return super().go()
+        finally:
+            logger.removeHandler(said)
+            logger.propagate = propagate
+
+    def _judge(self, outcome: Outcome, problem: str) -> None:
+        outcome.verdicts["run"] = violation(problem) if problem else OK
+        outcome.verdicts["always"] = violation(self.history.problem) if self.history.problem else OK
+        outcome.verdicts["at rest"] = violation("; ".join(self._unrest)) if self._unrest else OK
+        lost = self.history.lost(self.user.acknowledged) if self.user and not outcome.violations else ""
+        outcome.verdicts["acknowledged"] = violation(lost) if lost else OK
+        outcome.verdicts["log"] = self.cluster.checks.agreement.verdict()
+
+    # -- the story ----------------------------------------------------------------------------------------------------
+
+    async def _story(self) -> None:
+        options, cluster, parts = self.options, self.cluster, self.parts
+        loop = cast(SimLoop, asyncio.get_running_loop())
+        cluster.start_all()
+        parts.start_all()
+        await self._until(lambda: not parts.missing(), 2 * BEGIN_S, "begin")
+        transport = CallTransport(self.calls, loop, Rng(self._rng.getrandbits(64)), parts.api_hosts, name="user")
+        parts.clients.append("user")
+        clock = SimClock(loop, MachineClock())
+        user = self.user = User(RestClient(transport), clock, Rng(self._rng.getrandbits(64)))
+        await self._finished(user.set_up(), BEGIN_S, "set up")
+        self._asides.append(loop.create_task(self.faults.play(drawn_faults(options))))
+        span_s = options.plan.span_us / S
+        await self._finished(user.work(options.operations, span_s), RUN_S, "work")
+        await self._heal()
+        parts.heal()
+        await self._until(lambda: not cluster.unsettled(), SETTLE_S, "settle")
+        await self._until(lambda: not parts.missing(), 2 * SETTLE_S, "start again")
+        await self._finished(user.settle(), REST_S, "settle")
+        await self._rest()
+
+    async def _rest(self) -> None:
+        """All is as it must be, and stays so."""
+        begun_s = self.world.scheduler.now_s
+        while self.world.scheduler.now_s < begun_s + REST_S:
+            await self._until(lambda: False, REST_LOOK_S, "", must=False)
+            self._unrest = await self._found()
+            if not self._unrest:
+                self._rest_s = self.world.scheduler.now_s - begun_s
+                last = self.history.last_change
+                await self._until(lambda: False, QUIET_S, "", must=False)
+                self._unrest = await self._found()
+                if not self._unrest and last == self.history.last_change:
+                    return
+        if not self._unrest:
+            self._unrest = [f"quiet: there are still changes, at last {self.history.last_change}"]
+
+    async def _found(self) -> list[str]:
+        """What does not hold yet."""
+        found = unrest(self.history.objects)
+        if found:
+            return found
+        loop = cast(SimLoop, asyncio.get_running_loop())
+
+        def client(host: str) -> RestClient:
+            return RestClient(CallTransport(self.calls, loop, self._rng, [host], name="judge"))
+
+        servers = {host: client(host) for host in self.parts.api_hosts}
+        components = {host: self.parts.by_host[host].running for host in self.parts.clients if host != "user"}
+        return await Insides(components, next(iter(servers.values())), servers).look()
+
+    async def _finished(self, work: Any, bound_s: float, what: str) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._asides.append(task)
+        await self._until(task.done, bound_s, what)
+        await task
+
+    def _missing(self) -> str:
+        missing = (self.cluster.unsettled(), self.parts.missing())
+        return "; ".join(filter(None, missing))
+
+    def _look(self) -> None:
+        super()._look()
+        self._follow()
+        if self.history.problem:
+            raise SimFailure(self.history.problem)
+
+    def _follow(self) -> None:
+        """Whatever was written since."""
+        states = [place.member.state for place in self.cluster.running() if place.member is not None]
+        state = max(states, key=lambda each: each.revision, default=None)
+        if state is None or state.revision <= self._followed:
+            return
+        for event in state.events(b"\0", FROM_KEY, self._followed + 1, state.revision):
+            kv = event.kv
+            value = kv.value if event.type == "PUT" else None
+            self.digest.update(b"%d %s %s\n" % (kv.mod_revision, kv.key, value or b""))
+            if kv.key.startswith(b"/registry/") and (value is None or value.startswith(OBJECT)):
+                self.history.add(kv.key, value, kv.mod_revision)
+        self._followed = state.revision
+
+    def fingerprint(self) -> str:
+        return f"{super().fingerprint()}.{self.digest.hexdigest()[:32]}"
+
+    def _count(self, counts: Counter[str]) -> None:
+        super()._count(counts)
+        if self.user is not None:
+            counts.update(self.user.counts)
+            counts["operations"] = self.user.counts.total()
+            counts["acknowledged"] = len(self.user.acknowledged)
+        counts["revisions"] = self._followed
+        counts["changes of pods"] = self.history.changes["pods"]
+        counts["lives"] = sum(part.lives for part in self.parts.by_host.values())
+        counts["held messages"] = self.calls.held
+        counts["ms to rest"] = int(1000 * self._rest_s)
+
+
+class _Said(logging.Handler):
+    """What a component logs as an error is a bug: what it can expect it takes for less."""
+
+    def __init__(self, fail: Callable[[str], None]) -> None:
+        super().__init__(logging.ERROR)
+        self._fail = fail
+
+    def emit(self, record: logging.LogRecord) -> None:
+        loop = asyncio._get_running_loop()
+        if isinstance(loop, SimLoop) and loop.dead:
+            # Whoever is killed where it waits says so, to nobody's use.
+            return
+        text = record.getMessage()
+        if record.exc_info and record.exc_info[1] is not None:
+            error = record.exc_info[1]
+            trace, where = error.__traceback__, ""
+            while trace is not None:
+                where = f"{trace.tb_frame.f_code.co_name}:{trace.tb_lineno}"
+                trace = trace.tb_next
+            text = f"{text}: {type(error).__name__}: {error} at {where}"
+        self._fail(f"logged by {record.name}: {text}")

@@ -1,0 +1,200 @@
+"""Who uses a simulated control plane: makes, scales, changes and deletes what a seed draws, and writes down what it was
+told is done.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from minikube_py.api.errors import StatusError
+from minikube_py.client.rest import (
+    DEPLOYMENTS,
+    JOBS,
+    NAMESPACES,
+    PODS,
+    REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
+    SERVICES,
+    Object,
+    ResourceRef,
+    RestClient,
+)
+from minikube_py.env import Clock, Rng
+from minikube_py.errors import MinikubeError
+from minikube_py.sim.checkers.control_plane import Acknowledged
+from minikube_py.sim.loop import SimFailure
+
+PRIORITY_CLASSES: Final = ResourceRef("scheduling.k8s.io", "v1", "priorityclasses")
+BUDGETS: Final = ResourceRef("policy", "v1", "poddisruptionbudgets")
+QUOTAS: Final = ResourceRef("", "v1", "resourcequotas")
+DEFAULT: Final = "default"
+TEAM: Final = "team"
+HARD: Final = 4
+REPLICAS_MAX: Final = 7
+REPLICAS_AT_REST: Final = 2
+"""So few that all pods find room once everything is well."""
+RETRY_S: Final = 0.5
+SIZES: Final = ("100m", "500m", "1")
+POLICIES: Final = ("Background", "Background", "Foreground", "Orphan")
+WORKLOADS: Final[tuple[tuple[ResourceRef, str, str], ...]] = (
+    (REPLICATION_CONTROLLERS, DEFAULT, "rc"),
+    (REPLICATION_CONTROLLERS, TEAM, "rc"),
+    (REPLICA_SETS, DEFAULT, "rs"),
+    (DEPLOYMENTS, DEFAULT, "web"),
+    (DEPLOYMENTS, DEFAULT, "api"),
+)
+JOB_NAMES: Final = tuple(f"job-{number}" for number in range(4))
+Op = Callable[[], Awaitable[None]]
+
+
+class User:
+    """`acknowledged`: in order; `counts`: by outcome, what was tried."""
+
+    def __init__(self, client: RestClient, clock: Clock, rng: Rng) -> None:
+        self.client, self.clock, self.rng = client, clock, rng
+        self.acknowledged: list[Acknowledged] = []
+        self.counts: Counter[str] = Counter()
+        self._made = 0
+        self._ops: tuple[tuple[int, Op], ...] = (
+            (6, self._make), (6, self._scale), (3, self._roll), (3, self._delete), (3, self._job), (3, self._burst),
+            (2, self._delete_pod), (2, self._evict), (1, self._budget),
+        )  # fmt: skip
+
+    async def set_up(self) -> None:
+        """What stands all the time."""
+        surely = self._surely
+        await surely(lambda: self._create(NAMESPACES, {"metadata": {"name": TEAM}}))
+        for name, value in (("low", -10), ("high", 1000)):
+            await surely(lambda name=name, value=value: self._create(  # type: ignore[misc]
+                PRIORITY_CLASSES, {"metadata": {"name": name}, "value": value}))  # fmt: skip
+        quota = {"metadata": {"name": "quota", "namespace": TEAM}, "spec": {"hard": {"pods": str(HARD)}}}
+        await surely(lambda: self._create(QUOTAS, quota))
+        for name in ("web", "rc"):
+            spec = {"selector": {"app": name}, "ports": [{"port": 80, "targetPort": 80}]}
+            service = {"metadata": {"name": name, "namespace": DEFAULT}, "spec": spec}
+            await surely(lambda service=service: self._create(SERVICES, service))  # type: ignore[misc]
+
+    async def work(self, operations: int, span_s: float) -> None:
+        """So many operations within about that time, whatever comes of them."""
+        drawn = [op for weight, op in self._ops for _ in range(weight)]
+        for _ in range(operations):
+            await self.clock.sleep(2 * self.rng.random() * span_s / operations)
+            await self._try(self.rng.choice(drawn))
+
+    async def settle(self) -> None:
+        """Leaves no more than there is room for."""
+        for resource, namespace, name in WORKLOADS:
+            await self._surely(lambda r=resource, s=namespace, n=name: self._patch(  # type: ignore[misc]
+                r, s, n, {"spec": {"replicas": REPLICAS_AT_REST}}))  # fmt: skip
+        for namespace in (DEFAULT, TEAM):
+            pods = await self._surely(lambda s=namespace: self.client.list(PODS, s))  # type: ignore[misc]
+            for pod in pods or ():
+                if not pod["metadata"].get("ownerReferences"):
+                    await self._surely(lambda p=pod: self._remove(PODS, p, "Background"))  # type: ignore[misc]
+
+    # -- operations ---------------------------------------------------------------------------------------------------
+
+    async def _make(self) -> None:
+        resource, namespace, name = self.rng.choice(WORKLOADS)
+        labels = {"app": name}
+        spec: Object = {"replicas": self.rng.randint(0, REPLICAS_MAX), "template": self._template(labels)}
+        spec["selector"] = labels if resource == REPLICATION_CONTROLLERS else {"matchLabels": labels}
+        await self._create(resource, {"metadata": {"name": name, "namespace": namespace}, "spec": spec})
+
+    async def _scale(self) -> None:
+        resource, namespace, name = self.rng.choice(WORKLOADS)
+        await self._patch(resource, namespace, name, {"spec": {"replicas": self.rng.randint(0, REPLICAS_MAX)}})
+
+    async def _roll(self) -> None:
+        resource, namespace, name = self.rng.choice(WORKLOADS[3:])
+        await self._patch(resource, namespace, name, {"spec": {"template": self._template({"app": name})}})
+
+    async def _delete(self) -> None:
+        resource, namespace, name = self.rng.choice(WORKLOADS)
+        await self._remove(resource, await self.client.get(resource, name, namespace), self.rng.choice(POLICIES))
+
+    async def _job(self) -> None:
+        name = self.rng.choice(JOB_NAMES)
+        if self.rng.random() < 0.3:
+            await self._remove(JOBS, await self.client.get(JOBS, name, DEFAULT), self.rng.choice(POLICIES[:3]))
+            return
+        template = self._template({"job": name})
+        template["spec"]["restartPolicy"] = "Never"
+        spec = {"completions": self.rng.randint(1, 4), "parallelism": self.rng.randint(1, 3), "template": template}
+        spec["backoffLimit"] = 100
+        await self._create(JOBS, {"metadata": {"name": name, "namespace": DEFAULT}, "spec": spec})
+
+    async def _burst(self) -> None:
+        """More than there may be room for."""
+        for _ in range(self.rng.randint(1, 5)):
+            self._made += 1
+            spec = self._template({"app": "burst"})["spec"] | {"priorityClassName": self.rng.choice(("low", "high"))}
+            await self._create(PODS, {"metadata": {"name": f"burst-{self._made}", "namespace": DEFAULT}, "spec": spec})
+
+    async def _delete_pod(self) -> None:
+        pods = await self.client.list(PODS, DEFAULT)
+        if pods:
+            await self._remove(PODS, self.rng.choice(pods), "Background")
+
+    async def _evict(self) -> None:
+        pods = await self.client.list(PODS, DEFAULT)
+        if pods:
+            await self.client.evict(DEFAULT, self.rng.choice(pods)["metadata"]["name"])
+
+    async def _budget(self) -> None:
+        name = self.rng.choice(("web", "rc"))
+        spec = {"minAvailable": self.rng.randint(0, 3), "selector": {"matchLabels": {"app": name}}}
+        await self._create(BUDGETS, {"metadata": {"name": name, "namespace": DEFAULT}, "spec": spec})
+
+    def _template(self, labels: dict[str, str]) -> Any:
+        requests = {"cpu": self.rng.choice(SIZES), "memory": "64Mi"}
+        container = {"name": "c", "image": "i", "resources": {"requests": requests}}
+        return {"metadata": {"labels": labels}, "spec": {"containers": [container], "terminationGracePeriodSeconds": 3}}
+
+    # -- requests -----------------------------------------------------------------------------------------------------
+
+    async def _create(self, resource: ResourceRef, obj: Object) -> None:
+        obj = {"apiVersion": resource.api_version, **obj}
+        namespace = obj["metadata"].get("namespace", "")
+        self._acknowledge("create", resource, await self.client.create(resource, obj, namespace))
+
+    async def _patch(self, resource: ResourceRef, namespace: str, name: str, change: Object) -> None:
+        self._acknowledge("patch", resource, await self.client.patch(resource, name, change, namespace))
+
+    async def _remove(self, resource: ResourceRef, obj: Object, policy: str) -> None:
+        metadata = obj["metadata"]
+        name, namespace, uid = metadata["name"], metadata.get("namespace", ""), metadata["uid"]
+        await self.client.delete(resource, name, namespace, uid=uid, propagation=policy)
+        self._acknowledge("delete", resource, obj)
+
+    def _acknowledge(self, verb: str, resource: ResourceRef, obj: Object) -> None:
+        metadata = obj["metadata"]
+        name = f"{metadata['namespace']}/{metadata['name']}" if "namespace" in metadata else metadata["name"]
+        key = f"{resource.plural}/{name}"
+        self.acknowledged.append(Acknowledged(verb, key, metadata["uid"], int(metadata["resourceVersion"])))
+
+    async def _try(self, op: Op) -> None:
+        try:
+            await op()
+        except StatusError as error:
+            self.counts["unknown" if error.code >= 500 else "refused"] += 1
+        except MinikubeError:
+            self.counts["unknown"] += 1
+        else:
+            self.counts["done"] += 1
+
+    async def _surely(self, op: Callable[[], Awaitable[Any]]) -> Any:
+        """Until it is done, or was, or there is nothing to do it to."""
+        while True:
+            try:
+                return await op()
+            except StatusError as error:
+                if error.reason in ("NotFound", "AlreadyExists"):
+                    return None
+                if error.code < 500 and error.reason not in ("Conflict", "TooManyRequests"):
+                    raise SimFailure(f"a user was refused: {error}") from error
+            except MinikubeError:
+                pass
+            await self.clock.sleep(RETRY_S)

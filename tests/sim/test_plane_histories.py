@@ -1,0 +1,137 @@
+"""Simulated histories of a whole control plane, judged; `make swarm-cluster` runs as many as one likes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from minikube_py.sim.checkers.control_plane import Acknowledged, History, unrest
+from minikube_py.sim.fault_schedule import REGISTRY
+from minikube_py.sim.histories import histories
+from minikube_py.sim.plane_run import PlaneRun, drawn_plane
+from minikube_py.sim.run import drawn_faults
+from minikube_py.sim.swarm import run_block, told
+
+CLUSTER = histories("cluster")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_history_goes_wrong(seed: int) -> None:
+    (done,) = run_block([seed], CLUSTER)
+    assert not done.violations and not done.crashed, told(done, CLUSTER)
+    assert done.counts["done"] and done.counts["changes of pods"] and done.counts["acknowledged"]
+
+
+def test_one_seed_is_one_history() -> None:
+    def history() -> tuple[str, list[str]]:
+        lines: list[str] = []
+        run = PlaneRun(drawn_plane(12), lines.append)
+        run.go()
+        return run.fingerprint(), lines
+
+    (one, lines), (other, others) = history(), history()
+    assert one == other and lines == others
+
+
+def test_what_is_drawn_is_of_the_registry_and_hits_every_process() -> None:
+    hit: dict[str, set[str]] = {}
+    for seed in range(60):
+        for fault in drawn_faults(drawn_plane(seed)):
+            assert fault.kind in REGISTRY
+            hit.setdefault(fault.kind, set()).add(fault.subject.partition("-")[0])
+    for kind in ("part_kill", "part_pause", "part_cut"):
+        assert hit[kind] == {"api", "scheduler", "controllers", "kubelet"}
+    assert {"kill", "pause", "slow_sync"} <= hit.keys()
+
+
+# -- the judges --------------------------------------------------------------------------------------------------------
+
+NODE = {"metadata": {"name": "n", "uid": "node"}, "spec": {}, "status": {"allocatable": {"cpu": "2", "pods": "3"}}}
+
+
+def pod(name: str, node: str = "", cpu: str = "1", phase: str = "Running", **metadata: Any) -> dict[str, Any]:
+    spec: dict[str, Any] = {"containers": [{"resources": {"requests": {"cpu": cpu}}}]}
+    if node:
+        spec["nodeName"] = node
+    conditions = [{"type": "Ready", "status": "True"}]
+    status = {"phase": phase, "conditions": conditions, "podIP": f"10.0.0.{name}"}
+    return {
+        "metadata": {"namespace": "d", "name": name, "uid": f"uid-{name}"} | metadata,
+        "spec": spec,
+        "status": status,
+    }
+
+
+def history_of(*objects: tuple[str, dict[str, Any] | None]) -> History:
+    history = History()
+    for revision, (key, obj) in enumerate(objects, start=1):
+        history.add(f"/registry/{key}".encode(), None if obj is None else json.dumps(obj).encode(), revision)
+    return history
+
+
+BROKEN: dict[str, tuple[str, list[tuple[str, dict[str, Any] | None]]]] = {
+    "another node": ("bound once", [("pods/d/1", pod("1", "n")), ("pods/d/1", pod("1", "m"))]),
+    "no node any more": ("bound once", [("pods/d/1", pod("1", "n")), ("pods/d/1", pod("1"))]),
+    "alive again": ("phases", [("pods/d/1", pod("1", "n", phase="Failed")), ("pods/d/1", pod("1", "n"))]),
+    "too much": ("overcommitted", [("nodes/n", NODE), *((f"pods/d/{each}", pod(each, "n")) for each in "123")]),
+    "too many": (
+        "overcommitted", [("nodes/n", NODE), *((f"pods/d/{each}", pod(each, "n", "0")) for each in "1234")],
+    ),
+    "made again": ("", [("pods/d/1", pod("1", "n")), ("pods/d/1", None), ("pods/d/1", pod("1", "m", uid="other"))]),
+    "room again": (
+        "", [("nodes/n", NODE), ("pods/d/1", pod("1", "n", "2")), ("pods/d/1", pod("1", "n", "2", "Succeeded")),
+             ("pods/d/2", pod("2", "n", "2"))],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_must_hold_always(name: str) -> None:
+    promise, objects = BROKEN[name]
+    problem = history_of(*objects).problem
+    assert problem.startswith(promise + ":") if promise else not problem, problem
+
+
+def test_an_acknowledged_write_is_looked_for_at_its_revision() -> None:
+    history = history_of(("pods/d/1", pod("1", "n")))
+    assert not history.lost([Acknowledged("create", "pods/d/1", "uid-1", 1)])
+    assert history.lost([Acknowledged("create", "pods/d/1", "uid-1", 2)])
+    assert history.lost([Acknowledged("create", "pods/d/1", "another", 1)])
+    assert history.lost([Acknowledged("delete", "pods/d/1", "uid-1", 1)])
+    assert not history.lost([Acknowledged("delete", "pods/d/1", "another", 1)])
+
+
+def owner(kind: str, name: str) -> dict[str, Any]:
+    return {"ownerReferences": [{"kind": kind, "name": name, "uid": f"uid-{name}", "controller": True}]}
+
+
+def replicated(wanted: int, told_of: int) -> dict[str, Any]:
+    metadata = {"namespace": "d", "name": "rc", "uid": "uid-rc", "generation": 1}
+    status = {"replicas": told_of, "readyReplicas": told_of, "observedGeneration": 1}
+    return {"metadata": metadata, "spec": {"replicas": wanted}, "status": status}
+
+
+RC = "replicationcontrollers/d/rc"
+READY = {**NODE, "status": {**NODE["status"], "conditions": [{"type": "Ready", "status": "True"}]}}  # type: ignore[dict-item]
+UNREST: dict[str, tuple[str, list[tuple[str, dict[str, Any] | None]]]] = {
+    "all well": ("", [(RC, replicated(1, 1)), ("pods/d/1", pod("1", "n", **owner("RC", "rc")))]),
+    "one too few": ("replicas", [(RC, replicated(2, 1)), ("pods/d/1", pod("1", "n", **owner("RC", "rc")))]),
+    "says another": ("replicas", [(RC, replicated(1, 0)), ("pods/d/1", pod("1", "n", **owner("RC", "rc")))]),
+    "an orphan": ("no orphan", [("pods/d/1", pod("1", "n", **owner("RC", "rc")))]),
+    "a lost node": ("no orphan", [("pods/d/1", pod("1", "gone"))]),
+    "pending": ("pods run", [("pods/d/1", pod("1"))]),
+    "never ends": ("deletions end", [("pods/d/1", pod("1", "n", deletionTimestamp="now"))]),
+    "a job": ("jobs end", [("batch/jobs/d/j", {"metadata": {"name": "j", "uid": "j"}, "spec": {"completions": 2}})]),
+    "a taint": (
+        "nodes are well", [("nodes/n", {**READY, "spec": {"taints": [{"key": "k", "effect": "NoExecute"}]}})],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNREST)
+def test_what_must_hold_at_rest(name: str) -> None:
+    promise, objects = UNREST[name]
+    found = unrest(history_of(("nodes/n", READY), *objects).objects)
+    assert any(each.startswith(promise + ":") for each in found) if promise else not found, found
