@@ -5,15 +5,15 @@ Source: kubernetes.io/docs/reference/config-api/kube-scheduler-config.v1.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
 
 from minikube_py.scheduler.configuration.merging import ConfigError, Enabled, PluginSet
 from minikube_py.scheduler.configuration.reading import MEANT_FOR_PROCESSES, UPSTREAM_DEFAULTS, plugin_sets, read
-from minikube_py.scheduler.extenders.config import ExtenderConfig, ignored_by_scheduler, read_extenders
+from minikube_py.scheduler.extenders.config import ExtenderConfig, read_extenders
 from minikube_py.scheduler.framework import PluginFactory
 from minikube_py.scheduler.objects import DEFAULT_SCHEDULER_NAME
 
@@ -32,7 +32,6 @@ DEFAULT_PLUGINS: Final[Enabled] = tuple(item for item in UPSTREAM_DEFAULTS if it
 """(name, weight), in upstream's order."""
 
 SCORE_ALL_NODES: Final = 100
-FIT: Final = "NodeResourcesFit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,26 +87,14 @@ def load(body: bytes) -> SchedulerConfig:
     """A KubeSchedulerConfiguration, YAML or JSON. What concerns only upstream's process (`unused`) is checked and left
     out. Raises: ConfigError, with upstream's message."""
     given, full, names = read(body)
-    extenders = read_extenders(full.get("extenders") or ())
-    ignored = [name for extender in full.get("extenders") or () for name in ignored_by_scheduler(extender)]
     return SchedulerConfig(
-        profiles=tuple(_without(ignored, _profile(profile, own)) for profile, own in _pairs(full, given)),
-        extenders=extenders,
+        profiles=tuple(_profile(profile, own) for profile, own in _pairs(full, given)),
+        extenders=read_extenders(full.get("extenders") or ()),
         percentage_of_nodes_to_score=given.get("percentageOfNodesToScore", SCORE_ALL_NODES),
         pod_initial_backoff_s=float(full["podInitialBackoffSeconds"]),
         pod_max_backoff_s=float(full["podMaxBackoffSeconds"]),
         unused=tuple(name for name in MEANT_FOR_PROCESSES if name in names),
     )
-
-
-def _without(ignored: Sequence[str], profile: ProfileConfig) -> ProfileConfig:
-    """What extenders account for, NodeResourcesFit leaves alone; what it ignored before counts no more, as upstream."""
-    if not ignored:
-        return profile
-    args = profile.plugin_args.get(FIT)
-    if args is None:
-        raise ConfigError("couldn't build extenders: can't find NodeResourcesFitArgs in plugin config")
-    return replace(profile, plugin_args={**profile.plugin_args, FIT: {**args, "ignoredResources": list(ignored)}})
 
 
 def _pairs(full: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:

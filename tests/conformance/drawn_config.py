@@ -95,14 +95,30 @@ class _Draw:
         )
 
     def extender(self) -> Json:
-        resource = lambda: {"name": self.rng.choice(("example.com/gpu", "cpu", "kubernetes.io/x", "a b", ""))}  # noqa: E731
+        names = ("example.com/gpu",) * 4 + ("example.com/port", "cpu", "kubernetes.io/x", "a b", "")
+        resource = lambda: {"name": self.rng.choice(names), "ignoredByScheduler": self.sometimes(0.5)}  # noqa: E731
         return {"urlPrefix": "http://127.0.0.1:1"} | self.some(
             {
                 "filterVerb": lambda: "filter",
                 "prioritizeVerb": lambda: "prioritize",
                 "weight": self.int32,
                 "bindVerb": lambda: "bind",
-                "httpTimeout": lambda: "5s",
+                "preemptVerb": lambda: "preempt",
+                "httpTimeout": lambda: self.rng.choice(("5s", "0s", "1m30s", "500ms", "-1s")),
+                "enableHTTPS": lambda: self.rng.random() < 0.5,
+                "nodeCacheCapable": lambda: self.rng.random() < 0.5,
+                "ignorable": lambda: self.rng.random() < 0.5,
+                "tlsConfig": lambda: self.some(
+                    {
+                        "insecure": lambda: self.rng.random() < 0.5,
+                        "serverName": lambda: "x",
+                        "caFile": lambda: "/nowhere",
+                        "caData": lambda: "eA==",
+                        "certData": lambda: "eA==",
+                        "keyFile": lambda: "/nowhere",
+                    },
+                    0.2,
+                ),
                 "managedResources": lambda: [resource() for _ in range(self.rng.randint(0, 3))],
             },
             0.5,

@@ -58,6 +58,8 @@ UPSTREAM_DEFAULTS: Final[Enabled] = (
 
 REMOVED: Final = frozenset(("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"))
 DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
+FIT: Final = "NodeResourcesFit"
+EXTENDER_TIMEOUT: Final = "5s"
 MEANT_FOR_PROCESSES: Final = (
     "parallelism",
     "leaderElection",
@@ -88,6 +90,7 @@ def read(body: bytes) -> Configuration:
     errors = _validate(full)
     if errors:
         raise ConfigError(aggregate(str(error) for error in errors))
+    _build_extenders(full)
     return Configuration(given, full, document.names)
 
 
@@ -177,6 +180,22 @@ def with_defaults(given: Object) -> Object:
     for field, value in (("contentType", "application/vnd.kubernetes.protobuf"), ("qps", 50), ("burst", 100)):
         client[field] = client.get(field) or value
     return full
+
+
+def _build_extenders(full: Object) -> None:
+    """What upstream changes as it makes the extenders, and then writes out too. Raises: ConfigError."""
+    extenders = full.get("extenders") or ()
+    for extender in extenders:
+        if not duration_ns(extender.get("httpTimeout") or "0s"):
+            extender["httpTimeout"] = EXTENDER_TIMEOUT
+    managed = [resource for extender in extenders for resource in extender.get("managedResources") or ()]
+    ignored = [resource["name"] for resource in managed if resource.get("ignoredByScheduler")]
+    for profile in full["profiles"] if ignored else ():
+        args = next((each["args"] for each in profile["pluginConfig"] if each["name"] == FIT), None)
+        if args is None:
+            raise ConfigError("couldn't build extenders: can't find NodeResourcesFitArgs in plugin config")
+        # What extenders account for it leaves alone; what it ignored before counts no more.
+        args["ignoredResources"] = ignored
 
 
 def _default_profile(profile: Object) -> None:

@@ -5,14 +5,12 @@ from __future__ import annotations
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from minikube_py.api.values import duration_ns
 from minikube_py.client.outside import context_of, read_file
 from minikube_py.env import Tls
 from minikube_py.scheduler.configuration.merging import ConfigError
-
-TIMEOUT_DEFAULT_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +25,7 @@ class ExtenderConfig:
     bind_verb: str = ""
     weight: int = 0
     tls: Tls | None = None
-    timeout_s: float = TIMEOUT_DEFAULT_S
+    timeout_s: float = 5.0
     node_cache_capable: bool = False
     managed: frozenset[str] = frozenset()
     ignorable: bool = False
@@ -42,11 +40,6 @@ def read_extenders(extenders: Sequence[Mapping[str, Any]]) -> tuple[ExtenderConf
     return tuple(sorted(found, key=lambda each: each.ignorable))
 
 
-def ignored_by_scheduler(given: Mapping[str, Any]) -> list[str]:
-    """The resources that NodeResourcesFit leaves to the extender."""
-    return [each["name"] for each in given.get("managedResources") or () if each.get("ignoredByScheduler")]
-
-
 def _read(given: Mapping[str, Any]) -> ExtenderConfig:
     resources = given.get("managedResources") or ()
     return ExtenderConfig(
@@ -57,7 +50,7 @@ def _read(given: Mapping[str, Any]) -> ExtenderConfig:
         bind_verb=given.get("bindVerb") or "",
         weight=given.get("weight") or 0,
         tls=_tls(given.get("tlsConfig"), bool(given.get("enableHTTPS"))),
-        timeout_s=duration_ns(given.get("httpTimeout") or "0s") / 1e9 or TIMEOUT_DEFAULT_S,
+        timeout_s=duration_ns(given["httpTimeout"]) / 1e9,
         node_cache_capable=bool(given.get("nodeCacheCapable")),
         managed=frozenset(each["name"] for each in resources),
         ignorable=bool(given.get("ignorable")),

@@ -40,7 +40,7 @@ NOT_HELPFUL = "Preemption is not helpful for scheduling"
 NO_VICTIMS = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "No preemption victims found for incoming pod")
 NEVER = "preemption: not eligible due to preemptionPolicy=Never."
 TERMINATING = "preemption: not eligible due to a terminating pod on the nominated node."
-NO_CANDIDATE = Status(Code.UNSCHEDULABLE, "no candidate node for preemption")
+NO_CANDIDATE = Status(Code.UNSCHEDULABLE, "preemption: no candidate node for preemption")
 UNDER_WAY = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "waiting for the preemption for this pod to be finished")
 PRIORITY_OFFSET = 1 << 31
 """Added to each priority, so that a few victims of negative priority do not seem to cost more than many."""
@@ -98,7 +98,7 @@ class DefaultPreemption:
             try:
                 agreed = await extenders.preempt(pod, candidates)
             except MinikubeError as error:
-                return None, Status(Code.ERROR, str(error))
+                return None, Status(Code.ERROR, f"preemption: {error}")
             left = [each for each in map(_as_it_is, agreed) if each is not None]
             return self._take(pod, left) if left else (None, NO_CANDIDATE)
         finally:

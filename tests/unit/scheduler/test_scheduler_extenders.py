@@ -544,15 +544,16 @@ async def test_extenders_choose_among_the_candidates(cached: bool) -> None:
 NO_CLAIMS = "no new claims to deallocate"
 NO_ROOM = "0/2 nodes are available: 2 Insufficient cpu."
 REFUSALS: list[tuple[Any, str]] = [
-    ({"NodeNameToMetaVictims": {}}, f"{NO_CLAIMS}, no candidate node for preemption"),
-    (b"null", f"{NO_CLAIMS}, no candidate node for preemption"),
-    ({"NodeNameToMetaVictims": {"n1": {"Pods": []}}}, 'expected at least one victim pod on node "n1"'),
+    ({"NodeNameToMetaVictims": {}}, f"{NO_CLAIMS}, preemption: no candidate node for preemption"),
+    (b"null", f"{NO_CLAIMS}, preemption: no candidate node for preemption"),
+    ({"NodeNameToMetaVictims": {"n1": {"Pods": []}}}, 'preemption: expected at least one victim pod on node "n1"'),
     (
         {"NodeNameToMetaVictims": {"n1": {"Pods": [{"UID": "x"}]}}},
-        "extender: http://a claims to preempt pod (UID: &{x}) on node: n1, but the pod is not found on that node",
+        "preemption: extender: http://a claims to preempt pod (UID: &{x}) on node: n1, "
+        "but the pod is not found on that node",
     ),
-    ({"NodeNameToMetaVictims": {"n9": {"Pods": []}}}, 'nodeinfo not found for node name "n9"'),
-    (500, "failed preempt with extender at URL http://a/preempt, code 500"),
+    ({"NodeNameToMetaVictims": {"n9": {"Pods": []}}}, 'preemption: nodeinfo not found for node name "n9"'),
+    (500, "preemption: failed preempt with extender at URL http://a/preempt, code 500"),
 ]
 
 
