@@ -101,6 +101,7 @@ TOO_MANY: Final = "FieldValueTooMany"
 TOO_FEW: Final = "FieldValueTooFew"
 TYPE_INVALID: Final = "FieldValueTypeInvalid"
 TOO_SHORT: Final = "FieldValueTooShort"
+INTERNAL: Final = "InternalError"
 
 _TITLES: Final = {
     NOT_FOUND: "Not found",
@@ -114,8 +115,9 @@ _TITLES: Final = {
     TOO_FEW: "Too few",
     TYPE_INVALID: "Invalid value",
     TOO_SHORT: "Too short",
+    INTERNAL: "Internal error",
 }
-_WITHOUT_VALUE: Final = frozenset((REQUIRED, FORBIDDEN, TOO_LONG, TOO_SHORT))
+_WITHOUT_VALUE: Final = frozenset((REQUIRED, FORBIDDEN, TOO_LONG, TOO_SHORT, INTERNAL))
 
 
 class Verbatim(str):
@@ -178,6 +180,10 @@ def not_supported(field: str, value: Any, supported: Iterable[str]) -> FieldErro
 
 def forbidden_value(field: str, detail: str) -> FieldError:
     return FieldError(FORBIDDEN, field, "", detail)
+
+
+def internal_value(field: str, detail: str) -> FieldError:
+    return FieldError(INTERNAL, field, "", detail)
 
 
 def too_long(field: str, limit: int, unit: str = "byte") -> FieldError:

@@ -207,6 +207,8 @@ class Kind:
     validate_update: Mapping[str, ValidateUpdate] = field(default_factory=dict)
     canonicalize: Change = nothing
     warn: Warn = warns_of_nothing
+    warn_status: Warn = warns_of_nothing
+    """For writes of `status`."""
     deletion_grace_s: Callable[[Json, int | None], int] | None = None
     prepare_delete: Callable[[Json, str], None] = deletes_as_it_is
     also_reset: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)

@@ -209,11 +209,13 @@ def finish_update(kind: Kind, new: Json, old: Json, sub: str, said: list[str], c
     strategy.prepare_for_update(kind, new, old, sub, cluster)
     errors = validate_update(kind, new, old, sub)
     if errors:
-        raise invalid(kind, old["metadata"]["name"], errors)
+        refusal = invalid(kind, old["metadata"]["name"], errors)
+        refusal.warnings = tuple(kind.warn_status(new, old))
+        raise refusal
     kind.canonicalize(new)
     if not sub:
         kind.validate_admission(new, old, cluster)
-    said[:] = () if sub else kind.warn(new, old)
+    said[:] = kind.warn_status(new, old) if sub == "status" else () if sub else kind.warn(new, old)
     with_times_of(new, old)
     return new
 

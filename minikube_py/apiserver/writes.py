@@ -538,7 +538,7 @@ def check_patch_type(content_type: str, types: Collection[str] = PATCH_TYPES) ->
 
 def _told(error: StatusError, warnings: list[str], said: list[str]) -> StatusError:
     """`warnings` of the body, `said` of the object: whom a quota refuses, after all was found valid, gets both."""
-    return with_warnings(error, warnings + said if isinstance(error, Refused) else warnings or list(error.warnings))
+    return with_warnings(error, warnings + said if isinstance(error, Refused) else [*warnings, *error.warnings])
 
 
 def with_warnings(error: StatusError, warnings: list[str]) -> StatusError:

@@ -22,6 +22,7 @@ from minikube_py.cel.values import (
     Duration,
     EvaluationError,
     Growing,
+    OwnList,
     Timestamp,
     TypeValue,
     UInt,
@@ -80,6 +81,10 @@ def add(left: Any, right: Any) -> Any:
         return _timestamp(right.ns + left.ns, right.offset_s) if other is Timestamp else no_overload()
     if kind is Timestamp:
         return _timestamp(left.ns + right.ns, left.offset_s) if other is Duration else no_overload()
+    if isinstance(left, list):
+        if not isinstance(right, list):
+            return no_overload()
+        return left.plus(right) if isinstance(left, OwnList) else [*left, *right]
     return no_overload("_+_")
 
 

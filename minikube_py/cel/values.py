@@ -139,6 +139,24 @@ class MapWithDefault(dict[Any, Any]):
         self.default = default
 
 
+class OwnEquality:
+    """A value that has its own idea of what it equals."""
+
+    __slots__ = ()
+
+    def equals(self, other: object) -> bool:
+        raise NotImplementedError
+
+
+class OwnList(list[Any], OwnEquality):
+    """A list that has its own idea of its sum with others, too."""
+
+    __slots__ = ()
+
+    def plus(self, other: list[Any]) -> list[Any]:
+        raise NotImplementedError
+
+
 class Growing(list[Any]):
     """A list that a loop makes, and nobody else sees before it ends: adding to it need not copy."""
 
@@ -164,7 +182,10 @@ _NUMBERS: Final = frozenset((int, UInt, float))
 
 
 def type_name(value: object) -> str:
-    return _TYPES.get(type(value)) or type(value).__name__
+    found = _TYPES.get(type(value))
+    if found is None:
+        found = "list" if isinstance(value, list) else "map" if isinstance(value, dict) else type(value).__name__
+    return found
 
 
 def go_name(value: object) -> str:
@@ -227,6 +248,8 @@ def equal(left: object, right: object) -> bool:
         return kind is type(right) and left == right
     if kind in _NUMBERS:
         return type(right) in _NUMBERS and order(left, right) == 0
+    if isinstance(left, OwnEquality):
+        return left.equals(right)
     if isinstance(left, list):
         return isinstance(right, list) and len(left) == len(right) and all(map(equal, left, right))
     if isinstance(left, dict):
@@ -393,6 +416,24 @@ def duration_of(text: str) -> Duration | None:
         total += int(int(digits or 0) * (scale / 10 ** len(digits)))
     negative = text.startswith("-")
     return None if total > INT_MAX + negative else Duration(-total if negative else total)
+
+
+_WORDS: Final = (
+    (("ns", "nano"), 1), (("us", "µs", "micro"), 1000), (("ms", "milli"), 1_000_000), (("s", "sec"), NANOSECONDS),
+    (("m", "min"), 60 * NANOSECONDS), (("h", "hr", "hour"), 3600 * NANOSECONDS), (("d", "day"), 86_400 * NANOSECONDS),
+    (("w", "wk", "week"), 7 * 86_400 * NANOSECONDS),
+)  # fmt: skip
+_COUNTED: Final = re.compile(r"((\d+)\s*([A-Za-zµ]+))")
+
+
+def extended_duration_of(text: str) -> Duration | None:
+    """As kube-openapi's strfmt.ParseDuration: `3 days`; None where the text is no duration."""
+    total, found = 0, False
+    for _, count, unit in _COUNTED.findall(text):
+        for names, scale in _WORDS:
+            if unit.lower() in names or unit.lower().startswith(names[-1]):
+                total, found = total + int(count) * scale, True
+    return Duration(total) if found else None
 
 
 _DAYS: Final = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import orjson
@@ -20,7 +21,8 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 
 class Case(NamedTuple):
-    """`await_names`: the definition is to be established before the next case."""
+    """`await_names`: the definition is to be established before the next case. `until_code`: it is asked again until a
+    changed definition makes it so."""
 
     method: str
     path: str
@@ -28,6 +30,7 @@ class Case(NamedTuple):
     content_type: str = JSON
     accept: str = JSON
     await_names: bool = False
+    until_code: int = 0
 
     def data(self) -> bytes:
         return self.body if isinstance(self.body, bytes) else b"" if self.body is None else orjson.dumps(self.body)
@@ -185,22 +188,29 @@ def cases() -> list[Case]:
 _HIDDEN = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "selfLink")
 
 
-def seen(code: int, body: bytes) -> Any:
+def warning_texts(headers: Iterable[str]) -> list[str]:
+    """Of `299 - "text"`."""
+    return [each[7:-1].replace('\\"', '"').replace("\\\\", "\\") for each in headers]
+
+
+def seen(code: int, body: bytes, warnings: Sequence[str] = ()) -> Any:
     """An answer without what differs between two servers; errors sorted, as upstream's order of members is random."""
     try:
         told = orjson.loads(body)
     except orjson.JSONDecodeError:
         return [code, body.decode("utf-8", "replace")]
-    return [code, _plain(told)]
+    return [code, _plain(told), *([sorted(warnings)] if warnings else [])]
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         if value.get("kind") == "Status":
-            value = {**value, "message": sorted(re.split(r", (?=[\w.<])", value.get("message") or ""))}
-            value["message"] = sorted(re.split(r", |: \[|\]$", ", ".join(value["message"])))
+            value = {**value, "message": sorted(re.split(r", (?=[\w.<])", (value.get("message") or "").removesuffix("]")))}
+            value["message"] = sorted(re.split(r", |: \[", ", ".join(value["message"])))
             details = dict(value.get("details") or {})
             details["causes"] = sorted(details.get("causes") or (), key=lambda each: orjson.dumps(each, option=orjson.OPT_SORT_KEYS))
             value["details"] = details
         return {key: _plain(item) for key, item in sorted(value.items()) if key not in (*_HIDDEN, "storageVersionHash", "lastTransitionTime", "continue")}
+    if isinstance(value, str):
+        return re.sub(r"selfType\d+", "selfType", value)
     return [_plain(item) for item in value] if isinstance(value, list) else value

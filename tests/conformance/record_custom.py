@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Records what upstream answers to `custom_cases`, as data/custom_resources.json.
+"""Records what upstream answers to `custom_cases` and `custom_rule_cases`, as data/custom_{resources,rules}.json.
 
     python tests/conformance/record_custom.py [--url URL --token TOKEN]
 
@@ -9,6 +9,7 @@ Without a URL, upstream is started by `tools/upstream`.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import ssl
 import sys
@@ -20,29 +21,37 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "support")]
 
+import custom_cases  # noqa: E402
+import custom_rule_cases  # noqa: E402
 import upstream  # noqa: E402
-from custom_cases import Case, cases, seen  # noqa: E402
+from custom_cases import Case, seen, warning_texts  # noqa: E402
 
-DATA = Path(__file__).parent / "data" / "custom_resources.json"
+DATA = Path(__file__).parent / "data"
 WAIT_S = 30
+CASES = {"resources": custom_cases.cases, "rules": custom_rule_cases.cases}
 
 
-def ask(url: str, token: str, case: Case) -> tuple[int, bytes]:
+def ask(url: str, token: str, case: Case) -> tuple[int, bytes, list[str]]:
     headers = {"Authorization": f"Bearer {token}", "Accept": case.accept, "Content-Type": case.content_type}
     request = urllib.request.Request(url + case.path, case.data() or None, headers, method=case.method)
     context = ssl._create_unverified_context()
     try:
         with urllib.request.urlopen(request, context=context) as response:
-            return response.status, response.read()
+            return response.status, response.read(), warning_texts(response.headers.get_all("Warning") or ())
     except urllib.error.HTTPError as error:
-        return error.code, error.read()
+        return error.code, error.read(), warning_texts(error.headers.get_all("Warning") or ())
 
 
-def record(url: str, token: str) -> list[Any]:
+def record(url: str, token: str, cases: list[Case]) -> list[Any]:
     found = []
-    for case in cases():
-        code, body = ask(url, token, case)
-        found.append(seen(code, body))
+    for case in cases:
+        code, body, warnings = ask(url, token, case)
+        deadline = time.monotonic() + WAIT_S
+        while case.until_code and code != case.until_code:
+            assert time.monotonic() < deadline, f"{case.path} is not answered with {case.until_code}"
+            time.sleep(0.2)
+            code, body, warnings = ask(url, token, case)
+        found.append(seen(code, body, warnings))
         if case.await_names:
             assert code == 201, body
             group, plural = (case.body["spec"]["group"], case.body["spec"]["names"]["plural"])
@@ -57,14 +66,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--url")
     parser.add_argument("--token", default="")
+    parser.add_argument("--only", choices=sorted(CASES))
     given = parser.parse_args()
-    if given.url:
-        found = record(given.url, given.token)
-    else:
-        with upstream.running("run") as told:
-            found = record(told["url"], told["token"])
-    DATA.write_text("[\n" + ",\n".join(json.dumps(each, sort_keys=True) for each in found) + "\n]\n")
-    print(f"{len(found)} answers")
+    with contextlib.ExitStack() as stack:
+        told = vars(given) if given.url else stack.enter_context(upstream.running("run"))
+        for name in [given.only] if given.only else sorted(CASES):
+            found = record(told["url"], told["token"], CASES[name]())
+            text = ",\n".join(json.dumps(each, sort_keys=True) for each in found)
+            (DATA / f"custom_{name}.json").write_text(f"[\n{text}\n]\n")
+            print(f"{name}: {len(found)} answers")
 
 
 if __name__ == "__main__":

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
 import orjson
 
 from minikube_py.api import meta
+from minikube_py.api.custom.cel_rules import BLOCKED, Ruled, is_blocked, judged, ruled
 from minikube_py.api.custom.codec import CustomCodec
 from minikube_py.api.custom.paths import BadPath, follow, steps_of
 from minikube_py.api.custom.rules import embedded_errors, scale_errors, unique_list_errors
@@ -84,7 +85,8 @@ def _kind(content: Json, version: Json, form: bytes) -> Kind:
         prepare_status=_prepare_status,
         validate=rules.validate,
         validate_update={"": rules.validate_update, "status": rules.validate_status},
-        warn=_warn,
+        warn=rules.warn,
+        warn_status=rules.warn_status,
         printer=_printer(version.get("additionalPrinterColumns") or ()),
         list_name=names["listKind"],
         names_items=True,
@@ -164,6 +166,7 @@ class _Rules:
         self._has_status = has_status
         self._scale = scale
         self._selector = selector
+        self._let_be: tuple[Json, list[str]] = ({}, [])
 
     def prepare_create(self, obj: Json) -> None:
         if self._has_status:
@@ -177,17 +180,32 @@ class _Rules:
     def _scale_errors(self, obj: Json, status_alone: bool = False) -> list[FieldError]:
         return scale_errors(obj, self._scale, self._selector, status_alone) if self._scale is not None else []
 
+    @cached_property
+    def _ruled(self) -> Ruled | None:
+        """Expressions are compiled when the first object comes."""
+        return ruled(self._properties, True)
+
+    def _rule_errors(self, errors: list[FieldError], new: Json, old: Json | None) -> list[FieldError]:
+        if self._ruled is None:
+            return errors
+        if is_blocked(errors):
+            return [*errors, BLOCKED]
+        found = judged(self._ruled, new, "", old, ratchets=old is not None)
+        self._let_be = new, found.warnings
+        return errors + found.errors
+
     def validate(self, obj: Json) -> list[FieldError]:
         errors = meta.validate_object_meta(obj["metadata"], self._namespaced, meta.is_dns1123_subdomain)
         errors += validate_value(obj, self._properties)
         errors += self._scale_errors(obj)
-        return errors + embedded_errors(obj, self._schema) + unique_list_errors(obj, self._schema)
+        errors += embedded_errors(obj, self._schema) + unique_list_errors(obj, self._schema)
+        return self._rule_errors(errors, obj, None)
 
     def validate_update(self, new: Json, old: Json) -> list[FieldError]:
         errors = meta.validate_object_meta_update(new["metadata"], old["metadata"])
         errors += validate_value(new, self._properties, "", old)
         errors += self._scale_errors(new) + embedded_errors(new, self._schema)
-        return errors + self._list_errors(new, old)
+        return self._rule_errors(errors + self._list_errors(new, old), new, old)
 
     def _list_errors(self, new: Json, old: Json) -> list[FieldError]:
         """Lists that were wrong before may stay so."""
@@ -197,7 +215,15 @@ class _Rules:
         errors = meta.validate_object_meta_update(new["metadata"], old["metadata"])
         if "status" in new and self._status_properties is not None:
             errors += validate_value(new["status"], self._status_properties, "status", old.get("status"))
-        return errors + self._scale_errors(new, True) + self._list_errors(new, old)
+        return self._rule_errors(errors + self._scale_errors(new, True) + self._list_errors(new, old), new, old)
+
+    def warn(self, new: Json, old: Json | None) -> list[str]:
+        return self.warn_status(new, old) + _warn(new, old)
+
+    def warn_status(self, new: Json, old: Json | None) -> list[str]:
+        """What rules found wrong and let be; they have just looked at the object."""
+        looked_at, warnings = self._let_be
+        return warnings if looked_at is new else []
 
 
 def _content(obj: Json) -> Json:

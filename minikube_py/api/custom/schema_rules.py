@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
+from minikube_py.api.custom.cel_rules import OBJECT_COST_MAX, RULES, Scope, form_errors, judged, ruled
 from minikube_py.api.custom.rules import embedded_errors
 from minikube_py.api.custom.structural import Malformed, Structural, coerce, copied, prune, same_json, structural
 from minikube_py.api.custom.structural_rules import structural_errors, unbuildable
@@ -35,20 +36,22 @@ _ROOT_NAMES: Final = frozenset(
 )
 _FORBIDDEN: Final = ("id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref")
 _EVEN_EMPTY: Final = ("additionalItems", "dependencies", "$ref")
-CEL_REFUSED: Final = "rules in CEL are not evaluated by this server, which therefore does not take them"
 
 
 def schema_errors(schema: Json, path: str, has_status: bool) -> list[FieldError]:
     """`path`: where the `openAPIV3Schema` stands."""
     errors = _root_errors(schema, path, has_status)
     reason = unbuildable(schema)
+    scope = None
     if not reason:
         found = structural_errors(schema, path) or default_errors(schema, path)
         errors += found
-    errors += _open_errors(schema, path, _Inside(), True)
+        scope = None if found else Scope(schema)
+    of_rules: list[FieldError] = []
+    errors += _open_errors(schema, path, _Inside(), scope, of_rules, True) + of_rules
     if not errors and reason:
         errors.append(invalid_value(path, "", reason))
-    return errors
+    return errors + (scope.total.errors(path) if scope is not None else [])
 
 
 def _root_errors(schema: Json, path: str, has_status: bool) -> list[FieldError]:
@@ -71,42 +74,73 @@ def _root_errors(schema: Json, path: str, has_status: bool) -> list[FieldError]:
 
 
 def default_errors(schema: Json, path: str) -> list[FieldError]:
-    root = structural(schema).as_resource
-    return _defaults(root, path, root, (), False)
+    return _Defaults().errors(structural(schema).as_resource, path)
 
 
-def _defaults(
-    schema: Structural, path: str, root: Structural, way: tuple[str | int, ...], in_meta: bool
-) -> list[FieldError]:
-    if schema.embedded:
-        root, way, in_meta = schema, (), False
-    errors: list[FieldError] = []
-    if schema.default is not None:
-        where = f"{path}.default"
-        errors += _meta_default(schema, where, root, way) if in_meta else _default(schema, where)
-    if schema.items is not None:
-        errors += _defaults(schema.items, f"{path}.items", root, (*way, 0), in_meta)
-    for name, inner in schema.properties.items():
-        inside = in_meta or (schema.embedded and name in _META)
-        errors += _defaults(inner, f"{path}.properties[{name}]", root, (*way, name), inside)
-    return errors
+class _Defaults:
+    """All defaults of a schema, whose rules share one budget."""
+
+    def __init__(self) -> None:
+        self._left = OBJECT_COST_MAX
+
+    def errors(self, schema: Structural, path: str) -> list[FieldError]:
+        return self._below(schema, path, schema, (), False)
+
+    def _below(
+        self, schema: Structural, path: str, root: Structural, way: tuple[str | int, ...], in_meta: bool
+    ) -> list[FieldError]:
+        if schema.embedded:
+            root, way, in_meta = schema, (), False
+        errors: list[FieldError] = []
+        if schema.default is not None:
+            where = f"{path}.default"
+            is_root = schema is root
+            if in_meta:
+                errors += _meta_default(schema, where, root, way) or self._value_errors(schema, where, is_root)
+            else:
+                pruned = _pruned_errors(schema, where)
+                errors += pruned + (_default(schema, where) or self._value_errors(schema, where, is_root))
+        parts: list[tuple[Structural, str, str | int, bool]] = []
+        if schema.items is not None:
+            parts.append((schema.items, "items", 0, in_meta))
+        for name, inner in schema.properties.items():
+            inside = in_meta or (schema.embedded and name in _META)
+            parts.append((inner, f"properties[{name}]", name, inside))
+        for inner, name, step, inside in parts:
+            if self._left < 0:
+                break
+            errors += self._below(inner, f"{path}.{name}", root, (*way, step), inside)
+        return errors
+
+    def _value_errors(self, schema: Structural, path: str, resource: bool) -> list[FieldError]:
+        value = schema.default
+        errors = validate_value(value, schema.source, path)
+        rules = None if errors else ruled(schema.source, resource)
+        if rules is None:
+            return errors
+        found = judged(rules, value, path, value, budget=self._left)
+        left = found.left
+        if not found.errors:
+            # As one that an object begins with, too.
+            found = judged(rules, value, path, budget=self._left)
+            left = min(left, found.left)
+        self._left = left
+        return found.errors
+
+
+def _pruned_errors(schema: Structural, path: str) -> list[FieldError]:
+    value = copied(schema.default)
+    prune(value, schema, schema.embedded)
+    wrong = not same_json(value, schema.default)
+    return [invalid_value(path, schema.default, "must not have unknown fields")] if wrong else []
 
 
 def _default(schema: Structural, path: str) -> list[FieldError]:
-    value = copied(schema.default)
-    errors = []
-    prune(value, schema, schema.embedded)
-    if not same_json(value, schema.default):
-        errors.append(invalid_value(path, schema.default, "must not have unknown fields"))
     try:
         coerce(copied(schema.default), schema, path)
     except Malformed as error:
-        return [*errors, error.error]
-    return errors + (embedded_errors(schema.default, schema, path) or _value_errors(schema, path))
-
-
-def _value_errors(schema: Structural, path: str) -> list[FieldError]:
-    return validate_value(schema.default, schema.source, path)
+        return [error.error]
+    return embedded_errors(schema.default, schema, path)
 
 
 def _meta_default(schema: Structural, path: str, root: Structural, way: tuple[str | int, ...]) -> list[FieldError]:
@@ -122,22 +156,32 @@ def _meta_default(schema: Structural, path: str, root: Structural, way: tuple[st
     if found := embedded_errors(whole, root):
         why = f"must result in valid metadata: {aggregate(map(str, found))}"
         return [invalid_value(path, schema.default, why)]
-    return _value_errors(schema, path)
+    return []
 
 
 # --- OpenAPI --------------------------------------------------------------------------------------------------------
 
 
 class _Inside(NamedTuple):
-    """Where a schema stands. `no_default`: why it may have none."""
+    """Where a schema stands. `no_default`: why it may have none. `no_old`: the path of the part within which nothing
+    tells which old value a new one stands for."""
 
     resource_meta: bool = False
     no_default: str = ""
+    no_old: str = ""
 
 
-def _open_errors(schema: Any, path: str, inside: _Inside, root: bool = False) -> list[FieldError]:
+def _open_errors(
+    schema: Any, path: str, inside: _Inside, scope: Scope | None, of_rules: list[FieldError], root: bool = False
+) -> list[FieldError]:
+    """`of_rules` gets what is wrong with expressions. They are looked at where the schema in `scope` is sound."""
     if not isinstance(schema, dict):
         return []
+
+    def below(inner: Any, name: str, within: _Inside, structural: bool = False) -> list[FieldError]:
+        inner_scope = scope.below(inner) if scope is not None and structural else None
+        return _open_errors(inner, f"{path}.{name}", within, inner_scope, of_rules)
+
     errors = _standard_errors(schema, path, inside)
     if schema.get("uniqueItems"):
         why = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
@@ -150,27 +194,31 @@ def _open_errors(schema: Any, path: str, inside: _Inside, root: bool = False) ->
         within = inside
         if inside.resource_meta:
             within = inside._replace(no_default="inside additionalProperties applying to object metadata")
-        errors += _open_errors(additional, f"{path}.additionalProperties", within)
+        errors += below(additional, "additionalProperties", within, True)
     for name, inner in properties.items():
         within = inside
         if (root or schema.get("x-kubernetes-embedded-resource")) and name in _META:
-            within = _Inside(True, f"in top-level {name}" if root else inside.no_default)
-        errors += _open_errors(inner, f"{path}.properties[{name}]", within)
-    errors += _open_errors(schema.get("not"), f"{path}.not", inside)
+            forbidden = f"in top-level {name}" if root else inside.no_default
+            within = inside._replace(resource_meta=True, no_default=forbidden)
+        errors += below(inner, f"properties[{name}]", within, True)
+    errors += below(schema.get("not"), "not", inside)
     for several in ("allOf", "oneOf", "anyOf"):
         for index, inner in enumerate(schema.get(several) or ()):
-            errors += _open_errors(inner, f"{path}.{several}[{index}]", inside)
+            errors += below(inner, f"{several}[{index}]", inside)
     for name, inner in (schema.get("definitions") or {}).items():
-        errors += _open_errors(inner, f"{path}.definitions[{name}]", inside)
+        errors += below(inner, f"definitions[{name}]", inside)
     items = schema.get("items")
+    within = inside
+    if items is not None and schema.get("x-kubernetes-list-type") != "map":
+        within = inside._replace(no_old=inside.no_old or path)
     if isinstance(items, list):
         for index, inner in enumerate(items):
-            errors += _open_errors(inner, f"{path}.items[{index}]", inside)
+            errors += below(inner, f"items[{index}]", within, True)
     else:
-        errors += _open_errors(items, f"{path}.items", inside)
-    errors += _extension_errors(schema, path) + _key_errors(schema, path)
-    if schema.get("x-kubernetes-validations"):
-        errors.append(forbidden_value(f"{path}.x-kubernetes-validations", CEL_REFUSED))
+        errors += below(items, "items", within, True)
+    errors += _extension_errors(schema, path) + _key_errors(schema, path) + form_errors(schema, path)
+    if not errors and scope is not None and schema.get(RULES):
+        of_rules += scope.errors(path, inside.no_old)
     return errors
 
 

@@ -7,6 +7,7 @@ apiextensions-apiserver `pkg/apiserver/validation`.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -51,24 +52,54 @@ class Correlated(NamedTuple):
     schema: Json
 
     def member(self, name: str) -> Correlated | None:
-        if (
-            not (isinstance(self.old, dict) and isinstance(self.new, dict))
-            or name not in self.old
-            or name not in self.new
-        ):
+        if not (isinstance(self.old, dict) and isinstance(self.new, dict)):
+            return None
+        if name not in self.old or name not in self.new:
             return None
         inner = (self.schema.get("properties") or {}).get(name) or self.schema.get("additionalProperties")
-        return Correlated(self.old[name], self.new[name], inner if isinstance(inner, dict) else {})
+        return Correlated(self.old[name], self.new[name], inner) if isinstance(inner, dict) else None
 
     def item(self, index: int) -> Correlated | None:
-        if self.schema.get("x-kubernetes-list-type") != "map" or not isinstance(self.old, list):
+        inner = self.schema.get("items")
+        if not isinstance(self.old, list) or not isinstance(inner, dict) or not self._is_map_list:
             return None
-        keys = self.schema.get("x-kubernetes-list-map-keys") or ()
         wanted = self.new[index]
-        for each in self.old:
-            if isinstance(each, dict) and isinstance(wanted, dict) and all(each.get(k) == wanted.get(k) for k in keys):
-                return Correlated(each, wanted, self.schema.get("items") or {})
+        old = item_named_as(wanted, self.old, self.schema.get("x-kubernetes-list-map-keys") or ())
+        return None if old is None else Correlated(old, wanted, inner)
+
+    @property
+    def _is_map_list(self) -> bool:
+        return self.schema.get("x-kubernetes-list-type") == "map"
+
+    @property
+    def unchanged(self) -> bool:
+        """As upstream compares: lists that are maps in any order; objects with members that no schema tells of have
+        always changed."""
+        old, new = self.old, self.new
+        if isinstance(old, list) and isinstance(new, list):
+            if len(old) != len(new) or not self._is_map_list:
+                return same_json(old, new)
+            found = [self.item(index) for index in range(len(new))]
+        elif isinstance(old, dict) and isinstance(new, dict):
+            if len(old) != len(new):
+                return False
+            found = list(map(self.member, new))
+        else:
+            return same_json(old, new)
+        return all(each is not None and each.unchanged for each in found)
+
+
+def item_named_as(item: Any, among: Sequence[Any], keys: Sequence[str]) -> Any:
+    """The item with the same keys; None where there is none, or keys are missing."""
+    wanted = _key_of(item, keys)
+    if wanted is None:
         return None
+    return next((each for each in among if _key_of(each, keys) == wanted), None)
+
+
+def _key_of(item: Any, keys: Sequence[str]) -> bytes | None:
+    found = [item.get(key) for key in keys] if isinstance(item, dict) and keys else [None]
+    return None if any(each is None or isinstance(each, dict | list) for each in found) else orjson.dumps(found)
 
 
 def validate_value(value: Any, schema: Json, path: str = "", old: Any = _ABSENT) -> list[FieldError]:
@@ -97,7 +128,7 @@ def _plain(message: str) -> FieldError:
 
 def _ratcheted(value: Any, schema: Json, path: str, correlated: Correlated | None) -> Found:
     found = _check(value, schema, path, correlated)
-    if found.errors and correlated is not None and same_json(correlated.old, correlated.new):
+    if found.errors and correlated is not None and correlated.unchanged:
         return Found([], found.matches)
     return found
 
