@@ -82,8 +82,7 @@ class Report:
         return {
             "seeds": [self.seeds.start, self.seeds.stop],
             "histories": self.histories,
-            "code": self.code,
-            "jobs": self.jobs,
+            "code": self.code, "jobs": self.jobs,
             "cpu_s": round(self.cpu_s, 3),
             "operations_least": self.least_operations,
             "violations": [
