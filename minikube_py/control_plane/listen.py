@@ -8,6 +8,7 @@ from typing import Protocol
 
 from minikube_py.control_plane.config import DEFAULT_PORT
 from minikube_py.control_plane.errors import SetupError
+from minikube_py.ports.addresses import split_address
 
 
 def free_address(host: str, port: int | None, flag: str = "--port") -> tuple[str, int]:
@@ -80,7 +81,7 @@ def url_of(host: str, port: int) -> str:
 
 def parse_address(text: str, flag: str) -> tuple[str, int]:
     """`host:port` or `[address]:port`. Raises: SetupError."""
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65535:
+    found = split_address(text)
+    if found is None:
         raise SetupError(f"{flag} {text}: not an address; write host:port")
-    return host.strip("[]"), int(port)
+    return found

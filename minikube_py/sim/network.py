@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from minikube_py.env import Rng
+from minikube_py.ports.addresses import PORT_MAX
 from minikube_py.sim.loop import NS_PER_S, Scheduler
 from minikube_py.sim.sockets import Connection, SimServer, SimTransport
 
@@ -115,6 +116,8 @@ class Network:
     ) -> tuple[SimTransport, Any]:
         """Raises: ConnectionRefusedError, TimeoutError; NotImplementedError for what is not simulated."""
         _refuse_options("create_connection", options)
+        if not 0 <= int(port) <= PORT_MAX:
+            raise OverflowError(f"connect(): port must be 0-{PORT_MAX}.")
         target = loop.host if host in HERE else host
         connection = Connection(self, loop, (loop.host, self.free_port(loop.host)), (target, int(port)))
         transport = connection.client

@@ -14,6 +14,7 @@ from typing import Any
 
 from minikube_py.errors import InvalidRequest, MinikubeError
 from minikube_py.mvcc.versions import FIRST, LATEST
+from minikube_py.ports.addresses import split_address
 from minikube_py.raft.configuration import NodeId
 from minikube_py.raft.message import NOBODY
 from minikube_py.store.identity import id_text
@@ -114,8 +115,8 @@ def parse_initial_cluster(text: str) -> Initial:
     found: dict[str, str] = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
         name, equals, address = item.partition("=")
-        host, _, port = address.rpartition(":")
-        if not (equals and name and host and port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        place = split_address(address)
+        if not (equals and name and place and place[1]):
             raise MinikubeError(f"--initial-cluster: {item!r} is not name=host:port")
         if name in found:
             raise MinikubeError(f"--initial-cluster: {name} is there twice")

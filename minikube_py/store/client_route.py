@@ -13,6 +13,7 @@ from typing import Final
 
 from minikube_py.env import Clock, Rng, ended
 from minikube_py.errors import MinikubeError, Unavailable
+from minikube_py.ports.addresses import split_address
 from minikube_py.store.client_connection import ClientConnection, Endpoint, connect
 
 CONNECT_TIMEOUT_S: Final = 10.0
@@ -143,9 +144,9 @@ class Route:
             self._term = max(self._term, leadership.term)
         told: dict[str, Endpoint] = {}
         for _, address in leadership.members:
-            host, _, port = address.rpartition(":")
-            if host and port.isdigit() and address not in self._given and len(told) < ENDPOINTS_MAX:
-                told[address] = first._replace(host=host.strip("[]"), port=int(port))
+            place = split_address(address)
+            if place is not None and address not in self._given and len(told) < ENDPOINTS_MAX:
+                told[address] = first._replace(host=place[0], port=place[1])
         if told:
             self._told = told
         if connection.welcome.member_id:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from minikube_py.errors import Unavailable
+from minikube_py.ports.addresses import split_address
 from minikube_py.ports.port import Incoming
 from minikube_py.raft.configuration import NodeId
 from minikube_py.store.framing import FrameReader, ProtocolError, frame
@@ -358,18 +359,15 @@ def ping_frame(number: int) -> bytes:
     return frame((Say.PING, number))
 
 
-def split_address(address: str) -> tuple[str, int]:
-    """Raises: Unavailable where it is not `host:port`."""
-    host, _, port = address.rpartition(":")
-    if not host or not (port.isascii() and port.isdigit()):
-        raise Unavailable(f"{address!r} is not host:port")
-    return host.removeprefix("[").removesuffix("]"), int(port)
-
-
 async def connect(connection: PeerConnection, address: str, tls: ssl.SSLContext | None) -> None:
     """Raises: OSError, Unavailable; on any error the caller aborts the connection."""
-    host, port = split_address(address)
-    await connection.loop.create_connection(lambda: connection, host, port, ssl=tls)
+    place = split_address(address)
+    if place is None:
+        raise Unavailable(f"{address!r} is not host:port")
+    try:
+        await connection.loop.create_connection(lambda: connection, *place, ssl=tls)
+    except ValueError as error:
+        raise Unavailable(f"{address!r} names no host: {error}") from None
 
 
 def reason(error: OSError) -> str:

@@ -360,6 +360,10 @@ async def test_who_where_nobody_is():
     address = f"localhost:{free_ports(1)[0]}"
     with pytest.raises(Unavailable, match=address):
         await PeerAsker(TOKEN).who(address)
+    with pytest.raises(Unavailable, match="names no host"):
+        await PeerAsker(TOKEN, limits=FAST).who("a..b:1")
+    with pytest.raises(Unavailable, match="not host:port"):
+        await PeerAsker(TOKEN, limits=FAST).who("localhost:99999")
     with pytest.raises(Unavailable, match="not host:port"):
         await PeerAsker(TOKEN).who("nowhere")
 

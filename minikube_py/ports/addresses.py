@@ -1,0 +1,16 @@
+"""Addresses as people and members write them: `host:port`, `[address]:port`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+PORT_MAX: Final = 65535
+
+
+def split_address(text: str) -> tuple[str, int] | None:
+    """Host and port, None where `text` is none. What other members tell comes here too: it may be anything."""
+    host, _, port = text.rpartition(":")
+    digits = port.isascii() and port.isdigit() and len(port) <= len(str(PORT_MAX))
+    if not host or not digits or int(port) > PORT_MAX:
+        return None
+    return host.removeprefix("[").removesuffix("]"), int(port)
