@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import IO, Any, Literal, NamedTuple
+from typing import IO, Any, Final, Literal, NamedTuple
 
 from minikube_py import errors
 from minikube_py.errors import MinikubeError
@@ -28,6 +28,8 @@ class KeepAlive(NamedTuple):
 
 Request = Command | RangeRequest | KeepAlive
 Status = Literal["done", "refused", "unknown"]
+NEVER_US: Final = 1 << 62
+"""When something happened that never did."""
 
 
 class Operation(NamedTuple):

@@ -73,7 +73,7 @@ class StoreMember:
         self.config = config
         self.clock = clock
         self.rng = rng
-        self.replica = Replica(LogFiles(disk, rng, config.segment_bytes), rng, config.replica())
+        self.replica = Replica(LogFiles(disk, rng, config.segment_bytes), rng, config)
         self.room = Room(disk, config.quota_bytes, config.reserved_bytes)
         self.replica.lease_listener = self._follow_lease
         self._fatal = fatal

@@ -28,8 +28,11 @@ class Bootstrap:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaConfig:
-    """A read is refused after `read_ticks` without a leader; `version`: the rules of apply that this member knows
-    (`mvcc.versions`); for the others see `Snapshots` and RaftConfig."""
+    """`tail_*_max`: how much of the log is kept in memory behind a snapshot, so that a slow follower needs none.
+    `snapshot_log_bytes`: log written since the last snapshot before the next is due, or as much as that one was large,
+    whichever is more; with other members, who hold all of that log in memory, `log_bytes_max` at most. A read is
+    refused after `read_ticks` without a leader; `version`: the rules of apply that this member knows (`mvcc.versions`);
+    for the others see RaftConfig."""
 
     request_bytes_max: int = REQUEST_BYTES_MAX
     tail_entries_max: int = 20_000

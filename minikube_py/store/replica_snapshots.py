@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final
 
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.raft.message import HardState, LogIndex, SnapshotMeta
 from minikube_py.raft.node import Raft
 from minikube_py.store.log_files import FolderLost, LogFiles, SnapshotFile
+from minikube_py.store.replica_config import ReplicaConfig
 from minikube_py.store.snapshot_transfer import IncomingSnapshot, SnapshotOffer, Steps
 from minikube_py.wal.snapshot import SnapshotHead, SnapshotWriter
 
@@ -16,26 +17,8 @@ ENTRY_BYTES: Final = 64
 """Counted for each entry of the tail beside its data."""
 
 
-class Limits(Protocol):
-    """`tail_*_max`: how much of the log is kept in memory behind a snapshot, so that a slow follower needs none.
-    `snapshot_log_bytes`: log written since the last snapshot before the next is due, or as much as that one was large,
-    whichever is more; with other members, who hold all of that log in memory, `log_bytes_max` at most."""
-
-    @property
-    def tail_entries_max(self) -> int: ...
-
-    @property
-    def tail_bytes_max(self) -> int: ...
-
-    @property
-    def snapshot_log_bytes(self) -> int: ...
-
-    @property
-    def log_bytes_max(self) -> int: ...
-
-
 class Snapshots:
-    def __init__(self, files: LogFiles, limits: Limits) -> None:
+    def __init__(self, files: LogFiles, limits: ReplicaConfig) -> None:
         self._files = files
         self._limits = limits
         self._written_before = 0

@@ -10,13 +10,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from minikube_py.errors import LeaseNotFound
-from minikube_py.mvcc.types import DeleteRange, LeaseGrant, LeaseResult, LeaseRevoke, Put, RangeResult, Txn
-from minikube_py.sim.checkers.model import within
+from minikube_py.mvcc.types import DeleteRange, LeaseGrant, LeaseResult, LeaseRevoke, Put, RangeResult
+from minikube_py.sim.checkers.model import parts_of, within
 from minikube_py.sim.checkers.transactions import NOBODY, Checked
 from minikube_py.sim.checkers.verdict import OK, Verdict, violation
-from minikube_py.sim.history import History, KeepAlive, Operation
-
-NEVER_US = 1 << 62
+from minikube_py.sim.history import NEVER_US, History, KeepAlive, Operation
 
 
 class Bounds(NamedTuple):
@@ -74,7 +72,7 @@ def _ends(history: History, checked: Checked) -> Iterator[tuple[int, int]]:
         for event in delivery.batch.events
         if event.type == "DELETE" and event.prev_kv is not None
     }
-    perhaps = list(_unknown_deletes(history))
+    perhaps = _unknown_deletes(history)
     ends = [
         (operation.request.id, revision)
         for revision, operation in checked.writers.items()
@@ -87,15 +85,10 @@ def _ends(history: History, checked: Checked) -> Iterator[tuple[int, int]]:
         yield number, revision if (revision, number) in shown else last
 
 
-def _unknown_deletes(history: History) -> Iterator[DeleteRange]:
+def _unknown_deletes(history: History) -> list[DeleteRange]:
     """Those of which nobody knows whether they were done: they may be what took a lease's keys."""
-    waiting = [operation.request for operation in history.operations if operation.status == "unknown"]
-    while waiting:
-        request: object = waiting.pop()
-        if isinstance(request, DeleteRange):
-            yield request
-        elif isinstance(request, Txn):
-            waiting += [*request.success, *request.failure]
+    unknown = (operation.request for operation in history.operations if operation.status == "unknown")
+    return [part for request in unknown for part in parts_of(request) if isinstance(part, DeleteRange)]
 
 
 def _may_be_another(key: bytes | None, perhaps: list[DeleteRange]) -> bool:
@@ -135,13 +128,9 @@ def _gather(history: History) -> dict[int, _Lease]:
 
 
 def _leases_of(request: object) -> set[int]:
-    if isinstance(request, Put):
-        return {request.lease} - {0}
     if isinstance(request, LeaseRevoke | KeepAlive):
         return {request.id}
-    if isinstance(request, Txn):
-        return {lease for op in (*request.success, *request.failure) for lease in _leases_of(op)}
-    return set()
+    return {part.lease for part in parts_of(request) if isinstance(part, Put)} - {0}
 
 
 def _early(number: int, lease: _Lease, bounds: Bounds) -> str:

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Literal, NamedTuple, cast
 
 from minikube_py.mvcc.types import Compare, DeleteRange, DeleteResult, Put, RangeRequest, RangeResult, Txn, TxnResult
+from minikube_py.sim.checkers.model import parts_of, within
 from minikube_py.sim.checkers.verdict import OK, Verdict, undecided, violation, worst
-from minikube_py.sim.history import Operation
+from minikube_py.sim.history import NEVER_US, Operation
 
 STEPS_MAX: Final = 200_000
-NEVER_US: Final = 1 << 62
 
 Value = bytes | None
 """A register's content; None: there is no such key."""
@@ -59,12 +59,8 @@ def check(operations: Iterable[Operation], steps_max: int = STEPS_MAX) -> Verdic
     return worst(
         check_register(key, [register_op(each) for each in by_key[key]], steps_max)
         for key in sorted(by_key)
-        if not any(_within(key, *interval) for interval in excluded)
+        if not any(within(key, *interval) for interval in excluded)
     )
-
-
-def _within(key: bytes, start: bytes, end: bytes) -> bool:
-    return start <= key and (end == b"\0" or key < end) if end else key == start
 
 
 Intervals = list[tuple[bytes, bytes]]
@@ -76,16 +72,14 @@ def _touched(operation: Operation) -> tuple[bytes | None, Intervals]:
     if isinstance(request, RangeRequest):
         plain = request == RangeRequest(request.key)
         return (request.key, []) if plain and operation.status == "done" else (None, [])
-    if isinstance(request, Put):
-        plain = request == Put(request.key, request.value)
-        return (request.key, []) if plain else (None, [(request.key, b"")])
-    if isinstance(request, DeleteRange):
-        return (None, [(request.key, request.range_end)]) if request.range_end else (request.key, [])
-    if isinstance(request, Txn):
-        swap = _swap(request)
-        return (swap[0], []) if swap is not None else (None, _written(request))
+    if isinstance(request, Put) and request == Put(request.key, request.value):
+        return request.key, []
+    if isinstance(request, DeleteRange) and not request.range_end:
+        return request.key, []
+    if isinstance(request, Txn) and (swap := _swap(request)) is not None:
+        return swap[0], []
     # A lease takes keys with it when it ends; but a put with a lease excludes its key already.
-    return None, []
+    return None, _written(request)
 
 
 def _swap(txn: Txn) -> tuple[bytes, Value, bytes] | None:
@@ -102,16 +96,10 @@ def _swap(txn: Txn) -> tuple[bytes, Value, bytes] | None:
     return (compare.key, None, put.value) if absent else None
 
 
-def _written(txn: Txn) -> Intervals:
-    found: Intervals = []
-    for op in (*txn.success, *txn.failure):
-        if isinstance(op, Put):
-            found.append((op.key, b""))
-        elif isinstance(op, DeleteRange):
-            found.append((op.key, op.range_end))
-        elif isinstance(op, Txn):
-            found += _written(op)
-    return found
+def _written(request: object) -> Intervals:
+    parts = list(parts_of(request))
+    deleted = [(part.key, part.range_end) for part in parts if isinstance(part, DeleteRange)]
+    return [*deleted, *((part.key, b"") for part in parts if isinstance(part, Put))]
 
 
 def register_op(operation: Operation) -> RegisterOp:

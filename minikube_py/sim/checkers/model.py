@@ -7,7 +7,7 @@ about any revision, and it can take back what was done last, so it can be search
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from minikube_py.fields.spec import FieldSet, FieldSpec, SumSpec
@@ -333,6 +333,15 @@ def _with(base: FieldSet, specs: Iterable[IndexSpec]) -> FieldSet:
 
 def tombstone(key: bytes, revision: int) -> KeyValue:
     return KeyValue(key, b"", 0, revision, 0, 0)
+
+
+def parts_of(request: object) -> Iterator[object]:
+    """The operations of a txn, of both branches, nested ones too; any other request is its own one part."""
+    if isinstance(request, Txn):
+        for op in (*request.success, *request.failure):
+            yield from parts_of(op)
+    else:
+        yield request
 
 
 def within(name: bytes, key: bytes, range_end: bytes) -> bool:

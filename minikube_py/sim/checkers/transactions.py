@@ -38,10 +38,9 @@ from minikube_py.mvcc.types import (
 from minikube_py.sim.checkers.model import Impossible, Model, within
 from minikube_py.sim.checkers.objects import Undeclared, Unsupported, read_as
 from minikube_py.sim.checkers.verdict import OK, Verdict, undecided, violation
-from minikube_py.sim.history import History, KeepAlive, Operation, Watch
+from minikube_py.sim.history import NEVER_US, History, KeepAlive, Operation, Watch
 
 STEPS_MAX: Final = 100_000
-NEVER_US: Final = 1 << 62
 NOBODY: Final = 0
 """The client of a write that no client asked for: the end of a lease."""
 
