@@ -100,101 +100,92 @@ class Watched:
     roams: bool = False
 
 
+@dataclass(eq=False)
 class Client:
     """One life of one client: `workers` ask at the same time, and `watched` are watched until it ends. With `roaming`
     some of the requests go by that."""
 
-    def __init__(
-        self,
-        process: Process,
-        number: int,
-        access: Access,
-        traffic: Traffic,
-        recorder: Recorder,
-        workers: int,
-        watched: Sequence[Watched],
-        roaming: RoamingAccess | None = None,
-    ) -> None:
-        self._clock: Clock = process.clock
-        self._rng: Rng = process.rng
-        self._number = number
-        self._access = access
-        self._roaming = roaming
-        self._traffic = traffic
-        self._recorder = recorder
-        self._workers = workers
-        self._watched = watched
-        self._workload = Workload(Rng(process.rng.getrandbits(64)), number)
+    process: Process
+    number: int
+    access: Access
+    traffic: Traffic
+    recorder: Recorder
+    workers: int
+    watched: Sequence[Watched]
+    roaming: RoamingAccess | None = None
+
+    def __post_init__(self) -> None:
+        self._workload = Workload(Rng(self.process.rng.getrandbits(64)), self.number)
 
     async def run(self) -> None:
         await self._start()
-        await asyncio.gather(self._follow(), self._work_aside(), *[self._work() for _ in range(self._workers)])
+        await asyncio.gather(self._follow(), self._work_aside(), *[self._work() for _ in range(self.workers)])
 
     async def _start(self) -> None:
         while True:
             try:
-                await self._access.start()
+                await self.access.start()
                 return
             except MinikubeError:
-                await self._clock.sleep(REFUSED_PAUSE_S)
+                await self.process.clock.sleep(REFUSED_PAUSE_S)
 
     async def _follow(self) -> None:
-        while not self._traffic.watching:
-            await self._clock.sleep(REFUSED_PAUSE_S)
-        for watched in self._watched:
-            by = self._roaming if watched.roams and self._roaming is not None else self._access
-            follower = Follower(self._number, by, self._recorder, self._clock, self._rng, watched)
+        while not self.traffic.watching:
+            await self.process.clock.sleep(REFUSED_PAUSE_S)
+        for watched in self.watched:
+            by = self.roaming if watched.roams and self.roaming is not None else self.access
+            follower = Follower(self.number, by, self.recorder, self.process.clock, self.process.rng, watched)
             follower.begin(watched.start_revision)
 
     async def _work(self) -> None:
-        traffic = self._traffic
+        traffic = self.traffic
         while True:
             await traffic.wait()
-            await self._clock.sleep(self._rng.random() * traffic.think_s)
+            await self.process.clock.sleep(self.process.rng.random() * traffic.think_s)
             if traffic.quota > 0:
                 traffic.quota -= 1
                 await self._ask(*self._workload.draw())
-                if self._rng.random() < RENEW_SHARE:
+                if self.process.rng.random() < RENEW_SHARE:
                     # What is under way in the old session must not be executed any more once that has ended.
-                    await self._access.close()
+                    await self.access.close()
                     await self._start()
 
     async def _work_aside(self) -> None:
-        traffic = self._traffic
+        traffic = self.traffic
         while True:
             await traffic.wait_asides()
             aside = traffic.asides.popleft()
             if not isinstance(aside, Rivals):
                 await self._ask(aside, False)
-            elif self._roaming is not None:
+            elif self.roaming is not None:
                 put = self._workload.write()
                 if await self._ask(put, False, aside.writer):
                     await self._ask(RangeRequest(put.key), False, aside.reader)
 
     async def _ask(self, request: Request, serializable: bool, host: str = "") -> bool:
         """Whether it was done."""
-        number = self._recorder.begin(self._number, request, serializable)
+        number = self.recorder.begin(self.number, request, serializable)
         reads = isinstance(request, RangeRequest)
         share = READS_ASTRAY if reads else WRITES_ASTRAY
-        astray = bool(host) or serializable or self._rng.random() < share
+        astray = bool(host) or serializable or self.process.rng.random() < share
         try:
-            if astray and self._roaming is not None:
-                result = await self._roaming.ask(request, serializable, host)
+            if astray and self.roaming is not None:
+                result = await self.roaming.ask(request, serializable, host)
             else:
-                result = await self._access.ask(request, serializable)
+                result = await self.access.ask(request, serializable)
         except OutcomeUnknown as error:
-            self._recorder.end(number, "unknown", None, error)
+            self.recorder.end(number, "unknown", None, error)
         except RequestError as error:
-            self._recorder.end(number, "refused", None, error)
+            self.recorder.end(number, "refused", None, error)
             if isinstance(error, Compacted):
                 memory = self._workload.memory
                 memory.compacted = max(memory.compacted, error.compact_revision)
                 memory.revision = max(memory.revision, error.compact_revision)
         except MinikubeError as error:
-            self._recorder.end(number, "refused", None, error)
-            await self._clock.sleep(REFUSED_PAUSE_S * self._rng.random())
+            self.recorder.end(number, "refused", None, error)
+            await self.process.clock.sleep(REFUSED_PAUSE_S * self.process.rng.random())
         else:
-            self._recorder.end(number, "done", result)
+            self.recorder.end(number, "done", result)
             self._workload.memory.learn(request, result)
             return True
         return False

@@ -18,7 +18,6 @@ from minikube_py.errors import Corruption, MinikubeError
 from minikube_py.raft.configuration import Configuration, NodeId
 from minikube_py.raft.message import NOBODY, EntryKind
 from minikube_py.sim.clients import Traffic
-from minikube_py.sim.disk import SimDisk
 from minikube_py.sim.member_process import CLIENT_PORT, CONFIG, PEER_PORT, Started, run_member
 from minikube_py.sim.message_links import MessageTroubles, TroubledLinks
 from minikube_py.sim.step_checks import Look, StepChecks
@@ -66,10 +65,6 @@ class Place:
     sick: bool = False
     leaving: bool = False
     gone: bool = False
-
-    @property
-    def up(self) -> bool:
-        return self.opened
 
     @property
     def peer(self) -> str:
@@ -268,8 +263,7 @@ class SimCluster:
     def wipe(self, place: int) -> None:
         """All that its disk held is gone. Nothing may run there."""
         wiped = self.places[place]
-        machine = self.world.machine(wiped.host)
-        machine.disk = SimDisk(machine.rng)
+        self.world.wipe(wiped.host)
         wiped.wiped, wiped.rejoin, wiped.corrupt = True, True, False
 
     def may_lose(self, place: int) -> bool:

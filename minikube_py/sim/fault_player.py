@@ -9,18 +9,18 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, TypeVar
 
 from minikube_py.env import Rng
 from minikube_py.sim.fault_schedule import REGISTRY
-from minikube_py.sim.faults import Fault, aim
+from minikube_py.sim.faults import Fault, S, aim
 from minikube_py.sim.loop import shuffle
 from minikube_py.sim.world import Machine
 
 if TYPE_CHECKING:
     from minikube_py.sim.cluster import SimCluster
 
-US_PER_S: Final = 1_000_000
+T = TypeVar("T")
 
 
 class FaultPlayer:
@@ -39,7 +39,7 @@ class FaultPlayer:
     async def play(self, faults: Sequence[Fault]) -> None:
         begin_s = self.world.scheduler.now_s
         for fault in faults:
-            await asyncio.sleep(max(0.0, begin_s + fault.at_us / US_PER_S - self.world.scheduler.now_s))
+            await asyncio.sleep(max(0.0, begin_s + fault.at_us / S - self.world.scheduler.now_s))
             self.begin(fault)
 
     def begin(self, fault: Fault) -> None:
@@ -73,11 +73,19 @@ class FaultPlayer:
         self.begun(fault, end)
         return True
 
+    def meanwhile(
+        self, fault: Fault, items: Sequence[T], begin: Callable[[T], object], end: Callable[[T], object]
+    ) -> bool:
+        """Calls `begin` for each of `items` now, and `end` when the fault is over. True: it has begun."""
+        for each in items:
+            begin(each)
+        return self.until(fault, lambda: [end(each) for each in items])
+
     def begun(self, fault: Fault, end: Callable[[], object]) -> int:
         """The same; returns a number by which it can be ended early, or asked whether it lasts."""
         self._number += 1
         self._ends[self._number] = end
-        self.world.scheduler.after(fault.duration_us / US_PER_S, self.end, self._number)
+        self.world.scheduler.after(fault.duration_us / S, self.end, self._number)
         return self._number
 
     def lasts(self, number: int) -> bool:

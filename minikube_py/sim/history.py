@@ -7,16 +7,12 @@ a simulation no two events share one. Requests and results are the store's own w
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import IO, Any, Final, Literal, NamedTuple
 
 from minikube_py import errors
 from minikube_py.errors import MinikubeError
-from minikube_py.fields import spec
-from minikube_py.fields import where as wheres
 from minikube_py.fields.where import Where
-from minikube_py.mvcc import types
 from minikube_py.mvcc.types import Command, RangeRequest, RangeResult, Result, WatchBatch
 
 
@@ -123,30 +119,7 @@ def write_lines(history: History, file: IO[str]) -> None:
         file.write(json.dumps(to_json(record), separators=(",", ":")) + "\n")
 
 
-def read_lines(lines: Iterable[str]) -> History:
-    """The inverse of `write_lines`. Raises: ValueError for a line that is no record."""
-    history = History()
-    for line in lines:
-        record = from_json(json.loads(line))
-        if isinstance(record, Operation):
-            history.operations.append(record)
-        elif isinstance(record, Watch):
-            history.watches.append(record)
-        else:
-            raise ValueError(f"neither an operation nor a watch: {line[:80]}")
-    return history
-
-
-def _record_types(*modules: Any) -> Iterator[type]:
-    for module in modules:
-        for value in vars(module).values():
-            if isinstance(value, type) and (is_dataclass(value) or hasattr(value, "_fields")):
-                yield value
-
-
-_RECORDS = {kind.__name__: kind for kind in _record_types(types, spec, wheres)}
-_RECORDS |= {kind.__name__: kind for kind in (KeepAlive, Operation, Delivery, WatchPart, Watch)}
-_ERRORS: dict[str, type[MinikubeError]] = {
+ERRORS: Final[dict[str, type[MinikubeError]]] = {
     name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, MinikubeError)
 }
 
@@ -158,7 +131,7 @@ def to_json(value: Any) -> Any:
     if isinstance(value, bytes):
         return {"b": value.decode("utf-8", "surrogateescape")}
     if isinstance(value, MinikubeError):
-        name = next(base.__name__ for base in type(value).__mro__ if base.__name__ in _ERRORS)
+        name = next(base.__name__ for base in type(value).__mro__ if base.__name__ in ERRORS)
         return {"raised": name, "text": str(value), **{key: item for key, item in vars(value).items() if _plain(item)}}
     if hasattr(value, "_fields"):
         defaults = getattr(value, "_field_defaults", {})
@@ -177,38 +150,3 @@ def _plain(value: object) -> bool:
 
 def _named(value: Any, items: dict[str, Any]) -> dict[str, Any]:
     return {"is": type(value).__name__, **{name: to_json(item) for name, item in items.items()}}
-
-
-_LISTS = {("RangeResult", "kvs"), ("RangeResult", "fields"), ("WatchPart", "deliveries"), ("Watch", "parts")}
-
-
-def from_json(value: Any) -> Any:
-    """Raises: ValueError for a record of an unknown kind."""
-    if isinstance(value, list):
-        return tuple(map(from_json, value))
-    if not isinstance(value, dict):
-        return value
-    if "b" in value:
-        return value["b"].encode("utf-8", "surrogateescape")
-    if "map" in value:
-        return {from_json(key): from_json(item) for key, item in value["map"]}
-    if "raised" in value:
-        return _error(value)
-    kind = _RECORDS.get(value.get("is", ""))
-    if kind is None:
-        raise ValueError(f"no record is called {value.get('is')!r}")
-    given = {name: from_json(item) for name, item in value.items() if name != "is"}
-    for name in given:
-        if (kind.__name__, name) in _LISTS and given[name] is not None:
-            given[name] = list(given[name])
-    return kind(**given)
-
-
-def _error(value: dict[str, Any]) -> MinikubeError:
-    kind = _ERRORS.get(value["raised"], MinikubeError)
-    error = kind.__new__(kind)
-    Exception.__init__(error, value["text"])
-    for name, item in value.items():
-        if name not in ("raised", "text"):
-            setattr(error, name, item)
-    return error

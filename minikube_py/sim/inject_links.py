@@ -9,47 +9,40 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from minikube_py.env import Rng
-from minikube_py.sim.faults import LEADER, MS, Draw, Fault, Injection, Plan, everyone, lasting, some
+from minikube_py.sim.faults import LEADER, MS, Fault, Injection, Plan, S, everyone, lasting, some
 from minikube_py.sim.network import LinkQuality
 
 if TYPE_CHECKING:
     from minikube_py.sim.fault_player import FaultPlayer
 
-US_PER_S: Final = 1_000_000
 MESSAGES_SHARE: Final = 0.6
 """Of loss, double and delay: those that befall messages between members. The others befall the bytes of all."""
 RESET_SHARE: Final = 0.4
 """Of cuts: those that reset. The others swallow everything."""
 
 
-def _draw(kind: str, amount: Callable[[Rng, Plan], float]) -> Draw:
+def _trouble(
+    kind: str,
+    about: str,
+    amount: Callable[[Rng, Plan], float],
+    change: Callable[[LinkQuality, float], LinkQuality],
+) -> Injection:
+    """What befalls single messages between members, or by `change` the bytes of all."""
+
     def draw(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
         places, others = (some(rng, plan), some(rng, plan)) if rng.random() < 0.6 else (everyone(plan),) * 2
         yield Fault(at_us, kind, places, others, lasting(rng, plan, 200 * MS), amount(rng, plan))
 
-    return draw
+    def begin(player: FaultPlayer, fault: Fault) -> bool:
+        if player.rng.random() < MESSAGES_SHARE:
+            sources, others = player.hosts(fault.places), player.hosts(fault.others)
+            return player.until(fault, player.cluster.messages.begin(kind, sources, others, fault.amount))
+        sources, others = player.sides(fault)
+        network = player.world.network
+        network.set_quality(change(network.quality, fault.amount), sources, others)
+        return player.until(fault, lambda: network.set_quality(network.quality, sources, others))
 
-
-def _trouble(player: FaultPlayer, fault: Fault, change: Callable[[LinkQuality], LinkQuality]) -> bool:
-    if player.rng.random() < MESSAGES_SHARE:
-        sources, others = player.hosts(fault.places), player.hosts(fault.others)
-        return player.until(fault, player.cluster.messages.begin(fault.kind, sources, others, fault.amount))
-    sources, others = player.sides(fault)
-    network = player.world.network
-    network.set_quality(change(network.quality), sources, others)
-    return player.until(fault, lambda: network.set_quality(network.quality, sources, others))
-
-
-def _loss(player: FaultPlayer, fault: Fault) -> bool:
-    return _trouble(player, fault, lambda quality: replace(quality, loss=fault.amount, retransmit_s=0.05))
-
-
-def _double(player: FaultPlayer, fault: Fault) -> bool:
-    return _trouble(player, fault, lambda quality: replace(quality, split=fault.amount))
-
-
-def _delay(player: FaultPlayer, fault: Fault) -> bool:
-    return _trouble(player, fault, lambda quality: replace(quality, jitter_s=fault.amount / US_PER_S / 3))
+    return Injection(kind, about, draw, begin)
 
 
 def _draw_cut(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
@@ -102,23 +95,23 @@ def clog(player: FaultPlayer, fault: Fault) -> bool:
 
 
 INJECTIONS: Final = (
-    Injection(
+    _trouble(
         "loss",
         "messages from `places` to `others` are lost with probability `amount`, or their segments are sent again",
-        _draw("loss", lambda rng, plan: rng.choice((0.02, 0.1, 0.3, 0.6))),
-        _loss,
+        lambda rng, plan: rng.choice((0.02, 0.1, 0.3, 0.6)),
+        lambda quality, amount: replace(quality, loss=amount, retransmit_s=0.05),
     ),
-    Injection(
+    _trouble(
         "double",
         "messages come twice with probability `amount`, or bytes come in pieces",
-        _draw("double", lambda rng, plan: rng.choice((0.05, 0.3, 0.9))),
-        _double,
+        lambda rng, plan: rng.choice((0.05, 0.3, 0.9)),
+        lambda quality, amount: replace(quality, split=amount),
     ),
-    Injection(
+    _trouble(
         "delay",
         "messages take up to `amount` us more, each on its own, so that they overtake each other; or segments do",
-        _draw("delay", lambda rng, plan: lasting(rng, plan, MS, 800 * MS)),
-        _delay,
+        lambda rng, plan: lasting(rng, plan, MS, 800 * MS),
+        lambda quality, amount: replace(quality, jitter_s=amount / S / 3),
     ),
     Injection("cut", "connections are reset and refused, or nothing comes any more", _draw_cut, _cut),
     Injection("clog", "what is sent waits, and comes when it is over", _draw_clog, clog),

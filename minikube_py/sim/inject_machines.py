@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -22,11 +22,12 @@ from minikube_py.sim.faults import (
     some,
     stopping,
 )
+from minikube_py.sim.syncs import SyncTimes
 
 if TYPE_CHECKING:
     from minikube_py.sim.fault_player import FaultPlayer
+    from minikube_py.sim.world import Machine
 
-US_PER_S: Final = 1_000_000
 JUMP_S: Final = 100.0
 
 
@@ -55,58 +56,46 @@ def _torn_sync(player: FaultPlayer, fault: Fault) -> bool:
     return player.until(fault, lambda: player.release_surely(fault.places))
 
 
-def _kill(player: FaultPlayer, fault: Fault) -> bool:
-    return player.take_down(fault, power=False)
-
-
 def _pause(player: FaultPlayer, fault: Fault) -> bool:
-    world, hosts = player.world, player.hosts(fault.places)
-    for host in hosts:
-        world.pause(host)
+    return player.meanwhile(fault, player.hosts(fault.places), player.world.pause, player.world.resume)
 
-    def end() -> None:
-        for host in hosts:
-            world.resume(host)
 
-    return player.until(fault, end)
+def _damage(player: FaultPlayer, fault: Fault, damage: Callable[[int], None], *, power: bool) -> bool:
+    """Of one member whose data the others can do without, while it is down."""
+    place = next((place for place in fault.places if player.cluster.may_lose(place)), None)
+    if place is None:
+        return False
+    player.cluster.hold_down(place)
+    player.world.kill(player.cluster.host(place), power=power)
+    damage(place)
+    return player.until(fault, lambda: player.release((place,)))
 
 
 def _rot(player: FaultPlayer, fault: Fault) -> bool:
     """No power cut: it might take the last record's witness, and then nobody could tell damage from a torn write."""
-    cluster, world = player.cluster, player.world
-    place = next((place for place in fault.places if cluster.may_lose(place)), None)
-    if place is None:
-        return False
-    host = cluster.host(place)
-    cluster.hold_down(place)
-    world.kill(host)
-    world.scheduler.log(f"rot on {host}: {player.machine(place).disk.rot(player.rng)}")
-    cluster.corrupt(place)
-    return player.until(fault, lambda: player.release((place,)))
+
+    def rot(place: int) -> None:
+        machine = player.machine(place)
+        player.world.scheduler.log(f"rot on {machine.name}: {machine.disk.rot(player.rng)}")
+        player.cluster.corrupt(place)
+
+    return _damage(player, fault, rot, power=False)
 
 
 def _wipe(player: FaultPlayer, fault: Fault) -> bool:
-    cluster = player.cluster
-    place = next((place for place in fault.places if cluster.may_lose(place)), None)
-    if place is None:
-        return False
-    cluster.hold_down(place)
-    player.world.kill(cluster.host(place), power=True)
-    cluster.wipe(place)
-    return player.until(fault, lambda: player.release((place,)))
+    return _damage(player, fault, player.cluster.wipe, power=True)
 
 
 def _full(player: FaultPlayer, fault: Fault) -> bool:
-    machines = [player.machine(place) for place in fault.places]
     player.cluster.sick(fault.places)
-    for machine in machines:
+
+    def begin(machine: Machine) -> None:
         machine.disk.capacity_bytes = machine.disk.used_bytes() + int(fault.amount)
 
-    def end() -> None:
-        for machine in machines:
-            machine.disk.capacity_bytes = None
+    def end(machine: Machine) -> None:
+        machine.disk.capacity_bytes = None
 
-    return player.until(fault, end)
+    return player.meanwhile(fault, [player.machine(place) for place in fault.places], begin, end)
 
 
 def _full_start(player: FaultPlayer, fault: Fault) -> bool:
@@ -119,16 +108,14 @@ def _full_start(player: FaultPlayer, fault: Fault) -> bool:
 
 
 def slow_down(player: FaultPlayer, fault: Fault) -> bool:
-    machines = [player.machine(place) for place in fault.places]
     usual = player.world.options.syncs
-    for machine in machines:
-        machine.syncs = replace(usual, sync_s=usual.sync_s + fault.amount / US_PER_S)
+    slow = replace(usual, sync_s=usual.sync_s + fault.amount / S)
 
-    def end() -> None:
-        for machine in machines:
-            machine.syncs = usual
+    def use(syncs: SyncTimes, machine: Machine) -> None:
+        machine.syncs = syncs
 
-    return player.until(fault, end)
+    machines = [player.machine(place) for place in fault.places]
+    return player.meanwhile(fault, machines, partial(use, slow), partial(use, usual))
 
 
 def _bad_sync(player: FaultPlayer, fault: Fault) -> bool:
@@ -144,17 +131,16 @@ def _draw_clock(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
 
 
 def _clock(player: FaultPlayer, fault: Fault) -> bool:
-    world, hosts = player.world, player.hosts(fault.places)
-    rates = {host: world.machine(host).usual_rate for host in hosts}
-    for host in hosts:
+    world = player.world
+
+    def begin(host: str) -> None:
         world.drift(host, fault.amount)
         world.machine(host).clock.jump(player.rng.uniform(-JUMP_S, JUMP_S))
 
-    def end() -> None:
-        for host in hosts:
-            world.drift(host, rates[host])
+    def end(host: str) -> None:
+        world.drift(host, world.machine(host).usual_rate)
 
-    return player.until(fault, end)
+    return player.meanwhile(fault, player.hosts(fault.places), begin, end)
 
 
 INJECTIONS: Final = (
@@ -164,7 +150,12 @@ INJECTIONS: Final = (
         _draw_crash,
         _crash,
     ),
-    Injection("kill", "the processes of `places` end; what they wrote stays", stopping("kill"), _kill),
+    Injection(
+        "kill",
+        "the processes of `places` end; what they wrote stays",
+        stopping("kill"),
+        lambda player, fault: player.take_down(fault, power=False),
+    ),
     Injection("pause", "the processes of `places` stand still", stopping("pause"), _pause),
     Injection(
         "torn_sync", "the power goes in the middle of the next sync, if one comes", stopping("torn_sync"), _torn_sync

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from minikube_py.sim.fault_player import FaultPlayer
     from minikube_py.sim.world import Process
 
-US_PER_S: Final = 1_000_000
-
 
 def _draw_grow(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
     if plan.spare:
@@ -66,7 +64,7 @@ def _depose(player: FaultPlayer, fault: Fault) -> bool:
             _strike(player, place)
 
     def elected(place: int) -> None:
-        player.world.scheduler.after(fault.amount / US_PER_S, strike, (place, player.machine(place).process))
+        player.world.scheduler.after(fault.amount / S, strike, (place, player.machine(place).process))
 
     def leave() -> None:
         cluster.elected = None
@@ -108,7 +106,7 @@ def _supersede(player: FaultPlayer, fault: Fault) -> bool:
     few = (len(others) - 1) // 2
     island, rest = (old.number, *others[:few]), tuple(others[few:])
     slow_s = fault.amount * cluster.election_s
-    slow_down(player, fault._replace(places=island, amount=slow_s * US_PER_S))
+    slow_down(player, fault._replace(places=island, amount=slow_s * S))
     join = _part(player, fault, island, rest)
 
     def strike(then: tuple[int, Callable[[], None]]) -> None:

@@ -30,7 +30,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from minikube_py.env import Rng
 from minikube_py.sim.tasks import (
@@ -44,6 +44,8 @@ from minikube_py.sim.tasks import (
 )
 
 if TYPE_CHECKING:
+    from minikube_py.sim.network import Network
+
     # Declares the calls that a simulation has no use for, and that AbstractEventLoop refuses.
     LoopBase = asyncio.BaseEventLoop
 else:
@@ -89,14 +91,6 @@ class LoopOptions:
     stall_s: float = 0.0
     steps_max: int = 100_000_000
     steps_at_once_max: int = 1_000_000
-
-
-class Sockets(Protocol):
-    """What a loop asks of the simulated network; see `sim.network.Network`."""
-
-    async def serve(self, loop: SimLoop, factory: Callable[[], Any], host: Any, port: int, **options: Any) -> Any: ...
-
-    async def connect(self, loop: SimLoop, factory: Callable[[], Any], host: str, port: int, **options: Any) -> Any: ...
 
 
 def shuffle(items: list[Any], rng: Rng) -> None:
@@ -283,7 +277,7 @@ class SimLoop(LoopBase):
         *,
         rng: Rng | None = None,
         host: str = "localhost",
-        sockets: Sockets | None = None,
+        sockets: Network | None = None,
         rate: float = 1.0,
         options: LoopOptions | None = None,
     ) -> None:
@@ -565,7 +559,7 @@ class SimLoop(LoopBase):
     async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:  # type: ignore[override]
         return await self._network().connect(self, protocol_factory, host, port, **options)
 
-    def _network(self) -> Sockets:
+    def _network(self) -> Network:
         if self._sockets is None:
             raise NotImplementedError("this simulated loop has no network; give it one (sim.network.Network)")
         return self._sockets

@@ -63,54 +63,45 @@ class MessageTroubles:
         return trouble if trouble is not None and (trouble.loss or trouble.double or trouble.delay) else None
 
 
+@dataclass(frozen=True, slots=True)
 class TroubledLinks:
     """A member's links, as its cluster's `troubles` leave them. `told` hears of all that the member says."""
 
-    def __init__(
-        self,
-        links: PeerLinks,
-        loop: SimLoop,
-        rng: Rng,
-        host: str,
-        troubles: MessageTroubles,
-        host_of: Callable[[NodeId], str],
-        told: Callable[[Message], None],
-    ) -> None:
-        self._links = links
-        self._loop = loop
-        self._rng = rng
-        self._host = host
-        self._troubles = troubles
-        self._host_of = host_of
-        self._told = told
+    links: PeerLinks
+    loop: SimLoop
+    rng: Rng
+    host: str
+    troubles: MessageTroubles
+    host_of: Callable[[NodeId], str]
+    told: Callable[[Message], None]
 
     def send(self, messages: Sequence[Message]) -> None:
-        troubles = self._troubles
+        troubles = self.troubles
         troubles.messages += len(messages)
         now: list[Message] = []
         for message in messages:
-            self._told(message)
-            trouble = troubles.between(self._host, self._host_of(message.to))
+            self.told(message)
+            trouble = troubles.between(self.host, self.host_of(message.to))
             if trouble is None:
                 now.append(message)
             else:
                 self._trouble(trouble, message, now)
         if now:
-            self._links.send(now)
+            self.links.send(now)
 
     def _trouble(self, trouble: Trouble, message: Message, now: list[Message]) -> None:
-        rng = self._rng
+        rng = self.rng
         if trouble.loss and message.type != MessageType.SNAPSHOT and rng.random() < max(trouble.loss):
-            self._troubles.lost += 1
+            self.troubles.lost += 1
             return
         delay_s = rng.random() * max(trouble.delay) / 1e6 if trouble.delay else 0.0
         if delay_s:
-            self._loop.call_later(delay_s, self._links.send, (message,))
+            self.loop.call_later(delay_s, self.links.send, (message,))
         else:
             now.append(message)
         if trouble.double and rng.random() < max(trouble.double):
-            self._troubles.doubled += 1
-            self._loop.call_later(delay_s + rng.random() * AGAIN_S, self._links.send, (message,))
+            self.troubles.doubled += 1
+            self.loop.call_later(delay_s + rng.random() * AGAIN_S, self.links.send, (message,))
 
     def update(self, members: Sequence[Member], removed: Sequence[NodeId]) -> None:
-        self._links.update(members, removed)
+        self.links.update(members, removed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from minikube_py.raft.log import RaftLog
@@ -11,22 +11,13 @@ from minikube_py.raft.message import LogIndex, Message, MessageType, Term
 from minikube_py.sim.checkers.convergence import Agreement, LogEnd
 from minikube_py.store.member import StoreMember
 
+if TYPE_CHECKING:
+    from minikube_py.sim.cluster import Place
+
 SNAPSHOT: Final = int(MessageType.SNAPSHOT)
 VOTE: Final = int(MessageType.VOTE)
 VOTE_REPLY: Final = int(MessageType.VOTE_REPLY)
 BINDING: Final = frozenset((VOTE, VOTE_REPLY, int(MessageType.APPEND_REPLY)))
-
-
-class Holder(Protocol):
-    """A place, and the latest member whose log was opened there, which may have ended. `wiped`: what that one held is
-    gone."""
-
-    last: StoreMember | None
-    wiped: bool
-
-    @property
-    def up(self) -> bool:
-        """That member runs."""
 
 
 class Look:
@@ -54,10 +45,10 @@ class Look:
 class StepChecks:
     """`problem` is the first thing that was wrong. `elected` hears of whoever comes to lead."""
 
-    def __init__(self, holders: Sequence[Holder], elected: Callable[[Look], None]) -> None:
+    def __init__(self, places: Sequence[Place], elected: Callable[[Look], None]) -> None:
         self.agreement = Agreement()
         self.elections = self.snapshots_taken = self.snapshots_sent = self.snapshots_installed = 0
-        self._holders = holders
+        self._places = places
         self._elected = elected
 
     @property
@@ -125,10 +116,10 @@ class StepChecks:
         configuration = leader.raft.configuration
         groups = [group for group in (configuration.voters, configuration.outgoing) if group]
         logs: dict[int, LogEnd] = {}
-        for holder in self._holders:
-            last = holder.last
-            if last is not None and not holder.wiped and any(last.member_id in group for group in groups):
-                logs[last.member_id] = _log_end(last.raft.log, index, term, up=holder.up)
+        for place in self._places:
+            last = place.last
+            if last is not None and not place.wiped and any(last.member_id in group for group in groups):
+                logs[last.member_id] = _log_end(last.raft.log, index, term, up=place.opened)
         self.agreement.decides(leader.member_id, index, term, logs, groups)
 
 

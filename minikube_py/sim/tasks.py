@@ -50,6 +50,7 @@ class SimTimerHandle(asyncio.TimerHandle):
     _source_traceback = None
     _repr = None
     _scheduled = False
+    _callback: Callable[..., object] | None
 
     def __init__(
         self,
@@ -60,11 +61,7 @@ class SimTimerHandle(asyncio.TimerHandle):
         context: contextvars.Context | None,
     ) -> None:
         self._when = when_s
-        self._callback: Callable[..., object] | None = callback
-        self._args = args
-        self._loop = loop
-        self._context = copy_context() if context is None else context
-        self._cancelled = False
+        SimHandle.__init__(self, callback, args, loop, context)  # type: ignore[arg-type]
 
     cancel = SimHandle.cancel  # type: ignore[assignment]
 

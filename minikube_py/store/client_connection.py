@@ -10,11 +10,11 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from minikube_py.env import Clock
 from minikube_py.errors import MinikubeError, RequestTooLarge, Unavailable
-from minikube_py.store.framing import FrameReader, ProtocolError, frame, unpack_frame
+from minikube_py.store.framing import FrameReader, ProtocolError, decode_error, frame, unpack_frame
 from minikube_py.store.limits import FRAME_BYTES_MAX
 from minikube_py.store.protocol import (
     GREETING,
@@ -23,10 +23,12 @@ from minikube_py.store.protocol import (
     Op,
     WatchRequest,
     Welcome,
-    decode_error,
     leadership_from_plain,
     welcome_from_plain,
 )
+
+if TYPE_CHECKING:
+    from minikube_py.store.client_watch import ClientWatch
 
 GOODBYE_TIMEOUT_S = 1.0
 
@@ -85,12 +87,6 @@ class Call:
         return self.op in (Op.COMMAND, Op.KEEP_ALIVE, Op.MEMBER_CHANGE, Op.TRANSFER)
 
 
-class Watching(Protocol):
-    """What takes the frames of a watch."""
-
-    def take(self, connection: ClientConnection, kind: int, answer: Any) -> None: ...
-
-
 class Owner(Protocol):
     """Whom a connection tells what became of what was sent over it; must not raise."""
 
@@ -116,7 +112,7 @@ class ClientConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._next_id = 1
         self._calls: dict[int, Call] = {}
-        self._watches: dict[int, Watching] = {}
+        self._watches: dict[int, ClientWatch] = {}
         self._out: list[tuple[int, Call | None, bytes]] = []
         self._flush_due = False
         self.owner: Owner | None = None
@@ -178,7 +174,7 @@ class ClientConnection(asyncio.Protocol):
         self._calls[request_id] = call
         self._write_soon(data, request_id, call)
 
-    def watch(self, request: WatchRequest, watching: Watching) -> int:
+    def watch(self, request: WatchRequest, watching: ClientWatch) -> int:
         """The id to cancel it by."""
         watch_id = self._next_id
         self._next_id += 1

@@ -12,8 +12,8 @@ from typing import Any
 from minikube_py.errors import FieldsRedeclared, MinikubeError, NotLeader, Unavailable
 from minikube_py.mvcc.types import Event, WatchBatch
 from minikube_py.store.client_connection import ClientConnection
-from minikube_py.store.framing import ProtocolError
-from minikube_py.store.protocol import Answer, WatchRequest, decode_error, decode_events
+from minikube_py.store.framing import ProtocolError, decode_error
+from minikube_py.store.protocol import Answer, WatchRequest, decode_events
 from minikube_py.store.storage import WatchSink
 
 

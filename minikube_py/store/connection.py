@@ -16,7 +16,7 @@ from minikube_py.mvcc.codec import pack, to_plain, unpack, unpack_any, where_fro
 from minikube_py.mvcc.types import Command, DeclareIndex, InSession, LeaseGrant, RangeRequest, Result
 from minikube_py.ports.port import Incoming
 from minikube_py.raft.configuration import NodeId
-from minikube_py.store.framing import FrameReader, ProtocolError, frame
+from minikube_py.store.framing import FrameReader, ProtocolError, encode_error, frame
 from minikube_py.store.limits import FRAME_BYTES_MAX, HELLO_BYTES_MAX, PART_BYTES
 from minikube_py.store.membership import decode_member_change
 from minikube_py.store.protocol import (
@@ -24,7 +24,6 @@ from minikube_py.store.protocol import (
     Answer,
     Op,
     WatchRequest,
-    encode_error,
     event_bytes,
     event_frames,
     fragments,

@@ -14,6 +14,9 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgpack
 
+from minikube_py.errors import InvalidRequest, MinikubeError
+from minikube_py.mvcc.codec import from_plain, to_plain
+
 LENGTH: Final = struct.Struct("<I")
 TEXT_SHOWN: Final = 20
 
@@ -36,6 +39,21 @@ def unpack_frame(body: bytes) -> tuple[Any, ...]:
     if type(value) is not tuple or not value:
         raise ProtocolError("a frame is no array")
     return value
+
+
+def encode_error(error: MinikubeError) -> object:
+    return to_plain(error)
+
+
+def decode_error(plain: Any) -> MinikubeError:
+    """Raises: ProtocolError where it is no error."""
+    try:
+        error = from_plain(plain)
+    except InvalidRequest as malformed:
+        raise ProtocolError(f"an error does not read: {malformed}") from None
+    if not isinstance(error, MinikubeError):
+        raise ProtocolError("an error was announced, and something else came")
+    return error
 
 
 class FrameReader:

@@ -11,7 +11,6 @@ import asyncio
 import os
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from minikube_py.env import Clock, Disk, Rng, ended, say
 from minikube_py.errors import MinikubeError, NotLeader, Unavailable
@@ -225,15 +224,8 @@ class StoreMember:
         Raises: Compacted, FutureRevision."""
         return await drive(self.state.hash_steps(revision), self._fsync.wait, self.clock)
 
-    async def change_members(self, change: MemberChange) -> None:
-        """Returns when the change is applied here; one that is under way is waited for.
-
-        Raises: InvalidRequest where it does not fit; NotLeader, Unavailable; OutcomeUnknown."""
-        await change_members(self, change)
-
-    async def transfer(self, to: NodeId) -> None:
-        """Returns when member `to` leads. Raises: Unavailable where it does not come to that."""
-        await transfer(self, to)
+    change_members = change_members
+    transfer = transfer
 
     # -- what the links bring -----------------------------------------------------------------------------------------
 
@@ -343,12 +335,9 @@ class StoreMember:
 
     def not_leader(self) -> NotLeader:
         """Where to go instead."""
-        leader = self.leader()
-        return NotLeader(leader.id, leader.client) if leader is not None else NotLeader(self.raft.leader)
+        return self.replica.not_leader()
 
-    def status(self) -> dict[str, Any]:
-        """For people: JSON-able."""
-        return status_of(self)
+    status = status_of
 
     def metrics(self) -> dict[str, float]:
         """Counters and gauges by Prometheus name."""

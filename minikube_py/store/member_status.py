@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from minikube_py.store.member import StoreMember
 
 PREFIX = "minikube_py_store_"
+SHOWN_OF_MEMBERS = ("id", "name", "peer", "client", "learner")
+SHOWN_OF_PEERS = ("id", "match", "next", "state", "active", "learner", "inflight_messages")
 
 
 def status_of(member: StoreMember) -> dict[str, Any]:
@@ -37,18 +39,7 @@ def status_of(member: StoreMember) -> dict[str, Any]:
         "snapshot_age_s": member.snapshotter.age_s,
         "members": [_plain(each) for each in replica.membership.members],
         "expected": [_plain(each) for each in replica.membership.expected],
-        "peers": [
-            {
-                "id": peer.id,
-                "match": peer.match,
-                "next": peer.next,
-                "state": peer.state,
-                "active": peer.active,
-                "learner": peer.learner,
-                "inflight_messages": peer.inflight_messages,
-            }
-            for peer in raft.peers
-        ],
+        "peers": [{name: getattr(peer, name) for name in SHOWN_OF_PEERS} for peer in raft.peers],
         "version": __version__,
         "alarms": [{"member": alarm.member, "kind": alarm.kind} for alarm in sorted(replica.state.alarms.raised)],
         "data_bytes": replica.state.data_bytes,
@@ -95,10 +86,4 @@ def metrics_of(member: StoreMember) -> dict[str, float]:
 
 
 def _plain(member: Member) -> dict[str, Any]:
-    return {
-        "id": member.id,
-        "name": member.name,
-        "peer": member.peer,
-        "client": member.client,
-        "learner": member.learner,
-    }
+    return {name: getattr(member, name) for name in SHOWN_OF_MEMBERS}

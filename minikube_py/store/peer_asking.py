@@ -8,14 +8,13 @@ from typing import Any
 
 from minikube_py.errors import OutcomeUnknown, Unavailable
 from minikube_py.store.bootstrap import Answer
-from minikube_py.store.framing import ProtocolError
+from minikube_py.store.framing import ProtocolError, decode_error
 from minikube_py.store.membership import MemberChange, encode_member_change
 from minikube_py.store.peer_connection import AskingConnection, PeerLimits, connect, reason
 from minikube_py.store.peer_protocol import (
     PEER_GREETING,
     Ask,
     Reply,
-    failed_error,
     refused,
     who_answer,
 )
@@ -49,7 +48,7 @@ class PeerAsker:
             leader, where = arguments
             raise Unavailable(f"{address}: does not lead; {f'{where} does' if leader else 'it knows of no leader'}")
         try:
-            error = failed_error(arguments) if kind == Reply.FAILED else None
+            error = decode_error(arguments[0]) if kind == Reply.FAILED and arguments else None
         except ProtocolError:
             error = None
         raise error or OutcomeUnknown(f"{address}: answered with something else than how it went")

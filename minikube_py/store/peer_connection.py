@@ -6,7 +6,7 @@ import asyncio
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from minikube_py.errors import Unavailable
 from minikube_py.ports.addresses import split_address
@@ -23,6 +23,10 @@ from minikube_py.store.peer_protocol import (
     refusal_frame,
     refused,
 )
+
+if TYPE_CHECKING:
+    from minikube_py.store.peer_sender import PeerSender
+    from minikube_py.store.peers import Peers
 
 SHUTDOWN_S = 1.0
 
@@ -172,30 +176,13 @@ class PeerConnection(asyncio.Protocol):
 # -- who connects -----------------------------------------------------------------------------------------------------
 
 
-class LinkOwner(Protocol):
-    """What an `OutgoingLink` tells of."""
-
-    def ponged(self, number: int) -> None: ...
-
-    def snapshot_wanted(self, offset: int) -> None: ...
-
-    def snapshot_done(self, taken: bool, text: str) -> None: ...
-
-    def refused(self, refusal: Refused) -> None: ...
-
-    def may_write(self) -> None: ...
-
-    def ping(self) -> bytes:
-        """The frame of the next PING."""
-
-
 class OutgoingLink(PeerConnection):
-    """The sending end of a link. `greeted` gets None once the other side has said that it is the one we mean, or why
-    it is not."""
+    """The sending end of a link, which tells its `owner`. `greeted` gets None once the other side has said that it is
+    the one we mean, or why it is not."""
 
     def __init__(
         self,
-        owner: LinkOwner,
+        owner: PeerSender,
         hello: bytes,
         cluster_id: int,
         to: NodeId,
@@ -286,26 +273,10 @@ class AskingConnection(PeerConnection):
 # -- who accepts ------------------------------------------------------------------------------------------------------
 
 
-class Accepting(Protocol):
-    """What an `IncomingConnection` asks of the side that accepts."""
-
-    def opened(self, connection: IncomingConnection) -> None: ...
-
-    def closed(self, connection: IncomingConnection) -> None: ...
-
-    def greeted(self, connection: IncomingConnection, hello: tuple[Any, ...]) -> None:
-        """The first frame. Raises: ProtocolError."""
-
-    def said(self, connection: IncomingConnection, received: tuple[Any, ...]) -> None:
-        """A frame of a link. Raises: ProtocolError."""
-
-
 class IncomingConnection(PeerConnection):
     """`sender`: who the other side is, once it has a link."""
 
-    def __init__(
-        self, port: Accepting, incoming: Incoming, limits: PeerLimits, loop: asyncio.AbstractEventLoop
-    ) -> None:
+    def __init__(self, port: Peers, incoming: Incoming, limits: PeerLimits, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(limits, loop)
         self._port = port
         self.incoming = incoming

@@ -16,12 +16,11 @@ from typing import Any, Final, NamedTuple
 import msgpack
 
 from minikube_py.errors import InvalidRequest, MinikubeError
-from minikube_py.mvcc.codec import from_plain, to_plain
 from minikube_py.raft.codec import Malformed, message_from_plain, message_to_plain
 from minikube_py.raft.configuration import NodeId
 from minikube_py.raft.message import Entry, Message, MessageType
 from minikube_py.store.bootstrap import Answer, answer_from_plain, answer_to_plain
-from minikube_py.store.framing import LENGTH, Greeting, ProtocolError, frame
+from minikube_py.store.framing import LENGTH, Greeting, ProtocolError, encode_error, frame
 from minikube_py.store.membership import ID_MAX, TEXT_MAX
 from minikube_py.store.snapshot_transfer import SnapshotOffer
 
@@ -146,18 +145,7 @@ def who_answer(arguments: Sequence[Any]) -> Answer:
 
 
 def failed_frame(error: MinikubeError) -> bytes:
-    return frame((Reply.FAILED, to_plain(error)))
-
-
-def failed_error(arguments: Sequence[Any]) -> MinikubeError:
-    """Raises: ProtocolError where it is no error."""
-    try:
-        error = from_plain(arguments[0]) if arguments else None
-    except InvalidRequest as malformed:
-        raise ProtocolError(str(malformed)) from None
-    if not isinstance(error, MinikubeError):
-        raise ProtocolError("an error was announced, and something else came")
-    return error
+    return frame((Reply.FAILED, encode_error(error)))
 
 
 # -- messages ---------------------------------------------------------------------------------------------------------

@@ -193,7 +193,7 @@ class PeerSender:
             self._snapshot.source.close()
             self._snapshot = None
 
-    # -- what the link tells (peer_connection.LinkOwner) --------------------------------------------------------------
+    # -- what the link tells (peer_connection.OutgoingLink) -----------------------------------------------------------
 
     def ponged(self, number: int) -> None:
         if number == self._ping:
@@ -226,6 +226,7 @@ class PeerSender:
         self.flush()
 
     def ping(self) -> bytes:
+        """The frame of the next PING."""
         now_s = self._peers.clock.monotonic_s()
         sender = self._snapshot
         if sender is not None and sender.active and now_s - sender.heard_s > self._peers.limits.snapshot_patience_s:

@@ -232,7 +232,7 @@ class Peers:
         if not task.cancelled() and (error := task.exception()) is not None:
             self.loop.call_exception_handler({"message": "a peer's link failed", "exception": error, "task": task})
 
-    # -- what comes in (peer_connection.Accepting) --------------------------------------------------------------------
+    # -- what comes in (peer_connection.IncomingConnection) -----------------------------------------------------------
 
     def opened(self, connection: IncomingConnection) -> None:
         self._connections[connection] = None
@@ -250,6 +250,7 @@ class Peers:
             self._receiver.detach(connection)
 
     def greeted(self, connection: IncomingConnection, hello: tuple[Any, ...]) -> None:
+        """The first frame. Raises: ProtocolError."""
         refusal = PEER_GREETING.refuses(hello, self.token)
         if refusal is not None:
             what, text = refusal
@@ -275,6 +276,7 @@ class Peers:
             raise ProtocolError(f"a hello that asks for {ask!r:.20} is not known here")
 
     def said(self, connection: IncomingConnection, received: tuple[Any, ...]) -> None:
+        """A frame of a link. Raises: ProtocolError."""
         kind, *arguments = received
         sender, driver = connection.sender, self._driver
         if sender is None or driver is None:

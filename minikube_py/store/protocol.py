@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from minikube_py.errors import InvalidRequest, MinikubeError
-from minikube_py.mvcc.codec import event_from_plain, from_plain, to_plain
+from minikube_py.errors import InvalidRequest
+from minikube_py.mvcc.codec import event_from_plain
 from minikube_py.mvcc.types import Event, KeyValue, QueryStats, RangeResult
 from minikube_py.store.framing import LENGTH, Greeting, ProtocolError, frame
 from minikube_py.store.limits import PART_BYTES
@@ -143,21 +143,6 @@ def leadership_from_plain(plain: Sequence[Any]) -> Leadership:
         return Leadership(leader_id, address, term, found)
     except (TypeError, ValueError) as error:
         raise ProtocolError(f"who leads does not read: {error}") from None
-
-
-def encode_error(error: MinikubeError) -> object:
-    return to_plain(error)
-
-
-def decode_error(value: Any) -> MinikubeError:
-    """Raises: ProtocolError where it is no error."""
-    try:
-        error = from_plain(value)
-    except InvalidRequest as malformed:
-        raise ProtocolError(f"an error does not read: {malformed}") from None
-    if not isinstance(error, MinikubeError):
-        raise ProtocolError("an error was announced, and something else came")
-    return error
 
 
 def key_value_bytes(kv: KeyValue) -> int:

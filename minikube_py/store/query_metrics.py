@@ -2,56 +2,41 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Final
+
 from minikube_py.mvcc.types import RangeResult
+
+COUNTED: Final = ("rows_examined", "objects_decoded", "shards_examined", "false_positives")
 
 
 class QueryMetrics:
     """`by_index`: the queries that each declared index answered; "" stands for those that none did."""
 
-    __slots__ = (
-        "by_index",
-        "false_positives",
-        "objects_decoded",
-        "queries",
-        "rows_examined",
-        "shards_examined",
-        "taken_us",
-    )
+    __slots__ = ("by_index", "queries", "sums", "taken_us")
 
     def __init__(self) -> None:
         self.queries = 0
-        self.rows_examined = 0
-        self.objects_decoded = 0
-        self.shards_examined = 0
-        self.false_positives = 0
+        self.sums = Counter[str]()
         self.taken_us = 0.0
-        self.by_index: dict[str, int] = {}
+        self.by_index = Counter[str]()
 
     def observe(self, result: RangeResult) -> None:
         stats = result.stats
         if stats is None:
             return
         self.queries += 1
-        self.rows_examined += stats.rows_examined
-        self.objects_decoded += stats.objects_decoded
-        self.shards_examined += stats.shards_examined
-        self.false_positives += stats.false_positives
+        for name in COUNTED:
+            self.sums[name] += getattr(stats, name)
         self.taken_us += stats.taken_us
-        self.by_index[stats.index] = self.by_index.get(stats.index, 0) + 1
+        self.by_index[stats.index] += 1
 
     def samples(self, prefix: str) -> dict[str, float]:
-        named = sum(count for name, count in self.by_index.items() if name)
+        named = {name: count for name, count in sorted(self.by_index.items()) if name}
         return {
             prefix + "index_queries_total": self.queries,
-            prefix + "index_rows_examined_total": self.rows_examined,
-            prefix + "index_objects_decoded_total": self.objects_decoded,
-            prefix + "index_shards_examined_total": self.shards_examined,
-            prefix + "index_false_positives_total": self.false_positives,
+            **{f"{prefix}index_{name}_total": self.sums[name] for name in COUNTED},
             prefix + "index_query_seconds_total": self.taken_us / 1e6,
-            prefix + "index_hits_total": named,
-            **{
-                f'{prefix}index_hits_by_name_total{{index="{name}"}}': count
-                for name, count in sorted(self.by_index.items())
-                if name
-            },
+            prefix + "index_hits_total": sum(named.values()),
+            **{f'{prefix}index_hits_by_name_total{{index="{name}"}}': count for name, count in named.items()},
         }

@@ -536,6 +536,11 @@ class Replica:
         """Who leads, as far as this member knows."""
         return self.membership.get(self.raft.leader) if self.raft.leader else None
 
+    def not_leader(self) -> NotLeader:
+        """Where to go instead."""
+        leader = self.leader()
+        return NotLeader(leader.id, leader.client) if leader else NotLeader(self.raft.leader)
+
     def _not_taken(self, why: str) -> Unavailable:
         if self.failure:
             return Unavailable(f"the store has failed: {self.failure}")
@@ -543,8 +548,7 @@ class Replica:
             return Unavailable(why)
         if self.leading:
             return NotLeader()
-        leader = self.leader()
-        return NotLeader(leader.id, leader.client) if leader else NotLeader(self.raft.leader)
+        return self.not_leader()
 
     def _configured(self) -> None:
         self._configuration = self.raft.configuration

@@ -36,11 +36,11 @@ from minikube_py.mvcc.types import Compare, DeleteRange, Put, RangeRequest, Txn,
 from minikube_py.raft.configuration import NodeId
 from minikube_py.store.client import StoreClient
 from minikube_py.store.client_connection import Endpoint
-from minikube_py.store.framing import LENGTH, FrameReader, frame
+from minikube_py.store.framing import LENGTH, FrameReader, decode_error, frame
 from minikube_py.store.limits import FRAME_BYTES_MAX, ServerLimits
 from minikube_py.store.member import MemberConfig, StoreMember
 from minikube_py.store.membership import ChangeKind, MemberChange
-from minikube_py.store.protocol import GREETING, VERSION, Answer, Op, decode_error
+from minikube_py.store.protocol import GREETING, VERSION, Answer, Op
 from minikube_py.store.server import StoreServer
 
 TOKEN = "correct horse"

@@ -10,6 +10,7 @@ import random
 import orjson
 import pytest
 from correct_history import Recorder
+from history_lines import read_lines
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,7 +38,7 @@ from minikube_py.sim import edges
 from minikube_py.sim.checkers.model import Impossible, Model
 from minikube_py.sim.checkers.objects import Rows, Unsupported, amount, at_path, held, pod_amounts, resources, units
 from minikube_py.sim.checkers.transactions import differs
-from minikube_py.sim.history import read_lines, shown, write_lines
+from minikube_py.sim.history import shown, write_lines
 from minikube_py.sim.workload import Workload
 
 KEYS = st.sampled_from([b"a", b"b", b"b/1", b"b/2", b"c"])

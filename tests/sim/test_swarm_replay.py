@@ -11,9 +11,9 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from history_lines import read_lines
 
 from minikube_py.sim import replay, swarm
-from minikube_py.sim.history import read_lines
 from minikube_py.sim.journal import Done, Journal, code_hash
 from minikube_py.sim.run import Run, drawn_faults, drawn_options, run_seed
 from minikube_py.sim.swarm import Report

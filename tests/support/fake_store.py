@@ -24,7 +24,7 @@ from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import LeaseGrant, RangeRequest, WatchBatch
 from minikube_py.mvcc.watch import WatchHub
 from minikube_py.store.client_connection import Endpoint
-from minikube_py.store.framing import FrameReader, frame
+from minikube_py.store.framing import FrameReader, encode_error, frame
 from minikube_py.store.limits import FRAME_BYTES_MAX
 from minikube_py.store.membership import MemberChange, decode_member_change
 from minikube_py.store.protocol import (
@@ -33,7 +33,6 @@ from minikube_py.store.protocol import (
     Op,
     WatchRequest,
     Welcome,
-    encode_error,
     event_frames,
     range_frames,
     welcome_to_plain,

@@ -12,7 +12,7 @@ from minikube_py.raft.codec import message_to_plain
 from minikube_py.raft.configuration import Configuration, NodeId
 from minikube_py.raft.message import Entry, EntryKind, LogIndex, Message, MessageType, SnapshotMeta, Term
 from minikube_py.store.bootstrap import Answer
-from minikube_py.store.framing import FrameReader, ProtocolError, frame
+from minikube_py.store.framing import FrameReader, ProtocolError, decode_error, frame
 from minikube_py.store.membership import Member, Membership
 from minikube_py.store.peer_protocol import (
     FRAME_BYTES_MAX,
@@ -25,7 +25,6 @@ from minikube_py.store.peer_protocol import (
     Refusal,
     Reply,
     Say,
-    failed_error,
     failed_frame,
     link_hello,
     message_frame,
@@ -206,7 +205,7 @@ def test_answers_come_back():
 @pytest.mark.parametrize("error", [Unavailable("later"), InvalidRequest("no"), OutcomeUnknown("who knows")])
 def test_errors_come_back(error):
     [(kind, *arguments)] = FrameReader(FRAME_BYTES_MAX).feed(failed_frame(error))
-    found = failed_error(arguments)
+    found = decode_error(arguments[0])
     assert kind == Reply.FAILED and type(found) is type(error) and str(found) == str(error)
 
 

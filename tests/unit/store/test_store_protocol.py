@@ -15,14 +15,12 @@ from minikube_py.errors import (
     Unavailable,
 )
 from minikube_py.mvcc.types import Event, KeyValue, QueryStats, RangeResult
-from minikube_py.store.framing import FrameReader, ProtocolError, frame, unpack_frame
+from minikube_py.store.framing import FrameReader, ProtocolError, decode_error, encode_error, frame, unpack_frame
 from minikube_py.store.limits import FRAME_BYTES_MAX, PART_BYTES
 from minikube_py.store.protocol import (
     Answer,
-    decode_error,
     decode_events,
     decode_range,
-    encode_error,
     event_frames,
     fragments,
     range_frames,
