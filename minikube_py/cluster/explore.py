@@ -8,6 +8,7 @@ management controllers, OSDI 2022 (intermediate, stale and unobserved states).
 
 from __future__ import annotations
 
+import gc
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -134,6 +135,8 @@ def run_once(
     test: Test, seed: object, faults: Sequence[Fault], nodes: int = 1, failures: tuple[type[BaseException], ...] = ()
 ) -> Outcome:
     """One run of the test, in a cluster of its own."""
+    # A cluster freezes what is there before it: what an earlier one left is found only here.
+    gc.collect()
     kept = random.getstate()
     # What a program draws by itself, too, is the seed's.
     random.seed(f"explore {seed}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import gc
 import subprocess
 import sys
 from collections import Counter

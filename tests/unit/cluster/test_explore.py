@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import re
 import subprocess
@@ -27,6 +28,7 @@ from test_plugin import LOADED
 from minikube_py import Cluster, ClusterError
 from minikube_py.cluster.explore import explore, run_once
 from minikube_py.sim.faults import Fault
+from minikube_py.sim.loop import SimLoop
 
 pytestmark = pytest.mark.real_time("plain functions, and processes")
 ROOT = Path(__file__).parents[3]
@@ -66,6 +68,19 @@ def test_nothing_is_found_in_the_right_one() -> None:
     explored = explore(a_site_comes_changes_and_goes, range(1, SEEDS + 1))
     assert explored.found is None, explored.found.text()
     assert explored.seeds == SEEDS and explored.kinds.total() >= SEEDS
+
+
+def test_runs_leave_no_clusters_behind() -> None:
+    collecting = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        for seed in range(3):
+            assert run_once(lambda cluster: None, seed, ()).passed
+        assert sum(isinstance(each, SimLoop) for each in gc.get_objects()) <= 1, "the last one's, at most"
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def test_one_seed_gives_one_timeline_and_another_seed_another() -> None:
