@@ -26,6 +26,7 @@ from minikube_py.mvcc.types import RangeRequest, WatchBatch
 from minikube_py.sim.access import Access, RoamingAccess
 from minikube_py.sim.history import Request, Watch, WatchPart
 from minikube_py.sim.recorder import Recorder
+from minikube_py.sim.tasks import wake
 from minikube_py.sim.workload import Workload
 from minikube_py.sim.world import Process
 from minikube_py.store.storage import WatchHandle
@@ -85,7 +86,7 @@ class Traffic:
         self.quota += quota
         waiting, self.waiting = self.waiting, []
         for future in waiting:
-            future.get_loop().call_soon(_wake, future)
+            future.get_loop().call_soon(wake, future)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,8 +256,3 @@ class Follower:
     async def _wait(self, call: Callable[[], None], pause_s: float) -> None:
         await self._clock.sleep(pause_s)
         call()
-
-
-def _wake(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from minikube_py.env import Rng
 from minikube_py.sim.disk import SimDisk
 from minikube_py.sim.loop import SimLoop
-from minikube_py.store.fsync import Done, FsyncMode, Histogram
+from minikube_py.sim.tasks import wake
+from minikube_py.store.fsync import Done, FsyncMode, Histogram, to_its_end
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +67,10 @@ class SimSyncs:
         """The same, awaited; it ends with the sync also where it is cancelled. Raises: OSError."""
         ended: asyncio.Future[None] = self._loop.create_future()
         horizon = self._disk.sequence
-        self._loop.call_later(self._duration_s(), _set, ended)
+        self._loop.call_later(self._duration_s(), wake, ended)
         try:
-            await asyncio.shield(ended)
+            await to_its_end(ended)
         except asyncio.CancelledError:
-            while not ended.done():
-                try:
-                    await asyncio.wait((ended,))
-                except asyncio.CancelledError:
-                    continue
             self._disk.sync_as_of(horizon, sync)
             raise
         self._disk.sync_as_of(horizon, sync)
@@ -101,8 +97,3 @@ class SimSyncs:
 
 def _call(call: Callable[[], None]) -> None:
     call()
-
-
-def _set(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

@@ -98,6 +98,12 @@ class SimTask(asyncio.Task[T]):
         return self._number
 
 
+def wake(future: asyncio.Future[None]) -> None:
+    """Whoever waited for it may have gone."""
+    if not future.done():
+        future.set_result(None)
+
+
 def close_coroutine(task: asyncio.Task[Any]) -> None:
     """Ends a task's coroutine without its loop. What it still tries to do is its process's last, vain breath."""
     task._log_destroy_pending = False  # type: ignore[attr-defined]

@@ -82,14 +82,7 @@ class FsyncRunner:
         if not self._threaded:
             sync()
             return
-        running = asyncio.get_running_loop().run_in_executor(None, sync)
-        try:
-            await asyncio.shield(running)
-        except asyncio.CancelledError:
-            while not running.done():
-                with contextlib.suppress(asyncio.CancelledError):
-                    await asyncio.wait((running,))
-            raise
+        await to_its_end(asyncio.get_running_loop().run_in_executor(None, sync))
 
     def close(self) -> None:
         if self._thread is not None:
@@ -135,6 +128,17 @@ class FsyncRunner:
         self._average_s += (duration_s - self._average_s) * AVERAGE_WEIGHT
         if self._mode == "auto":
             self._threaded = self._average_s > (SLOW_SYNC_S / 2 if self._threaded else SLOW_SYNC_S)
+
+
+async def to_its_end(running: asyncio.Future[None]) -> None:
+    """Waits for it; a cancellation takes effect when it has ended. Raises: what it raises."""
+    try:
+        await asyncio.shield(running)
+    except asyncio.CancelledError:
+        while not running.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait((running,))
+        raise
 
 
 class Histogram:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import re
-import gc
 import subprocess
 import sys
 from collections import Counter
