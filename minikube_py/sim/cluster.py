@@ -94,7 +94,7 @@ class SimCluster:
         self._initial: Initial = tuple((place.name, place.peer) for place in self.places[:members])
         self._hosts: dict[NodeId, str] = {}
         self.problem = ""
-        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._tasks: dict[asyncio.Task[object], None] = {}
         world.on_end = self._ended
         for place in self.places[:members]:
             place.known = True
@@ -345,26 +345,23 @@ class SimCluster:
         if leader is None or place is leader:
             return False
         to = place.member_id
-        task = asyncio.get_running_loop().create_task(self._transferred(to))
-        self._keep(task)
+        self._keep(self._at_leader(lambda member: member.transfer(to)))
         return True
-
-    async def _transferred(self, to: NodeId) -> None:
-        await self._at_leader(lambda member: member.transfer(to))
 
     def take_snapshot(self, number: int) -> bool:
         place = self.places[number]
         process = self.world.running(place.host)
         if place.member is None or process is None or not place.member.raft.log.applied:
             return False
-        process.loop.call_soon(_begin, process, _snapshot, place.member, [])
+        process.loop.call_soon(_begin, process, StoreMember.take_snapshot, place.member, [])
         return True
 
     def _try(self, wish: Callable[[Place], Coroutine[Any, Any, bool]], place: Place) -> bool:
-        self._keep(asyncio.get_running_loop().create_task(self._until_done(wish, place)))
+        self._keep(self._until_done(wish, place))
         return True
 
-    def _keep(self, task: asyncio.Task[None]) -> None:
+    def _keep(self, work: Coroutine[Any, Any, object]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)
 
@@ -423,7 +420,7 @@ class SimCluster:
 
     def _newest(self) -> StoreMember | None:
         known = [place.last for place in self._views() if place.last is not None]
-        return max(known, key=_applied, default=None)
+        return max(known, key=lambda member: member.raft.log.applied, default=None)
 
     def follow(self) -> None:
         """Takes note of who was removed, and who votes again."""
@@ -477,14 +474,6 @@ def _begin(process: Process, task: Task, member: StoreMember, outcome: list[bool
             outcome.append(True)
 
     process.errands.append(process.loop.create_task(do()))
-
-
-async def _snapshot(member: StoreMember) -> None:
-    await member.take_snapshot()
-
-
-def _applied(member: StoreMember) -> int:
-    return member.raft.log.applied
 
 
 def _term(place: Place) -> int:

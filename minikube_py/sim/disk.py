@@ -124,8 +124,7 @@ class SimFile:
 
     def sync(self) -> None:
         disk = self._disk
-        if disk.step():
-            raise disk.lost()
+        disk.operate()
         if disk.horizon is None and disk.synced_inline is not None:
             disk.synced_inline()
         if disk.sync_fails():
@@ -135,13 +134,11 @@ class SimFile:
             self._inode.sync(disk.horizon)
 
     def truncate(self, size_bytes: int) -> None:
-        if self._disk.step():
-            raise self._disk.lost()
+        self._disk.operate()
         self._inode.resize(self._disk.sequence, size_bytes)
 
     def allocate(self, size_bytes: int) -> None:
-        if self._disk.step():
-            raise self._disk.lost()
+        self._disk.operate()
         growth = size_bytes - len(self._inode.current)
         if growth > 0:
             if self._disk.room(growth) < 0:
@@ -185,8 +182,7 @@ class SimDisk:
     # -- env.Disk -----------------------------------------------------------------------------------------------------
 
     def open(self, name: str, *, create: bool = False) -> SimFile:
-        if self.step():
-            raise self.lost()
+        self.operate()
         if create:
             if name in self._names:
                 raise FileExistsError(errno.EEXIST, "there is a file of this name", name)
@@ -198,22 +194,19 @@ class SimDisk:
         return sorted(self._names)
 
     def rename(self, old: str, new: str) -> None:
-        if self.step():
-            raise self.lost()
+        self.operate()
         self._names[new] = self._find(old)
         del self._names[old]
         self._pending_names.append((new, old, self._names[new]))
 
     def remove(self, name: str) -> None:
-        if self.step():
-            raise self.lost()
+        self.operate()
         self._find(name)
         del self._names[name]
         self._pending_names.append((name, None, None))
 
     def sync_folder(self) -> None:
-        if self.step():
-            raise self.lost()
+        self.operate()
         if self.sync_fails():
             raise OSError(errno.EIO, "the disk could not sync its folder")
         self._durable_names = dict(self._names)
@@ -242,6 +235,11 @@ class SimDisk:
             return False
         self.powered = False
         return True
+
+    def operate(self) -> None:
+        """An operation that has no effect where the power goes with it. Raises: as `step`."""
+        if self.step():
+            raise self.lost()
 
     def lost(self) -> BaseException:
         return self._lost("the power is off") if self._lost else OSError(errno.EIO, "the power is off")

@@ -10,7 +10,7 @@ from minikube_py.errors import OutcomeUnknown, Unavailable
 from minikube_py.store.bootstrap import Answer
 from minikube_py.store.framing import ProtocolError, decode_error
 from minikube_py.store.membership import MemberChange, encode_member_change
-from minikube_py.store.peer_connection import AskingConnection, PeerLimits, connect, reason
+from minikube_py.store.peer_connection import AskingConnection, PeerLimits, answered
 from minikube_py.store.peer_protocol import (
     PEER_GREETING,
     Ask,
@@ -56,13 +56,9 @@ class PeerAsker:
     async def _ask(self, address: str, question: bytes, timeout_s: float) -> tuple[Any, tuple[Any, ...]]:
         connection = AskingConnection(question, self._limits, asyncio.get_running_loop())
         try:
-            async with asyncio.timeout(timeout_s):
-                await connect(connection, address, self._tls)
-                answer = await connection.answer
-        except TimeoutError:
-            raise Unavailable(f"{address}: no answer within {timeout_s:g} s") from None
-        except OSError as error:
-            raise Unavailable(f"{address}: {reason(error)}") from None
+            answer = await answered(connection, address, self._tls, connection.answer, timeout_s)
+        except Unavailable as error:
+            raise Unavailable(f"{address}: {error}") from None
         finally:
             connection.abort("answered")
         if answer is None:

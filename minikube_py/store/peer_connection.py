@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from minikube_py.errors import Unavailable
 from minikube_py.ports.addresses import split_address
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from minikube_py.store.peer_sender import PeerSender
     from minikube_py.store.peers import Peers
 
+T = TypeVar("T")
 SHUTDOWN_S = 1.0
 
 
@@ -330,8 +331,23 @@ def ping_frame(number: int) -> bytes:
     return frame((Say.PING, number))
 
 
-async def connect(connection: PeerConnection, address: str, tls: ssl.SSLContext | None) -> None:
-    """Raises: OSError, Unavailable; on any error the caller aborts the connection."""
+async def answered(
+    connection: PeerConnection, address: str, tls: ssl.SSLContext | None, answer: Awaitable[T], within_s: float
+) -> T:
+    """Connects, and gives what comes as `answer`. Raises: Unavailable; on any error the caller aborts the connection.
+    """
+    try:
+        async with asyncio.timeout(within_s):
+            await _connect(connection, address, tls)
+            return await answer
+    except TimeoutError:
+        raise Unavailable(f"no answer within {within_s:g} s") from None
+    except OSError as error:
+        # asyncio tells of an end in the midst of a TLS handshake without a word.
+        raise Unavailable(error.strerror or str(error) or "the other side ended the connection") from None
+
+
+async def _connect(connection: PeerConnection, address: str, tls: ssl.SSLContext | None) -> None:
     place = split_address(address)
     if place is None:
         raise Unavailable(f"{address!r} is not host:port")
@@ -339,11 +355,6 @@ async def connect(connection: PeerConnection, address: str, tls: ssl.SSLContext 
         await connection.loop.create_connection(lambda: connection, *place, ssl=tls)
     except ValueError as error:
         raise Unavailable(f"{address!r} names no host: {error}") from None
-
-
-def reason(error: OSError) -> str:
-    """Never empty: asyncio tells of an end in the midst of a TLS handshake without a word."""
-    return error.strerror or str(error) or "the other side ended the connection"
 
 
 def _ints(values: list[Any], count: int) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from minikube_py.errors import MinikubeError, Unavailable
 from minikube_py.raft.message import Message, MessageType
 from minikube_py.store.membership import Member
-from minikube_py.store.peer_connection import OutgoingLink, connect, ping_frame, reason
+from minikube_py.store.peer_connection import OutgoingLink, answered, ping_frame
 from minikube_py.store.peer_protocol import Refusal, Refused, message_frame
 from minikube_py.store.peer_snapshots import SnapshotSender
 
@@ -263,15 +263,10 @@ class PeerSender:
 
     async def _establish(self, link: OutgoingLink) -> MinikubeError | None:
         """Why there is none; None: there is."""
-        limits = self._peers.limits
+        peers = self._peers
         try:
-            async with asyncio.timeout(limits.connect_s):
-                await connect(link, self.member.peer, self._peers.tls_client)
-                refusal = await asyncio.shield(link.greeted)
-        except TimeoutError:
-            return Unavailable(f"no answer within {limits.connect_s:g} s")
-        except OSError as error:
-            return Unavailable(reason(error))
+            greeted = asyncio.shield(link.greeted)
+            refusal = await answered(link, self.member.peer, peers.tls_client, greeted, peers.limits.connect_s)
         except Unavailable as error:
             return error
         if refusal is not None:
