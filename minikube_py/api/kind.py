@@ -224,6 +224,8 @@ class Kind:
     definition: bytes = b""
     structure: Json | None = None
     """The OpenAPI schema of a kind that is no message of `api.schema`."""
+    structures: Mapping[str, Json] = field(default_factory=dict)
+    """The same of all its versions, by apiVersion."""
 
     @cached_property
     def list_kind(self) -> str:

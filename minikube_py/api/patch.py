@@ -72,7 +72,7 @@ def apply_patch(
     strict = field_validation != "Ignore"
     codec = resource.codec if subresource is None else None
     if codec is not None and media == STRATEGIC_MERGE_PATCH:
-        raise unsupported_media_type((JSON_PATCH, MERGE_PATCH))
+        raise unsupported_media_type((JSON_PATCH, MERGE_PATCH, APPLY_PATCH))
     try:
         if codec is not None:
             found, problems, shown = _json(codec.value, _sorted, original, patch, media, strict)
@@ -126,8 +126,10 @@ def read_config(patch: bytes) -> tuple[Object, str]:
 
 def canonical(resource: Kind, obj: Object) -> Object:
     """What an apply has made, as `decode` would have read it. Raises: DecodeError."""
-    message = target_of(resource).message
     document: Object = _copy(obj)
+    if resource.codec is not None:
+        return document
+    message = target_of(resource).message
     try:
         checker(message)(document)
     except Undecided:

@@ -339,7 +339,7 @@ class ApiServer:
         if not asked.resource.stored:
             return await self._unstored(asked, request)
         if verb == "patch":
-            check_patch_type(request.content_type, PATCH_TYPES if asked.resource.codec is not None else _WITH_APPLY)
+            check_patch_type(request.content_type, _WITH_APPLY)
         form = negotiate(request.accept)
         listed = None
         if verb in ("get", "list", "watch"):

@@ -397,6 +397,9 @@ class Writer:
                 raise conflict(resource, route.name)
         except StatusError as error:
             raise _told(error, warnings, said) from None
+        if resource.read is not None:
+            # What no schema names is owned and stored, but not read.
+            written = written._replace(value=resource.read(written.value))
         return written._replace(warnings=warnings + said) if warnings or said else written
 
     # --- other bodies -----------------------------------------------------------------------------------------------

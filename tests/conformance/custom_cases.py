@@ -193,12 +193,19 @@ def warning_texts(headers: Iterable[str]) -> list[str]:
     return [each[7:-1].replace('\\"', '"').replace("\\\\", "\\") for each in headers]
 
 
-def seen(code: int, body: bytes, warnings: Sequence[str] = ()) -> Any:
-    """An answer without what differs between two servers; errors sorted, as upstream's order of members is random."""
+def seen(code: int, body: bytes, warnings: Sequence[str] = (), path: str = "") -> Any:
+    """An answer, to a request of `path`, without what differs between two servers; errors sorted, as upstream's order of members is random."""
     try:
         told = orjson.loads(body)
     except orjson.JSONDecodeError:
         return [code, body.decode("utf-8", "replace")]
+    owners: list[Json] = []
+    if isinstance(told, dict) and "fieldManager=" in path:
+        # Who owns what stands only where all writes have named their managers.
+        owners = (told.get("metadata") or {}).get("managedFields") or []
+    told_owners = [{name: value for name, value in each.items() if name != "time"} for each in owners]
+    told_owners.sort(key=lambda each: orjson.dumps(each, option=orjson.OPT_SORT_KEYS))
+    told = [told, told_owners] if told_owners else told
     return [code, _plain(told), *([sorted(warnings)] if warnings else [])]
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Records what upstream answers to `custom_cases` and `custom_rule_cases`, as data/custom_{resources,rules}.json.
+"""Records what upstream answers to `custom_cases` and its like, as data/custom_{resources,rules,applies}.json.
 
     python tests/conformance/record_custom.py [--url URL --token TOKEN]
 
@@ -21,6 +21,7 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "support")]
 
+import custom_apply_cases  # noqa: E402
 import custom_cases  # noqa: E402
 import custom_rule_cases  # noqa: E402
 import upstream  # noqa: E402
@@ -28,7 +29,7 @@ from custom_cases import Case, seen, warning_texts  # noqa: E402
 
 DATA = Path(__file__).parent / "data"
 WAIT_S = 30
-CASES = {"resources": custom_cases.cases, "rules": custom_rule_cases.cases}
+CASES = {"applies": custom_apply_cases.cases, "resources": custom_cases.cases, "rules": custom_rule_cases.cases}
 
 
 def ask(url: str, token: str, case: Case) -> tuple[int, bytes, list[str]]:
@@ -51,7 +52,7 @@ def record(url: str, token: str, cases: list[Case]) -> list[Any]:
             assert time.monotonic() < deadline, f"{case.path} is not answered with {case.until_code}"
             time.sleep(0.2)
             code, body, warnings = ask(url, token, case)
-        found.append(seen(code, body, warnings))
+        found.append(seen(code, body, warnings, case.path))
         if case.await_names:
             assert code == 201, body
             group, plural = (case.body["spec"]["group"], case.body["spec"]["names"]["plural"])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -19,7 +19,7 @@ import orjson
 from minikube_py.api import go_json
 from minikube_py.api.apply import path_set, typed
 from minikube_py.api.apply.path_set import PathSet, shown
-from minikube_py.api.apply.types import empty, message_type
+from minikube_py.api.apply.types import Ref, empty, message_type, schema_type
 from minikube_py.api.apply.updater import Conflict, Conflicts, Managers, Owned, Typed, Updater
 from minikube_py.api.errors import Json, StatusError, apply_conflict, bad_request, go_quote
 from minikube_py.api.kind import Kind
@@ -174,18 +174,25 @@ class FieldManager:
     """Of one path of one kind: the kind itself, or a subresource of it."""
 
     def __init__(self, kind: Kind, subresource: str) -> None:
-        message = SCHEMA.kind(kind.group, kind.version, kind.kind)
-        assert message is not None, "kinds have messages"
         self._kind = kind
         self._version = kind.api_version
         self._subresource = subresource
-        self._type = message_type(message.name)
-        self._empty = {**empty(message.name), "kind": kind.kind, "apiVersion": kind.api_version}
+        self._types: Mapping[str, Ref] = {version: schema_type(each) for version, each in kind.structures.items()}
+        self._empty: Json = {"metadata": {}, "kind": kind.kind, "apiVersion": kind.api_version}
+        if not self._types:
+            message = SCHEMA.kind(kind.group, kind.version, kind.kind)
+            assert message is not None, "kinds have messages or structures"
+            self._types = {kind.api_version: message_type(message.name)}
+            self._empty = {**empty(message.name), **self._empty}
+        self._type = self._types[self._version]
         resets = PathSet(*(_names(*path) for path in kind.resets(subresource)))
         self._updater = Updater({self._version: resets} if resets else {}, self._convert)
 
     def _convert(self, value: Typed, version: str) -> Typed | None:
-        return value if version == self._version else None
+        type_ = self._types.get(version)
+        if type_ is None or type_ is value.type:
+            return value if type_ is not None else None
+        return Typed({**value.value, "apiVersion": version} if isinstance(value.value, dict) else value.value, type_)
 
     def _typed(self, obj: Json) -> Typed:
         return Typed({**obj, "kind": self._kind.kind, "apiVersion": self._version}, self._type)
@@ -272,9 +279,13 @@ class FieldManager:
             typed.validate(config, self._type)
         except typed.TypedError as error:
             raise bad_request(f"failed to create typed patch object ({told_of(config)}): {error}") from None
-        new, owners = self._updater.apply(
-            self._typed(before), Typed(config, self._type), self._version, dict(managed.owners), name, force
-        )
+        try:
+            new, owners = self._updater.apply(
+                self._typed(before), Typed(config, self._type), self._version, dict(managed.owners), name, force
+            )
+        except typed.TypedError as error:
+            # An owner's version lacks a field that the object has.
+            raise StatusError(500, "", str(error), {}) from None
         if (mine := owners.pop(name, None)) is not None and (fields := mine.fields - _STRIPPED):
             owners[name] = mine._replace(fields=fields)
         if new is typed.ABSENT:
@@ -302,10 +313,7 @@ def field_manager(kind: Kind, subresource: str = "") -> FieldManager:
 
 
 def track(kind: Kind, subresource: str, live: Json | None, new: Json, sender: Sender) -> None:
-    """As `FieldManager.update`, for nothing where nobody's fields are kept: custom resources have no owners yet."""
-    if kind.codec is not None:
-        new["metadata"].pop("managedFields", None)
-        return
+    """As `FieldManager.update`, for nothing where nobody's fields are kept."""
     if sender.tracked or "managedFields" in new["metadata"] or (live and "managedFields" in live["metadata"]):
         field_manager(kind, subresource).update(live, new, sender)
 

@@ -1,8 +1,10 @@
 """What apply has to know of a type: which lists and maps are owned item by item, and which as a whole.
 
-The built-in kinds' types come from the table of messages, as upstream makes them from its OpenAPI document.
+The built-in kinds' types come from the table of messages, as upstream makes them from its OpenAPI document; those of
+custom kinds from their structural schemas.
 
-Source: structured-merge-diff `schema/elements.go`, `typed/parser.go`; kube-openapi `pkg/schemaconv`.
+Source: structured-merge-diff `schema/elements.go`, `typed/parser.go`; kube-openapi `pkg/schemaconv`;
+apiextensions-apiserver `pkg/controller/openapi/builder`.
 """
 
 from __future__ import annotations
@@ -150,6 +152,54 @@ def _relationship(declared: Field | None) -> tuple[bool, tuple[str, ...]]:
     if "merge" in declared.patch_strategies:
         return True, (declared.merge_key,) if declared.merge_key else ()
     return False, ()
+
+
+# --- custom kinds -----------------------------------------------------------------------------------------------------
+
+Schema = Mapping[str, Any]
+
+
+def schema_type(schema: Schema) -> Ref:
+    """The type of a custom kind, by its structural schema."""
+    return Ref(lambda: _schema_atom({**schema, "x-kubernetes-embedded-resource": True}, False))
+
+
+def _schema_ref(schema: Schema, preserves: bool) -> Ref:
+    return Ref(lambda: _schema_atom(schema, preserves))
+
+
+def _schema_atom(schema: Schema, preserves: bool) -> Atom:
+    """`preserves`: the schema stands in one that keeps unknown members."""
+    preserves = preserves or bool(schema.get("x-kubernetes-preserve-unknown-fields"))
+    type_ = "" if schema.get("x-kubernetes-int-or-string") else schema.get("type") or ""
+    if type_ == "string":
+        return Atom("string" if (schema.get("format") or "") in ("", "byte") else "untyped")
+    if type_ in ("integer", "number", "boolean"):
+        return Atom("boolean" if type_ == "boolean" else "numeric")
+    items, list_type = schema.get("items"), schema.get("x-kubernetes-list-type")
+    listed = ListOf(
+        _schema_ref(items, preserves) if isinstance(items, dict) else UNTYPED,
+        list_type in ("set", "map"),
+        tuple(schema.get("x-kubernetes-list-map-keys") or ()) if list_type == "map" else (),
+    )
+    if type_ == "array":
+        return Atom(list=listed)
+    mapped = _schema_map(schema, preserves)
+    return Atom(map=mapped) if type_ == "object" else Atom("untyped", listed, mapped)
+
+
+def _schema_map(schema: Schema, preserves: bool) -> MapOf:
+    properties: Schema = schema.get("properties") or {}
+    fields = {name: StructField(_schema_ref(each, preserves), each.get("default")) for name, each in properties.items()}
+    if schema.get("x-kubernetes-embedded-resource"):
+        text = StructField(Ref(lambda: Atom("string")))
+        fields |= {"apiVersion": text, "kind": text, "metadata": StructField(message_type("meta/v1.ObjectMeta"))}
+    additional, element = schema.get("additionalProperties"), None
+    if isinstance(additional, dict):
+        element = _schema_ref(additional, preserves)
+    elif additional is True or (additional is None and (preserves or not fields)):
+        element = DEDUCED
+    return MapOf(fields, element, schema.get("x-kubernetes-map-type") == "atomic")
 
 
 def empty(name: str) -> dict[str, Any]:

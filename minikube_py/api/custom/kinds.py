@@ -63,7 +63,7 @@ def kinds_of(form: bytes) -> tuple[Kind, ...]:
 def _kind(content: Json, version: Json, form: bytes) -> Kind:
     spec, names = content["spec"], content["names"]
     group, namespaced = spec["group"], spec["scope"] == "Namespaced"
-    properties = (version.get("schema") or {}).get("openAPIV3Schema") or {}
+    properties = _schema_of(version)
     named, schema = Named(group, version["name"], names["kind"]), structural(properties)
     codec = CustomCodec(named, names["plural"], schema)
     subresources = version.get("subresources") or {}
@@ -95,7 +95,13 @@ def _kind(content: Json, version: Json, form: bytes) -> Kind:
         read=codec.read,
         definition=form,
         structure=properties,
+        structures={f"{group}/{each['name']}": _schema_of(each) for each in spec["versions"]},
+        also_reset={"status": (("metadata",),)},
     )  # fmt: skip
+
+
+def _schema_of(version: Json) -> Json:
+    return (version.get("schema") or {}).get("openAPIV3Schema") or {}
 
 
 def _subresources(named: Named, status: bool, scale: bool) -> tuple[Subresource, ...]:
@@ -234,10 +240,11 @@ def _content(obj: Json) -> Json:
 def _prepare_status(new: Json, old: Json) -> None:
     """All but the status stays."""
     kept: Json = {name: new[name] for name in ("kind", "apiVersion", "status") if name in new}
-    version = new["metadata"].get("resourceVersion")
+    server = {name: new["metadata"].get(name) for name in ("resourceVersion", "managedFields")}
     new.clear()
     new |= {**copied({name: value for name, value in old.items() if name not in ("status", *kept)}), **kept}
-    new["metadata"]["resourceVersion"] = version
+    new["metadata"].pop("managedFields", None)
+    new["metadata"] |= {name: value for name, value in server.items() if value or name == "resourceVersion"}
 
 
 _STANDARD: Final = ("kubernetes", "orphan", "foregroundDeletion")
