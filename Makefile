@@ -7,11 +7,13 @@ SEEDS  ?= 1000
 RUNS   ?= 34
 EXAMPLES ?= 2000
 SEED   ?= 1
+LABELS ?= integration-test,-performance
+FOLDER ?=
 # More extras for the tests, by comma: `rivals,compiled`. Tests that need what is not installed are skipped, and say so.
 EXTRAS ?=
 LIMIT  ?= 400
 
-.PHONY: help demo test lint check upstream bench swarm swarm-cluster explore torture planted mutants laws study-quick clean
+.PHONY: help demo test lint check upstream bench scheduler-perf swarm swarm-cluster explore torture planted mutants laws study-quick clean
 
 help:            ## what can be made
 	@grep -E '^[a-z-]+: .*##|^[a-z-]+: *##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1	/' | expand -t 22
@@ -49,6 +51,11 @@ upstream:        ## builds etcd, Kubernetes and KWOK, which tests and benches co
 
 bench: $(BIN)/.installed-dev upstream  ## upstream and ours by turns, in one run (needs Go, h2load)
 	@PYTHONPATH=tests/support $(BIN)/python tests/bench/beside.py
+
+scheduler-perf: $(BIN)/.installed  ## LABELS=l FOLDER=f upstream's scheduler_perf workloads here, file by file (needs Go)
+	@go mod download k8s.io/kubernetes@v1.36.2
+	@failed=0; for file in $$(find "$$(go env GOMODCACHE)/k8s.io/kubernetes@v1.36.2/test/integration/scheduler_perf/$(FOLDER)" -name performance-config.yaml | sort); do \
+	  echo "== $$file"; $(BIN)/minikube-py bench scheduler-perf "$$file" --labels "$(LABELS)" || failed=1; done; exit $$failed
 
 swarm: $(BIN)/.installed  ## SEEDS=n simulated histories of the store under faults, on all cores; resumable
 	@$(BIN)/python -m minikube_py.sim.swarm --seeds $(SEEDS) --journal results/swarm

@@ -2,12 +2,14 @@
 
 minikube-py bench density --nodes 5000 --pods 30000
 minikube-py bench query --nodes 100000
-minikube-py bench schedule --predicates all --nodes 1000,10000"""
+minikube-py bench schedule --predicates all --nodes 1000,10000
+minikube-py bench scheduler-perf misc/performance-config.yaml --workload SchedulingBasic/500Nodes"""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from minikube_py.cli import flags, virtual
@@ -26,18 +28,23 @@ SCHEDULE = """Schedule pods that ask for much at once (cpu, memory, GPUs and sha
 that are nearly full, through API, store and binding, while others leave; with an index as the scheduler's node matcher,
 or in the store. Of several values for --nodes, --sampling and --matcher, each is a run of its own. In the end all is
 checked: exit code 1 where a pod is where it does not fit, or is left though it fits somewhere."""
+PERF = """Run the workloads of one of upstream's scheduler_perf files as they are, each on a control plane of its own.
+The figures are those of upstream's benchmark, as a table and as PerfData JSON. Workloads that cannot run here are
+refused with the reason; --list shows them. Exit code 1 where one failed or missed its threshold."""
 
 LATENCY_PODS_MAX = 500
 """What ClusterLoader2 takes at least; it takes one for each node beyond."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    commands = parser.add_subparsers(dest="command", metavar="density|query|schedule", required=True)
+    commands = parser.add_subparsers(dest="command", metavar="density|query|schedule|scheduler-perf", required=True)
     _configure_density(commands.add_parser("density", help="pods on nodes", description=DENSITY, allow_abbrev=False))
     query = commands.add_parser("query", help="inequalities over many nodes", description=QUERY, allow_abbrev=False)
     _configure_query(query)
     schedule = commands.add_parser("schedule", help="pods by inequalities", description=SCHEDULE, allow_abbrev=False)
     _configure_schedule(schedule)
+    perf = commands.add_parser("scheduler-perf", help="upstream's workloads", description=PERF, allow_abbrev=False)
+    _configure_perf(perf)
 
 
 def _configure_density(parser: argparse.ArgumentParser) -> None:
@@ -98,8 +105,27 @@ def _configure_schedule(parser: argparse.ArgumentParser) -> None:
     flags.add_run(parser, split=False, virtual=True)
 
 
+def _configure_perf(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", type=Path, metavar="FILE", help="such as misc/performance-config.yaml")
+    workload_help = (
+        "TEST or TEST/WORKLOAD, * and ? stand for any; may be given several times (default: all by --labels)"
+    )
+    parser.add_argument("--workload", action="append", default=[], metavar="NAME", help=workload_help)
+    labels_help = (
+        "only workloads with these labels, and without those after a minus (default: integration-test,-performance; "
+        "none with --workload or --list)"
+    )
+    parser.add_argument("--labels", metavar="L,-L,...", help=labels_help)
+    topic_help = "by whose thresholds, where a workload has several (default: by the file's folder)"
+    parser.add_argument("--topic", metavar="NAME", help=topic_help)
+    parser.add_argument("--list", action="store_true", help="only list the workloads, and which of them are refused")
+    flags.add_scheduler_config(parser)
+    flags.add_run(parser, split=False, virtual=True)
+
+
 def run(arguments: argparse.Namespace) -> int:
-    return {"density": _density, "query": _query, "schedule": _schedule}[arguments.command](arguments)
+    commands = {"density": _density, "query": _query, "schedule": _schedule, "scheduler-perf": _perf}
+    return commands[arguments.command](arguments)
 
 
 def _density(arguments: argparse.Namespace) -> int:
@@ -166,3 +192,30 @@ def _schedule(arguments: argparse.Namespace) -> int:
         return 0 if good else 1
     run = run_all(plan, data_dir=arguments.data_dir, results=arguments.results, step=started().done)
     return 0 if run_interruptible(run) else 1
+
+
+def _perf(arguments: argparse.Namespace) -> int:
+    from minikube_py.lab.scheduler_perf import runs
+
+    plan = runs.Plan(
+        arguments.file,
+        arguments.workload,
+        arguments.labels if arguments.labels is not None else _default_labels(arguments),
+        arguments.topic or runs.topic_of(arguments.file),
+        arguments.seed,
+        flags.chosen(arguments),
+    )
+    if arguments.list:
+        runs.show(plan)
+        return 0
+    if virtual.asked(arguments):
+        good = runs.run_all_virtually(plan, again=virtual.again(), results=arguments.results, step=started().done)
+        return 0 if good else 1
+    run = runs.run_all(plan, data_dir=arguments.data_dir, results=arguments.results, step=started().done)
+    return 0 if run_interruptible(run) else 1
+
+
+def _default_labels(arguments: argparse.Namespace) -> str:
+    from minikube_py.lab.scheduler_perf.runs import DEFAULT_LABELS
+
+    return "" if arguments.workload or arguments.list else DEFAULT_LABELS

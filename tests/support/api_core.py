@@ -88,9 +88,7 @@ class Core:
 
     def __init__(self, folder: Path, limits: Limits | None = None, clock: Clock | None = None, seed: int = 1) -> None:
         self.clock = clock or LoopClock()
-        self.member = StoreMember(
-            SystemDisk(folder / "store"), LoopClock(), random.Random(seed), syncs=LoopSyncs()
-        )
+        self.member = StoreMember(SystemDisk(folder / "store"), LoopClock(), random.Random(seed), syncs=LoopSyncs())
         self.tokens: dict[str, User] = {"admin-token": ADMIN}
         self.limits = limits
         self.seed = seed

@@ -26,9 +26,7 @@ class World:
         self.api.make("namespaces", "a")
 
     async def __aenter__(self) -> World:
-        self.manager = ControllerManager(
-            self.api, self.clock, random.Random(1), names=self.names, config=self.config
-        )
+        self.manager = ControllerManager(self.api, self.clock, random.Random(1), names=self.names, config=self.config)
         await self.manager.start()
         await settle()
         return self

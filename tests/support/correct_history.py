@@ -126,9 +126,7 @@ class Recorder:
 
     def _returned(self, client: int, call_us: int, request: Request, answer: dict[str, Any]) -> None:
         status = "refused" if "error" in answer else "done"
-        self._note(
-            Operation(client, call_us, self.now_us, request, status, answer.get("result"), answer.get("error"))
-        )
+        self._note(Operation(client, call_us, self.now_us, request, status, answer.get("result"), answer.get("error")))
 
     def _apply(self, request: Request) -> Any:
         state = self.state

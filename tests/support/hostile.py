@@ -37,7 +37,6 @@ class Hostile(NamedTuple):
     undo: str = ""
 
 
-
 def pod(name: str) -> dict[str, Any]:
     spec = {"containers": [{"name": "c", "image": "nginx:1.29"}]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
@@ -56,7 +55,12 @@ def _map(size: int, key: str, value: str) -> dict[str, str]:
 
 
 def _object(**parts: Any) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "hostile", **parts.pop("metadata", {})}, **parts}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "hostile", **parts.pop("metadata", {})},
+        **parts,
+    }
 
 
 def _many(size: int, each: str) -> str:
@@ -154,7 +158,14 @@ def _workload(version: str, kind: str, item: Shape, **more: Any) -> Shape:
         spec = json.loads(item(size))["spec"]
         labels = {"matchLabels": {"a": "b"}}
         template = {"metadata": {"labels": {"a": "b"}}, "spec": spec}
-        return _dump({"apiVersion": version, "kind": kind, "metadata": {"name": "hostile"}, "spec": {"selector": labels, "template": template, **more}})
+        return _dump(
+            {
+                "apiVersion": version,
+                "kind": kind,
+                "metadata": {"name": "hostile"},
+                "spec": {"selector": labels, "template": template, **more},
+            }
+        )
 
     return made
 
@@ -162,11 +173,15 @@ def _workload(version: str, kind: str, item: Shape, **more: Any) -> Shape:
 def _claims(size: int) -> bytes:
     claim = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
     claims = [{"metadata": {"name": f"v{at}"}, **claim} for at in range(size // 115)]
-    return _workload("apps/v1", "StatefulSet", POD_SHAPES["pull secrets"], serviceName="s", volumeClaimTemplates=claims)(300)
+    return _workload(
+        "apps/v1", "StatefulSet", POD_SHAPES["pull secrets"], serviceName="s", volumeClaimTemplates=claims
+    )(300)
 
 
 def _terms(size: int) -> bytes:
-    terms = [{"matchExpressions": [{"key": f"k{at}", "operator": "In", "values": ["a", "b"]}]} for at in range(size // 70)]
+    terms = [
+        {"matchExpressions": [{"key": f"k{at}", "operator": "In", "values": ["a", "b"]}]} for at in range(size // 70)
+    ]
     affinity = {"required": {"nodeSelectorTerms": terms}}
     capacity = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/a"}}
     return _dump({"metadata": {"name": "hostile"}, "spec": {**capacity, "nodeAffinity": affinity}})
@@ -174,7 +189,9 @@ def _terms(size: int) -> bytes:
 
 def _expressions(size: int) -> bytes:
     expressions = [{"key": f"k{at}", "operator": "In", "values": ["a", "-"]} for at in range(size // 50)]
-    return _dump({"metadata": {"name": "hostile"}, "spec": {"minAvailable": 1, "selector": {"matchExpressions": expressions}}})
+    return _dump(
+        {"metadata": {"name": "hostile"}, "spec": {"minAvailable": 1, "selector": {"matchExpressions": expressions}}}
+    )
 
 
 APPS: Final = "/apis/apps/v1/namespaces/default"
@@ -219,7 +236,10 @@ def _conditions(size: int, value: str) -> bytes:
 
 
 def _operations(size: int, length: int, **operation: Any) -> bytes:
-    each = [{name: value(at) if callable(value) else value for name, value in operation.items()} for at in range(size // length)]
+    each = [
+        {name: value(at) if callable(value) else value for name, value in operation.items()}
+        for at in range(size // length)
+    ]
     return _dump(each[:10_000])
 
 
@@ -277,7 +297,9 @@ def stored_by(change: Change, size: int) -> bytes:
     """The object as it would be stored: past all checks, so that it may be of any shape."""
     obj = json.loads(change.stored(size))
     metadata = {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z", "namespace": "default", **obj.pop("metadata")}
-    return _dump({"metadata": metadata, **{key: value for key, value in obj.items() if key not in ("kind", "apiVersion")}})
+    return _dump(
+        {"metadata": metadata, **{key: value for key, value in obj.items() if key not in ("kind", "apiVersion")}}
+    )
 
 
 def _field(number: int, value: bytes) -> bytes:
@@ -314,31 +336,60 @@ def bodies(size: int) -> Iterator[Hostile]:
         yield Hostile(name, "POST", f"{NS}/configmaps", shape(size), YAML, undo=f"{NS}/configmaps/hostile")
     proto = b"k8s\0\x0a\x0f\x0a\x02v1\x12\x09ConfigMap\x12"
     yield Hostile("protobuf of nothing", "POST", f"{NS}/configmaps", proto + b"\x0a\0" * (size // 2), PROTOBUF)
-    services = {"metadata": {"name": "hostile"}, "spec": {"ports": [{"port": at % 65535 + 1, "name": f"p{at}"} for at in range(size // 24)]}}
+    services = {
+        "metadata": {"name": "hostile"},
+        "spec": {"ports": [{"port": at % 65535 + 1, "name": f"p{at}"} for at in range(size // 24)]},
+    }
     yield Hostile("ports of a service", "POST", f"{NS}/services", _dump(services), undo=f"{NS}/services/hostile")
-    taints = {"metadata": {"name": "hostile"}, "spec": {"taints": [{"key": f"k{at}", "effect": "NoSchedule"} for at in range(size // 36)]}}
+    taints = {
+        "metadata": {"name": "hostile"},
+        "spec": {"taints": [{"key": f"k{at}", "effect": "NoSchedule"} for at in range(size // 36)]},
+    }
     yield Hostile("taints", "POST", "/api/v1/nodes", _dump(taints), undo="/api/v1/nodes/hostile")
     for name, (path, shape) in OTHER_KINDS.items():
         yield Hostile(name, "POST", path, shape(size), undo=f"{path}/hostile")
-    yield Hostile("protobuf of labels", "POST", f"{NS}/configmaps", protobuf_map(size), PROTOBUF, undo=f"{NS}/configmaps/hostile")
+    yield Hostile(
+        "protobuf of labels", "POST", f"{NS}/configmaps", protobuf_map(size), PROTOBUF, undo=f"{NS}/configmaps/hostile"
+    )
     # Bodies of other kinds of requests.
     dry = _dump({"dryRun": ["All"] * (size // 6)})
     yield Hostile("options of a deletion", "DELETE", f"{NS}/configmaps/absent", dry)
     yield Hostile("unknown options", "DELETE", f"{NS}/configmaps/absent", _dump(_map(size, "x", "y")))
     yield Hostile("options of a collection", "DELETE", f"{NS}/replicationcontrollers", dry)
-    review = {"spec": {"resourceAttributes": {"resource": "pods"}, "extra": {f"k{at:07d}": ["v"] for at in range(size // 18)}}}
+    review = {
+        "spec": {"resourceAttributes": {"resource": "pods"}, "extra": {f"k{at:07d}": ["v"] for at in range(size // 18)}}
+    }
     yield Hostile("a review", "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", _dump(review))
     binding = {"metadata": {"name": "pod-00001", "labels": _map(size, "a", "b")}, "target": {"name": "n"}}
     yield Hostile("a binding", "POST", f"{NS}/pods/pod-00001/binding", _dump({**binding, "target": {}}))
-    yield Hostile("an eviction", "POST", f"{NS}/pods/absent/eviction", _dump({"metadata": {"labels": _map(size, "a", "b")}}))
+    yield Hostile(
+        "an eviction", "POST", f"{NS}/pods/absent/eviction", _dump({"metadata": {"labels": _map(size, "a", "b")}})
+    )
     yield from _updates(size)
     yield from _patches(size)
 
 
 def _updates(size: int) -> Iterator[Hostile]:
-    yield Hostile("an update", "PUT", f"{NS}/configmaps/map-00001", _dump({"metadata": {"name": "map-00001"}, "data": _map(size, "k", "v")}))
-    yield Hostile("an update of a status", "PUT", f"{NS}/pods/pod-00001/status", _dump({**pod("pod-00001"), "status": {"conditions": [{"type": f"t{at}", "status": "True"} for at in range(size // 33)]}}))
-    yield Hostile("a small update of that", "PUT", f"{NS}/configmaps/map-00001", _dump({"metadata": {"name": "map-00001"}}))
+    yield Hostile(
+        "an update",
+        "PUT",
+        f"{NS}/configmaps/map-00001",
+        _dump({"metadata": {"name": "map-00001"}, "data": _map(size, "k", "v")}),
+    )
+    yield Hostile(
+        "an update of a status",
+        "PUT",
+        f"{NS}/pods/pod-00001/status",
+        _dump(
+            {
+                **pod("pod-00001"),
+                "status": {"conditions": [{"type": f"t{at}", "status": "True"} for at in range(size // 33)]},
+            }
+        ),
+    )
+    yield Hostile(
+        "a small update of that", "PUT", f"{NS}/configmaps/map-00001", _dump({"metadata": {"name": "map-00001"}})
+    )
 
 
 def _patches(size: int) -> Iterator[Hostile]:
@@ -360,15 +411,32 @@ def _patches(size: int) -> Iterator[Hostile]:
     yield Hostile("patch: tests", "PATCH", target, tests, JSON_PATCH)
     deep = operations(lambda at: {"op": "add", "path": "/data" + "/a" * 40, "value": 1}, 130)
     yield Hostile("patch: deep paths", "PATCH", target, deep, JSON_PATCH)
-    yield Hostile("patch: one long path", "PATCH", target, _dump([{"op": "add", "path": "/a" * (size // 2), "value": 1}]), JSON_PATCH)
+    yield Hostile(
+        "patch: one long path",
+        "PATCH",
+        target,
+        _dump([{"op": "add", "path": "/a" * (size // 2), "value": 1}]),
+        JSON_PATCH,
+    )
     yield Hostile("merge patch", "PATCH", target, _dump({"data": _map(size, "k", "v")}), MERGE)
-    yield Hostile("merge patch of nulls", "PATCH", target, b'{"data":{' + b",".join(b'"k%07d":null' % at for at in range(size // 16)) + b"}}", MERGE)
+    yield Hostile(
+        "merge patch of nulls",
+        "PATCH",
+        target,
+        b'{"data":{' + b",".join(b'"k%07d":null' % at for at in range(size // 16)) + b"}}",
+        MERGE,
+    )
     yield Hostile("strategic merge", "PATCH", target, _dump({"data": _map(size, "k", "v")}), STRATEGIC)
     containers = [{"name": f"c{at}", "image": "i"} for at in range(size // 28)]
-    yield Hostile("strategic merge of containers", "PATCH", of_pod, _dump({"spec": {"containers": containers}}), STRATEGIC)
+    yield Hostile(
+        "strategic merge of containers", "PATCH", of_pod, _dump({"spec": {"containers": containers}}), STRATEGIC
+    )
     gone = [{"name": f"c{at}", "$patch": "delete"} for at in range(size // 36)]
     yield Hostile("strategic merge of deletions", "PATCH", of_pod, _dump({"spec": {"containers": gone}}), STRATEGIC)
-    order = {"$setElementOrder/containers": [{"name": f"c{at}"} for at in range(size // 18)], "containers": [{"name": "c1", "image": "i"}]}
+    order = {
+        "$setElementOrder/containers": [{"name": f"c{at}"} for at in range(size // 18)],
+        "containers": [{"name": "c1", "image": "i"}],
+    }
     yield Hostile("strategic merge with an order", "PATCH", of_pod, _dump({"spec": order}), STRATEGIC)
     fins = {"metadata": {"$deleteFromPrimitiveList/finalizers": [f"a/{at}" for at in range(size // 12)]}}
     yield Hostile("strategic merge of a list of texts", "PATCH", of_pod, _dump(fins), STRATEGIC)
@@ -377,7 +445,10 @@ def _patches(size: int) -> Iterator[Hostile]:
 def small() -> Iterator[Hostile]:
     """Two kilobytes or less, and no body at all."""
     target = f"{NS}/configmaps/map-00003"
-    doubling = [{"op": "add", "path": "/data/a", "value": {"x": 1}}, *({"op": "copy", "from": "/data", "path": f"/data/a{at}"} for at in range(40))]
+    doubling = [
+        {"op": "add", "path": "/data/a", "value": {"x": 1}},
+        *({"op": "copy", "from": "/data", "path": f"/data/a{at}"} for at in range(40)),
+    ]
     yield Hostile("40 doublings", "PATCH", target, _dump(doubling), JSON_PATCH)
     odd = _dump(doubling).replace(b'"copy"', b'"c\\u006fpy"')
     yield Hostile("40 doublings in disguise", "PATCH", target, odd, JSON_PATCH)
@@ -406,16 +477,34 @@ def small() -> Iterator[Hostile]:
         for name, accept in {"": JSON, " as table": TABLE, " as metadata": PARTIAL}.items():
             yield Hostile(f"{resource}{name}", "GET", f"/api/v1/{resource}", accept=accept)
             yield Hostile(f"{resource} by label{name}", "GET", f"/api/v1/{resource}?labelSelector=app=x", accept=accept)
-            yield Hostile(f"{resource} by field{name}", "GET", f"/api/v1/{resource}?fieldSelector=metadata.name!=x", accept=accept)
+            yield Hostile(
+                f"{resource} by field{name}", "GET", f"/api/v1/{resource}?fieldSelector=metadata.name!=x", accept=accept
+            )
             yield Hostile(f"a page of {resource}{name}", "GET", f"/api/v1/{resource}?limit=500", accept=accept)
     yield Hostile("pods by phase", "GET", "/api/v1/pods?fieldSelector=status.phase=Running")
     yield Hostile("pods, pretty", "GET", "/api/v1/pods?pretty=true")
     yield Hostile("a large map", "GET", f"{NS}/configmaps/large-00000", accept=TABLE)
-    yield Hostile("a label of a large map", "PATCH", f"{NS}/configmaps/large-00000", b'{"metadata":{"labels":{"a":"b"}}}', MERGE)
+    yield Hostile(
+        "a label of a large map", "PATCH", f"{NS}/configmaps/large-00000", b'{"metadata":{"labels":{"a":"b"}}}', MERGE
+    )
     yield Hostile("a collection", "DELETE", f"{NS}/configmaps?labelSelector=doomed=yes")
-    for path in ("/openapi/v2", "/openapi/v3", "/openapi/v3/api/v1", "/api", "/apis", "/api/v1", "/metrics", "/readyz?verbose"):
+    for path in (
+        "/openapi/v2",
+        "/openapi/v3",
+        "/openapi/v3/api/v1",
+        "/api",
+        "/apis",
+        "/api/v1",
+        "/metrics",
+        "/readyz?verbose",
+    ):
         yield Hostile(path, "GET", path, accept="*/*")
-    yield Hostile("aggregated discovery", "GET", "/apis", accept="application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
+    yield Hostile(
+        "aggregated discovery",
+        "GET",
+        "/apis",
+        accept="application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+    )
 
 
 def goes_elsewhere(one: Hostile) -> bool:

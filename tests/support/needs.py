@@ -9,6 +9,7 @@ import contextlib
 import importlib.util
 import os
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -70,3 +71,13 @@ def require_numba() -> None:
 def published_trace() -> Path:
     folder = os.environ.get("MINIKUBE_PY_DATA")
     return Path(folder) if folder else absent("the published trace is absent: set MINIKUBE_PY_DATA to its folder")
+
+
+def scheduler_perf_files() -> Path:
+    """The folder of upstream's scheduler_perf, whose workload files are in Go's module cache."""
+    go = shutil.which("go")
+    if go is None:
+        absent("go is not installed, and upstream's workload files are in its module cache")
+    cache = subprocess.run([go, "env", "GOMODCACHE"], capture_output=True, text=True, check=True).stdout.strip()
+    folder = Path(cache) / "k8s.io" / "kubernetes@v1.36.2" / "test" / "integration" / "scheduler_perf"
+    return folder if folder.is_dir() else absent("the Go module k8s.io/kubernetes@v1.36.2 is not in the module cache")
