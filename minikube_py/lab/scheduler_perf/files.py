@@ -39,10 +39,13 @@ DEFAULT_METRICS: Final[Mapping[str, tuple[str, ...]]] = {
 class Selector:
     """Which figure a threshold is compared with."""
 
-    name: str = THROUGHPUT
+    name: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
-    data_bucket: str = "Average"
+    data_bucket: str = ""
     expect_lower: bool = False
+
+
+DEFAULT_SELECTOR: Final = Selector(THROUGHPUT, {}, "Average")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,7 @@ class TestCase:
         return found
 
     def selector(self, workload: Workload) -> Selector:
-        return workload.threshold_metric_selector or self.default_threshold_metric_selector or Selector()
+        return workload.threshold_metric_selector or self.default_threshold_metric_selector or DEFAULT_SELECTOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +181,8 @@ def _check_case(case: TestCase) -> None:
     selector = case.default_threshold_metric_selector
     known = {THROUGHPUT, *case.metrics}
     for each in (selector, *(workload.threshold_metric_selector for workload in case.workloads)):
+        if each is not None and not each.data_bucket:
+            raise InvalidRequest(f"{case.place}: dataBucket should be set for metric {each.name}")
         if each is not None and each.name not in known:
             raise InvalidRequest(
                 f"{case.place}: the metric {each.name} is targeted, but it's not collected during the test"

@@ -258,13 +258,14 @@ class Running:
         create: Callable[[int], Awaitable[None]] | None = None,
     ) -> None:
         """Until so many are scheduled, or attempted; with `create`, they are created before."""
-        done = 0
+        done, step = 0, max(1, count // 200)
 
         def one(pod: PodSeen) -> None:
             nonlocal done
             if pod.namespace == namespace:
                 done += 1
-                shown.update(min(done, count - 1))
+                if not done % step:
+                    shown.update(min(done, count - 1))
 
         with progress(f"{namespace}: {'attempted' if attempted else 'scheduled'}", count) as shown:
             self._pods.on_scheduled.append(one)

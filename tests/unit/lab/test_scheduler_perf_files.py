@@ -11,7 +11,7 @@ from needs import scheduler_perf_files
 from minikube_py.errors import InvalidRequest
 from minikube_py.lab.scheduler_perf import gates, ops, runs
 from minikube_py.lab.scheduler_perf.figures import apply_threshold, with_all_labels
-from minikube_py.lab.scheduler_perf.files import Run, Selector, is_enabled, read_file
+from minikube_py.lab.scheduler_perf.files import DEFAULT_SELECTOR, Run, Selector, is_enabled, read_file
 from minikube_py.lab.scheduler_perf.objects import typed
 from minikube_py.lab.scheduler_perf.templates import Template, template
 
@@ -187,6 +187,7 @@ def read(folder: Path, more: str = "", workload: str = "") -> list[Run]:
         ("", "color: red", "workloads[0]: unknown field 'color'"),
         ("", "threshold: 1\n    threshold: 2", 'key "threshold" already set in map'),
         ("", "thresholdMetricSelector: {name: Luck, dataBucket: Average}", "the metric Luck is targeted"),
+        ("", "thresholdMetricSelector: {name: Luck}", "dataBucket should be set for metric Luck"),
     ],
 )  # fmt: skip
 def test_what_a_file_may_not_hold_is_refused_with_its_place(more: str, workload: str, why: str, tmp_path: Path) -> None:
@@ -235,10 +236,10 @@ def test_a_threshold_is_compared_with_the_figure_that_it_names() -> None:
         {"data": {"Average": 90.0}, "unit": "pods/s", "labels": {"Name": "n", "Metric": "SchedulingThroughput"}},
         {"data": {"Duration": 1.0}, "unit": "s", "labels": {"Name": "n", "Metric": "SchedulingDuration"}},
     ]
-    assert apply_threshold(items, 0, Selector()) == [] and "AverageThreshold" not in items[0]["data"]
-    assert apply_threshold(items, 80, Selector()) == []
+    assert apply_threshold(items, 0, DEFAULT_SELECTOR) == [] and "AverageThreshold" not in items[0]["data"]
+    assert apply_threshold(items, 80, DEFAULT_SELECTOR) == []
     assert items[0]["data"]["AverageThreshold"] == 80
-    (missed,) = apply_threshold(items, 90, Selector())
+    (missed,) = apply_threshold(items, 90, DEFAULT_SELECTOR)
     assert missed.endswith("to be higher: got 90.000000, want 90.000000")
     (missed,) = apply_threshold(items, 1, Selector("SchedulingDuration", {}, "Duration", True))
     assert missed.endswith("to be lower: got 1.000000, want 1.000000")
