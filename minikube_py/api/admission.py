@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from minikube_py.api.errors import GroupResource, Json, forbidden
+from minikube_py.api.errors import GroupResource, Json, StatusError, forbidden
 from minikube_py.api.kind import Cluster
+from minikube_py.api.kinds.node import RUNTIMECLASSES, take_scheduling
 from minikube_py.api.kinds.scheduling import PREEMPT_LOWER, PRIORITYCLASSES, SYSTEM_PRIORITIES, default_class
+from minikube_py.fields import quantity
 
 _PODS: Final = GroupResource("", "pods", "Pod")
 TOLERATION_S: Final = 300
@@ -23,19 +25,55 @@ def admit_pod(pod: Json, old: Json | None, cluster: Cluster) -> None:
     spec = pod["spec"]
     if old is None:
         _admit_priority(pod, spec, cluster)
-        if spec.get("runtimeClassName"):
-            _refuse(pod, f'pod rejected: RuntimeClass "{spec["runtimeClassName"]}" not found')
-        if spec.get("overhead") is not None:
-            _refuse(pod, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
     else:
         for name in ("priority", "preemptionPolicy"):
             if spec.get(name) is None and old["spec"].get(name) is not None:
                 spec[name] = old["spec"][name]
     _admit_tolerations(spec)
+    if old is None and (runtime := _runtime(pod, cluster)) is not None:
+        if (overhead := _overhead(runtime)) is not None:
+            if spec.get("overhead") and _amounts(spec["overhead"]) != _amounts(overhead):
+                _refuse(pod, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
+            spec["overhead"] = overhead
+        if why := take_scheduling(runtime, spec):
+            _refuse(pod, why)
+
+
+def validate_overhead(pod: Json, cluster: Cluster) -> None:
+    """That it is the one of the pod's RuntimeClass. Raises: StatusError 403."""
+    runtime, own = _runtime(pod, cluster), pod["spec"].get("overhead")
+    overhead = _overhead(runtime) if runtime is not None else None
+    if overhead is None:
+        if own is not None:
+            _refuse(pod, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
+    elif _amounts(own or {}) != _amounts(overhead):
+        _refuse(pod, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
+
+
+def _runtime(pod: Json, cluster: Cluster) -> Json | None:
+    """The class that a pod names. Raises: StatusError 403, 500 of an empty name as upstream."""
+    name = pod["spec"].get("runtimeClassName")
+    if name is None:
+        return None
+    if not name:
+        raise StatusError(500, "", "resource name may not be empty")
+    found = cluster.get(RUNTIMECLASSES, "", name)
+    if found is None:
+        _refuse(pod, f'pod rejected: RuntimeClass "{name}" not found')
+    return found
+
+
+def _overhead(runtime: Json) -> Json | None:
+    """What its pods need beside their containers; None where it says nothing of it."""
+    return dict(runtime["overhead"].get("podFixed") or {}) if runtime.get("overhead") is not None else None
+
+
+def _amounts(overhead: Json) -> dict[str, int]:
+    return {name: quantity.parse(text).milli_value() for name, text in overhead.items()}
 
 
 def _refuse(pod: Json, why: str) -> None:
-    raise forbidden(_PODS, pod["metadata"].get("name") or "", why)
+    raise forbidden(_PODS, pod["metadata"].get("name") or "Unknown", why)
 
 
 def _admit_priority(pod: Json, spec: Json, cluster: Cluster) -> None:

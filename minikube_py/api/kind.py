@@ -133,6 +133,15 @@ class Selectable:
 
 
 @dataclass(frozen=True, slots=True)
+class Conversion:
+    """From a version that is served to `stored`, the one that the store holds: in place, of objects with their
+    defaults. The way back is the kind's `read`."""
+
+    stored: Kind
+    to_stored: Change
+
+
+@dataclass(frozen=True, slots=True)
 class ScalePaths:
     """Where a kind keeps what its `scale` subresource shows. `selector(obj)` gives the selector of its pods as text."""
 
@@ -160,6 +169,7 @@ class Kind:
     server does), `admit_status` and `stamp_status` (which gets the time of the write, too), `validate` or
     `validate_update` (by subresource, "" the main path), `canonicalize` (when the name is known),
     `validate_admission`, `warn`.
+    `converts`: it is stored as another version, whose hooks from `prepare_*` on are those that count.
     `codec`: how its bodies are read, where not as a message of `api.schema`. `read`: what is made of the bytes of the
     store whenever they are read; None: nothing. `definition`: what the kind can be built of again, elsewhere.
     `checks_metadata`: `validate` has looked at all metadata. `deletion_grace_s(obj, asked_s)` gives the seconds
@@ -219,6 +229,7 @@ class Kind:
     names_items: bool = False
     """The items of its lists have kind and apiVersion, and discovery names its kind in full, as upstream does for kinds
     that are no Go types."""
+    converts: Conversion | None = None
     codec: Codec | None = None
     read: Callable[[bytes], bytes] | None = None
     definition: bytes = b""

@@ -300,6 +300,8 @@ def _in_schema_order(value: Any, message: Message) -> Any:
         type = field.type
         if type.kind == "message" and isinstance(item, dict):
             item = _in_schema_order(item, SCHEMA.message(type.message))
+        elif item is None:
+            pass
         elif type.kind == "list" and type.element is not None and type.element.kind == "message":
             inner = SCHEMA.message(type.element.message)
             item = [_in_schema_order(one, inner) if isinstance(one, dict) else one for one in item]

@@ -10,16 +10,19 @@ from minikube_py.api.kinds import (
     apps,
     authentication,
     authorization,
+    autoscaling,
     batch,
     coordination,
     core,
     discovery,
     networking,
+    node,
     policy,
     rbac,
     resource,
     scheduling,
     storage,
+    volume_attributes,
 )  # fmt: skip
 
 
@@ -52,8 +55,7 @@ class Registry:
 
 
 GROUPS: Final = (
-    core, apiextensions, apps, authentication, authorization, batch, coordination, discovery, networking, policy,
-    rbac, resource,
-    scheduling, storage,
+    core, apiextensions, apps, authentication, authorization, autoscaling, batch, coordination, discovery,
+    networking, node, policy, rbac, resource, scheduling, storage, volume_attributes,
 )  # fmt: skip
 REGISTRY: Final = Registry(tuple(kind for group in GROUPS for kind in group.KINDS))

@@ -40,6 +40,7 @@ from minikube_py.apiserver.metrics import RequestMetrics, render
 from minikube_py.apiserver.namespaces import NamespaceGate
 from minikube_py.apiserver.object_store import ObjectStore
 from minikube_py.apiserver.options import list_options, parse_bool, write_options
+from minikube_py.apiserver.preparing import as_served
 from minikube_py.apiserver.quotas import Quotas
 from minikube_py.apiserver.reviews import review
 from minikube_py.apiserver.routes import Route, check_segment, parse_path, route, verb_of
@@ -379,7 +380,9 @@ class ApiServer:
 
     async def _written(self, asked: Route, written: Written, form: Form) -> Response:
         try:
-            body = single_bytes(asked.resource, written.value, written.revision, form, self.clock.wall_s())
+            body = single_bytes(
+                asked.resource, as_served(asked.resource, written.value), written.revision, form, self.clock.wall_s()
+            )
         except StatusError as error:
             raise with_warnings(error, written.warnings) from None
         body = await in_form(body, form, self.writer.work)
@@ -424,7 +427,9 @@ class ApiServer:
                 status = nonresource.deleted_status(resource, asked.name, deleted.value)
                 body = await in_form(status, form, self.writer.work)
                 return Response(200, body, YAML if form.media_type == YAML else "application/json", told)
-            body = single_bytes(resource, deleted.value, deleted.revision, form, self.clock.wall_s())
+            body = single_bytes(
+                resource, as_served(resource, deleted.value), deleted.revision, form, self.clock.wall_s()
+            )
             body = await in_form(body, form, self.writer.work)
             return Response(200, body, form.media_type, told)
 

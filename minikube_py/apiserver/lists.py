@@ -87,6 +87,9 @@ def go_kind(value: object) -> str:
     return kinds.get(type(value), "number")
 
 
+_NUMBER: Final = re.compile(rb"-?(?:0|[1-9][0-9]*)(?![0-9.eE])")
+
+
 def decode_continue(token: str, prefix: bytes) -> tuple[int, bytes]:
     """(revision, first key). Raises: StatusError 400."""
     what = "invalid continue token: continue key is not valid"
@@ -99,8 +102,11 @@ def decode_continue(token: str, prefix: bytes) -> tuple[int, bytes]:
         fields = orjson.loads(text)
     except orjson.JSONDecodeError:
         # Go shows the byte as the character of that number.
-        first = text[:1].decode("latin-1")
-        why = f"invalid character '{first}' looking for beginning of value" if first else "unexpected end of JSON input"
+        number = _NUMBER.match(text)
+        first, where = text[:1].decode("latin-1"), "looking for beginning of value"
+        if number is not None:
+            first, where = text[number.end() :][:1].decode("latin-1"), "after top-level value"
+        why = f"invalid character '{first}' {where}" if first else "unexpected end of JSON input"
         raise bad_request(f"{what}: {why}") from None
     into = f"{what}: json: cannot unmarshal {{}} into Go "
     if not isinstance(fields, dict):

@@ -70,6 +70,21 @@ def encode(obj: Json) -> bytes:
         raise bad_request(TOO_DEEP) from None
 
 
+def as_stored(kind: Kind, *objects: Json) -> Kind:
+    """Makes of them, in place, what the store holds; and the kind that they are then of."""
+    conversion = kind.converts
+    if conversion is None:
+        return kind
+    for obj in objects:
+        conversion.to_stored(obj)
+    return conversion.stored
+
+
+def as_served(kind: Kind, value: bytes) -> bytes:
+    """What was just stored, in the version of `kind`."""
+    return value if kind.converts is None or kind.read is None else kind.read(value)
+
+
 def stored(kind: Kind, value: bytes, revision: int) -> Json:
     """The object that `encode` made these bytes of, with its version."""
     obj: Json = orjson.loads(value if kind.read is None else kind.read(value))
@@ -196,6 +211,7 @@ def finish_create(
         track(kind, "", None, obj, sender)
     if admit is not None:
         admit(kind, "", metadata.get("name") or "", None, obj)
+    kind = as_stored(kind, obj)
     strategy.prepare_for_create(kind, obj, cluster)
     errors = validate_create(kind, obj)
     if errors:
@@ -206,6 +222,7 @@ def finish_create(
 
 def finish_update(kind: Kind, new: Json, old: Json, sub: str, said: list[str], cluster: Cluster) -> Json:
     """`new`, ready to be stored; `said` gets the warnings for its sender. Raises: StatusError 403, 422."""
+    kind = as_stored(kind, new, old)
     strategy.prepare_for_update(kind, new, old, sub, cluster)
     errors = validate_update(kind, new, old, sub)
     if errors:

@@ -279,9 +279,9 @@ class SharedKeys:
     """The objects under a prefix as they are stored, and the caches that show them: one for each version in which a
     resource is served, none where none is. They come and go while the server runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, caches: tuple[ResourceCache, ...] = ()) -> None:
         self._kvs: dict[bytes, KeyValue] = {}
-        self.caches: tuple[ResourceCache, ...] = ()
+        self.caches = caches
 
     def load(self, kvs: Iterable[KeyValue], revision: int) -> None:
         self._kvs = {kv.key: kv for kv in kvs}
@@ -334,7 +334,11 @@ class WatchCache:
             else:
                 group = self._by_segment.setdefault(parts[0], {})
                 assert isinstance(group, dict), "a group is no core resource's plural"
-                group[parts[1]] = cache
+                standing = group.get(parts[1])
+                if isinstance(standing, ResourceCache):
+                    group[parts[1]] = SharedKeys((standing, cache))
+                else:
+                    group[parts[1]] = cache
         self._waiting: dict[asyncio.Future[None], int] = {}
 
     def of(self, resource: Kind) -> ResourceCache:

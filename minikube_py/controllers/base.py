@@ -39,6 +39,7 @@ from minikube_py.controllers import views
 from minikube_py.controllers.informers import Informers, Needs
 from minikube_py.controllers.views import Labels, MetaView, PodView, ServiceView, WorkloadView
 from minikube_py.controllers.volume_views import (
+    ATTRIBUTES_CLASSES,
     BUDGETS,
     CLAIMS,
     DEVICE_CLAIMS,
@@ -160,7 +161,9 @@ _PROJECTIONS: Final[Mapping[ResourceRef, Callable[[Object], Any]]] = {
     NAMESPACES: views.project_namespace,
     CONFIG_MAPS: views.project_config_map,
     CLUSTER_ROLES: project_whole,
-    **dict.fromkeys((VOLUMES, CLAIMS, STORAGE_CLASSES, BUDGETS, DEVICE_CLAIMS, DEVICE_TEMPLATES), project_whole),
+    **dict.fromkeys(
+        (VOLUMES, CLAIMS, STORAGE_CLASSES, ATTRIBUTES_CLASSES, BUDGETS, DEVICE_CLAIMS, DEVICE_TEMPLATES), project_whole
+    ),
     QUOTAS: project_whole,
 }
 _INDEXERS: Final[Mapping[ResourceRef, Mapping[str, Indexer[Any]]]] = {

@@ -34,7 +34,7 @@ from minikube_py.controllers.stateful_set import StatefulSetController
 from minikube_py.controllers.taint_eviction import TaintEvictionController
 from minikube_py.controllers.ttl_after_finished import TtlAfterFinished
 from minikube_py.controllers.volume_binder import VolumeBinder
-from minikube_py.controllers.volume_protection import ClaimProtection, VolumeProtection
+from minikube_py.controllers.volume_protection import AttributesClassProtection, ClaimProtection, VolumeProtection
 from minikube_py.env import Clock, Rng
 from minikube_py.errors import RequestError
 
@@ -60,6 +60,7 @@ CONTROLLERS: Final[Mapping[str, Callable[[ControllerContext], Controller]]] = {
         SimulatedProvisioner,
         ClaimProtection,
         VolumeProtection,
+        AttributesClassProtection,
         EphemeralVolumes,
         ResourceClaims,
         ResourceQuotas,

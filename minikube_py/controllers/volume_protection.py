@@ -1,6 +1,6 @@
-"""Volumes and claims that are being deleted stay while somebody uses them, by their finalizers.
+"""Volumes, claims and classes that are being deleted stay while somebody uses them, by their finalizers.
 
-Source: `pkg/controller/volume/{pvcprotection,pvprotection}`.
+Source: `pkg/controller/volume/{pvcprotection,pvprotection,vacprotection}`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from minikube_py.client.informer import Handler, Informer
 from minikube_py.client.rest import PODS, Object, ResourceRef
 from minikube_py.controllers.base import BY_CLAIM, ControllerContext, QueueController, QueueWorkers, pod_claims
 from minikube_py.controllers.views import PodView
-from minikube_py.controllers.volume_views import CLAIMS, VOLUMES, WholeView
+from minikube_py.controllers.volume_views import ATTRIBUTES_CLASSES, CLAIMS, VOLUMES, WholeView
 
 CLAIM_FINALIZER: Final = "kubernetes.io/pvc-protection"
 VOLUME_FINALIZER: Final = "kubernetes.io/pv-protection"
+CLASS_FINALIZER: Final = "kubernetes.io/vac-protection"
 
 
 class _Protection(QueueController):
@@ -118,3 +119,31 @@ class VolumeProtection(_Protection):
 
     async def _is_used(self, view: WholeView) -> bool:
         return (view.obj.get("status") or {}).get("phase") == "Bound"
+
+
+class AttributesClassProtection(_Protection):
+    """A VolumeAttributesClass is used while a volume or claim has it, had it, or is to get it."""
+
+    name = "volumeattributesclass-protection-controller"
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context, ATTRIBUTES_CLASSES, CLASS_FINALIZER)
+        self._users: tuple[Informer[WholeView], ...] = (context.informers.of(CLAIMS), context.informers.of(VOLUMES))
+        for users in self._users:
+            users.add_handler(Handler(on_update=lambda old, new: self._left(old), on_delete=self._left))
+
+    def _left(self, user: WholeView) -> None:
+        for name in _classes(user.obj):
+            if name in self._objects.store:
+                self._workers.queue.add(name)
+
+    async def _is_used(self, view: WholeView) -> bool:
+        return any(view.name in _classes(user.obj) for users in self._users for user in users.store.values())
+
+
+def _classes(user: Object) -> set[str]:
+    """The VolumeAttributesClasses that a volume or claim names."""
+    spec, status = user.get("spec") or {}, user.get("status") or {}
+    target = (status.get("modifyVolumeStatus") or {}).get("targetVolumeAttributesClassName")
+    named = (spec.get("volumeAttributesClassName"), status.get("currentVolumeAttributesClassName"), target)
+    return {name for name in named if name}

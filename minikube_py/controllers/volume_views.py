@@ -12,6 +12,7 @@ from minikube_py.controllers.views import MetaView, meta_of
 VOLUMES: Final = ResourceRef("", "v1", "persistentvolumes")
 CLAIMS: Final = ResourceRef("", "v1", "persistentvolumeclaims")
 STORAGE_CLASSES: Final = ResourceRef("storage.k8s.io", "v1", "storageclasses")
+ATTRIBUTES_CLASSES: Final = ResourceRef("storage.k8s.io", "v1", "volumeattributesclasses")
 BUDGETS: Final = ResourceRef("policy", "v1", "poddisruptionbudgets")
 QUOTAS: Final = ResourceRef("", "v1", "resourcequotas")
 DEVICE_CLAIMS: Final = ResourceRef("resource.k8s.io", "v1", "resourceclaims")

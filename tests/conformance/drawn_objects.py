@@ -30,7 +30,7 @@ JSON_PATCH = "application/json-patch+json"
 def message_of(plural: str) -> Message:
     path = WORLD[plural][0]
     group, version = ("", "v1") if path.startswith(CORE) else path.split("/")[2:4]
-    kind = REGISTRY.resource(group, version, plural)
+    kind = REGISTRY.resource(group, version, path.rpartition("/")[2])
     found = kind and SCHEMA.kind(group, version, kind.kind)
     assert found is not None, f"the schema has no {plural}"
     return found

@@ -15,6 +15,7 @@ NAMESPACE = "work"
 VOLUMES = ResourceRef("", "v1", "persistentvolumes")
 CLAIMS = ResourceRef("", "v1", "persistentvolumeclaims")
 CLASSES = ResourceRef("storage.k8s.io", "v1", "storageclasses")
+ATTRIBUTES_CLASSES = ResourceRef("storage.k8s.io", "v1", "volumeattributesclasses")
 BUDGETS = ResourceRef("policy", "v1", "poddisruptionbudgets")
 Settled = Callable[[RestClient, Callable[[], Awaitable[Any]]], Awaitable[Any]]
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}")
@@ -153,10 +154,11 @@ def binding(settled: Settled) -> Callable[[RestClient], Awaitable[Any]]:
 
 
 def used_claims(settled: Settled) -> Callable[[RestClient], Awaitable[Any]]:
-    """Claims that pods use, and those made for them."""
+    """Claims that pods use, and those made for them; and a class that a claim uses."""
 
     async def scenario(client: RestClient) -> Any:
-        await client.create(CLAIMS, claim("used", "1Gi"), NAMESPACE)
+        await client.create(ATTRIBUTES_CLASSES, {"metadata": {"name": "fast"}, "driverName": "a.b", "parameters": {"a": "b"}})
+        await client.create(CLAIMS, claim("used", "1Gi", volumeAttributesClassName="fast"), NAMESPACE)
         template = {"metadata": {"labels": {"a": "b"}}, "spec": claim("x", "1Gi")["spec"]}
         volumes = [
             {"name": "v", "persistentVolumeClaim": {"claimName": "used"}},
@@ -176,13 +178,16 @@ def used_claims(settled: Settled) -> Callable[[RestClient], Awaitable[Any]]:
             for references in owners:
                 for reference in references or ():
                     reference.pop("uid")
-            return {**found, "owners": owners}
+            kept = await client.get(ATTRIBUTES_CLASSES, "fast") if await client.list(ATTRIBUTES_CLASSES) else None
+            return {**found, "owners": owners, "kept": kept and kept["metadata"]["finalizers"]}
 
+        await client.delete(ATTRIBUTES_CLASSES, "fast")
         await client.delete(CLAIMS, "used", NAMESPACE)
         answers: list[Any] = [await settled(client, ask)]
         await client.delete(PODS, "user", NAMESPACE, grace_period_s=0)
         await _gone(client, CLAIMS, "used", NAMESPACE)
         await _gone(client, CLAIMS, "user-w", NAMESPACE)
+        await _gone(client, ATTRIBUTES_CLASSES, "fast")
         answers.append(await settled(client, ask))
         return answers
 

@@ -23,8 +23,7 @@ PODS = "/api/v1/namespaces/default/pods"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 REPLICA_SETS = "/apis/apps/v1/namespaces/default/replicasets"
 NOT_SERVED = {
-    "CertificateSigningRequest", "HorizontalPodAutoscaler", "IPAddress", "ServiceCIDR", "ValidatingAdmissionPolicy",
-    "VolumeAttributesClass",
+    "CertificateSigningRequest", "IPAddress", "ServiceCIDR", "ValidatingAdmissionPolicy",
 }  # fmt: skip
 """What the controller manager asks for in vain. Its controllers of these kinds rest."""
 _FAILED = re.compile(r'"Failed to watch".*? type="\*\w+\.(\w+)"')

@@ -64,6 +64,9 @@ _RULES = [
     {"verbs": ["get", "list"], "apiGroups": ["", "apps"], "resources": ["pods", "*/scale"]},
     {"verbs": ["update"], "apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["a"]},
 ]
+_CPU = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 60}}}
+_OBJECT = {"describedObject": {"kind": "Service", "name": "s"}, "metric": {"name": "m", "selector": {"matchLabels": {"a": "b"}}}, "target": {"type": "Value", "value": "1500m"}}
+_CONTAINERS = {"name": "memory", "container": "c", "target": {"type": "AverageValue", "averageValue": "1Gi"}}
 _OF_RBAC = {"apiGroup": "rbac.authorization.k8s.io"}
 _SUBJECTS = [{"kind": "User", "name": "u"}, {"kind": "Group", "name": "g", **_OF_RBAC}, {"kind": "ServiceAccount", "name": "s", "namespace": "n"}]
 WORLD: dict[str, tuple[str, Body]] = {
@@ -152,6 +155,26 @@ WORLD: dict[str, tuple[str, Body]] = {
         f"{STORAGE}/namespaces/{NAMESPACE}/csistoragecapacities",
         {"storageClassName": "fast", "capacity": "1Gi", "nodeTopology": {"matchLabels": {"zone": "a"}}},
     ),
+    "horizontalpodautoscalers": (
+        f"/apis/autoscaling/v2/namespaces/{NAMESPACE}/horizontalpodautoscalers",
+        {"spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}, "minReplicas": 2, "maxReplicas": 5,
+            "metrics": [_CPU, {"type": "Pods", "pods": {"metric": {"name": "m"}, "target": {"type": "AverageValue", "averageValue": "1"}}}],
+            "behavior": {"scaleUp": {"stabilizationWindowSeconds": 3, "policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}},
+        }},
+    ),
+    "horizontalpodautoscalers v1": (
+        f"/apis/autoscaling/v1/namespaces/{NAMESPACE}/horizontalpodautoscalers",
+        {"spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}, "maxReplicas": 5, "targetCPUUtilizationPercentage": 70}},
+    ),
+    "volumeattributesclasses": (f"{STORAGE}/volumeattributesclasses", {"driverName": "csi.example.com", "parameters": {"iops": "100"}}),
+    "runtimeclasses": (
+        "/apis/node.k8s.io/v1/runtimeclasses",
+        {
+            "handler": "h", "overhead": {"podFixed": {"cpu": "10m", "memory": "1Mi"}},
+            "scheduling": {"nodeSelector": {"a": "b"}, "tolerations": [{"key": "t", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 3}]},
+        },
+    ),
     "volumeattachments": (
         f"{STORAGE}/volumeattachments", {"spec": {"attacher": "csi.example.com", "nodeName": "n", "source": {"persistentVolumeName": "v"}}},
     ),
@@ -198,11 +221,12 @@ WORLD: dict[str, tuple[str, Body]] = {
     "roles": (f"{RBAC}/namespaces/{NAMESPACE}/roles", {"rules": _RULES}),
     "rolebindings": (f"{RBAC}/namespaces/{NAMESPACE}/rolebindings", {"subjects": _SUBJECTS, "roleRef": {"kind": "Role", "name": "r", **_OF_RBAC}}),
 }  # fmt: skip
-"""Plural to collection and body. Each stands in the world as `one` and `two`; see `named`."""
+"""Plural to collection and body. Each stands in the world as `one` and `two`; see `named`. What is stored in one version
+and served in another, too, is that version's object: the second create meets the first one's."""
 CLUSTER_WIDE = frozenset(plural for plural, (where, _) in WORLD.items() if "/namespaces/" not in where)
 BY_SCHEMA = frozenset((
-    "jobs", "cronjobs", "persistentvolumes", "persistentvolumeclaims", "poddisruptionbudgets", "priorityclasses", "storageclasses", "csidrivers", "csinodes",
-    "csistoragecapacities", "volumeattachments", "endpointslices", "ingressclasses", "ingresses", "networkpolicies",
+    "horizontalpodautoscalers", "horizontalpodautoscalers v1", "jobs", "cronjobs", "persistentvolumes", "persistentvolumeclaims", "poddisruptionbudgets", "priorityclasses", "storageclasses", "csidrivers", "csinodes",
+    "csistoragecapacities", "volumeattachments", "volumeattributesclasses", "runtimeclasses", "endpointslices", "ingressclasses", "ingresses", "networkpolicies",
     "deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices", "limitranges",
     "resourcequotas",
     "clusterroles", "clusterrolebindings", "roles", "rolebindings",
@@ -210,6 +234,18 @@ BY_SCHEMA = frozenset((
 """Kinds whose writes are also drawn by the schema, field by field: all but the older ones that hold the template of a pod."""
 OTHERS: dict[str, dict[str, Body]] = {
     "persistentvolumes": {"disk": {"spec": {"capacity": {"storage": "5Gi"}, "accessModes": ["ReadWriteMany"], "hostPath": {"path": "/a"}}}},
+    "horizontalpodautoscalers v1": {
+        "many": {"spec": {"scaleTargetRef": {"kind": "ReplicationController", "name": "r"}, "maxReplicas": 3}},
+        "old": {"spec": {"scaleTargetRef": {"apiVersion": "x.io/v1", "kind": "K", "name": "k"}, "minReplicas": 2, "maxReplicas": 3}},
+    },
+    "horizontalpodautoscalers": {
+        "plain": {"spec": {"scaleTargetRef": {"kind": "ReplicationController", "name": "r"}, "maxReplicas": 3}},
+        "many": {"spec": {
+            "scaleTargetRef": {"apiVersion": "x.io/v1", "kind": "K", "name": "k"}, "maxReplicas": 3,
+            "metrics": [{"type": "Object", "object": _OBJECT}, {"type": "ContainerResource", "containerResource": _CONTAINERS}, {"type": "External", "external": {"metric": {"name": "e"}, "target": {"type": "AverageValue", "averageValue": "2"}}}],
+            "behavior": {"scaleDown": {"selectPolicy": "Disabled", "tolerance": "0.1"}},
+        }},
+    },
     "persistentvolumeclaims": {
         "bound": {"spec": {**_CLAIMED, "storageClassName": "grows", "volumeName": "v"}}, "none": {"spec": {**_CLAIMED, "storageClassName": None}},
     },
@@ -272,6 +308,17 @@ REPORTED: dict[str, dict[str, Body]] = {
         "bound": {"phase": "Bound", "capacity": {"storage": "1Gi"}, "currentVolumeAttributesClassName": "gold"},
     },
     "poddisruptionbudgets": {"two": _HEALTHY},
+    "horizontalpodautoscalers": {
+        "two": {"currentReplicas": 2, "desiredReplicas": 3, "lastScaleTime": _AT, "currentMetrics": [{"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": 70, "averageValue": "300m"}}}]},
+        "many": {
+            "currentReplicas": 1, "desiredReplicas": 1, "conditions": [{"type": "AbleToScale", "status": "True", "reason": "R", "message": "m", "lastTransitionTime": _AT}],
+            "currentMetrics": [
+                {"type": "Object", "object": {**{k: _OBJECT[k] for k in ("describedObject", "metric")}, "current": {"value": "2"}}},
+                {"type": "ContainerResource", "containerResource": {"name": "memory", "container": "c", "current": {"averageValue": "2Gi"}}},
+                {"type": "External", "external": {"metric": {"name": "e"}, "current": {"value": "4", "averageValue": "2"}}},
+            ],
+        },
+    },
     "jobs": {
         "two": {"startTime": _AT, "active": 1, "ready": 1, "succeeded": 1, "uncountedTerminatedPods": {"failed": ["u"]}},
         "ended": {
@@ -353,7 +400,32 @@ SCHEDULES = (
     "TZ=UTC * * * * *", "CRON_TZ=Europe/Berlin 0 0 * * *", "TZ=0", "TZ=Nowhere 0 0 * * *", ", * * * *", "1,,2 * * * *", "99999999999999999999 * * * *", "*/99 * * * *", "*-5 * * * *", "+5 * * * *", "0 0 L * *", "1. * * * *",
 )  # fmt: skip
 ZONES = ("UTC", "Etc/UTC", "Europe/Berlin", "europe/berlin", "Nowhere/City", "", "Local", "local", "..", "../x", "/UTC", "UTC/", "A B", "America/Argentina/Buenos_Aires", "-x", "GMT+5", "Etc/GMT+5", "EST5EDT", "A" * 15, None)
+_RUN_BY = f"{NAMESPACE}-one"
+_SCALER = "autoscaling.alpha.kubernetes.io/"
+_IN_V1 = (
+    '[{"type":"Object","object":{"target":{"kind":"S","name":"s"},"metricName":"m","targetValue":"1500m","selector":{"matchLabels":{"a":"b"}}}}]',
+    '[{"type":"Object","object":{"target":{"kind":"S","name":"s"},"metricName":"m","targetValue":"0","averageValue":"2"}}]', '[null]', "[]", "null", "x", "{}", '[{"type":1}]',
+    '[{"type":"Pods","pods":{"metricName":"m","targetAverageValue":"1"}},{"type":"External","external":{"metricName":"e","metricSelector":{},"targetValue":"3"}}]',
+    '[{"type":"Resource","resource":{"name":"memory","targetAverageValue":"1Gi"}},{"type":"ContainerResource","containerResource":{"name":"cpu","container":"c","targetAverageUtilization":5}}]',
+)
+_SCALED = ('{"ScaleUp":{"StabilizationWindowSeconds":3,"SelectPolicy":"Min","Policies":[{"Type":"Pods","Value":1,"PeriodSeconds":60}],"Tolerance":"100m"},"ScaleDown":null}', '{"scaledown":{"policies":[{"type":"Percent","value":1,"periodseconds":2000}]}}', "{}", "null", "1", '{"ScaleUp":[]}')
+_REPORTED_V1 = ('[{"type":"Resource","resource":{"name":"cpu","currentAverageUtilization":5,"currentAverageValue":"1"}},{"type":"External","external":{"metricName":"e","currentValue":"1"}}]', "[]", "x")
 PARTS: dict[str, tuple[Body, ...]] = {
+    "horizontalpodautoscalers v1": (
+        *({"metadata": {"annotations": {f"{_SCALER}metrics": text}}} for text in _IN_V1), *({"metadata": {"annotations": {f"{_SCALER}behavior": text}}} for text in _SCALED),
+        *({"metadata": {"annotations": {f"{_SCALER}current-metrics": text}}} for text in _REPORTED_V1), {"metadata": {"annotations": {f"{_SCALER}conditions": '[{"type":"ScalingActive","status":"True"}]'}}},
+        *(_spec(targetCPUUtilizationPercentage=share) for share in (None, 0, 1, -1)), {"metadata": {"annotations": {f"{_SCALER}scale-up-tolerance": "x"}}},
+    ),
+    "horizontalpodautoscalers": ({"metadata": {"annotations": {f"{_SCALER}metrics": "x", f"{_SCALER}behavior": "{}"}}},),
+    "pods": (
+        *(_spec(runtimeClassName=name) for name in (_RUN_BY, "absent", "", "A")), _spec(overhead={"cpu": "10m"}), _spec(overhead={}),
+        *(_spec(runtimeClassName=_RUN_BY, overhead=given) for given in ({"cpu": "0.01", "memory": "1Mi"}, {"cpu": "1"}, {})),
+        *(_spec(runtimeClassName=_RUN_BY, nodeSelector=given) for given in ({"a": "b"}, {"a": "c"}, {})),
+        *(_spec(runtimeClassName=_RUN_BY, tolerations=[given]) for given in (
+            {"operator": "Exists"}, {"key": "t", "operator": "Exists"}, {"key": "t", "operator": "Equal", "value": "v", "effect": "NoExecute"},
+            {"key": "t", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 2}, {"key": "t", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 4},
+        )),
+    ),
     "replicationcontrollers": _TEMPLATED[10:],
     "replicasets": _TEMPLATED,
     "deployments": (

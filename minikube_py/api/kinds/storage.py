@@ -61,13 +61,13 @@ def _meta_update(new: Json, old: Json) -> list[FieldError]:
 # --- storage classes ------------------------------------------------------------------------------------------------
 
 
-def _validate_provisioner(name: str | None, path: str) -> list[FieldError]:
+def validate_provisioner(name: str | None, path: str) -> list[FieldError]:
     if not name:
         return [required(path)]
     return [invalid_value(path, name.lower(), message) for message in is_qualified_name(name.lower())]
 
 
-def _validate_parameters(parameters: Mapping[str, str] | None, path: str) -> list[FieldError]:
+def validate_parameters(parameters: Mapping[str, str] | None, path: str) -> list[FieldError]:
     given = parameters or {}
     if len(given) > PARAMETERS_MAX:
         return [too_long(path, PARAMETERS_MAX)]
@@ -116,8 +116,8 @@ def _validate_topologies(terms: Sequence[Json] | None, path: str) -> list[FieldE
 
 _validate_class = rules(
     _meta(False),
-    at("provisioner", _validate_provisioner),
-    at("parameters", _validate_parameters),
+    at("provisioner", validate_provisioner),
+    at("parameters", validate_parameters),
     at("reclaimPolicy", one_of("", "Delete", "Retain")),
     at("volumeBindingMode", one_of("Immediate", "WaitForFirstConsumer")),
     at("allowedTopologies", _validate_topologies),

@@ -82,8 +82,15 @@ def validate_template(template: Json, path: str) -> list[FieldError]:
     errors += validate_pod_annotations(annotations, spec, f"{path}.annotations")
     errors += validate_pod_spec(spec, f"{path}.spec", is_pod=False)
     if spec.get("ephemeralContainers"):
+        where = f"{path}.spec.ephemeralContainers"
+        errors += [
+            required(f"{where}[{i}].{name}")
+            for i, each in enumerate(spec["ephemeralContainers"])
+            for name in ("name", "image")
+            if not each.get(name)
+        ]
         detail = "ephemeral containers not allowed in pod template"
-        errors.append(forbidden_value(f"{path}.spec.ephemeralContainers", detail))
+        errors.append(forbidden_value(where, detail))
     return errors
 
 

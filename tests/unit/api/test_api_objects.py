@@ -155,7 +155,7 @@ def test_rows_are_found_by_path_and_by_kind() -> None:
     assert registry.REGISTRY.resource("", "v1", "pods") is core.PODS
     assert registry.REGISTRY.kind("coordination.k8s.io", "v1", "Lease") is coordination.LEASES
     assert registry.REGISTRY.resource("", "v2", "pods") is None
-    assert len({(r.group, r.plural) for r in registry.REGISTRY.kinds}) == len(registry.REGISTRY.kinds)
+    assert len({(r.group, r.version, r.plural) for r in registry.REGISTRY.kinds}) == len(registry.REGISTRY.kinds)
 
 
 def test_keys_in_the_store() -> None:

@@ -42,6 +42,7 @@ def create(resource: Kind, body: Json) -> Json:
     if errors := validate_create(resource, obj):
         raise invalid(resource, metadata.get("name") or "", errors)
     resource.canonicalize(obj)
+    resource.validate_admission(obj, None, EmptyCluster())
     return obj
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from minikube_py.api.admission import admit_pod
+from minikube_py.api.admission import admit_pod, validate_overhead
 from minikube_py.api.defaults_pod import default_pod
 from minikube_py.api.errors import FieldError, GroupResource, Json, conflict, not_supported, required
 from minikube_py.api.kind import NAMESPACED, Cluster, Kind, Selectable, Subresource, status_of
@@ -171,6 +171,7 @@ def _admit(pod: Json, old: Json | None, cluster: Cluster) -> None:
 def _within_limits(pod: Json, old: Json | None, cluster: Cluster) -> None:
     if old is None:
         limit_ranges.check_pod(PODS, pod, cluster)
+        validate_overhead(pod, cluster)
 
 
 PODS: Final = Kind(
@@ -205,7 +206,9 @@ PODS: Final = Kind(
     default=default_pod,
     admit=_admit,
     validate_admission=_within_limits,
-    sees=(("scheduling.k8s.io", "v1", "priorityclasses"), *limit_ranges.SEEN),
+    sees=(
+        ("scheduling.k8s.io", "v1", "priorityclasses"), ("node.k8s.io", "v1", "runtimeclasses"), *limit_ranges.SEEN,
+    ),
     prepare_create=_create_pod,
     prepare_status=_update_status,
     validate=validate_pod_create,

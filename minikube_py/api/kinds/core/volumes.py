@@ -46,7 +46,7 @@ def class_of(obj: Json) -> str:
     return named if named is not None else str((obj.get("spec") or {}).get("storageClassName") or "")
 
 
-def _protect(finalizer: str, metadata: Json) -> None:
+def protect(finalizer: str, metadata: Json) -> None:
     finalizers = metadata.get("finalizers") or []
     if finalizer not in finalizers:
         metadata["finalizers"] = [*finalizers, finalizer]
@@ -85,7 +85,7 @@ def _default_volume(volume: Json) -> None:
 
 def _admit_volume(volume: Json, old: Json | None, cluster: Cluster) -> None:
     if old is None:
-        _protect(VOLUME_PROTECTION, volume["metadata"])
+        protect(VOLUME_PROTECTION, volume["metadata"])
 
 
 def _create_volume(volume: Json) -> None:
@@ -210,7 +210,7 @@ def _admit_claim(claim: Json, old: Json | None, cluster: Cluster) -> None:
         chosen = default_storage_class(cluster)
         if chosen is not None:
             spec["storageClassName"] = chosen["metadata"]["name"]
-    _protect(CLAIM_PROTECTION, claim["metadata"])
+    protect(CLAIM_PROTECTION, claim["metadata"])
 
 
 def _requested(claim: Json) -> quantity.Quantity:
