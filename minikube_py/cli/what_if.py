@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not isinstance(pod, dict) or pod.get("kind") != "Pod":
         raise InvalidRequest(f"{arguments.file} is no Pod")
     answer = run_interruptible(_ask(arguments, pod))
-    lines = [f"{answer['pod']} does not exist; nothing was created", "", *told(answer)]
+    lines = [f"{answer['pod']} of {arguments.file}: nothing was created", "", *told(answer)]
     print(json.dumps(answer, indent=2) if arguments.json else "\n".join(lines))
     return 0
 
@@ -41,9 +41,11 @@ def run(arguments: argparse.Namespace) -> int:
 async def _ask(arguments: argparse.Namespace, pod: Json) -> Json:
     metadata = dict(pod.get("metadata") or {})
     namespace = metadata.get("namespace") or arguments.namespace
-    # A pod of that name may be there already.
-    metadata["generateName"] = metadata.pop("name", "") or metadata.get("generateName", "pod")
+    # A pod of that name may be there already, so it is judged under another one.
+    name = metadata.pop("name", "") or metadata.get("generateName", "pod")
+    metadata["generateName"] = name
     pod = {**pod, "metadata": metadata}
     async with Api(arguments) as api:
         admitted = await api.dry_run(f"/api/v1/namespaces/{namespace}/pods", pod)
-        return await api.ask("POST", "what-if", {"limit": str(arguments.limit)}, admitted)
+        answer = await api.ask("POST", "what-if", {"limit": str(arguments.limit)}, admitted)
+    return {**answer, "pod": f"{namespace}/{name}"}
