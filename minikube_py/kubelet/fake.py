@@ -170,6 +170,9 @@ class FakeKubelet:
             self._stop(new, played)
         elif new.terminal and not old.terminal:
             self._release(new, played)
+        elif old.ready and not new.ready and played.stage is Stage.RUNNING and not new.deleting:
+            # Whoever took the node for lost marked it, and it runs.
+            self._resume(new, played)
 
     def _gone(self, pod: PodView) -> None:
         played = self._played.pop(pod.key, None)

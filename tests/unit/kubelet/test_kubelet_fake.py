@@ -307,6 +307,18 @@ async def test_pods_that_were_marked_while_their_node_was_away_are_ready_again()
         assert w.status()["podIP"] == before["podIP"] and w.status()["startTime"] == before["startTime"]
 
 
+async def test_a_running_pod_that_is_marked_after_its_node_came_back_is_ready_again():
+    async with World() as w:
+        w.pod()
+        await settle()
+        before = w.status()
+        marked = [{**c, "status": "False"} if c["type"] == "Ready" else c for c in before["conditions"]]
+        w.api.change("pods", "a/p", status={**before, "conditions": marked})
+        await settle()
+        assert condition(w.status(), "Ready") == "True"
+        assert w.status()["podIP"] == before["podIP"] and w.status()["startTime"] == before["startTime"]
+
+
 async def test_only_a_node_that_is_played_can_lose_its_power():
     async with World() as w:
         with pytest.raises(InvalidRequest, match="node n9 is not played here"):
