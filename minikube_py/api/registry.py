@@ -6,6 +6,7 @@ from typing import Final
 
 from minikube_py.api.kind import Kind
 from minikube_py.api.kinds import (
+    admissionregistration,
     apiextensions,
     apps,
     authentication,
@@ -55,7 +56,7 @@ class Registry:
 
 
 GROUPS: Final = (
-    core, apiextensions, apps, authentication, authorization, autoscaling, batch, coordination, discovery,
-    networking, node, policy, rbac, resource, scheduling, storage, volume_attributes,
+    core, admissionregistration, apiextensions, apps, authentication, authorization, autoscaling, batch, coordination,
+    discovery, networking, node, policy, rbac, resource, scheduling, storage, volume_attributes,
 )  # fmt: skip
 REGISTRY: Final = Registry(tuple(kind for group in GROUPS for kind in group.KINDS))

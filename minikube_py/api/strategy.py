@@ -22,6 +22,18 @@ def prepare_for_create(kind: Kind, obj: Json, cluster: Cluster) -> None:
 
 
 def prepare_for_update(kind: Kind, new: Json, old: Json, subresource: str, cluster: Cluster) -> None:
+    """Admits, and keeps what this path may not write. Raises: StatusError 403 of admission."""
+    admit_update(kind, new, old, subresource, cluster)
+    settle_update(kind, new, old, subresource, cluster)
+
+
+def admit_update(kind: Kind, new: Json, old: Json, subresource: str, cluster: Cluster) -> None:
+    """Raises: StatusError 403 of admission."""
+    if not subresource:
+        kind.admit(new, old, cluster)
+
+
+def settle_update(kind: Kind, new: Json, old: Json, subresource: str, cluster: Cluster) -> None:
     """Keeps what this path may not write: status on the main one, spec on `status`; and what nobody may.
 
     Raises: StatusError 403 of admission."""
@@ -30,8 +42,6 @@ def prepare_for_update(kind: Kind, new: Json, old: Json, subresource: str, clust
         metadata["generation"] = before["generation"]
     else:
         metadata.pop("generation", None)
-    if not subresource:
-        kind.admit(new, old, cluster)
     if subresource == "status":
         keep(new, old, "spec")
         kind.prepare_status(new, old)

@@ -24,6 +24,8 @@ from minikube_py.api.registry import REGISTRY, Registry
 from minikube_py.apiserver import bootstrap, nonresource, system
 from minikube_py.apiserver.access import Access
 from minikube_py.apiserver.addresses import DEFAULT_RANGE, AddressAllocator
+from minikube_py.apiserver.admission import Chain
+from minikube_py.apiserver.admission_rules import Namespaces
 from minikube_py.apiserver.cached_cluster import CachedCluster
 from minikube_py.apiserver.custom_resources import CustomResources
 from minikube_py.apiserver.declared import Declarations
@@ -35,11 +37,12 @@ from minikube_py.apiserver.forms import YAML, Form, negotiate, presented, single
 from minikube_py.apiserver.inflight import InFlight
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.lists import Lister
-from minikube_py.apiserver.messages import Request, Response, warning_headers
+from minikube_py.apiserver.messages import Request, Response, warning_headers, with_warnings
 from minikube_py.apiserver.metrics import RequestMetrics, render
 from minikube_py.apiserver.namespaces import NamespaceGate
 from minikube_py.apiserver.object_store import ObjectStore
-from minikube_py.apiserver.options import list_options, parse_bool, write_options
+from minikube_py.apiserver.options import check_patch_type, list_options, parse_bool, write_options
+from minikube_py.apiserver.outgoing import Closed, Outgoing
 from minikube_py.apiserver.preparing import as_served
 from minikube_py.apiserver.quotas import Quotas
 from minikube_py.apiserver.reviews import review
@@ -49,8 +52,10 @@ from minikube_py.apiserver.scheduling import AskScheduler
 from minikube_py.apiserver.subresources import Subresources, check_log_accepted
 from minikube_py.apiserver.watch_cache import WatchCache
 from minikube_py.apiserver.watching import Watching
+from minikube_py.apiserver.webhook_calls import Caller
+from minikube_py.apiserver.webhooks import MutatingWebhooks, ValidatingWebhooks
 from minikube_py.apiserver.work import Work, WorkHere, in_form
-from minikube_py.apiserver.writes import Writer, Written, check_patch_type, with_warnings
+from minikube_py.apiserver.writes import Writer, Written
 from minikube_py.env import Clock, Rng, ended
 from minikube_py.errors import Compacted, MinikubeError, Unavailable
 from minikube_py.index.declared import INDEXES_PREFIX
@@ -88,6 +93,7 @@ class ApiServer:
         limits: Limits | None = None,
         cluster_range: str = DEFAULT_RANGE,
         registry: Registry = REGISTRY,
+        outgoing: Outgoing | None = None,
     ) -> None:
         self.registry = registry
         self.limits = limits or Limits()
@@ -105,6 +111,8 @@ class ApiServer:
         seen = CachedCluster(self.cache, clock)
         quotas = Quotas(self.store, self.cache, self.limits, clock)
         self.writer = Writer(self.store, gate, self.addresses, self.limits, clock, rng, seen, quotas)
+        self.webhook_caller = Caller(outgoing or Closed(), self.cache)
+        self.writer.chain = self._chain(rng)
         self.deleter = Deleter(self.store, self.limits, clock)
         self.hand_work_to(WorkHere(registry))
         self.subresources = Subresources(self.store, self.writer, clock)
@@ -124,6 +132,11 @@ class ApiServer:
         self._stopping = False
         self._inflight: dict[asyncio.Task[object], float] = {}
         self._late: set[asyncio.Task[object]] = set()
+
+    def _chain(self, rng: Rng) -> Chain:
+        namespaces = Namespaces(self.store, self.cache)
+        given = (self.cache, namespaces, self.webhook_caller, lambda: self.registry, rng)
+        return Chain((MutatingWebhooks(*given), ValidatingWebhooks(*given)))
 
     # --- life -------------------------------------------------------------------------------------------------------
 
@@ -162,6 +175,7 @@ class ApiServer:
         await ended(*tasks)
         if self._watch is not None:
             self._watch.cancel()
+        await self.webhook_caller.outgoing.close()
 
     async def _load(self, replayed: int) -> None:
         """Fills the cache with the state some revisions back, and follows the store from there: so watches that were
@@ -321,6 +335,8 @@ class ApiServer:
         # go-restful refuses what is not acceptable before a handler could warn.
         if deprecation and not _GO_RESTFUL.search(response.body[:200]):
             response = response.warning(deprecation)
+        if request.warnings:
+            response = response.warned(request.warnings)
         if request.pretty is not None:
             response = presented(response, request.accept, request.pretty)
         self.requests.observe(path, verb, response.status, self.clock.monotonic_s() - started_s)
@@ -422,7 +438,8 @@ class ApiServer:
         options = await self.writer.delete_options(request.query, request.body, request.content_type)
         check_segment(asked.name)
         with orphaning_told(resource, options) as told:
-            deleted = await self.deleter.delete(resource, asked.namespace, asked.name, options, request.admit)
+            passage = self.writer.chain.enter(request, "DELETE", resource, asked.namespace, asked.name, options=options)
+            deleted = await self.deleter.delete(resource, asked.namespace, asked.name, options, request.admit, passage)
             if deleted.gone and resource.delete_answer == "status":
                 status = nonresource.deleted_status(resource, asked.name, deleted.value)
                 body = await in_form(status, form, self.writer.work)
@@ -438,7 +455,8 @@ class ApiServer:
         listed = list_options(request.query, False, asked.resource)
         page, selection = await self.lister.page(asked, listed)
         with orphaning_told(asked.resource, options) as told:
-            await self.deleter.delete_collection(asked.resource, page.items, options, request.admit)
+            passage = self.writer.chain.enter(request, "DELETE", asked.resource, asked.namespace, "", options=options)
+            await self.deleter.delete_collection(asked.resource, page.items, options, request.admit, passage)
             response = await self.lister.render(asked.resource, page, form, selection)
             response.headers = {**response.headers, **told}
             return response

@@ -17,12 +17,13 @@ from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.core import NAMESPACES, SERVICES
 from minikube_py.api.meta import parse_timestamp, timestamp
 from minikube_py.apiserver.addresses import held_keys
+from minikube_py.apiserver.admission import Passage
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.messages import Admission, warning_headers
 from minikube_py.apiserver.namespaces import check_mortal
 from minikube_py.apiserver.object_store import ObjectStore, OutOfSpace
 from minikube_py.apiserver.options import DeleteOptions
-from minikube_py.apiserver.preparing import encode
+from minikube_py.apiserver.preparing import encode, stored
 from minikube_py.apiserver.watch_cache import Entry
 from minikube_py.env import Clock
 from minikube_py.mvcc.types import KeyValue
@@ -47,20 +48,32 @@ class Deleter:
         self._deleting: set[asyncio.Task[Deleted]] = set()
 
     async def delete(
-        self, resource: Kind, namespace: str, name: str, options: DeleteOptions, admit: Admission | None = None
+        self,
+        resource: Kind,
+        namespace: str,
+        name: str,
+        options: DeleteOptions,
+        admit: Admission | None = None,
+        passage: Passage | None = None,
     ) -> Deleted:
         """Raises: StatusError 403, 404, 409."""
         check_mortal(resource, name)
         if resource.deletion_grace_s is None or options.dry_run:
-            return await self._delete(resource, namespace, name, options, admit)
+            return await self._delete(resource, namespace, name, options, admit, passage)
         # Announced and done are two txns. Whoever asked may leave between them, and nobody else might do the second.
-        task = asyncio.get_running_loop().create_task(self._delete(resource, namespace, name, options, admit))
+        task = asyncio.get_running_loop().create_task(self._delete(resource, namespace, name, options, admit, passage))
         self._deleting.add(task)
         task.add_done_callback(self._deleting.discard)
         return await asyncio.shield(task)
 
     async def _delete(
-        self, resource: Kind, namespace: str, name: str, options: DeleteOptions, admit: Admission | None
+        self,
+        resource: Kind,
+        namespace: str,
+        name: str,
+        options: DeleteOptions,
+        admit: Admission | None,
+        passage: Passage | None,
     ) -> Deleted:
         kv = await self._store.get(resource.key(namespace, name))
         for _ in range(self._limits.update_attempts_max):
@@ -70,6 +83,8 @@ class Deleter:
             if admit is not None:
                 admit(resource, "", name, obj, None)
             _check_preconditions(resource, name, obj, kv, options)
+            if passage is not None:
+                await passage.allow(stored(resource, kv.value, kv.mod_revision), None)
             was_deleting = bool(obj["metadata"].get("deletionTimestamp"))
             if not was_deleting:
                 resource.prepare_delete(obj, timestamp(self._clock.wall_s()))
@@ -96,6 +111,9 @@ class Deleter:
                     return Deleted(value, outcome.revision, False)
                 if outcome.done:
                     kv = kv._replace(value=value, mod_revision=outcome.revision)
+                    if passage is not None:
+                        # Upstream asks of the announcement, and of the end.
+                        await passage.allow(stored(resource, kv.value, kv.mod_revision), None)
                     outcome = await self._store.delete(kv)
             else:
                 outcome = await self._store.delete(kv, sorted(held_keys(obj)) if resource is SERVICES else ())
@@ -144,13 +162,18 @@ class Deleter:
         return bool(spec.get("finalizers") or metadata.get("finalizers"))
 
     async def delete_collection(
-        self, resource: Kind, entries: list[Entry], options: DeleteOptions, admit: Admission | None = None
+        self,
+        resource: Kind,
+        entries: list[Entry],
+        options: DeleteOptions,
+        admit: Admission | None = None,
+        passage: Passage | None = None,
     ) -> None:
         """One after the other; what is gone already is no error."""
         for entry in entries:
             *_, namespace, name = entry.key.decode().split("/")
             try:
-                await self.delete(resource, namespace if resource.namespaced else "", name, options, admit)
+                await self.delete(resource, namespace if resource.namespaced else "", name, options, admit, passage)
             except StatusError as error:
                 if error.code != 404:
                     raise

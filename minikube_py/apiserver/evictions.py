@@ -71,6 +71,8 @@ class Evictions:
         if (eviction["metadata"].get("name") or route.name) != route.name:
             raise bad_request("name in URL does not match name in Eviction object")
         check_namespace(PODS, eviction["metadata"], route.namespace)
+        if (passage := self._writer.enter(route, request, "CREATE")) is not None:
+            await passage.allow(None, eviction)
         wanted = eviction.get("deleteOptions") or {}
         if wanted.get(_UNSAFE):
             why = "can not be set for pod eviction, try after removing the option"

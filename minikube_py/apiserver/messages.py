@@ -12,7 +12,7 @@ from minikube_py.api.memo import remembered
 from minikube_py.client.transport import JSON
 
 if TYPE_CHECKING:
-    from minikube_py.api.errors import Json
+    from minikube_py.api.errors import Json, StatusError
     from minikube_py.api.kind import Kind
     from minikube_py.apiserver.rules import User
     from minikube_py.apiserver.watch_stream import Stream
@@ -45,11 +45,12 @@ class Request:
     is to be laid out for people.
 
     `user` is who sent it, by the program `user_agent`, and `wanted` whom its `Impersonate-*` headers name; once it was
-    authorized, `user` is who it runs as, and `admit` what that user's writes are held to."""
+    authorized, `user` is who it runs as, and `admit` what that user's writes are held to. `warnings` are those of
+    admission."""
 
     __slots__ = (
         "accept", "admit", "body", "content_type", "if_none_match", "method", "path", "pretty", "query", "receive",
-        "user", "user_agent", "wanted",
+        "user", "user_agent", "wanted", "warnings",
     )  # fmt: skip
 
     def __init__(
@@ -77,6 +78,7 @@ class Request:
         self.pretty: bool | None = None
         self.admit: Admission | None = None
         self.user_agent = ""
+        self.warnings: list[str] = []
 
     async def read_body(self) -> None:
         """To be called once the sender may: now the body is worth its memory."""
@@ -116,6 +118,11 @@ class Response:
         self.exact = False
         self.sent: Callable[[], None] = _nothing
 
+    def warned(self, texts: Iterable[str]) -> Response:
+        """The same answer, with these warnings behind all others that are not among them."""
+        lines = (self.headers.get("Warning") or "").split("\n") + warning_headers(texts)["Warning"].split("\n")
+        self.headers = {**self.headers, "Warning": "\n".join(dict.fromkeys(filter(None, lines)))}
+        return self
 
     def warning(self, text: str) -> Response:
         """The same answer, with one more warning, before all others."""
@@ -143,6 +150,12 @@ def warning_headers(warnings: Iterable[str]) -> Mapping[str, str]:
             room -= len(short[-1])
         texts = short
     return {"Warning": "\n".join(f'299 - "{_quoted(text)}"' for text in texts)} if texts else {}
+
+
+def with_warnings(error: StatusError, warnings: list[str]) -> StatusError:
+    """A refusal carries the warnings of a body that was read already."""
+    error.warnings = tuple(warnings)
+    return error
 
 
 def _quoted(text: str) -> str:

@@ -6,7 +6,7 @@ Source: apimachinery `pkg/apis/meta/internalversion/validation`, `pkg/apis/meta/
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 from minikube_py.api.decode import decode_delete_options, media_type
@@ -25,6 +25,7 @@ from minikube_py.api.errors import (
 )
 from minikube_py.api.kind import Kind
 from minikube_py.api.meta import validate_field_manager
+from minikube_py.api.patch import ACCEPTED as PATCH_TYPES
 from minikube_py.api.patch import APPLY_PATCH
 from minikube_py.api.selectors import parse_field_selector, parse_label_selector, split_term
 
@@ -33,6 +34,7 @@ _META: Final = "meta.k8s.io"
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _INT64_MAX: Final = (1 << 63) - 1
 _UINT64_MAX: Final = (1 << 64) - 1
+UNSUPPORTED_PATCH: Final = "415: Unsupported Media Type"
 EXACT: Final = "Exact"
 NOT_OLDER_THAN: Final = "NotOlderThan"
 
@@ -197,6 +199,11 @@ def write_options(query: Mapping[str, str], kind: str, content_type: str = "") -
     if errors:
         raise _invalid_options(kind, errors)
     return WriteOptions(dry_run, validation or "Warn", manager, force and parse_bool(query, "force"))
+
+
+def check_patch_type(content_type: str, types: Collection[str] = PATCH_TYPES) -> None:
+    if content_type.partition(";")[0] not in types:
+        raise StatusError(415, "UnsupportedMediaType", UNSUPPORTED_PATCH, {})
 
 
 def _dry_run(query: Mapping[str, str], errors: list[FieldError]) -> bool:

@@ -85,6 +85,14 @@ def as_served(kind: Kind, value: bytes) -> bytes:
     return value if kind.converts is None or kind.read is None else kind.read(value)
 
 
+def shown(kind: Kind, obj: Json) -> Json:
+    """In the version of `kind`, what was made ready to be stored."""
+    if kind.converts is None:
+        return obj
+    found: Json = orjson.loads(as_served(kind, encode({**obj, "metadata": dict(obj["metadata"])})))
+    return found
+
+
 def stored(kind: Kind, value: bytes, revision: int) -> Json:
     """The object that `encode` made these bytes of, with its version."""
     obj: Json = orjson.loads(value if kind.read is None else kind.read(value))
@@ -200,6 +208,20 @@ def finish_create(
     """Makes of a named object what will be stored. Without a sender, the owners of its fields stay as they are.
 
     Raises: StatusError 403, 422."""
+    admit_create(kind, obj, rng, wall_s, cluster, admit, sender)
+    settle_create(kind, obj, cluster)
+
+
+def admit_create(
+    kind: Kind,
+    obj: Json,
+    rng: random.Random,
+    wall_s: float,
+    cluster: Cluster,
+    admit: Admission | None,
+    sender: Sender | None,
+) -> None:
+    """The first half of `finish_create`: what admission may still change. Raises: StatusError 403."""
     metadata = obj["metadata"]
     for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
         if key in metadata:
@@ -211,19 +233,30 @@ def finish_create(
         track(kind, "", None, obj, sender)
     if admit is not None:
         admit(kind, "", metadata.get("name") or "", None, obj)
+    kind.admit(obj, None, cluster)
+
+
+def settle_create(kind: Kind, obj: Json, cluster: Cluster) -> None:
+    """The second half. Raises: StatusError 403, 422."""
     kind = as_stored(kind, obj)
-    strategy.prepare_for_create(kind, obj, cluster)
+    kind.prepare_create(obj)
     errors = validate_create(kind, obj)
     if errors:
-        raise invalid(kind, metadata.get("name") or "", errors)
+        raise invalid(kind, obj["metadata"].get("name") or "", errors)
     kind.canonicalize(obj)
     kind.validate_admission(obj, None, cluster)
 
 
 def finish_update(kind: Kind, new: Json, old: Json, sub: str, said: list[str], cluster: Cluster) -> Json:
     """`new`, ready to be stored; `said` gets the warnings for its sender. Raises: StatusError 403, 422."""
+    strategy.admit_update(kind, new, old, sub, cluster)
+    return settle_update(kind, new, old, sub, said, cluster)
+
+
+def settle_update(kind: Kind, new: Json, old: Json, sub: str, said: list[str], cluster: Cluster) -> Json:
+    """The second half of `finish_update`, after all that may still change the object."""
     kind = as_stored(kind, new, old)
-    strategy.prepare_for_update(kind, new, old, sub, cluster)
+    strategy.settle_update(kind, new, old, sub, cluster)
     errors = validate_update(kind, new, old, sub)
     if errors:
         refusal = invalid(kind, old["metadata"]["name"], errors)
@@ -255,11 +288,9 @@ def patched(
     patch: PatchBody,
     sub: str,
     warnings: list[str],
-    said: list[str],
-    cluster: Cluster,
     admit: Admission | None = None,
 ) -> Json:
-    """The object after the patch, ready to be stored. Raises: StatusError 400, 409, 413, 415, 422."""
+    """The object after the patch, to be finished as an update. Raises: StatusError 400, 403, 409, 413, 415, 422."""
     original = {"kind": kind.kind, "apiVersion": kind.api_version, **old}
     warnings.clear()
     new = apply_patch(patch.content_type, kind, original, patch.body, patch.field_validation, warnings=warnings)
@@ -272,7 +303,7 @@ def patched(
     track(kind, sub, old, new, patch.sender)
     if admit is not None:
         admit(kind, sub, patch.name, old, new)
-    return finish_update(kind, new, old, sub, said, cluster)
+    return new
 
 
 def applied(kind: Kind, old: Json | None, patch: PatchBody, sub: str, warnings: list[str]) -> Json:
@@ -304,21 +335,11 @@ def applied(kind: Kind, old: Json | None, patch: PatchBody, sub: str, warnings: 
     return new
 
 
-def finish_applied(
-    kind: Kind,
-    new: Json,
-    old: Json,
-    patch: PatchBody,
-    sub: str,
-    said: list[str],
-    cluster: Cluster,
-    admit: Admission | None = None,
-) -> Json:
-    """Of an apply to what was there: `new`, ready to be stored. Raises: StatusError 400, 403, 409, 422."""
+def check_applied(kind: Kind, new: Json, old: Json, patch: PatchBody, sub: str, admit: Admission | None = None) -> None:
+    """Of an apply to what was there, before it is finished as an update. Raises: StatusError 403, 409."""
     _take_version(kind, patch.name, new["metadata"], old)
     if admit is not None:
         admit(kind, sub, patch.name, old, new)
-    return finish_update(kind, new, old, sub, said, cluster)
 
 
 def _take_version(kind: Kind, name: str, metadata: Json, old: Json) -> None:
@@ -502,8 +523,8 @@ def patch(kinds: Registry, asked: Body, old_value: bytes, revision: int) -> Made
     given = _patch_of(asked)
     try:
         old, seen = stored(kind, old_value, revision), Seen(asked.seen, asked.wall_s)
-        new = patched(kind, old, given, asked.sub, warnings, said, seen, reached.admit)
-        return _made(kind, new, old_value, warnings + said)
+        new = patched(kind, old, given, asked.sub, warnings, reached.admit)
+        return _made(kind, finish_update(kind, new, old, asked.sub, said, seen), old_value, warnings + said)
     except StatusError as error:
         return reached.refused("", error, warnings)
 
@@ -525,12 +546,10 @@ def apply(kinds: Registry, asked: Body, old_value: bytes | None, revision: int, 
         new = applied(kind, old, given, asked.sub, warnings)
         if old is None or old_value is None:
             settle_version(kind, asked.name, new["metadata"])
-            return _created(
-                kind, asked, new, asked.name, random.Random(seed), asked.wall_s, warnings, None, True
-            )
+            return _created(kind, asked, new, asked.name, random.Random(seed), asked.wall_s, warnings, None, True)
         seen = Seen(asked.seen, asked.wall_s)
-        new = finish_applied(kind, new, old, given, asked.sub, said, seen, reached.admit)
-        return _made(kind, new, old_value, warnings + said)
+        check_applied(kind, new, old, given, asked.sub, reached.admit)
+        return _made(kind, finish_update(kind, new, old, asked.sub, said, seen), old_value, warnings + said)
     except StatusError as error:
         return reached.refused("", error, warnings)
 

@@ -23,13 +23,13 @@ from minikube_py.api.validation.dispatch import validate_create
 from minikube_py.apiserver.access import Access
 from minikube_py.apiserver.auth import ANONYMOUS, Asked
 from minikube_py.apiserver.forms import negotiate, single_bytes, with_options
-from minikube_py.apiserver.messages import Request, Response, warning_headers
+from minikube_py.apiserver.messages import Request, Response, warning_headers, with_warnings
 from minikube_py.apiserver.options import WriteOptions
 from minikube_py.apiserver.preparing import check_namespace, encode
 from minikube_py.apiserver.rbac import joined
 from minikube_py.apiserver.routes import Route
 from minikube_py.apiserver.rules import User
-from minikube_py.apiserver.writes import Writer, with_warnings
+from minikube_py.apiserver.writes import Writer
 
 
 async def review(
@@ -40,6 +40,8 @@ async def review(
     form = with_options(negotiate(request.accept), request.query)
     obj, warnings = await writer.read(kind, request, options)
     try:
+        if (passage := writer.enter(route, request, "CREATE")) is not None:
+            await passage.allow(None, obj)
         if kind is SELFSUBJECTREVIEWS:
             obj["metadata"]["creationTimestamp"] = timestamp(wall_s)
             obj["status"] = {"userInfo": _user_info(user)}

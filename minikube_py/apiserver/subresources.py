@@ -29,13 +29,13 @@ from minikube_py.api.kinds.core.pods import bind_pod, validate_binding
 from minikube_py.api.patch import apply_patch
 from minikube_py.api.scale import SCALES, require_replicas, scale_of, validate_scale, with_scale
 from minikube_py.apiserver.forms import SERVED, Form, negotiate, single_bytes
-from minikube_py.apiserver.messages import TEXT, Request, Response, warning_headers
+from minikube_py.apiserver.messages import TEXT, Request, Response, warning_headers, with_warnings
 from minikube_py.apiserver.object_store import ObjectStore
-from minikube_py.apiserver.options import WriteOptions, parse_bool, parse_int
+from minikube_py.apiserver.options import WriteOptions, check_patch_type, parse_bool, parse_int
 from minikube_py.apiserver.preparing import check_name, check_namespace, check_version, encode, finish_update
 from minikube_py.apiserver.routes import Route
 from minikube_py.apiserver.work import in_form
-from minikube_py.apiserver.writes import Writer, check_patch_type, with_warnings
+from minikube_py.apiserver.writes import Writer
 from minikube_py.env import Clock
 from minikube_py.mvcc.types import KeyValue
 
@@ -55,6 +55,7 @@ class Subresources:
         """Raises: StatusError 400, 404, 409, 422."""
         sub = PODS.subresource("binding")
         binding, _ = await self._writer.read(PODS, request, options, sub)
+        passage = self._writer.enter(route._replace(subresource=route.subresource or sub), request, "CREATE")
         metadata = binding["metadata"]
         check_namespace(PODS, metadata, route.namespace)
         name = route.name or metadata.get("name") or ""
@@ -62,6 +63,8 @@ class Subresources:
             raise bad_request("name in URL does not match name in Binding object")
         if errors := validate_binding(binding):
             raise invalid(GroupResource("", "bindings", "Binding"), name, errors)
+        if passage is not None:
+            await passage.allow(None, binding)
         wall_s = self._clock.wall_s()
 
         def make(old: Json) -> Json:
@@ -127,6 +130,7 @@ class Subresources:
         resource, sub = route.resource, route.subresource
         given: Json | None = None
         warnings: list[str] = []
+        passage = self._writer.enter(route, request, "UPDATE")
         if route.verb == "patch":
             check_patch_type(request.content_type)
         else:
@@ -134,7 +138,7 @@ class Subresources:
             check_name(given["metadata"], route.name)
             check_namespace(resource, given["metadata"], route.namespace)
 
-        def make(old: Json) -> Json:
+        async def make(old: Json) -> Json:
             scale = given
             if scale is None:
                 warnings.clear()
@@ -148,15 +152,19 @@ class Subresources:
                     warnings=warnings,
                 )
                 check_name(scale["metadata"], route.name)
+            if passage is not None:
+                await passage.admit(scale_of(resource, old), scale)
             if errors := validate_scale(scale):
                 raise invalid(SCALES, route.name, errors)
             new = with_scale(resource, old, scale)
+            if passage is not None:
+                await passage.validate(scale_of(resource, old), scale_of(resource, new))
             check_version(resource, route.name, new["metadata"], old)
             track(resource, "scale", old, new, self._writer.sender(request, options))
             return finish_update(resource, new, old, "", [], self._writer.cluster)
 
         try:
-            written = await self._writer.change(resource, route.namespace, route.name, make, options.dry_run)
+            written = await self._writer.change_by(resource, route.namespace, route.name, make, options.dry_run)
         except StatusError as error:
             raise with_warnings(error, warnings) from None
         answer = await self._scale_response(resource, written.value, written.revision, form)

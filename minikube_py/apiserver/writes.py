@@ -8,12 +8,13 @@ Source: apiserver `pkg/registry/generic/registry/store.go`, `pkg/endpoints/handl
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import orjson
 
+from minikube_py.api import strategy
 from minikube_py.api.apply.managed_fields import Sender, track, with_reset
 from minikube_py.api.decode import JSON, decode
 from minikube_py.api.errors import (
@@ -26,33 +27,36 @@ from minikube_py.api.errors import (
 )
 from minikube_py.api.kind import Kind, Subresource
 from minikube_py.api.kinds.core import SERVICES
-from minikube_py.api.patch import ACCEPTED as PATCH_TYPES
 from minikube_py.api.quota.charging import Refused
 from minikube_py.apiserver.addresses import AddressAllocator, held_keys
+from minikube_py.apiserver.admission import Chain, Passage
 from minikube_py.apiserver.cached_cluster import CachedCluster
 from minikube_py.apiserver.limits import Limits
-from minikube_py.apiserver.messages import Admission, Request
+from minikube_py.apiserver.messages import Admission, Request, with_warnings
 from minikube_py.apiserver.namespaces import NamespaceGate
 from minikube_py.apiserver.object_store import Claim, ObjectStore, Outcome
-from minikube_py.apiserver.options import DeleteOptions, WriteOptions, delete_options
+from minikube_py.apiserver.options import DeleteOptions, WriteOptions, check_patch_type, delete_options
 from minikube_py.apiserver.preparing import (
     Body,
     Made,
     PatchBody,
+    admit_create,
     applied,
+    check_applied,
     check_name,
     check_namespace,
     check_version,
     encode,
-    finish_applied,
-    finish_create,
     finish_update,
     is_finished,
     key_of,
     named_for_create,
     patched,
     same,
+    settle_create,
+    settle_update,
     settle_version,
+    shown,
     stored,
 )
 from minikube_py.apiserver.quotas import Quotas
@@ -60,8 +64,6 @@ from minikube_py.apiserver.routes import Route
 from minikube_py.apiserver.work import Work, WorkHere, is_large, is_large_apply, is_large_patch
 from minikube_py.env import Clock, Rng
 from minikube_py.mvcc.types import KeyValue
-
-UNSUPPORTED_PATCH: Final = "415: Unsupported Media Type"
 
 
 class Written(NamedTuple):
@@ -95,6 +97,7 @@ class Writer:
         self.addresses = addresses
         self.work: Work = WorkHere()
         self.tracks_all = False
+        self.chain = Chain(())
         self._gate = gate
         self._limits = limits
         self._clock = clock
@@ -104,18 +107,16 @@ class Writer:
 
     async def create(self, route: Route, request: Request, options: WriteOptions) -> Written:
         """Raises: StatusError 400, 403, 404, 409, 413, 415, 422."""
-        if is_large(request.body, request.content_type):
+        passage = self.enter(route, request, "CREATE")
+        if passage is None and is_large(request.body, request.content_type):
             return await self._create_large(route, request, options)
         obj, warnings = decode(route.resource, request.body, request.content_type, options.field_validation)
         attempts_left = self._limits.generate_name_attempts_max
         while True:
             generated = "generateName" in obj["metadata"] and not obj["metadata"].get("name")
             try:
-                admit = request.admit
-                sender = self.sender(request, options)
-                written = await self.create_object(
-                    route.resource, route.namespace, obj, options.dry_run, admit, sender
-                )
+                given = (options.dry_run, request.admit, self.sender(request, options), passage)
+                written = await self.create_object(route.resource, route.namespace, obj, *given)
                 warnings += route.resource.warn(obj, None)
                 return written._replace(warnings=warnings) if warnings else written
             except StatusError as error:
@@ -136,14 +137,56 @@ class Writer:
         dry_run: bool = False,
         admit: Admission | None = None,
         sender: Sender | None = None,
+        passage: Passage | None = None,
     ) -> Written:
         """`obj` is used up. A generated name that is taken is told as AlreadyExists, of a name the sender never saw."""
+        generated = not obj["metadata"].get("name")
         name = named_for_create(resource, namespace, obj, self._rng)
         guard = await self._gate.admit(resource, namespace, name) if resource.namespaced else None
-        finish_create(resource, obj, self._rng, self._clock.wall_s(), self.cluster, admit, sender)
+        admit_create(resource, obj, self._rng, self._clock.wall_s(), self.cluster, admit, sender)
+        if passage is not None:
+
+            def again() -> None:
+                if admit is not None:
+                    admit(resource, "", name, None, obj)
+                resource.admit(obj, None, self.cluster)
+
+            name = await passage.admit_new(obj, generated, again)
+        settle_create(resource, obj, self.cluster)
+        if passage is not None:
+            await passage.validate(None, shown(resource, obj))
         if resource is SERVICES:
             return await self._create_service(namespace, name, obj, dry_run, guard)
         return await self._put_new(resource, namespace, name, encode(obj), dry_run, guard)
+
+    def enter(self, route: Route, request: Request, verb: str) -> Passage | None:
+        """None: nobody wants to be asked. Else the write is worked on here, however large it is."""
+        return self.chain.enter(request, verb, route.resource, route.namespace, route.name, route.subresource)
+
+    async def _finished(
+        self,
+        resource: Kind,
+        new: Json,
+        old: Json,
+        sub: str,
+        said: list[str],
+        passage: Passage | None,
+        admit: Admission | None,
+    ) -> Json:
+        """As `finish_update`, with all that want to be asked."""
+        if passage is None:
+            return finish_update(resource, new, old, sub, said, self.cluster)
+
+        def again() -> None:
+            if admit is not None:
+                admit(resource, sub, old["metadata"]["name"], old, new)
+            strategy.admit_update(resource, new, old, sub, self.cluster)
+
+        strategy.admit_update(resource, new, old, sub, self.cluster)
+        await passage.admit(old, new, again)
+        new = settle_update(resource, new, old, sub, said, self.cluster)
+        await passage.validate(shown(resource, old), shown(resource, new))
+        return new
 
     def sender(self, request: Request, options: WriteOptions) -> Sender:
         return Sender(options.field_manager, request.user_agent, self._clock.wall_s(), self.tracks_all)
@@ -255,7 +298,8 @@ class Writer:
         """PUT, of the object or of its `status` or `finalize`."""
         resource, sub = route.resource, route.subresource.name if route.subresource else ""
         create_new = not sub and resource.allow_create_on_update
-        large = is_large(request.body, request.content_type)
+        passage = self.enter(route, request, "UPDATE")
+        large = passage is None and is_large(request.body, request.content_type)
         warnings: list[str] = []
         said: list[str] = []
         body, spare = b"", None
@@ -272,7 +316,7 @@ class Writer:
         async def make(kv: KeyValue | None) -> _Next | None:
             """The decoded body is used up by its first use; a retry decodes it again."""
             nonlocal spare
-            if large or (kv is not None and is_large(kv.value, JSON)):
+            if large or (passage is None and kv is not None and is_large(kv.value, JSON)):
                 old_value, revision = (kv.value, kv.mod_revision) if kv is not None else (None, 0)
                 asked = self._body(route, request, options)
                 made: Made | None = await self.work.run("update", asked, old_value, revision, create_new)
@@ -288,7 +332,7 @@ class Writer:
             track(resource, sub, old, obj, sender)
             if request.admit is not None:
                 request.admit(resource, sub, route.name, old, obj)
-            return _Next(finish_update(resource, obj, old, sub, said, self.cluster))
+            return _Next(await self._finished(resource, obj, old, sub, said, passage, request.admit))
 
         try:
             name, dry_run = route.name, options.dry_run
@@ -296,7 +340,8 @@ class Writer:
         except _Absent:
             if large:
                 return await self._create_large(route, request, options, updating=True)
-            return await self._create_by_update(route, orjson.loads(body), options, warnings, request.admit, sender)
+            by = (request.admit, sender, passage)
+            return await self._create_by_update(route, orjson.loads(body), options, warnings, *by)
         except StatusError as error:
             raise _told(error, warnings, said) from None
         return written._replace(warnings=warnings + said) if warnings or said else written
@@ -309,9 +354,11 @@ class Writer:
         warnings: list[str],
         admit: Admission | None,
         sender: Sender | None,
+        passage: Passage | None,
     ) -> Written:
         settle_version(route.resource, route.name, obj["metadata"])
-        written = await self.create_object(route.resource, route.namespace, obj, options.dry_run, admit, sender)
+        given = (options.dry_run, admit, sender, passage.created() if passage is not None else None)
+        written = await self.create_object(route.resource, route.namespace, obj, *given)
         return written._replace(warnings=warnings)
 
     # --- patch ------------------------------------------------------------------------------------------------------
@@ -322,6 +369,7 @@ class Writer:
         warnings: list[str] = []
         said: list[str] = []
         check_patch_type(request.content_type)
+        passage = self.enter(route, request, "UPDATE")
         content_type, validation = request.content_type, options.field_validation
         sender = self.sender(request, options)
         patch = PatchBody(content_type, request.body, validation, route.namespace, route.name, sender)
@@ -329,13 +377,14 @@ class Writer:
         async def make(kv: KeyValue | None) -> _Next | None:
             if kv is None:
                 return None
-            if is_large_patch(request.body, content_type, kv.value):
+            if passage is None and is_large_patch(request.body, content_type, kv.value):
                 asked = self._body(route, request, options)
                 made = await self.work.run("patch", asked, kv.value, kv.mod_revision)
                 said.clear()
                 return _next(made, resource, warnings, request, kv, asked)
             old = stored(resource, kv.value, kv.mod_revision)
-            return _Next(patched(resource, old, patch, sub, warnings, said, self.cluster, request.admit))
+            new = patched(resource, old, patch, sub, warnings, request.admit)
+            return _Next(await self._finished(resource, new, old, sub, said, passage, request.admit))
 
         try:
             written = await self._change(resource, route.namespace, route.name, make, options.dry_run, sub=sub)
@@ -352,7 +401,8 @@ class Writer:
         resource, sub = route.resource, route.subresource.name if route.subresource else ""
         warnings: list[str] = []
         said: list[str] = []
-        large = is_large_apply(request.body)
+        passage = self.enter(route, request, "UPDATE")
+        large = passage is None and is_large_apply(request.body)
         patch = PatchBody(
             request.content_type, request.body, options.field_validation, route.namespace, route.name,
             self.sender(request, options), options.force,
@@ -361,13 +411,14 @@ class Writer:
         async def make(kv: KeyValue | None) -> _Next | None:
             if kv is None:
                 return None
-            if large or is_large(kv.value, JSON):
+            if large or (passage is None and is_large(kv.value, JSON)):
                 asked = self._body(route, request, options)
                 made = await self.work.run("apply", asked, kv.value, kv.mod_revision, 0)
                 return _next(made, resource, warnings, request, kv, asked)
             old = stored(resource, kv.value, kv.mod_revision)
             new = applied(resource, old, patch, sub, warnings)
-            return _Next(finish_applied(resource, new, old, patch, sub, said, self.cluster, request.admit))
+            check_applied(resource, new, old, patch, sub, request.admit)
+            return _Next(await self._finished(resource, new, old, sub, said, passage, request.admit))
 
         async def create() -> Written:
             await may_create()
@@ -377,7 +428,7 @@ class Writer:
                 warnings[:] = made.warnings
                 return await self._put_made(resource, route.namespace, made, options.dry_run, request.admit)
             new = applied(resource, None, patch, sub, warnings)
-            return await self._create_by_update(route, new, options, warnings, request.admit, None)
+            return await self._create_by_update(route, new, options, warnings, request.admit, None, passage)
 
         try:
             for _ in range(self._limits.update_attempts_max):
@@ -443,6 +494,16 @@ class Writer:
             return None if kv is None else _Next(make(stored(resource, kv.value, kv.mod_revision)))
 
         return await self._change(resource, namespace, name, make_next, dry_run, may_be_absent)
+
+    async def change_by(
+        self, resource: Kind, namespace: str, name: str, make: Callable[[Json], Awaitable[Json]], dry_run: bool
+    ) -> Written:
+        """As `change`, where making the object may wait."""
+
+        async def make_next(kv: KeyValue | None) -> _Next | None:
+            return None if kv is None else _Next(await make(stored(resource, kv.value, kv.mod_revision)))
+
+        return await self._change(resource, namespace, name, make_next, dry_run)
 
     async def _change(
         self,
@@ -534,17 +595,6 @@ def _taken(resource: Kind, name: str, standing: KeyValue) -> StatusError:
     return already_exists(resource, name, "deletionTimestamp" in orjson.loads(standing.value)["metadata"])
 
 
-def check_patch_type(content_type: str, types: Collection[str] = PATCH_TYPES) -> None:
-    if content_type.partition(";")[0] not in types:
-        raise StatusError(415, "UnsupportedMediaType", UNSUPPORTED_PATCH, {})
-
-
 def _told(error: StatusError, warnings: list[str], said: list[str]) -> StatusError:
     """`warnings` of the body, `said` of the object: whom a quota refuses, after all was found valid, gets both."""
     return with_warnings(error, warnings + said if isinstance(error, Refused) else [*warnings, *error.warnings])
-
-
-def with_warnings(error: StatusError, warnings: list[str]) -> StatusError:
-    """A refusal carries the warnings of a body that was read already."""
-    error.warnings = tuple(warnings)
-    return error

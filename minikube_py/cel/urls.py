@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
 from minikube_py.cel.addresses import NoAddress, read_address
@@ -20,14 +20,14 @@ _BAD_ESCAPE: Final = re.compile(r"%(?![0-9a-fA-F]{2})(?s:.{0,2})")
 _PORT: Final = re.compile(r"(?::[0-9]*)?")
 
 
-class _BadURL(Exception):
-    pass
+class BadURL(Exception):
+    """Why a text is no URL, in Go's words."""
 
 
 def _unescaped(text: str) -> str:
     wrong = _BAD_ESCAPE.search(text)
     if wrong:
-        raise _BadURL(f"invalid URL escape {go_quote(wrong[0])}")
+        raise BadURL(f"invalid URL escape {go_quote(wrong[0])}")
     return unquote_to_bytes(text).decode(errors="surrogateescape")
 
 
@@ -38,11 +38,11 @@ def _unescaped_host(text: str) -> str:
         if char == "%":
             escape = text[at : at + 3]
             if _BAD_ESCAPE.match(text, at) or (int(escape[1:], 16) < 0x80 and escape != "%25"):
-                raise _BadURL(f"invalid URL escape {go_quote(escape)}")
+                raise BadURL(f"invalid URL escape {go_quote(escape)}")
             at += 3
             continue
         if char.isascii() and not char.isalnum() and char not in _HOST:
-            raise _BadURL(f"invalid character {go_quote(char)} in host name")
+            raise BadURL(f"invalid character {go_quote(char)} in host name")
         at += 1
     return _unescaped(text)
 
@@ -56,7 +56,7 @@ def _scheme(text: str) -> tuple[str, str]:
                 break
         elif char == ":":
             if i == 0:
-                raise _BadURL("missing protocol scheme")
+                raise BadURL("missing protocol scheme")
             return text[:i].lower(), text[i + 1 :]
         else:
             break
@@ -65,36 +65,36 @@ def _scheme(text: str) -> tuple[str, str]:
 
 def _host(scheme: str, text: str) -> str:
     if text.rfind("[") > 0:
-        raise _BadURL("invalid IP-literal")
+        raise BadURL("invalid IP-literal")
     if text.startswith("["):
         end = text.rfind("]")
         if end < 0:
-            raise _BadURL("missing ']' in host")
+            raise BadURL("missing ']' in host")
         port = text[end + 1 :]
         if _PORT.fullmatch(port) is None:
-            raise _BadURL(f"invalid port {go_quote(port)} after host")
+            raise BadURL(f"invalid port {go_quote(port)} after host")
         name, percent, zone = text[1:end].partition("%25")
         name = _unescaped_host(name) + (_unescaped(percent + zone) if percent else "")
         try:
             if read_address(name).version == 4:
-                raise _BadURL("invalid IP-literal")
+                raise BadURL("invalid IP-literal")
         except NoAddress as error:
-            raise _BadURL(f"invalid host: {error}") from None
+            raise BadURL(f"invalid host: {error}") from None
         return f"[{name}]{port}"
     colon = text.find(":")
     if colon >= 0:
         port = text[colon if scheme in ("http", "https") else text.rfind(":") :]
         if _PORT.fullmatch(port) is None:
-            raise _BadURL(f"invalid port {go_quote(port)} after host")
+            raise BadURL(f"invalid port {go_quote(port)} after host")
     return _unescaped_host(text)
 
 
 def _parsed(text: str, requested: bool) -> URL:
     """`requested`: as it would stand in a request, where nothing is relative and a fragment is none."""
     if any(ord(char) < 0x20 or char == "\x7f" for char in text):
-        raise _BadURL("net/url: invalid control character in URL")
+        raise BadURL("net/url: invalid control character in URL")
     if not text and requested:
-        raise _BadURL("empty url")
+        raise BadURL("empty url")
     if text == "*":
         return URL("*", "", "", "*", "")
     scheme, rest = _scheme(text)
@@ -104,9 +104,9 @@ def _parsed(text: str, requested: bool) -> URL:
         if scheme:
             return URL(f"{scheme}:{rest}{tail}", scheme, "", "", query)
         if requested:
-            raise _BadURL("invalid URI for request")
+            raise BadURL("invalid URI for request")
         if ":" in rest.partition("/")[0]:
-            raise _BadURL("first path segment in URL cannot contain colon")
+            raise BadURL("first path segment in URL cannot contain colon")
     user = host = ""
     double = rest.startswith("//") and (scheme != "" or (not requested and not rest.startswith("///")))
     if double:
@@ -116,7 +116,7 @@ def _parsed(text: str, requested: bool) -> URL:
         host = _host(scheme, host)
         if at:
             if _USER.fullmatch(user) is None:
-                raise _BadURL("net/url: invalid userinfo")
+                raise BadURL("net/url: invalid userinfo")
             _unescaped(user)
             user += at
     path = _unescaped(rest)
@@ -137,15 +137,35 @@ def url_of(text: str) -> Any:
         found = _parsed(whole, requested=False)
         asked = text
         return replace(found, text=f"{found.text}#{fragment}") if fragment and _unescaped(fragment) else found
-    except _BadURL as error:
+    except BadURL as error:
         return EvaluationError(f"{said}{go_quote(asked)}: {error}")
+
+
+class GoURL(NamedTuple):
+    """`user` None: there is none."""
+
+    scheme: str
+    user: str | None
+    host: str
+    path: str
+    query: str
+    fragment: str
+
+
+def go_url(text: str) -> GoURL:
+    """As url.Parse. Raises: BadURL."""
+    whole, _, fragment = text.partition("#")
+    found = _parsed(whole, requested=False)
+    authority = found.text.partition("//")[2].partition("/")[0] if found.host or "@" in found.text else ""
+    user, at, _ = authority.rpartition("@")
+    return GoURL(found.scheme, user if at else None, found.host, found.path, found.query, _unescaped(fragment))
 
 
 def url_problem(text: str) -> str | None:
     """Why it is no URL of a request."""
     try:
         _parsed(text, requested=True)
-    except _BadURL as error:
+    except BadURL as error:
         return f"parse {go_quote(text)}: {error}"
     return None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from minikube_py.apiserver.http_server import HttpServer
+from minikube_py.apiserver.outgoing import HttpsOutgoing
 from minikube_py.client.outside import HttpOutside
 from minikube_py.control_plane import tokens
 from minikube_py.control_plane.config import LOOPBACK, ControlPlaneConfig, Step
@@ -132,6 +133,7 @@ class ControlPlane(Plane):
         config = self.config
         host, port = free_address(config.host, config.port)
         self.prepare_core(users_by_token(self.credentials.by_role))
+        self.core.webhook_caller.outgoing = HttpsOutgoing()
         http = self.http = HttpServer(self.core, host, port, self.credentials.certificates.server_context())
         # Ended after the core, which ends its watches first: then the connections have nothing left to wait for.
         self._running.push_async_callback(http.stop)

@@ -11,6 +11,7 @@ from minikube_py.api.errors import StatusError
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.http_server import HttpServer
 from minikube_py.apiserver.limits import Limits
+from minikube_py.apiserver.outgoing import HttpsOutgoing
 from minikube_py.control_plane.listen import free_address, publish, start_http, url_of
 from minikube_py.control_plane.progress import say
 from minikube_py.control_plane.role import StackedRole, TlsFiles
@@ -64,7 +65,7 @@ class ApiServerRole(StackedRole):
 
         storage = await when_available(connected, "the store", clock, random.Random(), say)
         self.running.push_async_callback(storage.close)
-        core = ApiServer(storage, clock, random.Random(), tokens=users, limits=self._limits)
+        core = ApiServer(storage, clock, random.Random(), tokens=users, limits=self._limits, outgoing=HttpsOutgoing())
         http = HttpServer(core, host, port, context)
         # The core ends its watches first; then the connections have nothing left to wait for.
         self.running.push_async_callback(http.stop)

@@ -20,6 +20,7 @@ NETWORKING = "/apis/networking.k8s.io/v1"
 BATCH = f"/apis/batch/v1/namespaces/{NAMESPACE}"
 DEVICES = "/apis/resource.k8s.io/v1"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 
 Body = dict[str, Any]
 def merged(body: Any, part: Any) -> Any:
@@ -69,6 +70,14 @@ _OBJECT = {"describedObject": {"kind": "Service", "name": "s"}, "metric": {"name
 _CONTAINERS = {"name": "memory", "container": "c", "target": {"type": "AverageValue", "averageValue": "1Gi"}}
 _OF_RBAC = {"apiGroup": "rbac.authorization.k8s.io"}
 _SUBJECTS = [{"kind": "User", "name": "u"}, {"kind": "Group", "name": "g", **_OF_RBAC}, {"kind": "ServiceAccount", "name": "s", "namespace": "n"}]
+# Hooks that match nothing, whatever else is drawn of them.
+_HOOK = {
+    "name": "a.example.com", "clientConfig": {"url": "https://127.0.0.1:1/x", "caBundle": "AAEC"}, "failurePolicy": "Ignore", "sideEffects": "None",
+    "admissionReviewVersions": ["v1"], "objectSelector": {"matchLabels": {"asks": "nobody"}},
+    "rules": [{"operations": ["CREATE"], "apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments"]}],
+    "matchConditions": [{"name": "c", "expression": "object.metadata.name != 'x'"}],
+}
+_SERVED_HOOK = {**_HOOK, "name": "b.example.com", "clientConfig": {"service": {"name": "s", "namespace": "n", "path": "/a/b"}}, "timeoutSeconds": 3}
 WORLD: dict[str, tuple[str, Body]] = {
     "pods": (
         f"{IN}/pods",
@@ -220,6 +229,8 @@ WORLD: dict[str, tuple[str, Body]] = {
     "clusterrolebindings": (f"{RBAC}/clusterrolebindings", {"subjects": _SUBJECTS, "roleRef": {"kind": "ClusterRole", "name": "r", **_OF_RBAC}}),
     "roles": (f"{RBAC}/namespaces/{NAMESPACE}/roles", {"rules": _RULES}),
     "rolebindings": (f"{RBAC}/namespaces/{NAMESPACE}/rolebindings", {"subjects": _SUBJECTS, "roleRef": {"kind": "Role", "name": "r", **_OF_RBAC}}),
+    "mutatingwebhookconfigurations": (f"{ADMISSION}/mutatingwebhookconfigurations", {"webhooks": [_HOOK, {**_SERVED_HOOK, "reinvocationPolicy": "IfNeeded"}]}),
+    "validatingwebhookconfigurations": (f"{ADMISSION}/validatingwebhookconfigurations", {"webhooks": [_HOOK, _SERVED_HOOK]}),
 }  # fmt: skip
 """Plural to collection and body. Each stands in the world as `one` and `two`; see `named`. What is stored in one version
 and served in another, too, is that version's object: the second create meets the first one's."""
@@ -230,6 +241,7 @@ BY_SCHEMA = frozenset((
     "deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices", "limitranges",
     "resourcequotas",
     "clusterroles", "clusterrolebindings", "roles", "rolebindings",
+    "mutatingwebhookconfigurations", "validatingwebhookconfigurations",
 ))  # fmt: skip
 """Kinds whose writes are also drawn by the schema, field by field: all but the older ones that hold the template of a pod."""
 OTHERS: dict[str, dict[str, Body]] = {
@@ -410,6 +422,27 @@ _IN_V1 = (
 )
 _SCALED = ('{"ScaleUp":{"StabilizationWindowSeconds":3,"SelectPolicy":"Min","Policies":[{"Type":"Pods","Value":1,"PeriodSeconds":60}],"Tolerance":"100m"},"ScaleDown":null}', '{"scaledown":{"policies":[{"type":"Percent","value":1,"periodseconds":2000}]}}', "{}", "null", "1", '{"ScaleUp":[]}')
 _REPORTED_V1 = ('[{"type":"Resource","resource":{"name":"cpu","currentAverageUtilization":5,"currentAverageValue":"1"}},{"type":"External","external":{"metricName":"e","currentValue":"1"}}]', "[]", "x")
+_RULED = (
+    *({"resources": resources} for resources in (["*"], ["*/*"], ["*/*", "pods"], ["*", "pods"], ["*", "pods/x"], ["pods", "*"], ["pods/*", "pods/status"], ["*/status", "pods/status"], ["pods", "pods/log"], ["", "a"], [])),
+    *({"operations": operations} for operations in (["*"], ["*", "CREATE"], ["CREATE", "create"], ["CONNECT", "DELETE"], [], [""])),
+    *({name: items} for name in ("apiGroups", "apiVersions") for items in (["*"], ["*", "a"], [""], [], ["a", "b"])), *({"scope": scope} for scope in ("*", "Cluster", "Namespaced", "", "x", None)),
+)
+_CONDITIONS = (
+    "true", "1", "", " ", "request.operation == 'CREATE'", "request.userInfo.groups.exists(g, g == 'x')", "request.name", "request.nope", "oldObject == null", "namespaceObject.metadata.labels['a'] == 'b'",
+    "namespaceObject.spec.x", "object.spec.replicas > 3", "params.x", "variables.x", "object.", "quantity('1') > quantity('2')", "has(object.metadata.labels)", "request.kind.group", "request.options.x == 1",
+)
+_HOOKED: tuple[Body, ...] = tuple({"webhooks": [merged(_HOOK, part)]} for part in (
+    *({"rules": [merged(_HOOK["rules"][0], part)]} for part in _RULED), *({"matchConditions": [{"name": "c", "expression": text}]} for text in _CONDITIONS),
+    *({"name": name} for name in ("", "a", "a.b", "a.b.c", "A.b.c", "a..b", "a.b.c.")), *({"sideEffects": effects} for effects in ("None", "NoneOnDryRun", "Some", "Unknown", "", None)),
+    *({"clientConfig": {"url": url}} for url in ("https://h", "http://h/p", "https://u:p@h/p", "https://h/p#f", "https://h/p?q=1", "https:///p", "h", "", "https://[::1]:8443/x", "https://h:x/", "%zz", "https://h/%zz", None)),
+    *({"clientConfig": {"url": None, "service": merged({"name": "s", "namespace": "n"}, part)}} for part in (
+        {}, {"name": ""}, {"namespace": ""}, {"port": 0}, {"port": 65536}, *({"path": path} for path in ("", "/", "//", "a", "/a//b", "/A", "/a/", "/a.b/c-d", "/-", "/a/ ", "/a%20")))),
+    {"clientConfig": {"service": {"name": "s", "namespace": "n"}}}, {"clientConfig": None}, *({"timeoutSeconds": seconds} for seconds in (0, 1, 30, 31, -1, None)),
+    *({"admissionReviewVersions": versions} for versions in (["v1beta1"], ["v1", "v1"], ["v2"], [], ["V1"], ["v2", "v1"], None)), *({"failurePolicy": policy} for policy in ("Fail", "", "x", None)),
+    *({"matchPolicy": policy} for policy in ("Exact", "Equivalent", "", "x", None)), *({"reinvocationPolicy": policy} for policy in ("Never", "IfNeeded", "", "x", None)),
+    *({name: selector} for name in ("namespaceSelector", "objectSelector") for selector in ({"matchLabels": {"a": "-"}}, {"matchExpressions": [{"key": "a", "operator": "In", "values": ["-"]}]}, {"matchExpressions": [{"key": "", "operator": "Odd"}]})),
+    {"matchConditions": [{"name": "c", "expression": "true"}] * 2}, {"matchConditions": [{"name": name, "expression": "true"} for name in ("", "a/b", "a b")]}, {"matchConditions": [{"name": f"c{i}", "expression": "true"} for i in range(65)]},
+))
 PARTS: dict[str, tuple[Body, ...]] = {
     "horizontalpodautoscalers v1": (
         *({"metadata": {"annotations": {f"{_SCALER}metrics": text}}} for text in _IN_V1), *({"metadata": {"annotations": {f"{_SCALER}behavior": text}}} for text in _SCALED),
@@ -426,6 +459,8 @@ PARTS: dict[str, tuple[Body, ...]] = {
             {"key": "t", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 2}, {"key": "t", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 4},
         )),
     ),
+    "mutatingwebhookconfigurations": (*_HOOKED, {"webhooks": [_HOOK, _HOOK]}, {"webhooks": []}, {"metadata": {"name": "x.static.k8s.io"}}),
+    "validatingwebhookconfigurations": (*_HOOKED, {"webhooks": [_HOOK, _HOOK]}, {"webhooks": None}, {"metadata": {"name": "x.static.k8s.io"}}),
     "replicationcontrollers": _TEMPLATED[10:],
     "replicasets": _TEMPLATED,
     "deployments": (

@@ -1,0 +1,204 @@
+"""Admission: what stands between a decoded write and its txn, one step after the other, in upstream's order.
+
+Some steps are pure and part of the kind (`Kind.admit`, `Kind.validate_admission`), so that a worker process takes them,
+too; some hold in the txn itself (`NamespaceGate`, `Quotas`). Those that ask others, or are configured by objects, are
+the plugins of `Chain`. Where none of them has anything to say, a write knows nothing of the chain.
+
+Source: kubernetes `pkg/kubeapiserver/options/plugins.go`, apiserver `pkg/admission`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Protocol
+
+from minikube_py.api.errors import Json, bad_request
+from minikube_py.api.kind import Kind, Subresource
+from minikube_py.api.kinds.core import NAMESPACES
+from minikube_py.apiserver.auth import ANONYMOUS
+from minikube_py.apiserver.messages import Request
+from minikube_py.apiserver.options import DeleteOptions
+from minikube_py.apiserver.rules import User
+
+ORDER: Final = (
+    "NamespaceLifecycle", "LimitRanger", "NodeRestriction", "Priority", "DefaultTolerationSeconds",
+    "DefaultStorageClass", "StorageObjectInUseProtection", "PersistentVolumeClaimResize", "RuntimeClass",
+    "DefaultIngressClass", "MutatingAdmissionWebhook", "ValidatingAdmissionWebhook",
+    "ResourceQuota",
+)  # fmt: skip
+"""The plugins that there are, in the order of upstream's AllOrderedPlugins."""
+
+
+class Operation(NamedTuple):
+    """What is asked for: `options` as they were sent; `said` is the kind of the body (group, version, kind)."""
+
+    kind: Kind
+    sub: str
+    verb: str
+    namespace: str
+    name: str
+    user: User
+    options: Json
+    dry_run: bool
+    said: tuple[str, str, str]
+
+
+@dataclass(slots=True)
+class Attributes:
+    """A write at one step. `new` may be changed by those that admit, in place."""
+
+    of: Operation
+    name: str
+    old: Json | None
+    new: Json | None
+    warn: Callable[[str], None]
+    reinvoked: bool = False
+    changed: bool = False
+    """Whether something was changed that the steps before may want to see."""
+    notes: dict[str, Json] = field(default_factory=dict)
+    """What a plugin keeps from the first time to the second, by its name."""
+
+
+class Plugin(Protocol):
+    name: str
+
+    def idle(self) -> bool:
+        """Whether nothing is configured. Called for every write."""
+        ...
+
+    def has_work(self, operation: Operation) -> bool:
+        """Whether it may have something to say of this write."""
+        ...
+
+    async def admit(self, attributes: Attributes) -> None:
+        """Raises: StatusError."""
+        ...
+
+    async def validate(self, attributes: Attributes) -> None:
+        """Raises: StatusError."""
+        ...
+
+
+class Passage:
+    """One write on its way through the plugins that have something to say."""
+
+    def __init__(self, operation: Operation, plugins: Sequence[Plugin], warnings: list[str]) -> None:
+        self._of = operation
+        self._plugins = plugins
+        self._warnings = warnings
+
+    def created(self) -> Passage:
+        """Of an update or patch that makes what was not there."""
+        options = {**self._of.options, "kind": "CreateOptions"}
+        return Passage(self._of._replace(verb="CREATE", options=options), self._plugins, self._warnings)
+
+    async def admit(self, old: Json | None, new: Json | None, again: Callable[[], None] | None = None) -> None:
+        """Changes `new` in place. `again`: the steps before, once more. Raises: StatusError."""
+        attributes = self._attributes(old, new)
+        for plugin in self._plugins:
+            await plugin.admit(attributes)
+        if attributes.changed:
+            attributes.reinvoked = True
+            if again is not None:
+                again()
+            for plugin in self._plugins:
+                await plugin.admit(attributes)
+
+    async def admit_new(self, obj: Json, generated: bool, again: Callable[[], None]) -> str:
+        """As `admit`, of an object that is to be made: what the server gives it is not to be seen yet, nor a name that
+        was generated. Gives its name. Raises: StatusError."""
+        metadata = obj["metadata"]
+        hidden = ("uid", "creationTimestamp", "name") if generated else ("uid", "creationTimestamp")
+        given = {name: metadata.pop(name) for name in hidden if name in metadata}
+        namespace = metadata.get("namespace")
+        await self.admit(None, obj, again)
+        metadata = obj["metadata"]
+        if metadata.get("namespace") != namespace:
+            raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+        named = metadata.get("name") or ""
+        obj["metadata"] = {**metadata, **given, **({"name": named} if named else {})}
+        return named or given.get("name") or ""
+
+    async def validate(self, old: Json | None, new: Json | None) -> None:
+        """Raises: StatusError."""
+        for plugin in self._plugins:
+            await plugin.validate(self._attributes(old, new))
+
+    def _attributes(self, old: Json | None, new: Json | None) -> Attributes:
+        of = self._of
+        name = of.name or ((new or {}).get("metadata") or {}).get("name") or ""
+        if of.kind is NAMESPACES and not of.namespace:
+            of = of._replace(namespace=name)
+        return Attributes(of, name, old, new, self._warnings.append)
+
+    async def allow(self, old: Json | None, new: Json | None) -> None:
+        """Both, of what is not stored as it is. Raises: StatusError."""
+        await self.admit(old, new)
+        await self.validate(old, new)
+
+
+class Chain:
+    def __init__(self, plugins: Sequence[Plugin]) -> None:
+        self._plugins = tuple(sorted(plugins, key=lambda plugin: ORDER.index(plugin.name)))
+
+    def enter(
+        self,
+        request: Request,
+        verb: str,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        sub: Subresource | None = None,
+        options: DeleteOptions | None = None,
+    ) -> Passage | None:
+        """None: nobody has anything to say. `options`: those of a deletion."""
+        busy = [plugin for plugin in self._plugins if not plugin.idle()]
+        if not busy:
+            return None
+        said = _said(kind, sub)
+        if kind is NAMESPACES:
+            namespace = name
+        told = _delete_options(options) if options is not None else _write_options(request)
+        user = request.user or ANONYMOUS
+        dry_run = bool(told.get("dryRun"))
+        operation = Operation(kind, sub.name if sub else "", verb, namespace, name, user, told, dry_run, said)
+        plugins = [plugin for plugin in busy if plugin.has_work(operation)]
+        return Passage(operation, plugins, request.warnings) if plugins else None
+
+
+def _said(kind: Kind, sub: Subresource | None) -> tuple[str, str, str]:
+    if sub is None:
+        return kind.group, kind.version, kind.kind
+    of: Kind | Subresource = sub if sub.version else kind
+    return of.group, of.version, sub.kind
+
+
+_OPTIONS: Final = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "UpdateOptions"}
+
+
+def _write_options(request: Request) -> Json:
+    query: Mapping[str, str] = request.query
+    found: Json = {"kind": _OPTIONS.get(request.method, "CreateOptions"), "apiVersion": "meta.k8s.io/v1"}
+    if "dryRun" in query:
+        found["dryRun"] = query["dryRun"].split(",")
+    for name in ("fieldManager", "fieldValidation"):
+        if query.get(name):
+            found[name] = query[name]
+    return found
+
+
+def _delete_options(options: DeleteOptions) -> Json:
+    found: Json = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
+    if options.grace_s is not None:
+        found["gracePeriodSeconds"] = options.grace_s
+    named = {"uid": options.uid, "resourceVersion": options.revision_text}
+    if any(named.values()):
+        found["preconditions"] = {name: value for name, value in named.items() if value}
+    if options.orphan is not None:
+        found["orphanDependents"] = options.orphan
+    if options.propagation:
+        found["propagationPolicy"] = options.propagation
+    if options.dry_run:
+        found["dryRun"] = ["All"]
+    return found

@@ -1,0 +1,156 @@
+"""The door through which an API server asks other servers: HTTPS with the authority that the asker names.
+
+A server in virtual time, or within another program, has none, and says so by name. Errors have Go's words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ssl
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final, NamedTuple, Protocol
+
+import aiohttp
+from yarl import URL
+
+ANSWER_BYTES_MAX: Final = 8 << 20
+_HEADERS: Final = {"Content-Type": "application/json", "Accept": "application/json, */*"}
+_UNTRUSTED: Final = frozenset((18, 19, 20, 21))
+_EXPIRED: Final = frozenset((9, 10))
+_BAD_AUTHORITY: Final = "unable to load root certificates: unable to parse bytes as PEM block"
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class NoAnswer(Exception):
+    """Why there is none."""
+
+
+class NoDoor(NoAnswer):
+    """This server asks nobody."""
+
+
+class BadAuthority(Exception):
+    """What should be certificates is none."""
+
+
+class Outgoing(Protocol):
+    async def post(self, url: str, authority: str, body: bytes, timeout_s: float, via: str = "") -> Answer:
+        """`authority`: certificates in PEM, in base64; "": those of this machine. `via`: host and port to connect to,
+        where they are not the URL's. Raises: NoAnswer, BadAuthority."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Closed:
+    """Asks nobody."""
+
+    async def post(self, url: str, authority: str, body: bytes, timeout_s: float, via: str = "") -> Answer:
+        raise NoDoor("this API server makes no connections to other servers: it runs in virtual time or in process")
+
+    async def close(self) -> None:
+        pass
+
+
+class HttpsOutgoing:
+    """Keeps its connections. Must be closed on the loop that it was used on."""
+
+    def __init__(self) -> None:
+        self._session: aiohttp.ClientSession | None = None
+
+    async def post(self, url: str, authority: str, body: bytes, timeout_s: float, via: str = "") -> Answer:
+        context = _context(authority)
+        target, name = URL(url, encoded=True), None
+        headers = dict(_HEADERS)
+        if via:
+            headers["Host"], name = f"{target.host}:{target.port}", target.host
+            target = URL(f"https://{via}{target.raw_path_qs}", encoded=True)
+        for again in (True, False):
+            try:
+                return await self._post(target, headers, body, timeout_s, context, name)
+            except aiohttp.ServerDisconnectedError:
+                # A kept connection that ended meanwhile; a fresh one tells.
+                if not again:
+                    raise NoAnswer("EOF") from None
+            except TimeoutError:
+                raise NoAnswer("context deadline exceeded") from None
+            except (aiohttp.ClientError, OSError) as error:
+                raise NoAnswer(_told(error, target)) from None
+        raise AssertionError("the second attempt returns or raises")
+
+    async def _post(
+        self,
+        target: URL,
+        headers: Mapping[str, str],
+        body: bytes,
+        timeout_s: float,
+        context: ssl.SSLContext,
+        name: str | None,
+    ) -> Answer:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+        timeout = aiohttp.ClientTimeout(total=timeout_s)
+        async with self._session.post(
+            target, data=body, headers=headers, ssl=context, server_hostname=name, timeout=timeout,
+            allow_redirects=False,
+        ) as response:  # fmt: skip
+            found = bytearray()
+            async for chunk in response.content.iter_chunked(1 << 16):
+                found += chunk
+                if len(found) > ANSWER_BYTES_MAX:
+                    raise NoAnswer(f"the answer is longer than {ANSWER_BYTES_MAX} bytes")
+            return Answer(response.status, response.headers, bytes(found))
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            # TLS connections say goodbye in a later turn of the loop.
+            await asyncio.sleep(0)
+
+
+@lru_cache(64)
+def _context(authority: str) -> ssl.SSLContext:
+    """Raises: BadAuthority."""
+    if not authority:
+        return ssl.create_default_context()
+    try:
+        text = base64.b64decode(authority).decode()
+        if not text.strip():
+            return ssl.create_default_context()
+        return ssl.create_default_context(cadata=text)
+    except (ValueError, ssl.SSLError):
+        raise BadAuthority(_BAD_AUTHORITY) from None
+
+
+def _told(error: Exception, target: URL) -> str:
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return _told_certificate(error.certificate_error)
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return _told_certificate(cause)
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return f"dial tcp: lookup {target.host}: no such host"
+    if isinstance(cause, ConnectionRefusedError):
+        host = f"[{target.host}]" if ":" in (target.host or "") else target.host
+        return f"dial tcp {host}:{target.port}: connect: connection refused"
+    if isinstance(cause, ConnectionResetError):
+        return "read: connection reset by peer"
+    if isinstance(cause, ssl.SSLError):
+        return "tls: first record does not look like a TLS handshake"
+    return str(error) or type(error).__name__
+
+
+def _told_certificate(error: Exception) -> str:
+    code = getattr(error, "verify_code", 0)
+    if code in _UNTRUSTED:
+        return "tls: failed to verify certificate: x509: certificate signed by unknown authority"
+    if code in _EXPIRED:
+        return "tls: failed to verify certificate: x509: certificate has expired or is not yet valid"
+    return f"tls: failed to verify certificate: x509: {getattr(error, 'verify_message', '') or error}"

@@ -1,0 +1,346 @@
+"""MutatingAdmissionWebhook and ValidatingAdmissionWebhook: writes are shown to other servers before they are done.
+
+Source: apiserver `pkg/admission/plugin/webhook`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+import orjson
+
+from minikube_py.api import json_patch, json_text
+from minikube_py.api.admission_expressions import match
+from minikube_py.api.decode import decode_value, target_of
+from minikube_py.api.errors import Json, StatusError, bad_request, forbidden, go_quote, internal
+from minikube_py.api.kind import Kind, Subresource
+from minikube_py.api.kinds.admissionregistration import ADMISSION_KINDS, MUTATING, VALIDATING
+from minikube_py.api.label_selectors import selector_of
+from minikube_py.api.meta import new_uid
+from minikube_py.api.registry import Registry
+from minikube_py.api.selectors import LabelSelector
+from minikube_py.api.typed import DecodeError
+from minikube_py.api.values import json_type
+from minikube_py.apiserver.admission import Attributes, Operation
+from minikube_py.apiserver.admission_rules import Namespaces, equals_of, object_selected, rule_matches
+from minikube_py.apiserver.outgoing import NoDoor
+from minikube_py.apiserver.watch_cache import WatchCache
+from minikube_py.apiserver.webhook_calls import Caller, CallFailed, Review
+from minikube_py.env import Rng
+
+_HARMLESS: Final = ("None", "NoneOnDryRun")
+
+
+class Hook(NamedTuple):
+    """`id` tells it from all others."""
+
+    id: str
+    spec: Json
+    namespaces: LabelSelector
+    objects: LabelSelector
+
+    @property
+    def name(self) -> str:
+        return self.spec.get("name") or ""
+
+    @property
+    def ignores(self) -> bool:
+        return bool(self.spec.get("failurePolicy") == "Ignore")
+
+
+class _Denied(Exception):
+    def __init__(self, status: StatusError) -> None:
+        super().__init__(status.message)
+        self.status = status
+
+
+class Webhooks:
+    """What both kinds of webhooks share: which are called."""
+
+    kind: Kind
+
+    def __init__(
+        self, cache: WatchCache, namespaces: Namespaces, caller: Caller, registry: Callable[[], Registry], rng: Rng
+    ) -> None:
+        self._cache = cache.caches.get(self.kind)
+        self._namespaces = namespaces
+        self._caller = caller
+        self._registry = registry
+        self._rng = rng
+        self._hooks: tuple[int, list[Hook]] = (-1, [])
+
+    def idle(self) -> bool:
+        return self._cache is None or not self._cache.entries
+
+    def has_work(self, operation: Operation) -> bool:
+        """Admission is not configured by what it configures."""
+        if operation.kind in ADMISSION_KINDS:
+            return False
+        kinds = [operation.kind, *equals_of(operation.kind, self._registry())]
+        rules = (rule for hook in self.hooks() for rule in hook.spec.get("rules") or ())
+        return any(rule_matches(rule, operation, kind) for rule in rules for kind in kinds)
+
+    def hooks(self) -> list[Hook]:
+        """By the names of their configurations, and in each as they stand there."""
+        cache = self._cache
+        if cache is None:
+            return []
+        if self._hooks[0] != cache.last_change:
+            found = (entry.decode() for entry in cache.entries.values())
+            ordered = sorted(found, key=lambda each: each["metadata"]["name"])
+            self._hooks = (cache.last_change, [hook for each in ordered for hook in _hooks_of(each)])
+        return self._hooks[1]
+
+    async def _asks(self, hook: Hook, attributes: Attributes) -> Kind | None:
+        """As which kind the hook wants to see the write; None: it does not. Raises: StatusError 403, 404."""
+        missing: StatusError | None = None
+        try:
+            if not await self._namespaces.selected(hook.namespaces, attributes):
+                return None
+        except StatusError as error:
+            missing = error
+        if not object_selected(hook.objects, attributes):
+            return None
+        kind = self._matched(hook, attributes.of)
+        if kind is None:
+            return None
+        if missing is not None:
+            raise missing
+        conditions = hook.spec.get("matchConditions")
+        if conditions:
+            asked = review_of(attributes, kind, "")
+            shown = {name: asked.pop(name) for name in ("object", "oldObject")}
+            del asked["uid"]
+            bindings = {**shown, "namespaceObject": None, "request": asked}
+            found = match(conditions, bindings, not hook.ignores)
+            if found.error:
+                raise forbidden(attributes.of.kind, attributes.name, found.error)
+            if not found.holds:
+                return None
+        return kind
+
+    def _matched(self, hook: Hook, of: Operation) -> Kind | None:
+        rules = hook.spec.get("rules") or ()
+        if any(rule_matches(rule, of, of.kind) for rule in rules):
+            return of.kind
+        if hook.spec.get("matchPolicy") != "Equivalent":
+            return None
+        kinds = list(equals_of(of.kind, self._registry()))
+        found = next((kind for rule in rules for kind in kinds if rule_matches(rule, of, kind)), None)
+        if found is not None and (found.converts is not None or of.kind.converts is not None):
+            wanted = f"{of.kind.plural} as {found.api_version}"
+            raise internal(f"webhook {go_quote(hook.name)} wants {wanted}, which this server does not convert")
+        return found
+
+    async def _call(self, hook: Hook, attributes: Attributes, kind: Kind) -> Review:
+        """What the webhook says. Raises: _Denied; CallFailed; StatusError."""
+        if attributes.of.dry_run and hook.spec.get("sideEffects") not in _HARMLESS:
+            raise bad_request(f"admission webhook {go_quote(hook.name)} does not support dry run")
+        asked = review_of(attributes, kind, new_uid(self._rng))
+        found = await self._caller.ask(hook.spec, asked, self.kind is MUTATING)
+        for text in found.warnings:
+            attributes.warn(text)
+        if not found.allowed:
+            raise _Denied(_denial(hook.name, found.status))
+        return found
+
+
+def _hooks_of(configuration: Json) -> Iterator[Hook]:
+    counts: dict[str, int] = {}
+    for spec in configuration.get("webhooks") or ():
+        name = spec.get("name") or ""
+        counts[name] = counts.get(name, -1) + 1
+        id = f"{configuration['metadata']['name']}/{name}/{counts[name]}"
+        yield Hook(id, spec, selector_of(spec["namespaceSelector"]), selector_of(spec["objectSelector"]))
+
+
+def _failure(hook: Hook, error: CallFailed) -> StatusError:
+    return internal(f"failed calling webhook {go_quote(hook.name)}: {error}")
+
+
+def _refused(hook: Hook, error: Exception) -> StatusError | None:
+    """The answer to the write; None: the hook is passed over."""
+    if isinstance(error, CallFailed):
+        # A door that does not exist is no failure of the webhook's: nobody may pass it over in silence.
+        return None if hook.ignores and not isinstance(error.__cause__, NoDoor) else _failure(hook, error)
+    assert isinstance(error, _Denied | StatusError)
+    return error.status if isinstance(error, _Denied) else error
+
+
+def _denial(name: str, status: Json | None) -> StatusError:
+    found = status or {}
+    code, message, reason = found.get("code") or 0, found.get("message") or "", found.get("reason") or ""
+    text = f"admission webhook {go_quote(name)} denied the request"
+    text = f"{text}: {message or reason}" if message or reason else f"{text} without explanation"
+    return StatusError(max(code, 400), reason, text, found.get("details"))
+
+
+# --- what is shown ----------------------------------------------------------------------------------------------------
+
+
+def review_of(attributes: Attributes, kind: Kind, uid: str) -> Json:
+    """The request of an AdmissionReview, with the objects in the version of `kind`."""
+    of = attributes.of
+    group, version, name = of.said
+    said = {"group": group, "version": version, "kind": name}
+    resource = {"group": of.kind.group, "version": of.kind.version, "resource": of.kind.plural}
+    shown = {**said, "version": kind.version} if kind is not of.kind else said
+    user: Json = {"username": of.user.name, "uid": of.user.uid, "groups": list(of.user.groups)}
+    user = {key: value for key, value in user.items() if value}
+    if of.user.extra:
+        user["extra"] = {key: list(values) for key, values in of.user.extra}
+    found = {
+        "uid": uid, "kind": shown, "resource": {**resource, "group": kind.group, "version": kind.version},
+        "subResource": of.sub, "requestKind": said, "requestResource": resource, "requestSubResource": of.sub,
+        "name": attributes.name, "namespace": of.namespace, "operation": of.verb, "userInfo": user,
+        "object": _shown(attributes.new, shown), "oldObject": _shown(attributes.old, shown),
+        "dryRun": of.dry_run, "options": of.options,
+    }  # fmt: skip
+    optional = ("subResource", "requestSubResource", "name", "namespace")
+    return {key: value for key, value in found.items() if value or key not in optional}
+
+
+def _shown(obj: Json | None, said: Json) -> Json | None:
+    if obj is None:
+        return None
+    version = f"{said['group']}/{said['version']}" if said["group"] else said["version"]
+    return {"kind": said["kind"], "apiVersion": version, **{k: obj[k] for k in obj if k not in ("kind", "apiVersion")}}
+
+
+# --- plugins ----------------------------------------------------------------------------------------------------------
+
+
+class MutatingWebhooks(Webhooks):
+    """One after the other; those that want it see what the later ones made of the object."""
+
+    name = "MutatingAdmissionWebhook"
+    kind = MUTATING
+
+    async def validate(self, attributes: Attributes) -> None:
+        pass
+
+    async def admit(self, attributes: Attributes) -> None:
+        notes = attributes.notes.setdefault(self.name, {"invoked": set(), "again": set(), "last": None})
+        if attributes.reinvoked and notes["last"] != _bytes(attributes.new):
+            _require(notes)
+        try:
+            for hook in self.hooks():
+                kind = await self._asks(hook, attributes)
+                if kind is None or (attributes.reinvoked and hook.id not in notes["again"]):
+                    continue
+                await self._admit(hook, kind, attributes, notes)
+        finally:
+            notes["last"] = _bytes(attributes.new)
+
+    async def _admit(self, hook: Hook, kind: Kind, attributes: Attributes, notes: Json) -> None:
+        refusal: StatusError | None = None
+        try:
+            found = await self._call(hook, attributes, kind)
+            if self._patch(hook, found, attributes, kind):
+                _require(notes)
+                attributes.changed = True
+        except (CallFailed, _Denied, StatusError) as error:
+            refusal = _refused(hook, error)
+        if hook.spec.get("reinvocationPolicy") == "IfNeeded":
+            notes["invoked"].add(hook.id)
+        if refusal is not None:
+            raise refusal
+
+    def _patch(self, hook: Hook, found: Review, attributes: Attributes, kind: Kind) -> bool:
+        """Whether the object is another now. Raises: CallFailed; StatusError 500."""
+        if not found.patch:
+            return False
+        try:
+            operations = orjson.loads(orjson.dumps(json_text.plain(json_text.read(found.patch))))
+        except json_text.Syntax as error:
+            raise CallFailed(f"received undecodable patch in webhook response: {error}") from None
+        if why := _no_operations(operations):
+            raise CallFailed(f"received undecodable patch in webhook response: {why}")
+        if not operations:
+            return False
+        new = attributes.new
+        if new is None:
+            why = "attempted to modify the object, which is not supported for this operation"
+            raise internal(f"admission webhook {go_quote(hook.name)} {why}")
+        if found.patch_type != "JSONPatch":
+            raise CallFailed(f"unsupported patch type {go_quote(found.patch_type)}")
+        of = attributes.of
+        group, version, name = of.said
+        shown = _shown(new, {"group": group, "version": kind.version if kind is not of.kind else version, "kind": name})
+        before = _bytes(shown)
+        try:
+            patched = json_patch.apply(orjson.loads(before), [each or {} for each in operations])
+            if not isinstance(patched, dict):
+                raise internal("the patch leaves no object")
+            _check_said(patched, shown or {})
+            sub = of.kind.subresource(of.sub) if of.said[2] != of.kind.kind else None
+            after = _restored(of.kind, sub, {**patched, "apiVersion": f"{group}/{version}" if group else version})
+        except (json_patch.JsonPatchError, DecodeError) as error:
+            raise internal(str(error)) from None
+        changed = _bytes(after) != _bytes({**orjson.loads(before), "apiVersion": after.get("apiVersion")})
+        if sub is None:
+            of.kind.default(after)
+        new.clear()
+        new.update(after)
+        return changed
+
+
+def _require(notes: Json) -> None:
+    """All that were called and want to be called again will be."""
+    notes["again"] |= notes["invoked"]
+    notes["invoked"] = set()
+
+
+def _bytes(obj: Json | None) -> bytes:
+    return orjson.dumps(obj, option=orjson.OPT_SORT_KEYS)
+
+
+def _no_operations(found: object) -> str:
+    if found is None:
+        return ""
+    if not isinstance(found, list):
+        return f"json: cannot unmarshal {json_type(found)} into Go value of type jsonpatch.Patch"
+    wrong = next((each for each in found if each is not None and not isinstance(each, dict)), None)
+    if wrong is None:
+        return ""
+    return f"json: cannot unmarshal {json_type(wrong)} into Go value of type jsonpatch.Operation"
+
+
+def _check_said(patched: Json, shown: Json) -> None:
+    for name in ("kind", "apiVersion"):
+        if patched.get(name) != shown[name]:
+            raise internal(f"a webhook may not change {name} from {shown[name]!r} to {patched.get(name)!r}")
+
+
+def _restored(kind: Kind, sub: Subresource | None, obj: Json) -> Json:
+    """As the codec of the kind reads it; what nobody knows goes. Raises: DecodeError."""
+    if kind.codec is not None and sub is None:
+        return kind.codec.value(obj, False)[0]
+    return decode_value(target_of(kind, sub), obj, False)[0]
+
+
+class ValidatingWebhooks(Webhooks):
+    """All at once."""
+
+    name = "ValidatingAdmissionWebhook"
+    kind = VALIDATING
+
+    async def admit(self, attributes: Attributes) -> None:
+        pass
+
+    async def validate(self, attributes: Attributes) -> None:
+        asked = [(hook, kind) for hook in self.hooks() if (kind := await self._asks(hook, attributes)) is not None]
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._validate(hook, attributes, kind)) for hook, kind in asked]
+        refusal = next(filter(None, (task.result() for task in tasks)), None)
+        if refusal is not None:
+            raise refusal
+
+    async def _validate(self, hook: Hook, attributes: Attributes, kind: Kind) -> StatusError | None:
+        try:
+            await self._call(hook, attributes, kind)
+        except (CallFailed, _Denied, StatusError) as error:
+            return _refused(hook, error)
+        return None

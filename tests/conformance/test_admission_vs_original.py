@@ -1,0 +1,94 @@
+"""Admission beside upstream: one webhook server for both, and the same writes on both, one after the other."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import judging
+import needs
+import ours
+import patience
+import pytest
+import webhook_cases
+from asking import Answer, Ask, Server
+from webhook_server import Json, serving
+
+pytestmark = pytest.mark.original
+_MOVING = frozenset(
+    ("uid", "resourceVersion", "creationTimestamp", "managedFields", "time", "deletionTimestamp", "startTime")
+)
+_GENERATED = re.compile(r"^g-[a-z0-9]{5}$")
+_UID = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def _settled(value: Any) -> Any:
+    """Without what differs from server to server, and from one moment to the next."""
+    if isinstance(value, dict):
+        return {name: _settled(each) for name, each in value.items() if name not in _MOVING}
+    if isinstance(value, str):
+        return _GENERATED.sub("g-", value)
+    return [_settled(each) for each in value] if isinstance(value, list) else value
+
+
+def _unsided(answer: Answer) -> Answer:
+    """Both sides' webhooks stand at paths of the same length."""
+    return answer._replace(body=_UID.sub(b"<uid>", answer.body.replace(b"/mine/", b"/them/")))
+
+
+def _asked(sent: dict[str, list[Json]]) -> dict[str, list[Any]]:
+    """What each webhook was sent; twice the same in a row counts once: a write on a stale state is worked out again."""
+    found: dict[str, list[Any]] = {}
+    for path, reviews in sorted(sent.items()):
+        settled = [_settled(each) for each in reviews] if "probe" not in path else []
+        found[path] = [each for i, each in enumerate(settled) if i == 0 or each != settled[i - 1]]
+    return found
+
+
+def _differences(theirs: Any, mine: Any, path: str) -> list[str]:
+    if isinstance(theirs, dict) and isinstance(mine, dict):
+        names = sorted({*theirs, *mine})
+        pairs = [(theirs.get(name, "absent"), mine.get(name, "absent"), f"{path}.{name}") for name in names]
+    elif isinstance(theirs, list) and isinstance(mine, list) and len(theirs) == len(mine):
+        pairs = [(x, y, f"{path}[{i}]") for i, (x, y) in enumerate(zip(theirs, mine, strict=True))]
+    else:
+        return [] if theirs == mine else [f"{path}\n  upstream: {theirs!r:.400}\n  ours:     {mine!r:.400}"]
+    return [found for pair in pairs for found in _differences(*pair)]
+
+
+def _refused(server: Server, ask: Ask) -> bool:
+    return b"h2.zz-probe" in server.ask(ask).body
+
+
+@pytest.mark.timeout(400)
+def test_webhooks_are_asked_and_heeded_as_upstream_does(tmp_path: Path) -> None:
+    report = judging.Report()
+    cases = webhook_cases.cases()
+    with (
+        serving(tmp_path) as webhooks,
+        needs.original() as upstream,
+        ours.serve() as local,
+        Server(upstream["url"], upstream["token"]) as theirs,
+        Server(local["url"], local["token"]) as mine,
+    ):
+        for ask in webhook_cases.setup():
+            report.take(ask, theirs.ask(ask), mine.ask(ask))
+        for server, side in ((theirs, "them"), (mine, "mine")):
+            for case in cases:
+                for ask in webhook_cases.configurations(case, webhooks, side):
+                    answer = server.ask(ask)
+                    assert answer.code == 201, answer
+            for ask in webhook_cases.known():
+                patience.eventually(partial(_refused, server, ask), "admission knows the webhooks")
+        for case in cases:
+            for ask in case.asks:
+                report.take(ask, _unsided(theirs.ask(ask)), _unsided(mine.ask(ask)))
+        expected, found = _asked(webhooks.sent["them"]), _asked(webhooks.sent["mine"])
+    print(report.counts())
+    assert not report.findings, f"{report.text()}\n{report.counts()}"
+    assert {path: len(each) for path, each in found.items()} == {path: len(each) for path, each in expected.items()}
+    wrong = [each for path in expected for each in _differences(expected[path], found[path], path)]
+    assert not wrong, "\n".join(wrong[:40])
+    assert len(expected) > 100
