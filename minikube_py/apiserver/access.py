@@ -14,7 +14,7 @@ from minikube_py.api.kinds.core import NAMESPACES, PODS
 from minikube_py.api.kinds.rbac import GROUP as RBAC
 from minikube_py.api.selectors import parse_field_selector
 from minikube_py.apiserver import escalation
-from minikube_py.apiserver.auth import ANONYMOUS, Asked, Authenticator, is_narrowed, refusal
+from minikube_py.apiserver.auth import ANONYMOUS, Asked, Authenticator, Speakers, is_narrowed, refusal
 from minikube_py.apiserver.impersonation import impersonated
 from minikube_py.apiserver.messages import Admission, Request, decode_path
 from minikube_py.apiserver.node_access import NodeAccess
@@ -30,10 +30,10 @@ _NAMED_BY_SELECTOR: Final = ("list", "watch")
 
 
 class Access:
-    """`tokens` maps bearer tokens to users; `authenticator` knows them."""
+    """`tokens` maps bearer tokens to users; `authenticator` knows them, and whom else `speakers` knows."""
 
-    def __init__(self, tokens: Mapping[str, User], cache: WatchCache, clock: Clock) -> None:
-        self.authenticator = Authenticator(tokens)
+    def __init__(self, tokens: Mapping[str, User], cache: WatchCache, clock: Clock, speakers: Speakers) -> None:
+        self.authenticator = Authenticator(tokens, speakers)
         claims = NodeClaims(cache, clock)
         self.policy = Policy(cache)
         self._nodes = NodeAccess(cache, claims, self.policy)

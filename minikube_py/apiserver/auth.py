@@ -7,11 +7,12 @@ by `rbac`; who may act as somebody else, in `impersonation`; what is added for n
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from minikube_py.api.errors import GroupResource, StatusError, forbidden, go_quote, unauthorized
+from minikube_py.api.service_tokens import ISSUER, InvalidToken
 from minikube_py.apiserver.rules import AUTHENTICATED, KUBELETS, MASTERS, NODES, UNAUTHENTICATED, User
 
 ADMIN: Final = User("admin", (MASTERS, AUTHENTICATED), "admin-uid")
@@ -56,26 +57,53 @@ def is_narrowed(user: User) -> bool:
     return NODES in user.groups or KUBELETS in user.groups
 
 
+class Spoken(NamedTuple):
+    """Whom a token speaks for, and to whom it may be shown, of those that were asked about."""
+
+    user: User
+    audiences: tuple[str, ...]
+
+
+class Speakers(Protocol):
+    """Tokens that are signed, and not listed."""
+
+    async def speaker(self, token: str, audiences: Sequence[str] = (ISSUER,)) -> Spoken | None:
+        """None for a token of another sort. Raises: InvalidToken."""
+        ...
+
+
 class Authenticator:
     """Tokens are compared by hash lookup of the whole header, which tells a guesser nothing of its parts."""
 
-    def __init__(self, tokens: Mapping[str, User]) -> None:
+    def __init__(self, tokens: Mapping[str, User], speakers: Speakers | None = None) -> None:
         self._by_header = {f"Bearer {token}": known(user) for token, user in tokens.items()}
+        self._speakers = speakers
 
-    def authenticate(self, header: str | None) -> User:
-        """The user of an Authorization header; anonymous where there is none. Raises: StatusError 401."""
-        if not header:
-            return ANONYMOUS
-        user = self._by_header.get(header)
-        if user is not None:
-            return user
+    def known(self, header: str | None) -> User | None:
+        """The user of an Authorization header; anonymous where there is none, None where `user` is to be asked."""
+        return self._by_header.get(header) if header else ANONYMOUS
+
+    async def user(self, header: str) -> User:
+        """Raises: StatusError 401."""
         scheme, _, token = header.partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             return ANONYMOUS
-        for known, owner in self._by_header.items():
-            if hmac.compare_digest(known.encode()[7:], token.strip().encode("utf-8", "surrogateescape")):
-                return owner
-        raise unauthorized()
+        try:
+            spoken = await self.speaker(token.strip())
+        except InvalidToken:
+            spoken = None
+        if spoken is None:
+            raise unauthorized()
+        return spoken.user
+
+    async def speaker(self, token: str, audiences: Sequence[str] = (ISSUER,)) -> Spoken | None:
+        """Whom a token speaks for; None where nobody knows it. Raises: InvalidToken."""
+        if ISSUER in audiences:
+            given = token.encode("utf-8", "surrogateescape")
+            for header, owner in self._by_header.items():
+                if hmac.compare_digest(header.encode()[7:], given):
+                    return Spoken(owner, (ISSUER,))
+        return None if self._speakers is None else await self._speakers.speaker(token, audiences)
 
 
 def known(user: User) -> User:

@@ -21,6 +21,7 @@ from minikube_py.api.kinds.core import PODS
 from minikube_py.api.patch import ACCEPTED as PATCH_TYPES
 from minikube_py.api.patch import APPLY_PATCH
 from minikube_py.api.registry import REGISTRY, Registry
+from minikube_py.api.service_tokens import SigningKey
 from minikube_py.apiserver import bootstrap, nonresource, system
 from minikube_py.apiserver.access import Access
 from minikube_py.apiserver.addresses import DEFAULT_RANGE, AddressAllocator
@@ -49,6 +50,7 @@ from minikube_py.apiserver.reviews import review
 from minikube_py.apiserver.routes import Route, check_segment, parse_path, route, verb_of
 from minikube_py.apiserver.rules import User
 from minikube_py.apiserver.scheduling import AskScheduler
+from minikube_py.apiserver.service_accounts import ServiceAccounts
 from minikube_py.apiserver.subresources import Subresources, check_log_accepted
 from minikube_py.apiserver.watch_cache import WatchCache
 from minikube_py.apiserver.watching import Watching
@@ -77,7 +79,8 @@ _WITH_APPLY: Final = (*PATCH_TYPES, APPLY_PATCH)
 
 class ApiServer:
     """`tokens` maps bearer tokens to users. `cluster_range` is where services get their addresses from.
-    `registry`: the kinds that this server serves, but for those that definitions add while it runs.
+    `registry`: the kinds that this server serves, but for those that definitions add while it runs. `signing_key`: of
+    the tokens of service accounts, the same for all servers of a cluster.
 
     `start` returns when the watch cache holds all there is and the system's namespaces exist; `publish` then names the
     address it is served at, for the `kubernetes` service.
@@ -94,6 +97,7 @@ class ApiServer:
         cluster_range: str = DEFAULT_RANGE,
         registry: Registry = REGISTRY,
         outgoing: Outgoing | None = None,
+        signing_key: SigningKey | None = None,
     ) -> None:
         self.registry = registry
         self.limits = limits or Limits()
@@ -102,7 +106,6 @@ class ApiServer:
         self._rng = rng
         self.store = ObjectStore(storage, clock)
         self.cache = WatchCache(registry.kinds, self.limits)
-        self.access = Access(tokens or {}, self.cache, clock)
         self.declared = Declarations(registry.kinds)
         self.lister = Lister(self.store, self.cache, self.declared, self.limits, clock)
         self.watching = Watching(self.store, self.cache, self.lister, self.limits, clock, rng)
@@ -111,6 +114,8 @@ class ApiServer:
         seen = CachedCluster(self.cache, clock)
         quotas = Quotas(self.store, self.cache, self.limits, clock)
         self.writer = Writer(self.store, gate, self.addresses, self.limits, clock, rng, seen, quotas)
+        self.accounts = ServiceAccounts(self.writer, gate, self.cache, clock, rng, signing_key)
+        self.access = Access(tokens or {}, self.cache, clock, self.accounts)
         self.webhook_caller = Caller(outgoing or Closed(), self.cache)
         self.writer.chain = self._chain(rng)
         self.deleter = Deleter(self.store, self.limits, clock)
@@ -425,6 +430,8 @@ class ApiServer:
             return await self.subresources.write_scale(asked, request, options, form)
         if name == "binding":
             return await self.subresources.bind(asked, request, options)
+        if name == "token":
+            return await self.accounts.issue(asked, request, options, form)
         return await self.evictions.evict(asked, request, options)
 
     async def _unstored(self, asked: Route, request: Request) -> Response:

@@ -190,8 +190,11 @@ class Connection(asyncio.Protocol):
         try:
             if asked.query:
                 query = parse_query(asked.query)
-            user = core.access.authenticator.authenticate(headers.get("authorization"))
-            if headers.get("authorization") and not self.incoming.authenticated():
+            credential, known = headers.get("authorization"), core.access.authenticator.known
+            user = known(credential)
+            if user is None and credential:
+                user = await core.access.authenticator.user(credential)
+            if credential and not self.incoming.authenticated():
                 limit = self.server.port.limits.connections_max
                 raise too_many_requests(f"too many connections: {limit} is the limit; please try again later", 1)
             wanted = None

@@ -65,7 +65,7 @@ class NodeAccess:
     def __init__(self, cache: WatchCache, claims: NodeClaims, policy: Policy) -> None:
         self._cache = cache
         self._claims = claims
-        self._policy = policy
+        self.policy = policy
 
     def nodes_of(self, user: User) -> Nodes | None:
         """None where the user is in `system:nodes` but is no node that could be told."""
@@ -82,7 +82,7 @@ class NodeAccess:
 
     async def reason(self, user: User, asked: Asked, field_selector: str = "") -> str | None:
         """Why the user may not, perhaps empty; None where they may."""
-        if self._policy.allowed(user, asked):
+        if self.policy.allowed(user, asked):
             return None
         if not asked.plural:
             return ""

@@ -14,8 +14,8 @@ from typing import Any, Final
 from minikube_py.api.errors import Json, forbidden, go_quote, not_found
 from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.coordination import LEASES
-from minikube_py.api.kinds.core import NODES, PODS
-from minikube_py.apiserver.auth import is_narrowed
+from minikube_py.api.kinds.core import NODES, PODS, SERVICEACCOUNTS
+from minikube_py.apiserver.auth import Asked, is_narrowed
 from minikube_py.apiserver.messages import Admission
 from minikube_py.apiserver.node_access import MIRROR, NodeAccess, Nodes, OneNode, node_of, references
 from minikube_py.apiserver.node_claims import (
@@ -27,6 +27,7 @@ from minikube_py.apiserver.node_claims import (
     player,
     set_player,
 )
+from minikube_py.apiserver.rbac import Policy
 from minikube_py.apiserver.rules import MASTERS, User
 from minikube_py.apiserver.watch_cache import WatchCache
 
@@ -48,12 +49,14 @@ class NodeRestriction:
         if not is_narrowed(user) or MASTERS in user.groups:
             return None
         nodes = self._access.nodes_of(user)
-        return _Admission(user, nodes, self._claims, self._cache).check
+        return _Admission(user, nodes, self._claims, self._cache, self._access.policy).check
 
 
 class _Admission:
-    def __init__(self, user: User, nodes: Nodes | None, claims: NodeClaims, cache: WatchCache) -> None:
-        self._user, self._nodes, self._claims, self._cache = user, nodes, claims, cache
+    def __init__(
+        self, user: User, nodes: Nodes | None, claims: NodeClaims, cache: WatchCache, policy: Policy
+    ) -> None:
+        self._user, self._nodes, self._claims, self._cache, self._policy = user, nodes, claims, cache, policy
 
     def check(self, resource: Kind, sub: str, name: str, old: Json | None, new: Json | None) -> None:
         """See Admission."""
@@ -67,6 +70,8 @@ class _Admission:
             why = self._node(nodes, name, old, new)
         elif resource is LEASES:
             why = self._lease(nodes, name, old, new)
+        elif resource is SERVICEACCOUNTS and sub == "token" and new is not None:
+            why = self._token(nodes, name, new)
         if why is not None:
             raise forbidden(resource, name, why)
 
@@ -113,6 +118,35 @@ class _Admission:
             return f"node {node} UID mismatch: expected {owners[0].get('uid') or ''} got {uid}"
         referred = _api_reference(pod.get("spec") or {})
         return f"{who} can not create pods that reference {referred}" if referred else None
+
+    def _token(self, nodes: Nodes, account: str, asked: Json) -> str | None:
+        """A token for a pod on one of the nodes, for an audience that the pod names."""
+        namespace, spec = asked["metadata"]["namespace"], asked["spec"]
+        ref = spec.get("boundObjectRef") or {}
+        if (ref.get("apiVersion"), ref.get("kind")) != ("v1", "Pod") or not ref.get("name"):
+            return "node requested token not bound to a pod"
+        if not ref.get("uid"):
+            return "node requested token with a pod binding without a uid"
+        entry = self._cache.of(PODS).entries.get(PODS.key(namespace, ref["name"]))
+        if entry is None:
+            raise not_found(PODS, ref["name"])
+        pod = entry.decode()
+        if pod["metadata"]["uid"] != ref["uid"]:
+            told = f"the UID in the bound object reference ({ref['uid']}) does not match the UID in record"
+            return f"{told}. The object might have been deleted and then recreated"
+        if not nodes.has(node_of(pod)):
+            return "node requested token bound to a pod scheduled on a different node"
+        audiences = spec.get("audiences") or [""]
+        if len(audiences) > 1:
+            return "node may only request 0 or 1 audiences"
+        audience, user = audiences[0], self._user
+        if audience in _audiences(pod["spec"]):
+            return None
+        wanted = Asked("request-serviceaccounts-token-audience", "", audience, "", namespace, account)
+        if self._policy.allowed(user, wanted):
+            return None
+        told = f"{user.name} is not authorized to request tokens for this audience"
+        return f"audience {go_quote(audience)} not found in pod spec volume, {told}"
 
     # --- nodes and leases -------------------------------------------------------------------------------------------
 
@@ -195,6 +229,13 @@ def _pod_status(who: str, nodes: Nodes, old: Json | None, new: Json | None) -> s
     if before.get("extendedResourceClaimStatus") != after.get("extendedResourceClaimStatus"):
         return f"{who} cannot update extended resource claim status"
     return None
+
+
+def _audiences(spec: Json) -> set[str]:
+    """Of the tokens that the volumes of a pod project."""
+    projected = ((volume.get("projected") or {}).get("sources") or () for volume in spec.get("volumes") or ())
+    tokens = (source.get("serviceAccountToken") for sources in projected for source in sources)
+    return {token.get("audience") or "" for token in tokens if token is not None}
 
 
 def _forbidden_labels(old: Json, new: Json) -> list[str]:

@@ -173,6 +173,7 @@ _VERSION: Final = _version()
 
 def _index(registry: Registry) -> bytes:
     paths = {"/api", "/apis", "/metrics", indexes.INDEXES, indexes.EXPLAIN, "/openapi/v2", "/openapi/v3", "/version"}
+    paths |= _OF_TOKENS.keys()
     for group, version in registry.group_versions:
         root = f"/apis/{group}" if group else "/api"
         paths |= {root, f"{root}/{version}", f"/openapi/v3{root}/{version}"}
@@ -195,6 +196,10 @@ def _document(path: str, request: Request, server: ApiServer) -> Response | None
             message = "406: Not Acceptable\n\nAvailable representations: application/json"
             raise StatusError(406, "NotAcceptable", message, {})
         return _exact(Response(200, _VERSION))
+    if path.startswith(tuple(f"{each}/" for each in _OF_TOKENS)):
+        raise path_not_found()
+    if path in _OF_TOKENS:
+        return _of_tokens(path, request, server)
     if path.startswith("/openapi/"):
         found = openapi.document(path, request.accept, "", request.if_none_match, server.registry)
     else:
@@ -203,6 +208,24 @@ def _document(path: str, request: Request, server: ApiServer) -> Response | None
         return None
     answer = Response(found.status, found.body, found.content_type, found.headers)
     return _exact(answer) if path.startswith("/openapi/") else answer
+
+
+_OF_TOKENS: Final = {
+    "/.well-known/openid-configuration": "application/json",
+    "/openid/v1/jwks": "application/jwk-set+json",
+}
+_AN_HOUR: Final = {"Cache-Control": "public, max-age=3600"}
+
+
+def _of_tokens(path: str, request: Request, server: ApiServer) -> Response:
+    """How the tokens of service accounts are verified elsewhere. Raises: StatusError 406."""
+    made = _OF_TOKENS[path]
+    accepted = {each.partition(";")[0].strip().lower() for each in request.accept.split(",")}
+    if accepted.isdisjoint((made, "*/*", "")):
+        raise StatusError(406, "NotAcceptable", f"406: Not Acceptable\n\nAvailable representations: {made}", {})
+    key = server.accounts.key
+    body = key.configuration(server.address) if path.startswith("/.") else key.keys()
+    return _exact(Response(200, body, made, _AN_HOUR))
 
 
 def check_readable(content_type: str) -> None:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Final
 
 from minikube_py.api.errors import GroupResource, Json, StatusError, bad_request, invalid
 from minikube_py.api.kind import Kind
-from minikube_py.api.kinds.authentication import SELFSUBJECTREVIEWS
+from minikube_py.api.kinds.authentication import SELFSUBJECTREVIEWS, TOKENREVIEWS
 from minikube_py.api.kinds.authorization import (
     LOCALSUBJECTACCESSREVIEWS,
     SELFSUBJECTACCESSREVIEWS,
@@ -19,6 +20,7 @@ from minikube_py.api.kinds.authorization import (
 from minikube_py.api.label_selectors import InvalidSelector, selector_of
 from minikube_py.api.meta import timestamp
 from minikube_py.api.selectors import PLAIN_TERM, parse_label_selector, split_term
+from minikube_py.api.service_tokens import ISSUER, InvalidToken
 from minikube_py.api.validation.dispatch import validate_create
 from minikube_py.apiserver.access import Access
 from minikube_py.apiserver.auth import ANONYMOUS, Asked
@@ -30,6 +32,8 @@ from minikube_py.apiserver.rbac import joined
 from minikube_py.apiserver.routes import Route
 from minikube_py.apiserver.rules import User
 from minikube_py.apiserver.writes import Writer
+
+_NO_TOKEN: Final = "invalid bearer token"
 
 
 async def review(
@@ -53,7 +57,27 @@ async def review(
     return Response(201, body, form.media_type, warning_headers(warnings))
 
 
+async def _token_status(spec: Json, access: Access) -> Json:
+    """Whose token it is. Raises: StatusError 400."""
+    if not spec.get("token"):
+        raise bad_request("token is required for TokenReview in authentication")
+    audiences = tuple(spec.get("audiences") or (ISSUER,))
+    # It is read as a header is: to the first blank.
+    token = spec["token"].rstrip().partition(" ")[0]
+    if not token:
+        return {"authenticated": True, "user": _user_info(ANONYMOUS), "audiences": list(audiences)}
+    try:
+        spoken = await access.authenticator.speaker(token, audiences)
+    except InvalidToken as error:
+        return {"user": {}, "error": f"[{_NO_TOKEN}, {error}]"}
+    if spoken is None:
+        return {"user": {}, "error": _NO_TOKEN}
+    return {"authenticated": True, "user": _user_info(spoken.user), "audiences": list(spoken.audiences)}
+
+
 async def _status(kind: Kind, obj: Json, namespace: str, user: User, access: Access) -> Json:
+    if kind is TOKENREVIEWS:
+        return await _token_status(obj["spec"], access)
     if kind is LOCALSUBJECTACCESSREVIEWS:
         check_namespace(kind, obj["metadata"], namespace)
     if errors := validate_create(kind, obj):

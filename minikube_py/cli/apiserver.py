@@ -8,7 +8,7 @@ import argparse
 
 from minikube_py.apiserver.limits import Limits
 from minikube_py.cli import flags
-from minikube_py.control_plane.secret_files import AUTHORITY, STORE_TOKEN, USERS_FILE
+from minikube_py.control_plane.secret_files import ACCOUNTS_KEY, AUTHORITY, STORE_TOKEN, USERS_FILE
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -36,6 +36,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     secrets.file("--store-token-file", STORE_TOKEN, "the token to show to the store")
     secrets.file("--store-ca-file", AUTHORITY, "the authority that signed the store's certificate, PEM")
     secrets.file("--token-auth-file", USERS_FILE, "who may come in: CSV lines of token,user,uid,groups")
+    key_help = "the key that signs the tokens of service accounts, EC on P-256, PEM"
+    secrets.file("--service-account-signing-key-file", ACCOUNTS_KEY, key_help)
     secrets.tls()
     flags.add_process(parser, "apiserver")
 
@@ -56,6 +58,6 @@ def run(arguments: argparse.Namespace) -> int:
     host, port, users = arguments.bind_address, arguments.secure_port, arguments.token_auth_file
     return run_role(
         "apiserver",
-        lambda: ApiServerRole(store, host, port, users, tls, limits),
+        lambda: ApiServerRole(store, host, port, users, arguments.service_account_signing_key_file, tls, limits),
         flags.process(arguments, "apiserver"),
     )

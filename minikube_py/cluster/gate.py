@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from minikube_py.api.errors import GroupResource, StatusError, conflict, expired
+from minikube_py.api.service_tokens import SigningKey
 from minikube_py.apiserver.auth import ADMIN
 from minikube_py.apiserver.core import ApiServer, error_response
 from minikube_py.apiserver.messages import Request, Response
@@ -137,8 +138,10 @@ class GatedServer(ApiServer):
 
     gate: Gate
 
-    def __init__(self, storage: Any, clock: Clock, rng: Rng, *, tokens: Mapping[str, User]) -> None:
-        super().__init__(storage, clock, rng, tokens=tokens)
+    def __init__(
+        self, storage: Any, clock: Clock, rng: Rng, *, tokens: Mapping[str, User], signing_key: SigningKey | None
+    ) -> None:
+        super().__init__(storage, clock, rng, tokens=tokens, signing_key=signing_key)
         self.gate = Gate()
 
     async def handle(self, request: Request) -> Response:

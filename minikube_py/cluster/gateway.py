@@ -9,18 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
+import orjson
+
 from minikube_py.api.errors import StatusError
-from minikube_py.apiserver.auth import Authenticator
+from minikube_py.api.service_tokens import ISSUER, InvalidToken
+from minikube_py.apiserver.auth import ADMIN, Authenticator, Spoken
 from minikube_py.apiserver.core import ApiServer, error_response
 from minikube_py.apiserver.http_server import HttpServer
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.messages import Request, Response
+from minikube_py.apiserver.rules import User
 from minikube_py.apiserver.watch_stream import TAKEN_BYTES_MAX, Batch, Stream
 from minikube_py.cluster.folder import Folder
 from minikube_py.cluster.loop_thread import LoopThread
@@ -101,13 +105,34 @@ class Gateway:
             self._http.abandon()
 
 
+class _Speakers:
+    """Whom tokens of service accounts speak for, as a TokenReview in virtual time tells it."""
+
+    def __init__(self, core: _Core) -> None:
+        self._core = core
+
+    async def speaker(self, token: str, audiences: Sequence[str] = (ISSUER,)) -> Spoken | None:
+        """Raises: InvalidToken."""
+        if token.count(".") != 2:
+            return None
+        body = orjson.dumps({"spec": {"token": token, "audiences": list(audiences)}})
+        path = "/apis/authentication.k8s.io/v1/tokenreviews"
+        answer = await self._core.answered(Request("POST", path, body=body, user=ADMIN))
+        status = orjson.loads(answer.body)["status"]
+        if not status.get("authenticated"):
+            raise InvalidToken(status["error"])
+        told = status["user"]
+        extra = tuple(sorted((key, tuple(values)) for key, values in (told.get("extra") or {}).items()))
+        return Spoken(User(told["username"], tuple(told["groups"]), told["uid"], extra), tuple(status["audiences"]))
+
+
 class _Core:
     """What HttpServer asks of an API server."""
 
     def __init__(self, answer: Answer, aside: Aside, users: Any) -> None:
         self.limits = Limits()
         self.clock = SystemClock()
-        self.access = SimpleNamespace(authenticator=Authenticator(users))
+        self.access = SimpleNamespace(authenticator=Authenticator(users, _Speakers(self)))
         self.connection_metrics: Any = dict
         self._answer, self._aside = answer, aside
         self._executor = ThreadPoolExecutor(1, "minikube-py-gateway")
@@ -134,12 +159,15 @@ class _Core:
                 request.body = await receive()
         except StatusError as error:
             return error_response(error)
-        response = await self.elsewhere(lambda: self._answer(request))
+        response = await self.answered(request)
         if response.stream is not None:
             stream = _Stream(response.stream, self)
             self._streams[stream] = None
             response.stream = cast(Stream, stream)
         return response
+
+    async def answered(self, request: Request) -> Response:
+        return await self.elsewhere(lambda: self._answer(request))
 
     async def elsewhere(self, work: Callable[[], T]) -> T:
         """In a thread that has no event loop: the simulated one runs there."""

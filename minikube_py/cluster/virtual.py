@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeVar
 
+from minikube_py.api.service_tokens import SigningKey
 from minikube_py.apiserver.rules import User
 from minikube_py.client.transport import JSON, ApiResponse, ApiTransport
 from minikube_py.cluster.history import HistoryDigest, Told
@@ -130,7 +131,8 @@ class VirtualCluster:
         plane = self._plane = GatedPlane(self.clock, self._rng)
         await plane.start_member(disk, config.member, syncs, self._time.fail)
         self.history.follow(plane.storage, config.name)
-        plane.prepare_core({})
+        # Drawn aside: what else is drawn of the seed stays as it is.
+        plane.prepare_core({}, SigningKey.drawn(Rng(f"service accounts {self.seed}").getrandbits(256)))
         await plane.start_core()
         await plane.start_components(config.told)
 

@@ -61,6 +61,11 @@ class ControlPlaneConfig:
         return self.data_dir / "pki"
 
     @property
+    def accounts_key_file(self) -> Path:
+        """What signs the tokens of service accounts."""
+        return self.pki_folder / "service-accounts.key"
+
+    @property
     def tokens_folder(self) -> Path:
         return self.data_dir / "tokens"
 

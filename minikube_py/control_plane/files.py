@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from minikube_py.api.service_tokens import SigningKey
 from minikube_py.control_plane import tokens
 from minikube_py.control_plane.certificates import Certificates, ensure_certificates
 from minikube_py.control_plane.config import ControlPlaneConfig
@@ -19,6 +20,7 @@ class Credentials:
 
     certificates: Certificates
     by_role: dict[str, str]
+    signing_key: SigningKey
 
     def access(self, server: str, role: str = tokens.ADMIN) -> Access:
         return Access(server, self.certificates.authority_pem, self.by_role[role])
@@ -29,7 +31,8 @@ def ensure_credentials(config: ControlPlaneConfig) -> Credentials:
     check_writable(config.kubeconfig_file)
     make_private_folder(config.data_dir)
     certificates = ensure_certificates(config.pki_folder, [config.host, *config.names])
-    return Credentials(certificates, tokens.ensure_tokens(config.tokens_folder))
+    key = tokens.ensure_signing_key(config.accounts_key_file)
+    return Credentials(certificates, tokens.ensure_tokens(config.tokens_folder), key)
 
 
 def write_admin_kubeconfig(config: ControlPlaneConfig, credentials: Credentials, server: str) -> None:

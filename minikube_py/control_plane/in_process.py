@@ -132,7 +132,7 @@ class ControlPlane(Plane):
     async def _start_api_server(self) -> None:
         config = self.config
         host, port = free_address(config.host, config.port)
-        self.prepare_core(users_by_token(self.credentials.by_role))
+        self.prepare_core(users_by_token(self.credentials.by_role), self.credentials.signing_key)
         self.core.webhook_caller.outgoing = HttpsOutgoing()
         http = self.http = HttpServer(self.core, host, port, self.credentials.certificates.server_context())
         # Ended after the core, which ends its watches first: then the connections have nothing left to wait for.

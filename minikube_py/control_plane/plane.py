@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from minikube_py.api.service_tokens import SigningKey
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.inprocess import InProcessTransport
 from minikube_py.apiserver.rules import User
@@ -68,9 +69,10 @@ class Plane:
         """Straight to the core, as `user`."""
         return InProcessTransport(self.core, user)
 
-    def make_core(self, users: Mapping[str, User], rng: Rng) -> ApiServer:
-        """The API server on the member's storage, before it starts; `users` by their tokens."""
-        return ApiServer(self.member.storage, self._clock, rng, tokens=users)
+    def make_core(self, users: Mapping[str, User], rng: Rng, key: SigningKey | None = None) -> ApiServer:
+        """The API server on the member's storage, before it starts; `users` by their tokens. `key` signs the tokens of
+        service accounts; None: a new one."""
+        return ApiServer(self.member.storage, self._clock, rng, tokens=users, signing_key=key)
 
     async def stop(self) -> None:
         """In reverse order; whatever was started is ended."""
@@ -100,9 +102,9 @@ class Plane:
         await self.member.start()
         self._running.push_async_callback(self.member.stop)
 
-    def prepare_core(self, users: Mapping[str, User]) -> None:
+    def prepare_core(self, users: Mapping[str, User], key: SigningKey) -> None:
         """Makes the API server's core, on the member that was started."""
-        self.core = self.make_core(users, child_of(self._rng))
+        self.core = self.make_core(users, child_of(self._rng), key)
 
     async def start_core(self) -> None:
         """Raises: RoleFailed, Unavailable."""

@@ -16,6 +16,7 @@ from minikube_py.control_plane.listen import free_address, publish, start_http, 
 from minikube_py.control_plane.progress import say
 from minikube_py.control_plane.role import StackedRole, TlsFiles
 from minikube_py.control_plane.store_access import access_by_files
+from minikube_py.control_plane.tokens import read_signing_key
 from minikube_py.control_plane.users import read_token_auth_file
 from minikube_py.control_plane.waiting import when_available
 from minikube_py.env import SystemClock
@@ -39,9 +40,18 @@ class StoreFiles:
 
 class ApiServerRole(StackedRole):
     def __init__(
-        self, store: StoreFiles, host: str, port: int, users_file: Path, tls: TlsFiles, limits: Limits | None = None
+        self,
+        store: StoreFiles,
+        host: str,
+        port: int,
+        users_file: Path,
+        key_file: Path,
+        tls: TlsFiles,
+        limits: Limits | None = None,
     ) -> None:
+        """`key_file`: of the key that signs the tokens of service accounts."""
         super().__init__()
+        self._key_file = key_file
         self._limits = limits or Limits()
         self._store, self._host, self._port, self._users_file, self._tls = store, host, port, users_file, tls
         self._core: ApiServer | None = None
@@ -50,6 +60,7 @@ class ApiServerRole(StackedRole):
         """Waits for a store that is not there yet, or has no leader. Raises: SetupError, Unavailable where the store is
         lost meanwhile; MinikubeError where it refuses."""
         users, context = read_token_auth_file(self._users_file), self._tls.context()
+        key = read_signing_key(self._key_file)
         clock, endpoints = SystemClock(), self._store.endpoints()
         host, port = free_address(self._host, self._port, "--secure-port")
 
@@ -65,7 +76,10 @@ class ApiServerRole(StackedRole):
 
         storage = await when_available(connected, "the store", clock, random.Random(), say)
         self.running.push_async_callback(storage.close)
-        core = ApiServer(storage, clock, random.Random(), tokens=users, limits=self._limits, outgoing=HttpsOutgoing())
+        limits = self._limits
+        core = ApiServer(
+            storage, clock, random.Random(), tokens=users, limits=limits, outgoing=HttpsOutgoing(), signing_key=key
+        )
         http = HttpServer(core, host, port, context)
         # The core ends its watches first; then the connections have nothing left to wait for.
         self.running.push_async_callback(http.stop)

@@ -19,6 +19,7 @@ from minikube_py.control_plane.errors import SetupError
 from minikube_py.control_plane.kubeconfig import Access, read_access, write_kubeconfig
 from minikube_py.control_plane.private_files import make_private_folder, write_private
 from minikube_py.control_plane.secret_files import (
+    ACCOUNTS_KEY,
     AUTHORITY,
     AUTHORITY_KEY,
     KUBECONFIG,
@@ -31,7 +32,7 @@ from minikube_py.control_plane.secret_files import (
     TOKEN,
     USERS_FILE,
 )
-from minikube_py.control_plane.tokens import ensure_token, read_token
+from minikube_py.control_plane.tokens import ensure_signing_key, ensure_token, read_token
 from minikube_py.control_plane.users import USERS, token_auth_text
 
 FOLDERS = ("authority", "store", "apiserver", *USERS)
@@ -112,6 +113,7 @@ def _apiserver(deployment: Deployment, authority: Authority, now: datetime) -> N
     _keep(folder / AUTHORITY, authority.pem)
     authority.ensure_leaf(folder / SERVER, folder / SERVER_KEY, names, common_name="apiserver", now=now)
     _keep(folder / STORE_TOKEN, _store_token(deployment))
+    ensure_signing_key(folder / ACCOUNTS_KEY)
 
 
 def _clients(deployment: Deployment, authority: Authority) -> None:

@@ -201,6 +201,7 @@ class SplitControlPlane:
             *("--store-token-file", str(self.config.tokens_folder / tokens.STORE)),
             *("--store-ca-file", str(certificates.authority_file)),
             *("--token-auth-file", str(users_file)),
+            *("--service-account-signing-key-file", str(self.config.accounts_key_file)),
             *("--tls-cert-file", str(certificates.server_file)),
             *("--tls-private-key-file", str(certificates.server_key_file)),
         ]

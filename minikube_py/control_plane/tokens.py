@@ -1,4 +1,5 @@
-"""Bearer tokens: one for each role, each in a file only its owner may read, used again at the next start."""
+"""Bearer tokens: one for each role, each in a file only its owner may read, used again at the next start; and the key
+that signs those of service accounts."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import re
 import secrets
 from pathlib import Path
 
+from minikube_py.api.service_tokens import SigningKey
 from minikube_py.control_plane.errors import SetupError
 from minikube_py.control_plane.private_files import make_private_folder, read_text, write_private
 
@@ -38,3 +40,18 @@ def read_token(path: Path) -> str:
     if not _TOKEN.fullmatch(token):
         raise SetupError(f"token file {path}: not one token of 16 to 512 characters; remove it and start again")
     return token
+
+
+def ensure_signing_key(path: Path) -> SigningKey:
+    """The key in a file, made where there is no such file. Raises: SetupError."""
+    if not path.exists():
+        write_private(path, SigningKey.new().pem)
+    return read_signing_key(path)
+
+
+def read_signing_key(path: Path) -> SigningKey:
+    """Raises: SetupError where the file holds no key that signs tokens."""
+    try:
+        return SigningKey.from_pem(read_text(path, "key file").encode())
+    except (ValueError, TypeError) as error:
+        raise SetupError(f"key file {path}: no private key for service account tokens: {error}") from None

@@ -133,9 +133,7 @@ class World:
             options = self.options
             rate = 1.0 + options.drift_max * rng.uniform(-1.0, 1.0)
             clock = MachineClock(rate, options.wall_offset_max_s * rng.uniform(-1.0, 1.0))
-            machine = self.machines[name] = Machine(
-                name, rng, clock, SimDisk(rng), options.syncs, usual_rate=rate
-            )
+            machine = self.machines[name] = Machine(name, rng, clock, SimDisk(rng), options.syncs, usual_rate=rate)
         return machine
 
     def start(self, name: str, main: Main | None = None) -> Process:

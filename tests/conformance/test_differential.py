@@ -29,6 +29,7 @@ import raw_cases
 import rbac_cases
 import record
 import scenario
+import token_cases
 from asking import Answer, Ask, Server
 from drawn_bytes import RawServer
 from hypothesis import Phase, given, seed, settings
@@ -212,3 +213,23 @@ def test_kubectl_prints_the_same(minor: int) -> None:
     # Some differences show with newer versions only.
     stale = sorted(name for name in differences.KUBECTL if name in answers and name not in wrong)
     assert not (minor == MINORS[-1] and stale), f"listed as different, but alike: {stale}"
+
+
+@pytest.mark.original
+@pytest.mark.timeout(300)
+def test_tokens_of_service_accounts_answer_as_upstream() -> None:
+    report = judging.Report()
+    with both() as (theirs, mine):
+        askers = token_cases.Asker(theirs), token_cases.Asker(mine)
+        for step in token_cases.steps():
+            report.take(step.ask, *(asker.ask(step) for asker in askers))
+
+        @seed(SEED)
+        @settings(max_examples=EXAMPLES // 5, deadline=None, database=None, phases=[Phase.generate])
+        @given(token_cases.drawn())
+        def asked(ask: Ask) -> None:
+            report.take(ask, *(asker.ask(token_cases.Step(ask)) for asker in askers))
+
+        asked()
+    print(report.counts())
+    assert not report.findings, f"{report.text()}\n{report.counts()}"

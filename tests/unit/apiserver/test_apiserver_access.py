@@ -39,14 +39,15 @@ SLOT_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 # --- tokens and rules -----------------------------------------------------------------------------------------------
 
 
-def test_a_token_is_known_whole_or_not_at_all() -> None:
+async def test_a_token_is_known_whole_or_not_at_all() -> None:
     auth = Authenticator({"secret": ADMIN, "other": User("x")})
-    assert auth.authenticate("Bearer secret") is auth.authenticate("bearer  secret") is ADMIN
-    assert auth.authenticate("Bearer other").groups == (AUTHENTICATED,)
-    assert auth.authenticate(None) is auth.authenticate("Basic eDp5") is auth.authenticate("Bearer ") is ANONYMOUS
+    assert auth.known("Bearer secret") is await auth.user("bearer  secret") is ADMIN
+    found = auth.known("Bearer other")
+    assert found is not None and found.groups == (AUTHENTICATED,)
+    assert auth.known(None) is await auth.user("Basic eDp5") is await auth.user("Bearer ") is ANONYMOUS
     for wrong in ("Bearer secre", "Bearer secrets", "Bearer \udcff", "Bearer " + "x" * 100_000):
         with pytest.raises(StatusError) as refused:
-            auth.authenticate(wrong)
+            await auth.user(wrong)
         assert refused.value.code == 401
 
 

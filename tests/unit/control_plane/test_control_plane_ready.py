@@ -78,7 +78,7 @@ async def lose_two(net: MemberNet) -> None:
 
 async def test_an_api_server_is_ready_while_its_store_answers(tmp_path: Path) -> None:
     core = await Core(tmp_path).start()
-    role = ApiServerRole(ANY, "", 0, FOLDER, ANY)
+    role = ApiServerRole(ANY, "", 0, FOLDER, FOLDER, ANY)
     assert await role.ready() == "it is starting"
     role._core = core.api
     assert (await said_of(role.ready))[0] == ""

@@ -10,7 +10,7 @@ from typing import Any, Final
 import orjson
 
 from minikube_py.api.errors import FieldError, Json, forbidden_value, go_quote, invalid_value, required, too_long
-from minikube_py.api.kind import NAMESPACED, Kind, Selectable
+from minikube_py.api.kind import NAMESPACED, Kind, Selectable, Subresource
 from minikube_py.api.meta import is_config_key, is_dns1123_subdomain, validate_immutable
 from minikube_py.api.printing import AGE, NAME, Age, Printer, column, print_name_and_age
 from minikube_py.api.validation.metadata import validate_object_meta, validate_object_meta_update
@@ -210,6 +210,7 @@ SERVICEACCOUNTS: Final = Kind(
     "", "v1", "ServiceAccount", "serviceaccounts", "serviceaccount", True,
     short_names=("sa",),
     selectable=NAMESPACED,
+    subresources=(Subresource("token", "TokenRequest", ("create",), "authentication.k8s.io", "v1"),),
     delete_answer="object",
     prepare_create=_clean_secret_references,
     prepare_update=lambda new, old: _clean_secret_references(new),
