@@ -35,14 +35,14 @@ from minikube_py.api.meta import new_uid, parse_timestamp, timestamp
 from minikube_py.api.service_tokens import ISSUER, LEGACY_CLAIMS, LEGACY_ISSUER, InvalidToken, SigningKey, account_user
 from minikube_py.apiserver.auth import Spoken
 from minikube_py.apiserver.forms import SERVED, Form, single_bytes
-from minikube_py.apiserver.messages import Request, Response, warning_headers
+from minikube_py.apiserver.messages import Request, Response, warning_headers, with_warnings
 from minikube_py.apiserver.namespaces import NamespaceGate
 from minikube_py.apiserver.options import WriteOptions
 from minikube_py.apiserver.preparing import check_namespace, encode
 from minikube_py.apiserver.routes import Route
 from minikube_py.apiserver.rules import AUTHENTICATED, Extra, User
 from minikube_py.apiserver.watch_cache import Entry, WatchCache
-from minikube_py.apiserver.writes import Writer, with_warnings
+from minikube_py.apiserver.writes import Writer
 from minikube_py.env import Clock, Rng
 
 LEEWAY_S: Final = 60
