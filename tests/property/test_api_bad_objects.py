@@ -27,6 +27,8 @@ CONFORMANCE = pathlib.Path(__file__).parents[1] / "conformance"
 Json = dict[str, Any]
 BY_PLURAL = {resource.plural: resource for resource in REGISTRY.kinds}
 SIZE_LIMIT_BYTES = 5000
+UPSTREAM_FAILURES = ("resource name may not be empty",)
+"""What upstream answers with 500: it looks for a RuntimeClass whose name is empty."""
 
 
 def damaged(value: Any) -> list[Any]:
@@ -76,7 +78,7 @@ def judge(resource: Kind, body: Json) -> Json | None:
             raise invalid(resource, metadata.get("name") or "", errors)
         resource.canonicalize(obj)
     except StatusError as refused:
-        assert 400 <= refused.code < 500, refused.message
+        assert 400 <= refused.code < 500 or refused.message in UPSTREAM_FAILURES, refused.message
         orjson.dumps(refused.to_status())
         return None
     return obj
@@ -115,5 +117,5 @@ def test_damaged_updates_are_judged_and_leave_the_old_alone(plural: str) -> None
                 errors = validate_update(resource, new, old, case.subresource)
                 orjson.dumps([error.cause() for error in errors])
             except StatusError as refused:
-                assert 400 <= refused.code < 500, refused.message
+                assert 400 <= refused.code < 500 or refused.message in UPSTREAM_FAILURES, refused.message
             assert orjson.dumps(old) == before
