@@ -43,23 +43,25 @@ def ask(url: str, token: str, case: Case) -> tuple[int, bytes, list[str]]:
         return error.code, error.read(), warning_texts(error.headers.get_all("Warning") or ())
 
 
+def ask_until(url: str, token: str, case: Case, code: int) -> tuple[int, bytes, list[str]]:
+    """The first answer with this code."""
+    deadline_s = time.monotonic() + WAIT_S
+    while (found := ask(url, token, case))[0] != code:
+        assert time.monotonic() < deadline_s, f"{case.path} is not answered with {code}"
+        time.sleep(0.2)
+    return found
+
+
 def record(url: str, token: str, cases: list[Case]) -> list[Any]:
     found = []
     for case in cases:
-        code, body, warnings = ask(url, token, case)
-        deadline = time.monotonic() + WAIT_S
-        while case.until_code and code != case.until_code:
-            assert time.monotonic() < deadline, f"{case.path} is not answered with {case.until_code}"
-            time.sleep(0.2)
-            code, body, warnings = ask(url, token, case)
+        until = case.until_code
+        code, body, warnings = ask_until(url, token, case, until) if until else ask(url, token, case)
         found.append(seen(code, body, warnings, case.path))
         if case.await_names:
             assert code == 201, body
             group, plural = (case.body["spec"]["group"], case.body["spec"]["names"]["plural"])
-            deadline = time.monotonic() + WAIT_S
-            while ask(url, token, Case("GET", f"/apis/{group}/v1/{plural}"))[0] != 200:
-                assert time.monotonic() < deadline, "the definition is not served"
-                time.sleep(0.2)
+            ask_until(url, token, Case("GET", f"/apis/{group}/v1/{plural}"), 200)
     return found
 
 

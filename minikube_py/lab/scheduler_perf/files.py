@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from minikube_py.api import yaml_text
 from minikube_py.errors import InvalidRequest
 from minikube_py.lab.scheduler_perf.ops import (
     CreatePods,
@@ -21,7 +20,7 @@ from minikube_py.lab.scheduler_perf.ops import (
     patched,
     read_fields,
 )
-from minikube_py.lab.scheduler_perf.templates import read_text
+from minikube_py.lab.scheduler_perf.templates import read_text, read_yaml
 
 THROUGHPUT: Final = "SchedulingThroughput"
 HOOK_PARAM: Final = "numNodeDeclaredFeatures"
@@ -149,13 +148,7 @@ class Run:
 
 def read_file(path: Path) -> list[Run]:
     """All workloads of a file. Raises: InvalidRequest, with file and place."""
-    text = read_text(path)
-    try:
-        document, repeats = yaml_text.read(text.encode())
-    except yaml_text.YamlError as error:
-        raise InvalidRequest(f"{path}: {error}") from None
-    if repeats:
-        raise InvalidRequest(f"{path}: {repeats}")
+    document = read_yaml(read_text(path), str(path))
     if not isinstance(document, list):
         raise InvalidRequest(f"{path}: a list of test cases is expected")
     found: dict[str, Run] = {}

@@ -154,14 +154,20 @@ class Template:
         raise self._refused(inner, f"{token} is")
 
 
-def read_object(text: str, place: str) -> dict[str, Any]:
-    """One YAML document that is a mapping, whose keys do not repeat. Raises: InvalidRequest."""
+def read_yaml(text: str, place: str) -> Any:
+    """One YAML document whose keys do not repeat. Raises: InvalidRequest."""
     try:
         found, repeats = yaml_text.read(text.encode())
     except yaml_text.YamlError as error:
         raise InvalidRequest(f"{place}: {error}") from None
     if repeats:
         raise InvalidRequest(f"{place}: {repeats}")
+    return found
+
+
+def read_object(text: str, place: str) -> dict[str, Any]:
+    """One that is a mapping. Raises: InvalidRequest."""
+    found = read_yaml(text, place)
     if not isinstance(found, dict):
         raise InvalidRequest(f"{place}: this is no object")
     return found
