@@ -135,7 +135,7 @@ class Upstream:
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={self.signing_key}", f"--service-account-signing-key-file={self.signing_key}",
             f"--token-auth-file={tokens}", "--authorization-mode=RBAC",
-            "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+            "--allow-privileged=true", "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
             f"--max-requests-inflight={IN_FLIGHT}", f"--max-mutating-requests-inflight={IN_FLIGHT}",
             f"--enable-priority-and-fairness={str(parts.fairness).lower()}",
         )  # fmt: skip

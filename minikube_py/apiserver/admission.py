@@ -22,7 +22,7 @@ from minikube_py.apiserver.options import DeleteOptions
 from minikube_py.apiserver.rules import User
 
 ORDER: Final = (
-    "NamespaceLifecycle", "LimitRanger", "NodeRestriction", "Priority", "DefaultTolerationSeconds",
+    "NamespaceLifecycle", "LimitRanger", "NodeRestriction", "PodSecurity", "Priority", "DefaultTolerationSeconds",
     "DefaultStorageClass", "StorageObjectInUseProtection", "PersistentVolumeClaimResize", "RuntimeClass",
     "DefaultIngressClass", "MutatingAdmissionWebhook", "ValidatingAdmissionWebhook",
     "ResourceQuota",
@@ -62,8 +62,9 @@ class Attributes:
 
 class Plugin(Protocol):
     name: str
+    mutates: bool
 
-    def idle(self) -> bool:
+    def idle(self, kind: Kind, namespace: str) -> bool:
         """Whether nothing is configured. Called for every write."""
         ...
 
@@ -86,6 +87,7 @@ class Passage:
     def __init__(self, operation: Operation, plugins: Sequence[Plugin], warnings: list[str]) -> None:
         self._of = operation
         self._plugins = plugins
+        self._mutating = [plugin for plugin in plugins if plugin.mutates]
         self._warnings = warnings
 
     def created(self) -> Passage:
@@ -96,19 +98,21 @@ class Passage:
     async def admit(self, old: Json | None, new: Json | None, again: Callable[[], None] | None = None) -> None:
         """Changes `new` in place. `again`: the steps before, once more. Raises: StatusError."""
         attributes = self._attributes(old, new)
-        for plugin in self._plugins:
+        for plugin in self._mutating:
             await plugin.admit(attributes)
         if attributes.changed:
             attributes.reinvoked = True
             if again is not None:
                 again()
-            for plugin in self._plugins:
+            for plugin in self._mutating:
                 await plugin.admit(attributes)
 
     async def admit_new(self, obj: Json, generated: bool, again: Callable[[], None]) -> str:
         """As `admit`, of an object that is to be made: what the server gives it is not to be seen yet, nor a name that
         was generated. Gives its name. Raises: StatusError."""
         metadata = obj["metadata"]
+        if not self._mutating:
+            return metadata.get("name") or ""
         hidden = ("uid", "creationTimestamp", "name") if generated else ("uid", "creationTimestamp")
         given = {name: metadata.pop(name) for name in hidden if name in metadata}
         namespace = metadata.get("namespace")
@@ -153,7 +157,7 @@ class Chain:
         options: DeleteOptions | None = None,
     ) -> Passage | None:
         """None: nobody has anything to say. `options`: those of a deletion."""
-        busy = [plugin for plugin in self._plugins if not plugin.idle()]
+        busy = [plugin for plugin in self._plugins if not plugin.idle(kind, namespace)]
         if not busy:
             return None
         said = _said(kind, sub)

@@ -44,6 +44,7 @@ from minikube_py.apiserver.namespaces import NamespaceGate
 from minikube_py.apiserver.object_store import ObjectStore
 from minikube_py.apiserver.options import check_patch_type, list_options, parse_bool, write_options
 from minikube_py.apiserver.outgoing import Closed, Outgoing
+from minikube_py.apiserver.pod_security import PodSecurity
 from minikube_py.apiserver.preparing import as_served
 from minikube_py.apiserver.quotas import Quotas
 from minikube_py.apiserver.reviews import review
@@ -141,7 +142,8 @@ class ApiServer:
     def _chain(self, rng: Rng) -> Chain:
         namespaces = Namespaces(self.store, self.cache)
         given = (self.cache, namespaces, self.webhook_caller, lambda: self.registry, rng)
-        return Chain((MutatingWebhooks(*given), ValidatingWebhooks(*given)))
+        security = PodSecurity(self.cache, namespaces, self.clock)
+        return Chain((security, MutatingWebhooks(*given), ValidatingWebhooks(*given)))
 
     # --- life -------------------------------------------------------------------------------------------------------
 

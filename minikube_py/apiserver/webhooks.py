@@ -60,6 +60,7 @@ class Webhooks:
     """What both kinds of webhooks share: which are called."""
 
     kind: Kind
+    """Of the configurations."""
 
     def __init__(
         self, cache: WatchCache, namespaces: Namespaces, caller: Caller, registry: Callable[[], Registry], rng: Rng
@@ -71,7 +72,7 @@ class Webhooks:
         self._rng = rng
         self._hooks: tuple[int, list[Hook]] = (-1, [])
 
-    def idle(self) -> bool:
+    def idle(self, kind: Kind, namespace: str) -> bool:
         return self._cache is None or not self._cache.entries
 
     def has_work(self, operation: Operation) -> bool:
@@ -216,6 +217,7 @@ class MutatingWebhooks(Webhooks):
     """One after the other; those that want it see what the later ones made of the object."""
 
     name = "MutatingAdmissionWebhook"
+    mutates = True
     kind = MUTATING
 
     async def validate(self, attributes: Attributes) -> None:
@@ -325,6 +327,7 @@ class ValidatingWebhooks(Webhooks):
     """All at once."""
 
     name = "ValidatingAdmissionWebhook"
+    mutates = False
     kind = VALIDATING
 
     async def admit(self, attributes: Attributes) -> None:

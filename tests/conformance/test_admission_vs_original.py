@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import judging
 import needs
 import ours
 import patience
+import pod_security_cases
 import pytest
 import webhook_cases
 from asking import Answer, Ask, Server
@@ -58,21 +60,32 @@ def _differences(theirs: Any, mine: Any, path: str) -> list[str]:
     return [found for pair in pairs for found in _differences(*pair)]
 
 
+def _says(server: Server, ask: Ask, word: bytes) -> bool:
+    return word in server.ask(ask).body
+
+
 def _refused(server: Server, ask: Ask) -> bool:
     return b"h2.zz-probe" in server.ask(ask).body
 
 
-@pytest.mark.timeout(400)
-def test_webhooks_are_asked_and_heeded_as_upstream_does(tmp_path: Path) -> None:
-    report = judging.Report()
-    cases = webhook_cases.cases()
+@pytest.fixture(scope="module")
+def servers() -> Iterator[tuple[Server, Server]]:
+    """Upstream and ours."""
     with (
-        serving(tmp_path) as webhooks,
         needs.original() as upstream,
         ours.serve() as local,
         Server(upstream["url"], upstream["token"]) as theirs,
         Server(local["url"], local["token"]) as mine,
     ):
+        yield theirs, mine
+
+
+@pytest.mark.timeout(400)
+def test_webhooks_are_asked_and_heeded_as_upstream_does(servers: tuple[Server, Server], tmp_path: Path) -> None:
+    report = judging.Report()
+    cases = webhook_cases.cases()
+    theirs, mine = servers
+    with serving(tmp_path) as webhooks:
         for ask in webhook_cases.setup():
             report.take(ask, theirs.ask(ask), mine.ask(ask))
         for server, side in ((theirs, "them"), (mine, "mine")):
@@ -92,3 +105,34 @@ def test_webhooks_are_asked_and_heeded_as_upstream_does(tmp_path: Path) -> None:
     wrong = [each for path in expected for each in _differences(expected[path], found[path], path)]
     assert not wrong, "\n".join(wrong[:40])
     assert len(expected) > 100
+
+
+@pytest.mark.timeout(400)
+def test_pods_are_held_to_the_standards_of_their_namespaces_as_upstream_does(servers: tuple[Server, Server]) -> None:
+    report = judging.Report()
+    theirs, mine = servers
+
+    def take(asks: Iterable[Ask]) -> None:
+        for ask in asks:
+            report.take(ask, theirs.ask(ask), mine.ask(ask))
+
+    take(pod_security_cases.setup("secure"))
+    for server in (theirs, mine):
+        for ask, word in pod_security_cases.known("secure"):
+            patience.eventually(partial(_says, server, ask, word), "admission knows the namespaces")
+    take(pod_security_cases.cases("secure"))
+    relabelled = list(pod_security_cases.relabelled("secure"))
+    # Upstream looks at the pods that its informers know.
+    for server in (theirs, mine):
+        patience.eventually(partial(_knows_pods, server, relabelled[0]), "admission knows the pods")
+    take(relabelled)
+    for server in (theirs, mine):
+        for ask, word in pod_security_cases.known_change("secure"):
+            patience.eventually(partial(_says, server, ask, word), "admission knows the new label")
+    take(pod_security_cases.changed("secure"))
+    print(report.counts())
+    assert not report.findings, f"{report.text()}\n{report.counts()}"
+
+
+def _knows_pods(server: Server, ask: Ask) -> bool:
+    return any("p4 (and 1 other pod)" in each for each in server.ask(ask).headers.get("warning", ()))
