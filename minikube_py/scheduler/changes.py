@@ -28,6 +28,8 @@ def node_changes(old: NodeInfo, new: NodeInfo) -> list[ClusterChange]:
         actions.append(Action.UPDATE_NODE_CONDITION)
     if old.annotations_hash != new.annotations_hash:
         actions.append(Action.UPDATE_NODE_ANNOTATION)
+    if old.declared_features != new.declared_features:
+        actions.append(Action.UPDATE_NODE_DECLARED_FEATURE)
     return [ClusterChange(ClusterEvent(NODE, action), old, new, new.name) for action in dict.fromkeys(actions)]
 
 
@@ -40,6 +42,7 @@ def columns_differ(old: NodeInfo, new: NodeInfo) -> bool:
         or old.taints != new.taints
         or old.conditions != new.conditions
         or old.annotations_hash != new.annotations_hash
+        or old.declared_features != new.declared_features
     )
 
 

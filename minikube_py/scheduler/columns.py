@@ -287,6 +287,7 @@ class NodeColumns:
         node.uid = new.uid
         node.labels, node.taints, node.unschedulable = new.labels, new.taints, new.unschedulable
         node.conditions, node.annotations_hash = new.conditions, new.annotations_hash
+        node.declared_features = new.declared_features
         slot = node.slot
         self.unschedulable[slot] = new.unschedulable
         self.taint_class[slot] = self._taint_id(new.taints)

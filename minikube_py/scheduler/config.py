@@ -22,7 +22,6 @@ __all__ = ["ConfigError", "PluginSet", "ProfileConfig", "SchedulerConfig", "load
 NOT_YET: Final = frozenset(
     (
         "ImageLocality",
-        "NodeDeclaredFeatures",
         "GangScheduling",
     )
 )

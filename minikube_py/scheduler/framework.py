@@ -198,7 +198,8 @@ class Action(IntFlag):
     UPDATE_POD_SCHEDULING_GATES_ELIMINATED = 1024
     UPDATE_OTHER = 2048
     UPDATE_POD_GENERATED_RESOURCE_CLAIM = 4096
-    UPDATE = 4 | 8 | 16 | 32 | 64 | 128 | 256 | 512 | 1024 | 2048 | 4096
+    UPDATE_NODE_DECLARED_FEATURE = 8192
+    UPDATE = 4 | 8 | 16 | 32 | 64 | 128 | 256 | 512 | 1024 | 2048 | 4096 | 8192
     ALL = 1 | 2 | UPDATE
 
 
@@ -217,6 +218,7 @@ _ACTION_NAMES = {
     Action.UPDATE_NODE_TAINT: "UpdateNodeTaint",
     Action.UPDATE_NODE_CONDITION: "UpdateNodeCondition",
     Action.UPDATE_NODE_ANNOTATION: "UpdateNodeAnnotation",
+    Action.UPDATE_NODE_DECLARED_FEATURE: "UpdateNodeDeclaredFeature",
     Action.UPDATE_POD_LABEL: "UpdatePodLabel",
     Action.UPDATE_POD_SCALE_DOWN: "UpdatePodScaleDown",
     Action.UPDATE_POD_TOLERATION: "UpdatePodToleration",

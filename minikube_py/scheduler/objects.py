@@ -51,6 +51,9 @@ VOLUME_SOURCES = (
 )
 """Sources of a pod's volumes that scheduling looks at; the others, such as config maps, are on every node."""
 TAINT_NODE_UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+RESTARTS_ALL = "restarts all containers"
+SHARES_HOST_NETWORK = "own users on the host's network"
+POD_LEVEL_RESOURCES = "resources at pod level"
 SPECS_INTERNED_MAX = 65_536
 AMOUNT_MAX = 1 << 56
 """Larger amounts count as this, so that a hundredfold stays within int64. No node has as much: a pod that asks for it
@@ -124,8 +127,8 @@ class PodSpec:
 
     `requests` are the amounts asked for, zero ones left out; `nonzero_cpu_milli` and `nonzero_memory_bytes` count the
     defaults for containers that ask for none. `affinity` is the object's `affinity.nodeAffinity`, `pod_affinity` and
-    `pod_anti_affinity` the rest of it; `spread` are its topology spread constraints. `cache` is for what plugins work
-    out from the spec alone."""
+    `pod_anti_affinity` the rest of it; `spread` are its topology spread constraints; `uses` is what of it a node may
+    have to declare that it can do. `cache` is for what plugins work out from the spec alone."""
 
     __slots__ = (
         "affinity",
@@ -139,6 +142,7 @@ class PodSpec:
         "requests",
         "spread",
         "tolerations",
+        "uses",
     )
 
     def __init__(
@@ -153,7 +157,9 @@ class PodSpec:
         pod_affinity: Mapping[str, Any] | None = None,
         pod_anti_affinity: Mapping[str, Any] | None = None,
         spread: Sequence[Mapping[str, Any]] = (),
+        uses: tuple[str, ...] = (),
     ) -> None:
+        self.uses = uses
         self.pod_affinity = pod_affinity
         self.pod_anti_affinity = pod_anti_affinity
         self.spread = spread
@@ -247,6 +253,7 @@ class NodeInfo:
         "annotations_hash",
         "body",
         "conditions",
+        "declared_features",
         "labels",
         "name",
         "nonzero_cpu_milli",
@@ -272,6 +279,7 @@ class NodeInfo:
         self.allocatable: Amounts = {}
         self.conditions: tuple[tuple[str, str], ...] = ()
         self.annotations_hash = 0
+        self.declared_features: frozenset[str] = frozenset()
         self.body = b""
         self.requested: Amounts = {PODS: 0}
         self.nonzero_cpu_milli = 0
@@ -391,6 +399,20 @@ def _tolerations(spec: Mapping[str, Any]) -> tuple[Toleration, ...]:
     )
 
 
+def _uses(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    found = []
+    for field in _CONTAINERS:
+        for container in spec.get(field) or ():
+            rules = container.get("restartPolicyRules")
+            if rules and any(rule.get("action") == "RestartAllContainers" for rule in rules):
+                found.append(RESTARTS_ALL)
+    if spec.get("hostNetwork") and spec.get("hostUsers") is False:
+        found.append(SHARES_HOST_NETWORK)
+    if "resources" in spec:
+        found.append(POD_LEVEL_RESOURCES)
+    return tuple(found)
+
+
 def _pod_claim(pod: PodInfo, claim: Mapping[str, Any], status: Mapping[str, Any]) -> PodClaim:
     if claim.get("resourceClaimName") is not None:
         return PodClaim(claim["resourceClaimName"])
@@ -431,6 +453,7 @@ def pod_spec(spec: Mapping[str, Any], status: Mapping[str, Any] = _NO_STATUS) ->
     selector = spec.get("nodeSelector")
     tolerations = _tolerations(spec)
     ports = _host_ports(spec)
+    uses = _uses(spec)
     key = (
         _resources_key(spec, status),
         tolerations,
@@ -440,6 +463,7 @@ def pod_spec(spec: Mapping[str, Any], status: Mapping[str, Any] = _NO_STATUS) ->
         _frozen(near) if near else None,
         _frozen(apart) if apart else None,
         _frozen(spread) if spread else None,
+        uses,
     )
     found = _specs.get(key)
     if found is None:
@@ -457,6 +481,7 @@ def pod_spec(spec: Mapping[str, Any], status: Mapping[str, Any] = _NO_STATUS) ->
             near or None,
             apart or None,
             tuple(spread),
+            uses,
         )
         if len(_specs) >= SPECS_INTERNED_MAX:
             # Specs already handed out stay valid; equal later ones are merely no longer the same object.
@@ -533,6 +558,7 @@ def project_node(obj: Mapping[str, Any]) -> NodeInfo:
     node.conditions = tuple(sorted((c.get("type", ""), c.get("status", "")) for c in status.get("conditions") or ()))
     annotations = metadata.get("annotations")
     node.annotations_hash = hash(frozenset(annotations.items())) if annotations else 0
+    node.declared_features = frozenset(status.get("declaredFeatures") or ())
     return node
 
 

@@ -14,6 +14,7 @@ from minikube_py.scheduler.plugins.default_preemption import DefaultPreemption
 from minikube_py.scheduler.plugins.dynamic_resources import DynamicResources
 from minikube_py.scheduler.plugins.inter_pod_affinity import InterPodAffinity
 from minikube_py.scheduler.plugins.node_affinity import NodeAffinity, NodeName
+from minikube_py.scheduler.plugins.node_declared_features import NodeDeclaredFeatures
 from minikube_py.scheduler.plugins.node_ports import NodePorts
 from minikube_py.scheduler.plugins.node_resources import NodeResourcesBalancedAllocation, NodeResourcesFit
 from minikube_py.scheduler.plugins.node_volume_limits import NodeVolumeLimits
@@ -45,6 +46,7 @@ BUILT_IN: Mapping[str, PluginFactory] = {
     "DefaultPreemption": DefaultPreemption,
     "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocation,
     "DefaultBinder": DefaultBinder,
+    "NodeDeclaredFeatures": NodeDeclaredFeatures,
 }
 
 UPSTREAM_POINTS: Mapping[str, tuple[str, ...]] = {

@@ -41,7 +41,7 @@ def kubeconfig() -> Iterator[Path]:
 def node(name: str, cpu: str, memory: str, pods: str = "110", **more: Any) -> dict[str, Any]:
     amounts = {"cpu": cpu, "memory": memory, "pods": pods, **more.pop("extended", {})}
     metadata = {"name": name, "labels": more.pop("labels", {})}
-    status = {"allocatable": amounts, "capacity": amounts}
+    status = {"allocatable": amounts, "capacity": amounts, **more.pop("status", {})}
     return {"kind": "Node", "apiVersion": "v1", "metadata": metadata, "spec": more, "status": status}
 
 
@@ -49,10 +49,13 @@ def taint(key: str, effect: str) -> dict[str, str]:
     return {"key": key, "value": "v", "effect": effect}
 
 
+RESTARTING = ["InPlacePodLevelResourcesVerticalScaling", "RestartAllContainersOnContainerExits"]
+RESTARTS = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
+RESTARTED = {"container": {"restartPolicy": "Never", "restartPolicyRules": [RESTARTS]}}
 NODES = [
     node("small", "2", "4Gi", labels={"zone": "a", "gen": "3"}),
     node("tall", "4", "32Gi", labels={"zone": "a", "gen": "7"}),
-    node("wide", "16", "8Gi", labels={"zone": "b", "gen": "12"}),
+    node("wide", "16", "8Gi", labels={"zone": "b", "gen": "12"}, status={"declaredFeatures": RESTARTING}),
     node("gpu", "8", "16Gi", labels={"zone": "b", "ssd": "y"}, extended={"example.com/gpu": "4"}),
     node("avoid", "64", "256Gi", labels={"zone": "c"}, taints=[taint("k", "PreferNoSchedule")]),
     node("tainted", "64", "256Gi", labels={"zone": "c"}, taints=[taint("k", "NoSchedule")]),
@@ -119,6 +122,7 @@ PLACED: list[tuple[str, dict[str, str], dict[str, Any]]] = [
     ("by name", {"cpu": "100m"}, {"affinity": names("gpu")}),
     ("prefers", {"cpu": "100m"}, {"affinity": prefers((10, "zone", "a"), (40, "ssd", "y"))}),
     ("prefers little", {"cpu": "1"}, {"affinity": prefers((1, "zone", "a"))}),
+    ("a feature that one node declares", {"cpu": "100m"}, RESTARTED),
     ("port", {"cpu": "100m"}, {"container": {"ports": [{"hostPort": 8080, "containerPort": 80}]}}),
 ]
 REFUSED: list[tuple[str, dict[str, str], dict[str, Any]]] = [
@@ -131,6 +135,8 @@ REFUSED: list[tuple[str, dict[str, str], dict[str, Any]]] = [
     ("a tainted name", {}, {"affinity": names("tainted")}),
     ("a full name", {}, {"affinity": names("full")}),
     ("beyond the free, within the node", {"cpu": "1900m"}, {"affinity": names("small")}),
+    ("a feature that none declares", {}, {**RESTARTED, "nodeSelector": {"zone": "a"}}),
+    ("a feature where there is no room", {"cpu": "15"}, RESTARTED),
     ("tolerant but too large", {"cpu": "65"}, {"tolerations": [{"operator": "Exists"}]}),
 ]
 

@@ -142,6 +142,12 @@ class Run:
         return {**self.case.feature_gates, **self.workload.feature_gates}
 
     @property
+    def declared_features(self) -> tuple[str, ...]:
+        """What its nodes declare, and its pods need where they have resources at pod level."""
+        count = self.workload.params.get(HOOK_PARAM, 0) if self.gates.get("NodeDeclaredFeatures") else 0
+        return tuple(sorted(f"Feature{number}" for number in range(1, int(count) + 1)))
+
+    @property
     def pods(self) -> int:
         return sum(op.count for op in self.ops if isinstance(op, CreatePods))
 

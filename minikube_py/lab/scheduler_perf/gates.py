@@ -32,7 +32,7 @@ GATES: Final[dict[str, Gate]] = {
     "GangScheduling": Gate(False),
     "GenericWorkload": Gate(False),
     "InPlacePodVerticalScaling": Gate(True),
-    "NodeDeclaredFeatures": Gate(True, lacks="the scheduler has no plugin NodeDeclaredFeatures"),
+    "NodeDeclaredFeatures": Gate(True),
     "NodeInclusionPolicyInPodTopologySpread": Gate(True),
     "OpportunisticBatching": Gate(True, is_inner=True),
     "SchedulerAsyncAPICalls": Gate(False, is_inner=True),

@@ -172,7 +172,18 @@ class Running:
             nodes = sorted(await self._client.list(NODES), key=lambda node: str(node["metadata"]["name"]))
             # By their place among all nodes by name, as upstream.
             await self._prepare_nodes(op, nodes[self._nodes_made : self._nodes_made + op.count])
+        if self._run.declared_features:
+            await self._declare_features()
         self._nodes_made += op.count
+
+    async def _declare_features(self) -> None:
+        names = [node["metadata"]["name"] for node in await self._client.list(NODES)]
+        status = {"status": {"declaredFeatures": list(self._run.declared_features)}}
+
+        async def declare(at: int) -> None:
+            await self._client.patch(NODES, names[at], status, subresource="status")
+
+        await self._all(len(names), declare)
 
     async def _prepare_nodes(self, op: ops.CreateNodes, nodes: list[Object]) -> None:
         allocatable, label, unique = (

@@ -31,7 +31,8 @@ from minikube_py.lab.virtual import in_virtual_time
 from minikube_py.scheduler.config import SchedulerConfig
 from minikube_py.scheduler.configuration.chosen import DEFAULT_SCHEDULER, ChosenScheduler
 from minikube_py.scheduler.configuration.files import read_scheduler
-from minikube_py.scheduler.objects import DEFAULT_SCHEDULER_NAME
+from minikube_py.scheduler.objects import DEFAULT_SCHEDULER_NAME, POD_LEVEL_RESOURCES
+from minikube_py.scheduler.plugins.node_declared_features import NodeDeclaredFeatures
 from minikube_py.scheduler.scheduler import Scheduler
 
 CONTROLLERS: Final = (GarbageCollector.name, NamespaceController.name, ResourceClaims.name)
@@ -135,7 +136,12 @@ def _configured(run: Run, plan: Plan) -> SchedulerConfig:
     chosen = plan.chosen
     if chosen.file is None and run.case.scheduler_config_path:
         chosen = chosen._replace(file=run.case.folder / run.case.scheduler_config_path)
-    return read_scheduler(chosen, needed=DEFAULT_SCHEDULER_NAME)
+    config = read_scheduler(chosen, needed=DEFAULT_SCHEDULER_NAME)
+    if not run.declared_features:
+        return config
+    features = dict.fromkeys(run.declared_features, POD_LEVEL_RESOURCES)
+    plugin = partial(NodeDeclaredFeatures, features=features)
+    return replace(config, registry={**config.registry, NodeDeclaredFeatures.name: plugin})
 
 
 async def run_one(

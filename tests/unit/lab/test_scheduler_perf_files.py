@@ -117,7 +117,6 @@ def test_what_cannot_run_is_told_with_its_reason() -> None:
             "ExtendedResource", "ExtendedResource_25Classes", "ExtendedResource_50Classes", "ExtendedResourceScoring",
             "ImplicitExtendedResource_25Classes",
         },
-        "the scheduler has no plugin NodeDeclaredFeatures": {"NodeDeclaredFeaturesEnabled"},
     }  # fmt: skip
 
 

@@ -40,7 +40,7 @@ def smallest(file: Path) -> Iterator[tuple[Run, runs.Plan]]:
 
 FOLDERS = (
     "affinity", "dra", "dra/consumablecapacity", "dra/devicetaints", "dra/partitionabledevices", "dra/prioritizedlist",
-    "event_handling", "misc", "topology_spreading", "volumes",
+    "event_handling", "misc", "nodedeclaredfeatures", "topology_spreading", "volumes",
 )  # fmt: skip
 
 

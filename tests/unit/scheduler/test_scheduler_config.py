@@ -109,6 +109,7 @@ def test_default_plugins_and_weights() -> None:
         "PodTopologySpread",
         "InterPodAffinity",
         "DynamicResources",
+        "NodeDeclaredFeatures",
     ]
     assert profile.reusable
 
