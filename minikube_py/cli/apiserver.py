@@ -32,6 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--request-timeout", type=flags.duration_s, default=limits.request_timeout_s, metavar="D", help=timeout_help
     )
+    flags.add_structures(parser)
     secrets = flags.add_secrets(parser, "apiserver")
     secrets.file("--store-token-file", STORE_TOKEN, "the token to show to the store")
     secrets.file("--store-ca-file", AUTHORITY, "the authority that signed the store's certificate, PEM")
@@ -48,6 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     from minikube_py.control_plane.role_apiserver import ApiServerRole, StoreFiles
 
     flags.find_secrets(arguments)
+    flags.admit_structures(arguments)
     store = StoreFiles(arguments.store, arguments.store_token_file, arguments.store_ca_file)
     tls = TlsFiles(arguments.tls_cert_file, arguments.tls_private_key_file)
     limits = Limits(

@@ -16,6 +16,7 @@ from minikube_py.cli import flags, virtual
 from minikube_py.cli.running import run_interruptible
 from minikube_py.cli.terminal import started
 from minikube_py.errors import InvalidRequest
+from minikube_py.own_code import absolute
 
 if TYPE_CHECKING:
     from minikube_py.cluster.virtual import VirtualCluster
@@ -89,10 +90,11 @@ def _configure_schedule(parser: argparse.ArgumentParser) -> None:
     samplings = flags.several(flags.one_of("all", "original"))
     parser.add_argument("--sampling", type=samplings, metavar="all|original", help=sampling_help)
     matcher_help = (
-        "what finds the nodes that may fit: columns (filters look at all of them) or a structure of the index family; "
-        "several with commas; family for columns and all of these (default: columns)"
+        "what finds the nodes that may fit: columns (filters look at all of them), a structure of the index family, or "
+        "FILE.py:CLASS; several with commas; family for columns and all of these (default: columns)"
     )
-    parser.add_argument("--matcher", type=flags.several(str), default=("columns",), metavar="M,...", help=matcher_help)
+    matchers = flags.several(absolute)
+    parser.add_argument("--matcher", type=matchers, default=("columns",), metavar="M,...", help=matcher_help)
     index_help = "declare an index of the store over the nodes' free resources; may be given several times"
     parser.add_argument("--store-index", action="append", default=[], metavar="NAME=STRUCTURE", help=index_help)
     ask_help = "ask the store for a node with room for each pod before it is created; implied by --store-index"

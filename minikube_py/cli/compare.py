@@ -14,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from minikube_py import own_code
 from minikube_py.cli import flags
 from minikube_py.cli.table import table
 
@@ -46,7 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--scheduler-only", action="store_true", help=only_help)
     plugin_help = "a plugin of your own, for B alone unless A names it; may be given several times"
     parser.add_argument(
-        "--plugin", type=flags.plugin, action="append", default=[], metavar="FILE.py:CLASS", help=plugin_help
+        "--plugin", type=own_code.absolute, action="append", default=[], metavar="FILE.py:CLASS", help=plugin_help
     )
     results_help = "write JSON and picture under this folder (default: results)"
     parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help=results_help)

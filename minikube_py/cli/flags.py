@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from minikube_py.control_plane.secret_files import AUTHORITY, SERVER, SERVER_KEY, STORE_TOKEN
+from minikube_py.own_code import absolute
 
 if TYPE_CHECKING:
     from minikube_py.control_plane.process import ProcessOptions
@@ -133,10 +134,10 @@ DEFAULT_MATCHER = "columns"
 
 
 def matcher(text: str) -> str:
-    """A kind of argument: the name of a structure, as there are in this process."""
+    """A kind of argument: the name of a structure, as there are in this process, or where a class of one's own is."""
     # The default is read by this too, and the catalogue brings numpy, which a supervisor of processes never needs.
-    if text == DEFAULT_MATCHER:
-        return text
+    if text == DEFAULT_MATCHER or ":" in text:
+        return absolute(text)
     from minikube_py.index.catalogue import STRUCTURES
 
     return one_of(*STRUCTURES)(text)
@@ -144,10 +145,21 @@ def matcher(text: str) -> str:
 
 def add_matcher(parser: argparse.ArgumentParser) -> None:
     help_text = (
-        "what finds the scheduler the nodes that may fit: columns (filters look at all of them) or a structure of the "
-        "index family; the decisions are the same (default: columns)"
+        "what finds the scheduler the nodes that may fit: columns (filters look at all of them), a structure of the "
+        "index family, or FILE.py:CLASS; the decisions are the same (default: columns)"
     )
     parser.add_argument("--matcher", type=matcher, default=DEFAULT_MATCHER, metavar="NAME", help=help_text)
+
+
+def add_structures(parser: argparse.ArgumentParser) -> None:
+    help_text = (
+        "let indexes be kept in a structure of your own, FILE.py:CLASS or MODULE:CLASS, under its name; may be given "
+        "several times, and at each start"
+    )
+    parser.add_argument(
+        "--structure", dest="structures", type=absolute, action="append", default=[], metavar="FILE.py:CLASS",
+        help=help_text,
+    )  # fmt: skip
 
 
 def add_scheduler_config(parser: argparse.ArgumentParser, *more: str) -> None:
@@ -158,14 +170,18 @@ def add_scheduler_config(parser: argparse.ArgumentParser, *more: str) -> None:
         "unless the configuration names it; may be given several times"
     )
     parser.add_argument(
-        "--plugin", dest="plugins", type=plugin, action="append", default=[], metavar="FILE.py:CLASS", help=plugin_help
-    )
+        "--plugin", dest="plugins", type=absolute, action="append", default=[], metavar="FILE.py:CLASS",
+        help=plugin_help,
+    )  # fmt: skip
 
 
-def plugin(text: str) -> str:
-    """A kind of argument: where a plugin is; a file is found from whatever folder a process runs in."""
-    place, _, name = text.rpartition(":")
-    return f"{Path(place).absolute()}:{name}" if place.endswith(".py") else text
+def admit_structures(arguments: argparse.Namespace) -> None:
+    """Makes those of `add_structures` known to this process. Raises: BadCode, InvalidRequest."""
+    if arguments.structures:
+        from minikube_py.index.catalogue import admit
+
+        for target in arguments.structures:
+            admit(target)
 
 
 def chosen(arguments: argparse.Namespace) -> ChosenScheduler:

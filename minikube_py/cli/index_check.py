@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from minikube_py import own_code
 from minikube_py.cli import flags
 from minikube_py.cli.table import table
 
@@ -27,7 +28,7 @@ EXAMPLES = 400
 
 def configure(parser: argparse.ArgumentParser) -> None:
     target_help = "FILE.py:CLASS, MODULE:CLASS, or the name of a structure"
-    parser.add_argument("target", metavar="TARGET", help=target_help)
+    parser.add_argument("target", type=own_code.absolute, metavar="TARGET", help=target_help)
     count = flags.whole_number(1, 1_000_000)
     examples_help = f"how many programs are drawn, and a quarter as many histories (default: {EXAMPLES})"
     parser.add_argument("--examples", type=count, default=EXAMPLES, metavar="N", help=examples_help)

@@ -19,6 +19,8 @@ import sys
 from typing import Any
 
 from minikube_py.cli.index import Api, Json, add_access, next_step
+from minikube_py.errors import RequestError
+from minikube_py.own_code import absolute
 
 POLL_S = 0.1
 
@@ -30,8 +32,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fields", action="append", required=True, metavar="F,...", help=fields_help)
     sum_help = "a sum over referring objects that a field names; may be given several times"
     parser.add_argument("--sum", action="append", default=[], metavar="NAME=...", help=sum_help)
-    structure_help = "what it is kept in (default: max-tree); `minikube-py index check` knows their laws"
-    parser.add_argument("--structure", default="max-tree", metavar="S", help=structure_help)
+    structure_help = (
+        "what it is kept in (default: max-tree): a name, or FILE.py:CLASS where the control plane was started with "
+        "that --structure; `minikube-py index check` knows their laws"
+    )
+    parser.add_argument("--structure", type=absolute, default="max-tree", metavar="S", help=structure_help)
     option_help = "an option of the structure; may be given several times"
     parser.add_argument("--option", type=_option, action="append", default=[], metavar="NAME=VALUE", help=option_help)
     memory_help = "let the structure go beyond this much memory, and answer without it (default: 256Mi)"
@@ -57,18 +62,26 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _create(arguments: argparse.Namespace) -> Json:
+    from minikube_py.api.errors import StatusError
+    from minikube_py.index.catalogue import name_of
+
     body: dict[str, Any] = {
         "name": arguments.name,
         "on": arguments.on,
         "fields": arguments.fields,
         "sums": arguments.sum,
-        "structure": arguments.structure,
+        "structure": name_of(arguments.structure),
         "options": dict(arguments.option),
     }
     if arguments.memory_limit is not None:
         body["memoryLimit"] = arguments.memory_limit
     async with Api(arguments) as api:
-        item = await api.ask("POST", "indexes", body=body)
+        try:
+            item = await api.ask("POST", "indexes", body=body)
+        except StatusError as error:
+            if ":" not in arguments.structure or "no structure is named" not in str(error):
+                raise
+            raise RequestError(f"{error}; start the control plane with --structure {arguments.structure}") from None
         shows = sys.stderr.isatty() and not arguments.json
         while arguments.wait and item["status"]["state"] == "building":
             if shows:

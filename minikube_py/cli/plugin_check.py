@@ -13,6 +13,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
+from minikube_py import own_code
 from minikube_py.cli import flags
 from minikube_py.cli.index_check import Progress, notes_elsewhere, print_part
 from minikube_py.cli.table import table
@@ -25,7 +26,7 @@ EXAMPLES = 100
 
 def configure(parser: argparse.ArgumentParser) -> None:
     target_help = "FILE.py:CLASS, MODULE:CLASS, or the name of an entry point"
-    parser.add_argument("target", type=flags.plugin, metavar="TARGET", help=target_help)
+    parser.add_argument("target", type=own_code.absolute, metavar="TARGET", help=target_help)
     args_help = "the args of its pluginConfig, YAML or JSON (default: none)"
     parser.add_argument("--args", default="{}", metavar="YAML", help=args_help)
     examples_help = f"how many clusters each law is put to (default: {EXAMPLES})"

@@ -37,6 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     listen_help = f"where it serves, port 0 for any free one (default: 127.0.0.1:{CLIENT_PORT}; see --advertise)"
     parser.add_argument("--listen", metavar="HOST:PORT", help=listen_help)
     flags.add_room(parser)
+    flags.add_structures(parser)
     _configure_peers(parser.add_argument_group("with other members"))
     secrets = flags.add_secrets(parser, "store")
     secrets.file("--token-file", TOKEN, "the token its clients must show")
@@ -76,6 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     from minikube_py.control_plane.process import run_role
     from minikube_py.control_plane.role_store import StoreRole
 
+    flags.admit_structures(arguments)
     options = options_of(arguments)
     return run_role("store", lambda: StoreRole(options), flags.process(arguments, "store"))
 

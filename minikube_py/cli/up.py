@@ -44,6 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     seed_help = "break the scheduler's ties the same way at each start (default: by chance)"
     parser.add_argument("--seed", type=flags.whole_number(0, 2**63 - 1), metavar="S", help=seed_help)
     flags.add_matcher(parser)
+    flags.add_structures(parser)
     flags.add_scheduler_config(parser)
     beside_help = "run one more scheduler of that name, by that configuration; for pods with that schedulerName"
     parser.add_argument(
@@ -56,6 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    flags.admit_structures(arguments)
     temporary = arguments.data_dir is None
     folder = Path(tempfile.mkdtemp(prefix="minikube-py-")) if temporary else arguments.data_dir.absolute()
     config = ControlPlaneConfig(
@@ -65,6 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
         nodes=arguments.nodes,
         seed=arguments.seed,
         matcher=arguments.matcher,
+        structures=tuple(arguments.structures),
         chosen=flags.chosen(arguments),
         more_schedulers=tuple(arguments.scheduler),
         components=tuple(name for name in COMPONENTS if name not in arguments.without),

@@ -21,7 +21,8 @@ class ControlPlaneConfig:
     """`port`: 0 any free one; None 6443, or any free one where that is taken. `kubeconfig`: None for one in `data_dir`.
 
     `shapes` are the fake nodes; without them `nodes` of the default shape are made. Without `components` there are
-    only store and API server. `seed`: of the scheduler's choices among equals; `matcher`: as in `SchedulerConfig`.
+    only store and API server. `seed`: of the scheduler's choices among equals; `matcher`: as in `SchedulerConfig`;
+    `structures`: such of one's own that indexes may be kept in.
     `chosen`: the scheduler, whose plugins all have; `more_schedulers`: (name, file) of those that run beside the first.
     `names`: further host names and addresses the server's certificate is for. `members`: of the store, None for as many
     as `data_dir` holds; with several, and with several of another role, each is a process of its own. `restore`: a
@@ -36,6 +37,7 @@ class ControlPlaneConfig:
     shapes: tuple[NodeSpec, ...] = ()
     seed: int | None = None
     matcher: str = "columns"
+    structures: tuple[str, ...] = ()
     chosen: ChosenScheduler = DEFAULT_SCHEDULER
     more_schedulers: tuple[tuple[str, Path], ...] = ()
     components: tuple[str, ...] = COMPONENTS

@@ -178,7 +178,11 @@ class SplitControlPlane:
             *("--tls-cert-file", str(certificates.server_file)),
             *("--tls-private-key-file", str(certificates.server_key_file)),
             *("--quota-bytes", str(self.config.quota_bytes), "--reserve-bytes", str(self.config.reserve_bytes)),
+            *self._structures(),
         ]
+
+    def _structures(self) -> list[str]:
+        return [word for target in self.config.structures for word in ("--structure", target)]
 
     # --- API servers ------------------------------------------------------------------------------------------------
 
@@ -204,6 +208,7 @@ class SplitControlPlane:
             *("--service-account-signing-key-file", str(self.config.accounts_key_file)),
             *("--tls-cert-file", str(certificates.server_file)),
             *("--tls-private-key-file", str(certificates.server_key_file)),
+            *self._structures(),
         ]
 
     # --- their clients ----------------------------------------------------------------------------------------------

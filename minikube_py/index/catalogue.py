@@ -1,4 +1,5 @@
-"""The structures there are, by name: the family of this package, and those that others install.
+"""The structures there are, by name: the family of this package, those that others install, and those that whoever
+started this process named as `FILE.py:CLASS` or `MODULE:CLASS`.
 
 A distribution adds its own by an entry point of the group `minikube_py.structures`, whose name is the structure's:
 
@@ -15,8 +16,9 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from minikube_py import own_code
 from minikube_py.errors import InvalidRequest
 from minikube_py.index.structure import Structure
 
@@ -46,6 +48,8 @@ class Catalogue(Mapping[str, type[Structure]]):
     def __getitem__(self, name: str) -> type[Structure]:
         """Raises: KeyError for a name that is not there, and whatever importing it raises."""
         place = FAMILY.get(name)
+        if place is None and name in _ADMITTED:
+            return _ADMITTED[name].kind
         if place is None:
             loaded: type[Structure] = _installed()[name].load()
             return loaded
@@ -54,14 +58,60 @@ class Catalogue(Mapping[str, type[Structure]]):
         return found
 
     def __iter__(self) -> Iterator[str]:
-        yield from FAMILY
-        yield from _installed()
+        yield from dict.fromkeys((*FAMILY, *_installed(), *_ADMITTED))
 
     def __len__(self) -> int:
-        return len(FAMILY) + len(_installed())
+        return len({*FAMILY, *_installed(), *_ADMITTED})
 
 
 STRUCTURES: Final = Catalogue()
+
+
+class _Admitted(NamedTuple):
+    target: str
+    kind: type[Structure]
+
+
+_ADMITTED: Final[dict[str, _Admitted]] = {}
+
+
+def admit(target: str) -> str:
+    """Makes a structure known to this process, and returns its name. `target`: `FILE.py:CLASS` or `MODULE:CLASS`; all
+    else is a name already. An API never calls this: whoever may declare an index may not have files run for it.
+
+    Raises: BadCode; InvalidRequest where another has the name."""
+    if ":" not in target:
+        return target
+    place = own_code.absolute(target)
+    for name, admitted in _ADMITTED.items():
+        if admitted.target == place:
+            return name
+    name, kind = _found(place)
+    if name in FAMILY or name in _installed():
+        raise InvalidRequest(f"{target}: {name} is a structure that is there already; give yours another name")
+    if name in _ADMITTED:
+        raise InvalidRequest(f"{target}: another structure is named {name} as well; give one of them another name")
+    _ADMITTED[name] = _Admitted(place, kind)
+    return name
+
+
+def name_of(target: str) -> str:
+    """What a structure is called where it is known; all else than `FILE.py:CLASS` or `MODULE:CLASS` is a name already.
+
+    Raises: BadCode."""
+    return _found(target)[0] if ":" in target else target
+
+
+def _found(target: str) -> tuple[str, Any]:
+    kind: Any = own_code.find_class(target, "find")
+    if not callable(getattr(kind, "find", None)):
+        raise own_code.BadCode(f"{target} has no method find: it is no structure")
+    return own_code.name_of(kind, target, "structure"), kind
+
+
+def admitted() -> tuple[str, ...]:
+    """What `admit` was given in this process, as another process finds it."""
+    return tuple(each.target for each in _ADMITTED.values())
 
 
 @cache
@@ -99,6 +149,6 @@ def build(name: str, dimensions: int, options: Options) -> Structure:
 
 
 def _named(name: str) -> type[Structure]:
-    if name not in FAMILY and name not in _installed():
+    if name not in STRUCTURES:
         raise InvalidRequest(f"no structure is named {name!r}; there are {', '.join(STRUCTURES)}")
     return STRUCTURES[name]

@@ -29,6 +29,7 @@ from minikube_py.control_plane.split import SplitControlPlane
 from minikube_py.control_plane.store_access import find_access
 from minikube_py.control_plane.users import USERS
 from minikube_py.env import Clock, SystemClock
+from minikube_py.index.catalogue import admitted
 from minikube_py.lab.cluster import require_unused
 from minikube_py.lab.environment import Environment, describe
 from minikube_py.lab.progress import progress
@@ -99,7 +100,7 @@ async def _alone(folder: Path, running: AsyncExitStack, step: Step) -> Made:
 
 
 async def _apart(folder: Path, members: int, running: AsyncExitStack, step: Step) -> Made:
-    config = ControlPlaneConfig(folder, port=0, components=(), members=members)
+    config = ControlPlaneConfig(folder, port=0, components=(), members=members, structures=admitted())
     plane = SplitControlPlane(config, SystemClock(), step, lambda text: step("supervisor", text))
     running.push_async_callback(plane.stop)
     await plane.start()

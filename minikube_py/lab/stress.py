@@ -253,6 +253,8 @@ class _Load:
         for task in deleting:
             if task.done():
                 task.result()
+        if (matcher := self._scheduler.matcher) is not None and matcher.let_go:
+            raise Misplaced(f"the matcher failed, and columns did its work: {matcher.let_go}")
         self._ledger.compare(await _placed(self._transport))
         return self._ledger.verdict(self._pending())
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from minikube_py.control_plane.config import Step
 from minikube_py.errors import InvalidRequest
-from minikube_py.index.catalogue import FAMILY, build
+from minikube_py.index.catalogue import FAMILY, admit, build
 from minikube_py.lab import report
 from minikube_py.lab.environment import Environment
 from minikube_py.lab.ledger import Misplaced
@@ -70,7 +70,7 @@ class StressPlan:
 def _matchers(names: Sequence[str]) -> list[str]:
     found: dict[str, None] = {}
     for name in names:
-        found.update(dict.fromkeys((COLUMNS, *FAMILY) if name == FAMILY_FLAG else (name,)))
+        found.update(dict.fromkeys((COLUMNS, *FAMILY) if name == FAMILY_FLAG else (admit(name),)))
     for name in found:
         if name != COLUMNS:
             build(name, 1, {})
@@ -81,6 +81,7 @@ def _store_index(text: str) -> StoreIndex:
     name, equals, structure = text.partition("=")
     if not equals or not name:
         raise InvalidRequest(f"--store-index {text}: write NAME=STRUCTURE, as in fits=max-tree")
+    structure = admit(structure)
     build(structure, 1, {})
     return StoreIndex(name, structure)
 

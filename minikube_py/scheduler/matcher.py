@@ -11,15 +11,19 @@ when it is asked.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from minikube_py.index.structure import HIGH, LOW, MISSING, Box, Structure, load
+from minikube_py.own_code import told
 from minikube_py.scheduler.columns import NodeColumns
 from minikube_py.scheduler.framework import Bound, Dimension, DimensionKind, IntArray
 from minikube_py.scheduler.objects import CPU, MEMORY, PODS, NodeInfo, PodInfo
+
+logger = logging.getLogger(__name__)
 
 COLUMNS = "columns"
 """The matcher that is none: the filters look at all nodes."""
@@ -33,7 +37,8 @@ class Matcher:
     """`structure`: a name of `index.catalogue`, or a factory dimensions -> Structure.
 
     `asked`, `found` and `examined` count look-ups, the nodes they found and the points they compared; `puts` and
-    `builds` what it took to keep the structure up. Raises from the constructor: InvalidRequest."""
+    `builds` what it took to keep the structure up. `let_go`: what it failed with, after which it is not asked any more.
+    Raises from the constructor: InvalidRequest."""
 
     def __init__(
         self, columns: NodeColumns, structure: Any, options: Mapping[str, int | str] | None = None
@@ -44,6 +49,7 @@ class Matcher:
         self._codes: dict[str, dict[str, int]] = {}
         self._structure = self._build(len(FIRST))
         self._version = -1
+        self.let_go = ""
         self.asked = self.found = self.examined = self.puts = self.builds = 0
 
     def _build(self, dimensions: int) -> Structure:
@@ -60,13 +66,22 @@ class Matcher:
         bounds = [bound for _, plugin in filters if hasattr(plugin, "bounds") for bound in plugin.bounds(pod)]
         if not bounds:
             return None
-        self._admit(bounds)
-        self._catch_up()
-        found = self._structure.find(self._box(bounds))
+        if self.let_go:
+            return None
+        try:
+            self._admit(bounds)
+            self._catch_up()
+            found = self._structure.find(self._box(bounds))
+            slots: IntArray = np.sort(found.slots)
+            self.examined += found.examined
+        except Exception as error:
+            # One of somebody's own, which may fail in any way; the filters know all that it knows.
+            self.let_go = told(error)
+            logger.error("the matcher %s is let go, and filters look at all nodes: %s", self._name, self.let_go)
+            return None
         self.asked += 1
-        self.found += len(found.slots)
-        self.examined += found.examined
-        return np.sort(found.slots)
+        self.found += len(slots)
+        return slots
 
     def counts(self) -> dict[str, int]:
         """Those of the class, with `dimensions`, and `size_bytes` of the structure."""

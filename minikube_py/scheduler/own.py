@@ -6,21 +6,16 @@ words and the line where it happened; the scheduler and the other pods go on.
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import inspect
 import logging
-import sys
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import partial
-from pathlib import Path
-from traceback import extract_tb
-from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from minikube_py.own_code import BadCode, find_class, name_of, told
 from minikube_py.scheduler.configuration.merging import ConfigError
 from minikube_py.scheduler.framework import MAX_NODE_SCORE, Handle, PluginError, PluginFactory
 from minikube_py.scheduler.objects import PodInfo
@@ -50,68 +45,17 @@ class OwnPlugin(NamedTuple):
 
 def find(target: str, name: str = "") -> OwnPlugin:
     """`name`: what it is called, where not as it says itself. Raises: ConfigError, which says where and what to do."""
-    place, _, attribute = target.rpartition(":")
-    if not place:
+    if not target.rpartition(":")[0]:
         from minikube_py.scheduler.registry import entry_point
 
         name = name or target
         return OwnPlugin(name, partial(_make, name, entry_point(target)))
-    module = module_of(place)
-    kind = getattr(module, attribute, None)
-    if not callable(kind):
-        classes = [name for name, each in vars(module).items() if inspect.isclass(each) and _looks(each)]
-        listed = f"; with filter or score it has {', '.join(classes)}" if classes else ""
-        raise ConfigError(f"{place} has no class {attribute!r}{listed}")
-    own = getattr(kind, "name", "")
-    name = name or (own if isinstance(own, str) and own else attribute)
+    try:
+        kind = find_class(target, "filter", "score")
+    except BadCode as error:
+        raise ConfigError(str(error)) from error
+    name = name or name_of(kind, target, "name")
     return OwnPlugin(name, partial(_make, name, kind))
-
-
-def _looks(plugin: object) -> bool:
-    return any(callable(getattr(plugin, method, None)) for method in ("filter", "score"))
-
-
-def module_of(place: str) -> ModuleType:
-    """A file that ends in `.py`, or a module by its name. Raises: ConfigError."""
-    if place.endswith(".py"):
-        return _module_of_file(Path(place))
-    try:
-        return importlib.import_module(place)
-    except ModuleNotFoundError as error:
-        raise ConfigError(f"module {place} cannot be imported: {error}; write MODULE:CLASS or FILE.py:CLASS") from error
-    except Exception as error:
-        raise ConfigError(f"module {place} cannot be imported: {told(error)}") from error
-
-
-def _module_of_file(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise ConfigError(f"there is no file {path}; write FILE.py:CLASS")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise ConfigError(f"{path} is no Python file")
-    module = importlib.util.module_from_spec(spec)
-    before = sys.modules.get(path.stem)
-    if before is None or getattr(before, "__file__", None) == module.__file__:
-        # Dataclasses and pickle look there. A file named as a module of another takes nobody's place.
-        sys.modules[path.stem] = module
-    sys.path.insert(0, str(path.parent))
-    try:
-        spec.loader.exec_module(module)
-    except SyntaxError as error:
-        raise ConfigError(f"{path}, line {error.lineno}: SyntaxError: {error.msg}; correct it there") from error
-    except Exception as error:
-        raise ConfigError(f"{path} cannot be run: {told(error)}") from error
-    finally:
-        sys.path.remove(str(path.parent))
-    return module
-
-
-def told(error: BaseException) -> str:
-    """`ValueError: no such node (mine.py, line 12)`: where it happened, as its author has to look for it."""
-    frames = [frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
-    own = [frame for frame in frames if Path(frame.filename).parent != Path(__file__).parent]
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return f"{text} ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else text
 
 
 def _make(name: str, kind: Callable[..., Any], args: Mapping[str, Any], handle: Handle) -> Any:

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
+from minikube_py.own_code import told
 from minikube_py.scheduler.config import NOT_YET, ConfigError
 from minikube_py.scheduler.framework import PluginFactory
-from minikube_py.scheduler.own import find, told
+from minikube_py.scheduler.own import find
 from minikube_py.scheduler.plugins.default_binder import DefaultBinder
 from minikube_py.scheduler.plugins.default_preemption import DefaultPreemption
 from minikube_py.scheduler.plugins.dynamic_resources import DynamicResources

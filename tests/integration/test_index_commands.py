@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,9 +23,17 @@ POOL = 'metadata.labels["pool"]'
 Index = Callable[..., str]
 
 
+def own_structure(folder: Path) -> Path:
+    path = folder / "mine.py"
+    path.write_text("from minikube_py.index.structures.scan import Scan\nclass Mine(Scan):\n    structure = 'mine'\n")
+    return path
+
+
 @pytest.fixture(scope="module", params=[(), ("--split",)], ids=["one process", "split"])
 def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    with up("--nodes", "0", "--data-dir", str(tmp_path_factory.mktemp("index") / "data"), *request.param) as running:
+    own = f"{own_structure(tmp_path_factory.mktemp('own'))}:Mine"
+    flags = ["--structure", own, "--matcher", own, *request.param]
+    with up("--nodes", "0", "--data-dir", str(tmp_path_factory.mktemp("index") / "data"), *flags) as running:
         yield running
 
 
@@ -103,6 +112,21 @@ def test_as_typed(running: Up, v1: client.CoreV1Api, index: Index, kubectl: Inde
     assert index("drop", "fits").startswith("index fits is dropped")
     assert index("list").startswith("no index is declared")
     assert of_kubectl(kubectl, question) == ["n1", "n2", "n3"]
+
+
+def test_a_structure_of_ones_own(index: Index, kubectl: Index, tmp_path: Path) -> None:
+    """By its name, or by its file; one that the control plane was not started with is refused, file or not."""
+    given = ["--on", "nodes", "--fields", "free.cpu", "--wait", "--structure"]
+    assert "in mine: ready" in index("create", "own", *given, f"{own_structure(tmp_path)}:Mine")
+    assert of_kubectl(kubectl, "free.cpu>=8") == ["n2", "n3"]
+    explained = json.loads(index("explain", "free.cpu>=8", "--json"))
+    assert [way["found"] for way in [explained["chosen"], *explained["others"]] if way["structure"] == "mine"] == [2]
+    index("drop", "own")
+    other = tmp_path / "other.py"
+    other.write_text("class Other:\n    def find(self, box, limit=0):\n        return None\n")
+    refused = index("create", "own", *given, f"{other}:Other", code=1)
+    assert "no structure is named 'Other'" in refused
+    assert f"start the control plane with --structure {other}:Other" in refused
 
 
 def test_fields_that_nobody_has_declared_yet(v1: client.CoreV1Api, index: Index, kubectl: Index) -> None:

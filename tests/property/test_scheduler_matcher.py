@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from scheduler_reference import STEPS, Lent, Run, nodes, pod_of, specs
 
 from minikube_py.index.catalogue import FAMILY, STRUCTURES
+from minikube_py.index.structure import Box, Found
+from minikube_py.index.structures.scan import Scan
 from minikube_py.scheduler import afresh, kept, search
 from minikube_py.scheduler.cache import Cache
 from minikube_py.scheduler.config import ProfileConfig
@@ -30,7 +32,7 @@ from minikube_py.scheduler.profile import Profile
 from minikube_py.scheduler.search import Search
 
 
-def evaluator_over(cache: Cache, structure: str, percentage: int, seed: int = 0) -> Evaluator:
+def evaluator_over(cache: Cache, structure: Any, percentage: int, seed: int = 0) -> Evaluator:
     lent: Any = Lent(cache)
     matcher = Matcher(cache.columns, structure) if structure else None
     return Evaluator(Profile(ProfileConfig(), lent), cache.columns, random.Random(seed), percentage, matcher)
@@ -47,6 +49,32 @@ def test_decisions_by_an_index_are_the_references(
     # Nothing is kept: every pod asks the index.
     with patch.object(KeptResults, "is_worth_keeping", lambda *_: False), patch.object(afresh, "PRUNED_FROM", 1):
         run.play(first, shapes, steps)
+
+
+class Faulty(Scan):
+    """Answers once, and fails then."""
+
+    answered = False
+
+    def find(self, box: Box, limit: int = 0) -> Found:
+        if self.answered:
+            raise KeyError("no such slot")
+        self.answered = True
+        return super().find(box, limit)
+
+
+@settings(max_examples=12)
+@given(st.lists(nodes(), min_size=1, max_size=6), st.lists(specs(), min_size=4, max_size=4), STEPS, st.integers(0, 9))
+def test_a_structure_that_fails_is_let_go_and_decides_nothing(
+    first: list[dict[str, Any]], shapes: list[dict[str, Any]], steps: list[tuple[str, Any]], seed: int
+) -> None:
+    run = Run(seed)
+    run.evaluator = evaluator_over(run.cache, Faulty, 100, seed)
+    with patch.object(KeptResults, "is_worth_keeping", lambda *_: False), patch.object(afresh, "PRUNED_FROM", 1):
+        run.play(first, shapes, steps)
+    matcher = run.evaluator.afresh.matcher
+    assert matcher is not None
+    assert not matcher.let_go or "no such slot" in matcher.let_go
 
 
 AMOUNTS = (0, 1, 2, 999, 1000, 1001, (1 << 62) + 1, (1 << 63) - 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,8 +9,7 @@ from typing import Any
 from minikube_py.errors import MinikubeError
 from minikube_py.index import catalogue
 from minikube_py.index.structure import Structure
-from minikube_py.scheduler.configuration.merging import ConfigError
-from minikube_py.scheduler.own import module_of
+from minikube_py.own_code import BadCode, find_class, name_of
 
 
 class NoSubject(MinikubeError):
@@ -48,17 +46,10 @@ def find_subject(target: str, options: Mapping[str, int | str] | None = None) ->
         known = ", ".join(catalogue.STRUCTURES)
         raise NoSubject(f"{target!r} is neither FILE.py:CLASS nor the name of a structure; there are {known}")
     try:
-        module = module_of(place)
-    except ConfigError as error:
+        kind: Any = find_class(target, "find")
+    except BadCode as error:
         raise NoSubject(str(error)) from error
-    kind: Any = getattr(module, class_name, None)
-    if not isinstance(kind, type):
-        classes = [name for name, each in vars(module).items() if inspect.isclass(each) and hasattr(each, "find")]
-        raise NoSubject(
-            f"{place} has no class {class_name!r}; with a method find it has {', '.join(classes) or 'none'}"
-        )
-    name = getattr(kind, "structure", "")
-    return Subject(name if isinstance(name, str) and name else class_name, class_name, kind, given)
+    return Subject(name_of(kind, target, "structure"), class_name, kind, given)
 
 
 def parse_options(texts: list[str]) -> dict[str, int | str]:

@@ -18,7 +18,8 @@ from minikube_py.lab.conformance.program import Broken
 from minikube_py.lab.plugins import bench, laws
 from minikube_py.lab.plugins.drawn import Case, Words, drawn_case, least, listing, words_of
 from minikube_py.lab.plugins.world import Subject, World
-from minikube_py.scheduler.own import Scope, find, module_of, told
+from minikube_py.own_code import module_of, told
+from minikube_py.scheduler.own import Scope, find
 
 EXAMPLES: Final = 100
 HASH_SEEDS: Final = ("1", "2")

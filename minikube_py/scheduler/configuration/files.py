@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from minikube_py.api import yaml_text
+from minikube_py.index.catalogue import admit
 from minikube_py.scheduler.config import NOT_YET, ConfigError, PluginSet, SchedulerConfig, load
 from minikube_py.scheduler.configuration.checking import checked, written
 from minikube_py.scheduler.configuration.chosen import DEFAULT_SCHEDULER, ChosenScheduler
@@ -22,10 +23,12 @@ EMPTY: Final = f"apiVersion: {API_VERSION}\nkind: {KIND}\n".encode()
 def read_scheduler(
     chosen: ChosenScheduler = DEFAULT_SCHEDULER, matcher: str = "columns", *, name: str = "", needed: str = ""
 ) -> SchedulerConfig:
-    """The default where there is no file. `name`: of a scheduler beside the first, which the file's only profile gets
-    where it has none; `needed`: a profile without which the run makes no sense.
+    """The default where there is no file. `matcher`: a name, or where a class of one's own is. `name`: of a scheduler
+    beside the first, which the file's only profile gets where it has none; `needed`: a profile without which the run
+    makes no sense.
 
-    Raises: ConfigError, with upstream's message."""
+    Raises: ConfigError, with upstream's message; BadCode, InvalidRequest of the matcher."""
+    matcher = admit(matcher)
     file, own, known = chosen.file, _found(chosen.plugins), _found(chosen.known)
     if file is None:
         config = with_own(SchedulerConfig(), own)

@@ -89,7 +89,7 @@ def test_a_structure_of_the_family_by_name(capsys: pytest.CaptureFixture[str]) -
 REFUSED = {
     "no such structure": (["nothing"], "neither FILE.py:CLASS nor the name of a structure; there are scan, columns"),
     "no such file": (["/nowhere/mine.py:Mine"], "there is no file"),
-    "no such class": (["{path}:Yours"], "has no class 'Yours'; with a method find it has Mine"),
+    "no such class": (["{path}:Yours"], "has no class 'Yours'; with find it has Mine"),
     "no such module": (["no.such.module:Mine"], "cannot be imported"),
     "no option": (["scan", "--option", "cut"], "write NAME=VALUE"),
 }

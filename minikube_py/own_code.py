@@ -1,0 +1,95 @@
+"""Code of somebody else's, found by `FILE.py:CLASS` or `MODULE:CLASS`: scheduler plugins, structures for nodes.
+
+One loader for all of them, with the same words for what is wrong and where.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from traceback import extract_tb
+from types import ModuleType
+from typing import Any
+
+from minikube_py.errors import RequestError
+
+_PRODUCT = Path(__file__).parent
+
+
+class BadCode(RequestError):
+    """There is no such code, or it cannot be run; the text says where, and what to write."""
+
+
+def absolute(target: str) -> str:
+    """`FILE.py:CLASS` as it is found from whatever folder a process runs in; all else as it is."""
+    place, _, name = target.rpartition(":")
+    return f"{Path(place).absolute()}:{name}" if place.endswith(".py") else target
+
+
+def find_class(target: str, *methods: str) -> Callable[..., Any]:
+    """The class, or what makes one. `methods`: of which a class has one that may be meant. Raises: BadCode."""
+    place, _, attribute = target.rpartition(":")
+    module = module_of(place)
+    kind = getattr(module, attribute, None)
+    if callable(kind):
+        return kind  # type: ignore[no-any-return]
+    classes = [name for name, each in vars(module).items() if inspect.isclass(each) and _has(each, methods)]
+    listed = f"; with {' or '.join(methods)} it has {', '.join(classes)}" if classes else ""
+    raise BadCode(f"{place} has no class {attribute!r}{listed}")
+
+
+def name_of(kind: Callable[..., Any], target: str, attribute: str) -> str:
+    """What it calls itself by that attribute, or its class's name."""
+    own = getattr(kind, attribute, "")
+    return own if isinstance(own, str) and own else target.rpartition(":")[2]
+
+
+def _has(kind: type, methods: tuple[str, ...]) -> bool:
+    return any(callable(getattr(kind, method, None)) for method in methods)
+
+
+def module_of(place: str) -> ModuleType:
+    """A file that ends in `.py`, or a module by its name. Raises: BadCode."""
+    if place.endswith(".py"):
+        return _module_of_file(Path(place))
+    try:
+        return importlib.import_module(place)
+    except ModuleNotFoundError as error:
+        raise BadCode(f"module {place} cannot be imported: {error}; write MODULE:CLASS or FILE.py:CLASS") from error
+    except Exception as error:
+        raise BadCode(f"module {place} cannot be imported: {told(error)}") from error
+
+
+def _module_of_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise BadCode(f"there is no file {path}; write FILE.py:CLASS")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise BadCode(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    before = sys.modules.get(path.stem)
+    if before is None or getattr(before, "__file__", None) == module.__file__:
+        # Dataclasses and pickle look there. A file named as a module of another takes nobody's place.
+        sys.modules[path.stem] = module
+    sys.path.insert(0, str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as error:
+        raise BadCode(f"{path}, line {error.lineno}: SyntaxError: {error.msg}; correct it there") from error
+    except Exception as error:
+        raise BadCode(f"{path} cannot be run: {told(error)}") from error
+    finally:
+        sys.path.remove(str(path.parent))
+    return module
+
+
+def told(error: BaseException) -> str:
+    """`ValueError: no such node (mine.py, line 12)`: where it happened, as its author has to look for it."""
+    frames = [frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
+    own = [frame for frame in frames if _PRODUCT not in Path(frame.filename).parents] or frames
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return f"{text} ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else text
