@@ -1,0 +1,103 @@
+"""Solvers of minimum-cost flow behind one protocol: one in numpy that is always there, LEMON's by pylmcf, OR-tools'.
+
+All find flows of equal cost; which of several cheapest flows, is each one's own choice, and always the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from typing import Final, Protocol
+
+import numpy as np
+
+from minikube_py.scheduler.configuration.merging import ConfigError
+from minikube_py.scheduler.flow.problem import Infeasible, Problem, reduced
+from minikube_py.scheduler.flow.shortest_paths import successive_shortest_paths
+from minikube_py.scheduler.framework import IntArray
+
+AUTO: Final = "auto"
+
+
+class Solver(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    def solve(self, problem: Problem) -> IntArray:
+        """The flow of each arc. Raises: Infeasible."""
+
+
+class _Reducing:
+    """`core` is handed problems without lower bounds and without negative costs."""
+
+    def __init__(self, name: str, core: Callable[[Problem], IntArray]) -> None:
+        self.name = name
+        self._core = core
+
+    def solve(self, problem: Problem) -> IntArray:
+        simple, base, sign = reduced(problem)
+        if (simple.capacity < 0).any() or simple.supply.sum() != 0:
+            raise Infeasible("a lower bound is above its capacity, or supplies do not add up to 0")
+        if not simple.supply.any():
+            return base
+        if not len(simple.start):
+            raise Infeasible("there is supply, and there are no arcs")
+        return base + sign * self._core(simple)
+
+
+def _lemon(problem: Problem) -> IntArray:
+    import pylmcf
+
+    arrays = (np.ascontiguousarray(array, np.int64) for array in problem[:5])
+    try:
+        found = pylmcf.lmcf_lct(*arrays)
+    except OverflowError:
+        return _beyond_lemon(problem)
+    except (RuntimeError, ValueError) as error:
+        raise Infeasible(str(error)) from error
+    return np.asarray(found, np.int64)
+
+
+def _beyond_lemon(problem: Problem) -> IntArray:
+    """Where the largest cost times the number of nodes to the third is above 2^58, LEMON's arithmetic has no room."""
+    return _ortools(problem) if find_spec("ortools") is not None else successive_shortest_paths(problem)
+
+
+def _ortools(problem: Problem) -> IntArray:
+    from ortools.graph.python import min_cost_flow
+
+    solver = min_cost_flow.SimpleMinCostFlow()
+    arcs = solver.add_arcs_with_capacity_and_unit_cost(problem.start, problem.end, problem.capacity, problem.cost)
+    solver.set_nodes_supplies(np.arange(len(problem.supply)), problem.supply)
+    status = solver.solve()
+    if status != solver.OPTIMAL:
+        raise Infeasible(f"OR-tools says {status.name}")
+    return np.asarray(solver.flows(arcs), np.int64)
+
+
+NUMPY: Final = _Reducing("numpy", successive_shortest_paths)
+_WITH_PACKAGE: Final[Mapping[str, tuple[str, str, Solver]]] = {
+    "ortools": ("ortools", "flow-ortools", _Reducing("ortools", _ortools)),
+    "lemon": ("pylmcf", "flow", _Reducing("lemon", _lemon)),
+}
+"""By name: the package, the extra that installs it, the solver. The first that is there is the fastest."""
+NAMES: Final = (AUTO, NUMPY.name, *_WITH_PACKAGE)
+
+
+def available() -> dict[str, Solver]:
+    """The solvers whose packages are installed, the fastest first."""
+    found = {name: solver for name, (package, _, solver) in _WITH_PACKAGE.items() if find_spec(package) is not None}
+    return {**found, NUMPY.name: NUMPY}
+
+
+def solver_named(name: str) -> Solver:
+    """`auto` is the fastest that is installed. Raises: ConfigError."""
+    there = available()
+    if name == AUTO:
+        return next(iter(there.values()))
+    if name in there:
+        return there[name]
+    if name in _WITH_PACKAGE:
+        package, extra, _ = _WITH_PACKAGE[name]
+        raise ConfigError(f"solver {name} needs {package}; pip install 'minikube_py[{extra}]', or take numpy")
+    raise ConfigError(f"there is no solver {name!r}; there are: {', '.join(NAMES)}")
