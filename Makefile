@@ -13,7 +13,7 @@ FOLDER ?=
 EXTRAS ?=
 LIMIT  ?= 400
 
-.PHONY: help demo test lint check upstream bench scheduler-perf swarm swarm-cluster explore torture planted mutants laws study-quick clean
+.PHONY: help demo test lint check docs docs-serve upstream bench scheduler-perf swarm swarm-cluster explore torture planted mutants laws study-quick clean
 
 help:            ## what can be made
 	@grep -E '^[a-z-]+: .*##|^[a-z-]+: *##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1	/' | expand -t 22
@@ -45,6 +45,18 @@ lint: $(BIN)/.installed-dev  ## ruff, mypy, import contracts, line budgets, lang
 
 check: lint      ## what to run before each commit: lint and the unit tests
 	@$(BIN)/python -m pytest -n $(JOBS) tests/unit
+
+$(BIN)/.installed-docs: $(BIN)/.installed
+	@echo "installing what the docs need ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	@touch $@
+
+docs: $(BIN)/.installed-docs  ## the docs as a site, in docs/_build; a warning is an error
+	@$(BIN)/sphinx-build -q -W --keep-going -E -b html docs docs/_build
+	@echo "docs/_build/index.html; make docs-serve shows it in a browser"
+
+docs-serve: docs  ## the same at http://127.0.0.1:8000
+	@$(BIN)/python -m http.server --bind 127.0.0.1 --directory docs/_build 8000
 
 upstream:        ## builds etcd, Kubernetes and KWOK, which tests and benches compare with (needs Go; minutes, once)
 	@$(PYTHON) tools/upstream build
