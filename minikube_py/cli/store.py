@@ -38,6 +38,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--listen", metavar="HOST:PORT", help=listen_help)
     flags.add_room(parser)
     flags.add_structures(parser)
+    etcd_help = (
+        "serve etcd's v3 API over gRPC there, to whoever shows a certificate of --trusted-ca-file; http:// only on "
+        "loopback, and then to anybody (needs the extra `etcd`)"
+    )
+    parser.add_argument("--listen-client-urls", metavar="URL,...", help=etcd_help)
     _configure_peers(parser.add_argument_group("with other members"))
     secrets = flags.add_secrets(parser, "store")
     secrets.file("--token-file", TOKEN, "the token its clients must show")
@@ -46,6 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     secrets.file("--peer-cert-file", PEER, "its certificate towards other members, for server and client, PEM")
     secrets.file("--peer-key-file", PEER_KEY, "its private key, PEM")
     secrets.file("--peer-ca-file", AUTHORITY, "the authority that signed the members' certificates, PEM")
+    secrets.file("--trusted-ca-file", AUTHORITY, "the authority that signed the certificates of etcd's clients, PEM")
     flags.add_process(parser, "store")
 
 
@@ -84,11 +90,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 def options_of(arguments: argparse.Namespace) -> StoreOptions:
     """Raises: SetupError."""
+    from minikube_py.control_plane.etcd_door import EtcdOptions
     from minikube_py.control_plane.role import TlsFiles
     from minikube_py.control_plane.role_store import PeerOptions, StoreOptions
 
     with_peers = bool(arguments.initial_cluster or arguments.advertise or arguments.listen_peers)
-    flags.find_secrets(arguments, lambda flag: with_peers or not flag.startswith("--peer-"))
+    etcd_urls = arguments.listen_client_urls or ""
+    needed = {"peer": with_peers, "trusted": "https:" in etcd_urls}
+    flags.find_secrets(arguments, lambda flag: needed.get(flag.strip("-").partition("-")[0], True))
     anywhere = "0.0.0.0" if arguments.advertise else "127.0.0.1"
     listen = arguments.listen or f"{anywhere}:{CLIENT_PORT}"
     client = arguments.advertise_client or _reached(arguments.advertise, listen, "--listen")
@@ -109,7 +118,9 @@ def options_of(arguments: argparse.Namespace) -> StoreOptions:
         )
     room = (arguments.quota_bytes, arguments.reserve_bytes)
     tls = TlsFiles(arguments.tls_cert_file, arguments.tls_private_key_file)
-    return StoreOptions(arguments.data_dir, listen, arguments.token_file, tls, arguments.name, client, peers, room)
+    etcd = EtcdOptions(etcd_urls, tls, arguments.trusted_ca_file) if etcd_urls else None
+    name, token_file = arguments.name, arguments.token_file
+    return StoreOptions(arguments.data_dir, listen, token_file, tls, name, client, peers, etcd, room)
 
 
 def _reached(host: str | None, listen: str, flag: str) -> str:

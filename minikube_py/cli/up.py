@@ -16,7 +16,7 @@ from pathlib import Path
 
 from minikube_py.cli import flags
 from minikube_py.cli.terminal import STARTED, Steps
-from minikube_py.control_plane.config import COMPONENTS, ControlPlaneConfig
+from minikube_py.control_plane.config import COMPONENTS, LOOPBACK, ControlPlaneConfig
 from minikube_py.control_plane.process import Role, Stopping
 from minikube_py.control_plane.store_layout import MEMBERS_MAX, member_count
 from minikube_py.ports.descriptors import raise_descriptors
@@ -53,6 +53,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     without_help = "leave these out, to bring your own; several with commas"
     kinds = flags.several(flags.one_of(*COMPONENTS))
     parser.add_argument("--without", type=kinds, default=(), metavar=f"{'|'.join(COMPONENTS)},...", help=without_help)
+    etcd_help = (
+        "serve etcd's v3 API on this port of 127.0.0.1, and of several members each on the next; 0 for any free ones "
+        "(needs the extra `etcd`)"
+    )
+    parser.add_argument("--etcd-port", type=flags.whole_number(0, 65535), metavar="P", help=etcd_help)
     flags.add_room(parser)
 
 
@@ -73,6 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
         components=tuple(name for name in COMPONENTS if name not in arguments.without),
         members=arguments.members,
         restore=arguments.restore,
+        etcd_port=arguments.etcd_port,
         apiservers=arguments.apiservers,
         schedulers=arguments.schedulers,
         controllers=arguments.controllers,
@@ -137,5 +143,9 @@ def _make(config: ControlPlaneConfig, split: bool, steps: Steps) -> Role:
 def _tell(config: ControlPlaneConfig, server: str, steps: Steps) -> None:
     steps.line(f"ready in {steps.elapsed_s():.2f} s at {server}; Ctrl-C ends it\n")
     steps.line(f"  kubectl --kubeconfig {config.kubeconfig_file} get nodes\n")
+    if config.etcd_port:
+        client = config.pki_folder / "etcd-client"
+        tls = f"--cacert {config.pki_folder / 'ca.crt'} --cert {client}.crt --key {client}.key"
+        steps.line(f"  etcdctl --endpoints https://{LOOPBACK}:{config.etcd_port} {tls} get --keys-only --prefix /\n")
     if config.members is not None and config.members > 1:
         steps.line("  minikube-py store status\n")

@@ -141,6 +141,14 @@ def ensure_peer_certificate(folder: Path, names: Iterable[str] = (), now: dateti
     return files
 
 
+def ensure_client_certificate(folder: Path, name: str, now: datetime | None = None) -> tuple[Path, Path]:
+    """`name`.crt, which a client shows, and its key, signed by the authority in `folder`. Raises: SetupError."""
+    authority = ensure_authority(folder / "ca.crt", folder / "ca.key", now)
+    files = folder / f"{name}.crt", folder / f"{name}.key"
+    authority.ensure_leaf(*files, [name], common_name=name, client=True, now=now)
+    return files
+
+
 def ensure_authority(certificate_file: Path, key_file: Path, now: datetime | None = None) -> Authority:
     """The authority in the files, made where they hold none that lasts. Raises: SetupError."""
     now = now or datetime.now(UTC)

@@ -26,7 +26,9 @@ class ControlPlaneConfig:
     `chosen`: the scheduler, whose plugins all have; `more_schedulers`: (name, file) of those that run beside the first.
     `names`: further host names and addresses the server's certificate is for. `members`: of the store, None for as many
     as `data_dir` holds; with several, and with several of another role, each is a process of its own. `restore`: a
-    snapshot that a store which does not exist yet begins with. `quota_bytes`, `reserve_bytes`: of each store member.
+    snapshot that a store which does not exist yet begins with. `etcd_port`: of etcd's API, of the first member where
+    there are several, the next port of the next; None: it is not served. `quota_bytes`, `reserve_bytes`: of each
+    store member.
     """
 
     data_dir: Path
@@ -47,6 +49,7 @@ class ControlPlaneConfig:
     schedulers: int = 1
     controllers: int = 1
     restore: Path | None = None
+    etcd_port: int | None = None
     quota_bytes: int = QUOTA_BYTES
     reserve_bytes: int = SEGMENTS_RESERVED * SEGMENT_BYTES
 

@@ -13,6 +13,7 @@ from minikube_py.apiserver.outgoing import HttpsOutgoing
 from minikube_py.client.outside import HttpOutside
 from minikube_py.control_plane import tokens
 from minikube_py.control_plane.config import LOOPBACK, ControlPlaneConfig, Step
+from minikube_py.control_plane.etcd_door import of_plane
 from minikube_py.control_plane.files import (
     Credentials,
     ensure_credentials,
@@ -127,6 +128,10 @@ class ControlPlane(Plane):
         await server.start()
         self._running.push_async_callback(server.stop)
         write_store_access(self.config, credentials, [f"{LOOPBACK}:{server.address[1]}"])
+        if (etcd := of_plane(self.config)) is not None:
+            door = await etcd.start(self.member, None)
+            self._running.push_async_callback(door.stop)
+            self._step("etcd", f"https://{LOOPBACK}:{door.port}")
         self._step("store", f"revision {self.member.storage.revision}")
 
     async def _start_api_server(self) -> None:

@@ -6,9 +6,11 @@ import asyncio
 import random
 import ssl
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from minikube_py.control_plane.errors import Dismissed, SetupError
+from minikube_py.control_plane.etcd_door import EtcdOptions
 from minikube_py.control_plane.linked_member import LinkedMember, PeerPort
 from minikube_py.control_plane.listen import parse_address
 from minikube_py.control_plane.private_files import read_text
@@ -21,6 +23,7 @@ from minikube_py.env import SystemClock, ended
 from minikube_py.errors import MinikubeError
 from minikube_py.ports.descriptors import PROCESS
 from minikube_py.store.bootstrap import parse_initial_cluster
+from minikube_py.store.client import StoreClient
 from minikube_py.store.data_dir import DataDir
 from minikube_py.store.member import exit_now
 from minikube_py.store.member_config import MemberConfig
@@ -30,6 +33,8 @@ from minikube_py.store.server import StoreServer
 from minikube_py.wal.segment import SEGMENT_BYTES
 
 ANNOUNCE_RETRY_S = 1.0
+FORWARDED_S = 7.0
+"""As long as etcd waits for a write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +69,7 @@ class PeerOptions:
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
     """`listen`: `host:port`, port 0 for any free one. `client`: where clients reach it, "" where that is nobody else's
-    business. `peers` None: a member alone. `room`: quota and reserve in bytes."""
+    business. `peers` None: a member alone. `etcd` None: its API is not served. `room`: quota and reserve in bytes."""
 
     data_dir: Path
     listen: str
@@ -73,6 +78,7 @@ class StoreOptions:
     name: str
     client: str = ""
     peers: PeerOptions | None = None
+    etcd: EtcdOptions | None = None
     room: tuple[int, int] = (QUOTA_BYTES, SEGMENTS_RESERVED * SEGMENT_BYTES)
 
 
@@ -113,6 +119,9 @@ class StoreRole(StackedRole):
         self.running.push_async_callback(self._linked.stop)
         await self._linked.start()
         await server.start()
+        if options.etcd is not None:
+            door = await options.etcd.start(member, partial(self._connect, token) if peers else None)
+            self.running.push_async_callback(door.stop)
         announcing = asyncio.create_task(self._announce(token))
         self.running.push_async_callback(_cancel, announcing)
         self._started = True
@@ -139,6 +148,17 @@ class StoreRole(StackedRole):
 
     def _removed(self, reason: str) -> None:
         self._ended = Dismissed(reason)
+
+    async def _connect(self, token: str) -> StoreClient:
+        """To whoever leads, for writes that come to this member. Raises: Unavailable; MinikubeError."""
+        assert self._options.peers is not None
+        authority = read_text(self._options.peers.authority_file, "certificate authority").encode()
+        members = self._linked.member.membership.members
+        addresses = tuple(parse_address(each.client, "a member's address") for each in members if each.client)
+        endpoints = StoreAccess(addresses, token, authority).endpoints()
+        client = StoreClient(endpoints, SystemClock(), random.Random(), request_timeout_s=FORWARDED_S)
+        await client.start()
+        return client
 
     async def _announce(self, token: str) -> None:
         """Where the members' record has this one under another name or address than it is started with, corrects it."""

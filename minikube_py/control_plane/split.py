@@ -17,6 +17,7 @@ from minikube_py.control_plane import tokens
 from minikube_py.control_plane.certificates import ensure_peer_certificate
 from minikube_py.control_plane.config import LOOPBACK, ControlPlaneConfig, Step
 from minikube_py.control_plane.errors import RoleFailed
+from minikube_py.control_plane.etcd_door import of_plane
 from minikube_py.control_plane.exit_codes import DAMAGED
 from minikube_py.control_plane.files import (
     Credentials,
@@ -114,7 +115,7 @@ class SplitControlPlane:
     async def _start_store(self) -> None:
         """One member alone: any free port at its first start, the same at the next ones."""
         restore_first(self.config)
-        flags = ["--data-dir", str(self.config.member_folder), *self._store_secrets()]
+        flags = ["--data-dir", str(self.config.member_folder), *self._store_secrets(), *self._etcd(0)]
         child = self._child(STORE, STORE, lambda: [*flags, "--listen", child.where or f"{LOOPBACK}:0"])
         await self._start_child(STORE)
         self._stores = [child.where]
@@ -135,12 +136,13 @@ class SplitControlPlane:
             *("--peer-ca-file", str(self.credentials.certificates.authority_file)),
             *("--peer-token-file", str(self.config.tokens_folder / tokens.PEER)),
         ]
-        for place in places:
+        for position, place in enumerate(places):
             flags = [
                 *("--name", place.name, "--data-dir", str(folder / place.name)),
                 *("--listen", place.client, "--listen-peers", place.peer),
                 *("--initial-cluster", initial, "--rejoin"),
                 *self._store_secrets(),
+                *self._etcd(position),
                 *secrets,
             ]
             self._child(place.name, STORE, partial(list, flags), partial(_member_advice, folder / place.name))
@@ -183,6 +185,12 @@ class SplitControlPlane:
 
     def _structures(self) -> list[str]:
         return [word for target in self.config.structures for word in ("--structure", target)]
+
+    def _etcd(self, position: int) -> list[str]:
+        etcd = of_plane(self.config, position)
+        if etcd is None:
+            return []
+        return ["--listen-client-urls", etcd.urls, "--trusted-ca-file", str(etcd.authority_file)]
 
     # --- API servers ------------------------------------------------------------------------------------------------
 

@@ -67,7 +67,7 @@ from minikube_py.mvcc.types import (
     TxnResult,
     prefix_end,
 )
-from minikube_py.mvcc.validate import validate_range
+from minikube_py.mvcc.validate import validate, validate_range
 from minikube_py.mvcc.versions import FIRST, GRANTS_HAVE_NAMES, LATEST, TXNS_HAVE_BUDGETS, TooNew
 
 HASHED_PER_STEP: Final = 500
@@ -162,6 +162,14 @@ class StateMachine:
         return result
 
     def _apply_txn(self, txn: Txn) -> TxnResult:
+        chosen, _ = self._checked(txn)
+        events: list[Event] = []
+        result = self._run(txn, chosen, self.revision + 1, events)
+        self._commit(events)
+        return result
+
+    def _checked(self, txn: Txn) -> tuple[Path, list[Op]]:
+        """The branches that it takes, and their ops. Raises: where it is refused as a whole."""
         if not txn.plain:
             check(txn)
             if self.version >= TXNS_HAVE_BUDGETS:
@@ -177,10 +185,7 @@ class StateMachine:
                 self._check_delete(op)
         if self.version >= TXNS_HAVE_BUDGETS:
             check_reads(ops, self.index, self._died)
-        events: list[Event] = []
-        result = self._run(txn, chosen, self.revision + 1, events)
-        self._commit(events)
-        return result
+        return chosen, ops
 
     def _apply_release(self, release: Release) -> TxnResult:
         txn = release.txn
@@ -373,6 +378,14 @@ class StateMachine:
             raise
         except Exception as error:
             raise unanswerable(error) from error
+
+    def read_txn(self, txn: Txn) -> TxnResult:
+        """What a txn that writes nothing is answered, without the log. Raises: as `apply`."""
+        validate(txn)
+        chosen, ops = self._checked(txn)
+        if any(type(op) is not RangeRequest for op in ops):
+            raise InvalidRequest("a txn that writes goes through the log")
+        return self._run(txn, chosen, self.revision + 1, [])
 
     def get(self, key: bytes, revision: int = 0) -> KeyValue | None:
         """The state of `key` at `revision` (0: now). Raises: Compacted, FutureRevision."""

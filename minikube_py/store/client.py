@@ -176,6 +176,11 @@ class StoreClient(CommandStorage):
         _, ttl_s = await self._call(Op.KEEP_ALIVE, lease_id)
         return int(ttl_s)
 
+    async def lease_remaining_s(self, lease_id: int) -> float | None:
+        """Until the lease ends unless it is renewed; None if it is unknown."""
+        _, remaining_s = await self._call(Op.REMAINING, lease_id)
+        return None if remaining_s is None else float(remaining_s)
+
     async def indexes(self) -> list[IndexReport]:
         _, answer = await self._call(Op.INDEXES, None)
         return [report_from_plain(each) for each in answer]

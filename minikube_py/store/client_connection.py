@@ -84,7 +84,7 @@ class Call:
     @property
     def for_leader(self) -> bool:
         """Only the leader answers."""
-        return self.op in (Op.COMMAND, Op.KEEP_ALIVE, Op.MEMBER_CHANGE, Op.TRANSFER)
+        return self.op in (Op.COMMAND, Op.KEEP_ALIVE, Op.REMAINING, Op.MEMBER_CHANGE, Op.TRANSFER)
 
 
 class Owner(Protocol):

@@ -186,6 +186,8 @@ class Connection(asyncio.Protocol):
             self._send((request_id, Answer.OK, {key: status[key] for key in ("members", "expected")}))
         elif op == Op.INDEXES:
             self._work(request_id, self._send_indexes(request_id), answers=True)
+        elif op == Op.REMAINING:
+            self._work(request_id, self._send_remaining(request_id, _integer(argument)), answers=True)
         elif op == Op.EXPLAIN:
             self._work(request_id, self._send_explanation(request_id, _range_request(argument)), answers=True)
         elif op == Op.HASH:
@@ -288,6 +290,9 @@ class Connection(asyncio.Protocol):
     async def _send_hash(self, request_id: int, revision: int) -> None:
         at = revision or self._member.state.revision
         self._send((request_id, Answer.OK, (await self._member.hash(revision), at)))
+
+    async def _send_remaining(self, request_id: int, lease_id: int) -> None:
+        self._send((request_id, Answer.OK, await self._member.lease_remaining_s(lease_id)))
 
     async def _send_indexes(self, request_id: int) -> None:
         reports = await self._member.storage.indexes()

@@ -22,7 +22,7 @@ from minikube_py.raft.configuration import NodeId
 from minikube_py.raft.message import Message, MessageType, Term
 from minikube_py.raft.node import Raft
 from minikube_py.store.alarming import aside_text, stands_aside
-from minikube_py.store.embedded import EmbeddedStorage
+from minikube_py.store.embedded import EmbeddedStorage, settle
 from minikube_py.store.explaining import measured
 from minikube_py.store.fsync import FsyncRunner, SyncRunner
 from minikube_py.store.leadership import change_members, hand_over, transfer
@@ -196,6 +196,15 @@ class StoreMember:
         if not self.replica.leading:
             raise self.not_leader()
         self.when_readable(partial(self._renew, lease_id, done))
+
+    async def lease_remaining_s(self, lease_id: int) -> float | None:
+        """Until the lease ends unless it is renewed, None where it is unknown. Raises: NotLeader, Unavailable."""
+        if not self.replica.leading:
+            raise self.not_leader()
+        confirmed: asyncio.Future[None] = self._loop.create_future()
+        self.when_readable(partial(settle, confirmed, None))
+        await confirmed
+        return self.lessor.remaining_s(lease_id)
 
     def watch(
         self, key: bytes, range_end: bytes, start_revision: int, sink: WatchSink, where: Where | None = None

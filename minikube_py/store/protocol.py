@@ -31,6 +31,7 @@ class Op(IntEnum):
       before revision `after`; it is answered at once by EVENTS without events, at the revision before the first.
     - CANCEL: the id of a watch.
     - KEEP_ALIVE (leader): a lease's id. Answered by its TTL in seconds, 0 if unknown.
+    - REMAINING (leader): a lease's id. Answered by the seconds until it ends, None if unknown.
     - METRICS, STATUS, PING, MEMBERS: nothing. Answered by numbers by name, the member's status, its revision, and
       {"members": [...], "expected": [...]}.
     - MEMBER_CHANGE (leader): an encoded MemberChange. TRANSFER: the id of the member that is to lead.
@@ -55,6 +56,7 @@ class Op(IntEnum):
     PING = 13
     INDEXES = 14
     EXPLAIN = 15
+    REMAINING = 16
 
 
 SERIALIZABLE = 1

@@ -1,0 +1,101 @@
+"""How a failed request is reported to etcd's clients: gRPC's code with etcd's text, by which they tell errors apart.
+
+Source: etcd's api/v3rpc/rpctypes/error.go.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from grpc import StatusCode
+
+from minikube_py.errors import (
+    ClusterCorrupt,
+    Compacted,
+    FutureRevision,
+    InvalidRequest,
+    LeaseExists,
+    LeaseNotFound,
+    MinikubeError,
+    NoSpace,
+    NotLeader,
+    OutcomeUnknown,
+    RequestTooLarge,
+    Unavailable,
+)
+
+
+class Refused(Exception):
+    """Ends a request with this status."""
+
+    def __init__(self, code: Any, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+
+
+def _invalid(text: str) -> tuple[Any, str]:
+    return StatusCode.INVALID_ARGUMENT, f"etcdserver: {text}"
+
+
+def _failed(text: str) -> tuple[Any, str]:
+    return StatusCode.FAILED_PRECONDITION, f"etcdserver: {text}"
+
+
+def _unavailable(text: str) -> tuple[Any, str]:
+    return StatusCode.UNAVAILABLE, f"etcdserver: {text}"
+
+
+EMPTY_KEY: Final = _invalid("key is not provided")
+VALUE_PROVIDED: Final = _invalid("value is provided")
+LEASE_PROVIDED: Final = _invalid("lease is provided")
+KEY_NOT_FOUND: Final = _invalid("key not found")
+INVALID_SORT: Final = _invalid("invalid sort option")
+TOO_MANY_OPS: Final = _invalid("too many operations in txn request")
+TOO_LARGE: Final = _invalid("request is too large")
+BAD_URLS: Final = _invalid("given member URLs are invalid")
+COMPACTED: Final = (StatusCode.OUT_OF_RANGE, "etcdserver: mvcc: required revision has been compacted")
+FUTURE: Final = (StatusCode.OUT_OF_RANGE, "etcdserver: mvcc: required revision is a future revision")
+TTL_TOO_LARGE: Final = (StatusCode.OUT_OF_RANGE, "etcdserver: too large lease TTL")
+NO_SPACE: Final = (StatusCode.RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded")
+LEASE_NOT_FOUND: Final = (StatusCode.NOT_FOUND, "etcdserver: requested lease not found")
+MEMBER_NOT_FOUND: Final = (StatusCode.NOT_FOUND, "etcdserver: member not found")
+LEASE_EXISTS: Final = _failed("lease already exists")
+FOR_LEARNER: Final = _failed("rpc not supported for learner")
+NOT_LEADER: Final = _failed("not leader")
+BAD_TRANSFEREE: Final = _failed("bad leader transferee")
+PEER_URL_EXISTS: Final = _failed("Peer URLs already exists")
+NOT_A_LEARNER: Final = _failed("can only promote a learner member")
+LEARNER_BEHIND: Final = _failed("can only promote a learner member which is in sync with leader")
+NOT_ENOUGH_STARTED: Final = _failed("re-configuration failed due to not enough started members")
+AUTH_NOT_ENABLED: Final = _failed("authentication is not enabled")
+CORRUPT: Final = (StatusCode.DATA_LOSS, "etcdserver: corrupt cluster")
+NO_LEADER: Final = _unavailable("no leader")
+TIMED_OUT: Final = _unavailable("request timed out")
+LEADER_FAILED: Final = _unavailable("request timed out, possibly due to previous leader failure")
+
+_BY_TYPE: Final[dict[type[MinikubeError], tuple[Any, str]]] = {
+    Compacted: COMPACTED,
+    FutureRevision: FUTURE,
+    NoSpace: NO_SPACE,
+    ClusterCorrupt: CORRUPT,
+    LeaseNotFound: LEASE_NOT_FOUND,
+    LeaseExists: LEASE_EXISTS,
+    RequestTooLarge: TOO_LARGE,
+    NotLeader: NO_LEADER,
+}
+
+
+def status_of(error: MinikubeError) -> tuple[Any, str]:
+    """Clients send nothing again by themselves after either of the last two, so what is unknown stays so."""
+    found = _BY_TYPE.get(type(error))
+    if found is not None:
+        return found
+    text = str(error)
+    if isinstance(error, InvalidRequest):
+        return TTL_TOO_LARGE if text == TTL_TOO_LARGE[1] else (StatusCode.INVALID_ARGUMENT, text)
+    if isinstance(error, OutcomeUnknown):
+        return LEADER_FAILED
+    if isinstance(error, Unavailable):
+        return StatusCode.UNAVAILABLE, f"etcdserver: {text}"
+    return StatusCode.UNKNOWN, text

@@ -1,0 +1,49 @@
+"""Lease: grants and their ends go through the log; how long one has left only the leader knows."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from minikube_py.errors import LeaseNotFound
+from minikube_py.etcd.messages import pb
+from minikube_py.etcd.node import Node
+from minikube_py.mvcc.types import LeaseGrant, LeaseResult, LeaseRevoke
+
+
+class Lease:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    async def grant(self, request: Any) -> Any:
+        result = cast(LeaseResult, await self._node.command(LeaseGrant(request.ID, request.TTL)))
+        return pb.LeaseGrantResponse(header=self._node.header(result.revision), ID=result.id, TTL=result.ttl_s)
+
+    async def revoke(self, request: Any) -> Any:
+        result = await self._node.command(LeaseRevoke(request.ID))
+        return pb.LeaseRevokeResponse(header=self._node.header(result.revision))
+
+    async def keep_alive(self, request: Any) -> Any:
+        # The earlier revision: at that one the lease was there.
+        header = self._node.header_now()
+        return pb.LeaseKeepAliveResponse(header=header, ID=request.ID, TTL=await self._node.keep_alive(request.ID))
+
+    async def time_to_live(self, request: Any) -> Any:
+        node = self._node
+        try:
+            remaining_s = await node.remaining_s(request.ID)
+            lease = node.member.state.lessor.get(request.ID)
+        except LeaseNotFound:
+            return pb.LeaseTimeToLiveResponse(header=node.header_now(), ID=request.ID, TTL=-1)
+        return pb.LeaseTimeToLiveResponse(
+            header=node.header_now(),
+            ID=request.ID,
+            TTL=int(remaining_s),
+            grantedTTL=lease.ttl_s,
+            keys=sorted(lease.keys) if request.keys else (),
+        )
+
+    async def leases(self, request: Any) -> Any:
+        node = self._node
+        await node.confirmed()
+        found = [pb.LeaseStatus(ID=lease_id) for lease_id, _ in node.member.state.leases()]
+        return pb.LeaseLeasesResponse(header=node.header_now(), leases=found)

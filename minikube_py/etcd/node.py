@@ -1,0 +1,129 @@
+"""The member behind the API: headers of answers, reads that are confirmed, writes that go to whoever leads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from minikube_py.errors import LeaseNotFound, NotLeader
+from minikube_py.etcd.errors import NO_LEADER, TIMED_OUT, Refused
+from minikube_py.etcd.messages import pb
+from minikube_py.mvcc.codec import pack
+from minikube_py.mvcc.types import Command, LeaseGrant, Result
+from minikube_py.store.client import StoreClient
+from minikube_py.store.embedded import settle
+from minikube_py.store.member import StoreMember
+
+T = TypeVar("T")
+REQUEST_S: Final = 7.0
+"""As long as etcd waits for a write or a confirmed read: 5 s and two election timeouts."""
+TRIMMED_PER_TURN: Final = 5000
+
+Connect = Callable[[], Awaitable[StoreClient]]
+
+
+class Node:
+    """`connect` gives a client of the store's own, started: through it a member that follows sends its writes to the
+    leader, in a session, so that each is done once however often it is sent. None: the member is alone."""
+
+    def __init__(self, member: StoreMember, connect: Connect | None = None) -> None:
+        self.member = member
+        self._connect = connect
+        self._client: StoreClient | None = None
+        self._connecting = asyncio.Lock()
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.close()
+
+    def header(self, revision: int) -> Any:
+        member = self.member
+        return pb.ResponseHeader(
+            cluster_id=member.cluster_id,
+            member_id=int(member.member_id),
+            revision=revision,
+            raft_term=int(member.raft.term),
+        )
+
+    def header_now(self) -> Any:
+        return self.header(self.member.state.revision)
+
+    async def confirmed(self) -> None:
+        """Returns when this member's state holds all that was acknowledged to anyone before this call."""
+        if self.member.readable:
+            return
+        future: asyncio.Future[None] = self.member.loop.create_future()
+        self.member.when_readable(partial(settle, future, None))
+        await in_time(future)
+
+    async def command(self, command: Command) -> Result:
+        """Through the log, once. Raises: RequestError, Unavailable, OutcomeUnknown; Refused where it takes too long,
+        and then nobody knows whether it was done."""
+        member = self.member
+        if member.replica.leading or self._connect is None:
+            if type(command) is LeaseGrant and not command.id:
+                command = command._replace(id=member.new_lease_id())
+            future: asyncio.Future[Result] = member.loop.create_future()
+            try:
+                member.propose(command, pack(command), partial(settle, future))
+                return await in_time(future)
+            except NotLeader:
+                if self._connect is None:
+                    raise
+        client = await self._leaders()
+        result = await in_time(client.command(command))  # type: ignore[arg-type]
+        # A client reads here what was answered here: this member is to be as far as its answer.
+        await self.reached(result.revision)
+        return result
+
+    async def reached(self, revision: int) -> None:
+        while self.member.state.revision < revision:
+            await self.confirmed()
+
+    async def trimmed(self) -> None:
+        """Returns when what is compacted takes no memory any more."""
+        left = self.member.state.trim(TRIMMED_PER_TURN)
+        while left:
+            await asyncio.sleep(0)
+            left = self.member.state.trim(TRIMMED_PER_TURN)
+
+    async def keep_alive(self, lease_id: int) -> int:
+        """The TTL it has again, 0 where it is unknown."""
+        if self._leads_alone():
+            future: asyncio.Future[int] = self.member.loop.create_future()
+            self.member.keep_alive(lease_id, partial(settle, future))
+            return await in_time(future)
+        return await in_time((await self._leaders()).lease_keep_alive(lease_id))
+
+    async def remaining_s(self, lease_id: int) -> float:
+        """Until the lease ends unless it is renewed. Raises: LeaseNotFound."""
+        if self._leads_alone():
+            found = await in_time(self.member.lease_remaining_s(lease_id))
+        else:
+            found = await in_time((await self._leaders()).lease_remaining_s(lease_id))
+            await self.confirmed()
+        if found is None:
+            raise LeaseNotFound
+        return found
+
+    def _leads_alone(self) -> bool:
+        return bool(self.member.replica.leading) or self._connect is None
+
+    async def _leaders(self) -> StoreClient:
+        if self._connect is None or self.member.leader() is None:
+            raise Refused(*NO_LEADER)
+        async with self._connecting:
+            if self._client is None:
+                self._client = await in_time(self._connect())
+        return self._client
+
+
+async def in_time(work: Awaitable[T]) -> T:
+    """Raises: Refused after REQUEST_S."""
+    try:
+        async with asyncio.timeout(REQUEST_S):
+            return await work
+    except TimeoutError:
+        raise Refused(*TIMED_OUT) from None

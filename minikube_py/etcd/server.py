@@ -1,0 +1,272 @@
+"""The gRPC door: one member's part of etcd's API, over grpcio, on the member's own event loop.
+
+Methods are generic handlers over the table of `schema`; what is not built answers Unimplemented, and says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import grpc
+
+from minikube_py.errors import MinikubeError
+from minikube_py.etcd.errors import FOR_LEARNER, NO_LEADER, Refused, status_of
+from minikube_py.etcd.kv import KV
+from minikube_py.etcd.lease import Lease
+from minikube_py.etcd.messages import BY_NAME
+from minikube_py.etcd.node import Node
+from minikube_py.etcd.schema import Method, methods
+from minikube_py.etcd.watch import FRAGMENT_BYTES, WatchStream
+
+Unary = Callable[[Any], Awaitable[Any]]
+Stream = Callable[[Any], AsyncIterator[Any]]
+HAS_LEADER: Final = "hasleader"
+"""The metadata by which a client asks not to be served by a member that knows no leader."""
+LEADERLESS_TIMEOUTS: Final = 3
+FOR_LEARNERS: Final = frozenset({"Status", "Snapshot", "Check"})
+STOP_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`streams_max`: requests and streams of all connections. `progress_s`: how often a watch that wants to hear it is
+    told how far it is (etcd's --watch-progress-notify-interval)."""
+
+    connections_max: int = 1024
+    streams_max: int = 4096
+    per_connection_max: int = 1024
+    handshake_s: float = 5.0
+    ping_least_s: float = 5.0
+    progress_s: float = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """PEM. `authority`: who signs the certificates that clients must show; empty: they show none."""
+
+    certificate: bytes
+    key: bytes
+    authority: bytes = b""
+
+
+class EtcdServer:
+    """Serves `node` at `addresses`, each `host:port`, with port 0 for any free one; `port` says which the first is."""
+
+    def __init__(self, node: Node, addresses: Sequence[str], tls: Tls | None, limits: Limits | None = None) -> None:
+        self.node = node
+        self._addresses = tuple(addresses)
+        self._tls = tls
+        self.limits = limits or Limits()
+        self.port = 0
+        self._server: Any = None
+        self._streams: dict[WatchStream, None] = {}
+        self._needing_leader: dict[asyncio.Task[Any], None] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        kv, lease = KV(node), Lease(node)
+        self.unary: dict[str, Unary] = {
+            "KV/Range": kv.range,
+            "KV/Put": kv.put,
+            "KV/DeleteRange": kv.delete_range,
+            "KV/Txn": kv.txn,
+            "KV/Compact": kv.compact,
+            "Lease/LeaseGrant": lease.grant,
+            "Lease/LeaseRevoke": lease.revoke,
+            "Lease/LeaseTimeToLive": lease.time_to_live,
+            "Lease/LeaseLeases": lease.leases,
+        }
+        self.streams: dict[str, Stream] = {"KV/RangeStream": kv.range_stream}
+        self._lease = lease
+
+    # -- life ----------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Raises: MinikubeError where the address cannot be had, or certificates do not read."""
+        limits = self.limits
+        options = (
+            ("grpc.max_receive_message_length", FRAGMENT_BYTES),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.max_concurrent_streams", limits.per_connection_max),
+            ("grpc.max_allowed_incoming_connections", limits.connections_max),
+            ("grpc.server_handshake_timeout_ms", int(limits.handshake_s * 1000)),
+            ("grpc.http2.min_ping_interval_without_data_ms", int(limits.ping_least_s * 1000)),
+            ("grpc.keepalive_permit_without_calls", 1),
+            ("grpc.so_reuseport", 0),
+        )
+        server = grpc.aio.server(options=options, maximum_concurrent_rpcs=limits.streams_max)
+        by_service: dict[str, dict[str, Any]] = {}
+        for method in methods():
+            by_service.setdefault(method.service, {})[method.name] = self._handler(method)
+        server.add_generic_rpc_handlers(
+            tuple(grpc.method_handlers_generic_handler(name, found) for name, found in by_service.items())
+        )
+        try:
+            self.port, *_ = [self._listen(server, address) for address in self._addresses]
+        except RuntimeError as error:
+            raise MinikubeError(f"cannot serve etcd's API at {', '.join(self._addresses)}: {error}") from None
+        self._server = server
+        await server.start()
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._watch_leader()), loop.create_task(self._tell_progress())]
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        for stream in list(self._streams):
+            stream.end(Refused(grpc.StatusCode.UNAVAILABLE, "etcdserver: server stopped"))
+        if self._server is not None:
+            await self._server.stop(STOP_S)
+        await self.node.close()
+
+    def _listen(self, server: Any, address: str) -> int:
+        tls = self._tls
+        if tls is None:
+            return int(server.add_insecure_port(address))
+        credentials = grpc.ssl_server_credentials(
+            [(tls.key, tls.certificate)], tls.authority or None, require_client_auth=bool(tls.authority)
+        )
+        return int(server.add_secure_port(address, credentials))
+
+    def metrics(self) -> dict[str, float]:
+        prefix = "minikube_py_etcd_"
+        return {
+            prefix + "watch_streams": len(self._streams),
+            prefix + "watches": sum(map(len, self._streams)),
+            prefix + "answers_waiting": sum(stream.waiting for stream in self._streams),
+        }
+
+    # -- methods -------------------------------------------------------------------------------------------------------
+
+    def _handler(self, method: Method) -> Any:
+        name = f"{method.service.rpartition('.')[2]}/{method.name}"
+        if method.service == "etcdserverpb.Watch":
+            kind, call = grpc.stream_stream_rpc_method_handler, self._guarded(method, self._watch)
+        elif method.takes_stream:
+            kind, call = grpc.stream_stream_rpc_method_handler, self._guarded(method, self._keep_alive)
+        elif method.gives_stream:
+            kind, call = grpc.unary_stream_rpc_method_handler, self._guarded(method, self._streaming(name))
+        else:
+            kind, call = grpc.unary_unary_rpc_method_handler, self._guarded(method, self._answering(name))
+        request, response = BY_NAME[method.request], BY_NAME[method.response]
+        return kind(call, request_deserializer=request.FromString, response_serializer=response.SerializeToString)
+
+    def _answering(self, name: str) -> Callable[[Any, Any], Awaitable[Any]]:
+        call = self.unary.get(name)
+
+        async def answer(request: Any, context: Any) -> Any:
+            if call is None:
+                raise not_built(name)
+            return await call(request)
+
+        return answer
+
+    def _streaming(self, name: str) -> Callable[[Any, Any], Awaitable[Any]]:
+        call = self.streams.get(name)
+
+        async def answer(request: Any, context: Any) -> None:
+            if call is None:
+                raise not_built(name)
+            async for each in call(request):
+                await context.write(each)
+
+        return answer
+
+    def _guarded(
+        self, method: Method, call: Callable[[Any, Any], Awaitable[Any]]
+    ) -> Callable[[Any, Any], Awaitable[Any]]:
+        streams = method.takes_stream or method.gives_stream
+
+        async def guarded(request: Any, context: Any) -> Any:
+            try:
+                needs_leader = self._admit(method, request, context)
+                if not (streams and needs_leader):
+                    return await call(request, context)
+                return await self._while_led(call(request, context))
+            except Refused as refused:
+                code, text = refused.code, refused.text
+            except MinikubeError as error:
+                code, text = status_of(error)
+            await context.abort(code, text)
+
+        return guarded
+
+    def _admit(self, method: Method, request: Any, context: Any) -> bool:
+        """Whether the client wants a member that knows a leader. Raises: Refused."""
+        member = self.node.member
+        own = member.membership.get(member.member_id)
+        served = method.name in FOR_LEARNERS or (method.name == "Range" and request.serializable)
+        if own is not None and own.learner and not served:
+            raise Refused(*FOR_LEARNER)
+        wanted = any(key == HAS_LEADER and value == "true" for key, value in context.invocation_metadata() or ())
+        if wanted and member.leader() is None:
+            raise Refused(*NO_LEADER)
+        return wanted
+
+    async def _while_led(self, work: Awaitable[Any]) -> Any:
+        """What `work` gives. Raises: Refused once no leader was known for some election timeouts."""
+        task = asyncio.ensure_future(work)
+        self._needing_leader[task] = None
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if task not in self._needing_leader:
+                raise Refused(*NO_LEADER) from None
+            raise
+        finally:
+            self._needing_leader.pop(task, None)
+            task.cancel()
+
+    async def _watch_leader(self) -> None:
+        config = self.node.member.config
+        missed = 0
+        while True:
+            await self.node.member.clock.sleep(config.election_ticks * config.tick_s)
+            missed = 0 if self.node.member.leader() is not None else missed + 1
+            if missed >= LEADERLESS_TIMEOUTS:
+                for task in list(self._needing_leader):
+                    del self._needing_leader[task]
+                    task.cancel()
+
+    # -- streams -------------------------------------------------------------------------------------------------------
+
+    async def _watch(self, requests: Any, context: Any) -> None:
+        stream = WatchStream(self.node)
+        self._streams[stream] = None
+        reader = asyncio.get_running_loop().create_task(self._read(stream, requests))
+        try:
+            while True:
+                await context.write(await stream.next())
+        finally:
+            reader.cancel()
+            self._streams.pop(stream, None)
+            stream.close()
+
+    async def _read(self, stream: WatchStream, requests: Any) -> None:
+        """A client that sends no more may still read."""
+        try:
+            async for request in requests:
+                stream.take(request)
+                while stream.waiting > WAITING_ANSWERS_MAX:
+                    await stream.read_on()
+        except MinikubeError as error:
+            stream.end(error)
+
+    async def _tell_progress(self) -> None:
+        while True:
+            await self.node.member.clock.sleep(self.limits.progress_s)
+            for stream in list(self._streams):
+                stream.progress()
+
+    async def _keep_alive(self, requests: Any, context: Any) -> None:
+        async for request in requests:
+            await context.write(await self._lease.keep_alive(request))
+
+
+WAITING_ANSWERS_MAX: Final = 10_000
+"""A stream that does not read its answers has its requests read no more."""
+
+
+def not_built(name: str) -> Refused:
+    return Refused(grpc.StatusCode.UNIMPLEMENTED, f"etcdserver: {name} is not served by this store")

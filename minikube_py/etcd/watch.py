@@ -1,0 +1,270 @@
+"""Watch: the watches of one stream, by ids of the stream's own.
+
+What is to be sent waits here, up to a limit. A watch whose events find no room is taken off the store, and goes on from
+where it was once the stream is read again: a reader that is slow costs itself time, and nobody memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, Final, cast
+
+from minikube_py.errors import Compacted, MinikubeError
+from minikube_py.etcd.errors import COMPACTED, Refused
+from minikube_py.etcd.kv import kv_of
+from minikube_py.etcd.messages import pb
+from minikube_py.etcd.node import Node
+from minikube_py.mvcc.types import FROM_KEY, Event, WatchBatch
+from minikube_py.mvcc.watch import Watcher
+from minikube_py.store.protocol import event_bytes
+
+WAITING_BYTES_MAX: Final = 4 << 20
+"""Of events of one stream; a batch that begins below may end above."""
+ANSWER_BYTES: Final = 1 << 20
+"""Events of several revisions are cut into answers of about so much."""
+FRAGMENT_BYTES: Final = (3 << 19) + (512 << 10)
+"""etcd's: the largest request, with what gRPC adds to it."""
+WATCHES_MAX: Final = 20_000
+"""Of one stream."""
+NO_WATCH: Final = -1
+TYPES: Final = {"PUT": 0, "DELETE": 1}
+FILTERED: Final = ("PUT", "DELETE")
+
+
+class Watch:
+    """`asked`: the request that created it. `handle` None: it is taken off, and goes on at `next_revision`."""
+
+    __slots__ = ("asked", "filtered", "handle", "id", "idle", "keys", "next_revision")
+
+    def __init__(self, watch_id: int, asked: Any, keys: tuple[bytes, bytes], next_revision: int) -> None:
+        self.id = watch_id
+        self.asked = asked
+        self.keys = keys
+        self.filtered = frozenset([FILTERED[each] for each in asked.filters if 0 <= each < len(FILTERED)])
+        self.next_revision = next_revision
+        self.handle: Watcher | None = None
+        self.idle = True
+
+
+class WatchStream:
+    """`take` what the client sends; `next` is what it is to be sent. `close` ends all its watches."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._watches: dict[int, Watch] = {}
+        self._off: dict[Watch, None] = {}
+        self._next_id = 0
+        self._waiting: deque[tuple[Any, int]] = deque()
+        self._waiting_bytes = 0
+        self._wake = asyncio.Event()
+        self._read = asyncio.Event()
+        self._ended: MinikubeError | Refused | None = None
+
+    def __len__(self) -> int:
+        return len(self._watches)
+
+    # -- requests ------------------------------------------------------------------------------------------------------
+
+    def take(self, request: Any) -> None:
+        """Raises: MinikubeError where the store takes no watches."""
+        chosen = request.WhichOneof("request_union")
+        if chosen == "create_request":
+            self._create(request.create_request)
+        elif chosen == "cancel_request":
+            watch = self._watches.pop(request.cancel_request.watch_id, None)
+            if watch is not None:
+                self._leave(watch)
+                self._say(watch.id, canceled=True)
+        elif chosen == "progress_request" and self._watches and all(map(self._in_step, self._watches.values())):
+            self._say(NO_WATCH, self._node.member.hub.revision)
+
+    def _create(self, asked: Any) -> None:
+        if asked.start_revision < 0:
+            self._refuse(COMPACTED[1])
+            return
+        key, range_end = watched = asked.key or FROM_KEY, asked.range_end
+        if range_end and range_end != FROM_KEY and key >= range_end:
+            self._refuse("mvcc: watcher range is empty")
+            return
+        watch_id = asked.watch_id
+        if watch_id in self._watches and watch_id:
+            self._refuse("mvcc: duplicate watch ID provided on the WatchStream")
+            return
+        if len(self._watches) >= WATCHES_MAX:
+            self._refuse(f"etcdserver: a stream has at most {WATCHES_MAX} watches")
+            return
+        next_id = self._next_id
+        if not watch_id:
+            while next_id in self._watches:
+                next_id += 1
+            watch_id, next_id = next_id, next_id + 1
+        watch = Watch(watch_id, asked, watched, asked.start_revision or self._node.member.state.revision + 1)
+        self._join(watch)
+        self._next_id = next_id
+        self._watches[watch_id] = watch
+        self._say(watch_id, created=True)
+
+    def _refuse(self, reason: str) -> None:
+        self._say(NO_WATCH, created=True, canceled=True, cancel_reason=reason)
+
+    def _join(self, watch: Watch) -> None:
+        sink = partial(self._arrived, watch)
+        watch.handle = cast(Watcher, self._node.member.watch(*watch.keys, watch.next_revision, sink))
+
+    def _leave(self, watch: Watch) -> None:
+        self._off.pop(watch, None)
+        if watch.handle is not None:
+            watch.handle.cancel()
+            watch.handle = None
+
+    def _in_step(self, watch: Watch) -> bool:
+        handle, hub = watch.handle, self._node.member.hub
+        return handle is not None and handle.synced and watch.asked.start_revision <= hub.revision
+
+    # -- what the store says -------------------------------------------------------------------------------------------
+
+    def _arrived(self, watch: Watch, batch: WatchBatch) -> None:
+        if batch.error is not None:
+            watch.handle = None
+            if not isinstance(batch.error, Compacted):
+                self.end(batch.error)
+            else:
+                # As in etcd the id stays taken until the client cancels it, too.
+                compacted = batch.error.compact_revision
+                self._say(watch.id, 0, canceled=True, compact_revision=compacted)
+            return
+        if batch.events and self._waiting_bytes >= WAITING_BYTES_MAX:
+            self._leave(watch)
+            self._off[watch] = None
+            return
+        watch.next_revision = max(watch.next_revision, batch.revision + 1)
+        events = batch.events
+        if watch.filtered:
+            events = [event for event in events if event.type not in watch.filtered]
+        if events:
+            watch.idle = False
+            for part, revision in in_answers(events, batch.revision):
+                self._send(watch, part, revision)
+
+    def _send(self, watch: Watch, events: Sequence[Event], revision: int) -> None:
+        compacted = self._node.member.state.compact_revision
+        told = [event_of(each, prev_kv=watch.asked.prev_kv, compacted=compacted) for each in events]
+        answer = pb.WatchResponse(header=self._node.header(revision), watch_id=watch.id, events=told)
+        for each in fragments(answer) if watch.asked.fragment else (answer,):
+            size_bytes = each.ByteSize()
+            self._waiting_bytes += size_bytes
+            self._waiting.append((each, size_bytes))
+        self._wake.set()
+
+    def _say(self, watch_id: int, revision: int | None = None, **fields: Any) -> None:
+        node = self._node
+        header = node.header_now() if revision is None else node.header(revision)
+        self._waiting.append((pb.WatchResponse(header=header, watch_id=watch_id, **fields), 0))
+        self._wake.set()
+
+    def progress(self) -> None:
+        """Time for those that want to hear how far they are, unless they heard since the last call."""
+        for watch in self._watches.values():
+            if watch.asked.progress_notify:
+                if watch.idle and self._in_step(watch):
+                    self._say(watch.id, self._node.member.hub.revision)
+                watch.idle = True
+
+    # -- answers -------------------------------------------------------------------------------------------------------
+
+    async def next(self) -> Any:
+        """Raises: MinikubeError, Refused once the stream was ended."""
+        while not self._waiting:
+            if self._off:
+                self._rejoin()
+                continue
+            if self._ended is not None:
+                raise self._ended
+            self._wake.clear()
+            await self._wake.wait()
+        answer, size_bytes = self._waiting.popleft()
+        self._waiting_bytes -= size_bytes
+        self._read.set()
+        return answer
+
+    async def read_on(self) -> None:
+        """Returns when an answer was taken."""
+        self._read.clear()
+        await self._read.wait()
+
+    def _rejoin(self) -> None:
+        off, self._off = self._off, {}
+        for watch in off:
+            try:
+                self._join(watch)
+            except MinikubeError as error:
+                self.end(error)
+
+    @property
+    def behind(self) -> int:
+        """Watches that are taken off the store until their stream is read on."""
+        return len(self._off)
+
+    @property
+    def waiting(self) -> int:
+        """Answers that were not taken yet."""
+        return len(self._waiting)
+
+    def end(self, error: MinikubeError | Refused) -> None:
+        self.close()
+        self._ended = self._ended or error
+        self._wake.set()
+
+    def close(self) -> None:
+        for watch in self._watches.values():
+            self._leave(watch)
+        self._watches.clear()
+
+
+def event_of(event: Event, *, prev_kv: bool, compacted: int) -> Any:
+    """`prev_kv` as etcd has it: the value at the revision before, which may be compacted."""
+    kind, kv, previous = event
+    told = pb.Event(type=TYPES[kind], kv=kv_of(kv))
+    if prev_kv and previous is not None and kv.mod_revision - 1 >= compacted:
+        told.prev_kv.CopyFrom(kv_of(previous))
+    return told
+
+
+def in_answers(events: Sequence[Event], revision: int) -> Iterator[tuple[Sequence[Event], int]]:
+    """Cuts between revisions, never within one. All but the last are as of their own last event."""
+    start = size_bytes = 0
+    for position, event in enumerate(events):
+        if size_bytes >= ANSWER_BYTES and event.kv.mod_revision != events[position - 1].kv.mod_revision:
+            yield events[start:position], events[position - 1].kv.mod_revision
+            start, size_bytes = position, 0
+        size_bytes += event_bytes(event)
+    yield events[start:], revision
+
+
+def fragments(answer: Any, limit_bytes: int = FRAGMENT_BYTES) -> Iterator[Any]:
+    """The answer in pieces below the limit, one event in each at least; all but the last say that more follows."""
+    if answer.ByteSize() < limit_bytes or len(answer.events) < 2:
+        yield answer
+        return
+    bare = pb.WatchResponse(header=answer.header, watch_id=answer.watch_id)
+    base_bytes = bare.ByteSize() + 8
+    start, size_bytes = 0, base_bytes
+    sizes = [event.ByteSize() + 6 for event in answer.events]
+    for position, event_size in enumerate(sizes):
+        if position > start and size_bytes + event_size >= limit_bytes:
+            yield _piece(answer, start, position)
+            start, size_bytes = position, base_bytes
+        size_bytes += event_size
+    yield _piece(answer, start, len(sizes))
+
+
+def _piece(answer: Any, start: int, stop: int) -> Any:
+    return pb.WatchResponse(
+        header=answer.header,
+        watch_id=answer.watch_id,
+        events=answer.events[start:stop],
+        fragment=stop < len(answer.events),
+    )

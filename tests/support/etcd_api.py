@@ -1,0 +1,202 @@
+"""etcd's API as tests ask it, ours or a real etcd's alike: any method over gRPC, its answer as plain data."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import random
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import grpc
+from google.protobuf import json_format
+from needs import etcd_binary
+from patience import PATIENCE_S, Deadline
+from ports import free_ports
+
+from minikube_py.env import SystemClock, SystemDisk
+from minikube_py.etcd.messages import BY_NAME, WHOLE_BY_NAME
+from minikube_py.etcd.node import Node
+from minikube_py.etcd.schema import Method, methods
+from minikube_py.etcd.server import EtcdServer, Limits
+from minikube_py.store.member import StoreMember
+from minikube_py.store.member_config import MemberConfig
+
+METHODS: dict[str, Method] = {f"{each.service.rpartition('.')[2]}/{each.name}": each for each in methods()}
+OPTIONS = (("grpc.max_receive_message_length", -1), ("grpc.enable_retries", 0))
+Answer = tuple[str, Any]
+
+
+def plain(message: Any) -> dict[str, Any]:
+    """Whole numbers as they are, bytes as bytes; what is not set is left out."""
+    found = {}
+    for field, value in message.ListFields():
+        if field.name == "response_txn":
+            found[field.name] = plain(BY_NAME["TxnResponse"].FromString(value))
+        elif field.message_type is None:
+            found[field.name] = list(value) if field.is_repeated else value
+        elif field.is_repeated:
+            found[field.name] = [plain(each) for each in value]
+        else:
+            found[field.name] = plain(value)
+    return found
+
+
+def whole(message: Any) -> Any:
+    """With nested txns as messages, in place of their bytes."""
+    return WHOLE_BY_NAME[message.DESCRIPTOR.name].FromString(message.SerializeToString())
+
+
+class Caller:
+    """One connection. Answers are ("ok", data) or (gRPC's code, text)."""
+
+    def __init__(self, target: str, credentials: Any = None) -> None:
+        self.target = target
+        self._channel = (
+            grpc.insecure_channel(target, OPTIONS)
+            if credentials is None
+            else grpc.secure_channel(target, credentials, OPTIONS)
+        )
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def method(self, name: str, wrap: str) -> Any:
+        found = METHODS[name]
+        return getattr(self._channel, wrap)(
+            f"/{found.service}/{found.name}",
+            request_serializer=lambda request: request.SerializeToString(),
+            response_deserializer=BY_NAME[found.response].FromString,
+        )
+
+    def call(self, name: str, request: Any = None, metadata: Any = None) -> Answer:
+        if request is None:
+            request = BY_NAME[METHODS[name].request]()
+        try:
+            answer = self.method(name, "unary_unary")(request, timeout=PATIENCE_S, metadata=metadata)
+        except grpc.RpcError as error:
+            return error.code().name, error.details()
+        return "ok", plain(answer)
+
+    def parts(self, name: str, request: Any) -> Answer:
+        try:
+            return "ok", [plain(each) for each in self.method(name, "unary_stream")(request, timeout=PATIENCE_S)]
+        except grpc.RpcError as error:
+            return error.code().name, error.details()
+
+    def stream(self, name: str, metadata: Any = None) -> Stream:
+        return Stream(self.method(name, "stream_stream"), metadata)
+
+
+class Stream:
+    """Requests go out as they are sent; what comes waits in `next`."""
+
+    def __init__(self, method: Any, metadata: Any = None) -> None:
+        self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.created = 0
+        self._call = method(iter(self._requests.get, None), metadata=metadata)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        try:
+            for each in self._call:
+                self._answers.put(found := plain(each))
+                self.created += bool(found.get("created"))
+            self._answers.put(("ok", "ended"))
+        except grpc.RpcError as error:
+            self._answers.put((error.code().name, error.details()))
+
+    def send(self, request: Any) -> None:
+        self._requests.put(request)
+
+    def next(self, within_s: float = PATIENCE_S) -> Any:
+        """Raises: queue.Empty."""
+        return self._answers.get(timeout=within_s)
+
+    def until(self, condition: Callable[[Any], bool]) -> list[Any]:
+        """What comes, up to and with the first for which it holds."""
+        found = [self.next()]
+        while not condition(found[-1]):
+            found.append(self.next())
+        return found
+
+    def half_close(self) -> None:
+        self._requests.put(None)
+
+    def close(self) -> None:
+        self._requests.put(None)
+        self._call.cancel()
+        self._reader.join(PATIENCE_S)
+
+
+@contextlib.contextmanager
+def ours(folder: Path, limits: Limits | None = None, config: MemberConfig | None = None) -> Iterator[EtcdServer]:
+    """A member alone that serves etcd's API from a loop in a thread of its own."""
+    started: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    async def serve() -> None:
+        member = StoreMember(SystemDisk(folder), SystemClock(), random.Random(), config or MemberConfig(fsync="inline"))
+        await member.start()
+        server = EtcdServer(Node(member), ["127.0.0.1:0"], None, limits)
+        try:
+            await server.start()
+            ending = asyncio.Event()
+            started.put((server, partial(asyncio.get_running_loop().call_soon_threadsafe, ending.set)))
+            await ending.wait()
+        finally:
+            await server.stop()
+            await member.stop()
+
+    def run() -> None:
+        try:
+            asyncio.run(serve())
+        except BaseException as error:
+            started.put(error)
+            raise
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    begun = started.get(timeout=PATIENCE_S)
+    if isinstance(begun, BaseException):
+        raise begun
+    server, end = begun
+    try:
+        yield server
+    finally:
+        end()
+        thread.join(PATIENCE_S)
+
+
+@contextlib.contextmanager
+def real_etcd(folder: Path, *flags: str) -> Iterator[str]:
+    """A real etcd of one member; where it serves."""
+    client, peer = free_ports(2)
+    urls = f"http://127.0.0.1:{client}", f"http://127.0.0.1:{peer}"
+    command = [
+        etcd_binary(), "--name", "one", "--data-dir", str(folder), "--unsafe-no-fsync", "--log-level", "error",
+        "--listen-client-urls", urls[0], "--advertise-client-urls", urls[0], "--listen-peer-urls", urls[1],
+        "--initial-advertise-peer-urls", urls[1], "--initial-cluster", f"one={urls[1]}", *flags,
+    ]  # fmt: skip
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        deadline = Deadline()
+        caller = Caller(f"127.0.0.1:{client}")
+        while caller.call("KV/Range", BY_NAME["RangeRequest"](key=b"a"))[0] != "ok":
+            deadline.check("etcd serves")
+            assert process.poll() is None
+        caller.close()
+        yield f"127.0.0.1:{client}"
+    finally:
+        process.terminate()
+        process.wait(PATIENCE_S)
+
+
+def as_json(message: Any) -> str:
+    return str(json_format.MessageToJson(whole(message), preserving_proto_field_name=True))
