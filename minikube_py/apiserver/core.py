@@ -46,6 +46,7 @@ from minikube_py.apiserver.options import check_patch_type, list_options, parse_
 from minikube_py.apiserver.outgoing import Closed, Outgoing
 from minikube_py.apiserver.pod_security import PodSecurity
 from minikube_py.apiserver.preparing import as_served
+from minikube_py.apiserver.questions import Questions
 from minikube_py.apiserver.quotas import Quotas
 from minikube_py.apiserver.reviews import review
 from minikube_py.apiserver.routes import Route, check_segment, parse_path, route, verb_of
@@ -130,6 +131,7 @@ class ApiServer:
         self.connection_metrics: Callable[[], Mapping[str, float]] = dict
         self.component_metrics: Callable[[], Mapping[str, float]] = dict
         self.ask_scheduler: AskScheduler | None = None
+        self.questions = Questions(clock)
         self.ready = False
         self.address = ""
         self._watch: WatchHandle | None = None
@@ -175,6 +177,7 @@ class ApiServer:
         self._stopping = True
         self.ready = False
         self.watching.finish_all()
+        self.questions.close()
         await self.endpoints.stop()
         tasks = [*self._tasks, *([self._feeding] if self._feeding is not None else [])]
         for task in tasks:

@@ -14,7 +14,7 @@ from minikube_py.api.decode import media_type
 from minikube_py.api.errors import StatusError, method_not_allowed, path_not_found
 from minikube_py.api.kind import Kind
 from minikube_py.api.registry import Registry
-from minikube_py.apiserver import health, indexes, scheduling
+from minikube_py.apiserver import health, indexes, questions, scheduling
 from minikube_py.apiserver.forms import negotiate
 from minikube_py.apiserver.messages import TEXT, Request, Response
 from minikube_py.apiserver.object_store import ALARM_ADVICE, translated
@@ -38,6 +38,8 @@ async def answer(request: Request, server: ApiServer) -> Response:
         return page_not_found()
     if path == scheduling.WHAT_IF or path.startswith(scheduling.EXPLAIN_PODS):
         return await scheduling.answer(path, request, server)
+    if path.startswith(questions.ROOT):
+        return await questions.answer(path, request, server.questions)
     if path.startswith(f"{indexes.ROOT}/"):
         await request.read_body()
         return await indexes.answer(path, request, server)

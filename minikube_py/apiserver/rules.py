@@ -121,7 +121,10 @@ NODE_RULES: Final = (
     Rule(("deletecollection",), ("resource.k8s.io",), ("resourceslices",)),
 )
 """Role `system:node`. No binding gives it: `node_access` applies it to users that it knows for a node."""
-COMPONENT_RULES: Final[Mapping[str, tuple[Rule, ...]]] = {"system:kube-controller-manager": _CONTROLLERS}
+COMPONENT_RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
+    "system:kube-controller-manager": _CONTROLLERS,
+    "system:kube-scheduler": (Rule(("get", "post"), paths=("/minikube-py/v1/scheduler/*",)),),
+}
 """What components may do beyond the roles that upstream's bindings give to their names."""
 
 

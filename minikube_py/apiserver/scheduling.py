@@ -1,4 +1,4 @@
-"""What the scheduler is asked over HTTP; answered by the one that runs in this process.
+"""What the scheduler is asked over HTTP; answered by the one that runs in this process, or by those that come for it.
 
 | Path | |
 |---|---|
@@ -36,13 +36,14 @@ async def answer(path: str, request: Request, server: ApiServer) -> Response:
     question = "what-if" if path == WHAT_IF else "explain"
     if request.method != ("POST" if question == "what-if" else "GET"):
         raise method_not_allowed()
-    if server.ask_scheduler is None:
-        text = "no scheduler runs in this process, so that it cannot be asked; start `minikube-py up` without --split"
-        raise StatusError(503, "ServiceUnavailable", text, None)
     await request.read_body()
     subject, name = _pod(request) if question == "what-if" else _key(path)
     try:
-        found = server.ask_scheduler(question, subject, request.query)
+        found = None if server.ask_scheduler is None else server.ask_scheduler(question, subject, request.query)
+        if found is None and (server.ask_scheduler is None or server.questions.names()):
+            found = await server.questions.ask(question, subject, request.query)
+    except StatusError:
+        raise
     except ValueError as error:
         raise bad_request(str(error)) from error
     except RequestError:

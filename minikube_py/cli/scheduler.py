@@ -19,6 +19,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     seed_help = "break ties the same way at each start (default: by chance)"
     parser.add_argument("--seed", type=flags.whole_number(0, 2**63 - 1), metavar="S", help=seed_help)
     flags.add_matcher(parser)
+    asked_help = "URLs of the API servers whose `explain` and `what-if` it answers (default: that of --kubeconfig)"
+    parser.add_argument("--asked-at", type=flags.several(str), default=(), metavar="URL,...", help=asked_help)
     flags.add_leader_election(parser, "kube-scheduler")
     flags.add_process(parser, "scheduler")
 
@@ -42,6 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
             election,
             arguments.matcher,
             arguments.scheduler_name,
+            arguments.asked_at,
         ),
         flags.process(arguments, "scheduler"),
     )

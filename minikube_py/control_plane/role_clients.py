@@ -4,11 +4,11 @@ kubeconfig."""
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from minikube_py.client.events import EventRecorder
 from minikube_py.client.http_transport import HttpTransport
@@ -28,6 +28,9 @@ from minikube_py.env import SystemClock
 from minikube_py.errors import MinikubeError, RequestError
 from minikube_py.kubelet.config import NodeSpec, Share
 from minikube_py.scheduler.configuration.chosen import ChosenScheduler
+
+if TYPE_CHECKING:
+    from minikube_py.scheduler.scheduler import Scheduler
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +113,11 @@ class ClientRole(StackedRole):
         self._working = leading
         return await leading.start(held)
 
-    def own_connection(self) -> ApiTransport:
-        """For the lease: its renewals must not wait in line behind the work that it guards."""
+    def own_connection(self, use: str = "lease", server: str = "") -> ApiTransport:
+        """For the lease: its renewals must not wait in line behind the work that it guards. `server`: another one."""
         access = load_kubeconfig(self._kubeconfig)
-        transport = HttpTransport(access, user_agent=f"minikube-py-{self._name}-lease", connections_max=2)
+        access = replace(access, server=server or access.server)
+        transport = HttpTransport(access, user_agent=f"minikube-py-{self._name}-{use}", connections_max=2)
         self.running.push_async_callback(transport.close)
         return transport
 
@@ -130,7 +134,8 @@ class ClientRole(StackedRole):
 
 class SchedulerRole(ClientRole):
     """`chosen`: which scheduler; `seed`: of the generator that breaks ties; `matcher`: as in
-    `SchedulerConfig`; `name`: of the file's only profile where it has none."""
+    `SchedulerConfig`; `name`: of the file's only profile where it has none; `asked_at`: URLs of the API servers
+    that may ask it, that of the kubeconfig where there are none."""
 
     def __init__(
         self,
@@ -140,24 +145,39 @@ class SchedulerRole(ClientRole):
         election: Election | None,
         matcher: str,
         name: str = "",
+        asked_at: Sequence[str] = (),
     ) -> None:
         super().__init__(kubeconfig, "scheduler")
+        self._asked_at = asked_at
         self._chosen, self._seed, self._election, self._matcher = chosen, seed, election, matcher
         self._profile = name
 
     async def start(self) -> str:
         """Raises: BadKubeconfig, SetupError, ConfigError, InvalidRequest, StatusError, Unavailable."""
         from minikube_py.client.outside import HttpOutside
+        from minikube_py.scheduler.answering import Answering
         from minikube_py.scheduler.configuration.files import read_scheduler
         from minikube_py.scheduler.scheduler import Scheduler
 
         config = read_scheduler(self._chosen, self._matcher, name=self._profile)
         if config.unused:
             say(f"flags of this command say what {', '.join(config.unused)} of {self._chosen.file} would say")
-        return await self.run(
+        where = await self.run(
             self._election,
             lambda transport: Scheduler(transport, SystemClock(), random.Random(self._seed), config, HttpOutside()),
         )
+        own = self._election.identity if self._election is not None else None
+        name = own or new_identity(random.Random())
+        for server in self._asked_at or ("",):
+            client = RestClient(self.own_connection("questions", server))
+            answering = Answering(client, SystemClock(), name, self._scheduler)
+            self.running.push_async_callback(answering.stop)
+            answering.start()
+        return where
+
+    def _scheduler(self) -> Scheduler | None:
+        working = self._working.component if isinstance(self._working, Leading) else self._working
+        return cast("Scheduler | None", working)
 
 
 class ControllersRole(ClientRole):

@@ -232,16 +232,18 @@ class SplitControlPlane:
         for number, (name, role) in enumerate(names):
             kubeconfig = config.roles_folder / f"{name}.kubeconfig"
             write_kubeconfig(kubeconfig, self.credentials.access(servers[number % len(servers)], role), role)
-            self._child(name, role, partial(list, self._client_flags(name, role, kubeconfig)))
+            self._child(name, role, partial(list, self._client_flags(name, role, kubeconfig, servers)))
         await asyncio.gather(*(self._start_child(name) for name, _ in names))
 
-    def _client_flags(self, name: str, role: str, kubeconfig: Path) -> list[str]:
+    def _client_flags(self, name: str, role: str, kubeconfig: Path, servers: Sequence[str]) -> list[str]:
         flags = ["--kubeconfig", str(kubeconfig)]
         if role in LED:
             # The supervisor starts the next one only when the one before has ended: it need not wait for its lease.
             flags += ["--leader-elect-identity", f"up-{name}"]
         if role == tokens.SCHEDULER:
             flags += ["--matcher", self.config.matcher, *self._scheduler_flags(name)]
+            if len(servers) > 1:
+                flags += ["--asked-at", ",".join(servers)]
             if self.config.seed is not None:
                 flags += ["--seed", str(self.config.seed)]
         if role == tokens.KUBELET:

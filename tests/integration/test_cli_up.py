@@ -6,13 +6,15 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import orjson
 import pytest
-from patience import PATIENCE_S, Deadline
+from patience import PATIENCE_S, Deadline, until
 
 from minikube_py.client.http_transport import HttpTransport
 from minikube_py.client.kubeconfig import load_kubeconfig
@@ -111,10 +113,21 @@ async def test_a_pod_runs(tmp_path: Path, layout: tuple[str, ...]) -> None:
         async with running.transport() as transport:
             assert len(await names_of(transport, "/api/v1/nodes")) == 2
             await create_pod(transport, "one")
-            assert (await pod_when(transport, "one", "Running"))["spec"]["nodeName"]
+            node = (await pod_when(transport, "one", "Running"))["spec"]["nodeName"]
+        await until(partial(why_there, running.kubeconfig, node), "the scheduler tells of the pod")
         code, after = await running.end()
         assert code == 0
         assert "SIGINT: stopping ..." in after and after.rstrip().endswith("stopped")
+
+
+async def why_there(kubeconfig: Path | None, node: str) -> bool:
+    """Whether `explain` and `what-if` tell of the pod. A scheduler apart may come to the API server a moment later."""
+    words = [sys.executable, "-m", "minikube_py", "explain", "pod", "one", "--at", "1", "--kubeconfig", str(kubeconfig)]
+    explained = await asyncio.to_thread(subprocess.run, words, capture_output=True, text=True)
+    if "no scheduler comes" in explained.stderr:
+        return False
+    assert explained.stdout.startswith(f"default/one is on {node}\ndecision 1 (of this pod: 1) chose {node} among 2")
+    return explained.returncode == 0
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

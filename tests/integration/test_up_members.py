@@ -271,9 +271,26 @@ async def test_a_store_of_one_becomes_three_by_a_snapshot(tmp_path: Path) -> Non
         eventually(lambda: asked("store", "hash", *folder)["alike"], "all members hold the same")
 
 
+def judged(pod: Path, kubeconfig: Path) -> dict[str, Any]:
+    """What `what-if` says; nothing where nobody could be asked."""
+    done = command("what-if", str(pod), "--kubeconfig", str(kubeconfig), "--json")
+    return json.loads(done.stdout) if done.returncode == 0 else {}
+
+
 def test_several_of_each_role(tmp_path: Path) -> None:
     flags = ("--apiservers", "2", "--schedulers", "2", "--controllers", "2", "--data-dir", str(tmp_path / "data"))
     with up(*flags) as running:
         started = [line.split()[1] for line in running.lines if line.startswith("✓ ")]
         assert {"apiserver-1", "apiserver-2", "scheduler-1", "scheduler-2", "controllers-1", "kubelet"} <= set(started)
         assert sum("standing by: up-" in line for line in running.lines) == 2
+        # Whichever API server is asked: the scheduler that leads comes to each for questions.
+        found = [re.search(r"https://[\d.:]+", line) for line in running.lines if line.startswith("✓ apiserver-")]
+        urls = [each[0] for each in found if each is not None]
+        assert len(urls) == 2
+        pod = tmp_path / "pod.json"
+        spec = {"containers": [{"name": "c", "image": "x"}]}
+        pod.write_text(json.dumps({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a"}, "spec": spec}))
+        for url in urls:
+            config = tmp_path / "config"
+            config.write_text(re.sub(r"https://[\d.:]+", url, running.kubeconfig.read_text()))
+            eventually(lambda config=config: judged(pod, config).get("fits") == 1, f"a scheduler answers at {url}")
