@@ -30,6 +30,9 @@ log = logging.getLogger(__name__)
 READ_AHEAD_BYTES: Final = 64 << 10
 """What is read of a connection before somebody asks for it."""
 WRITE_BUFFER_BYTES: Final = 64 << 10
+GATHERED_BYTES: Final = 256 << 10
+"""Parts of a large list are made in turns of the loop, and written together up to this: each write costs a call of the
+kernel, and wakes the reader."""
 DISCARDED_BYTES_MAX: Final = 256 << 10
 """Of a body that nobody wanted, this much is read and dropped to keep the connection (as Go's net/http)."""
 
@@ -295,22 +298,30 @@ class Connection(asyncio.Protocol):
         assert response.pieces is not None
         chunked = asked.minor > 0
         keep_alive = asked.keep_alive and chunked and self.reader.body_ended
-        transport.write(head(response, keep_alive, CHUNKED if chunked else None))
+        start = head(response, keep_alive, CHUNKED if chunked else None)
         if asked.method == "HEAD":
+            transport.write(start)
             return keep_alive
+        parts, size_bytes = [start], 0
         try:
             for piece in response.pieces:
-                transport.write(chunk(piece) if chunked else piece)
-                await self._drain()
+                parts.append(chunk(piece) if chunked else piece)
+                size_bytes += len(piece)
+                if size_bytes >= GATHERED_BYTES:
+                    transport.write(b"".join(parts))
+                    parts, size_bytes = [], 0
+                    await self._drain()
                 await asyncio.sleep(0)
         except Exception as error:
             if not isinstance(error, ConnectionError):
                 log.exception("a list broke off: %s", asked.path)
+                transport.write(b"".join(parts))
             # Its head has said that all is well. Without a last chunk, it is seen not to be whole.
             transport.abort()
             return False
         if chunked:
-            transport.write(LAST_CHUNK)
+            parts.append(LAST_CHUNK)
+        transport.write(b"".join(parts))
         return keep_alive
 
     async def _stream(self, asked: Head, stream: Stream) -> bool:

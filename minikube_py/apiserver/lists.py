@@ -426,6 +426,8 @@ class Lister:
         return FieldValues(names, [_as_text(declared, names, by_key.get(kv.key)) for kv in kvs])
 
     async def _table_fields(self, resource: Kind, page: Page, selection: Selection) -> FieldValues | None:
+        if resource is not NODES:
+            return None
         if page.shown is None:
             kvs = [KeyValue(e.key, e.value, 0, e.revision, 0, 0) for e in page.items]
             return await self._node_fields(resource, kvs, page.revision, selection)
