@@ -26,7 +26,6 @@ from minikube_py.cluster import snapshots
 from minikube_py.cluster.door import DEFAULT, AsyncDoor, PlainDoor, ReachedPlainly
 from minikube_py.cluster.errors import ClusterError
 from minikube_py.cluster.program import Program
-from minikube_py.cluster.program_clients import ProgramClients
 from minikube_py.cluster.real import InLoop, Options, Threaded
 from minikube_py.cluster.snapshots import Snapshot
 from minikube_py.cluster.virtual import VirtualConfig
@@ -180,12 +179,11 @@ class Cluster(PlainDoor):
         found: T = self._virtual().run(main)
         return found
 
-    def program(
-        self, main: Callable[[ProgramClients], Coroutine[Any, Any, object]], *, name: str = "", namespace: str = DEFAULT
-    ) -> Program:
+    def program(self, main: Callable[[Any], object], *, name: str = "", namespace: str = DEFAULT) -> Program:
         """A program of yours as a process of its own beside the control plane: `main(clients)` runs from now on, is
-        started again where it raises, and may `crash()`. Its clients are asynchronous: `clients.httpx_asyncio()`,
-        `clients.lightkube_asyncio()`, `await clients.kubernetes_asyncio()`. Faults are for it."""
+        started again where it raises, and may `crash()`. A coroutine function uses `clients.httpx_asyncio()`,
+        `clients.lightkube_asyncio()`, `await clients.kubernetes_asyncio()`; a plain function `clients.httpx()`,
+        `clients.lightkube()`, `clients.kubernetes()` and `time.sleep`. Faults are for it."""
         return self._virtual().start_program(main, name or getattr(main, "__name__", "program"), namespace)
 
     def _virtual(self) -> VirtualEngine:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import lightkube as of_lightkube
 
 SERVER: Final = "http://in-process"
+PLAIN: Final = ("httpx", "kubernetes", "lightkube")
+OUTSIDE: Final = ("kr8s", "kr8s_asyncio")
 WATCHES: Final = frozenset(("1", "true", "True"))
 
 
@@ -25,19 +27,26 @@ class ProgramClients:
     def __init__(self, transport: ApiTransport, namespace: str) -> None:
         self.transport, self.namespace = transport, namespace
 
+    def __getattr__(self, name: str) -> Any:
+        if name in PLAIN:
+            raise ClusterError(f"{name}() is for a program that is a plain function; this one is asynchronous")
+        if name in OUTSIDE:
+            raise ClusterError(f"{name}() opens sockets on a loop of its own: it works in real time only")
+        raise AttributeError(name)
+
     def httpx_asyncio(self) -> of_httpx.AsyncClient:
         """Plain HTTP: `await client.get("/api/v1/pods")`; a watch by `client.stream(...)` and `aiter_lines()`."""
-        package = _installed("httpx")
+        package = installed("httpx")
         found: of_httpx.AsyncClient = package.AsyncClient(
             transport=_transport_for(package, self.transport), base_url=SERVER, trust_env=False
         )
         return found
 
     def lightkube_asyncio(self) -> of_lightkube.AsyncClient:
-        module = _installed("lightkube")
-        package = import_module(module.AsyncClient.__init__.__globals__["httpx2"].__name__)
+        module = installed("lightkube")
+        package = http_package(module.AsyncClient)
         found: of_lightkube.AsyncClient = module.AsyncClient(
-            config=module.KubeConfig.from_dict(_kubeconfig(self.namespace)),
+            config=module.KubeConfig.from_dict(kubeconfig(self.namespace)),
             transport=_transport_for(package, self.transport),
             trust_env=False,
         )
@@ -45,7 +54,7 @@ class ProgramClients:
 
     async def kubernetes_asyncio(self) -> of_kubernetes_asyncio.client.ApiClient:
         """For `kubernetes_asyncio.client.CoreV1Api(...)` and `kubernetes_asyncio.watch.Watch()`."""
-        module: Any = _installed("kubernetes_asyncio").client
+        module: Any = installed("kubernetes_asyncio").client
         configuration = module.Configuration(host=SERVER)
         # Its own constructor opens sockets and reads certificates.
         found: Any = module.ApiClient.__new__(module.ApiClient)
@@ -60,14 +69,19 @@ class ProgramClients:
         return api
 
 
-def _installed(name: str) -> Any:
+def installed(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError as error:
         raise ClusterError(f"{name} is not installed here ({error}); `pip install {name}`") from error
 
 
-def _kubeconfig(namespace: str) -> dict[str, Any]:
+def http_package(client: Any) -> Any:
+    """The package of HTTP that a client of lightkube is built on: httpx, or a fork of it."""
+    return import_module(client.__init__.__globals__["httpx2"].__name__)
+
+
+def kubeconfig(namespace: str) -> dict[str, Any]:
     return {
         "current-context": "program",
         "contexts": [{"name": "program", "context": {"cluster": "program", "user": "program", "namespace": namespace}}],
@@ -76,17 +90,17 @@ def _kubeconfig(namespace: str) -> dict[str, Any]:
     }
 
 
-def _line(event: WatchEvent) -> bytes:
+def line_of(event: WatchEvent) -> bytes:
     return b'{"type":"%s","object":%s}\n' % (event.type.encode(), event.object)
 
 
 async def _lines(batches: AsyncIterator[list[WatchEvent]]) -> AsyncIterator[bytes]:
     async for batch in batches:
         for each in batch:
-            yield _line(each)
+            yield line_of(each)
 
 
-def _watched(method: str, query: dict[str, str]) -> bool:
+def watched(method: str, query: dict[str, str]) -> bool:
     return method == "GET" and query.get("watch") in WATCHES
 
 
@@ -107,7 +121,7 @@ def _transport_for(package: Any, transport: ApiTransport) -> Any:
     class InProcess(package.AsyncBaseTransport):  # type: ignore[misc,name-defined]
         async def handle_async_request(self, request: Any) -> Any:
             path, query = request.url.raw_path.decode().partition("?")[0], dict(request.url.params)
-            if _watched(request.method, query):
+            if watched(request.method, query):
                 query.pop("watch")
                 stream = Streamed(transport.watch(path, query))
                 return package.Response(200, headers={"content-type": JSON}, stream=stream)
@@ -129,7 +143,7 @@ class _Session:
     async def request(self, *, method: str, url: str, headers: Any = None, data: Any = None, **_: Any) -> Any:
         parts = urlsplit(url)
         query = dict(parse_qsl(parts.query, keep_blank_values=True))
-        if _watched(method, query):
+        if watched(method, query):
             query.pop("watch")
             return _Answer(200, {"content-type": JSON}, b"", _lines(self._transport.watch(parts.path, query)))
         body = data.encode() if isinstance(data, str) else data

@@ -19,7 +19,7 @@ from minikube_py.cluster.gate import DOOR
 from minikube_py.cluster.gateway import Gateway
 from minikube_py.cluster.operations import Operations
 from minikube_py.cluster.program import Program, Programs
-from minikube_py.cluster.program_clients import ProgramClients
+from minikube_py.cluster.program_plain import begun
 from minikube_py.cluster.timeline import Timeline
 from minikube_py.cluster.virtual import VirtualCluster, VirtualConfig
 from minikube_py.cluster.waiting import Waiting
@@ -225,9 +225,9 @@ class VirtualEngine:
             virtual.plane.player.on_crash = self._programs.crash_before
         return self._programs
 
-    def start_program(self, main: Callable[[ProgramClients], Any], name: str, namespace: str) -> Program:
-        """`main(clients)` begins now."""
-        given = partial(self.programs.start, lambda transport: main(ProgramClients(transport, namespace)), name)
+    def start_program(self, main: Callable[[Any], Any], name: str, namespace: str) -> Program:
+        """`main(clients)` begins now; on a thread of its own where it is a plain function."""
+        given = partial(self.programs.start, begun(main, namespace, name), name)
         return cast(Program, self.given("code", (name,), given))
 
     def weather(self, faults: Sequence[Fault], well_after_us: int) -> None:

@@ -1,0 +1,195 @@
+"""Plain functions as programs in virtual time: synchronous clients, time.sleep, crashes where they wait."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from minikube_py import Cluster, ClusterError
+from minikube_py.cluster.explore import Outcome, run_once
+from minikube_py.sim.faults import Fault
+
+pytestmark = pytest.mark.real_time("plain functions on threads of their own")
+MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+def of_httpx(clients: Any) -> None:
+    with clients.httpx() as http:
+        since = http.get(MAPS).json()["metadata"]["resourceVersion"]
+        http.post(MAPS, json={"metadata": {"name": "made"}}).raise_for_status()
+        with http.stream("GET", MAPS, params={"watch": "true", "resourceVersion": since}) as response:
+            assert any('"made"' in line for line in response.iter_lines())
+        assert http.post(MAPS, json={"metadata": {"name": "made"}}).status_code == 409
+        http.post(MAPS, json={"metadata": {"name": "done"}}).raise_for_status()
+
+
+def of_lightkube(clients: Any) -> None:
+    lightkube = pytest.importorskip("lightkube")
+    from lightkube.models.meta_v1 import ObjectMeta
+    from lightkube.resources.core_v1 import ConfigMap
+
+    client = clients.lightkube()
+    client.create(ConfigMap(metadata=ObjectMeta(name="made")))
+    for event, each in client.watch(ConfigMap):
+        if (event, each.metadata.name) == ("ADDED", "made"):
+            break
+    with pytest.raises(lightkube.ApiError) as refused:
+        client.create(ConfigMap(metadata=ObjectMeta(name="made")))
+    assert refused.value.status.code == 409
+    client.create(ConfigMap(metadata=ObjectMeta(name="done")))
+
+
+def of_kubernetes(clients: Any) -> None:
+    kubernetes = pytest.importorskip("kubernetes")
+    core = kubernetes.client.CoreV1Api(clients.kubernetes())
+    core.create_namespaced_config_map("default", {"metadata": {"name": "made"}})
+    watch = kubernetes.watch.Watch()
+    for event in watch.stream(core.list_namespaced_config_map, "default"):
+        if event["object"].metadata.name == "made":
+            watch.stop()
+    with pytest.raises(kubernetes.client.ApiException) as refused:
+        core.create_namespaced_config_map("default", {"metadata": {"name": "made"}})
+    assert refused.value.status == 409
+    core.create_namespaced_config_map("default", {"metadata": {"name": "done"}})
+
+
+@pytest.mark.parametrize("main", [of_httpx, of_lightkube, of_kubernetes])
+def test_a_plain_function_may_use_any_of_these_clients(main: Callable[[Any], None]) -> None:
+    digests = []
+    threads = threading.active_count()
+    for _ in range(2):
+        with Cluster(clock="virtual", seed=5) as cluster:
+            program = cluster.program(main)
+            cluster.wait("cm/done")
+            cluster.advance(1)
+            assert program.returned and program.starts == 1, program.error
+            digests.append(cluster.digest)
+    assert digests[0] == digests[1]
+    assert threading.active_count() == threads
+
+
+def test_its_sleeps_take_virtual_time_and_it_ends_where_it_sleeps() -> None:
+    ticks: list[tuple[int, float]] = []
+    cleared: list[int] = []
+    lives: list[Any] = []
+    threads = threading.active_count()
+
+    def ticking(clients: Any) -> None:
+        lives.append(clients)
+        life = len(lives)
+        try:
+            while True:
+                ticks.append((life, cluster.now_s))
+                time.sleep(100)
+        finally:
+            cleared.append(life)
+
+    with Cluster(clock="virtual") as cluster:
+        begun_s = cluster.now_s
+        program = cluster.program(ticking)
+        cluster.advance(250)
+        assert [round(at_s - begun_s) for _, at_s in ticks] == [0, 100, 200]
+        program.crash()
+        cluster.advance(5)
+        assert [life for life, _ in ticks] == [1, 1, 1, 2] and cleared == [1]
+        program.stop()
+        cluster.advance(300)
+        assert len(ticks) == 4 and not program.running
+    assert cleared == [1, 2] and threading.active_count() == threads
+
+
+def test_a_function_that_never_ends_leaves_no_thread() -> None:
+    threads = threading.active_count()
+
+    def watches(clients: Any) -> None:
+        with clients.httpx().stream("GET", MAPS, params={"watch": "true"}) as response:
+            for _ in response.iter_lines():
+                pass
+
+    with Cluster(clock="virtual") as cluster:
+        cluster.program(watches)
+        cluster.advance(1)
+        assert threading.active_count() == threads + 1
+    assert threading.active_count() == threads
+
+
+def test_what_it_raises_is_told_and_it_is_started_again() -> None:
+    def fails(clients: Any) -> None:
+        raise SystemExit(3)
+
+    with Cluster(clock="virtual") as cluster:
+        program = cluster.program(fails)
+        cluster.advance(10)
+        assert program.starts > 2 and "SystemExit: 3" in str(program.error)
+
+
+def test_only_its_own_thread_may_wait() -> None:
+    told: list[Exception] = []
+
+    def main(clients: Any) -> None:
+        def beside() -> None:
+            try:
+                clients.httpx().get(MAPS)
+            except ClusterError as error:
+                told.append(error)
+
+        other = threading.Thread(target=beside)
+        other.start()
+        other.join()
+
+    with Cluster(clock="virtual") as cluster:
+        assert cluster.program(main).error is None
+        cluster.advance(1)
+    assert "has one thread" in str(told[0])
+
+
+def test_clients_of_the_other_form_are_refused_by_name() -> None:
+    async def asks(clients: Any) -> None:
+        clients.kubernetes()
+
+    async def asks_for_kr8s(clients: Any) -> None:
+        await clients.kr8s_asyncio()
+
+    with Cluster(clock="virtual") as cluster:
+        for main, said in ((asks, "a plain function; this one is asynchronous"), (asks_for_kr8s, "in real time only")):
+            program = cluster.program(main)
+            cluster.advance(0.01)
+            assert said in str(program.error)
+            program.stop()
+
+
+def takes_one_for_both(clients: Any) -> None:
+    """Wrong: if it ends between its writes, the second is never done."""
+    http = clients.httpx()
+    while True:
+        if http.get(f"{MAPS}/first").status_code == 404:
+            for name in ("first", "second"):
+                http.post(MAPS, json={"metadata": {"name": name}}).raise_for_status()
+        clients.sleep(1)
+
+
+def looks_for_both(clients: Any) -> None:
+    http = clients.httpx()
+    while True:
+        for name in ("first", "second"):
+            if http.get(f"{MAPS}/{name}").status_code == 404:
+                http.post(MAPS, json={"metadata": {"name": name}}).raise_for_status()
+        clients.sleep(1)
+
+
+def test_a_plain_operator_is_explored() -> None:
+    def outcome(main: Callable[[Any], None], *faults: Fault) -> Outcome:
+        def test(cluster: Cluster) -> None:
+            cluster.program(main)
+            cluster.wait("cm/second", timeout_s=30)
+
+        return run_once(test, 7, faults)
+
+    between = Fault(0, "crash_client", amount=1)
+    wrong, again = outcome(takes_one_for_both, between), outcome(takes_one_for_both, between)
+    assert not wrong.passed and wrong.timeline.lines() == again.timeline.lines()
+    assert outcome(takes_one_for_both).passed and outcome(looks_for_both, between).passed
