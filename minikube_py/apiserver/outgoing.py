@@ -10,10 +10,11 @@ import base64
 import ssl
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-import aiohttp
-from yarl import URL
+if TYPE_CHECKING:
+    import aiohttp
+    from yarl import URL
 
 ANSWER_BYTES_MAX: Final = 8 << 20
 _HEADERS: Final = {"Content-Type": "application/json", "Accept": "application/json, */*"}
@@ -66,6 +67,10 @@ class HttpsOutgoing:
         self._session: aiohttp.ClientSession | None = None
 
     async def post(self, url: str, authority: str, body: bytes, timeout_s: float, via: str = "") -> Answer:
+        # A fifth of what a start takes, for those alone who have somebody to ask.
+        import aiohttp
+        from yarl import URL
+
         context = _context(authority)
         target, name = URL(url, encoded=True), None
         headers = dict(_HEADERS)
@@ -94,6 +99,8 @@ class HttpsOutgoing:
         context: ssl.SSLContext,
         name: str | None,
     ) -> Answer:
+        import aiohttp
+
         if self._session is None:
             self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
         timeout = aiohttp.ClientTimeout(total=timeout_s)
@@ -130,6 +137,8 @@ def _context(authority: str) -> ssl.SSLContext:
 
 
 def _told(error: Exception, target: URL) -> str:
+    import aiohttp
+
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return _told_certificate(error.certificate_error)
     cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error

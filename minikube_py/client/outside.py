@@ -12,13 +12,14 @@ import ssl
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-
-import aiohttp
-from yarl import URL
+from typing import TYPE_CHECKING
 
 from minikube_py.api.errors import go_quote
 from minikube_py.env import Answer, Tls
 from minikube_py.errors import Unavailable
+
+if TYPE_CHECKING:
+    import aiohttp
 
 ANSWER_BYTES_MAX = 256 << 20
 """A larger answer is refused: Go would read it until memory ends."""
@@ -32,6 +33,10 @@ class HttpOutside:
         self._sessions: dict[Tls | None, aiohttp.ClientSession] = {}
 
     async def post(self, url: str, body: bytes, tls: Tls | None, timeout_s: float) -> Answer:
+        # A fifth of what a start takes, for those alone who have somebody to ask.
+        import aiohttp
+        from yarl import URL
+
         told = f"Post {go_quote(url)}: "
         session = self._session(tls)
         timeout = aiohttp.ClientTimeout(total=timeout_s if timeout_s > 0 else None)
@@ -62,6 +67,8 @@ class HttpOutside:
     def _session(self, tls: Tls | None) -> aiohttp.ClientSession:
         found = self._sessions.get(tls)
         if found is None:
+            import aiohttp
+
             connector = aiohttp.TCPConnector(limit=0, ssl=True if tls is None else context_of(tls))
             found = self._sessions[tls] = aiohttp.ClientSession(
                 connector=connector,
@@ -99,6 +106,8 @@ _SYSCALLS = {
 
 
 def _in_go(error: Exception) -> str:
+    import aiohttp
+
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return f"tls: failed to verify certificate: {error.certificate_error}"
     if isinstance(error, aiohttp.ClientConnectorDNSError):
