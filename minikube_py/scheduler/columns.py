@@ -126,6 +126,7 @@ def _emptied(node: NodeInfo) -> NodeInfo:
     found = NodeInfo(node.name, node.uid)
     for name in ("slot", "present", "labels", "taints", "unschedulable", "allocatable", "conditions"):
         setattr(found, name, getattr(node, name))
+    found.declared_features = node.declared_features
     return found
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from minikube_py.scheduler.columns import NodeColumns, Nodes
     from minikube_py.scheduler.dry_run import Trial
     from minikube_py.scheduler.kinds import LentKinds, NeededKind
+    from minikube_py.scheduler.metrics import Labels
     from minikube_py.scheduler.objects import NodeInfo, PodInfo, QueuedPodInfo
 
 BoolArray = npt.NDArray[np.bool_]
@@ -532,7 +533,8 @@ class Handle(Protocol):
     def is_preempting(self, uid: str) -> bool:
         """Whether evictions for that pod are under way."""
 
-    def count_preemption_attempt(self) -> None: ...
+    def count(self, metric: str, labels: Labels = ()) -> None:
+        """Adds one to a counter."""
 
 
 @dataclass(slots=True)

@@ -20,6 +20,7 @@ from minikube_py.fields.resource_requests import (
     total_nanos,
     units_of,
 )
+from minikube_py.scheduler.asks import ContainerAsks, asks_of, uses_of
 
 CPU = "cpu"
 MEMORY = "memory"
@@ -51,9 +52,6 @@ VOLUME_SOURCES = (
 )
 """Sources of a pod's volumes that scheduling looks at; the others, such as config maps, are on every node."""
 TAINT_NODE_UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
-RESTARTS_ALL = "restarts all containers"
-SHARES_HOST_NETWORK = "own users on the host's network"
-POD_LEVEL_RESOURCES = "resources at pod level"
 SPECS_INTERNED_MAX = 65_536
 AMOUNT_MAX = 1 << 56
 """Larger amounts count as this, so that a hundredfold stays within int64. No node has as much: a pod that asks for it
@@ -128,10 +126,12 @@ class PodSpec:
     `requests` are the amounts asked for, zero ones left out; `nonzero_cpu_milli` and `nonzero_memory_bytes` count the
     defaults for containers that ask for none. `affinity` is the object's `affinity.nodeAffinity`, `pod_affinity` and
     `pod_anti_affinity` the rest of it; `spread` are its topology spread constraints; `uses` is what of it a node may
-    have to declare that it can do. `cache` is for what plugins work out from the spec alone."""
+    have to declare that it can do; `asks` are its containers where one asks for what is not native. `cache` is for what
+    plugins work out from the spec alone."""
 
     __slots__ = (
         "affinity",
+        "asks",
         "cache",
         "host_ports",
         "node_selector",
@@ -158,8 +158,10 @@ class PodSpec:
         pod_anti_affinity: Mapping[str, Any] | None = None,
         spread: Sequence[Mapping[str, Any]] = (),
         uses: tuple[str, ...] = (),
+        asks: tuple[ContainerAsks, ...] = (),
     ) -> None:
         self.uses = uses
+        self.asks = asks
         self.pod_affinity = pod_affinity
         self.pod_anti_affinity = pod_anti_affinity
         self.spread = spread
@@ -399,20 +401,6 @@ def _tolerations(spec: Mapping[str, Any]) -> tuple[Toleration, ...]:
     )
 
 
-def _uses(spec: Mapping[str, Any]) -> tuple[str, ...]:
-    found = []
-    for field in _CONTAINERS:
-        for container in spec.get(field) or ():
-            rules = container.get("restartPolicyRules")
-            if rules and any(rule.get("action") == "RestartAllContainers" for rule in rules):
-                found.append(RESTARTS_ALL)
-    if spec.get("hostNetwork") and spec.get("hostUsers") is False:
-        found.append(SHARES_HOST_NETWORK)
-    if "resources" in spec:
-        found.append(POD_LEVEL_RESOURCES)
-    return tuple(found)
-
-
 def _pod_claim(pod: PodInfo, claim: Mapping[str, Any], status: Mapping[str, Any]) -> PodClaim:
     if claim.get("resourceClaimName") is not None:
         return PodClaim(claim["resourceClaimName"])
@@ -453,7 +441,7 @@ def pod_spec(spec: Mapping[str, Any], status: Mapping[str, Any] = _NO_STATUS) ->
     selector = spec.get("nodeSelector")
     tolerations = _tolerations(spec)
     ports = _host_ports(spec)
-    uses = _uses(spec)
+    uses, asks = uses_of(spec), asks_of(spec)
     key = (
         _resources_key(spec, status),
         tolerations,
@@ -464,6 +452,7 @@ def pod_spec(spec: Mapping[str, Any], status: Mapping[str, Any] = _NO_STATUS) ->
         _frozen(apart) if apart else None,
         _frozen(spread) if spread else None,
         uses,
+        asks,
     )
     found = _specs.get(key)
     if found is None:
@@ -482,6 +471,7 @@ def pod_spec(spec: Mapping[str, Any], status: Mapping[str, Any] = _NO_STATUS) ->
             apart or None,
             tuple(spread),
             uses,
+            asks,
         )
         if len(_specs) >= SPECS_INTERNED_MAX:
             # Specs already handed out stay valid; equal later ones are merely no longer the same object.

@@ -234,8 +234,8 @@ class Scheduler:
     def is_preempting(self, uid: str) -> bool:
         return self._preemptions.is_running(uid)
 
-    def count_preemption_attempt(self) -> None:
-        self._metrics.count("scheduler_preemption_attempts_total")
+    def count(self, metric: str, labels: Labels = ()) -> None:
+        self._metrics.count(metric, labels)
 
     # --- what the informers tell ------------------------------------------------------------------------------------
 

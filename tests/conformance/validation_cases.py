@@ -711,14 +711,10 @@ add(
     name_bad={"metadata": meta(name="A")},
     taints_bad={
         "metadata": meta(),
-        "spec": {
-            "taints": [
-                {"key": "-", "effect": "X"},
-                {"key": "a", "value": "b c", "effect": ""},
-                {"key": "k", "effect": "NoSchedule"},
-                {"key": "k", "value": "v", "effect": "NoSchedule"},
-            ]
-        },
+        "spec": {"taints": [
+            {"key": "-", "effect": "X"}, {"key": "a", "value": "b c", "effect": ""},
+            {"key": "k", "effect": "NoSchedule"}, {"key": "k", "value": "v", "effect": "NoSchedule"},
+        ]},
     },
     capacity_bad={"metadata": meta(), "status": {"capacity": {"cpu": "-1", "pods": "1.5", "example.com/x": "0.5"}}},
     cidr_bad={"metadata": meta(), "spec": {"podCIDR": "x", "podCIDRs": ["x"]}},
@@ -962,6 +958,10 @@ change(
     ips_same_family={"status": {"podIP": "10.1.1.1", "podIPs": [{"ip": "10.1.1.1"}, {"ip": "10.1.1.2"}]}},
     host_ip_mismatch={"status": {"hostIP": "10.0.0.1", "hostIPs": [{"ip": "10.0.0.2"}]}},
     nominated_bad={"status": {"nominatedNodeName": "A"}},
+    claims_bad={"status": {"resourceClaimStatuses": [{"name": "x", "resourceClaimName": "A_"}, {"name": "y"}]}},
+    extended_empty={"status": {"extendedResourceClaimStatus": {"requestMappings": [], "resourceClaimName": ""}}},
+    extended_bad={"status": {"extendedResourceClaimStatus": {"resourceClaimName": "A_", "requestMappings": [
+        {"containerName": name, "resourceName": "example.com/x", "requestName": "A_"} for name in ("c", "c", "no")]}}},
 )
 change(
     "configmaps",

@@ -54,7 +54,7 @@ class World(Lent):
     def is_preempting(self, uid: str) -> bool:
         return False
 
-    def count_preemption_attempt(self) -> None:
+    def count(self, metric: str, labels: Any = ()) -> None:
         self.attempts += 1
 
 

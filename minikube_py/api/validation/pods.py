@@ -392,7 +392,60 @@ def validate_pod_status_update(new: Json, old: Json) -> list[FieldError]:
     qos, old_qos = status.get("qosClass") or "", before.get("qosClass") or ""
     if old_qos and qos != old_qos:
         errors.append(invalid_value("status.qosClass", qos, "field is immutable"))
+    errors += _validate_claim_statuses(status.get("resourceClaimStatuses") or (), spec)
+    if (extended := status.get("extendedResourceClaimStatus")) is not None:
+        errors += _validate_extended(extended, spec, "status.extendedResourceClaimStatus")
     return errors
+
+
+def _validate_claim_statuses(statuses: Sequence[Json], spec: Json) -> list[FieldError]:
+    errors: list[FieldError] = []
+    known = {claim.get("name") for claim in spec.get("resourceClaims") or ()}
+    seen = set()
+    for i, status in enumerate(statuses):
+        path, name = f"status.resourceClaimStatuses[{i}]", status.get("name") or ""
+        if name not in known:
+            detail = "must match the name of an entry in `spec.resourceClaims`"
+            errors.append(invalid_value(f"{path}.name", name, detail))
+        if name in seen:
+            errors.append(duplicate(f"{path}.name", name))
+        seen.add(name)
+        if (claim := status.get("resourceClaimName")) is not None:
+            at = f"{path}.resourceClaimName"
+            errors += [invalid_value(at, claim, message) for message in is_dns1123_subdomain(claim)]
+    return errors
+
+
+def _validate_extended(status: Json, spec: Json, path: str) -> list[FieldError]:
+    """Which request of a claim serves which extended resource of which container."""
+    errors: list[FieldError] = []
+    every = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+    containers = {each.get("name"): each for each in every}
+    mappings = status.get("requestMappings") or ()
+    if not mappings:
+        errors.append(required(f"{path}.requestMappings", "at least one request mapping is required"))
+    seen = set()
+    for i, mapping in enumerate(mappings):
+        at = f"{path}.requestMappings[{i}]"
+        key = container, resource, request = [
+            mapping.get(name) or "" for name in ("containerName", "resourceName", "requestName")
+        ]
+        if container not in containers:
+            detail = "must match the name of an entry in spec.initContainers.name or spec.containers.name"
+            errors.append(invalid_value(f"{at}.containerName", container, detail))
+        elif resource not in ((containers[container].get("resources") or {}).get("requests") or {}):
+            detail = "must match the extended resource name of an entry in spec.initContainers.resources.requests or "
+            errors.append(invalid_value(f"{at}.resourceName", resource, detail + "spec.containers.resources.requests"))
+        errors += [invalid_value(f"{path}.requestName", request, message) for message in is_dns1123_label(request)]
+        if tuple(key) in seen:
+            names = ("containerName", "resourceName", "requestName")
+            errors += [duplicate(f"{at}.{name}", value) for name, value in zip(names, key, strict=True)]
+        seen.add(tuple(key))
+    claim = status.get("resourceClaimName") or ""
+    at = f"{path}.resourceClaimName"
+    if not claim:
+        return [*errors, required(at)]
+    return errors + [invalid_value(at, claim, message) for message in is_dns1123_subdomain(claim)]
 
 
 def _validate_states(new: Sequence[Json], old: Sequence[Json], spec: Json) -> list[FieldError]:

@@ -21,6 +21,7 @@ from minikube_py.scheduler.configuration.checking import NoCluster
 from minikube_py.scheduler.dry_run import Trial
 from minikube_py.scheduler.evaluate import Evaluator
 from minikube_py.scheduler.framework import CycleState, FitError, NoNodesAvailable
+from minikube_py.scheduler.metrics import Labels
 from minikube_py.scheduler.objects import NodeInfo, PodInfo, project_node, project_pod
 from minikube_py.scheduler.profile import Profile
 
@@ -47,7 +48,7 @@ class _Lent(NoCluster):
     def is_preempting(self, uid: str) -> bool:
         return False
 
-    def count_preemption_attempt(self) -> None:
+    def count(self, metric: str, labels: Labels = ()) -> None:
         return
 
 

@@ -6,7 +6,6 @@ from typing import Final, NamedTuple
 
 from minikube_py.errors import InvalidRequest
 from minikube_py.lab.scheduler_perf.files import Run
-from minikube_py.lab.scheduler_perf.ops import CreateResourceDriver
 
 
 class Gate(NamedTuple):
@@ -57,8 +56,6 @@ def refusal(run: Run) -> str:
             return f"needs feature gate {name}, which is off by default"
         if wanted and gate.lacks:
             return gate.lacks
-    if run.gates.get("DRAExtendedResource") and any(isinstance(op, CreateResourceDriver) for op in run.ops):
-        return "the scheduler gives no devices for extended resources (DRAExtendedResource)"
     return ""
 
 

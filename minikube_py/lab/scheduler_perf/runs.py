@@ -28,10 +28,11 @@ from minikube_py.lab.scheduler_perf.running import Running
 from minikube_py.lab.scheduler_perf.templates import template
 from minikube_py.lab.stage import stage
 from minikube_py.lab.virtual import in_virtual_time
+from minikube_py.scheduler.asks import POD_LEVEL_RESOURCES
 from minikube_py.scheduler.config import SchedulerConfig
 from minikube_py.scheduler.configuration.chosen import DEFAULT_SCHEDULER, ChosenScheduler
 from minikube_py.scheduler.configuration.files import read_scheduler
-from minikube_py.scheduler.objects import DEFAULT_SCHEDULER_NAME, POD_LEVEL_RESOURCES
+from minikube_py.scheduler.objects import DEFAULT_SCHEDULER_NAME
 from minikube_py.scheduler.plugins.node_declared_features import NodeDeclaredFeatures
 from minikube_py.scheduler.scheduler import Scheduler
 

@@ -6,18 +6,21 @@ informer has caught up, and one whose allocation is on its way counts as allocat
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from minikube_py.client.informer import Handler
 from minikube_py.client.store import ObjectStore
+from minikube_py.env import Clock, run_until
 from minikube_py.scheduler.devices.allocated import Allocated
-from minikube_py.scheduler.devices.allocator import AllocationError, Search, Selects
+from minikube_py.scheduler.devices.allocator import AllocationError, Search, SelectorError, Selects
+from minikube_py.scheduler.devices.extended import IN_MEMORY, ClassesByResource, pod_of_special
 from minikube_py.scheduler.devices.pools import Inventory, Pool
 from minikube_py.scheduler.devices.results import Allocation, allocations
 from minikube_py.scheduler.devices.selecting import selects
 from minikube_py.scheduler.devices.views import CLAIMS, CLASSES, SLICES, ClaimView, ClassView
-from minikube_py.scheduler.objects import NodeInfo
+from minikube_py.scheduler.objects import NodeInfo, PodInfo
 
 if TYPE_CHECKING:
     from minikube_py.scheduler.framework import Handle
@@ -51,6 +54,9 @@ class Devices:
         self._pending: dict[str, tuple[str, Allocation]] = {}
         self._held: dict[str, _Results] = {}
         self._kept: dict[tuple[str, ...], dict[str, Outcome]] = {}
+        self._by_resource = ClassesByResource()
+        self._special: dict[str, ClaimView] = {}
+        self._watching: dict[asyncio.Future[None], None] = {}
         slices.add_handler(
             Handler(
                 lambda new: self._inventory.put(None, new),
@@ -59,7 +65,11 @@ class Devices:
             )
         )
         classes.add_handler(
-            Handler(self._class_changed, lambda old, new: self._class_changed(new), self._class_changed)
+            Handler(
+                lambda new: self._class_changed(None, new),
+                self._class_changed,
+                lambda old: self._class_changed(old, None),
+            )
         )
         claims.add_handler(Handler(self._claim_changed, lambda old, new: self._claim_changed(new), self._claim_changed))
 
@@ -83,19 +93,54 @@ class Devices:
         self._hold(written.key)
 
     def promise(self, claim: ClaimView, allocation: Allocation) -> None:
-        """The claim is about to get this."""
-        self._pending[claim.uid] = claim.key, allocation
-        self._hold(claim.key)
+        """The claim is about to get this. One that is in memory only has no name: it holds by its uid."""
+        key = claim.uid if claim.name == IN_MEMORY else claim.key
+        self._pending[claim.uid] = key, allocation
+        self._hold(key)
 
     def is_promised(self, claim: ClaimView) -> bool:
         return claim.uid in self._pending
 
     def break_promise(self, claim: ClaimView) -> None:
         """Nothing of it will be written any more."""
-        if self._pending.pop(claim.uid, None) is not None:
-            self._hold(claim.key)
+        pending = self._pending.pop(claim.uid, None)
+        if pending is not None:
+            self._hold(pending[0])
+
+    def special_of(self, pod: PodInfo) -> ClaimView | None:
+        """The claim that stands for the pod's extended resources, from an earlier try."""
+        found = self._special.get(pod.uid)
+        return None if found is None else self.claim(found.key)
+
+    async def until(self, done: Callable[[], bool], clock: Clock, deadline_s: float) -> bool:
+        """Waits for changes of claims. False where the time came first. Raises what `done` raises."""
+
+        async def watch() -> None:
+            while not done():
+                changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._watching[changed] = None
+                try:
+                    await changed
+                finally:
+                    del self._watching[changed]
+
+        if done():
+            return True
+        try:
+            await run_until(clock, deadline_s, watch())
+        except TimeoutError:
+            return False
+        return True
 
     def _claim_changed(self, claim: ClaimView) -> None:
+        if pod := pod_of_special(claim):
+            if claim.key in self._served:
+                self._special[pod] = claim
+            else:
+                self._special.pop(pod, None)
+        for waiting in self._watching:
+            if not waiting.done():
+                waiting.set_result(None)
         served, assumed = self._served.get(claim.key), self._assumed.get(claim.key)
         if assumed is not None and (
             served is None or served.uid != assumed.uid or int(served.resource_version) >= int(assumed.resource_version)
@@ -107,7 +152,9 @@ class Devices:
         """Counts what the claim of that name holds now."""
         claim = self.claim(key)
         results: _Results = ()
-        if claim is not None:
+        if claim is None and key in self._pending:
+            results = self._pending[key][1]["devices"].get("results") or ()
+        elif claim is not None:
             results = claim.results
             if claim.allocation is None and claim.uid in self._pending:
                 results = self._pending[claim.uid][1]["devices"].get("results") or ()
@@ -120,8 +167,29 @@ class Devices:
 
     # --- what is found ------------------------------------------------------------------------------------------------
 
-    def _class_changed(self, _: ClassView) -> None:
+    def _class_changed(self, old: ClassView | None, new: ClassView | None) -> None:
         self._kept.clear()
+        if new is not None:
+            self._by_resource.put(new, old)
+        elif old is not None:
+            self._by_resource.remove(old)
+
+    def class_of(self, resource: str) -> ClassView | None:
+        """The class that stands for an extended resource."""
+        return self._by_resource.get(resource)
+
+    def totals(self, node: NodeInfo, view: ClassView) -> tuple[int, int]:
+        """How many devices of the class the node can reach, and how many of them are held; none where a selector
+        fails."""
+        count = held = 0
+        try:
+            for device in self._inventory.devices(node):
+                if all(each is None or self._selects(each, device) for each in view.expressions):
+                    count += 1
+                    held += self.allocated.is_held(device.id)
+        except SelectorError:
+            return 0, 0
+        return count, held
 
     def finder(self, claims: Sequence[ClaimView]) -> Finder:
         """Looks for devices for all the claims, within one cycle."""

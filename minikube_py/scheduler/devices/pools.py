@@ -5,7 +5,7 @@ What a node sees is kept until one of the slices behind it, or the node's labels
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from minikube_py.scheduler.devices.views import Amounts, Device, PoolId, SliceView
@@ -122,6 +122,14 @@ class Inventory:
         pools = self._gather(node)
         self._seen[node.name] = _Seen(node.labels, pools)
         return pools
+
+    def devices(self, node: NodeInfo) -> Iterator[Device]:
+        """All that the node can reach, of whatever generation and however much of their pools is there."""
+        for each in (*self._of_node.get(node.name, {}).values(), *self._shared.values()):
+            if each.is_per_device:
+                yield from (device for device in each.devices if device.reach.holds(node))
+            elif not each.reach.is_said or each.reach.holds(node):
+                yield from each.devices
 
     def _home(self, view: SliceView) -> dict[str, SliceView]:
         if view.reach.node_name and not view.has_counters:

@@ -163,13 +163,14 @@ class SliceView:
 
 
 class ClassView:
-    __slots__ = ("configs", "expressions", "extended_resource", "key", "name", "resource_version", "uid")
+    __slots__ = ("configs", "created", "expressions", "extended_resource", "key", "name", "resource_version", "uid")
 
     def __init__(self, obj: Object) -> None:
         metadata, spec = obj["metadata"], obj.get("spec") or {}
         self.key = self.name = metadata["name"]
         self.uid: str = metadata.get("uid", "")
         self.resource_version: str = metadata.get("resourceVersion", "")
+        self.created: str = metadata.get("creationTimestamp") or ""
         self.expressions = _expressions(spec)
         self.configs: Sequence[Mapping[str, Any]] = spec.get("config") or ()
         self.extended_resource: str = spec.get("extendedResourceName") or ""

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from minikube_py.api.errors import StatusError
 from minikube_py.api.meta import new_uid
 from minikube_py.client.events import timestamp
+from minikube_py.client.rest import PODS
 from minikube_py.client.transport import STRATEGIC_MERGE_PATCH
-from minikube_py.errors import OutcomeUnknown
+from minikube_py.errors import MinikubeError, OutcomeUnknown
 from minikube_py.fields.times import parse_time
 from minikube_py.scheduler.devices.known import Devices
 from minikube_py.scheduler.devices.results import Allocation
@@ -28,7 +30,8 @@ if TYPE_CHECKING:
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 TRIES_MAX: Final = 5
 TRY_AFTER_S: Final = 0.01
-LOOK_S: Final = 5.0
+SEEN_AFTER_MAX_S: Final = 120.0
+"""So long a claim that was created may take until the informer has it."""
 _US_PER_S: Final = 1_000_000
 
 
@@ -116,6 +119,54 @@ async def _write(handle: Handle, obj: Object, key: str, allocation: Allocation |
     return written
 
 
+async def create_special(handle: Handle, special: ClaimView) -> ClaimView:
+    """The claim as it was created, without what is allocated to it. Raises: BindingFailed."""
+    metadata = {name: value for name, value in special.obj["metadata"].items() if name not in ("name", "uid")}
+    obj = {**special.obj, "metadata": metadata}
+    try:
+        made = await handle.client.create(CLAIMS.resource, obj, special.namespace)
+    except MinikubeError as error:
+        handle.count("scheduler_resourceclaim_creates_total", (("status", "failure"),))
+        raise BindingFailed(f"create claim for extended resources {special.key}: {error}") from error
+    handle.count("scheduler_resourceclaim_creates_total", (("status", "success"),))
+    return ClaimView(made)
+
+
+async def tell_pod(handle: Handle, pod: PodInfo, claim: ClaimView, mappings: Sequence[Object]) -> None:
+    """Writes into the pod which request serves which resource of which container. Raises: BindingFailed."""
+    about = f"pod {pod.key} ExtendedResourceClaimStatus"
+    if not mappings:
+        raise BindingFailed(f"nil or empty request mappings, no update of {about}")
+    status = {"extendedResourceClaimStatus": {"requestMappings": list(mappings), "resourceClaimName": claim.name}}
+    patch, kind = {"status": status}, STRATEGIC_MERGE_PATCH
+    try:
+        await handle.client.patch(PODS, pod.name, patch, pod.namespace, content_type=kind, subresource="status")
+    except MinikubeError as error:
+        raise BindingFailed(f"update {about}: {error}") from error
+
+
+async def delete_special(handle: Handle, claim: ClaimView) -> None:
+    """Lets go of its devices, too. Raises what the client raises, but for a claim that is gone."""
+    obj: Object = copy.deepcopy(dict(claim.obj))
+    try:
+        for tries in range(TRIES_MAX):
+            if tries:
+                await handle.clock.sleep(TRY_AFTER_S)
+                obj = await handle.client.get(CLAIMS.resource, claim.name, claim.namespace)
+            finalizers = obj["metadata"].get("finalizers") or []
+            obj["metadata"]["finalizers"] = [each for each in finalizers if each != FINALIZER]
+            try:
+                await handle.client.update(CLAIMS.resource, obj)
+                break
+            except StatusError as error:
+                if error.code != 409 or tries == TRIES_MAX - 1:
+                    raise
+        await handle.client.delete(CLAIMS.resource, claim.name, claim.namespace)
+    except StatusError as error:
+        if error.code != 404:
+            raise
+
+
 async def unreserve(handle: Handle, claim: ClaimView, pod: PodInfo) -> None:
     """Raises what the client raises."""
     gone = [{"$patch": "delete", "uid": pod.uid}]
@@ -172,10 +223,10 @@ def _conditions_of(claim: ClaimView, result: Mapping[str, Any]) -> dict[str, Map
     return None
 
 
-def is_late(claim: ClaimView, wall_s: float, timeout_s: float) -> bool:
-    """Whether its devices have had their time to get ready."""
+def left_s(claim: ClaimView, wall_s: float, timeout_s: float) -> float:
+    """How long its devices have until they must be ready; below 0: they are late."""
     since = (claim.allocation or {}).get("allocationTimestamp")
     if since is None or not any(result.get("bindingConditions") for result in claim.results):
-        return False
+        return inf
     since_us = parse_time(since)
-    return since_us is not None and since_us / _US_PER_S + timeout_s < wall_s
+    return inf if since_us is None else since_us / _US_PER_S + timeout_s - wall_s

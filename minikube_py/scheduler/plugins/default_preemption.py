@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from minikube_py.scheduler.framework import Handle
     from minikube_py.scheduler.objects import NodeInfo, PodInfo
 
+ATTEMPTS = "scheduler_preemption_attempts_total"
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 NO_VICTIMS = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "No preemption victims found for incoming pod")
 NEVER = "preemption: not eligible due to preemptionPolicy=Never."
@@ -85,7 +86,7 @@ class DefaultPreemption:
             candidates, instead = self._find(pod, diagnosis)
             return instead or self._take(pod, candidates)
         finally:
-            self._handle.count_preemption_attempt()
+            self._handle.count(ATTEMPTS)
 
     async def post_filter_through(
         self, extenders: Extenders, pod: PodInfo, diagnosis: Diagnosis
@@ -102,7 +103,7 @@ class DefaultPreemption:
             left = [each for each in map(_as_it_is, agreed) if each is not None]
             return self._take(pod, left) if left else (None, NO_CANDIDATE)
         finally:
-            self._handle.count_preemption_attempt()
+            self._handle.count(ATTEMPTS)
 
     def _find(
         self, pod: PodInfo, diagnosis: Diagnosis

@@ -1,29 +1,36 @@
 """DynamicResources: a pod with claims goes where devices are for them; they are allocated to it before it is bound.
 
-Source: `plugins/dynamicresources/dynamicresources.go`, with the gates that are on by default in 1.36, but for extended
-resources that a DeviceClass stands for: a pod that asks for one stays unschedulable for want of it.
+Extended resources that DeviceClasses stand for are asked for by a special claim, which is made as the pod is bound;
+what of them a node has by itself, as from a device plugin, is not asked for there.
+
+Source: `plugins/dynamicresources/dynamicresources.go`, `extendeddynamicresources.go`, with the gates that are on by
+default in 1.36.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from minikube_py.api.values import duration_ns
 from minikube_py.errors import MinikubeError
 from minikube_py.scheduler.configuration.args import with_defaults
 from minikube_py.scheduler.devices.allocator import AllocationError, TooLong
-from minikube_py.scheduler.devices.known import ALL, Devices
+from minikube_py.scheduler.devices.extended import IN_MEMORY, names_in, requests_and_mappings, special_claim
+from minikube_py.scheduler.devices.known import ALL, Devices, Finder
 from minikube_py.scheduler.devices.results import Allocation
 from minikube_py.scheduler.devices.views import CLAIMS, CLASSES, SLICES, ClaimView
 from minikube_py.scheduler.devices.writing import (
-    LOOK_S,
+    SEEN_AFTER_MAX_S,
     BindingFailed,
     bind,
+    create_special,
     deallocate,
+    delete_special,
     has_conditions,
-    is_late,
     is_ready,
+    left_s,
+    tell_pod,
     unreserve,
     with_share_ids,
 )
@@ -55,9 +62,15 @@ if TYPE_CHECKING:
 NOT_AVAILABLE = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "resourceclaim not available on the node")
 CANNOT_ALLOCATE = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "cannot allocate all claims")
 NO_CLAIMS = Status(Code.UNSCHEDULABLE, "no new claims to deallocate")
+CANNOT_FIT = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "cannot fit resource")
+LEFT_OVER = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "cannot schedule extended resource claim")
+IN_USE = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "resourceclaim in use")
 DEALLOCATING = Status(Code.UNSCHEDULABLE, "deallocation of ResourceClaim completed")
+DELETING = Status(Code.UNSCHEDULABLE, "deletion of ResourceClaim completed")
 STILL_NOT = Status(Code.UNSCHEDULABLE, "still not schedulable")
 CHOICES_MAX: Final = 8
+USERS_MAX: Final = 256
+JUST_PAST_S: Final = 0.001
 _STATE: Final = "DynamicResources"
 _NS_PER_S: Final = 1_000_000_000
 
@@ -66,17 +79,62 @@ class Unusable(Exception):
     """One of the pod's claims is not there, or cannot be used."""
 
 
+class _Wanted(NamedTuple):
+    """What is looked for on some nodes: `finder` None: nothing. `special`: the special claim as it is there, last of
+    what the finder looks for; None where the node has all the extended resources by itself."""
+
+    finder: Finder | None
+    special: ClaimView | None = None
+    mappings: Sequence[dict[str, Any]] = ()
+
+
 class _State:
     """One pod's claims in one cycle. `reached`: of those that are allocated, where; None for everywhere. `promised`: by
-    the claim's place, what Reserve has given it. `unavailable`: the places of claims that some node cannot use."""
+    the claim's place, what Reserve has given it. `unavailable`: the places of claims that some node cannot use.
+    `special`: the claim for extended resources, which is the last one. `names`: those resources."""
 
-    def __init__(self, claims: list[ClaimView], devices: Devices) -> None:
-        self.claims = claims
+    def __init__(self, pod: PodInfo, claims: list[ClaimView], special: ClaimView | None, devices: Devices) -> None:
+        self.pod = pod
+        self.claims = claims if special is None else [*claims, special]
+        self.special = special
+        self.names = () if special is None else names_in(pod.spec)
         self.wanting = [claim for claim in claims if claim.allocation is None]
-        self.finder = devices.finder(self.wanting)
-        self.reached = [_reached(claim) for claim in claims]
+        self.reached = [_reached(claim) for claim in self.claims]
         self.promised: dict[int, Allocation] = {}
         self.unavailable: dict[int, None] = {}
+        self.chosen = _Wanted(None)
+        self._devices = devices
+        self._wanted: dict[tuple[str, ...], _Wanted] = {(): _Wanted(self._finder(self.wanting))}
+
+    def _finder(self, claims: list[ClaimView]) -> Finder | None:
+        return self._devices.finder(claims) if claims else None
+
+    @property
+    def is_left_over(self) -> bool:
+        """Whether the special claim is from an earlier try."""
+        return self.special is not None and self.special.name != IN_MEMORY
+
+    def on(self, node: NodeInfo) -> _Wanted | Status:
+        """What is looked for on the node, or why it cannot be had there."""
+        if self.special is None:
+            return self._wanted[()]
+        if self.is_left_over:
+            return LEFT_OVER
+        class_of = self._devices.class_of
+        lacking = []
+        for name in self.names:
+            if class_of(name) is not None:
+                if not node.allocatable.get(name):
+                    lacking.append(name)
+            elif name not in node.allocatable:
+                return CANNOT_FIT
+        key = tuple(lacking)
+        found = self._wanted.get(key)
+        if found is None:
+            requests, mappings = requests_and_mappings(self.pod.spec.asks, key, class_of)
+            special = special_claim(self.pod, requests)
+            found = self._wanted[key] = _Wanted(self._finder([*self.wanting, special]), special, mappings)
+        return found
 
 
 def _reached(claim: ClaimView) -> tuple[Term, ...] | None:
@@ -95,11 +153,15 @@ class DynamicResources:
         self._latest: tuple[str, _State | None] = ("", None)
 
     def kinds_needed(self, pod: PodInfo) -> Sequence[NeededKind]:
-        if not pod.claims:
+        if not self._may_want(pod):
             return ()
         # What it hears of them counts from the first one on.
         Devices.of(self._handle)
         return ALL
+
+    def _may_want(self, pod: PodInfo) -> bool:
+        """Without a cluster, no class stands for anything."""
+        return bool(pod.claims) or (bool(names_in(pod.spec)) and getattr(self._handle, "kinds", None) is not None)
 
     def claims_of(self, pod: PodInfo) -> list[ClaimView]:
         """Raises: Unusable."""
@@ -170,16 +232,24 @@ class DynamicResources:
     def pre_filter(
         self, state: CycleState, pod: PodInfo, nodes: NodeColumns
     ) -> tuple[PreFilterResult | None, Status | None]:
-        if not pod.claims:
+        if not self._may_want(pod):
             return None, SKIP
         self._latest = pod.uid, None
         try:
             claims = self.claims_of(pod)
         except Unusable as error:
             return None, Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, str(error))
-        if not claims:
+        devices = Devices.of(self._handle)
+        special = None
+        if any(devices.class_of(name) for name in names_in(pod.spec)):
+            special = devices.special_of(pod) or special_claim(pod)
+        if not claims and special is None:
             return None, SKIP
-        found = _State(claims, Devices.of(self._handle))
+        found = _State(pod, claims, special, devices)
+        for claim in found.claims:
+            users = claim.reserved_for
+            if claim.allocation is not None and len(users) >= USERS_MAX and not claim.is_reserved_for(pod.uid):
+                return None, IN_USE
         for claim in found.wanting:
             status = self._why_not(claim)
             if status is not None:
@@ -204,10 +274,13 @@ class DynamicResources:
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         found: _State = state.read(_STATE)
+        wanted = found.on(node)
+        if isinstance(wanted, Status):
+            return wanted
         unavailable = [place for place, claim in enumerate(found.claims) if self._is_out(found, place, claim, node)]
-        if found.wanting:
+        if wanted.finder is not None:
             try:
-                outcome = found.finder.on(node)
+                outcome = wanted.finder.on(node)
             except TooLong:
                 return Status(Code.ERROR, f"node {node.name}: timed out trying to allocate devices")
             except (AllocationError, ValueError) as error:
@@ -229,12 +302,12 @@ class DynamicResources:
         if claim.allocation is None:
             return False
         try:
-            return not is_ready(claim) and self._is_late(claim)
+            return not is_ready(claim) and self._left_s(claim) < 0
         except BindingFailed:
             return True
 
-    def _is_late(self, claim: ClaimView) -> bool:
-        return is_late(claim, self._handle.clock.wall_s(), self._binding_timeout_s)
+    def _left_s(self, claim: ClaimView) -> float:
+        return left_s(claim, self._handle.clock.wall_s(), self._binding_timeout_s)
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
@@ -243,15 +316,29 @@ class DynamicResources:
             # Upstream's plugin looks for what its own PreFilter wrote.
             return None, Status(Code.ERROR, "not found")
         uid, found = self._latest
-        if not pod.claims or uid != pod.uid or found is None:
+        if uid != pod.uid or found is None:
             return None, NO_CLAIMS
         for place in found.unavailable:
             claim = found.claims[place]
             users = claim.reserved_for
+            if claim is found.special:
+                continue
             if not users or (len(users) == 1 and users[0].get("uid") == pod.uid):
                 self._handle.kinds.run(self._deallocate(claim, pod))
                 return None, DEALLOCATING
+        if found.special is not None and found.is_left_over:
+            self._handle.kinds.run(self._delete(found.special, pod))
+            return None, DELETING
         return None, STILL_NOT
+
+    async def _delete(self, special: ClaimView, pod: PodInfo) -> None:
+        devices, clock = Devices.of(self._handle), self._handle.clock
+        try:
+            await delete_special(self._handle, special)
+            await devices.until(lambda: devices.special_of(pod) is None, clock, clock.monotonic_s() + SEEN_AFTER_MAX_S)
+        finally:
+            # No event that it asks for says so.
+            self._handle.activate([pod])
 
     async def _deallocate(self, claim: ClaimView, pod: PodInfo) -> None:
         try:
@@ -263,19 +350,20 @@ class DynamicResources:
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeColumns) -> Status | None:
         """Only alternatives make one node better than another."""
-        if not pod.claims:
-            return SKIP
-        found = _state_of(state)
+        found = _state_of(state) if pod.claims else None
         has_choice = found is not None and any(wish.has_choice for claim in found.claims for wish in claim.wishes)
         return None if has_choice else SKIP
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """The earlier the alternatives that it offers, the better."""
         found: _State = state.read(_STATE)
-        outcome = found.finder.on(node) if found.wanting else None
+        wanted = found.on(node)
+        outcome = wanted.finder.on(node) if isinstance(wanted, _Wanted) and wanted.finder is not None else None
         given = list((outcome and outcome.allocations) or ())
         score = 0
         for claim in found.claims:
+            if claim is found.special:
+                continue
             allocation = claim.allocation or given.pop(0)
             results = allocation["devices"].get("results") or ()
             allocated = {result["request"] for result in results}
@@ -288,42 +376,58 @@ class DynamicResources:
     # --- taking it ----------------------------------------------------------------------------------------------------
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        found = _state_of(state) if pod.claims else None
-        if found is None or not found.wanting:
+        found = _state_of(state) if self._may_want(pod) else None
+        if found is None:
             return None
-        devices = Devices.of(self._handle)
-        outcome = found.finder.on(self._handle.columns.by_name[node_name])
+        node = self._handle.columns.by_name[node_name]
+        wanted = found.on(node)
+        if isinstance(wanted, Status):
+            return wanted
+        if wanted.finder is None:
+            return None
+        outcome = wanted.finder.on(node)
         if outcome.allocations is None:
             return Status(Code.ERROR, "claim allocation not found for node")
         given = iter(outcome.allocations)
         for place, claim in enumerate(found.claims):
-            if claim.allocation is None:
+            if claim.allocation is None and (claim is not found.special or wanted.special is not None):
                 allocation = with_share_ids(next(given), self._handle.rng)
                 found.promised[place] = allocation
-                devices.promise(claim, allocation)
+                Devices.of(self._handle).promise(claim, allocation)
+        found.chosen = wanted
         return None
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        found = _state_of(state) if pod.claims else None
+        found = _state_of(state) if self._may_want(pod) else None
         if found is None:
             return
+        devices = Devices.of(self._handle)
         for place in found.promised:
-            Devices.of(self._handle).break_promise(found.claims[place])
+            devices.break_promise(found.claims[place])
         found.promised.clear()
-        for claim in found.claims:
+        claims = list(found.claims)
+        if found.special is not None:
+            special = claims.pop()
+            devices.break_promise(found.special)
+            if special.name != IN_MEMORY:
+                self._handle.kinds.run(delete_special(self._handle, special))
+        for claim in claims:
             if claim.allocation is not None and claim.is_reserved_for(pod.uid):
                 self._handle.kinds.run(unreserve(self._handle, claim, pod))
 
     def has_pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> bool:
-        return bool(pod.claims) and _state_of(state) is not None
+        return self._may_want(pod) and _state_of(state) is not None
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         found: _State = state.read(_STATE)
         devices = Devices.of(self._handle)
         try:
             for place, claim in enumerate(found.claims):
-                if not claim.is_reserved_for(pod.uid):
-                    allocation = found.promised.get(place)
+                allocation = found.promised.get(place)
+                if claim is found.special:
+                    if allocation is not None:
+                        await self._bind_special(found, allocation, pod)
+                elif not claim.is_reserved_for(pod.uid):
                     found.claims[place] = await bind(self._handle, devices, claim, allocation, pod)
             if has_conditions(found.claims):
                 text = f"waiting for binding conditions for device on node {node_name}"
@@ -335,29 +439,47 @@ class DynamicResources:
             return Status(Code.ERROR, str(error) or type(error).__name__)
         return None
 
+    async def _bind_special(self, found: _State, allocation: Allocation, pod: PodInfo) -> None:
+        """Makes the special claim, gives it its devices, and tells the pod. Raises: BindingFailed, and what the client
+        raises."""
+        devices, clock, (_, special, mappings) = Devices.of(self._handle), self._handle.clock, found.chosen
+        assert found.special is not None and special is not None
+        try:
+            made = found.claims[-1] = await create_special(self._handle, special)
+            found.claims[-1] = await bind(self._handle, devices, made, allocation, pod)
+            # Its devices are held by the promise until then.
+            deadline_s = clock.monotonic_s() + SEEN_AFTER_MAX_S
+            await devices.until(lambda: devices.claim(made.key) is not None, clock, deadline_s)
+        finally:
+            devices.break_promise(found.special)
+        await tell_pod(self._handle, pod, made, mappings)
+
     async def _wait_ready(self, found: _State) -> None:
         """Raises: BindingFailed."""
         clock, devices = self._handle.clock, Devices.of(self._handle)
         deadline_s = clock.monotonic_s() + self._binding_timeout_s
-        while not self._are_ready(devices, found):
-            left_s = deadline_s - clock.monotonic_s()
-            if left_s <= 0:
+        while (unready := self._unready(devices, found)) is not None:
+            now_s = clock.monotonic_s()
+            if now_s >= deadline_s:
                 raise BindingFailed("device binding timeout: context deadline exceeded")
-            await clock.sleep(min(LOOK_S, left_s))
+            until_s = min(deadline_s, now_s + self._left_s(unready) + JUST_PAST_S)
+            await devices.until(lambda: self._unready(devices, found) is None, clock, until_s)
 
-    def _are_ready(self, devices: Devices, found: _State) -> bool:
-        """Raises: BindingFailed."""
+    def _unready(self, devices: Devices, found: _State) -> ClaimView | None:
+        """The first claim whose devices may not be used yet. Raises: BindingFailed."""
         for place, claim in enumerate(found.claims):
+            if claim.name == IN_MEMORY:
+                continue
             now = devices.claim(claim.key)
             if now is None or now.uid != claim.uid:
                 # What stands there under its name is another pod's.
                 raise BindingFailed(f'could not find ResourceClaim "{claim.key}"')
             found.claims[place] = now
             if not is_ready(now):
-                if self._is_late(now):
+                if self._left_s(now) < 0:
                     raise BindingFailed(f"device binding timeout: claim={now.name}")
-                return False
-        return True
+                return now
+        return None
 
 
 def _state_of(state: CycleState) -> _State | None:

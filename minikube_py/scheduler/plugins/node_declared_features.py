@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
+from minikube_py.scheduler.asks import RESTARTS_ALL, SHARES_HOST_NETWORK
 from minikube_py.scheduler.framework import (
     NODE,
     SKIP,
@@ -25,7 +26,7 @@ from minikube_py.scheduler.framework import (
     Status,
     own_update,
 )
-from minikube_py.scheduler.objects import RESTARTS_ALL, SHARES_HOST_NETWORK, NodeInfo, PodInfo, PodSpec
+from minikube_py.scheduler.objects import NodeInfo, PodInfo, PodSpec
 
 if TYPE_CHECKING:
     from minikube_py.scheduler.columns import NodeColumns

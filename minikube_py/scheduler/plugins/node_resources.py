@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from minikube_py.scheduler.devices.extended import CLASS_PREFIX, names_in
+from minikube_py.scheduler.devices.views import CLASSES
 from minikube_py.scheduler.framework import (
     ASSIGNED_POD,
     MAX_NODE_SCORE,
@@ -23,6 +25,7 @@ from minikube_py.scheduler.framework import (
     Action,
     BoolArray,
     Bound,
+    ClusterChange,
     ClusterEvent,
     Code,
     CycleState,
@@ -30,10 +33,12 @@ from minikube_py.scheduler.framework import (
     DimensionKind,
     EventRegistration,
     IntArray,
+    QueueingHint,
     Status,
     own_update,
 )
 from minikube_py.scheduler.objects import CPU, EPHEMERAL_STORAGE, MEMORY, NATIVE_RESOURCES, PODS, NodeInfo, PodInfo
+from minikube_py.scheduler.plugins.by_devices import NO_CLASSES, ByDevices, Classes
 
 if TYPE_CHECKING:
     from minikube_py.scheduler.columns import NodeColumns, Nodes
@@ -231,6 +236,8 @@ class NodeResourcesFit:
 
     def __init__(self, args: Mapping[str, Any] | None = None, handle: object = None) -> None:
         args = args or {}
+        self._devices = ByDevices(handle)
+        self.kinds_needed, self.sign_pod = self._devices.kinds_needed, self._devices.sign_pod
         self.ignored_resources = frozenset(args.get("ignoredResources") or ())
         self.ignored_groups = frozenset(args.get("ignoredResourceGroups") or ())
         strategy = args.get("scoringStrategy") or {}
@@ -258,7 +265,15 @@ class NodeResourcesFit:
             EventRegistration(ClusterEvent(ASSIGNED_POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN)),
             EventRegistration(ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE)),
             EventRegistration(ClusterEvent(UNSCHEDULED_POD, Action.UPDATE_POD_SCALE_DOWN), own_update),
+            EventRegistration(ClusterEvent(CLASSES.name, Action.ADD | Action.UPDATE), self._after_class),
         )
+
+    def _after_class(self, pod: PodInfo, change: ClusterChange) -> QueueingHint:
+        old, new = change.old, change.new
+        if old is not None and old.extended_resource == new.extended_resource:
+            return QueueingHint.SKIP
+        names = {new.extended_resource} if old is not None else {new.extended_resource, CLASS_PREFIX + new.name}
+        return QueueingHint.SKIP if names.isdisjoint(names_in(pod.spec)) else QueueingHint.QUEUE
 
     def _ignored(self, resource: str) -> bool:
         if resource in NATIVE_RESOURCES or "/" not in resource:
@@ -277,8 +292,10 @@ class NodeResourcesFit:
 
     def bounds(self, pod: PodInfo) -> Iterator[Bound]:
         yield Bound(Dimension(DimensionKind.FREE, PODS), 1)
+        by_devices = self._devices.of(pod)
         for resource, amount in self._checked(pod):
-            yield Bound(Dimension(DimensionKind.FREE, resource), amount)
+            if resource not in by_devices:
+                yield Bound(Dimension(DimensionKind.FREE, resource), amount)
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         allocatable, requested = node.allocatable, node.requested
@@ -286,8 +303,11 @@ class NodeResourcesFit:
         code = Code.UNSCHEDULABLE
         if requested[PODS] + 1 > allocatable.get(PODS, 0):
             reasons = [TOO_MANY_PODS]
+        by_devices = self._devices.of(pod)
         for resource, amount in self._checked(pod):
             capacity = allocatable.get(resource, 0)
+            if not capacity and resource in by_devices:
+                continue
             if amount > capacity - requested.get(resource, 0):
                 reasons = reasons or []
                 reasons.append(f"Insufficient {resource}")
@@ -297,18 +317,22 @@ class NodeResourcesFit:
 
     def filter_nodes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> BoolArray | None:
         mask: BoolArray = nodes.free(PODS) >= 1
+        by_devices = self._devices.of(pod)
         for resource, amount in self._checked(pod):
-            mask &= nodes.free(resource) >= amount
+            enough = nodes.free(resource) >= amount
+            mask &= enough | (nodes.allocatable(resource) == 0) if resource in by_devices else enough
         return mask
 
     def reject_codes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> tuple[IntArray, Callable[[int], Status]]:
         """Bit 0: too many pods; bit i + 1: too little of the i-th request; the bit above all: beyond preemption."""
-        checked = self._checked(pod)
+        checked, by_devices = self._checked(pod), self._devices.of(pod)
         beyond = 1 << (len(checked) + 1)
         codes: IntArray = (nodes.requested(PODS) >= nodes.allocatable(PODS)).astype(np.int64)
         for i, (resource, amount) in enumerate(checked):
             capacity = nodes.allocatable(resource)
             lacking = capacity - nodes.requested(resource) < amount
+            if resource in by_devices:
+                lacking &= capacity != 0
             codes |= lacking.astype(np.int64) << (i + 1)
             codes |= np.where(lacking & (capacity < amount), beyond, 0)
 
@@ -327,15 +351,18 @@ class NodeResourcesFit:
         return found
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        return self._score_node(self._scored(pod), node)
+        return self._score_node(self._scored(pod), node, self._devices.of(pod))
 
-    def _score_node(self, wanted: Sequence[_Wanted], node: NodeInfo) -> int:
+    def _score_node(self, wanted: Sequence[_Wanted], node: NodeInfo, by_devices: Classes = NO_CLASSES) -> int:
         total = weights = 0
         allocatable, ratio = node.allocatable, self.strategy == "RequestedToCapacityRatio"
         for resource, amount, weight in wanted:
             capacity = allocatable.get(resource, 0)
+            used = _node_amount(node, resource, False)
+            if not capacity and resource in by_devices:
+                capacity, used = self._devices.totals(node, by_devices[resource])
             if capacity:
-                score = self._one(_node_amount(node, resource, False) + amount, capacity)
+                score = self._one(used + amount, capacity)
                 if score > 0 or not ratio:
                     total += score * weight
                     weights += weight
@@ -344,15 +371,17 @@ class NodeResourcesFit:
         return floor(total / weights + 0.5) if ratio else total // weights
 
     def score_nodes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> IntArray | None:
-        return self._score_columns(self._scored(pod), nodes)
+        return self._score_columns(self._scored(pod), nodes, self._devices.of(pod))
 
-    def _score_columns(self, wanted: Sequence[_Wanted], nodes: Nodes) -> IntArray:
+    def _score_columns(self, wanted: Sequence[_Wanted], nodes: Nodes, by_devices: Classes = NO_CLASSES) -> IntArray:
         total = np.zeros(len(nodes), np.int64)
         weights: IntArray | int = 0
         ratio = self.strategy == "RequestedToCapacityRatio"
         for resource, amount, weight in wanted:
-            capacity = nodes.allocatable(resource)
-            scores = self._many(nodes.nonzero_requested(resource) + amount, capacity)
+            capacity, used = nodes.allocatable(resource), nodes.nonzero_requested(resource)
+            if resource in by_devices:
+                capacity, used = self._devices.columns(nodes, by_devices[resource], capacity, used)
+            scores = self._many(used + amount, capacity)
             total += scores * weight if weight != 1 else scores
             if not ratio and capacity.all():
                 weights = weights + weight
@@ -410,6 +439,8 @@ class NodeResourcesBalancedAllocation:
             raise ArgsError("resources: Invalid value: weights must be 1: the balance knows no weights")
         self._key = f"{self.name}/{next(_instances)}"
         self._nothing = _nothing_of(self.resources)
+        self._devices = ByDevices(handle)
+        self.kinds_needed, self.sign_pod = self._devices.kinds_needed, self._devices.sign_pod
 
     def _scored(self, pod: PodInfo) -> tuple[_Wanted, ...]:
         found: tuple[_Wanted, ...] | None = pod.spec.cache.get(self._key)
@@ -420,22 +451,24 @@ class NodeResourcesBalancedAllocation:
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeColumns) -> Status | None:
         return None if any(wanted.amount for wanted in self._scored(pod)) else SKIP
 
-    @staticmethod
-    def _shares(wanted: Sequence[_Wanted], node: NodeInfo) -> tuple[list[float], list[float]]:
+    def _shares(
+        self, wanted: Sequence[_Wanted], node: NodeInfo, by_devices: Classes = NO_CLASSES
+    ) -> tuple[list[float], list[float]]:
         """Of the resources that the node has, the share in use before and after the pod."""
         before: list[float] = []
         after: list[float] = []
         allocatable, requested = node.allocatable, node.requested
         for resource, amount, _ in wanted:
-            capacity = allocatable.get(resource, 0)
+            capacity, used = allocatable.get(resource, 0), requested.get(resource, 0)
+            if not capacity and resource in by_devices:
+                capacity, used = self._devices.totals(node, by_devices[resource])
             if capacity:
-                used = requested.get(resource, 0)
                 before.append(min(used / capacity, 1.0))
                 after.append(min((used + amount) / capacity, 1.0))
         return before, after
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        before, after = self._shares(self._scored(pod), node)
+        before, after = self._shares(self._scored(pod), node, self._devices.of(pod))
         # Not // 2: the halves stay within 0..100, where truncation and flooring agree.
         return MAX_NODE_SCORE // 2 + (MAX_NODE_SCORE // 2 + balance(after) - balance(before)) // 2
 
@@ -449,41 +482,42 @@ class NodeResourcesBalancedAllocation:
         """A pod can at most make the balance perfect."""
         if self._nothing is None:
             return np.full(len(nodes), MAX_NODE_SCORE, np.int64)
-        before, _, have = _shares(self._nothing, nodes)
+        before, _, have = self._shares_columns(self._nothing, nodes)
         ceilings: IntArray = (3 * (MAX_NODE_SCORE // 2) - _balance_columns(before, have)) >> 1
         ceilings += MAX_NODE_SCORE // 2
         return ceilings
 
     def score_nodes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> IntArray | None:
-        before, after, have = _shares(self._scored(pod), nodes)
+        before, after, have = self._shares_columns(self._scored(pod), nodes, self._devices.of(pod))
         difference: IntArray = _balance_columns(after, have) - _balance_columns(before, have)
         difference += MAX_NODE_SCORE // 2
         difference >>= 1
         difference += MAX_NODE_SCORE // 2
         return difference
 
-
-def _shares(
-    wanted: Sequence[_Wanted], nodes: Nodes
-) -> tuple[list[FloatArray], list[FloatArray], BoolArray | None]:
-    """By resource, the share in use of every node before and after the pod, and which nodes have it; None for all."""
-    before: list[FloatArray] = []
-    after: list[FloatArray] = []
-    counted: list[BoolArray] = []
-    complete = True
-    for resource, amount, _ in wanted:
-        capacity = nodes.allocatable(resource)
-        used = nodes.requested(resource)
-        divisor = capacity
-        if not capacity.all():
-            complete = False
-            divisor = np.maximum(capacity, 1)
-        shares = used / divisor
-        before.append(np.minimum(shares, 1.0, out=shares))
-        shares = (used + amount) / divisor if amount else shares
-        after.append(np.minimum(shares, 1.0, out=shares))
-        counted.append(capacity != 0)
-    return before, after, None if complete else np.array(counted)
+    def _shares_columns(
+        self, wanted: Sequence[_Wanted], nodes: Nodes, by_devices: Classes = NO_CLASSES
+    ) -> tuple[list[FloatArray], list[FloatArray], BoolArray | None]:
+        """By resource, the share in use of every node before and after the pod, and which nodes have it; None for
+        all."""
+        before: list[FloatArray] = []
+        after: list[FloatArray] = []
+        counted: list[BoolArray] = []
+        complete = True
+        for resource, amount, _ in wanted:
+            capacity, used = nodes.allocatable(resource), nodes.requested(resource)
+            if resource in by_devices:
+                capacity, used = self._devices.columns(nodes, by_devices[resource], capacity, used)
+            divisor = capacity
+            if not capacity.all():
+                complete = False
+                divisor = np.maximum(capacity, 1)
+            shares = used / divisor
+            before.append(np.minimum(shares, 1.0, out=shares))
+            shares = (used + amount) / divisor if amount else shares
+            after.append(np.minimum(shares, 1.0, out=shares))
+            counted.append(capacity != 0)
+        return before, after, None if complete else np.array(counted)
 
 
 def _balance_columns(fractions: list[FloatArray], counted: BoolArray | None) -> IntArray:

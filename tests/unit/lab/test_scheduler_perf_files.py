@@ -113,11 +113,7 @@ def test_what_cannot_run_is_told_with_its_reason() -> None:
                 found.setdefault(why, set()).add(run.case.name)
     assert found == {
         "the API has no subresource pods/resize": {"EventHandlingPodUpdate"},
-        "the scheduler gives no devices for extended resources (DRAExtendedResource)": {
-            "ExtendedResource", "ExtendedResource_25Classes", "ExtendedResource_50Classes", "ExtendedResourceScoring",
-            "ImplicitExtendedResource_25Classes",
-        },
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.original

@@ -39,7 +39,8 @@ def smallest(file: Path) -> Iterator[tuple[Run, runs.Plan]]:
 
 
 FOLDERS = (
-    "affinity", "dra", "dra/consumablecapacity", "dra/devicetaints", "dra/partitionabledevices", "dra/prioritizedlist",
+    "affinity", "dra", "dra/consumablecapacity", "dra/devicetaints", "dra/extendedresource",
+    "dra/extendedresource/scoring", "dra/partitionabledevices", "dra/prioritizedlist",
     "event_handling", "misc", "nodedeclaredfeatures", "topology_spreading", "volumes",
 )  # fmt: skip
 

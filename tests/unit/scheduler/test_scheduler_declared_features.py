@@ -14,18 +14,11 @@ from typing import Any
 import pytest
 from scheduler_objects import node_object, pod, pod_object
 
+from minikube_py.scheduler.asks import POD_LEVEL_RESOURCES, RESTARTS_ALL, SHARES_HOST_NETWORK
 from minikube_py.scheduler.changes import columns_differ, node_changes, pod_changes
 from minikube_py.scheduler.columns import NodeColumns
 from minikube_py.scheduler.framework import SKIP, Action, ClusterChange, Code, CycleState, QueueingHint
-from minikube_py.scheduler.objects import (
-    POD_LEVEL_RESOURCES,
-    RESTARTS_ALL,
-    SHARES_HOST_NETWORK,
-    NodeInfo,
-    PodInfo,
-    project_node,
-    project_pod,
-)
+from minikube_py.scheduler.objects import NodeInfo, PodInfo, project_node, project_pod
 from minikube_py.scheduler.plugins.node_declared_features import NodeDeclaredFeatures
 
 USES = {"a": RESTARTS_ALL, "b": SHARES_HOST_NETWORK, "c": POD_LEVEL_RESOURCES}

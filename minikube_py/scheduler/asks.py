@@ -1,0 +1,51 @@
+"""What a pod's spec asks of its node beside amounts, a place and neighbours: features, and devices by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from minikube_py.fields.quantity import wide_units
+
+RESTARTS_ALL = "restarts all containers"
+SHARES_HOST_NETWORK = "own users on the host's network"
+POD_LEVEL_RESOURCES = "resources at pod level"
+_CONTAINERS = ("initContainers", "containers")
+
+
+class ContainerAsks(NamedTuple):
+    """Amounts in whole units, of all that it requests; `ends`: before the containers that come after it start."""
+
+    name: str
+    ends: bool
+    requests: tuple[tuple[str, int], ...]
+
+
+def uses_of(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a node may have to declare that it can do."""
+    found = []
+    for field in _CONTAINERS:
+        for container in spec.get(field) or ():
+            rules = container.get("restartPolicyRules")
+            if rules and any(rule.get("action") == "RestartAllContainers" for rule in rules):
+                found.append(RESTARTS_ALL)
+    if spec.get("hostNetwork") and spec.get("hostUsers") is False:
+        found.append(SHARES_HOST_NETWORK)
+    if "resources" in spec:
+        found.append(POD_LEVEL_RESOURCES)
+    return tuple(found)
+
+
+def asks_of(spec: Mapping[str, Any]) -> tuple[ContainerAsks, ...]:
+    """All containers, initial ones first, where one asks for what is not native. Raises: QuantityError."""
+    found = [(container, field) for field in _CONTAINERS for container in spec.get(field) or ()]
+    requests = [(container.get("resources") or {}).get("requests") or {} for container, _ in found]
+    if not any("/" in name for each in requests for name in each):
+        return ()
+    asks = [tuple((name, wide_units(name, amount)) for name, amount in each.items()) for each in requests]
+    return tuple(
+        ContainerAsks(
+            container.get("name", ""), field != "containers" and container.get("restartPolicy") != "Always", amounts
+        )
+        for (container, field), amounts in zip(found, asks, strict=True)
+    )
