@@ -43,6 +43,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "loopback, and then to anybody (needs the extra `etcd`)"
     )
     parser.add_argument("--listen-client-urls", metavar="URL,...", help=etcd_help)
+    http_help = "serve its JSON gateway, /health, /livez, /readyz, /version and /metrics there, to the same"
+    parser.add_argument("--listen-client-http-urls", metavar="URL,...", help=http_help)
     _configure_peers(parser.add_argument_group("with other members"))
     secrets = flags.add_secrets(parser, "store")
     secrets.file("--token-file", TOKEN, "the token its clients must show")
@@ -95,8 +97,10 @@ def options_of(arguments: argparse.Namespace) -> StoreOptions:
     from minikube_py.control_plane.role_store import PeerOptions, StoreOptions
 
     with_peers = bool(arguments.initial_cluster or arguments.advertise or arguments.listen_peers)
-    etcd_urls = arguments.listen_client_urls or ""
-    needed = {"peer": with_peers, "trusted": "https:" in etcd_urls}
+    etcd_urls, http_urls = arguments.listen_client_urls or "", arguments.listen_client_http_urls or ""
+    if http_urls and not etcd_urls:
+        arguments.parser.error("--listen-client-http-urls needs --listen-client-urls")
+    needed = {"peer": with_peers, "trusted": "https:" in etcd_urls + http_urls}
     flags.find_secrets(arguments, lambda flag: needed.get(flag.strip("-").partition("-")[0], True))
     anywhere = "0.0.0.0" if arguments.advertise else "127.0.0.1"
     listen = arguments.listen or f"{anywhere}:{CLIENT_PORT}"
@@ -118,7 +122,7 @@ def options_of(arguments: argparse.Namespace) -> StoreOptions:
         )
     room = (arguments.quota_bytes, arguments.reserve_bytes)
     tls = TlsFiles(arguments.tls_cert_file, arguments.tls_private_key_file)
-    etcd = EtcdOptions(etcd_urls, tls, arguments.trusted_ca_file) if etcd_urls else None
+    etcd = EtcdOptions(etcd_urls, tls, arguments.trusted_ca_file, http_urls) if etcd_urls else None
     name, token_file = arguments.name, arguments.token_file
     return StoreOptions(arguments.data_dir, listen, token_file, tls, name, client, peers, etcd, room)
 

@@ -6,7 +6,9 @@ loopback addresses alone."""
 from __future__ import annotations
 
 import ipaddress
+import ssl
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,16 +17,16 @@ from urllib.parse import urlsplit
 from minikube_py.control_plane.certificates import ensure_client_certificate
 from minikube_py.control_plane.config import LOOPBACK, ControlPlaneConfig
 from minikube_py.control_plane.errors import SetupError
-from minikube_py.control_plane.listen import free_address
+from minikube_py.control_plane.listen import free_address, start_http
 from minikube_py.control_plane.private_files import read_text
 from minikube_py.control_plane.role import TlsFiles
 
 if TYPE_CHECKING:
-    from minikube_py.etcd.node import Connect
+    from minikube_py.etcd.node import AskUrls, Connect
     from minikube_py.etcd.server import EtcdServer
     from minikube_py.store.member import StoreMember
 
-FLAG = "--listen-client-urls"
+FLAG, HTTP_FLAG = "--listen-client-urls", "--listen-client-http-urls"
 
 
 CLIENT = "etcd-client"
@@ -33,37 +35,63 @@ CLIENT = "etcd-client"
 
 @dataclass(frozen=True, slots=True)
 class EtcdOptions:
-    """`urls`: of `--listen-client-urls`, with commas. `authority_file`: who signs what clients show."""
+    """`urls`: of `--listen-client-urls`, with commas; `http_urls` of `--listen-client-http-urls`. `authority_file`: who
+    signs what clients show."""
 
     urls: str
     tls: TlsFiles
     authority_file: Path | None
+    http_urls: str = ""
 
-    async def start(self, member: StoreMember, connect: Connect | None) -> EtcdServer:
-        """Raises: SetupError; MinikubeError where it cannot listen."""
+    async def start(
+        self,
+        member: StoreMember,
+        running: AsyncExitStack,
+        connect: Connect | None = None,
+        ask_urls: AskUrls | None = None,
+    ) -> EtcdServer:
+        """What is begun ends with `running`. Raises: SetupError; MinikubeError where it cannot listen."""
         try:
             from minikube_py.etcd.node import Node
             from minikube_py.etcd.server import EtcdServer, Tls
         except ModuleNotFoundError as error:
             raise SetupError(f"{FLAG} needs {error.name}: pip install 'minikube_py[etcd]'") from None
-        secure, places = parse_urls(self.urls)
-        tls = None
-        if secure:
-            assert self.authority_file is not None
-            certificate, key, authority = [
-                read_text(path, what).encode()
-                for path, what in (
-                    (self.tls.certificate, "certificate"),
-                    (self.tls.key, "private key"),
-                    (self.authority_file, "certificate authority of clients"),
-                )
-            ]
-            tls = Tls(certificate, key, authority)
+        secure, places = parse_urls(self.urls, FLAG)
+        tls = Tls(*self._pem()) if secure else None
         for host, port in places:
             free_address(host, port, FLAG)
-        server = EtcdServer(Node(member, connect), [f"[{h}]:{p}" if ":" in h else f"{h}:{p}" for h, p in places], tls)
+        server = EtcdServer(Node(member, connect, ask_urls), [host_port(*place) for place in places], tls)
         await server.start()
+        running.push_async_callback(server.stop)
+        if self.http_urls:
+            await self._start_http(server, running)
+        scheme = "https" if secure else "http"
+        member.client_urls = tuple([f"{scheme}://{host_port(host, port or server.port)}" for host, port in places])
         return server
+
+    async def _start_http(self, server: EtcdServer, running: AsyncExitStack) -> None:
+        """Raises: SetupError."""
+        from minikube_py.etcd.http import HttpDoor
+
+        secure, places = parse_urls(self.http_urls, HTTP_FLAG)
+        context = None
+        if secure:
+            *_, authority = self._pem()
+            context = self.tls.context()
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(cadata=authority.decode("ascii", "replace"))
+        for host, port in places:
+            door = HttpDoor(server, (host, port), context)
+            await start_http(door, host, port, HTTP_FLAG)
+            running.push_async_callback(door.stop)
+
+    def _pem(self) -> tuple[bytes, bytes, bytes]:
+        """Certificate, key and authority. Raises: SetupError."""
+        assert self.authority_file is not None
+        certificate = read_text(self.tls.certificate, "certificate")
+        key = read_text(self.tls.key, "private key")
+        authority = read_text(self.authority_file, "certificate authority of clients")
+        return certificate.encode(), key.encode(), authority.encode()
 
 
 def of_plane(config: ControlPlaneConfig, position: int = 0) -> EtcdOptions | None:
@@ -77,7 +105,7 @@ def of_plane(config: ControlPlaneConfig, position: int = 0) -> EtcdOptions | Non
     return EtcdOptions(f"https://{LOOPBACK}:{port}", tls, folder / "ca.crt")
 
 
-def parse_urls(text: str) -> tuple[bool, Sequence[tuple[str, int]]]:
+def parse_urls(text: str, flag: str) -> tuple[bool, Sequence[tuple[str, int]]]:
     """Whether they are https, and the places. Raises: SetupError."""
     schemes, places = set(), []
     for item in filter(None, (part.strip() for part in text.split(","))):
@@ -87,14 +115,18 @@ def parse_urls(text: str) -> tuple[bool, Sequence[tuple[str, int]]]:
         except ValueError:
             port = None
         if url.scheme not in ("http", "https") or not url.hostname or port is None or url.path.strip("/"):
-            raise SetupError(f"{FLAG} {item!r}: write https://HOST:PORT, several with commas between")
+            raise SetupError(f"{flag} {item!r}: write https://HOST:PORT, several with commas between")
         if url.scheme == "http" and not _is_loopback(url.hostname):
-            raise SetupError(f"{FLAG} {item!r}: without TLS there is no telling who asks; only a loopback address may")
+            raise SetupError(f"{flag} {item!r}: without TLS there is no telling who asks; only a loopback address may")
         schemes.add(url.scheme)
         places.append((url.hostname, port))
     if len(schemes) != 1:
-        raise SetupError(f"{FLAG} {text!r}: names no URL, or http and https together")
+        raise SetupError(f"{flag} {text!r}: names no URL, or http and https together")
     return schemes == {"https"}, places
+
+
+def host_port(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _is_loopback(host: str) -> bool:

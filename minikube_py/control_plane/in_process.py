@@ -129,8 +129,7 @@ class ControlPlane(Plane):
         self._running.push_async_callback(server.stop)
         write_store_access(self.config, credentials, [f"{LOOPBACK}:{server.address[1]}"])
         if (etcd := of_plane(self.config)) is not None:
-            door = await etcd.start(self.member, None)
-            self._running.push_async_callback(door.stop)
+            door = await etcd.start(self.member, self._running)
             self._step("etcd", f"https://{LOOPBACK}:{door.port}")
         self._step("store", f"revision {self.member.storage.revision}")
 

@@ -33,8 +33,9 @@ from minikube_py.store.server import StoreServer
 from minikube_py.wal.segment import SEGMENT_BYTES
 
 ANNOUNCE_RETRY_S = 1.0
-FORWARDED_S = 7.0
-"""As long as etcd waits for a write."""
+ASK_URLS_S = 1.0
+FORWARDED_S = 6.0
+"""A little less than a client of etcd's API waits: what is known of a write by then is more than that it is late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +121,8 @@ class StoreRole(StackedRole):
         await self._linked.start()
         await server.start()
         if options.etcd is not None:
-            door = await options.etcd.start(member, partial(self._connect, token) if peers else None)
-            self.running.push_async_callback(door.stop)
+            others = (partial(self._connect, token), partial(self._ask_urls, token)) if peers else ()
+            await options.etcd.start(member, self.running, *others)
         announcing = asyncio.create_task(self._announce(token))
         self.running.push_async_callback(_cancel, announcing)
         self._started = True
@@ -149,13 +150,24 @@ class StoreRole(StackedRole):
     def _removed(self, reason: str) -> None:
         self._ended = Dismissed(reason)
 
-    async def _connect(self, token: str) -> StoreClient:
-        """To whoever leads, for writes that come to this member. Raises: Unavailable; MinikubeError."""
+    def _access(self, token: str) -> StoreAccess:
+        """To all members. Raises: SetupError."""
         assert self._options.peers is not None
         authority = read_text(self._options.peers.authority_file, "certificate authority").encode()
         members = self._linked.member.membership.members
         addresses = tuple(parse_address(each.client, "a member's address") for each in members if each.client)
-        endpoints = StoreAccess(addresses, token, authority).endpoints()
+        return StoreAccess(addresses, token, authority)
+
+    async def _ask_urls(self, token: str) -> dict[int, tuple[str, ...]]:
+        """Where the members serve etcd's API, of those that answer soon."""
+        from minikube_py.control_plane.store_admin import StoreAdmin
+
+        reports = await StoreAdmin(self._access(token), ASK_URLS_S).status()
+        return {each.id: tuple(each.status.get("client_urls", ())) for each in reports if each.status is not None}
+
+    async def _connect(self, token: str) -> StoreClient:
+        """To whoever leads, for writes that come to this member. Raises: Unavailable; MinikubeError."""
+        endpoints = self._access(token).endpoints()
         client = StoreClient(endpoints, SystemClock(), random.Random(), request_timeout_s=FORWARDED_S)
         await client.start()
         return client

@@ -70,6 +70,7 @@ LEARNER_BEHIND: Final = _failed("can only promote a learner member which is in s
 NOT_ENOUGH_STARTED: Final = _failed("re-configuration failed due to not enough started members")
 AUTH_NOT_ENABLED: Final = _failed("authentication is not enabled")
 CORRUPT: Final = (StatusCode.DATA_LOSS, "etcdserver: corrupt cluster")
+UNHEALTHY: Final = _unavailable("unhealthy cluster")
 NO_LEADER: Final = _unavailable("no leader")
 TIMED_OUT: Final = _unavailable("request timed out")
 LEADER_FAILED: Final = _unavailable("request timed out, possibly due to previous leader failure")

@@ -29,7 +29,9 @@ def _build(*, whole: bool) -> dict[str, Any]:
             choice, _, named = word.rpartition("/")
             field_name, _, kind = named.partition(":")
             kind, _, number = kind.partition("=")
-            field = message.field.add(name=field_name, number=int(number) if number else position, json_name=field_name)
+            field = message.field.add(name=field_name, number=int(number) if number else position)
+            first, *rest = field_name.split("_")
+            field.json_name = first + "".join(word[:1].upper() + word[1:] for word in rest)
             field.label = kinds.LABEL_REPEATED if kind.startswith("*") else kinds.LABEL_OPTIONAL
             kind = kind.lstrip("*")
             if kind in enums:

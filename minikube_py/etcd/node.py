@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final, TypeVar
 
 from minikube_py.errors import LeaseNotFound, NotLeader
-from minikube_py.etcd.errors import NO_LEADER, TIMED_OUT, Refused
+from minikube_py.etcd.errors import TIMED_OUT, Refused
 from minikube_py.etcd.messages import pb
 from minikube_py.mvcc.codec import pack
-from minikube_py.mvcc.types import Command, LeaseGrant, Result
+from minikube_py.mvcc.types import Command, LeaseGrant, Result, SetAlarm
 from minikube_py.store.client import StoreClient
 from minikube_py.store.embedded import settle
 from minikube_py.store.member import StoreMember
+from minikube_py.store.membership import MemberChange
 
 T = TypeVar("T")
 REQUEST_S: Final = 7.0
@@ -22,14 +23,18 @@ REQUEST_S: Final = 7.0
 TRIMMED_PER_TURN: Final = 5000
 
 Connect = Callable[[], Awaitable[StoreClient]]
+AskUrls = Callable[[], Awaitable[Mapping[int, tuple[str, ...]]]]
 
 
 class Node:
     """`connect` gives a client of the store's own, started: through it a member that follows sends its writes to the
-    leader, in a session, so that each is done once however often it is sent. None: the member is alone."""
+    leader, in a session, so that each is done once however often it is sent. None: the member is alone. `ask_urls`
+    asks the other members where they serve this API."""
 
-    def __init__(self, member: StoreMember, connect: Connect | None = None) -> None:
+    def __init__(self, member: StoreMember, connect: Connect | None = None, ask_urls: AskUrls | None = None) -> None:
         self.member = member
+        self._ask_urls = ask_urls
+        self._urls: dict[int, tuple[str, ...]] = {}
         self._connect = connect
         self._client: StoreClient | None = None
         self._connecting = asyncio.Lock()
@@ -37,6 +42,29 @@ class Node:
     async def close(self) -> None:
         if self._client is not None:
             await self._client.close()
+
+    async def urls(self) -> dict[int, tuple[str, ...]]:
+        """Where the members serve this API, by id, as far as they say."""
+        members = self.member.membership.members
+        if self._ask_urls is not None and any(int(each.id) not in self._urls for each in members):
+            self._urls.update(await self._ask_urls())
+        return {**self._urls, int(self.member.member_id): self.member.client_urls}
+
+    async def clear_alarm(self, command: SetAlarm) -> None:
+        """Raises: as `command`."""
+        if self._leads_alone():
+            await self.command(command)
+            return
+        await in_time((await self._leaders()).clear_alarm(command))
+        await self.confirmed()
+
+    async def change_members(self, change: MemberChange) -> None:
+        """Returns when it is done, and known here. Raises: InvalidRequest, Unavailable, OutcomeUnknown."""
+        if self._leads_alone():
+            await in_time(self.member.change_members(change))
+            return
+        await in_time((await self._leaders()).change_members(change))
+        await self.confirmed()
 
     def header(self, revision: int) -> Any:
         member = self.member
@@ -112,8 +140,8 @@ class Node:
         return bool(self.member.replica.leading) or self._connect is None
 
     async def _leaders(self) -> StoreClient:
-        if self._connect is None or self.member.leader() is None:
-            raise Refused(*NO_LEADER)
+        """Where nobody leads now, its requests wait for who will."""
+        assert self._connect is not None
         async with self._connecting:
             if self._client is None:
                 self._client = await in_time(self._connect())

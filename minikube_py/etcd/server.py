@@ -6,16 +6,20 @@ Methods are generic handlers over the table of `schema`; what is not built answe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import grpc
 
 from minikube_py.errors import MinikubeError
-from minikube_py.etcd.errors import FOR_LEARNER, NO_LEADER, Refused, status_of
+from minikube_py.etcd.cluster import Cluster
+from minikube_py.etcd.errors import AUTH_NOT_ENABLED, FOR_LEARNER, NO_LEADER, Refused, status_of
 from minikube_py.etcd.kv import KV
 from minikube_py.etcd.lease import Lease
+from minikube_py.etcd.locks import Locks, as_client
+from minikube_py.etcd.maintenance import Maintenance
 from minikube_py.etcd.messages import BY_NAME
 from minikube_py.etcd.node import Node
 from minikube_py.etcd.schema import Method, methods
@@ -65,7 +69,7 @@ class EtcdServer:
         self._streams: dict[WatchStream, None] = {}
         self._needing_leader: dict[asyncio.Task[Any], None] = {}
         self._tasks: list[asyncio.Task[None]] = []
-        kv, lease = KV(node), Lease(node)
+        kv, lease, cluster, maintenance, locks = KV(node), Lease(node), Cluster(node), Maintenance(node), Locks(node)
         self.unary: dict[str, Unary] = {
             "KV/Range": kv.range,
             "KV/Put": kv.put,
@@ -76,9 +80,29 @@ class EtcdServer:
             "Lease/LeaseRevoke": lease.revoke,
             "Lease/LeaseTimeToLive": lease.time_to_live,
             "Lease/LeaseLeases": lease.leases,
+            "Cluster/MemberList": cluster.list,
+            "Cluster/MemberAdd": cluster.add,
+            "Cluster/MemberRemove": cluster.remove,
+            "Cluster/MemberUpdate": cluster.update,
+            "Cluster/MemberPromote": cluster.promote,
+            "Maintenance/Status": maintenance.status,
+            "Maintenance/Alarm": maintenance.alarm,
+            "Maintenance/Defragment": maintenance.defragment,
+            "Maintenance/Hash": maintenance.hash,
+            "Maintenance/HashKV": maintenance.hash_kv,
+            "Maintenance/MoveLeader": maintenance.move_leader,
+            "Lock/Lock": as_client(locks.lock),
+            "Lock/Unlock": as_client(locks.unlock),
+            "Election/Campaign": as_client(locks.campaign),
+            "Election/Proclaim": as_client(locks.proclaim),
+            "Election/Leader": as_client(locks.leader),
+            "Election/Resign": as_client(locks.resign),
+            "Auth/AuthStatus": self._auth_status,
+            "Auth/Authenticate": self._authenticate,
+            "Health/Check": self._health,
         }
-        self.streams: dict[str, Stream] = {"KV/RangeStream": kv.range_stream}
-        self._lease = lease
+        self.streams: dict[str, Stream] = {"KV/RangeStream": kv.range_stream, "Election/Observe": locks.observe}
+        self.lease = lease
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
@@ -231,17 +255,24 @@ class EtcdServer:
 
     # -- streams -------------------------------------------------------------------------------------------------------
 
-    async def _watch(self, requests: Any, context: Any) -> None:
+    @contextlib.contextmanager
+    def watch_stream(self) -> Iterator[WatchStream]:
         stream = WatchStream(self.node)
         self._streams[stream] = None
-        reader = asyncio.get_running_loop().create_task(self._read(stream, requests))
         try:
-            while True:
-                await context.write(await stream.next())
+            yield stream
         finally:
-            reader.cancel()
             self._streams.pop(stream, None)
             stream.close()
+
+    async def _watch(self, requests: Any, context: Any) -> None:
+        with self.watch_stream() as stream:
+            reader = asyncio.get_running_loop().create_task(self._read(stream, requests))
+            try:
+                while True:
+                    await context.write(await stream.next())
+            finally:
+                reader.cancel()
 
     async def _read(self, stream: WatchStream, requests: Any) -> None:
         """A client that sends no more may still read."""
@@ -253,6 +284,18 @@ class EtcdServer:
         except MinikubeError as error:
             stream.end(error)
 
+    async def _auth_status(self, request: Any) -> Any:
+        return BY_NAME["AuthStatusResponse"](header=self.node.header_now(), authRevision=1)
+
+    async def _authenticate(self, request: Any) -> Any:
+        raise Refused(*AUTH_NOT_ENABLED)
+
+    async def _health(self, request: Any) -> Any:
+        """Serving, where it is known who leads; of the whole server, for which etcd has the empty name."""
+        if request.service:
+            raise Refused(grpc.StatusCode.NOT_FOUND, "unknown service")
+        return BY_NAME["HealthCheckResponse"](status=1 if self.node.member.leader() is not None else 2)
+
     async def _tell_progress(self) -> None:
         while True:
             await self.node.member.clock.sleep(self.limits.progress_s)
@@ -261,7 +304,7 @@ class EtcdServer:
 
     async def _keep_alive(self, requests: Any, context: Any) -> None:
         async for request in requests:
-            await context.write(await self._lease.keep_alive(request))
+            await context.write(await self.lease.keep_alive(request))
 
 
 WAITING_ANSWERS_MAX: Final = 10_000
@@ -269,4 +312,11 @@ WAITING_ANSWERS_MAX: Final = 10_000
 
 
 def not_built(name: str) -> Refused:
-    return Refused(grpc.StatusCode.UNIMPLEMENTED, f"etcdserver: {name} is not served by this store")
+    advice = ADVICE.get(name) or ADVICE.get(name.partition("/")[0], "")
+    return Refused(grpc.StatusCode.UNIMPLEMENTED, f"etcdserver: {name} is not served by this store{advice}")
+
+
+ADVICE: Final = {
+    "Maintenance/Snapshot": ", whose files are none of bbolt: use minikube-py store snapshot save",
+    "Auth": ": what a client's certificate opens is all of it",
+}

@@ -30,6 +30,7 @@ from minikube_py.mvcc.types import (
     RangeResult,
     Result,
     SessionCommand,
+    SetAlarm,
 )
 from minikube_py.raft.configuration import NodeId
 from minikube_py.store.client_connection import Call, ClientConnection, Endpoint
@@ -249,6 +250,10 @@ class StoreClient(CommandStorage):
     async def change_members(self, change: MemberChange) -> None:
         """Returns when it is done. Never sent twice. Raises: InvalidRequest, Unavailable, OutcomeUnknown."""
         await self._call(Op.MEMBER_CHANGE, encode_member_change(change))
+
+    async def clear_alarm(self, command: SetAlarm) -> None:
+        """Raises: Unavailable, OutcomeUnknown."""
+        await self._call(Op.COMMAND, pack(command))
 
     async def transfer(self, to: NodeId) -> None:
         """Returns when member `to` leads. Raises: Unavailable."""

@@ -77,6 +77,8 @@ class StoreMember:
         self.replica.lease_listener = self._follow_lease
         self._fatal = fatal
         self._removed = removed or fatal
+        self.client_urls: tuple[str, ...] = ()
+        """Where it serves etcd's API; others learn of it by its status."""
         self.opened = False
         """The log was read: `raft` and `state` are there, and stay."""
         self.failed = False

@@ -24,6 +24,7 @@ def status_of(member: StoreMember) -> dict[str, Any]:
     snapshot = replica.files.snapshot
     return {
         "member": _plain(own),
+        "client_urls": list(member.client_urls),
         "cluster": replica.cluster_id,
         "role": raft.role,
         "term": raft.term,

@@ -20,6 +20,7 @@ from patience import PATIENCE_S, Deadline
 from ports import free_ports
 
 from minikube_py.env import SystemClock, SystemDisk
+from minikube_py.etcd.http import HttpDoor
 from minikube_py.etcd.messages import BY_NAME, WHOLE_BY_NAME
 from minikube_py.etcd.node import Node
 from minikube_py.etcd.schema import Method, methods
@@ -136,21 +137,31 @@ class Stream:
         self._reader.join(PATIENCE_S)
 
 
+class Ours(EtcdServer):
+    http_port = 0
+
+
 @contextlib.contextmanager
-def ours(folder: Path, limits: Limits | None = None, config: MemberConfig | None = None) -> Iterator[EtcdServer]:
-    """A member alone that serves etcd's API from a loop in a thread of its own."""
+def ours(folder: Path, limits: Limits | None = None, *, http: bool = False) -> Iterator[Ours]:
+    """A member alone that serves etcd's API from a loop in a thread of its own; with `http`, over HTTP as well."""
     started: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     async def serve() -> None:
-        member = StoreMember(SystemDisk(folder), SystemClock(), random.Random(), config or MemberConfig(fsync="inline"))
+        member = StoreMember(SystemDisk(folder), SystemClock(), random.Random(), MemberConfig(fsync="inline"))
         await member.start()
-        server = EtcdServer(Node(member), ["127.0.0.1:0"], None, limits)
+        server = Ours(Node(member), ["127.0.0.1:0"], None, limits)
+        door = HttpDoor(server, ("127.0.0.1", 0))
         try:
             await server.start()
+            if http:
+                await door.start()
+                server.http_port = door.port
             ending = asyncio.Event()
             started.put((server, partial(asyncio.get_running_loop().call_soon_threadsafe, ending.set)))
             await ending.wait()
         finally:
+            if server.http_port:
+                await door.stop()
             await server.stop()
             await member.stop()
 

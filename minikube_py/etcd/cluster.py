@@ -1,0 +1,123 @@
+"""Cluster: the members as etcd shows them.
+
+etcd gives a member its id when it is added, here it has one once it starts: an added member is listed with id 0, and
+joins under the name that its peer address is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from minikube_py.errors import Unavailable
+from minikube_py.etcd.errors import (
+    BAD_URLS,
+    LEARNER_BEHIND,
+    MEMBER_NOT_FOUND,
+    NOT_A_LEARNER,
+    NOT_ENOUGH_STARTED,
+    PEER_URL_EXISTS,
+    UNHEALTHY,
+    Refused,
+)
+from minikube_py.etcd.messages import pb
+from minikube_py.etcd.node import Node
+from minikube_py.raft.configuration import NodeId
+from minikube_py.store.membership import ChangeKind, Member, MemberChange
+
+UNNAMED: Final = "default"
+"""etcd's name of a member that was given none; one without a name counts as not started."""
+
+
+class Cluster:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    async def list(self, request: Any) -> Any:
+        if request.linearizable:
+            await self._node.confirmed()
+        return pb.MemberListResponse(header=self._header(), members=await self._members())
+
+    async def add(self, request: Any) -> Any:
+        peer = self._peer(request.peerURLs)
+        await self._node.confirmed()
+        self._require_free(peer)
+        await self._node.change_members(
+            MemberChange(ChangeKind.EXPECT, name=peer, peer=peer, learner=request.isLearner)
+        )
+        added = pb.Member(name=peer, peerURLs=[f"https://{peer}"], isLearner=request.isLearner)
+        return pb.MemberAddResponse(header=self._header(), member=added, members=await self._members())
+
+    async def remove(self, request: Any) -> Any:
+        member = await self._known(request.ID)
+        voters = [each for each in self._node.member.membership.members if not each.learner]
+        if voters == [member]:
+            raise Refused(*NOT_ENOUGH_STARTED)
+        try:
+            await self._node.change_members(MemberChange(ChangeKind.REMOVE, member.id))
+        except Unavailable:
+            raise Refused(*UNHEALTHY) from None
+        return pb.MemberRemoveResponse(header=self._header(), members=await self._members())
+
+    async def update(self, request: Any) -> Any:
+        peer = self._peer(request.peerURLs)
+        member = await self._known(request.ID)
+        if member.peer != peer:
+            self._require_free(peer)
+            await self._node.change_members(MemberChange(ChangeKind.UPDATE, member.id, peer=peer))
+        return pb.MemberUpdateResponse(header=self._header(), members=await self._members())
+
+    async def promote(self, request: Any) -> Any:
+        member = await self._known(request.ID)
+        if not member.learner:
+            raise Refused(*NOT_A_LEARNER)
+        try:
+            await self._node.change_members(MemberChange(ChangeKind.PROMOTE, member.id))
+        except Unavailable:
+            raise Refused(*LEARNER_BEHIND) from None
+        return pb.MemberPromoteResponse(header=self._header(), members=await self._members())
+
+    def _header(self) -> Any:
+        """etcd's has no revision here."""
+        return self._node.header(0)
+
+    async def _known(self, member_id: int) -> Member:
+        """Raises: Refused."""
+        await self._node.confirmed()
+        found = self._node.member.membership.get(NodeId(member_id))
+        if found is None:
+            raise Refused(*MEMBER_NOT_FOUND)
+        return found
+
+    async def _members(self) -> Sequence[Any]:
+        membership = self._node.member.membership
+        urls = await self._node.urls()
+        return [
+            pb.Member(
+                ID=int(each.id),
+                name=each.name or UNNAMED,
+                peerURLs=[f"https://{each.peer}"] if each.peer else [],
+                clientURLs=urls.get(int(each.id), ()),
+                isLearner=each.learner,
+            )
+            for each in (*membership.members, *membership.expected)
+        ]
+
+    def _peer(self, urls: Sequence[str]) -> str:
+        """`host:port`: a member listens to the others at one address. Raises: Refused."""
+        if len(urls) != 1:
+            raise Refused(*BAD_URLS)
+        try:
+            url = urlsplit(urls[0])
+            port = url.port
+        except ValueError:
+            raise Refused(*BAD_URLS) from None
+        if url.scheme not in ("http", "https") or not url.hostname or port is None or url.path:
+            raise Refused(*BAD_URLS)
+        return url.netloc
+
+    def _require_free(self, peer: str) -> None:
+        membership = self._node.member.membership
+        if any(each.peer == peer for each in (*membership.members, *membership.expected)):
+            raise Refused(*PEER_URL_EXISTS)

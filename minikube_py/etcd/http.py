@@ -1,0 +1,290 @@
+"""etcd's HTTP beside its gRPC: the JSON gateway, health, version and metrics, at `--listen-client-http-urls`.
+
+aiohttp reads and writes it; connections are accepted, bounded and timed as at every other port (`ports.port`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
+from http import HTTPStatus
+from typing import Any, Final
+
+from aiohttp import web
+from google.protobuf import json_format
+from grpc import StatusCode
+
+from minikube_py.errors import MinikubeError
+from minikube_py.etcd.errors import Refused, status_of
+from minikube_py.etcd.maintenance import STORAGE_VERSION, VERSION
+from minikube_py.etcd.messages import BY_NAME, WHOLE_BY_NAME
+from minikube_py.etcd.schema import Method, methods
+from minikube_py.etcd.server import EtcdServer, not_built
+from minikube_py.etcd.watch import FRAGMENT_BYTES
+from minikube_py.mvcc.types import RangeRequest
+from minikube_py.ports.descriptors import PROCESS, PortLimits
+from minikube_py.ports.port import Incoming, Port
+
+LIMITS: Final = PortLimits(256)
+UNUSUAL: Final = {"MoveLeader": "transfer-leadership", "Compact": "compaction"}
+STATUS_OF: Final = {
+    StatusCode.INVALID_ARGUMENT: 400,
+    StatusCode.FAILED_PRECONDITION: 400,
+    StatusCode.OUT_OF_RANGE: 400,
+    StatusCode.UNAUTHENTICATED: 401,
+    StatusCode.PERMISSION_DENIED: 403,
+    StatusCode.NOT_FOUND: 404,
+    StatusCode.RESOURCE_EXHAUSTED: 429,
+    StatusCode.UNIMPLEMENTED: 501,
+    StatusCode.UNAVAILABLE: 503,
+}
+Check = Callable[[], Awaitable[str]]
+"""Why it is not well, "" where it is."""
+
+
+class HttpDoor:
+    """What `server` serves, over HTTP at `where`: port 0 takes a free one, `port` says which."""
+
+    def __init__(self, server: EtcdServer, where: tuple[str, int], tls: ssl.SSLContext | None = None) -> None:
+        self._server = server
+        self._where = where
+        self._routes = {f"/v3/{path}": method for method in methods() for path in paths_of(method)}
+        self._http = web.Server(self._answer)
+        self._port = Port("etcd clients over HTTP", self._connected, LIMITS, server.node.member.clock, tls, PROCESS)
+
+    async def start(self) -> None:
+        """Raises: OSError where the address cannot be had."""
+        await self._port.listen(*self._where)
+
+    async def stop(self) -> None:
+        await self._port.close()
+        await self._http.shutdown(1.0)
+        await self._port.wait_closed()
+
+    @property
+    def port(self) -> int:
+        return self._port.address[1]
+
+    def _connected(self, incoming: Incoming) -> asyncio.Protocol:
+        return _Connection(self._http(), incoming)
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        method = self._routes.get(request.path)
+        if method is not None:
+            return await self._gateway(method, request)
+        if request.method not in ("GET", "HEAD"):
+            return web.Response(status=405 if request.path in PLAIN else 404, headers={"Allow": "GET"})
+        if request.path == "/version":
+            told = {"etcdserver": VERSION, "etcdcluster": STORAGE_VERSION, "storage": STORAGE_VERSION}
+            return web.json_response(told)
+        if request.path == "/metrics":
+            found = {**self._server.node.member.metrics(), **self._server.metrics(), **self._own_metrics()}
+            lines = [f"{name} {value}" for name, value in sorted(found.items())]
+            return web.Response(text="\n".join(lines) + "\n")
+        if request.path == "/health":
+            return await self._health(request)
+        return await self._checked(request)
+
+    def _own_metrics(self) -> dict[str, float]:
+        return {f"minikube_py_etcd_http_{name}": value for name, value in self._port.metrics().items()}
+
+    # -- health --------------------------------------------------------------------------------------------------------
+
+    async def _health(self, request: web.BaseRequest) -> web.Response:
+        member, serializable = self._server.node.member, request.query.get("serializable") == "true"
+        excluded = request.query.getall("exclude", [])
+        kinds = [alarm.kind for alarm in sorted(member.state.alarms.raised) if alarm.kind not in excluded]
+        why = f"ALARM {kinds[0]}" if kinds else ""
+        if not why and not serializable and member.leader() is None:
+            why = "RAFT NO LEADER"
+        if not why and (error := await self._reads(linearizable=not serializable)):
+            why = f"RANGE ERROR:{error}"
+        body = json.dumps({"health": "false" if why else "true", "reason": why}, separators=(",", ":"))
+        return web.Response(text=f"{body}\n" if why else body, status=503 if why else 200)
+
+    async def _checked(self, request: web.BaseRequest) -> web.Response:
+        kind, _, name = request.path.strip("/").partition("/")
+        local, confirmed = partial(self._reads, linearizable=False), partial(self._reads, linearizable=True)
+        checks: dict[str, dict[str, Check]] = {
+            "livez": {"serializable_read": local},
+            "readyz": {
+                "data_corruption": self._whole,
+                "serializable_read": local,
+                "linearizable_read": confirmed,
+                "non_learner": self._votes,
+            },
+        }
+        found = checks.get(kind, {})
+        wanted = [name] if name else [each for each in found if each not in request.query.getall("exclude", [])]
+        if kind not in checks or (name and name not in found):
+            return web.Response(text="404 page not found\n", status=404)
+        lines, well = [], True
+        for each in wanted:
+            why = await found[each]()
+            lines.append(f"[-]{each} failed: {why}" if why else f"[+]{each} ok")
+            well = well and not why
+        if well and "verbose" not in request.query:
+            return web.Response(text="ok\n")
+        return web.Response(
+            text="\n".join([*lines, "ok" if well else f"{kind} check failed", ""]), status=200 if well else 503
+        )
+
+    async def _reads(self, *, linearizable: bool) -> str:
+        try:
+            if linearizable:
+                await self._server.node.confirmed()
+            self._server.node.member.read(RangeRequest(b"\0", limit=1, keys_only=True))
+        except Refused as refused:
+            return refused.text
+        except MinikubeError as error:
+            return str(error)
+        return ""
+
+    async def _whole(self) -> str:
+        alarms = self._server.node.member.state.alarms.raised
+        return "alarm activated: CORRUPT" if any(alarm.kind == "CORRUPT" for alarm in alarms) else ""
+
+    async def _votes(self) -> str:
+        member = self._server.node.member
+        own = member.membership.get(member.member_id)
+        return "local member is learner" if own is not None and own.learner else ""
+
+    # -- the gateway ---------------------------------------------------------------------------------------------------
+
+    async def _gateway(self, method: Method, request: web.BaseRequest) -> web.StreamResponse:
+        """A stream's requests are all in the body; its answers come a line each, until the client goes."""
+        if request.method != "POST":
+            return _failure(StatusCode.UNIMPLEMENTED, "Method Not Allowed", 501)
+        body = b""
+        async for chunk in request.content.iter_chunked(1 << 16):
+            body += chunk
+            if len(body) > FRAGMENT_BYTES * 2:
+                return _failure(StatusCode.RESOURCE_EXHAUSTED, "the body is too large")
+        name = f"{method.service.rpartition('.')[2]}/{method.name}"
+        try:
+            asked = list(_messages(method.request, body))
+            if not (method.takes_stream or method.gives_stream):
+                call = self._server.unary.get(name)
+                if call is None:
+                    raise not_built(name)
+                return web.json_response(text=_json(await call(asked[0] if asked else BY_NAME[method.request]())))
+            return await self._stream(name, method, asked, request)
+        except json_format.ParseError as error:
+            return _failure(StatusCode.INVALID_ARGUMENT, str(error))
+        except Refused as refused:
+            return _failure(refused.code, refused.text)
+        except MinikubeError as error:
+            return _failure(*status_of(error))
+
+    async def _stream(
+        self, name: str, method: Method, asked: list[Any], request: web.BaseRequest
+    ) -> web.StreamResponse:
+        answers = self._answers(name, method, asked)
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        try:
+            async for each in answers:
+                await response.write(f'{{"result":{_json(each)}}}\n'.encode())
+        except (Refused, MinikubeError) as error:
+            code, text = (error.code, error.text) if isinstance(error, Refused) else status_of(error)
+            await response.write(json.dumps({"error": _error(code, text)}, separators=(",", ":")).encode() + b"\n")
+        finally:
+            await answers.aclose()  # type: ignore[attr-defined]
+        return response
+
+    async def _answers(self, name: str, method: Method, asked: list[Any]) -> AsyncIterator[Any]:
+        if name == "Watch/Watch":
+            with self._server.watch_stream() as stream:
+                for each in asked:
+                    stream.take(each)
+                while True:
+                    yield await stream.next()
+        elif method.takes_stream:
+            for each in asked:
+                yield await self._server.lease.keep_alive(each)
+        else:
+            call = self._server.streams.get(name)
+            if call is None:
+                raise not_built(name)
+            async for each in call(asked[0] if asked else BY_NAME[method.request]()):
+                yield each
+
+
+PLAIN: Final = ("/version", "/metrics", "/health", "/livez", "/readyz")
+
+
+class _Connection(asyncio.Protocol):
+    """aiohttp's protocol on a connection of a `Port`. Over TLS its certificate has said who it is."""
+
+    def __init__(self, inner: Any, incoming: Incoming) -> None:
+        self._inner = inner
+        self._incoming = incoming
+
+    def data_received(self, data: bytes) -> None:
+        self._inner.data_received(data)
+
+    def eof_received(self) -> None:
+        self._inner.eof_received()
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._inner.connection_made(transport)
+        if not self._incoming.authenticated():
+            transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._inner.connection_lost(exc)
+        self._incoming.left()
+
+
+def paths_of(method: Method) -> Iterator[str]:
+    """Below /v3/. RangeStream and the health of gRPC have none."""
+    service = method.service.rpartition(".")[2]
+    lower = UNUSUAL.get(method.name, method.name.lower())
+    if service == "Watch":
+        yield "watch"
+    elif service == "KV" and method.name != "RangeStream":
+        yield f"kv/{lower}"
+    elif service == "Lease":
+        name = lower.removeprefix("lease")
+        yield f"lease/{name}"
+        if name in ("revoke", "timetolive", "leases"):
+            yield f"kv/lease/{name}"
+    elif service == "Cluster":
+        yield f"cluster/member/{lower.removeprefix('member')}"
+    elif service in ("Maintenance", "Lock", "Election"):
+        yield f"{service.lower()}/{lower}"
+
+
+def _messages(name: str, body: bytes) -> Iterator[Any]:
+    """Of the JSON objects in the body. Raises: ParseError."""
+    decoder, text, start = json.JSONDecoder(), body.decode("utf-8", "replace"), 0
+    while (start := len(text) - len(text[start:].lstrip())) < len(text):
+        try:
+            value, start = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError) as error:
+            raise json_format.ParseError(f"not JSON: {error}") from None
+        whole = json_format.ParseDict(value, WHOLE_BY_NAME[name](), ignore_unknown_fields=True)
+        yield BY_NAME[name].FromString(whole.SerializeToString())
+
+
+def _json(message: Any) -> str:
+    whole = WHOLE_BY_NAME[message.DESCRIPTOR.name].FromString(message.SerializeToString())
+    plain = json_format.MessageToDict(whole, preserving_proto_field_name=True)
+    return json.dumps(plain, separators=(",", ":"), ensure_ascii=False)
+
+
+def _error(code: Any, text: str) -> dict[str, Any]:
+    return {"code": code.value[0], "message": text, "details": []}
+
+
+def _failure(code: Any, text: str, status: int = 0) -> web.Response:
+    return web.json_response(_error(code, text), status=status or STATUS_OF.get(code, HTTPStatus.INTERNAL_SERVER_ERROR))

@@ -1,0 +1,106 @@
+"""Maintenance: how a member is, its alarms, its hash, who leads."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from grpc import StatusCode
+
+from minikube_py.errors import Unavailable
+from minikube_py.etcd.errors import BAD_TRANSFEREE, NO_LEADER, NOT_LEADER, TIMED_OUT, Refused
+from minikube_py.etcd.messages import pb
+from minikube_py.etcd.node import Node
+from minikube_py.mvcc.types import SetAlarm
+from minikube_py.raft.configuration import NodeId
+from minikube_py.store.snapshotter import drive
+
+VERSION: Final = "3.7.3"
+"""Of etcd, whose API this is: clients ask which they may use by it."""
+STORAGE_VERSION: Final = "3.7.0"
+EMPTY_BYTES: Final = 4096
+ALARMS: Final = ("", "NOSPACE", "CORRUPT")
+GET, ACTIVATE, DEACTIVATE = range(3)
+
+
+class Maintenance:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    async def status(self, request: Any) -> Any:
+        node, member = self._node, self._node.member
+        own, leader, alarms = member.membership.get(member.member_id), member.leader(), member.state.alarms.raised
+        errors = [] if leader is not None else [NO_LEADER[1]]
+        errors += [f"memberID:{alarm.member} alarm:{alarm.kind}" for alarm in sorted(alarms)]
+        return pb.StatusResponse(
+            header=node.header_now(),
+            version=VERSION,
+            storageVersion=STORAGE_VERSION,
+            # etcdctl divides by it, and etcd's is never 0.
+            dbSize=member.state.size_bytes or EMPTY_BYTES,
+            dbSizeInUse=member.state.data_bytes,
+            dbSizeQuota=member.room.quota_bytes,
+            leader=0 if leader is None else int(leader.id),
+            raftIndex=member.raft.log.committed,
+            raftAppliedIndex=member.raft.log.applied,
+            raftTerm=int(member.raft.term),
+            isLearner=own is not None and own.learner,
+            errors=errors,
+            downgradeInfo=pb.DowngradeInfo(),
+        )
+
+    async def alarm(self, request: Any) -> Any:
+        """Members raise alarms themselves, and again while their cause lasts."""
+        node = self._node
+        if request.action == ACTIVATE:
+            raise Refused(StatusCode.INVALID_ARGUMENT, "etcdserver: alarms are raised by the members alone")
+        await node.confirmed()
+        kind = ALARMS[request.alarm] if 0 <= request.alarm < len(ALARMS) else "?"
+        found = [
+            alarm
+            for alarm in sorted(node.member.state.alarms.raised)
+            if kind in ("", alarm.kind) and (request.action == GET or request.memberID in (0, alarm.member))
+        ]
+        if request.action == DEACTIVATE and found:
+            await node.clear_alarm(SetAlarm(False, request.memberID, kind))
+        listed = [pb.AlarmMember(memberID=alarm.member, alarm=ALARMS.index(alarm.kind)) for alarm in found]
+        return pb.AlarmResponse(header=node.header_now(), alarms=listed)
+
+    async def defragment(self, request: Any) -> Any:
+        """Frees what compacted history takes, in memory, and in the log by a new snapshot."""
+        await self._node.trimmed()
+        try:
+            await self._node.member.take_snapshot()
+        except OSError as error:
+            raise Unavailable(f"the snapshot cannot be taken: {error.strerror}") from None
+        return pb.DefragmentResponse()
+
+    async def hash(self, request: Any) -> Any:
+        found, revision = await self._hash(0)
+        return pb.HashResponse(header=self._node.header(revision), hash=found)
+
+    async def hash_kv(self, request: Any) -> Any:
+        found, revision = await self._hash(request.revision)
+        compacted = self._node.member.state.compact_revision
+        header = self._node.header_now()
+        return pb.HashKVResponse(header=header, hash=found, compact_revision=compacted, hash_revision=revision)
+
+    async def _hash(self, revision: int) -> tuple[int, int]:
+        """Equal on members that agree at the revision; another one than etcd's."""
+        member = self._node.member
+        at = revision if revision > 0 else member.state.revision
+        steps = member.state.hash_steps(at, rows=False)
+        return await drive(steps, member.wait_for_sync, member.clock) & 0xFFFFFFFF, at
+
+    async def move_leader(self, request: Any) -> Any:
+        member = self._node.member
+        if not member.replica.leading:
+            raise Refused(*NOT_LEADER)
+        target = member.membership.get(request.targetID)
+        if target is None or target.learner:
+            raise Refused(*BAD_TRANSFEREE)
+        if target.id != member.member_id:
+            try:
+                await member.transfer(NodeId(target.id))
+            except Unavailable:
+                raise Refused(*TIMED_OUT) from None
+        return pb.MoveLeaderResponse()
