@@ -90,6 +90,11 @@ def duration_s(text: str) -> float:
     return sum(float(number) * _UNITS_S[unit] for number, unit in parts)
 
 
+def retention_s(text: str) -> float:
+    """As `duration_s`; 0 needs no unit."""
+    return 0.0 if text == "0" else duration_s(text)
+
+
 def size_bytes(text: str) -> int:
     """A number of bytes, also with a suffix: `64Mi`, `2Gi`."""
     found = re.fullmatch(r"(\d{1,15})(Ki|Mi|Gi|Ti|)", text)
@@ -351,7 +356,8 @@ def add_room(parser: argparse.ArgumentParser) -> None:
         "refuse what grows once the data and their history take so much, and raise the alarm NOSPACE: deletes and "
         "reads go on (default: 2Gi; 0: no bound)"
     )
-    parser.add_argument("--quota-bytes", type=size_bytes, default=2 << 30, metavar="SIZE", help=quota_help)
+    names = "--quota-bytes", "--quota-backend-bytes"
+    parser.add_argument(*names, type=size_bytes, default=2 << 30, metavar="SIZE", help=quota_help)
     reserve_help = "the same when the disk has less than this free (default: 64Mi)"
     parser.add_argument("--reserve-bytes", type=size_bytes, default=64 << 20, metavar="SIZE", help=reserve_help)
 

@@ -38,11 +38,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--listen", metavar="HOST:PORT", help=listen_help)
     flags.add_room(parser)
     flags.add_structures(parser)
+    retention_help = (
+        "compact what is older, as etcd's flag of that name in periodic mode; 0: only when a client asks (default: 5m, "
+        "or earlier once writes sum up to 64Mi)"
+    )
+    parser.add_argument("--auto-compaction-retention", type=flags.retention_s, metavar="AGE", help=retention_help)
     etcd_help = (
         "serve etcd's v3 API over gRPC there, to whoever shows a certificate of --trusted-ca-file; http:// only on "
         "loopback, and then to anybody (needs the extra `etcd`)"
     )
     parser.add_argument("--listen-client-urls", metavar="URL,...", help=etcd_help)
+    progress_help = "how often a watch of etcd's that wants to hear it hears how far it is (default: 10m, as etcd's)"
+    parser.add_argument(
+        "--watch-progress-notify-interval", type=flags.duration_s, default=600.0, metavar="TIME", help=progress_help
+    )
     http_help = "serve its JSON gateway, /health, /livez, /readyz, /version and /metrics there, to the same"
     parser.add_argument("--listen-client-http-urls", metavar="URL,...", help=http_help)
     _configure_peers(parser.add_argument_group("with other members"))
@@ -92,14 +101,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 def options_of(arguments: argparse.Namespace) -> StoreOptions:
     """Raises: SetupError."""
+    from minikube_py.control_plane.errors import SetupError
     from minikube_py.control_plane.etcd_door import EtcdOptions
     from minikube_py.control_plane.role import TlsFiles
     from minikube_py.control_plane.role_store import PeerOptions, StoreOptions
 
     with_peers = bool(arguments.initial_cluster or arguments.advertise or arguments.listen_peers)
+    progress_s = arguments.watch_progress_notify_interval
     etcd_urls, http_urls = arguments.listen_client_urls or "", arguments.listen_client_http_urls or ""
     if http_urls and not etcd_urls:
-        arguments.parser.error("--listen-client-http-urls needs --listen-client-urls")
+        raise SetupError("--listen-client-http-urls needs --listen-client-urls")
     needed = {"peer": with_peers, "trusted": "https:" in etcd_urls + http_urls}
     flags.find_secrets(arguments, lambda flag: needed.get(flag.strip("-").partition("-")[0], True))
     anywhere = "0.0.0.0" if arguments.advertise else "127.0.0.1"
@@ -122,9 +133,9 @@ def options_of(arguments: argparse.Namespace) -> StoreOptions:
         )
     room = (arguments.quota_bytes, arguments.reserve_bytes)
     tls = TlsFiles(arguments.tls_cert_file, arguments.tls_private_key_file)
-    etcd = EtcdOptions(etcd_urls, tls, arguments.trusted_ca_file, http_urls) if etcd_urls else None
-    name, token_file = arguments.name, arguments.token_file
-    return StoreOptions(arguments.data_dir, listen, token_file, tls, name, client, peers, etcd, room)
+    etcd = EtcdOptions(etcd_urls, tls, arguments.trusted_ca_file, http_urls, progress_s) if etcd_urls else None
+    name, token_file, retained = arguments.name, arguments.token_file, arguments.auto_compaction_retention
+    return StoreOptions(arguments.data_dir, listen, token_file, tls, name, client, peers, etcd, room, retained)
 
 
 def _reached(host: str | None, listen: str, flag: str) -> str:

@@ -20,6 +20,7 @@ from minikube_py.control_plane.errors import SetupError
 from minikube_py.control_plane.listen import free_address, start_http
 from minikube_py.control_plane.private_files import read_text
 from minikube_py.control_plane.role import TlsFiles
+from minikube_py.ports.descriptors import PROCESS
 
 if TYPE_CHECKING:
     from minikube_py.etcd.node import AskUrls, Connect
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 FLAG, HTTP_FLAG = "--listen-client-urls", "--listen-client-http-urls"
 
 
+PROGRESS_LEAST_S = 0.1
+"""As etcd has it."""
 CLIENT = "etcd-client"
 """The certificate that `up` makes for etcd's clients, in its folder of keys."""
 
@@ -36,12 +39,13 @@ CLIENT = "etcd-client"
 @dataclass(frozen=True, slots=True)
 class EtcdOptions:
     """`urls`: of `--listen-client-urls`, with commas; `http_urls` of `--listen-client-http-urls`. `authority_file`: who
-    signs what clients show."""
+    signs what clients show. `progress_s`: of `--watch-progress-notify-interval`."""
 
     urls: str
     tls: TlsFiles
     authority_file: Path | None
     http_urls: str = ""
+    progress_s: float = 600.0
 
     async def start(
         self,
@@ -53,14 +57,16 @@ class EtcdOptions:
         """What is begun ends with `running`. Raises: SetupError; MinikubeError where it cannot listen."""
         try:
             from minikube_py.etcd.node import Node
-            from minikube_py.etcd.server import EtcdServer, Tls
+            from minikube_py.etcd.server import EtcdServer, Limits, Tls
         except ModuleNotFoundError as error:
             raise SetupError(f"{FLAG} needs {error.name}: pip install 'minikube_py[etcd]'") from None
         secure, places = parse_urls(self.urls, FLAG)
         tls = Tls(*self._pem()) if secure else None
+        limits = Limits(progress_s=max(self.progress_s, PROGRESS_LEAST_S))
         for host, port in places:
             free_address(host, port, FLAG)
-        server = EtcdServer(Node(member, connect, ask_urls), [host_port(*place) for place in places], tls)
+        addresses = [host_port(*place) for place in places]
+        server = EtcdServer(Node(member, connect, ask_urls), addresses, tls, limits, PROCESS)
         await server.start()
         running.push_async_callback(server.stop)
         if self.http_urls:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -70,7 +70,8 @@ class PeerOptions:
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
     """`listen`: `host:port`, port 0 for any free one. `client`: where clients reach it, "" where that is nobody else's
-    business. `peers` None: a member alone. `etcd` None: its API is not served. `room`: quota and reserve in bytes."""
+    business. `peers` None: a member alone. `etcd` None: its API is not served. `room`: quota and reserve in bytes.
+    `retain_s`: how long history is kept, whatever its size; 0 for ever; None: as MemberConfig has it."""
 
     data_dir: Path
     listen: str
@@ -81,6 +82,11 @@ class StoreOptions:
     peers: PeerOptions | None = None
     etcd: EtcdOptions | None = None
     room: tuple[int, int] = (QUOTA_BYTES, SEGMENTS_RESERVED * SEGMENT_BYTES)
+    retain_s: float | None = None
+
+    def config(self) -> MemberConfig:
+        config = MemberConfig(quota_bytes=self.room[0], reserve_bytes=self.room[1])
+        return config if self.retain_s is None else replace(config, retain_s=self.retain_s, retain_bytes=0)
 
 
 class StoreRole(StackedRole):
@@ -111,7 +117,7 @@ class StoreRole(StackedRole):
             fatal=exit_now,
             removed=self._removed,
             say=say,
-            config=MemberConfig(quota_bytes=options.room[0], reserve_bytes=options.room[1]),
+            config=options.config(),
         )
         member = self._linked.member
         server = StoreServer(member, token, host, port, context, descriptors=PROCESS)

@@ -27,7 +27,7 @@ from minikube_py.raft.configuration import NodeId
 from minikube_py.store.membership import ChangeKind, Member, MemberChange
 
 UNNAMED: Final = "default"
-"""etcd's name of a member that was given none; one without a name counts as not started."""
+"""etcd's name of a member that was given none."""
 
 
 class Cluster:
@@ -46,7 +46,7 @@ class Cluster:
         await self._node.change_members(
             MemberChange(ChangeKind.EXPECT, name=peer, peer=peer, learner=request.isLearner)
         )
-        added = pb.Member(name=peer, peerURLs=[f"https://{peer}"], isLearner=request.isLearner)
+        added = pb.Member(peerURLs=[f"https://{peer}"], isLearner=request.isLearner)
         return pb.MemberAddResponse(header=self._header(), member=added, members=await self._members())
 
     async def remove(self, request: Any) -> Any:
@@ -96,7 +96,8 @@ class Cluster:
         return [
             pb.Member(
                 ID=int(each.id),
-                name=each.name or UNNAMED,
+                # As in etcd, one without a name has not started.
+                name=(each.name or UNNAMED) if each.id else "",
                 peerURLs=[f"https://{each.peer}"] if each.peer else [],
                 clientURLs=urls.get(int(each.id), ()),
                 isLearner=each.learner,
@@ -115,7 +116,7 @@ class Cluster:
             raise Refused(*BAD_URLS) from None
         if url.scheme not in ("http", "https") or not url.hostname or port is None or url.path:
             raise Refused(*BAD_URLS)
-        return url.netloc
+        return f"[{url.hostname}]:{port}" if ":" in url.hostname else f"{url.hostname}:{port}"
 
     def _require_free(self, peer: str) -> None:
         membership = self._node.member.membership

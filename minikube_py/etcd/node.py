@@ -15,7 +15,7 @@ from minikube_py.mvcc.types import Command, LeaseGrant, Result, SetAlarm
 from minikube_py.store.client import StoreClient
 from minikube_py.store.embedded import settle
 from minikube_py.store.member import StoreMember
-from minikube_py.store.membership import MemberChange
+from minikube_py.store.membership import MemberChange, decode_member_change, encode_member_change
 
 T = TypeVar("T")
 REQUEST_S: Final = 7.0
@@ -60,6 +60,8 @@ class Node:
 
     async def change_members(self, change: MemberChange) -> None:
         """Returns when it is done, and known here. Raises: InvalidRequest, Unavailable, OutcomeUnknown."""
+        # As one that came from outside: what does not read must never be in the log.
+        change = decode_member_change(encode_member_change(change))
         if self._leads_alone():
             await in_time(self.member.change_members(change))
             return

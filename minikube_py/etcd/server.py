@@ -24,6 +24,7 @@ from minikube_py.etcd.messages import BY_NAME
 from minikube_py.etcd.node import Node
 from minikube_py.etcd.schema import Method, methods
 from minikube_py.etcd.watch import FRAGMENT_BYTES, WatchStream
+from minikube_py.ports.descriptors import Descriptors, PortLimits
 
 Unary = Callable[[Any], Awaitable[Any]]
 Stream = Callable[[Any], AsyncIterator[Any]]
@@ -32,6 +33,7 @@ HAS_LEADER: Final = "hasleader"
 LEADERLESS_TIMEOUTS: Final = 3
 FOR_LEARNERS: Final = frozenset({"Status", "Snapshot", "Check"})
 STOP_S: Final = 1.0
+SERVING, NOT_SERVING = 1, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +58,32 @@ class Tls:
     authority: bytes = b""
 
 
+class Held:
+    """The descriptors of grpcio's connections, among those of all ports of the process."""
+
+    name = "etcd clients"
+
+    def __init__(self, connections_max: int) -> None:
+        self.wanted = self.limits = PortLimits(connections_max, waiting_max=0, strangers_max=0)
+
+
 class EtcdServer:
     """Serves `node` at `addresses`, each `host:port`, with port 0 for any free one; `port` says which the first is."""
 
-    def __init__(self, node: Node, addresses: Sequence[str], tls: Tls | None, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        node: Node,
+        addresses: Sequence[str],
+        tls: Tls | None,
+        limits: Limits | None = None,
+        descriptors: Descriptors | None = None,
+    ) -> None:
         self.node = node
         self._addresses = tuple(addresses)
         self._tls = tls
         self.limits = limits or Limits()
+        self._descriptors = descriptors
+        self._held = Held(self.limits.connections_max)
         self.port = 0
         self._server: Any = None
         self._streams: dict[WatchStream, None] = {}
@@ -102,6 +122,7 @@ class EtcdServer:
             "Health/Check": self._health,
         }
         self.streams: dict[str, Stream] = {"KV/RangeStream": kv.range_stream, "Election/Observe": locks.observe}
+        self.streams["Health/Watch"] = self._watch_health
         self.lease = lease
 
     # -- life ----------------------------------------------------------------------------------------------------------
@@ -109,11 +130,13 @@ class EtcdServer:
     async def start(self) -> None:
         """Raises: MinikubeError where the address cannot be had, or certificates do not read."""
         limits = self.limits
+        if self._descriptors is not None:
+            self._descriptors.add(self._held)
         options = (
             ("grpc.max_receive_message_length", FRAGMENT_BYTES),
             ("grpc.max_send_message_length", -1),
             ("grpc.max_concurrent_streams", limits.per_connection_max),
-            ("grpc.max_allowed_incoming_connections", limits.connections_max),
+            ("grpc.max_allowed_incoming_connections", self._held.limits.connections_max),
             ("grpc.server_handshake_timeout_ms", int(limits.handshake_s * 1000)),
             ("grpc.http2.min_ping_interval_without_data_ms", int(limits.ping_least_s * 1000)),
             ("grpc.keepalive_permit_without_calls", 1),
@@ -143,6 +166,8 @@ class EtcdServer:
         if self._server is not None:
             await self._server.stop(STOP_S)
         await self.node.close()
+        if self._descriptors is not None:
+            self._descriptors.remove(self._held)
 
     def _listen(self, server: Any, address: str) -> int:
         tls = self._tls
@@ -294,7 +319,22 @@ class EtcdServer:
         """Serving, where it is known who leads; of the whole server, for which etcd has the empty name."""
         if request.service:
             raise Refused(grpc.StatusCode.NOT_FOUND, "unknown service")
-        return BY_NAME["HealthCheckResponse"](status=1 if self.node.member.leader() is not None else 2)
+        return BY_NAME["HealthCheckResponse"](status=SERVING if self.node.member.leader() is not None else NOT_SERVING)
+
+    async def _watch_health(self, request: Any) -> AsyncIterator[Any]:
+        """At first, and whenever it changes."""
+        changed, listeners, said = asyncio.Event(), self.node.member.leader_listeners, 0
+        listeners.append(changed.set)
+        try:
+            while True:
+                changed.clear()
+                answer = await self._health(request)
+                if answer.status != said:
+                    said = answer.status
+                    yield answer
+                await changed.wait()
+        finally:
+            listeners.remove(changed.set)
 
     async def _tell_progress(self) -> None:
         while True:

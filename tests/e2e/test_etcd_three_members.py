@@ -179,3 +179,27 @@ async def test_any_member_takes_what_a_client_asks_and_nothing_is_done_twice(tmp
             for name in found.callers
         }
         assert len(set(hashes.values())) == 1
+        await nobody_leads(found)
+
+
+async def nobody_leads(found: Doors) -> None:
+    """What a member says when the others are gone: to who wants one that knows a leader, and to who does not."""
+    left, *others = found.callers
+    needing, patient = [
+        found.callers[left].stream("Watch/Watch", metadata) for metadata in ((("hasleader", "true"),), None)
+    ]
+    for stream in (needing, patient):
+        stream.send(pb.WatchRequest(create_request=pb.WatchCreateRequest(key=b"a")))
+        assert (await asyncio.to_thread(stream.next))["created"]
+    await found.cluster.kill(*others)
+    assert await asyncio.to_thread(needing.next) == ("UNAVAILABLE", "etcdserver: no leader")
+    refused = await asyncio.to_thread(
+        found.callers[left].call, "KV/Range", pb.RangeRequest(key=b"a"), (("hasleader", "true"),)
+    )
+    assert refused == ("UNAVAILABLE", "etcdserver: no leader")
+    # What it has itself it still tells; what needs the others, it does not.
+    assert (await found.call(left, "KV/Range", pb.RangeRequest(key=b"counter", serializable=True)))[0] == "ok"
+    assert (await found.call(left, "KV/Put", pb.PutRequest(key=b"a")))[0] == "UNAVAILABLE"
+    assert (await found.call(left, "Maintenance/Status"))[1]["errors"] == ["etcdserver: no leader"]
+    for stream in (needing, patient):
+        stream.close()

@@ -85,6 +85,23 @@ def test_members_and_what_cannot_be_done_to_them(etcd: Caller) -> None:
         assert refused == ("INVALID_ARGUMENT", "etcdserver: given member URLs are invalid"), bad
 
 
+def test_what_does_not_fit_the_record_of_members_never_comes_into_the_log(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    with ours(tmp_path_factory.mktemp("record")) as server:
+        caller = Caller(f"127.0.0.1:{server.port}")
+        own = ok(caller.call("Maintenance/Status"))["header"]["member_id"]
+        for host in ("h" * 300, "\u2028" * 300):
+            code, _ = caller.call("Cluster/MemberAdd", pb.MemberAddRequest(peerURLs=[f"http://{host}:1"]))
+            updated, _ = caller.call(
+                "Cluster/MemberUpdate", pb.MemberUpdateRequest(ID=own, peerURLs=[f"http://{host}:1"])
+            )
+            assert (code, updated) == ("INVALID_ARGUMENT", "INVALID_ARGUMENT")
+        assert caller.call("Cluster/MemberRemove", pb.MemberRemoveRequest(ID=own))[0] == "FAILED_PRECONDITION"
+        assert put(caller, b"still") > 1
+        caller.close()
+
+
 def test_a_lock_is_had_by_one_after_the_other(etcd: Caller) -> None:
     leases = [ok(etcd.call("Lease/LeaseGrant", pb.LeaseGrantRequest(TTL=300)))["ID"] for _ in range(2)]
     first = ok(etcd.call("Lock/Lock", pb.LockRequest(name=b"lock", lease=leases[0])))

@@ -56,12 +56,14 @@ def whole(message: Any) -> Any:
 class Caller:
     """One connection. Answers are ("ok", data) or (gRPC's code, text)."""
 
-    def __init__(self, target: str, credentials: Any = None) -> None:
+    def __init__(self, target: str, credentials: Any = None, unshared: str = "") -> None:
+        """`unshared`: with a connection of its own, beside those of others to the same place."""
         self.target = target
+        options = (*OPTIONS, ("minikube.unshared", unshared))
         self._channel = (
-            grpc.insecure_channel(target, OPTIONS)
+            grpc.insecure_channel(target, options)
             if credentials is None
-            else grpc.secure_channel(target, credentials, OPTIONS)
+            else grpc.secure_channel(target, credentials, options)
         )
 
     def close(self) -> None:

@@ -1,0 +1,36 @@
+"""Where etcd's API listens, and what of that is refused before anything starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from minikube_py.cli.main import main
+from minikube_py.control_plane.errors import SetupError
+from minikube_py.control_plane.etcd_door import FLAG, parse_urls
+
+
+def test_urls_are_read_as_etcd_writes_them() -> None:
+    assert parse_urls("https://10.0.0.1:2379, https://[::1]:2380/", FLAG) == (
+        True,
+        [("10.0.0.1", 2379), ("::1", 2380)],
+    )
+    assert parse_urls("http://127.0.0.1:2379,http://localhost:1", FLAG)[0] is False
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", ",", "127.0.0.1:2379", "https://127.0.0.1", "https://:2379", "https://a:99999", "https://a:1/v3", "ftp://a:1",
+        "unix:///tmp/x", "http://10.0.0.1:2379", "http://example:2379", "http://127.0.0.1:1,https://127.0.0.1:2",
+    ],
+)  # fmt: skip
+def test_what_is_no_place_or_would_let_anybody_in_is_refused(text: str) -> None:
+    with pytest.raises(SetupError, match=FLAG):
+        parse_urls(text, FLAG)
+
+
+def test_http_alone_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(["store", "--data-dir", str(tmp_path), "--listen-client-http-urls", "http://127.0.0.1:0"])
+    assert code and "needs --listen-client-urls" in capsys.readouterr().err
