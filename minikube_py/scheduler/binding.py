@@ -34,6 +34,17 @@ class Bindings:
         self._scheduler = scheduler
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._waiting = 0
+        self._an_end = asyncio.Event()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another pod may be on its way."""
+        return self.in_flight < self._scheduler.config.binds_in_flight_max
+
+    async def an_end(self) -> None:
+        """Until one of them ends, or waits for long."""
+        self._an_end.clear()
+        await self._an_end.wait()
 
     @property
     def in_flight(self) -> int:
@@ -55,6 +66,7 @@ class Bindings:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.pop(task, None)
+        self._an_end.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("a binding cycle failed", exc_info=error)
         self._scheduler.wake()
@@ -105,6 +117,7 @@ class Bindings:
     @contextmanager
     def _let_others_go(self) -> Iterator[None]:
         self._waiting += 1
+        self._an_end.set()
         self._scheduler.wake()
         try:
             yield

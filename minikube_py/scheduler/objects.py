@@ -6,6 +6,7 @@ Pods made from one template share one `PodSpec`: it is interned by content, so t
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from sys import intern
 from typing import Any, NamedTuple
@@ -21,6 +22,8 @@ from minikube_py.fields.resource_requests import (
     units_of,
 )
 from minikube_py.scheduler.asks import ContainerAsks, asks_of, uses_of
+
+logger = logging.getLogger(__name__)
 
 CPU = "cpu"
 MEMORY = "memory"
@@ -560,3 +563,14 @@ def find_untolerated(
         if taint.effect in effects and not any(t.tolerates(taint) for t in tolerations):
             return taint
     return None
+
+
+def project_live(obj: Any) -> PodInfo | None:
+    """Finished pods hold nothing and need nothing: to the scheduler they are gone."""
+    try:
+        pod = project_pod(obj)
+    except QuantityError as error:
+        # The API server lets no such pod in; if one is there all the same, the others must still be scheduled.
+        logger.error("pod %s is left alone: %s", obj["metadata"]["name"], error)
+        return None
+    return None if pod.finished else pod

@@ -96,6 +96,8 @@ class Profile:
         self.binders = points["bind"]
         self.post_binders = points["postBind"]
         self._needing = tuple(p for p in self._made.values() if callable(getattr(p, "kinds_needed", None)))
+        self.placer = next((p for p in self._made.values() if getattr(p, "places_in_rounds", False)), None)
+        """What places the profile's pods together; None where each is placed by itself."""
         (self._queue_sort,) = points["queueSort"].values()
         self.sort_key = self._sort_key()
         by_name = self.looking.by_name()
@@ -194,6 +196,8 @@ class Profile:
         """(plugin, registration) of all that plugins asked to hear of. A plugin that may reject pods and asks for
         nothing hears of everything, or its pods would only come back by the timeout."""
         rejecting = {**self.looking.by_name(), **self.pre_enqueue_plugins, **self.reservers, **self.permitters}
+        if self.placer is not None:
+            rejecting[self.placer.name] = self.placer
         found = []
         for name, plugin in rejecting.items():
             ask = getattr(plugin, "events_to_register", None)
@@ -285,9 +289,7 @@ class Profile:
                 found[name] = plugin
         return found
 
-    async def run_pre_bind(
-        self, plugins: Mapping[str, Any], state: CycleState, pod: PodInfo, node_name: str
-    ) -> Status:
+    async def run_pre_bind(self, plugins: Mapping[str, Any], state: CycleState, pod: PodInfo, node_name: str) -> Status:
         for name, plugin in plugins.items():
             status = await plugin.pre_bind(state, pod, node_name)
             if status is not None and not status.is_success:

@@ -8,6 +8,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 from minikube_py.own_code import told
 from minikube_py.scheduler.config import NOT_YET, ConfigError
+from minikube_py.scheduler.flow.placement import FlowPlacement
 from minikube_py.scheduler.framework import PluginFactory
 from minikube_py.scheduler.own import find
 from minikube_py.scheduler.plugins.default_binder import DefaultBinder
@@ -47,6 +48,7 @@ BUILT_IN: Mapping[str, PluginFactory] = {
     "DefaultPreemption": DefaultPreemption,
     "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocation,
     "DefaultBinder": DefaultBinder,
+    "FlowPlacement": FlowPlacement,
     "NodeDeclaredFeatures": NodeDeclaredFeatures,
 }
 

@@ -20,7 +20,6 @@ from minikube_py.client.rest import NODES, PODS, Object, ResourceRef, RestClient
 from minikube_py.client.timers import Timer, Timers
 from minikube_py.client.transport import ApiTransport
 from minikube_py.env import Clock, Outside
-from minikube_py.fields.quantity import QuantityError
 from minikube_py.scheduler.binding import Bindings
 from minikube_py.scheduler.cache import Cache
 from minikube_py.scheduler.changes import columns_differ, node_changes, pod_changes
@@ -32,6 +31,7 @@ from minikube_py.scheduler.evaluate import Evaluator
 from minikube_py.scheduler.explaining import answer
 from minikube_py.scheduler.extenders.asking import Extenders
 from minikube_py.scheduler.extenders.cycle import ExtendedCycle
+from minikube_py.scheduler.flow.rounds import Rounds, rounds_of
 from minikube_py.scheduler.framework import (
     CODE_NAMES,
     EVENT_ASSIGNED_POD_ADD,
@@ -51,7 +51,7 @@ from minikube_py.scheduler.lent import LentInformers
 from minikube_py.scheduler.matcher import COLUMNS, Matcher
 from minikube_py.scheduler.metrics import AttemptMetrics, Labels, Metrics
 from minikube_py.scheduler.nominations import Nominations
-from minikube_py.scheduler.objects import NodeInfo, PodInfo, QueuedPodInfo, project_node, project_pod
+from minikube_py.scheduler.objects import NodeInfo, PodInfo, QueuedPodInfo, project_live, project_node, project_pod
 from minikube_py.scheduler.permit import WaitingPods
 from minikube_py.scheduler.preemption import Preemptions
 from minikube_py.scheduler.profile import Profile, require_one_order
@@ -68,7 +68,7 @@ TURN_S = 0.002
 class ProfileRun:
     """A profile at work."""
 
-    __slots__ = ("attempts", "evaluator", "events", "profile")
+    __slots__ = ("attempts", "evaluator", "events", "profile", "rounds")
 
     def __init__(
         self, profile: Profile, evaluator: Evaluator, attempts: AttemptMetrics, events: SchedulerEvents
@@ -77,6 +77,7 @@ class ProfileRun:
         self.evaluator = evaluator
         self.attempts = attempts
         self.events = events
+        self.rounds: Rounds | None = None
 
 
 class Scheduler:
@@ -112,10 +113,11 @@ class Scheduler:
         self.profiles = {p.scheduler_name: self._run_of(p, rng) for p in config.profiles}
         self._queue = self._make_queue()
         self._bindings = Bindings(self)
+        self._rounds = rounds_of(self, self._bindings, self._timers)
         self.kinds = LentKinds(self.client, clock, rng, self._kind_changed, self._after_kinds)
         # Pods that need a kind which is not yet known, by key.
         self._held: dict[str, PodInfo] = {}
-        live, there = self.extenders.with_bodies(_project_live, project_node)
+        live, there = self.extenders.with_bodies(project_live, project_node)
         self._pods = Informer(self.client, PODS, live, clock=clock, rng=rng)
         self._nodes = Informer(self.client, NODES, there, clock=clock, rng=rng)
         self._pods.add_handler(Handler(self._pod_added, self._pod_updated, self._pod_deleted, self._after_batch))
@@ -367,11 +369,17 @@ class Scheduler:
                         break
                 self._after_batch()
                 await asyncio.sleep(0)
+            for rounds in self._rounds:
+                await rounds.run()
 
     def _schedule_one(self, queued: QueuedPodInfo) -> None:
         run = self.admitted(queued)
-        if run is None:
-            return
+        if run is not None and run.rounds is not None:
+            run.rounds.take(queued)
+        elif run is not None:
+            self.place_alone(run, queued)
+
+    def place_alone(self, run: ProfileRun, queued: QueuedPodInfo) -> None:
         started_s = self._now_s()
         try:
             self.place(run, queued, run.evaluator.choose(queued.pod), started_s)
@@ -584,17 +592,8 @@ class Scheduler:
             labels = (("profile", name),)
             gauges["scheduler_evaluations_reused_total", labels] = run.evaluator.reused
             gauges["scheduler_evaluations_built_total", labels] = run.evaluator.built
+            for metric, count in run.rounds.metrics().items() if run.rounds is not None else ():
+                gauges[f"scheduler_flow_{metric}_total", labels] = count
             for metric, value in run.events.metrics().items():
                 gauges[f"scheduler_{metric}", labels] = value
         return self._metrics.collect(gauges)
-
-
-def _project_live(obj: Any) -> PodInfo | None:
-    """Finished pods hold nothing and need nothing: to the scheduler they are gone."""
-    try:
-        pod = project_pod(obj)
-    except QuantityError as error:
-        # The API server lets no such pod in; if one is there all the same, the others must still be scheduled.
-        logger.error("pod %s is left alone: %s", obj["metadata"]["name"], error)
-        return None
-    return None if pod.finished else pod

@@ -1,0 +1,95 @@
+"""What a cost model returned, checked before a solver sees it: whole numbers within range, or one clear error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from minikube_py.own_code import told
+from minikube_py.scheduler.flow.model import Arc, Machines, ModelError, Task
+from minikube_py.scheduler.flow.problem import AMOUNT_MAX, COST_MAX
+from minikube_py.scheduler.framework import IntArray
+
+T = TypeVar("T")
+
+
+class Asking:
+    """Asks a model about one class of pods. `where` is how the class is called; every error names it, the arc and a
+    pod."""
+
+    def __init__(self, model: str, where: str, task: Task) -> None:
+        self._model = model
+        self._where = where
+        self._task = task
+
+    def fail(self, arc: str, text: str) -> ModelError:
+        pod = self._task.name
+        return ModelError(f"cost model {self._model}: class {self._where}, arc {arc}, pod {pod}: {text}")
+
+    def ask(self, arc: str, question: Callable[..., T], *given: Any) -> T:
+        """Raises: ModelError."""
+        try:
+            return question(*given)
+        except Exception as error:
+            raise self.fail(arc, told(error)) from error
+
+    def arc(self, arc: str, question: Callable[..., Arc], *given: Any) -> Arc:
+        """Raises: ModelError."""
+        found = self.ask(arc, question, *given)
+        try:
+            cost, capacity, min_flow = found
+        except (TypeError, ValueError):
+            raise self.fail(arc, f"returned {found!r}; Arc(cost, capacity, min_flow) is wanted") from None
+        return Arc(
+            self._number(arc, "cost", cost, -COST_MAX, COST_MAX),
+            self._number(arc, "capacity", capacity, 0, AMOUNT_MAX),
+            self._number(arc, "min_flow", min_flow, 0, AMOUNT_MAX),
+        )
+
+    def _number(self, arc: str, what: str, value: Any, low: int, high: int) -> int:
+        return int(self._numbers(lambda _: arc, what, np.array([value], getattr(value, "dtype", None)), low, high)[0])
+
+    def arcs(self, machines: Machines, name: str, question: Callable[..., Any], *given: Any) -> tuple[IntArray, ...]:
+        """Costs and capacities of the arcs to `machines`. Raises: ModelError."""
+        found = self.ask(f"{name} -> machines", question, *given)
+
+        def named(position: int) -> str:
+            return f"{name} -> {machines[position].name}"
+
+        try:
+            cost, capacity = (np.broadcast_to(np.asarray(part), len(machines)) for part in found)
+        except (TypeError, ValueError):
+            text = (
+                f"returned {type(found).__name__}; Arcs(cost, capacity) is wanted, each one number or {len(machines)}"
+            )
+            raise self.fail(f"{name} -> machines", text) from None
+        return (
+            self._numbers(named, "cost", cost, -COST_MAX, COST_MAX),
+            self._numbers(named, "capacity", capacity, 0, AMOUNT_MAX),
+        )
+
+    def _numbers(self, named: Callable[[int], str], what: str, values: Any, low: int, high: int) -> IntArray:
+        if values.dtype.kind not in "iuf" and len(values):
+            raise self.fail(named(0), f"{what} is {values.tolist()[0]!r}; a whole number is wanted")
+        with np.errstate(invalid="ignore"):
+            wrong = ~((values >= low) & (values <= high) & (values == np.floor(values)))
+        if wrong.any():
+            at = int(np.flatnonzero(wrong)[0])
+            text = f"{what} is {values.tolist()[at]!r}; a whole number from {low} to {high} is wanted"
+            raise self.fail(named(at), text)
+        found: IntArray = values.astype(np.int64)
+        return found
+
+    def positions(self, arc: str, count: int, question: Callable[..., Any], *given: Any) -> IntArray | None:
+        """Raises: ModelError."""
+        found = self.ask(arc, question, *given)
+        if found is None:
+            return None
+        positions = np.asarray(found)
+        if positions.size == 0:
+            return np.zeros(0, np.int64)
+        if positions.dtype.kind not in "iu" or positions.min() < 0 or positions.max() >= count:
+            raise self.fail(arc, f"returned {found!r}; positions within the {count} machines are wanted")
+        return np.unique(positions.astype(np.int64))

@@ -1,0 +1,132 @@
+"""CoCo's cost model: what a pod takes of a machine, and how much it and its neighbours disturb each other.
+
+Source: camsas/firmament, coco_cost_model.cc.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from minikube_py.scheduler.flow.model import (
+    TASK_TYPE,
+    TASK_TYPES,
+    Arc,
+    Arcs,
+    CostModel,
+    EquivClass,
+    Machine,
+    Machines,
+    Task,
+)
+from minikube_py.scheduler.objects import CPU, MEMORY, PodInfo
+
+OMEGA: Final = 1000
+PRIORITY_MAX: Final = 10
+PARTS_MAX: Final = 1000
+"""So many times all of a resource is the most that a price tells apart."""
+
+_PENALTY: Final[Mapping[str, Mapping[str, int]]] = {
+    "turtle": {"turtle": 50, "sheep": 50, "rabbit": 50, "devil": 50},
+    "sheep": {"turtle": 10, "sheep": 50, "rabbit": 100, "devil": 200},
+    "rabbit": {"turtle": 10, "sheep": 50, "rabbit": 200, "devil": 1000},
+    "devil": {"turtle": 10, "sheep": 200, "rabbit": 1000, "devil": 200},
+}
+
+
+def penalty(running: str, coming: str) -> int:
+    """What a pod of the one type adds to the price of a machine for pods of the other."""
+    return _PENALTY[running][coming]
+
+
+def type_of(pod: PodInfo) -> str:
+    found = pod.labels.get(TASK_TYPE, TASK_TYPES[0])
+    return found if found in TASK_TYPES else TASK_TYPES[0]
+
+
+def penalties_of(machine: Machine) -> dict[str, int]:
+    """By type of what comes, for all that runs there."""
+    found = dict.fromkeys(TASK_TYPES, 0)
+    for pod in machine.info.pods.values():
+        for coming, amount in _PENALTY[type_of(pod)].items():
+            found[coming] += amount
+    return found
+
+
+class Coco(CostModel):
+    """args: `resources`: those beside cpu and memory that make up a cost, such as network and disk bandwidth. Firmament
+    has five in all; one that no machine has costs a waiting pod OMEGA and nothing else."""
+
+    name = "COCO"
+    DIMENSIONS: Final = 5
+
+    def __init__(self, args: Mapping[str, Any], rng: random.Random) -> None:
+        super().__init__(args, rng)
+        self._resources = (CPU, MEMORY, *(str(each) for each in args.get("resources", ())))
+        self._least: dict[str, int] = {}
+        self._most: dict[str, int] = {}
+        self._penalties: dict[str, dict[str, int]] = {}
+        self._tasks: dict[EquivClass, Task] = {}
+
+    @staticmethod
+    def normalized(raw: int, most: int) -> int:
+        return int(min(raw / most, PARTS_MAX) * OMEGA) if most else 0
+
+    # --- what is known ----------------------------------------------------------------------------------------------
+
+    def add_machine(self, machine: Machine) -> None:
+        for resource in self._resources:
+            amount = machine.allocatable(resource)
+            self._most[resource] = max(self._most.get(resource, 0), amount)
+            self._least[resource] = min(self._least.get(resource) or amount, amount)
+
+    def remove_machine(self, name: str) -> None:
+        self._penalties.pop(name, None)
+
+    def gather_stats(self, machine: Machine) -> None:
+        self._penalties[machine.name] = penalties_of(machine)
+
+    # --- arcs -------------------------------------------------------------------------------------------------------
+
+    def _priority(self, task: Task) -> int:
+        return min(PRIORITY_MAX, max(0, task.pod.priority)) * OMEGA
+
+    def task_key(self, task: Task) -> object:
+        return int(task.waited_s * 10), task.type
+
+    def task_to_unscheduled_agg(self, task: Task) -> Arc:
+        parts = (self.normalized(task.request(r), self._least.get(r, 0)) for r in self._resources)
+        base = self._priority(task) + max(self.DIMENSIONS, len(self._resources)) * OMEGA + sum(parts)
+        # 1 each for the type of the machine and for interference; then tenths of seconds.
+        return Arc(base + 2 + int(task.waited_s * 10))
+
+    def get_task_equiv_classes(self, task: Task) -> Sequence[EquivClass]:
+        ec = f"job {task.job}, {task.type}"
+        self._tasks[ec] = task
+        return (ec,)
+
+    def task_to_equiv_class_aggregator(self, task: Task, ec: EquivClass) -> Arc:
+        parts = (self.normalized(task.request(r), self._most.get(r, 0)) for r in self._resources)
+        return Arc(self._priority(task) + sum(parts))
+
+    def equiv_class_to_resource_nodes(self, ec: EquivClass, machines: Machines) -> Arcs:
+        task = self._tasks[ec]
+        cost = [self._penalties.get(machine.name, {}).get(task.type, 0) for machine in machines]
+        return Arcs(np.array(cost, np.int64), machines.fit(task))
+
+    def resource_node_to_resource_node(self, machine: Machine) -> Arc:
+        cost = sum(
+            self.normalized(machine.allocatable(r) - machine.free(r), machine.allocatable(r)) for r in self._resources
+        )
+        return Arc(cost + self.interference(machine), machine.free_slots)
+
+    def interference(self, machine: Machine) -> int:
+        """What all that runs there costs whatever comes, more of it the fuller the machine is."""
+        if not machine.slots:
+            return 0
+        summed = sum(self._penalties.get(machine.name, {}).values())
+        return int(math.exp(machine.running / machine.slots) * summed) - summed

@@ -1,0 +1,328 @@
+"""The graph of one round: classes of equal pods, what a cost model puts between them and machines, machines, the sink.
+
+Everything between a class and the machines is the class's own copy, so that machines that its filters turn down are
+left out, and no arc carries more of its pods than fit there by themselves. Classes meet at the machines (and at machine
+classes, of which each takes one pod of whatever class) and at their jobs' unscheduled aggregators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from minikube_py.scheduler.columns import NodeColumns
+from minikube_py.scheduler.flow.checking import Asking
+from minikube_py.scheduler.flow.model import CostModel, EquivClass, Machines, ModelError, Task
+from minikube_py.scheduler.flow.problem import Problem
+from minikube_py.scheduler.framework import IntArray
+from minikube_py.scheduler.objects import PodInfo
+
+SINK = 0
+_UNDER_WAY = -1
+
+
+class TaskClass(NamedTuple):
+    """`slots`: where the pods pass the filters, ascending; `room`: how many of them fit each of these by themselves."""
+
+    task: Task
+    slots: IntArray
+    room: IntArray
+
+    @property
+    def name(self) -> str:
+        task = self.task
+        return f"{task.job or task.pod.namespace} ({task.count} pods like {task.pod.name})"
+
+
+class Step(NamedTuple):
+    """One arc of a pod's path."""
+
+    to: str
+    cost: int
+
+
+class Placement(NamedTuple):
+    """Where one pod of a class goes. `path`: up to the machine; `leaf_cost`: from there to the sink."""
+
+    slot: int
+    path: tuple[Step, ...]
+    leaf_cost: int
+
+    @property
+    def price(self) -> int:
+        return sum(step.cost for step in self.path) + self.leaf_cost
+
+
+class _Part(NamedTuple):
+    """Arcs to machines: of a class, from `node`; the arc `first + i` leads to the machine at `positions[i]`."""
+
+    node: int
+    first: int
+    positions: IntArray
+    label: str
+
+
+class _Own:
+    """What a class has in the graph. `inner`: its arcs between its own nodes, as (arc, from, to, label)."""
+
+    __slots__ = ("inner", "name", "node", "parts", "unscheduled")
+
+    def __init__(self, name: str, node: int) -> None:
+        self.name = name
+        self.node = node
+        self.parts: list[_Part] = []
+        self.inner: list[tuple[int, int, int, str]] = []
+        self.unscheduled = -1
+
+
+class Graph:
+    """`failed`: classes about which the model said nothing that can be used, with the error; they are left out."""
+
+    def __init__(self, model: CostModel, columns: NodeColumns, arcs_max: int = 1 << 20) -> None:
+        self._model = model
+        self._columns = columns
+        self._arcs_max = arcs_max
+        self._chunks: list[tuple[IntArray, ...]] = []
+        self._arcs = 0
+        self.machine_slots = np.flatnonzero(columns.present[: columns.size])
+        self._place = np.full(columns.size, -1, np.int64)
+        self._place[self.machine_slots] = np.arange(len(self.machine_slots))
+        self._nodes = 1 + len(self.machine_slots)
+        self._supply: list[tuple[int, int]] = []
+        self._jobs: dict[str, list[int]] = {}
+        self._classes: list[_Own | None] = []
+        self._tiers: list[int] = []
+        self.failed: dict[int, ModelError] = {}
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Nodes and arcs."""
+        return self._nodes, self._arcs
+
+    # --- building ---------------------------------------------------------------------------------------------------
+
+    def _node(self) -> int:
+        self._nodes += 1
+        return self._nodes - 1
+
+    def _add(
+        self,
+        start: IntArray | int,
+        end: IntArray | int,
+        capacity: IntArray | int,
+        cost: IntArray | int,
+        lower: int = 0,
+    ) -> int:
+        """Returns the first arc's number."""
+        chunk = np.broadcast_arrays(
+            *(np.atleast_1d(np.asarray(a, np.int64)) for a in (start, end, capacity, cost, lower))
+        )
+        self._chunks.append(tuple(chunk))
+        self._arcs += len(chunk[0])
+        return self._arcs - len(chunk[0])
+
+    def build(self, classes: Sequence[TaskClass]) -> Problem:
+        """Raises: ModelError, where it concerns all classes."""
+        columns, model = self._columns, self._model
+        machines = Machines(columns.some(self.machine_slots), self.machine_slots)
+        asking = Asking(model.name, "all", Task(classes[0].task.pod))
+        asking.ask("stats", model.prepare_stats, machines)
+        asking.ask("stats", model.update_stats, machines)
+        total = sum(each.task.count for each in classes)
+        pairs = sum(len(each.slots) for each in classes)
+        most = min(model.machine_classes, total, max(1, self._arcs_max // max(1, pairs)))
+        self._tiers = self._machine_classes(most) if len(classes) > 1 else [1] * most
+        self._leaves(machines)
+        for number, each in enumerate(classes):
+            self._classes.append(self._class(number, each))
+        for job, (node, count) in self._jobs.items():
+            arc = asking.arc(f"unscheduled {job} -> sink", model.unscheduled_agg_to_sink, job)
+            self._add(node, SINK, count, arc.cost)
+        return self._problem()
+
+    def _problem(self) -> Problem:
+        start, end, capacity, cost, lower = (np.concatenate(part) for part in zip(*self._chunks, strict=True))
+        supply = np.zeros(self._nodes, np.int64)
+        for node, count in self._supply:
+            supply[node] = count
+        supply[SINK] = -supply.sum()
+        # Twice the price, and 1 for staying: of two cheapest flows, whoever solves, the one that places more pods.
+        cost = 2 * cost
+        cost[[own.unscheduled for own in self._classes if own is not None]] += 1
+        return Problem(supply, start, end, capacity, cost, lower if lower.any() else None)
+
+    def _machine_classes(self, most: int) -> list[int]:
+        """For each index, the first of the nodes that stand for the machines; each leads to its machine."""
+        count = len(self.machine_slots)
+        first = [self._nodes + index * count for index in range(most)]
+        self._nodes += most * count
+        for nodes in first:
+            self._add(nodes + np.arange(count), 1 + np.arange(count), 1, 0)
+        return first
+
+    def _leaves(self, machines: Machines) -> None:
+        asking = Asking(self._model.name, "machines", Task(_NOBODY))
+        inner = asking.arcs(machines, "machine", self._model.resource_nodes_to_resource_nodes, machines)
+        outer = asking.arcs(machines, "leaf", self._model.leaf_resource_nodes_to_sink, machines)
+        capacity = np.minimum(inner[1], outer[1])
+        self._leaf_cost = inner[0] + outer[0]
+        self._add(1 + np.arange(len(machines)), SINK, capacity, self._leaf_cost)
+
+    def _class(self, number: int, of: TaskClass) -> _Own | None:
+        """None where the model failed: what was begun stays, without supply."""
+        own = _Own(of.name, self._node())
+        try:
+            self._arcs_of(own, of)
+        except ModelError as error:
+            self.failed[number] = error
+            return None
+        self._supply.append((own.node, of.task.count))
+        return own
+
+    def _unscheduled(self, own: _Own, task: Task, asking: Asking, price: str) -> None:
+        arc = asking.arc("task -> unscheduled", getattr(self._model, price), task)
+        job = self._jobs.get(task.job)
+        if job is None:
+            job = self._jobs[task.job] = [self._node(), 0]
+        job[1] += task.count
+        own.unscheduled = self._add(own.node, job[0], task.count, arc.cost)
+
+    def _arcs_of(self, own: _Own, of: TaskClass) -> None:
+        model, task = self._model, of.task
+        asking = Asking(model.name, of.name, task)
+        asking.ask("add_task", model.add_task, task)
+        machines = Machines(self._columns.some(of.slots), of.slots)
+        self._unscheduled(own, task, asking, "task_to_unscheduled_agg")
+        seen: dict[Hashable, int] = {}
+        for ec in asking.ask("task -> class", model.get_task_equiv_classes, task):
+            arc = asking.arc(f"task -> {ec}", model.task_to_equiv_class_aggregator, task, ec)
+            if arc.capacity:
+                node = self._equiv_class(own, of, ec, machines, asking, seen)
+                self._inner(own, own.node, node, task.count, arc.cost, str(ec), arc.min_flow)
+        preferred = asking.positions("task -> machine", len(machines), model.get_task_preference_arcs, task, machines)
+        for position in () if preferred is None else preferred.tolist():
+            machine = machines[position]
+            arc = asking.arc(f"task -> {machine.name}", model.task_to_resource_node, task, machine)
+            room = min(arc.capacity * task.count, int(of.room[position]))
+            self._part(own, own.node, of, np.array([position]), room, arc.cost, "")
+
+    def _inner(self, own: _Own, start: int, end: int, capacity: int, cost: int, label: str, lower: int = 0) -> None:
+        own.inner.append((self._add(start, end, capacity, cost, min(lower, capacity)), start, end, label))
+
+    def _equiv_class(
+        self, own: _Own, of: TaskClass, ec: EquivClass, machines: Machines, asking: Asking, seen: dict[Hashable, int]
+    ) -> int:
+        if ec in seen:
+            if seen[ec] == _UNDER_WAY:
+                raise asking.fail(str(ec), "equivalence classes lead to each other in a circle")
+            return seen[ec]
+        seen[ec] = _UNDER_WAY
+        node = self._node()
+        model, name = self._model, str(ec)
+        for other in asking.ask(f"{name} -> class", model.get_equiv_class_to_equiv_classes_arcs, ec):
+            arc = asking.arc(f"{name} -> {other}", model.equiv_class_to_equiv_class, ec, other)
+            if arc.capacity:
+                end = self._equiv_class(own, of, other, machines, asking, seen)
+                self._inner(own, node, end, arc.capacity, arc.cost, str(other), arc.min_flow)
+        some = asking.positions(
+            f"{name} -> machines", len(machines), model.get_outgoing_equiv_class_pref_arcs, ec, machines
+        )
+        if some is None:
+            some, chosen, room = np.arange(len(machines)), machines, of.room
+        else:
+            chosen, room = Machines(self._columns.some(of.slots[some]), of.slots[some]), of.room[some]
+        if model.machine_classes:
+            for index, base in enumerate(self._tiers):
+                cost, capacity = asking.arcs(chosen, name, model.equiv_class_to_machine_classes, ec, chosen, index)
+                capacity = np.minimum(capacity, room > index)
+                self._part(own, node, of, some, capacity, cost, name, base)
+        elif len(chosen):
+            cost, capacity = asking.arcs(chosen, name, model.equiv_class_to_resource_nodes, ec, chosen)
+            self._part(own, node, of, some, np.minimum(capacity, room), cost, name)
+        seen[ec] = node
+        return node
+
+    def _part(
+        self,
+        own: _Own,
+        node: int,
+        of: TaskClass,
+        positions: IntArray,
+        capacity: IntArray | int,
+        cost: IntArray | int,
+        label: str,
+        base: int = 1,
+    ) -> None:
+        """Arcs to those machines that have room; `base` is the first of their nodes, or of their machine classes'."""
+        capacity = np.broadcast_to(capacity, len(positions))
+        used = np.flatnonzero(capacity > 0)
+        if not len(used):
+            return
+        places = self._place[of.slots[positions[used]]]
+        cost = np.broadcast_to(cost, len(positions))[used]
+        first = self._add(node, places + base, capacity[used], cost)
+        own.parts.append(_Part(node, first, places, label))
+
+    # --- reading the flow -------------------------------------------------------------------------------------------
+
+    def placements(self, number: int, flow: IntArray, problem: Problem) -> Iterator[Placement]:
+        """Of a class's pods, those that go somewhere, one by one."""
+        own = self._classes[number]
+        if own is None:
+            return
+        left = {arc: int(flow[arc]) for arc, *_ in own.inner}
+        into: dict[int, list[tuple[int, int, str]]] = {}
+        for arc, start, end, label in own.inner:
+            into.setdefault(end, []).append((arc, start, label))
+        for part in own.parts:
+            carried = flow[part.first : part.first + len(part.positions)]
+            used = np.flatnonzero(carried)
+            for i, amount in zip(used.tolist(), carried[used].tolist(), strict=True):
+                place = int(part.positions[i])
+                slot = int(self.machine_slots[place])
+                info = self._columns.by_slot[slot]
+                last = Step(info.name if info is not None else "", _price(problem, part.first + i))
+                for _ in range(amount):
+                    path = (*_back(own.node, part.node, into, left, problem), last)
+                    yield Placement(slot, path, int(self._leaf_cost[place]))
+
+    def unscheduled_price(self, number: int, problem: Problem) -> int:
+        """What it costs to leave one of its pods where it is, up to the aggregator."""
+        own = self._classes[number]
+        return 0 if own is None else _price(problem, own.unscheduled)
+
+
+def _price(problem: Problem, arc: int) -> int:
+    return int(problem.cost[arc]) // 2
+
+
+def _back(
+    root: int,
+    node: int,
+    into: dict[int, list[tuple[int, int, str]]],
+    left: dict[int, int],
+    problem: Problem,
+) -> list[Step]:
+    """A way from the class's node to `node` that has flow left; it is taken off."""
+    steps: list[Step] = []
+    while node != root:
+        arc, start, label = next(each for each in into[node] if left[each[0]])
+        left[arc] -= 1
+        steps.append(Step(label, _price(problem, arc)))
+        node = start
+    steps.reverse()
+    return steps
+
+
+class _Nobody:
+    """Stands in messages for a pod where arcs belong to none."""
+
+    key = "(none)"
+    name = "(none)"
+    namespace = ""
+    labels: dict[str, str] = {}
+
+
+_NOBODY: PodInfo = _Nobody()  # type: ignore[assignment]

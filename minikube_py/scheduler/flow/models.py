@@ -1,0 +1,286 @@
+"""Firmament's cost models, with its constants, and one that minimises electricity.
+
+What Firmament learns from a task's final report or its data layer, a cluster does not tell: the args say it, by labels
+of pods and nodes. Source: camsas/firmament, src/scheduling/flow/*_cost_model.cc; Huawei-PaaS/firmament for CPU_MEM.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from minikube_py.own_code import BadCode, find_class, name_of, told
+from minikube_py.scheduler.configuration.merging import ConfigError
+from minikube_py.scheduler.flow.coco import Coco
+from minikube_py.scheduler.flow.model import Arc, Arcs, CostModel, EquivClass, Machine, Machines, Task
+from minikube_py.scheduler.flow.problem import COST_MAX
+from minikube_py.scheduler.flow.quincy import Quincy, QuincyInterference
+from minikube_py.scheduler.flow.wharemap import WhareMap
+from minikube_py.scheduler.framework import IntArray
+from minikube_py.scheduler.objects import CPU, MEMORY, PodSpec
+
+MAX_ARC_COST: Final = 100_000_000
+OMEGA: Final = 1000
+RUNTIME: Final = "minikube-py.io/runtime-seconds"
+"""Label of a pod: how long its like run on average."""
+IDLE_WATTS, PEAK_WATTS = "minikube-py.io/idle-watts", "minikube-py.io/peak-watts"
+"""Labels of a node."""
+
+
+class Slots(CostModel):
+    """What most of Firmament's models share: a class reaches every machine at one price, as often as it has slots."""
+
+    def equiv_class_to_resource_nodes(self, ec: EquivClass, machines: Machines) -> Arcs:
+        return Arcs(0, machines.free_slots)
+
+    def resource_nodes_to_resource_nodes(self, machines: Machines) -> Arcs:
+        return Arcs(0, machines.free_slots)
+
+    def leaf_resource_nodes_to_sink(self, machines: Machines) -> Arcs:
+        return Arcs(0, machines.free_slots)
+
+
+class Trivial(Slots):
+    """Any machine is as good as any other; one at random is a little better. args: `preferences` (1) for each pod."""
+
+    name = "TRIVIAL"
+
+    def task_to_unscheduled_agg(self, task: Task) -> Arc:
+        return Arc(5)
+
+    def task_to_equiv_class_aggregator(self, task: Task, ec: EquivClass) -> Arc:
+        return Arc(2)
+
+    def get_task_preference_arcs(self, task: Task, machines: Machines) -> Sequence[int]:
+        wanted = task.count * int(self.args.get("preferences", 1))
+        return [self.rng.randrange(len(machines)) for _ in range(wanted if len(machines) else 0)]
+
+
+class Random(Slots):
+    """Every price by chance, at most MAX_ARC_COST; to leave a pod is the most expensive."""
+
+    name = "RANDOM"
+
+    def _unscheduled(self) -> int:
+        half = MAX_ARC_COST // 2
+        return half + self.rng.randrange(half) + 1
+
+    def task_to_unscheduled_agg(self, task: Task) -> Arc:
+        return Arc(self._unscheduled())
+
+    def task_to_equiv_class_aggregator(self, task: Task, ec: EquivClass) -> Arc:
+        return Arc(self.rng.randrange(self._unscheduled()) - 1)
+
+    def task_to_resource_node(self, task: Task, machine: Machine) -> Arc:
+        return Arc(self.rng.randrange(MAX_ARC_COST // 3) + 1)
+
+    def equiv_class_to_resource_nodes(self, ec: EquivClass, machines: Machines) -> Arcs:
+        cost = [self.rng.randrange(MAX_ARC_COST // 2) + 1 for _ in range(len(machines))]
+        return Arcs(np.array(cost, np.int64), machines.free_slots)
+
+
+class ShortestJobFirst(Slots):
+    """Short pods go first; waiting makes any of them worth its place. The label RUNTIME says how long."""
+
+    name = "SJF"
+
+    def _runtime(self, task: Task) -> int:
+        text = task.labels.get(RUNTIME, "")
+        # Firmament keeps runtimes in milliseconds.
+        return int(text) * 1000 if text.isascii() and text.isdigit() else 0
+
+    def task_key(self, task: Task) -> object:
+        return int(task.waited_s * 10), self._runtime(task)
+
+    def task_to_unscheduled_agg(self, task: Task) -> Arc:
+        return Arc(max(int(task.waited_s * 10), self._runtime(task) * 100))
+
+    def task_to_equiv_class_aggregator(self, task: Task, ec: EquivClass) -> Arc:
+        return Arc(self._runtime(task) * 100 + 1)
+
+    def task_to_resource_node(self, task: Task, machine: Machine) -> Arc:
+        return Arc(self._runtime(task) * 100)
+
+
+class Octopus(Slots):
+    """Spreads: a machine costs 100 for each pod that runs there."""
+
+    name = "OCTOPUS"
+    BUSY: Final = 100
+
+    def task_to_unscheduled_agg(self, task: Task) -> Arc:
+        return Arc(1_000_000)
+
+    def task_preemption(self, task: Task) -> Arc:
+        return Arc(1_000_000)
+
+    def task_to_equiv_class_aggregator(self, task: Task, ec: EquivClass) -> Arc:
+        return Arc(1)
+
+    def equiv_class_to_resource_nodes(self, ec: EquivClass, machines: Machines) -> Arcs:
+        return Arcs(self.BUSY * machines.running, machines.free_slots)
+
+    def equiv_class_to_resource_node(self, ec: EquivClass, machine: Machine) -> Arc:
+        return Arc(self.BUSY * machine.running, machine.free_slots)
+
+    def resource_nodes_to_resource_nodes(self, machines: Machines) -> Arcs:
+        return Arcs(self.BUSY * machines.running, machines.free_slots)
+
+    def resource_node_to_resource_node(self, machine: Machine) -> Arc:
+        return Arc(self.BUSY * machine.running, machine.free_slots)
+
+
+class Void(Slots):
+    """Nothing costs anything, not even to leave a pod where it is."""
+
+    name = "VOID"
+
+    def task_to_unscheduled_agg(self, task: Task) -> Arc:
+        return Arc(0)
+
+
+class SpecClass(NamedTuple):
+    """The equivalence class of a specification: equal ones are one object."""
+
+    spec: PodSpec
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={amount}" for name, amount in self.spec.requests) or "no requests"
+
+
+class _Tiers(Slots):
+    """Each further pod on a machine has its own price. args: `machineClasses`, how many a round may put there (10)."""
+
+    UNSCHEDULED: Final = 2_560_000
+
+    def __init__(self, args: Mapping[str, Any], rng: random.Random) -> None:
+        super().__init__(args, rng)
+        self.machine_classes = int(args.get("machineClasses", 10))
+        self._tasks: dict[EquivClass, Task] = {}
+
+    def task_to_unscheduled_agg(self, task: Task) -> Arc:
+        return Arc(self.UNSCHEDULED)
+
+    def _class_of(self, task: Task) -> EquivClass:
+        return SpecClass(task.pod.spec)
+
+    def get_task_equiv_classes(self, task: Task) -> Sequence[EquivClass]:
+        ec = self._class_of(task)
+        self._tasks[ec] = task
+        return (ec,)
+
+    def remove_task(self, task: Task) -> None:
+        self._tasks.pop(self._class_of(task), None)
+
+
+class Net(_Tiers):
+    """Where most network bandwidth is left. args: `resource`, which stands for it in requests and nodes
+    (minikube-py.io/net-rx-bandwidth)."""
+
+    name = "NET"
+
+    def __init__(self, args: Mapping[str, Any], rng: random.Random) -> None:
+        super().__init__(args, rng)
+        self._resource = str(args.get("resource", "minikube-py.io/net-rx-bandwidth"))
+
+    def _class_of(self, task: Task) -> EquivClass:
+        return f"{task.request(self._resource)} of {self._resource}"
+
+    def equiv_class_to_machine_classes(self, ec: EquivClass, machines: Machines, index: int) -> Arcs:
+        wanted = self._tasks[ec].request(self._resource) * (index + 1)
+        available = machines.free(self._resource)
+        fits = available >= wanted
+        price = np.maximum(wanted - available, -COST_MAX // 2) + 1_280_000
+        return Arcs(np.where(fits, price, 0), fits.astype(np.int64))
+
+
+class CpuMem(_Tiers):
+    """Poseidon's: where least of cpu and memory is taken, and both alike. Of its other costs, those for affinities are
+    here what they are for a pod that prefers nothing, 1,000 each; that of taints is 0."""
+
+    name = "CPU_MEM"
+    NO_PREFERENCE: Final = 2 * OMEGA
+
+    def equiv_class_to_machine_classes(self, ec: EquivClass, machines: Machines, index: int) -> Arcs:
+        task = self._tasks[ec]
+        room = np.ones(len(machines.slots), np.bool_)
+        taken: list[IntArray] = []
+        for resource in (CPU, MEMORY):
+            wanted, free, all_of_it = task.request(resource), machines.free(resource), machines.allocatable(resource)
+            room &= free >= wanted * (index + 1)
+            # As floats of 32 bits, as Firmament has them.
+            part = (all_of_it - free + index * wanted) / np.maximum(all_of_it, 1).astype(np.float32)
+            # More than all of it may be taken, where a node has less than it had.
+            taken.append(np.clip(part, 0, 1).astype(np.float32))
+        cpu, memory = taken
+        mean = (cpu + memory) / np.float32(2)
+        variance = ((cpu - mean) ** 2 + (memory - mean) ** 2) / np.float32(2)
+        cost = ((cpu * OMEGA).astype(np.int64) + (memory * OMEGA).astype(np.int64)) // 2
+        cost = cost + (variance * OMEGA).astype(np.int64) + self.NO_PREFERENCE
+        return Arcs(np.where(room, cost, 0), room.astype(np.int64))
+
+
+class Electricity(_Tiers):
+    """Least electricity: what a pod adds to the power that its machine draws, times the price of a kWh where that is.
+
+    A machine draws IDLE_WATTS when it is on, and evenly more up to PEAK_WATTS at full cpu. A pod on a machine that
+    runs nothing pays that share of its idle power that it takes of its cpu (the fixed cost, spread: a flow cannot pay
+    it once). Costs are in thousandths of a cent an hour. args: `idleWatts` (100) and `peakWatts` (250) for nodes
+    without labels; `centsPerKwh`: by the value of `zoneLabel` (topology.kubernetes.io/zone), `otherwise` (30)."""
+
+    name = "ELECTRICITY"
+
+    def __init__(self, args: Mapping[str, Any], rng: random.Random) -> None:
+        super().__init__(args, rng)
+        self._idle, self._peak = int(args.get("idleWatts", 100)), int(args.get("peakWatts", 250))
+        self._cents = {str(k): float(v) for k, v in dict(args.get("centsPerKwh", {})).items()}
+        self._zone = str(args.get("zoneLabel", "topology.kubernetes.io/zone"))
+
+    def _prices(self, machines: Machines) -> Any:
+        found = np.full(len(machines), self._cents.get("otherwise", 30.0))
+        for zone, cents in self._cents.items():
+            found[machines.nodes.label_mask(self._zone, zone)] = cents
+        return found
+
+    def equiv_class_to_machine_classes(self, ec: EquivClass, machines: Machines, index: int) -> Arcs:
+        task = self._tasks[ec]
+        cpu = np.maximum(1, machines.allocatable(CPU))
+        idle, peak = machines.values(IDLE_WATTS, self._idle), machines.values(PEAK_WATTS, self._peak)
+        watts = np.maximum(0, peak - idle) + np.where(machines.running == 0, idle, 0)
+        # watts x cents / kWh is thousandths of a cent an hour.
+        cost = watts * (task.request(CPU) / cpu) * self._prices(machines)
+        return Arcs(np.rint(cost).astype(np.int64), (machines.fit(task) > index).astype(np.int64))
+
+
+MODELS: Final[Mapping[str, type[CostModel]]] = {
+    model.name: model
+    for model in (
+        Trivial, Random, ShortestJobFirst, Quincy, WhareMap, Coco, Octopus, Void, Net, QuincyInterference, CpuMem,
+        Electricity,
+    )
+}  # fmt: skip
+
+
+def model_named(target: str, args: Mapping[str, Any], rng: random.Random) -> CostModel:
+    """One of `MODELS`, or `FILE.py:CLASS` or `MODULE:CLASS`. Raises: ConfigError, which says where and what to do."""
+    kind: Callable[..., Any] | None = MODELS.get(target)
+    if kind is None:
+        if not target.rpartition(":")[0]:
+            raise ConfigError(f"there is no cost model {target!r}; there are: {', '.join(MODELS)}; or FILE.py:CLASS")
+        try:
+            kind = find_class(target, "task_to_unscheduled_agg")
+        except BadCode as error:
+            raise ConfigError(str(error)) from error
+        if not isinstance(kind, type) or not issubclass(kind, CostModel):
+            raise ConfigError(f"{target} is not derived from minikube_py.scheduler.flow.CostModel")
+    try:
+        model: CostModel = kind(args, rng)
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"cost model {target}: {told(error)}") from error
+    model.name = name_of(kind, target, "name")
+    return model

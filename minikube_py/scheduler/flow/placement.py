@@ -1,0 +1,86 @@
+"""The plugin that a profile enables to be placed by flow: it says how, and `rounds` does it.
+
+profiles:
+- schedulerName: flow
+  plugins: {multiPoint: {enabled: [{name: FlowPlacement}]}}
+  pluginConfig:
+  - name: FlowPlacement
+    args: {costModel: CPU_MEM, solver: auto}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
+
+from minikube_py.scheduler.configuration.merging import ConfigError
+from minikube_py.scheduler.flow.model import CostModel
+from minikube_py.scheduler.flow.models import model_named
+from minikube_py.scheduler.flow.solvers import solver_named
+from minikube_py.scheduler.framework import NODE, POD, Action, ClusterEvent, EventRegistration, Handle
+
+NAME: Final = "FlowPlacement"
+
+
+@dataclass(frozen=True, slots=True)
+class FlowArgs:
+    """`cost_model`: one of `flow.models`, or FILE.py:CLASS; `model_args` are its own. `max_pods` of a round, and
+    `max_arcs` from machine classes. `retry_seconds`: after so long pods that a price kept waiting are priced again."""
+
+    cost_model: str = "CPU_MEM"
+    model_args: Mapping[str, Any] = field(default_factory=dict)
+    solver: str = "auto"
+    max_pods: int = 10_000
+    max_arcs: int = 300_000
+    retry_seconds: float = 1.0
+
+
+def read_args(args: Mapping[str, Any]) -> FlowArgs:
+    """Raises: ConfigError."""
+    known = {_camel(each.name): each for each in fields(FlowArgs)}
+    found: dict[str, Any] = {}
+    for name, value in args.items():
+        if name not in known:
+            raise ConfigError(f'initializing plugin "{NAME}": unknown field {name!r}; there are: {", ".join(known)}')
+        found[known[name].name] = _checked(name, value, str(known[name].type))
+    return FlowArgs(**found)
+
+
+def _checked(name: str, value: Any, kind: str) -> Any:
+    right: dict[str, Any] = {
+        "str": isinstance(value, str) and value != "",
+        "int": isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 10_000_000,
+        "float": isinstance(value, int | float) and not isinstance(value, bool) and 0.001 <= value <= 1e6,
+        "Mapping[str, Any]": isinstance(value, Mapping),
+    }
+    if not right[kind]:
+        wanted = {"str": "a text", "int": "a whole number from 1", "float": "seconds, over 0"}
+        text = f"{name} is {value!r}; {wanted.get(kind, 'a mapping')} is wanted"
+        raise ConfigError(f'initializing plugin "{NAME}": {text}')
+    return value
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+class FlowPlacement:
+    """Takes part in no point: the profile's pods are placed in rounds. Raises from the constructor: ConfigError."""
+
+    name = NAME
+    places_in_rounds = True
+
+    def __init__(self, args: Mapping[str, Any], handle: Handle) -> None:
+        self.args = read_args(args)
+        self.solver = solver_named(self.args.solver)
+        rng: Any = handle.rng
+        self.model: CostModel = model_named(self.args.cost_model, self.args.model_args, rng)
+
+    def events_to_register(self) -> Sequence[EventRegistration]:
+        """What may change a price."""
+        return (
+            EventRegistration(ClusterEvent(POD, Action.DELETE | Action.ADD)),
+            EventRegistration(ClusterEvent(NODE, Action.ADD | Action.UPDATE | Action.DELETE)),
+        )

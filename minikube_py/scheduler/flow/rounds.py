@@ -1,0 +1,387 @@
+"""Rounds of a profile that is placed by flow: graph, solver, repair, and the binding cycle of every other pod.
+
+A round takes the pods that wait, those of the highest priority first, as classes of equal ones. Its placements are put
+to the profile's filters one by one as they are committed, since a flow knows nothing of dimensions and the nodes may
+have changed: what fails goes through a second graph, and then alone. Bindings go on beside the next round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from minikube_py.client.timers import Timers
+from minikube_py.scheduler.best import INFEASIBLE
+from minikube_py.scheduler.filtering import fitting, fitting_of
+from minikube_py.scheduler.flow.graph import Graph, Placement, Step, TaskClass
+from minikube_py.scheduler.flow.model import Machine, Machines, ModelError, Task
+from minikube_py.scheduler.flow.placement import NAME, FlowPlacement
+from minikube_py.scheduler.flow.problem import Infeasible
+from minikube_py.scheduler.framework import Code, CycleState, Diagnosis, IntArray
+from minikube_py.scheduler.objects import NodeInfo, PodInfo, QueuedPodInfo
+from minikube_py.scheduler.preparing import Prepared, Rejected, prepare
+from minikube_py.scheduler.scoring import Choice
+
+if TYPE_CHECKING:
+    from minikube_py.scheduler.binding import Bindings
+    from minikube_py.scheduler.scheduler import ProfileRun, Scheduler
+
+logger = logging.getLogger(__name__)
+
+TURN_S = 0.002
+PASSES = 2
+"""A round's graph, and one more for what its repair turned down."""
+AGAIN_SHARE = 16
+"""What a pass left because there was no more room in its graph goes again, where it placed at least this part of it."""
+
+
+class Decision(NamedTuple):
+    """How a pod was placed. `path`: the arcs up to the sink; `alternative`: the price of leaving it."""
+
+    round: int
+    node: str
+    model: str
+    solver: str
+    task_class: str
+    path: tuple[Step, ...]
+    alternative: int
+
+    @property
+    def price(self) -> int:
+        return sum(step.cost for step in self.path)
+
+
+class _Class:
+    """Equal pods on their way through a round, in the queue's order."""
+
+    __slots__ = ("feasible", "job", "of", "pods", "prepared", "room")
+
+    def __init__(self, job: str) -> None:
+        self.job = job
+        self.of: Task
+        self.feasible: IntArray
+        self.room: IntArray
+        self.pods: list[QueuedPodInfo] = []
+        self.prepared: Prepared | None = None
+
+
+class Rounds:
+    """`take` pods, then `run`. `rounds`, `passes`, `arcs` and `repaired` count work."""
+
+    def __init__(
+        self, scheduler: Scheduler, run: ProfileRun, plugin: FlowPlacement, bindings: Bindings, timers: Timers
+    ) -> None:
+        self._scheduler = scheduler
+        self._bindings = bindings
+        self._timers = timers
+        self._run = run
+        self._plugin = plugin
+        self._columns = scheduler.columns
+        self._waiting: list[QueuedPodInfo] = []
+        self._known: dict[str, None] = {}
+        self._version = -1
+        self._decisions: OrderedDict[str, Decision] = OrderedDict()
+        self._kept_waiting: dict[str, PodInfo] = {}
+        wide = run.profile.wide
+        # Nothing is scored.
+        self._wide = wide._replace(pre_scorers={}, scorers=())
+        self._local = run.profile.local._replace(pre_scorers={}, scorers=())
+        self.rounds = self.passes = self.arcs = self.repaired = 0
+
+    def take(self, queued: QueuedPodInfo) -> None:
+        self._waiting.append(queued)
+
+    def decision(self, uid: str) -> Decision | None:
+        return self._decisions.get(uid)
+
+    def metrics(self) -> dict[str, int]:
+        return {"rounds": self.rounds, "passes": self.passes, "arcs": self.arcs, "repaired": self.repaired}
+
+    async def run(self) -> None:
+        """Places all that was taken."""
+        while self._waiting:
+            batch, self._waiting = self._waiting, []
+            # The queue's order stays within a priority.
+            priorities = sorted({queued.pod.priority for queued in batch}, reverse=True)
+            for priority in priorities:
+                alike = [queued for queued in batch if queued.pod.priority == priority]
+                for start in range(0, len(alike), self._plugin.args.max_pods):
+                    await self._round(alike[start : start + self._plugin.args.max_pods])
+
+    async def _round(self, pods: list[QueuedPodInfo]) -> None:
+        self.rounds += 1
+        started_s = self._scheduler.clock.monotonic_s()
+        alone = [queued for queued in pods if queued.pod.nominated_node]
+        left = [queued for queued in pods if not queued.pod.nominated_node]
+        for _ in range(PASSES):
+            if left:
+                left = await self._pass(left, started_s)
+        await self._alone(alone + left)
+
+    async def _alone(self, pods: Iterable[QueuedPodInfo]) -> None:
+        for queued in pods:
+            if self._is_waiting(queued):
+                self._scheduler.place_alone(self._run, queued)
+                await self._breathe(0.0)
+
+    async def _pass(self, pods: Sequence[QueuedPodInfo], started_s: float) -> list[QueuedPodInfo]:
+        """Returns those whose placement was turned down."""
+        self.passes += 1
+        classes = self._classes(pods, started_s)
+        nowhere = [queued for each in classes if not len(each.feasible) for queued in each.pods]
+        classes = [each for each in classes if len(each.feasible)]
+        graph = Graph(self._plugin.model, self._columns, self._plugin.args.max_arcs)
+        found: list[tuple[_Class, list[Placement], int]] = []
+        try:
+            if classes:
+                found = self._solved(graph, classes)
+        except (ModelError, Infeasible) as error:
+            text = str(error) if isinstance(error, ModelError) else f"no flow: {error}"
+            self._broken([queued for each in classes for queued in each.pods], text, started_s)
+        for number, reason in graph.failed.items():
+            self._broken(classes[number].pods, str(reason), started_s)
+        turned_down: list[QueuedPodInfo] = []
+        for each, placements, alternative in found:
+            turned_down += await self._commit(each, placements, alternative, started_s)
+            rest = each.pods[len(placements) :]
+            if placements and len(placements) * AGAIN_SHARE >= len(rest):
+                self._waiting += rest
+            else:
+                self._priced_out(rest, alternative, started_s)
+        self.repaired += len(turned_down)
+        await self._alone(nowhere)
+        return turned_down
+
+    # --- classes ----------------------------------------------------------------------------------------------------
+
+    def _is_waiting(self, queued: QueuedPodInfo) -> bool:
+        """Whether the pod is still there and without a node; it is then as it is now."""
+        known = self._scheduler.pod(queued.pod.key)
+        if known is None or known.uid != queued.pod.uid or known.node_name or known.deleting:
+            self._scheduler.queue.done(queued.pod.uid)
+            return False
+        queued.pod = known
+        return True
+
+    def _classes(self, pods: Iterable[QueuedPodInfo], started_s: float) -> list[_Class]:
+        by_key: dict[Hashable, _Class] = {}
+        model = self._plugin.model
+        for queued in pods:
+            if not self._is_waiting(queued):
+                continue
+            pod = queued.pod
+            task = self._task(queued, 1, started_s)
+            signature = self._run.profile.sign(pod)
+            try:
+                own = model.task_key(task)
+                key = (pod.uid if signature is None else signature, task.job, own, _labels_that_matter(pod))
+                found = by_key.get(key)
+            except Exception as error:
+                self._broken([queued], f"cost model {model.name}: task_key, pod {pod.key}: {error!r}", started_s)
+                continue
+            if found is None:
+                found = by_key[key] = _Class(task.job)
+            found.pods.append(queued)
+        return [each for each in by_key.values() if self._prepare(each, started_s)]
+
+    def _task(self, queued: QueuedPodInfo, count: int, now_s: float) -> Task:
+        first_s = queued.initial_attempt_s
+        return Task(queued.pod, count, now_s - first_s if first_s is not None else 0.0, _job_of(queued.pod))
+
+    def _prepare(self, each: _Class, started_s: float) -> bool:
+        """Where its pods pass the filters. False where a plugin failed."""
+        pod, columns = each.pods[0].pod, self._columns
+        each.feasible = each.room = np.zeros(0, np.int64)
+        each.of = Task(pod)
+        try:
+            each.prepared = prepare(self._local, columns, pod)
+            seen = self._run.evaluator.beside(pod)
+            nodes = columns.all()
+            mask = fitting(seen, pod, nodes)
+            if seen.node_names is not None:
+                mask &= nodes.name_mask(seen.node_names)
+            each.feasible = np.flatnonzero(mask)
+        except Rejected:
+            return True
+        except Exception as error:
+            for queued in each.pods:
+                self._scheduler.broke(self._run, queued, error, started_s)
+            return False
+        each.of = self._task(each.pods[0], len(each.pods), started_s)
+        machines = Machines(columns.some(each.feasible), each.feasible)
+        each.room = machines.fit(each.of)
+        if pod.spec.host_ports:
+            each.room = np.minimum(each.room, 1)
+        return True
+
+    # --- the graph --------------------------------------------------------------------------------------------------
+
+    def _solved(self, graph: Graph, classes: Sequence[_Class]) -> list[tuple[_Class, list[Placement], int]]:
+        """Raises: ModelError, Infeasible."""
+        self._tell_of_machines()
+        problem = graph.build([TaskClass(each.of, each.feasible, each.room) for each in classes])
+        self.arcs += graph.size[1]
+        flow = self._plugin.solver.solve(problem)
+        found = []
+        for number, each in enumerate(classes):
+            if number not in graph.failed:
+                placements = list(graph.placements(number, flow, problem))
+                found.append((each, placements, graph.unscheduled_price(number, problem)))
+        return found
+
+    def _tell_of_machines(self) -> None:
+        """Tells the model which machines came, changed and went. Raises: ModelError."""
+        columns, model = self._columns, self._plugin.model
+        changed = columns.changed_since(self._version) if self._version >= 0 else None
+        slots: Iterable[int] = range(columns.size) if changed is None else dict.fromkeys(changed)
+        name = ""
+        try:
+            # A name may have moved to another slot meanwhile: first who went.
+            for name in [n for n in self._known if n not in columns.by_name or not columns.by_name[n].present]:
+                del self._known[name]
+                model.remove_machine(name)
+            for slot in slots:
+                info = columns.by_slot[slot]
+                if info is None or not info.present:
+                    continue
+                name = info.name
+                if name not in self._known:
+                    self._known[name] = None
+                    model.add_machine(Machine(info))
+                model.gather_stats(Machine(info))
+        except Exception as error:
+            self._version = -1
+            raise ModelError(
+                f"cost model {model.name}: class all, arc machine {name}, pod (none): {error!r}"
+            ) from error
+        self._version = columns.version
+
+    # --- repair and commit ------------------------------------------------------------------------------------------
+
+    async def _commit(
+        self, each: _Class, placements: Sequence[Placement], alternative: int, started_s: float
+    ) -> list[QueuedPodInfo]:
+        """Returns those that a filter turned down."""
+        scheduler, turned_down = self._scheduler, []
+        count = len(each.feasible)
+        turn_ends_s = scheduler.clock.monotonic_s() + TURN_S
+        for queued, placement in zip(each.pods, placements, strict=False):
+            if not self._is_waiting(queued):
+                continue
+            node = self._columns.by_slot[placement.slot]
+            try:
+                state = self._passes(each, queued.pod, node)
+                if state is None or node is None:
+                    turned_down.append(queued)
+                else:
+                    self._remember(each, queued.pod, node, placement, alternative)
+                    choice = Choice(node, state, INFEASIBLE, self._columns.count, count)
+                    scheduler.place(self._run, queued, choice, started_s)
+            except Exception as error:
+                scheduler.broke(self._run, queued, error, started_s)
+            turn_ends_s = await self._breathe(turn_ends_s)
+        return turned_down
+
+    async def _breathe(self, turn_ends_s: float) -> float:
+        """Lets others go when the turn is over, and waits where too many bindings are under way."""
+        if self._scheduler.clock.monotonic_s() < turn_ends_s and self._bindings.has_room:
+            return turn_ends_s
+        await asyncio.sleep(0)
+        while not self._bindings.has_room:
+            await self._bindings.an_end()
+        return self._scheduler.clock.monotonic_s() + TURN_S
+
+    def _passes(self, each: _Class, pod: PodInfo, node: NodeInfo | None) -> CycleState | None:
+        """The state for the points to come, None where a filter of the profile turns the pod down there as things are.
+
+        Raises: PluginError."""
+        if node is None or not node.present or each.prepared is None:
+            return None
+        evaluator, slot = self._run.evaluator, np.array([node.slot], np.int64)
+        try:
+            if self._scheduler.nominations:
+                seen = evaluator.beside(pod)
+                named = seen.node_names is None or node.name in seen.node_names
+                return seen.state if named and len(fitting_of(seen, pod, self._columns, slot)) else None
+            if not evaluator.fits(pod, node.name):
+                return None
+            state = each.prepared.state.clone()
+            wide = prepare(self._wide, self._columns, pod, state)
+        except Rejected:
+            return None
+        if wide.node_names is not None and node.name not in wide.node_names:
+            return None
+        if wide.filters and not len(fitting_of(wide, pod, self._columns, slot)):
+            return None
+        return state
+
+    def _remember(self, each: _Class, pod: PodInfo, node: NodeInfo, placement: Placement, alternative: int) -> None:
+        limit = self._scheduler.config.explained_decisions
+        if not limit:
+            return
+        plugin = self._plugin
+        name = each.job or pod.namespace
+        path = (*placement.path, Step("sink", placement.leaf_cost))
+        known = self._decisions
+        known[pod.uid] = Decision(
+            self.rounds, node.name, plugin.model.name, plugin.solver.name, name, path, alternative
+        )
+        known.move_to_end(pod.uid)
+        while len(known) > limit:
+            known.popitem(last=False)
+
+    # --- who stays --------------------------------------------------------------------------------------------------
+
+    def _broken(self, pods: Iterable[QueuedPodInfo], message: str, started_s: float) -> None:
+        logger.error("%s", message)
+        for queued in pods:
+            if self._is_waiting(queued):
+                self._scheduler.fail(self._run, queued, Code.ERROR, message, None, started_s)
+
+    def _priced_out(self, pods: Iterable[QueuedPodInfo], alternative: int, started_s: float) -> None:
+        model = self._plugin.model.name
+        for queued in pods:
+            if not self._is_waiting(queued):
+                continue
+            diagnosis = Diagnosis(self._columns.count)
+            diagnosis.unschedulable_plugins.add(NAME)
+            text = f"cost model {model} leaves the pod where it is, for {alternative}: no free way to a node costs less"
+            message = f"0/{diagnosis.node_count} nodes are available: {text}."
+            self._scheduler.fail(self._run, queued, Code.UNSCHEDULABLE, message, diagnosis, started_s)
+            if not self._kept_waiting:
+                at_s = self._scheduler.clock.monotonic_s() + self._plugin.args.retry_seconds
+                self._timers.call_at(at_s, self._price_again)
+            self._kept_waiting[queued.pod.uid] = queued.pod
+
+    def _price_again(self) -> None:
+        pods, self._kept_waiting = self._kept_waiting, {}
+        self._scheduler.activate(pods.values())
+
+
+def rounds_of(scheduler: Scheduler, bindings: Bindings, timers: Timers) -> list[Rounds]:
+    """Gives them to those of the scheduler's profiles that are placed by flow."""
+    for run in scheduler.profiles.values():
+        if run.profile.placer is not None:
+            run.rounds = Rounds(scheduler, run, run.profile.placer, bindings, timers)
+    return [run.rounds for run in scheduler.profiles.values() if run.rounds is not None]
+
+
+def _job_of(pod: PodInfo) -> str:
+    """Pods without an owner share one job within their namespace."""
+    if pod.controller is None:
+        return pod.namespace
+    _, kind, name = pod.controller
+    return f"{pod.namespace}/{kind}/{name}"
+
+
+def _labels_that_matter(pod: PodInfo) -> Hashable:
+    """Those of a pod that asks for others by their labels: its like may be asked for as well."""
+    spec = pod.spec
+    if not (spec.pod_affinity or spec.pod_anti_affinity or spec.spread):
+        return None
+    return pod.namespace, tuple(sorted(pod.labels.items()))

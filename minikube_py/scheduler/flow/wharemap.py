@@ -1,0 +1,156 @@
+"""Whare-Map's cost model: pods go to the type of machine, and to the neighbours, with which their like ran fastest.
+
+Source: camsas/firmament, wharemap_cost_model.cc; Mars and Tang, ISCA 2013.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from minikube_py.scheduler.flow.coco import type_of
+from minikube_py.scheduler.flow.model import CLUSTER, Arc, Arcs, CostModel, EquivClass, Machine, Machines, Task
+from minikube_py.scheduler.framework import IntArray
+
+APP: Final = "minikube-py.io/app"
+"""Label of a pod: what it runs; samples are kept by it."""
+MAX_ARC_COST: Final = 100_000_000
+PREFERRED_ARCS: Final = 2
+PICOSECONDS: Final = 1_000_000_000_000
+
+CoRunners = tuple[int, int, int, int, int]
+"""Idle slots, devils, rabbits, sheep, turtles."""
+
+
+class App(NamedTuple):
+    name: str
+
+    def __str__(self) -> str:
+        return f"app {self.name}"
+
+
+class MachineType(NamedTuple):
+    name: str
+
+    def __str__(self) -> str:
+        return f"type {self.name}"
+
+
+class WhareMap(CostModel):
+    """args: `machineTypeLabel` of nodes (node.kubernetes.io/instance-type); `samples`: what Firmament takes from final
+    reports, `{app, machineType, coRunners: [idle, devils, rabbits, sheep, turtles], runtimeSeconds, instructions}`."""
+
+    name = "WHARE"
+    COST_LOWER_BOUND: Final = 96
+
+    def __init__(self, args: Mapping[str, Any], rng: random.Random) -> None:
+        super().__init__(args, rng)
+        self._label = str(args.get("machineTypeLabel", "node.kubernetes.io/instance-type"))
+        self._psi: dict[tuple[str, str], list[int]] = {}
+        self._xi: dict[tuple[str, CoRunners, str], list[int]] = {}
+        self._types: dict[str, dict[str, None]] = {}
+        self._type_of: dict[str, str] = {}
+        self._beside: dict[str, CoRunners] = {}
+        for each in args.get("samples", ()):
+            idle, devils, rabbits, sheep, turtles = each.get("coRunners", (0, 0, 0, 0, 0))
+            beside = (int(idle), int(devils), int(rabbits), int(sheep), int(turtles))
+            machine = str(each.get("machineType", ""))
+            self.record(str(each["app"]), machine, beside, float(each["runtimeSeconds"]), int(each["instructions"]))
+
+    def record(self, app: str, machine_type: str, beside: CoRunners, runtime_s: float, instructions: int) -> None:
+        """One finished run: picoseconds an instruction."""
+        pspi = int(runtime_s) * PICOSECONDS // instructions
+        self._psi.setdefault((app, machine_type), []).append(pspi)
+        self._xi.setdefault((app, beside, machine_type), []).append(pspi)
+
+    def _averages(self, known: Mapping[Any, Sequence[int]], app: str) -> list[int]:
+        return [_average(samples) for key, samples in known.items() if key[0] == app]
+
+    # --- what is known of machines ----------------------------------------------------------------------------------
+
+    def add_machine(self, machine: Machine) -> None:
+        kind = self._type_of[machine.name] = machine.labels.get(self._label, "")
+        self._types.setdefault(kind, {})[machine.name] = None
+
+    def remove_machine(self, name: str) -> None:
+        kind = self._type_of.pop(name)
+        self._beside.pop(name, None)
+        del self._types[kind][name]
+        if not self._types[kind]:
+            del self._types[kind]
+
+    def gather_stats(self, machine: Machine) -> None:
+        counts = dict.fromkeys(("devil", "rabbit", "sheep", "turtle"), 0)
+        for pod in machine.info.pods.values():
+            counts[type_of(pod)] += 1
+        self._beside[machine.name] = (machine.free_slots, *counts.values())  # type: ignore[assignment]
+
+    # --- arcs -------------------------------------------------------------------------------------------------------
+
+    def task_key(self, task: Task) -> object:
+        return int(task.waited_s * 10), task.labels.get(APP, "")
+
+    def task_to_unscheduled_agg(self, task: Task) -> Arc:
+        averages = self._averages(self._psi, task.labels.get(APP, ""))
+        # Picoseconds an instruction of all runs, in hundredths of the best machine type's.
+        best = min(averages, default=0)
+        normalized = _average(averages) * 100 // best + 1 if best else 100
+        return Arc(self.COST_LOWER_BOUND + 1 + max(int(task.waited_s * 10), normalized))
+
+    def get_task_equiv_classes(self, task: Task) -> Sequence[EquivClass]:
+        return App(task.labels.get(APP, "")), CLUSTER
+
+    def task_to_equiv_class_aggregator(self, task: Task, ec: EquivClass) -> Arc:
+        if ec != CLUSTER:
+            return Arc(0)
+        averages = self._averages(self._psi, task.labels.get(APP, ""))
+        best = min(averages, default=0)
+        return Arc(max(averages) * 100 // best if best else 0)
+
+    def get_equiv_class_to_equiv_classes_arcs(self, ec: EquivClass) -> Sequence[EquivClass]:
+        return [MachineType(kind) for kind in self._types] if isinstance(ec, App) else ()
+
+    def equiv_class_to_equiv_class(self, ec: EquivClass, to: EquivClass) -> Arc:
+        """From what runs to a type of machine; without samples there is no such arc."""
+        assert isinstance(ec, App) and isinstance(to, MachineType)
+        samples, averages = self._psi.get((ec.name, to.name)), self._averages(self._psi, ec.name)
+        return Arc(_average(samples) * 100 // max(1, min(averages)), 1 << 31) if samples else Arc(0, 0)
+
+    def get_outgoing_equiv_class_pref_arcs(self, ec: EquivClass, machines: Machines) -> IntArray | list[int] | None:
+        if isinstance(ec, MachineType):
+            return machines.positions(list(self._types.get(ec.name, ())))
+        if not isinstance(ec, App):
+            return None
+        averages = self._averages(self._xi, ec.name)
+        worst = max(averages) * 100 // max(1, min(averages)) if averages else 0
+        priced = [(self._co_run(ec.name, machine), i) for i, machine in enumerate(machines)] if averages else []
+        return [i for cost, i in sorted(priced) if cost < worst][:PREFERRED_ARCS]
+
+    def _co_run(self, app: str, machine: Machine) -> int:
+        beside = self._beside.get(machine.name, (machine.free_slots, 0, 0, 0, 0))
+        samples = self._xi.get((app, beside, self._type_of.get(machine.name, "")))
+        if not samples:
+            return MAX_ARC_COST
+        return _average(samples) * 100 // max(1, min(self._averages(self._xi, app)))
+
+    def equiv_class_to_resource_nodes(self, ec: EquivClass, machines: Machines) -> Arcs:
+        if not isinstance(ec, App):
+            return Arcs(0, machines.free_slots)
+        cost = [self._co_run(ec.name, machine) for machine in machines]
+        return Arcs(np.array(cost, np.int64), machines.free_slots)
+
+    def equiv_class_to_resource_node(self, ec: EquivClass, machine: Machine) -> Arc:
+        return Arc(self._co_run(ec.name, machine) if isinstance(ec, App) else 0, machine.free_slots)
+
+    def resource_nodes_to_resource_nodes(self, machines: Machines) -> Arcs:
+        return Arcs(0, machines.free_slots)
+
+    def leaf_resource_nodes_to_sink(self, machines: Machines) -> Arcs:
+        return Arcs(0, machines.free_slots)
+
+
+def _average(numbers: Sequence[int]) -> int:
+    return sum(numbers) // len(numbers)

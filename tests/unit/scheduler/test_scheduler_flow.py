@@ -1,0 +1,302 @@
+"""A profile that is placed by flow: rounds, repair, prices that keep pods waiting, and cost models that fail."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scheduler_world import FakeApi, ManualClock, settle
+
+from minikube_py.scheduler.config import ConfigError, SchedulerConfig, load
+from minikube_py.scheduler.configuration.files import checked
+from minikube_py.scheduler.flow.rounds import Rounds
+from minikube_py.scheduler.scheduler import Scheduler
+
+
+def flow_config(**args: Any) -> SchedulerConfig:
+    """Two profiles of one scheduler; that named `flow` is placed in rounds."""
+    profile = {
+        "schedulerName": "flow",
+        "plugins": {"multiPoint": {"enabled": [{"name": "FlowPlacement"}]}},
+        "pluginConfig": [{"name": "FlowPlacement", "args": {"solver": "numpy", **args}}],
+    }
+    document = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"schedulerName": "default-scheduler"}, profile],
+    }
+    return checked(load(json.dumps(document).encode()))
+
+
+class World:
+    def __init__(self, api: FakeApi, clock: ManualClock, scheduler: Scheduler) -> None:
+        self.api = api
+        self.clock = clock
+        self.scheduler = scheduler
+
+    @property
+    def rounds(self) -> Rounds:
+        found = self.scheduler.profiles["flow"].rounds
+        assert found is not None
+        return found
+
+    def pods(self, *names: str, **more: Any) -> None:
+        for name in names:
+            self.api.pod(name, **{"schedulerName": "flow", **more})
+
+    def where(self, *names: str) -> list[str]:
+        return [self.api.where(name) for name in names]
+
+
+@asynccontextmanager
+async def flowing(config: SchedulerConfig | None = None, **nodes: dict[str, Any]) -> AsyncIterator[World]:
+    api, clock = FakeApi(), ManualClock()
+    for name, more in nodes.items():
+        api.node(name, **more)
+    scheduler = Scheduler(api, clock, random.Random(1), config or flow_config())
+    await scheduler.start()
+    try:
+        yield World(api, clock, scheduler)
+        assert scheduler.failure is None
+    finally:
+        await scheduler.stop()
+
+
+async def test_a_round_places_all_pods_that_wait_where_they_are_cheapest_together() -> None:
+    async with flowing(a={"cpu": "4"}, b={"cpu": "2"}) as world:
+        world.pods("p1", "p2", "p3", cpu="1", memory="1Gi")
+        await settle()
+        # CPU_MEM takes the least used: two thirds of the load to the node with two thirds of the cpu.
+        assert sorted(world.where("p1", "p2", "p3")) == ["a", "a", "b"]
+        assert world.rounds.rounds == 1
+        decision = world.rounds.decision("uid-default-p1")
+        assert decision is not None and decision.model == "CPU_MEM"
+        assert [step.to for step in decision.path] == ["cpu=1000, memory=1073741824", decision.node, "sink"]
+        assert decision.price < decision.alternative == 2_560_000
+
+
+async def test_the_other_profile_is_placed_one_by_one() -> None:
+    async with flowing(a={}) as world:
+        world.pods("mine")
+        world.api.pod("theirs")
+        await settle()
+        assert world.where("mine", "theirs") == ["a", "a"]
+        assert world.rounds.decision("uid-default-theirs") is None
+        assert world.rounds.decision("uid-default-mine") is not None
+
+
+async def test_filters_of_the_profile_hold_for_every_placement() -> None:
+    async with flowing(
+        tainted={"taints": ["only=others:NoSchedule"], "cpu": "64"},
+        small={"cpu": "1", "labels": {"disk": "ssd"}},
+        big={"cpu": "8", "labels": {"disk": "hdd"}},
+    ) as world:
+        world.pods("any", cpu="2")
+        world.pods("ssd", cpu="500m", nodeSelector={"disk": "ssd"})
+        await settle()
+        assert world.where("any", "ssd") == ["big", "small"]
+
+
+async def test_what_the_flow_cannot_see_is_repaired() -> None:
+    """Two classes fit the node each by itself and not together; pods that shun each other fit it one at a time."""
+    apart = {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "lone"}}}
+            ]
+        }
+    }
+    named = {name: {"cpu": "4", "labels": {"kubernetes.io/hostname": name}} for name in ("a", "b", "c")}
+    async with flowing(flow_config(costModel="TRIVIAL", modelArgs={"preferences": 0}), **named) as world:
+        lone = [f"lone{i}" for i in range(3)]
+        world.pods(*lone, affinity=apart, metadata={"labels": {"app": "lone"}})
+        world.pods("x1", "x2", cpu="3")
+        world.pods("y1", cpu="2")
+        await settle()
+        await world.clock.advance(30)
+        assert sorted(world.where(*lone)) == ["a", "b", "c"]
+        assert len(set(world.where("x1", "x2", "y1"))) == 3
+        assert world.rounds.repaired > 0
+
+
+async def test_a_pod_that_fits_nowhere_is_told_why_as_by_the_profile_alone() -> None:
+    async with flowing(a={"cpu": "1"}) as world:
+        world.pods("huge", cpu="9")
+        await settle()
+        assert world.api.condition("huge")["message"] == (
+            "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, "
+            "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+        )
+        world.api.node("b", cpu="16")
+        await settle()
+        await world.clock.advance(2)
+        assert world.where("huge") == ["b"]
+
+
+async def test_who_is_more_important_is_placed_first_whatever_it_costs() -> None:
+    async with flowing(a={"cpu": "1"}) as world:
+        world.pods("low", cpu="1", priority=1)
+        world.pods("high", cpu="1", priority=7)
+        await settle()
+        assert world.where("low", "high") == ["", "a"]
+
+
+CHEAP = """
+from minikube_py.scheduler.flow import Arc, CostModel
+
+class Waits(CostModel):
+    def task_to_unscheduled_agg(self, task):
+        return Arc(int(task.waited_s))
+
+    def task_to_equiv_class_aggregator(self, task, ec):
+        return Arc(3)
+"""
+
+
+async def test_a_price_keeps_a_pod_waiting_until_waiting_costs_more(tmp_path: Path) -> None:
+    path = tmp_path / "cheap.py"
+    path.write_text(CHEAP)
+    async with flowing(flow_config(costModel=f"{path}:Waits"), a={}) as world:
+        world.pods("patient")
+        await settle()
+        assert world.where("patient") == [""]
+        message = world.api.condition("patient")["message"]
+        assert message.startswith("0/1 nodes are available: cost model Waits leaves the pod where it is, for 0:")
+        await world.clock.advance(10)
+        assert world.where("patient") == ["a"]
+
+
+BAD = """
+from minikube_py.scheduler.flow import Arc, CostModel
+
+class Bad(CostModel):
+    def task_to_unscheduled_agg(self, task):
+        return Arc(9)
+
+    def equiv_class_to_resource_node(self, ec, machine):
+        wrong = self.args["wrong"]
+        if wrong == "raises":
+            return {}["no such price"]
+        return {"nan": Arc(float("nan")), "capacity": Arc(1, -2), "text": Arc("much"), "none": None}[wrong]
+
+class Picky(CostModel):
+    def task_to_unscheduled_agg(self, task):
+        return Arc(9 if task.name != "default/bad" else 1.5)
+
+class Lost(CostModel):
+    def task_to_unscheduled_agg(self, task):
+        return Arc(9)
+
+    def prepare_stats(self, machines):
+        raise OSError("no such meter")
+"""
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ("raises", "arc cluster -> machines, pod default/p: KeyError: 'no such price' (bad.py, line 11)"),
+        ("nan", "arc cluster -> a, pod default/p: cost is nan; a whole number from"),
+        ("capacity", "arc cluster -> a, pod default/p: capacity is -2; a whole number from 0 to"),
+        ("text", "arc cluster -> a, pod default/p: cost is 'much'; a whole number is wanted"),
+        ("none", "arc cluster -> machines, pod default/p: TypeError"),
+    ],
+)
+async def test_a_cost_model_that_fails_leaves_the_pods_pending_and_all_else_running(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, wrong: str, told: str
+) -> None:
+    path = tmp_path / "bad.py"
+    path.write_text(BAD)
+    async with flowing(flow_config(costModel=f"{path}:Bad", modelArgs={"wrong": wrong}), a={}) as world:
+        with caplog.at_level(logging.ERROR):
+            world.pods("p", "p2")
+            world.api.pod("theirs")
+            await settle()
+        message = world.api.condition("p")["message"]
+        assert message.startswith("cost model Bad: class default (2 pods like p), ")
+        assert told in message
+        assert world.api.condition("p")["reason"] == "SchedulerError"
+        assert world.where("p", "p2", "theirs") == ["", "", "a"]
+        assert [record.message for record in caplog.records] == [message]
+
+
+async def test_a_model_that_fails_for_one_class_places_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "bad.py"
+    path.write_text(BAD)
+    async with flowing(flow_config(costModel=f"{path}:Picky"), a={}) as world:
+        world.pods("bad", cpu="1")
+        world.pods("good", cpu="2")
+        await settle()
+        assert world.where("bad", "good") == ["", "a"]
+        assert "arc task -> unscheduled, pod default/bad: cost is 1.5" in world.api.condition("bad")["message"]
+
+
+async def test_a_model_that_loses_its_statistics_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "bad.py"
+    path.write_text(BAD)
+    async with flowing(flow_config(costModel=f"{path}:Lost"), a={}) as world:
+        world.pods("p")
+        await settle()
+        assert "OSError: no such meter (bad.py, line " in world.api.condition("p")["message"]
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        ({"costModel": "CHEAPEST"}, "there is no cost model 'CHEAPEST'; there are: TRIVIAL, RANDOM, SJF, QUINCY, "),
+        ({"costModel": "/no/such.py:M"}, "there is no file /no/such.py"),
+        ({"costModel": 7}, "costModel is 7; a text is wanted"),
+        ({"solver": "simplex"}, "there is no solver 'simplex'"),
+        ({"maxPods": 0}, "maxPods is 0; a whole number from 1 is wanted"),
+        ({"retrySeconds": 0}, "retrySeconds is 0; seconds, over 0 is wanted"),
+        ({"rounds": 3}, "unknown field 'rounds'; there are: costModel, modelArgs, solver, maxPods, "),
+        ({"costModel": "COCO", "modelArgs": {"resources": 3}}, "cost model COCO: TypeError"),
+    ],
+)
+def test_a_wrong_configuration_is_refused_in_one_line(args: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError) as failed:
+        flow_config(**args)
+    assert told in str(failed.value)
+
+
+async def test_the_same_seed_places_alike() -> None:
+    async def placed() -> list[str]:
+        nodes = {f"n{i}": {"cpu": "4"} for i in range(7)}
+        async with flowing(flow_config(costModel="RANDOM"), **nodes) as world:
+            names = [f"p{i}" for i in range(20)]
+            world.pods(*names, cpu="500m")
+            await settle()
+            return world.where(*names)
+
+    first = await placed()
+    assert first == await placed()
+    assert "" not in first
+
+
+async def test_more_pods_than_bindings_may_be_under_way_are_bound_by_and_by() -> None:
+    from dataclasses import replace
+
+    nodes = {f"n{i}": {"cpu": "8"} for i in range(3)}
+    async with flowing(replace(flow_config(), binds_in_flight_max=2), **nodes) as world:
+        names = [f"p{i}" for i in range(20)]
+        world.pods(*names, cpu="1")
+        await settle()
+        await settle()
+        assert "" not in world.where(*names)
+
+
+async def test_pods_that_go_while_the_round_runs_are_let_go() -> None:
+    async with flowing(a={}) as world:
+        for i in range(5):
+            world.pods(f"p{i}", cpu="100m")
+        for i in range(4):
+            world.api.delete("pods", f"default/p{i}")
+        await settle()
+        assert world.where("p4") == ["a"]
+        assert world.scheduler.queue.in_flight == 0
