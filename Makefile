@@ -83,6 +83,7 @@ torture: $(BIN)/.installed-dev  ## RUNS=n times three store processes broken und
 
 planted: $(BIN)/.installed-dev  ## bugs planted in raft, member, mvcc, watch, index and wal: how many histories find each
 	@PYTHONPATH=tests/planted $(BIN)/python tests/planted/swarm_planting.py
+	@PYTHONPATH=tests/planted $(BIN)/python tests/planted/swarm_planting.py --of cluster
 	@PYTHONPATH=tests/planted $(BIN)/python tests/planted/index_planting.py
 
 mutants: $(BIN)/.installed-dev  ## LIMIT=n automatic mutants of raft, wal, mvcc and store: how many are noticed; resumable

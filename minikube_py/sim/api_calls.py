@@ -2,29 +2,39 @@
 
 aiohttp is not simulated: an answer takes its time, is refused where nobody serves, and is lost with the process that
 owes it. A client turns to another API server when that happens. What is said while a link is cut arrives when it is
-mended, as TCP sends it again; who waits for an answer gives up before.
+mended, as TCP sends it again; who waits for an answer gives up before. For one client alone, the next writes can go
+wrong, and watches can be late.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+import re
+from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
+from minikube_py.api.errors import StatusError, expired
 from minikube_py.apiserver.auth import ADMIN
-from minikube_py.apiserver.core import ApiServer
+from minikube_py.apiserver.core import ApiServer, error_response
 from minikube_py.apiserver.messages import NO_QUERY, Request
 from minikube_py.apiserver.rules import User
 from minikube_py.client.transport import JSON, ApiResponse, WatchEvent
 from minikube_py.env import Rng
 from minikube_py.errors import OutcomeUnknown, Unavailable
+from minikube_py.sim.inject_parts import CARRIED_OUT, ENDS_AFTER, ENDS_BEFORE, FAILS, LOST
 from minikube_py.sim.loop import NS_PER_S, SimLoop
 from minikube_py.sim.world import Process, World
 
-DELAY_S: Final = 0.0003
+DELAYS_S: Final = (0.0003, 0.0003, 0.005, 0.05)
+"""What a message takes at least: where that is long, much happens while a component waits for an answer."""
 PATIENCE_S: Final = 8.0
 """A client takes an answer that does not come for so long for lost."""
+PASSING: Final = ("/leases/", "/events")
+"""Writes of these paths go through: they are most of all writes, and the next one says the same."""
+VERSION: Final = re.compile(rb'"resourceVersion":"(\d+)"')
+FAILURE: Final = error_response(StatusError(500, "InternalError", "Internal error occurred: injected", None))
 
 Link = tuple[str, str]
 """A client's name and an API server's host."""
@@ -57,17 +67,23 @@ class ApiCalls:
     def __init__(self, world: World, rng: Rng) -> None:
         self.world = world
         self.rng = rng
+        self.delay_s = rng.choice(DELAYS_S)
         self.served: dict[str, Served] = {}
         self.held = 0
         self._number = 0
         self._last_ns: dict[Link, int] = {}
         self._cuts: dict[Link, int] = {}
         self._waiting: dict[Link, list[Callable[[], None]]] = {}
+        self._fates: defaultdict[str, deque[str]] = defaultdict(deque)
+        self._late: dict[str, list[Callable[[], None]]] = {}
+        self._expired_at: dict[str, int] = {}
+        self.watches: defaultdict[str, dict[int, Callable[[], None]]] = defaultdict(dict)
 
     def serve(self, process: Process, core: ApiServer) -> None:
         self.served[process.name] = Served(process, core)
 
     def ended(self, process: Process) -> None:
+        self.watches.pop(process.name, None)
         served = self.served.get(process.name)
         if served is not None and served.process is process:
             del self.served[process.name]
@@ -90,13 +106,62 @@ class ApiCalls:
         for call in self._waiting.pop(link, ()):
             self.later(call, link)
 
+    # -- for one client alone -----------------------------------------------------------------------------------------
+
+    def spoil(self, client: str, fates: Sequence[str]) -> None:
+        """What becomes of its next writes, after what was said before."""
+        self._fates[client].extend(fates)
+
+    def fate(self, client: str, method: str, path: str) -> str:
+        fates = self._fates[client]
+        if not fates or method == "GET" or any(each in path for each in PASSING):
+            return CARRIED_OUT
+        return fates.popleft()
+
+    def delay_watches(self, client: str) -> None:
+        self._late.setdefault(client, [])
+
+    def resume_watches(self, client: str) -> None:
+        for send in self._late.pop(client, ()):
+            send()
+
+    def expire_watches(self, client: str) -> None:
+        """What they did not deliver yet is never delivered: they end with 410, and cannot be resumed from before."""
+        self._late.pop(client, None)
+        revisions = [served.core.cache.revision for served in self.served.values()]
+        self._expired_at[client] = max(revisions, default=self._expired_at.get(client, 0))
+        for end in list(self.watches.pop(client, {}).values()):
+            end()
+
+    def too_old(self, client: str, since: str) -> bytes | None:
+        """What a watch that was asked for from `since` on is answered instead."""
+        last = self._expired_at.get(client, 0)
+        if since.isdigit() and 0 < int(since) <= last:
+            return error_response(expired(f"too old resource version: {since} ({last + 1})")).body
+        return None
+
+    def deliver(self, client: str, send: Callable[[], None]) -> None:
+        """What a watch has for its client."""
+        if client in self._late:
+            self._late[client].append(send)
+        else:
+            send()
+
+    def all_well(self) -> None:
+        self.delay_s = DELAYS_S[0]
+        self._fates.clear()
+        for client in list(self._late):
+            self.resume_watches(client)
+
+    # -- messages -----------------------------------------------------------------------------------------------------
+
     def later(self, call: Callable[[], None], link: Link) -> None:
         """After the delay of a link; never before what was said there earlier."""
         if link in self._cuts:
             self.held += 1
             self._waiting.setdefault(link, []).append(call)
             return
-        delay_ns = int(DELAY_S * (1 + 4 * self.rng.random()) * NS_PER_S)
+        delay_ns = int(self.delay_s * (1 + 4 * self.rng.random()) * NS_PER_S)
         self._last_ns[link] = max(self._last_ns.get(link, 0), self.world.scheduler.now_ns + delay_ns)
         self.world.scheduler.at(self._last_ns[link], _run, call)
 
@@ -113,6 +178,7 @@ class CallTransport:
         self._loop = loop
         self._hosts = list(hosts)
         self._at = rng.randrange(len(self._hosts))
+        self._seen: dict[tuple[str, ...], int] = {}
 
     async def request(
         self,
@@ -124,17 +190,25 @@ class CallTransport:
     ) -> ApiResponse:
         asked = Request(method, path, params or NO_QUERY, body or b"", self._user, JSON, content_type)
         calls, loop = self._calls, self._loop
+        self._seen.pop(_selected(path, asked.query), None)
         answer: asyncio.Future[ApiResponse] = loop.create_future()
         served = await self._server()
         link = self._name, served.process.name
         number = calls.next_number()
+        fate = calls.fate(self._name, method, path)
+        if fate == ENDS_BEFORE:
+            await self._end()
 
         def lost() -> None:
             gone = OutcomeUnknown("the API server is gone; nobody knows what it did")
             calls.later(lambda: _fail_soon(loop, answer, gone), link)
 
         async def work() -> None:
-            response = await served.core.handle(asked)
+            response = FAILURE if fate == FAILS else await served.core.handle(asked)
+            if fate == ENDS_AFTER:
+                calls.world.scheduler.after(0, calls.world.kill, self._name)
+            elif fate == LOST and served.owed.pop(number, None) is not None:
+                lost()
             content = b"".join(response.pieces) if response.pieces is not None else response.body
             if served.owed.pop(number, None) is not None:
                 got = ApiResponse(response.status, content, response.headers)
@@ -157,9 +231,13 @@ class CallTransport:
         queue: asyncio.Queue[list[WatchEvent] | Unavailable | None] = asyncio.Queue()
         arrived: deque[list[WatchEvent] | Unavailable | None] = deque()
         served = await self._server()
-        link = self._name, served.process.name
+        name, link = self._name, (self._name, served.process.name)
         asked = Request("GET", path, {**(params or {}), "watch": "true"}, b"", self._user)
         number = calls.next_number()
+        selected, since = _selected(path, asked.query), asked.query.get("resourceVersion", "")
+        if since.isdigit() and int(since) < (seen := self._seen.get(selected, 0)):
+            # What it knows would go back in time.
+            calls.world.scheduler.fail(f"{name} has seen {path} up to {seen}, and watches it from {since} on")
 
         def take() -> None:
             # Callbacks of one turn run in any order; what came in order is taken in order.
@@ -173,32 +251,48 @@ class CallTransport:
             calls.later(lambda: arrive(Unavailable("the API server is gone")), link)
 
         def send(item: list[WatchEvent] | None) -> None:
-            calls.later(lambda: arrive(item), link)
+            calls.deliver(name, partial(calls.later, partial(arrive, item), link))
+
+        def expire() -> None:
+            if served.owed.pop(number, None) is not None:
+                refuse(calls.too_old(name, "1") or b"")
+                send(None)
+
+        def refuse(body: bytes) -> None:
+            send([WatchEvent("ERROR", body)])
 
         async def work() -> None:
+            if (too_old := calls.too_old(name, since)) is not None:
+                refuse(too_old)
+                send(None)
+                return
             response = await served.core.handle(asked)
             stream = response.stream
             if stream is None:
-                send([WatchEvent("ERROR", response.body)])
+                refuse(response.body)
             while stream is not None and number in served.owed and (batches := await stream.next()):
                 for batch in batches:
                     send(list(batch.events))
             if stream is not None:
                 stream.close()
-            served.owed.pop(number, None)
-            send(None)
+            if served.owed.pop(number, None) is not None:
+                send(None)
 
         served.owed[number] = lost
+        calls.watches[name][number] = expire
         calls.later(lambda: served.do(work), link)
         try:
             while (item := await queue.get()) is not None:
                 if isinstance(item, Unavailable):
                     self._elsewhere()
                     raise item
+                if (version := _version(item)) > self._seen.get(selected, 0):
+                    self._seen[selected] = version
                 yield item
         finally:
             # The stream of one who left is served to its next event, and closed then.
             served.owed.pop(number, None)
+            calls.watches[name].pop(number, None)
 
     async def close(self) -> None:
         """Nothing is held."""
@@ -208,12 +302,27 @@ class CallTransport:
         served = self._calls.served.get(self._hosts[self._at])
         if served is None:
             self._elsewhere()
-            await asyncio.sleep(DELAY_S)
+            await asyncio.sleep(self._calls.delay_s)
             raise Unavailable("the API server refused the connection")
         return served
 
+    async def _end(self) -> None:
+        """The client ends here."""
+        self._calls.world.scheduler.after(0, self._calls.world.kill, self._name)
+        await self._loop.create_future()
+
     def _elsewhere(self) -> None:
         self._at = (self._at + 1) % len(self._hosts)
+
+
+def _selected(path: str, query: Mapping[str, str]) -> tuple[str, ...]:
+    return path, query.get("labelSelector", ""), query.get("fieldSelector", "")
+
+
+def _version(events: list[WatchEvent]) -> int:
+    """Of the last one."""
+    found = VERSION.search(events[-1].object) if events and events[-1].type != "ERROR" else None
+    return int(found[1]) if found else 0
 
 
 def _run(call: Callable[[], None]) -> None:

@@ -227,12 +227,12 @@ class SimCluster:
                 return
             await asyncio.sleep(0.05)
 
-    def calm(self) -> None:
-        """From here on all go by the usual unit of time, which costs the simulator less than a quick one."""
-        self._config = replace(self._config, tick_s=TICK_S)
+    def calm(self, tick_s: float = TICK_S) -> None:
+        """From here on all go by this unit of time, which costs the simulator less than a quick one."""
+        self._config = replace(self._config, tick_s=tick_s)
         for place in self.running():
             if place.member is not None:
-                place.member.config = replace(place.member.config, tick_s=TICK_S)
+                place.member.config = replace(place.member.config, tick_s=tick_s)
 
     # -- for faults ----------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, cast
 
 from minikube_py.env import Rng
@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 LONG_SHARE: Final = 0.3
 LONG_US: Final = (45 * S, 150 * S)
 """Beyond the grace of nodes, and the leases of leaders."""
+CARRIED_OUT: Final = "carried out"
+FAILS: Final = "fails"
+LOST: Final = "the answer is lost"
+ENDS_BEFORE: Final = "the client ends before it"
+ENDS_AFTER: Final = "it is carried out, and the client ends"
+"""What can become of a write."""
 
 
 def _draw(kind: str) -> Draw:
@@ -51,6 +57,44 @@ def _cut(player: FaultPlayer, fault: Fault) -> bool:
     return player.until(fault, end)
 
 
+def _client(rng: Rng, plan: Plan) -> str:
+    return rng.choice([part for part in plan.parts if not part.startswith("api-")])
+
+
+def _draw_writes(kind: str, most: int) -> Draw:
+    def draw(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
+        yield Fault(at_us, kind, (), (), 0, float(rng.randint(1, most)), _client(rng, plan))
+
+    return draw
+
+
+def _draw_watches(kind: str) -> Draw:
+    def draw(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
+        yield Fault(at_us, kind, (), (), lasting(rng, plan, 100 * MS, 60 * S), 0.0, _client(rng, plan))
+
+    return draw
+
+
+def _spoil(fates: Callable[[int], list[str]]) -> Callable[[FaultPlayer, Fault], bool]:
+    def begin(player: FaultPlayer, fault: Fault) -> bool:
+        cast("PartsPlayer", player).parts.calls.spoil(fault.subject, fates(int(fault.amount)))
+        return True
+
+    return begin
+
+
+def _late(player: FaultPlayer, fault: Fault) -> bool:
+    calls = cast("PartsPlayer", player).parts.calls
+    calls.delay_watches(fault.subject)
+    return player.until(fault, lambda: calls.resume_watches(fault.subject))
+
+
+def _unseen(player: FaultPlayer, fault: Fault) -> bool:
+    calls = cast("PartsPlayer", player).parts.calls
+    calls.delay_watches(fault.subject)
+    return player.until(fault, lambda: calls.expire_watches(fault.subject))
+
+
 INJECTIONS: Final = (
     Injection("part_kill", "the process `subject` ends, and is started again afterwards", _draw("part_kill"), _kill),
     Injection("part_pause", "the process `subject` stands still", _draw("part_pause"), _pause),
@@ -60,5 +104,24 @@ INJECTIONS: Final = (
         _draw("part_cut"),
         _cut,
     ),
-)
+    Injection(
+        "part_fail", "the next `amount` writes of `subject` are answered by 500, and not carried out",
+        _draw_writes("part_fail", 4), _spoil(lambda amount: [FAILS] * amount),
+    ),
+    Injection(
+        "part_lost", "the next `amount` writes of `subject` are carried out, and the answers are lost",
+        _draw_writes("part_lost", 4), _spoil(lambda amount: [LOST] * amount),
+    ),
+    Injection(
+        "part_crash",
+        "`subject` ends with its next write but `amount` // 2, where that is odd once it is carried out",
+        _draw_writes("part_crash", 24),
+        _spoil(lambda amount: [CARRIED_OUT] * (amount // 2) + [ENDS_AFTER if amount % 2 else ENDS_BEFORE]),
+    ),
+    Injection("part_late", "watches of `subject` deliver nothing meanwhile", _draw_watches("part_late"), _late),
+    Injection(
+        "part_unseen", "watches of `subject` deliver nothing meanwhile, and end with 410: what happens is never seen",
+        _draw_watches("part_unseen"), _unseen,
+    ),
+)  # fmt: skip
 KINDS: Final = tuple(row.kind for row in INJECTIONS)

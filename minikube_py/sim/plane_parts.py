@@ -121,6 +121,7 @@ class Parts:
             self._start(part)
 
     def heal(self) -> None:
+        self.calls.all_well()
         for part in self.by_host.values():
             part.down = 0
             self.world.resume(part.host)

@@ -37,15 +37,27 @@ from minikube_py.store.member_config import TICK_S
 from minikube_py.store.replica import REQUEST_BYTES_MAX
 
 LOOK_S: Final = 0.25
+LONG_TICK_S: Final = 0.25
+"""A member alone elects nobody."""
 REST_S: Final = 900.0
-"""Everything must be at rest by then: the pods of a lost node wait for 300 s, what failed often for longer."""
+"""Everything must be at rest by then: the pods of a lost node wait for 300 s, those of a Job that failed for up to 600.
+"""
 REST_LOOK_S: Final = 5.0
+REST_LOOK_FACTOR: Final = 1.3
 QUIET_S: Final = 25.0
 RUN_S: Final = 4000.0
 OPERATIONS: Final = (10, 25, 50)
 SPANS_S: Final = (40, 90, 180)
+STORE_FAULTS: Final = (
+    "crash", "torn_sync", "slow_sync", "depose", "cut", "clog", "pause", "kill", "loss", "double", "delay", "transfer",
+)  # fmt: skip
+"""Of its members: those that leave it the members it has."""
 SHAPE: Final = NodeSpec("", {"cpu": "4", "memory": "8Gi", "ephemeral-storage": "100Gi", "pods": "10"})
 NODES_EACH: Final = 2
+ROOM_EACH: Final = 2
+"""So many pods of the largest size leave room for any other on each node, beside Jobs and what rolls."""
+WORK_SHARE: Final = 0.6
+"""Of the time in which faults begin: then users have what they want, and only some pods go."""
 OBJECT: Final = b'{"metadata":'
 """Begins what is an object, and no allocation of addresses."""
 MEMBER: Final = replace(
@@ -76,12 +88,14 @@ def drawn_plane(seed: int) -> RunOptions:
     api_servers, kubelets = rng.choice((1, 1, 2)), rng.choice((2, 3))
     parts = [f"api-{number}" for number in range(api_servers)] + ["scheduler", "controllers"]
     parts += [f"kubelet-{number}" for number in range(kubelets)]
-    kinds = tuple(kind for kind in inject_parts.KINDS if rng.random() < 0.7) or inject_parts.KINDS
-    if rng.random() < 0.3:
-        kinds += tuple(each for each in rng.choice(THEMES) if each in ("crash", "kill", "pause", "cut", "slow_sync"))
+    kinds = tuple(kind for kind in inject_parts.KINDS if rng.random() < 0.5) or inject_parts.KINDS
+    members = rng.choice((1, 1, 3))
+    if members > 1 or rng.random() < 0.3:
+        kinds += tuple(each for each in rng.choice(THEMES) if each in STORE_FAULTS)
     span_us = rng.choice(SPANS_S) * S
-    plan = Plan(1, span_us, rng.choice((0, 3, 6, 10)), kinds, 0, 0.5, 1.0, tuple(parts))
-    return RunOptions(seed, world, plan, operations=rng.choice(OPERATIONS), clients=1, workers=1, tick_s=TICK_S)
+    plan = Plan(members, span_us, rng.choice((0, 4, 8, 12, 16, 24)), kinds, 0, 0.5, 1.0, tuple(parts))
+    operations, tick_s = rng.choice(OPERATIONS), rng.choice((TICK_S, LONG_TICK_S))
+    return RunOptions(seed, world, plan, operations=operations, clients=1, workers=1, tick_s=tick_s)
 
 
 def run_seed(seed: int, told: Callable[[str], None] | None = None) -> Outcome:
@@ -94,6 +108,7 @@ class PlaneRun(Run):
 
     member_config = MEMBER
     look_s = LOOK_S
+    calm_tick_s = LONG_TICK_S
 
     def __init__(self, options: RunOptions, told: Callable[[str], None] | None = None) -> None:
         super().__init__(options, told)
@@ -154,23 +169,29 @@ class PlaneRun(Run):
         transport = CallTransport(self.calls, loop, Rng(self._rng.getrandbits(64)), parts.api_hosts, name="user")
         parts.clients.append("user")
         clock = SimClock(loop, MachineClock())
-        user = self.user = User(RestClient(transport), clock, Rng(self._rng.getrandbits(64)))
+        room = ROOM_EACH * NODES_EACH * sum(part.startswith("kubelet-") for part in options.plan.parts)
+        user = self.user = User(RestClient(transport), clock, Rng(self._rng.getrandbits(64)), room)
         await self._finished(user.set_up(), BEGIN_S, "set up")
         self._asides.append(loop.create_task(self.faults.play(drawn_faults(options))))
         span_s = options.plan.span_us / S
-        await self._finished(user.work(options.operations, span_s), RUN_S, "work")
+        await self._finished(user.work(options.operations, WORK_SHARE * span_s), RUN_S, "work")
+        await self._finished(user.settle(), RUN_S, "settle")
+        await self._finished(user.last_deletions((1 - WORK_SHARE) * span_s), RUN_S, "delete")
         await self._heal()
         parts.heal()
         await self._until(lambda: not cluster.unsettled(), SETTLE_S, "settle")
         await self._until(lambda: not parts.missing(), 2 * SETTLE_S, "start again")
+        # What was on its way is done by now, and may be more than there is room for.
         await self._finished(user.settle(), REST_S, "settle")
         await self._rest()
 
     async def _rest(self) -> None:
         """All is as it must be, and stays so."""
         begun_s = self.world.scheduler.now_s
+        look_s = REST_LOOK_S
         while self.world.scheduler.now_s < begun_s + REST_S:
-            await self._until(lambda: False, REST_LOOK_S, "", must=False)
+            await self._until(lambda: False, look_s, "", must=False)
+            look_s *= REST_LOOK_FACTOR
             self._unrest = await self._found()
             if not self._unrest:
                 self._rest_s = self.world.scheduler.now_s - begun_s

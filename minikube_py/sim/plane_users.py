@@ -36,6 +36,9 @@ REPLICAS_MAX: Final = 7
 REPLICAS_AT_REST: Final = 2
 """So few that all pods find room once everything is well."""
 RETRY_S: Final = 0.5
+AT_ONCE_SHARES: Final = (0.0, 0.5, 0.8)
+LAST_DELETIONS: Final = 3
+LAST_DELETE_SHARE: Final = 0.5
 SIZES: Final = ("100m", "500m", "1")
 POLICIES: Final = ("Background", "Background", "Foreground", "Orphan")
 WORKLOADS: Final[tuple[tuple[ResourceRef, str, str], ...]] = (
@@ -50,13 +53,14 @@ Op = Callable[[], Awaitable[None]]
 
 
 class User:
-    """`acknowledged`: in order; `counts`: by outcome, what was tried."""
+    """`acknowledged`: in order; `counts`: by outcome, what was tried. `room`: for how many pods there is."""
 
-    def __init__(self, client: RestClient, clock: Clock, rng: Rng) -> None:
+    def __init__(self, client: RestClient, clock: Clock, rng: Rng, room: int) -> None:
         self.client, self.clock, self.rng = client, clock, rng
         self.acknowledged: list[Acknowledged] = []
         self.counts: Counter[str] = Counter()
         self._made = 0
+        self._room = room
         self._ops: tuple[tuple[int, Op], ...] = (
             (6, self._make), (6, self._scale), (3, self._roll), (3, self._delete), (3, self._job), (3, self._burst),
             (2, self._delete_pod), (2, self._evict), (1, self._budget),
@@ -77,15 +81,26 @@ class User:
             await surely(lambda service=service: self._create(SERVICES, service))  # type: ignore[misc]
 
     async def work(self, operations: int, span_s: float) -> None:
-        """So many operations within about that time, whatever comes of them."""
+        """So many operations within about that time, whatever comes of them; some of them right after another."""
         drawn = [op for weight, op in self._ops for _ in range(weight)]
+        at_once = self.rng.choice(AT_ONCE_SHARES)
         for _ in range(operations):
-            await self.clock.sleep(2 * self.rng.random() * span_s / operations)
+            if self.rng.random() >= at_once:
+                await self.clock.sleep(2 * self.rng.random() * span_s / operations / (1 - at_once))
             await self._try(self.rng.choice(drawn))
 
     async def settle(self) -> None:
-        """Leaves no more than there is room for."""
-        for resource, namespace, name in WORKLOADS:
+        """Leaves no more than there is room for; what fits stays as it is, so that who waits for room finds it."""
+        room = self._room
+        for resource, namespace, name in self.rng.sample(WORKLOADS, len(WORKLOADS)):
+            found = await self._surely(lambda r=resource, s=namespace, n=name: self.client.get(r, n, s))  # type: ignore[misc]
+            if found is None:
+                continue
+            replicas = found["spec"]["replicas"]
+            if replicas <= min(room, HARD if namespace == TEAM else room):
+                room -= replicas
+                continue
+            room -= REPLICAS_AT_REST
             await self._surely(lambda r=resource, s=namespace, n=name: self._patch(  # type: ignore[misc]
                 r, s, n, {"spec": {"replicas": REPLICAS_AT_REST}}))  # fmt: skip
         for namespace in (DEFAULT, TEAM):
@@ -94,22 +109,39 @@ class User:
                 if not pod["metadata"].get("ownerReferences"):
                     await self._surely(lambda p=pod: self._remove(PODS, p, "Background"))  # type: ignore[misc]
 
+    async def last_deletions(self, span_s: float) -> None:
+        """Some pods go, and some of what owns others, without a change of what is wanted elsewhere."""
+        for _ in range(LAST_DELETIONS):
+            await self.clock.sleep(2 * self.rng.random() * span_s / LAST_DELETIONS)
+            await self._surely(self._delete_pod)
+        if self.rng.random() < LAST_DELETE_SHARE:
+            await self._surely(self.rng.choice((self._delete, self._delete_job)))
+
     # -- operations ---------------------------------------------------------------------------------------------------
 
-    async def _make(self) -> None:
-        resource, namespace, name = self.rng.choice(WORKLOADS)
+    async def _make(self, workload: tuple[ResourceRef, str, str] | None = None) -> None:
+        resource, namespace, name = workload or self.rng.choice(WORKLOADS)
         labels = {"app": name}
         spec: Object = {"replicas": self.rng.randint(0, REPLICAS_MAX), "template": self._template(labels)}
         spec["selector"] = labels if resource == REPLICATION_CONTROLLERS else {"matchLabels": labels}
         await self._create(resource, {"metadata": {"name": name, "namespace": namespace}, "spec": spec})
 
     async def _scale(self) -> None:
-        resource, namespace, name = self.rng.choice(WORKLOADS)
-        await self._patch(resource, namespace, name, {"spec": {"replicas": self.rng.randint(0, REPLICAS_MAX)}})
+        await self._change(self.rng.choice(WORKLOADS), {"spec": {"replicas": self.rng.randint(0, REPLICAS_MAX)}})
 
     async def _roll(self) -> None:
-        resource, namespace, name = self.rng.choice(WORKLOADS[3:])
-        await self._patch(resource, namespace, name, {"spec": {"template": self._template({"app": name})}})
+        workload = self.rng.choice(WORKLOADS[3:])
+        await self._change(workload, {"spec": {"template": self._template({"app": workload[2]})}})
+
+    async def _change(self, workload: tuple[ResourceRef, str, str], change: Object) -> None:
+        """Makes it where it is not there."""
+        resource, namespace, name = workload
+        try:
+            await self._patch(resource, namespace, name, change)
+        except StatusError as error:
+            if error.code != 404:
+                raise
+            await self._make(workload)
 
     async def _delete(self) -> None:
         resource, namespace, name = self.rng.choice(WORKLOADS)
@@ -118,13 +150,17 @@ class User:
     async def _job(self) -> None:
         name = self.rng.choice(JOB_NAMES)
         if self.rng.random() < 0.3:
-            await self._remove(JOBS, await self.client.get(JOBS, name, DEFAULT), self.rng.choice(POLICIES[:3]))
+            await self._delete_job(name)
             return
         template = self._template({"job": name})
         template["spec"]["restartPolicy"] = "Never"
         spec = {"completions": self.rng.randint(1, 4), "parallelism": self.rng.randint(1, 3), "template": template}
         spec["backoffLimit"] = 100
         await self._create(JOBS, {"metadata": {"name": name, "namespace": DEFAULT}, "spec": spec})
+
+    async def _delete_job(self, name: str = "") -> None:
+        name = name or self.rng.choice(JOB_NAMES)
+        await self._remove(JOBS, await self.client.get(JOBS, name, DEFAULT), self.rng.choice(POLICIES[:3]))
 
     async def _burst(self) -> None:
         """More than there may be room for."""

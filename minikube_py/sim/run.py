@@ -172,6 +172,7 @@ class Run:
 
     member_config = CONFIG
     look_s = LOOK_S
+    calm_tick_s = TICK_S
 
     def __init__(self, options: RunOptions, told: Told | None = None, reach: Reach = StoreAccess) -> None:
         self.options = options
@@ -282,7 +283,7 @@ class Run:
         self.world.scheduler.log("all faults end")
         self.faults.end_all()
         self.world.calm()
-        self.cluster.calm()
+        self.cluster.calm(self.calm_tick_s)
         for place in self.cluster.places:
             place.down = 0
             self.world.resume(place.host)

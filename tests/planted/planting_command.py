@@ -24,9 +24,14 @@ class Outcome(Protocol):
     def _asdict(self) -> dict[str, Any]: ...
 
 
-def parse(description: str, amount: str, default: int, amount_help: str) -> argparse.Namespace:
-    """`amount` names the flag that says how much is tried for each bug; its value is `amount` in what is given back."""
+def parse(
+    description: str, amount: str, default: int, amount_help: str, of: Sequence[str] = ()
+) -> argparse.Namespace:
+    """`amount` names the flag that says how much is tried for each bug; its value is `amount` in what is given back.
+    `of`: the tables to choose from."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    if of:
+        parser.add_argument("--of", choices=of, default=of[0])
     parser.add_argument("--only", default="", metavar="TEXT", help="those whose name holds this")
     parser.add_argument(f"--{amount}", dest="amount", type=int, default=default, metavar="N", help=amount_help)
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="J")

@@ -5,10 +5,14 @@ runs all of them and prints how many each took.
 from __future__ import annotations
 
 import pytest
+from cluster_mutants import MUTANTS as CLUSTER_MUTANTS
+from planting import ROOT
 from swarm_mutants import MUTANTS, SwarmMutant
 from swarm_planting import search
 
 HISTORIES = 20
+CLUSTER_HISTORIES = 8
+CLUSTER_QUICK = ("scheduler cache: a pod that is gone stays charged",)
 QUICK = (
     "raft: votes for two in one term",
     "raft: acknowledged before it is durable",
@@ -24,12 +28,27 @@ def test_a_planted_bug_is_found_by_simulated_histories(mutant: SwarmMutant) -> N
     assert found.seed is not None, f"{mutant.name} ({mutant.why}) went unnoticed in {HISTORIES} histories"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CLUSTER_QUICK)
+def test_a_planted_bug_is_found_by_histories_of_a_control_plane(name: str) -> None:
+    (mutant,) = [each for each in CLUSTER_MUTANTS if each.name == name]
+    assert search(mutant, CLUSTER_HISTORIES, "cluster").seed is not None, f"{name} ({mutant.why}) went unnoticed"
+
+
 def test_without_a_bug_the_same_histories_are_in_order() -> None:
     assert search(None, HISTORIES // 2).seed is None
 
 
-def test_the_table_is_sound() -> None:
-    names = [mutant.name for mutant in MUTANTS]
-    assert len(set(names)) == len(names) >= 25
-    assert set(QUICK) <= set(names)
-    assert all(mutant.old != mutant.new and mutant.why for mutant in MUTANTS)
+@pytest.mark.parametrize(
+    ("mutants", "least", "quick"), [(MUTANTS, 25, QUICK), (CLUSTER_MUTANTS, 15, CLUSTER_QUICK)], ids=["store", "plane"]
+)
+def test_the_table_is_sound(mutants: tuple[SwarmMutant, ...], least: int, quick: tuple[str, ...]) -> None:
+    names = [mutant.name for mutant in mutants]
+    assert len(set(names)) == len(names) >= least
+    assert set(quick) <= set(names)
+    assert all(mutant.old != mutant.new and mutant.why for mutant in mutants)
+
+
+@pytest.mark.parametrize("mutant", CLUSTER_MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_bug_of_the_components_can_still_be_planted(mutant: SwarmMutant) -> None:
+    assert (ROOT / "minikube_py" / mutant.file).read_text(encoding="utf-8").count(mutant.old) == 1

@@ -1,0 +1,149 @@
+"""Bugs planted in informers, controllers, scheduler, kubelets and API server: for histories of a control plane.
+
+The judges are the same for every bug, and know none of them.
+"""
+
+# ruff: noqa: E501 - lines of the product, as they stand
+from __future__ import annotations
+
+from swarm_mutants import SwarmMutant
+
+MUTANTS: tuple[SwarmMutant, ...] = (
+    # --- informers and work queues -----------------------------------------------------------------------------------
+    SwarmMutant(
+        "informer: what went in a gap is kept", "client/informer.py",
+        "enumerate([key for key in known if key not in found], start=1)",
+        "enumerate([key for key in known if key not in known], start=1)",
+        "a list after 410 is merged into the copy, and deletions of the meantime are missed",
+    ),
+    SwarmMutant(
+        "informer: 410 is a failure like any other", "client/informer.py",
+        "        if error.code == 410 or (error.code == 504",
+        "        if (error.code == 504",
+        "the watch is opened again from where it was, for ever",
+    ),
+    SwarmMutant(
+        "informer: resumes where it listed", "client/informer.py",
+        "        self.resource_version = version\n\n    def _raise_error",
+        "        pass\n\n    def _raise_error",
+        "after each watch the events since the list come again, older ones over newer ones",
+    ),
+    SwarmMutant(
+        "queue: what comes while it is worked on is lost", "client/workqueue.py",
+        "        if item in self._dirty:\n            self._enqueue(item)",
+        "        self._dirty.discard(item)\n        if item in self._dirty:\n            self._enqueue(item)",
+        "a change that arrives during a sync causes no other",
+    ),
+    SwarmMutant(
+        "queue: what failed is not tried again", "client/workqueue.py",
+        "            failed(item, error)\n            queue.add_rate_limited(item)",
+        "            failed(item, error)\n            queue.forget(item)",
+        "an answer that was lost ends the work on an object",
+    ),
+    # --- controllers --------------------------------------------------------------------------------------------------
+    SwarmMutant(
+        "controllers: a deleted pod is not expected to go", "controllers/replication.py",
+        "        if (owner := self._owner(pod)) is not None:\n            self._expectations.deletion_observed(owner.key, pod.uid)\n            self._queue.add(owner.key)",
+        "        if (owner := self._owner(pod)) is not None:\n            self._expectations.deletion_observed(owner.key, pod.uid)",
+        "a pod that somebody else deletes is not replaced",
+    ),
+    SwarmMutant(
+        "controllers: a status is written without its generation", "controllers/replication.py",
+        "        if same and current.get(\"observedGeneration\", 0) == controller.generation:",
+        "        if same:",
+        "a change of the spec that changes no count is never acknowledged",
+    ),
+    SwarmMutant(
+        "garbage collector: the deletion of an owner is not heard", "controllers/garbage_collector.py",
+        "        for dependent in self._graph.dependents(view.uid):\n            self._delete_queue.add(dependent)\n        if view.owners:",
+        "        if view.owners:",
+        "what an object owned stays when it goes in the background",
+    ),
+    SwarmMutant(
+        "garbage collector: dependents at the start are taken on trust", "controllers/garbage_collector.py",
+        "            if any(not self._is_there(owner, view) for owner in view.owners):\n                self._delete_queue.add(item)\n        if view.deleting:",
+        "        if view.deleting:",
+        "an owner that went while no controllers ran leaves its dependents for ever",
+    ),
+    SwarmMutant(
+        "garbage collector: a foreground deletion is not finished", "controllers/garbage_collector.py",
+        "            await self._remove_finalizer(item, FOREGROUND)\n            return",
+        "            return",
+        "the owner waits for dependents that are gone",
+    ),
+    SwarmMutant(
+        "node lifecycle: a taint outlives its cause", "controllers/node_taints.py",
+        "    return set(), set(UNHEALTHY)",
+        "    return set(), {(NOT_READY, NO_EXECUTE)}",
+        "a node that was unreachable and is back keeps that taint",
+    ),
+    SwarmMutant(
+        "quotas: what is deleted is not counted off", "controllers/resource_quotas.py",
+        "on_delete=lambda view: self._replenish(ref, view.namespace)",
+        "on_delete=lambda view: None",
+        "used only grows, until the next full look",
+    ),
+    SwarmMutant(
+        "budgets: a pod that is going counts as healthy", "controllers/disruption.py",
+        "pod.ready and not pod.deleting and pod.name not in disrupted",
+        "pod.ready and pod.name not in disrupted",
+        "more may be disrupted than there are",
+    ),
+    # --- scheduler ----------------------------------------------------------------------------------------------------
+    SwarmMutant(
+        "scheduler cache: an assumed pod costs nothing", "scheduler/cache.py",
+        "        self.columns.add_pod(pod, node_name)\n        self.assumed += 1",
+        "        self.assumed += 1",
+        "the next pods are placed as if it were not there",
+    ),
+    SwarmMutant(
+        "scheduler cache: what could not be bound stays charged", "scheduler/cache.py",
+        "        self.columns.remove_pod(counted.pod, counted.node_name)\n        return True",
+        "        return True",
+        "a node fills up with pods that it never got",
+    ),
+    SwarmMutant(
+        "scheduler cache: a pod that is gone stays charged", "scheduler/cache.py",
+        "        self.columns.remove_pod(counted.pod, counted.node_name)\n        return counted.node_name",
+        "        return counted.node_name",
+        "a node fills up with pods of the past",
+    ),
+    SwarmMutant(
+        "scheduler: a pod that finds no room is forgotten", "scheduler/queue.py",
+        "        self._waiting[queued.pod.key] = queued",
+        "        pass",
+        "nothing brings it back when there is room",
+    ),
+    # --- kubelets -----------------------------------------------------------------------------------------------------
+    SwarmMutant(
+        "kubelet: a pod that was marked stays so", "kubelet/fake.py",
+        "        elif old.ready and not new.ready and played.stage is Stage.RUNNING and not new.deleting:",
+        "        elif old.ready and not new.ready and played.stage is Stage.STARTING:",
+        "the fault that these histories found in the product",
+    ),
+    SwarmMutant(
+        "kubelet: deletions from before its start are missed", "kubelet/fake.py",
+        "        if pod.deleting:\n            self._stop(pod, played)\n        elif pod.terminal:\n            played.stage",
+        "        if pod.terminal:\n            played.stage",
+        "a pod that was deleted while the kubelet was down is never confirmed as gone",
+    ),
+    SwarmMutant(
+        "kubelet: addresses in use are given out again", "kubelet/fake.py",
+        "            node.block.reserve(pod.ip)\n",
+        "",
+        "a kubelet that starts again does not look at what its pods have",
+    ),
+    SwarmMutant(
+        "kubelet: pods of Jobs never end after a restart", "kubelet/fake.py",
+        "        if pod.ready:\n            self._arm_finish(pod, played)\n            return",
+        "        if pod.ready:\n            return",
+        "what was running when the kubelet ended runs for ever",
+    ),
+    # --- API server ---------------------------------------------------------------------------------------------------
+    SwarmMutant(
+        "API server: a bound pod is bound again", "api/kinds/core/pods.py",
+        "        raise conflict(_PODS_BINDING, name, f'pod {name} is already assigned to node \"{spec[\"nodeName\"]}\"')",
+        "        pass",
+        "two schedulers, or one that lost an answer, move a running pod",
+    ),
+)  # fmt: skip
