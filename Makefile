@@ -13,7 +13,7 @@ FOLDER ?=
 EXTRAS ?=
 LIMIT  ?= 400
 
-.PHONY: help demo test lint check docs docs-serve upstream bench scheduler-perf swarm swarm-cluster explore torture planted mutants laws study-quick clean
+.PHONY: help demo test lint check docs docs-serve wheel upstream bench scheduler-perf swarm swarm-cluster explore torture planted mutants laws study-quick clean
 
 help:            ## what can be made
 	@grep -E '^[a-z-]+: .*##|^[a-z-]+: *##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1	/' | expand -t 22
@@ -57,6 +57,9 @@ docs: $(BIN)/.installed-docs  ## the docs as a site, in docs/_build; a warning i
 
 docs-serve: docs  ## the same at http://127.0.0.1:8000
 	@$(BIN)/python -m http.server --bind 127.0.0.1 --directory docs/_build 8000
+
+wheel: $(BIN)/.installed  ## builds the wheel, and installs and uses it in a fresh environment; into dist/
+	@$(BIN)/python tools/check_wheel.py --keep dist
 
 upstream:        ## builds etcd, Kubernetes and KWOK, which tests and benches compare with (needs Go; minutes, once)
 	@$(PYTHON) tools/upstream build

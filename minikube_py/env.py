@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import fcntl
 import os
 import random
 import sys
@@ -21,6 +23,7 @@ T = TypeVar("T")
 
 Rng = random.Random
 """A seeded generator owned by its user. Never the module-level functions of `random`."""
+ZEROS_BYTES = 1 << 20
 
 
 def say(text: str, stream: TextIO | None = None) -> None:
@@ -138,6 +141,20 @@ class Outside(Protocol):
     async def close(self) -> None: ...
 
 
+def sync_data(fd: int) -> None:
+    """Until the medium has it. macOS knows no fdatasync, and its fsync leaves data in the drive's cache; a file system
+    that has no F_FULLFSYNC, as of a network, has fsync."""
+    if (full := getattr(fcntl, "F_FULLFSYNC", None)) is None:
+        os.fdatasync(fd)
+        return
+    try:
+        fcntl.fcntl(fd, full)
+    except OSError as error:
+        if error.errno not in (errno.ENOTSUP, errno.EINVAL, errno.ENOTTY):
+            raise
+        os.fsync(fd)
+
+
 class SystemFile:
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -167,13 +184,18 @@ class SystemFile:
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     def sync(self) -> None:
-        os.fdatasync(self._fd)
+        sync_data(self._fd)
 
     def truncate(self, size_bytes: int) -> None:
         os.ftruncate(self._fd, size_bytes)
 
     def allocate(self, size_bytes: int) -> None:
-        os.posix_fallocate(self._fd, 0, size_bytes)
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(self._fd, 0, size_bytes)
+            return
+        # What was not written has no room on the disk yet.
+        for offset in range(os.fstat(self._fd).st_size, size_bytes, ZEROS_BYTES):
+            self.write_at(offset, bytes(min(ZEROS_BYTES, size_bytes - offset)))
 
     def close(self) -> None:
         os.close(self._fd)

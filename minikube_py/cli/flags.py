@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -35,6 +36,14 @@ def whole_number(low: int, high: int) -> Callable[[str], int]:
         return value
 
     return parse
+
+
+def address(text: str) -> str:
+    """A kind of argument: an IP address."""
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an IP address") from None
 
 
 def several(kind: Callable[[str], T]) -> Callable[[str], tuple[T, ...]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 
@@ -15,7 +16,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data-dir", type=Path, metavar="D", help=data_help)
     secrets_help = "the folder `admin` of those that `minikube-py init-secrets` made, instead"
     parser.add_argument("--secrets-dir", type=Path, metavar="D", help=secrets_help)
-    server_help = "with --secrets-dir: the API server's URL as users of the file see it (default: as made)"
+    server_help = "the API server's URL as users of the file see it (default: as made)"
     parser.add_argument("--server", metavar="URL", help=server_help)
     output_help = "write it here, for its owner alone; never over a file of another tool (default: standard output)"
     parser.add_argument("--output", type=Path, metavar="F", help=output_help)
@@ -31,6 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
         access = admin_access(arguments.secrets_dir, arguments.server)
     else:
         access = read_access((arguments.data_dir or the_one()) / "kubeconfig")
+        access = replace(access, server=arguments.server or access.server)
     if arguments.output is None:
         sys.stdout.write(kubeconfig_text(access))
     else:

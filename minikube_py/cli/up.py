@@ -30,7 +30,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data-dir", type=Path, metavar="D", help=data_help)
     kubeconfig_help = "write the kubeconfig here; never over a file of another tool (default: in the data folder)"
     parser.add_argument("--kubeconfig", type=Path, metavar="F", help=kubeconfig_help)
-    port_help = "listen on this port of 127.0.0.1, 0 for any free one (default: 6443, or any where that is taken)"
+    host_help = "listen on this address, 0.0.0.0 for all of them, as within a container (default: 127.0.0.1)"
+    parser.add_argument("--host", type=flags.address, default=LOOPBACK, metavar="A", help=host_help)
+    port_help = "listen on this port, 0 for any free one (default: 6443, or any where that is taken)"
     parser.add_argument("--port", type=flags.whole_number(0, 65535), metavar="P", help=port_help)
     parser.add_argument("--split", action="store_true", help="each role as a process of its own, over HTTPS")
     members_help = "of the store, each a process of its own (default: as many as the data folder holds, or 1)"
@@ -67,6 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     folder = Path(tempfile.mkdtemp(prefix="minikube-py-")) if temporary else arguments.data_dir.absolute()
     config = ControlPlaneConfig(
         data_dir=folder,
+        host=arguments.host,
         port=arguments.port,
         kubeconfig=arguments.kubeconfig.absolute() if arguments.kubeconfig else None,
         nodes=arguments.nodes,

@@ -6,9 +6,11 @@ import ipaddress
 import socket
 from typing import Protocol
 
-from minikube_py.control_plane.config import DEFAULT_PORT
+from minikube_py.control_plane.config import DEFAULT_PORT, LOOPBACK
 from minikube_py.control_plane.errors import SetupError
 from minikube_py.ports.addresses import split_address
+
+ANYWHERE = {"0.0.0.0": LOOPBACK, "::": "::1"}
 
 
 def free_address(host: str, port: int | None, flag: str = "--port") -> tuple[str, int]:
@@ -76,6 +78,8 @@ def _outward_address() -> str | None:
 
 
 def url_of(host: str, port: int) -> str:
+    """What listens on all addresses is reached from here by the loopback one."""
+    host = ANYWHERE.get(host, host)
     return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
 
 

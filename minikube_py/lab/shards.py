@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from minikube_py.env import sync_data
 from minikube_py.errors import Corruption, InvalidRequest
 from minikube_py.index.structure import Box, IntArray, Point
 from minikube_py.index.structures.shard_reader import Read, find_in
@@ -71,7 +72,7 @@ class ColdShards:
             file.write(body)
             file.flush()
             # What is not on the disk yet cannot be dropped from the cache.
-            os.fdatasync(file.fileno())
+            sync_data(file.fileno())
         os.replace(new, self._path(shard))
         self._written.add(shard)
 
@@ -87,7 +88,7 @@ class ColdShards:
         path = self._path(shard)
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            if self.evict:
+            if self.evict and hasattr(os, "posix_fadvise"):
                 os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
             chunks = []
             while chunk := os.read(fd, 1 << 20):

@@ -79,6 +79,12 @@ class Project:
         return found
 
 
+def docker(*arguments: str) -> str:
+    done = subprocess.run(["docker", *arguments], capture_output=True, text=True, timeout=600)
+    assert not done.returncode, f"docker {' '.join(arguments)}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
 def until(what: str, found: Callable[[], Any], within_s: float = WITHIN_S) -> Any:
     """Asks until the answer is true; there is no event to wait for from outside."""
     deadline = time.monotonic() + within_s
@@ -207,6 +213,26 @@ def test_a_cluster_of_containers_serves_scales_survives_and_leaves_nothing(tmp_p
         closing.close()
         project("down", "--volumes", "--timeout", "15", check=False)
     assert project.left() == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_the_image_alone_is_a_control_plane_in_one_line(tmp_path: Path) -> None:
+    require_engine()
+    Project()("build", "--quiet")
+    name, port = f"minikube-py-alone-{os.getpid()}", free_ports(1)[0]
+    docker("run", "--detach", "--rm", "--name", name, "--publish", f"127.0.0.1:{port}:6443", "minikube-py:local")
+    try:
+        until("that it is ready", lambda: "ready in" in docker("logs", name))
+        told = docker("exec", name, "minikube-py", "kubeconfig", "--server", f"https://127.0.0.1:{port}")
+        (tmp_path / "kubeconfig").write_text(told)
+        api = Api(load_kubeconfig(tmp_path / "kubeconfig"))
+        until("its node", lambda: api.ready_nodes() == {"node-0"})
+        api.close()
+        kubectl(tmp_path)
+    finally:
+        docker("stop", "--time", "30", name)
+    assert name not in docker("ps", "--all", "--format", "{{.Names}}").split()
 
 
 def kubectl(folder: Path) -> None:
