@@ -18,7 +18,7 @@ from patience import PATIENCE_S, eventually
 from minikube_py.etcd.messages import pb
 
 pytestmark = pytest.mark.original
-HISTORIES = int(os.environ.get("MINIKUBE_PY_ETCD_HISTORIES", "3"))
+HISTORIES = int(os.environ.get("MINIKUBE_PY_ETCD_HISTORIES", "2"))
 SLOW_WATCHERS = "etcd_debugging_mvcc_slow_watcher_total "
 SENTINEL = b"~the end of a history"
 ENDS = 1 << 50
