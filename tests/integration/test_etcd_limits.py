@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from patience import PATIENCE_S, eventually
 
 from minikube_py.etcd.messages import pb
 from minikube_py.etcd.server import Limits
+from minikube_py.store.member_config import MemberConfig
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 SMALL = Limits(connections_max=8, streams_max=12, per_connection_max=4, handshake_s=0.5)
@@ -75,3 +77,30 @@ def test_connections_beyond_the_bound_are_ended(small: Ours) -> None:
         assert more.call("KV/Range", pb.RangeRequest(key=b"a"))[0] == "UNAVAILABLE"
         held[0].close()
         eventually(lambda: more.call("KV/Range", pb.RangeRequest(key=b"a"))[0] == "ok", "there is room")
+
+
+def test_a_store_over_its_quota_takes_deletes_and_says_so_in_etcds_words(tmp_path: Path) -> None:
+    with ours(tmp_path, config=MemberConfig(fsync="inline", quota_bytes=1 << 20)) as server:
+        caller = Caller(f"127.0.0.1:{server.port}")
+        value = bytes(1 << 16)
+
+        def put(number: int) -> tuple[str, object]:
+            return caller.call("KV/Put", pb.PutRequest(key=b"k%d" % number, value=value))
+
+        numbers = itertools.count()
+        eventually(lambda: put(next(numbers))[0] != "ok", "the quota is exceeded")
+        assert put(0) == ("RESOURCE_EXHAUSTED", "etcdserver: mvcc: database space exceeded")
+        refused = caller.call("Lease/LeaseGrant", pb.LeaseGrantRequest(TTL=60))
+        assert refused == ("RESOURCE_EXHAUSTED", "etcdserver: mvcc: database space exceeded")
+        eventually(lambda: "alarms" in caller.call("Maintenance/Alarm")[1], "the alarm is raised")
+        status = caller.call("Maintenance/Status")[1]
+        own = status["header"]["member_id"]
+        assert caller.call("Maintenance/Alarm")[1]["alarms"] == [{"memberID": own, "alarm": 1}]
+        assert status["errors"] == [f"memberID:{own} alarm:NOSPACE"]
+        deleted = caller.call("KV/DeleteRange", pb.DeleteRangeRequest(key=b"k", range_end=b"l"))
+        assert deleted[0] == "ok"
+        revision = deleted[1]["header"]["revision"]
+        assert caller.call("KV/Compact", pb.CompactionRequest(revision=revision, physical=True))[0] == "ok"
+        # The member clears it itself once there is room.
+        eventually(lambda: put(0)[0] == "ok", "there is room")
+        caller.close()

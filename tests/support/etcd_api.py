@@ -144,12 +144,14 @@ class Ours(EtcdServer):
 
 
 @contextlib.contextmanager
-def ours(folder: Path, limits: Limits | None = None, *, http: bool = False) -> Iterator[Ours]:
+def ours(
+    folder: Path, limits: Limits | None = None, *, http: bool = False, config: MemberConfig | None = None
+) -> Iterator[Ours]:
     """A member alone that serves etcd's API from a loop in a thread of its own; with `http`, over HTTP as well."""
     started: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     async def serve() -> None:
-        member = StoreMember(SystemDisk(folder), SystemClock(), random.Random(), MemberConfig(fsync="inline"))
+        member = StoreMember(SystemDisk(folder), SystemClock(), random.Random(), config or MemberConfig(fsync="inline"))
         await member.start()
         server = Ours(Node(member), ["127.0.0.1:0"], None, limits)
         door = HttpDoor(server, ("127.0.0.1", 0))
