@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from minikube_py.control_plane.certificates import ensure_client_certificate
 from minikube_py.control_plane.config import LOOPBACK, ControlPlaneConfig
 from minikube_py.control_plane.errors import SetupError
 from minikube_py.control_plane.listen import free_address, start_http
@@ -104,6 +103,9 @@ def of_plane(config: ControlPlaneConfig, position: int = 0) -> EtcdOptions | Non
     """Of the member at `position`, with a certificate for its clients. Raises: SetupError."""
     if config.etcd_port is None:
         return None
+    # cryptography takes long to import, and a member by itself makes no certificates.
+    from minikube_py.control_plane.certificates import ensure_client_certificate
+
     folder = config.pki_folder
     ensure_client_certificate(folder, CLIENT)
     port = config.etcd_port and config.etcd_port + position

@@ -8,6 +8,7 @@ import ssl
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from minikube_py.control_plane.errors import Dismissed, SetupError
 from minikube_py.control_plane.etcd_door import EtcdOptions
@@ -23,7 +24,6 @@ from minikube_py.env import SystemClock, ended
 from minikube_py.errors import MinikubeError
 from minikube_py.ports.descriptors import PROCESS
 from minikube_py.store.bootstrap import parse_initial_cluster
-from minikube_py.store.client import StoreClient
 from minikube_py.store.data_dir import DataDir
 from minikube_py.store.member import exit_now
 from minikube_py.store.member_config import MemberConfig
@@ -31,6 +31,9 @@ from minikube_py.store.membership import ChangeKind, MemberChange
 from minikube_py.store.room import QUOTA_BYTES, SEGMENTS_RESERVED
 from minikube_py.store.server import StoreServer
 from minikube_py.wal.segment import SEGMENT_BYTES
+
+if TYPE_CHECKING:
+    from minikube_py.store.client import StoreClient
 
 ANNOUNCE_RETRY_S = 1.0
 ASK_URLS_S = 1.0
@@ -173,6 +176,8 @@ class StoreRole(StackedRole):
 
     async def _connect(self, token: str) -> StoreClient:
         """To whoever leads, for writes that come to this member. Raises: Unavailable; MinikubeError."""
+        from minikube_py.store.client import StoreClient
+
         endpoints = self._access(token).endpoints()
         client = StoreClient(endpoints, SystemClock(), random.Random(), request_timeout_s=FORWARDED_S)
         await client.start()
