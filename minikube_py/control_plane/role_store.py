@@ -165,6 +165,8 @@ class StoreRole(StackedRole):
         authority = read_text(self._options.peers.authority_file, "certificate authority").encode()
         members = self._linked.member.membership.members
         addresses = tuple(parse_address(each.client, "a member's address") for each in members if each.client)
+        if not addresses:
+            raise SetupError("no member says where clients reach it: start them with --advertise")
         return StoreAccess(addresses, token, authority)
 
     async def _ask_urls(self, token: str) -> dict[int, tuple[str, ...]]:
