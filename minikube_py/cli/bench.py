@@ -3,6 +3,7 @@
 minikube-py bench density --nodes 5000 --pods 30000
 minikube-py bench query --nodes 100000
 minikube-py bench schedule --predicates all --nodes 1000,10000
+minikube-py bench flow --nodes 1000,10000 --pods 10000
 minikube-py bench scheduler-perf misc/performance-config.yaml --workload SchedulingBasic/500Nodes"""
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ SCHEDULE = """Schedule pods that ask for much at once (cpu, memory, GPUs and sha
 that are nearly full, through API, store and binding, while others leave; with an index as the scheduler's node matcher,
 or in the store. Of several values for --nodes, --sampling and --matcher, each is a run of its own. In the end all is
 checked: exit code 1 where a pod is where it does not fit, or is left though it fits somewhere."""
+FLOW = """One round of flow scheduling, without a control plane: how long the graph, the solver and repair take. For
+pods from create to bind, run bench density with a --scheduler-config that enables FlowPlacement, and without."""
 PERF = """Run the workloads of one of upstream's scheduler_perf files as they are, each on a control plane of its own.
 The figures are those of upstream's benchmark, as a table and as PerfData JSON. Workloads that cannot run here are
 refused with the reason; --list shows them. Exit code 1 where one failed or missed its threshold."""
@@ -38,12 +41,15 @@ LATENCY_PODS_MAX = 500
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    commands = parser.add_subparsers(dest="command", metavar="density|query|schedule|scheduler-perf", required=True)
+    metavar = "density|query|schedule|flow|scheduler-perf"
+    commands = parser.add_subparsers(dest="command", metavar=metavar, required=True)
     _configure_density(commands.add_parser("density", help="pods on nodes", description=DENSITY, allow_abbrev=False))
     query = commands.add_parser("query", help="inequalities over many nodes", description=QUERY, allow_abbrev=False)
     _configure_query(query)
     schedule = commands.add_parser("schedule", help="pods by inequalities", description=SCHEDULE, allow_abbrev=False)
     _configure_schedule(schedule)
+    flow = commands.add_parser("flow", help="rounds of flow scheduling", description=FLOW, allow_abbrev=False)
+    _configure_flow(flow)
     perf = commands.add_parser("scheduler-perf", help="upstream's workloads", description=PERF, allow_abbrev=False)
     _configure_perf(perf)
 
@@ -107,6 +113,22 @@ def _configure_schedule(parser: argparse.ArgumentParser) -> None:
     flags.add_run(parser, split=False, virtual=True)
 
 
+def _configure_flow(parser: argparse.ArgumentParser) -> None:
+    counts = flags.several(flags.whole_number(1, flags.NODES_MAX))
+    parser.add_argument(
+        "--nodes", type=counts, default=(1000, 10_000), metavar="N,...", help="how many nodes (default: 1000,10000)"
+    )
+    count = flags.whole_number(1, 1_000_000)
+    parser.add_argument("--pods", type=count, default=10_000, metavar="N", help="how many pods (default: 10,000)")
+    classes_help = "of so many different specifications (default: 1)"
+    parser.add_argument("--classes", type=count, default=1, metavar="C", help=classes_help)
+    names = flags.several(absolute)
+    model_help = "cost models, several with commas (default: CPU_MEM)"
+    parser.add_argument("--model", type=names, default=("CPU_MEM",), metavar="M,...", help=model_help)
+    solver_help = "ortools, lemon, numpy; several with commas (default: the fastest that is installed)"
+    parser.add_argument("--solver", type=names, default=("auto",), metavar="S,...", help=solver_help)
+
+
 def _configure_perf(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE", help="such as misc/performance-config.yaml")
     workload_help = (
@@ -126,7 +148,7 @@ def _configure_perf(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    commands = {"density": _density, "query": _query, "schedule": _schedule, "scheduler-perf": _perf}
+    commands = {"density": _density, "query": _query, "schedule": _schedule, "flow": _flow, "scheduler-perf": _perf}
     return commands[arguments.command](arguments)
 
 
@@ -157,6 +179,24 @@ def _density(arguments: argparse.Namespace) -> int:
 
     good = virtual.run(options.seed, density) if virtual.asked(arguments) else run_interruptible(density())
     return 0 if good else 1
+
+
+def _flow(arguments: argparse.Namespace) -> int:
+    from minikube_py.cli.table import table
+    from minikube_py.env import SystemClock
+    from minikube_py.lab.flow_rounds import measured
+
+    rows = [
+        [each.model, each.solver, *(f"{n:,}" for n in (each.nodes, each.pods, each.classes, each.arcs)),
+         *(f"{s:.3f}" for s in (each.graph_s, each.solve_s, each.repair_s, each.total_s)),
+         f"{each.placed:,}", f"{each.turned_down:,}"]
+        for each in measured(
+            SystemClock(), arguments.model, arguments.solver, arguments.nodes, arguments.pods, arguments.classes
+        )
+    ]  # fmt: skip
+    heads = ["MODEL", "SOLVER", "NODES", "PODS", "CLASSES", "ARCS", "GRAPH s", "SOLVER s", "REPAIR s", "ROUND s"]
+    print(table([*heads, "PLACED", "REPAIRED"], rows, set(heads[2:]) | {"PLACED", "REPAIRED"}))
+    return 0
 
 
 def _query(arguments: argparse.Namespace) -> int:

@@ -5,7 +5,7 @@ for a waiting pod, what would have to change and whom preemption would evict.
   minikube-py explain pod web -n shop --at 17
 
 The nodes are those of now, without the pod itself; the decision, with the scores of the chosen node as it was then, is
-one of the scheduler's last 1,000."""
+one of the scheduler's last 1,000. Of a pod that was placed by flow, it prints the path and what each arc cost."""
 
 from __future__ import annotations
 
@@ -55,6 +55,8 @@ def _decided(answer: Json) -> list[str]:
     where = f"is on {answer['node']}" if answer["node"] else "is on no node"
     lines = [f"{answer['pod']} {where}"]
     decision = answer["decision"]
+    if answer.get("flow"):
+        lines.append(_flow(answer["flow"]))
     if decision is None:
         return [*lines, "how that was decided is not remembered", ""]
     numbers = ", ".join(map(str, answer["decisions"]))
@@ -64,6 +66,13 @@ def _decided(answer: Json) -> list[str]:
     parts = [f"{s['plugin']} {s['score']} x {s['weight']}" for s in decision["scores"]]
     chose = f"{head} chose {decision['node']} among {decision['fits']} that fitted, of {decision['of']} looked at"
     return [*lines, f"{chose}: {', '.join(parts) or 'none was scored'}", ""]
+
+
+def _flow(flow: Json) -> str:
+    """The path and its price, of a pod that was placed by flow."""
+    path = " -> ".join([flow["task_class"], *(f"{step['to']} ({step['cost']})" for step in flow["path"])])
+    stay = f"to stay would have cost {flow['alternative']}"
+    return f"flow round {flow['round']}, {flow['model']} solved by {flow['solver']}: {path}: {flow['price']}; {stay}"
 
 
 def told(answer: Json) -> list[str]:

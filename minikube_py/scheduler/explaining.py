@@ -243,6 +243,8 @@ def answer(scheduler: Scheduler, run: ProfileRun, pod: PodInfo, question: str, p
         remembered = ", ".join(map(str, numbers)) or "none"
         raise ValueError(f"decision {wanted} on pod {pod.key} is not remembered; of this pod are: {remembered}")
     explanation = decisions.explain(pod.uid, run.evaluator, wanted) if wanted is not None else None
+    if run.rounds is not None and (placed := run.rounds.decision(pod.uid)) is not None:
+        document["flow"] = {**placed._asdict(), "path": [step._asdict() for step in placed.path], "price": placed.price}
     document["decisions"] = numbers
     document["decision"] = None if explanation is None or wanted is None else decision_json(wanted, explanation)
     return document

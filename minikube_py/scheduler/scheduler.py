@@ -335,7 +335,7 @@ class Scheduler:
 
     def _after_batch(self) -> None:
         """To be called after anything that may have given the queue work."""
-        if self._queue.has_work:
+        if self._queue.has_work or any(rounds.is_due for rounds in self._rounds):
             self._wake.set()
         deadline_s = self._queue.next_deadline_s()
         timer = self._flush_timer

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 TURN_S = 0.002
+REST = 2
+"""So many times as long as its graphs and solvers took, pods gather after a round: the next costs the same for many."""
+REST_MAX_S = 1.0
 PASSES = 2
 """A round's graph, and one more for what its repair turned down."""
 AGAIN_SHARE = 16
@@ -85,6 +88,8 @@ class Rounds:
         self._waiting: list[QueuedPodInfo] = []
         self._known: dict[str, None] = {}
         self._version = -1
+        self._busy_s = 0.0
+        self._due_s = self._asked_for_s = float("-inf")
         self._decisions: OrderedDict[str, Decision] = OrderedDict()
         self._kept_waiting: dict[str, PodInfo] = {}
         wide = run.profile.wide
@@ -102,9 +107,19 @@ class Rounds:
     def metrics(self) -> dict[str, int]:
         return {"rounds": self.rounds, "passes": self.passes, "arcs": self.arcs, "repaired": self.repaired}
 
+    @property
+    def is_due(self) -> bool:
+        return bool(self._waiting) and self._scheduler.clock.monotonic_s() >= self._due_s
+
     async def run(self) -> None:
-        """Places all that was taken."""
+        """Places all that was taken, at its time."""
         while self._waiting:
+            if not self.is_due:
+                if self._asked_for_s != self._due_s:
+                    self._asked_for_s = self._due_s
+                    self._timers.call_at(self._due_s, self._scheduler.wake)
+                return
+            self._busy_s = 0.0
             batch, self._waiting = self._waiting, []
             # The queue's order stays within a priority.
             priorities = sorted({queued.pod.priority for queued in batch}, reverse=True)
@@ -112,6 +127,7 @@ class Rounds:
                 alike = [queued for queued in batch if queued.pod.priority == priority]
                 for start in range(0, len(alike), self._plugin.args.max_pods):
                     await self._round(alike[start : start + self._plugin.args.max_pods])
+            self._due_s = self._scheduler.clock.monotonic_s() + min(REST_MAX_S, REST * self._busy_s)
 
     async def _round(self, pods: list[QueuedPodInfo]) -> None:
         self.rounds += 1
@@ -132,6 +148,7 @@ class Rounds:
     async def _pass(self, pods: Sequence[QueuedPodInfo], started_s: float) -> list[QueuedPodInfo]:
         """Returns those whose placement was turned down."""
         self.passes += 1
+        began_s = self._scheduler.clock.monotonic_s()
         classes = self._classes(pods, started_s)
         nowhere = [queued for each in classes if not len(each.feasible) for queued in each.pods]
         classes = [each for each in classes if len(each.feasible)]
@@ -145,6 +162,7 @@ class Rounds:
             self._broken([queued for each in classes for queued in each.pods], text, started_s)
         for number, reason in graph.failed.items():
             self._broken(classes[number].pods, str(reason), started_s)
+        self._busy_s += self._scheduler.clock.monotonic_s() - began_s
         turned_down: list[QueuedPodInfo] = []
         for each, placements, alternative in found:
             turned_down += await self._commit(each, placements, alternative, started_s)

@@ -300,3 +300,59 @@ async def test_pods_that_go_while_the_round_runs_are_let_go() -> None:
         await settle()
         assert world.where("p4") == ["a"]
         assert world.scheduler.queue.in_flight == 0
+
+
+async def test_explain_tells_the_path_and_its_price() -> None:
+    from minikube_py.cli.explain_pod import _decided
+
+    async with flowing(flow_config(costModel="OCTOPUS"), a={}, b={}) as world:
+        world.api.pod("before", nodeName="a")
+        world.pods("p", cpu="1")
+        await settle()
+        answer = world.scheduler.ask("explain", "default/p", {})
+        assert answer is not None
+        # On a it would have been 1 + 100 for the class's arc and 100 for the machine's own.
+        assert answer["flow"]["path"] == [
+            {"to": "cluster", "cost": 1},
+            {"to": "b", "cost": 0},
+            {"to": "sink", "cost": 0},
+        ]
+        assert (answer["flow"]["price"], answer["flow"]["alternative"]) == (1, 1_000_000)
+        assert _decided(answer)[1] == (
+            "flow round 1, OCTOPUS solved by numpy: default -> cluster (1) -> b (0) -> sink (0): 1; "
+            "to stay would have cost 1000000"
+        )
+        assert json.dumps(answer)
+
+
+SLOW = """
+from minikube_py.scheduler.flow import Arc, CostModel
+
+class Slow(CostModel):
+    def prepare_stats(self, machines):
+        self.args["clock"].now_s += 0.5
+
+    def task_to_unscheduled_agg(self, task):
+        return Arc(9)
+"""
+
+
+async def test_pods_gather_for_twice_as_long_as_the_last_round_took(tmp_path: Path) -> None:
+    path = tmp_path / "slow.py"
+    path.write_text(SLOW)
+    args: dict[str, Any] = {"clock": ManualClock()}
+    async with flowing(flow_config(costModel=f"{path}:Slow", modelArgs={"clock": 0}), a={}) as world:
+        world.scheduler.profiles["flow"].profile.placer.model.args = args
+        args["clock"] = world.clock
+        world.pods("first")
+        await settle()
+        assert world.where("first") == ["a"]
+        for name in ("second", "third", "fourth"):
+            world.pods(name)
+            await settle()
+        assert world.rounds.rounds == 1
+        await world.clock.advance(0.9)
+        assert world.where("second", "third", "fourth") == ["", "", ""]
+        await world.clock.advance(0.2)
+        assert world.where("second", "third", "fourth") == ["a", "a", "a"]
+        assert world.rounds.rounds == 2

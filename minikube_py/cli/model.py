@@ -1,0 +1,5 @@
+"""Cost models of flow scheduling: judge one of your own."""
+
+from __future__ import annotations
+
+SUBCOMMANDS = {"check": "judge a cost model of your own: its laws, on drawn clusters"}

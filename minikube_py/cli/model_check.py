@@ -1,0 +1,60 @@
+"""Judge a cost model of your own on drawn clusters: whether all its arcs have prices and room, its forms for one arc
+and for many agree, waiting never makes a pod cheaper to leave, one seed gives one answer, and all solvers agree.
+
+  minikube-py model check mine.py:Warm
+  minikube-py model check CPU_MEM --args '{machineClasses: 3}' --examples 500 --seed 7
+
+Where a law is broken, the least cluster that shows it is printed; exit code 1."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from minikube_py import own_code
+from minikube_py.cli.flags import whole_number
+from minikube_py.cli.index_check import Progress, notes_elsewhere, print_part
+
+EXAMPLES = 60
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    target_help = "FILE.py:CLASS, MODULE:CLASS, or the name of one that is built in"
+    parser.add_argument("target", type=own_code.absolute, metavar="TARGET", help=target_help)
+    parser.add_argument("--args", default="{}", metavar="YAML", help="its modelArgs, YAML or JSON (default: none)")
+    examples_help = f"how many clusters each law is put to (default: {EXAMPLES})"
+    count = whole_number(1, 1_000_000)
+    parser.add_argument("--examples", type=count, default=EXAMPLES, metavar="N", help=examples_help)
+    seed_help = "the same seed draws the same clusters (default: 0)"
+    parser.add_argument("--seed", type=whole_number(0, 2**63 - 1), default=0, metavar="S", help=seed_help)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(parser=parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from minikube_py.api import yaml_text
+
+    try:
+        from minikube_py.lab.plugins.model_laws import check
+    except ModuleNotFoundError as error:
+        if error.name != "hypothesis":
+            raise
+        print("minikube-py model check: needs hypothesis; pip install 'minikube_py[lab]'", file=sys.stderr)
+        return 1
+    args, _ = yaml_text.read(arguments.args.encode())
+    if not isinstance(args, dict):
+        arguments.parser.error("--args: write a mapping, as in {machineClasses: 3}")
+    progress = Progress(sys.stderr.isatty() and not arguments.json)
+    with notes_elsewhere():
+        name, parts = check(arguments.target, args, arguments.examples, arguments.seed, progress.say)
+    progress.done()
+    holds = all(part.failure is None for part in parts)
+    if arguments.json:
+        told = [{"name": p.name, "what": p.what, "failure": p.failure._asdict() if p.failure else None} for p in parts]
+        print(json.dumps({"model": name, "holds": holds, "parts": told}, indent=2))
+        return 0 if holds else 1
+    for part in parts:
+        print_part(part)
+    print(f"\n{name}: {'all laws hold' if holds else 'broken'}")
+    return 0 if holds else 1

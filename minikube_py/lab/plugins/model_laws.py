@@ -1,0 +1,216 @@
+"""The whole of `minikube-py model check`: laws of a cost model, on drawn clusters."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from minikube_py.lab.conformance.check import Failure, Part
+from minikube_py.lab.conformance.program import Broken
+from minikube_py.lab.plugins.drawn import Case, Words, drawn_case, least, listing, words_of
+from minikube_py.own_code import module_of
+from minikube_py.scheduler.cache import Cache
+from minikube_py.scheduler.columns import NodeColumns
+from minikube_py.scheduler.flow.checking import Asking
+from minikube_py.scheduler.flow.graph import Graph, TaskClass
+from minikube_py.scheduler.flow.model import CostModel, MachineClass, Machines, ModelError, Task
+from minikube_py.scheduler.flow.models import MODELS, model_named
+from minikube_py.scheduler.flow.problem import Problem, faults
+from minikube_py.scheduler.flow.solvers import available
+from minikube_py.scheduler.objects import project_node, project_pod
+
+Say = Callable[[str], None]
+COUNTS: Final = (1, 3, 40)
+WAITED_S: Final = (0.0, 0.4, 30.0, 4000.0)
+
+
+class Subject(NamedTuple):
+    target: str
+    args: Mapping[str, Any]
+
+    def make(self, seed: int = 1) -> CostModel:
+        """Raises: ConfigError."""
+        return model_named(self.target, self.args, random.Random(seed))
+
+
+class World:
+    """A drawn cluster, and a model that knows it."""
+
+    def __init__(self, subject: Subject, case: Case) -> None:
+        cache = Cache()
+        for node in case.nodes:
+            cache.put_node(project_node(node))
+        for pod in case.bound:
+            cache.put_pod(project_pod(pod))
+        self.columns: NodeColumns = cache.columns
+        slots = np.flatnonzero(self.columns.present[: self.columns.size])
+        self.machines = Machines(self.columns.some(slots), slots)
+        pods = [project_pod(pod) for pod in case.pods]
+        self.tasks = [
+            Task(pod, COUNTS[i % len(COUNTS)], WAITED_S[i % len(WAITED_S)], f"{pod.namespace}/job{i}")
+            for i, pod in enumerate(pods)
+        ]
+        self.model = subject.make()
+        ask = Asking(self.model.name, "all", self.tasks[0]).ask
+        for machine in self.machines:
+            ask(f"machine {machine.name}", self.model.add_machine, machine)
+            ask(f"machine {machine.name}", self.model.gather_stats, machine)
+
+    def graph(self) -> tuple[Graph, Problem]:
+        """Raises: ModelError, the first that there is."""
+        graph = Graph(self.model, self.columns)
+        classes = [TaskClass(task, self.machines.slots, self.machines.fit(task)) for task in self.tasks]
+        problem = graph.build(classes)
+        for error in graph.failed.values():
+            raise error
+        return graph, problem
+
+
+def answers(subject: Subject, case: Case) -> None:
+    try:
+        World(subject, case).graph()
+    except ModelError as error:
+        raise Broken("every arc has a whole price and whole room", str(error)) from error
+
+
+def forms_agree(subject: Subject, case: Case) -> None:
+    world = World(subject, case)
+    # It must know its tasks and classes first.
+    world.graph()
+    model, machines = world.model, world.machines
+    ecs = [ec for task in world.tasks for ec in model.get_task_equiv_classes(task)]
+    kind = type(model)
+    for many, one, given in (
+        ("equiv_class_to_resource_nodes", "equiv_class_to_resource_node", [(ec,) for ec in ecs]),
+        ("resource_nodes_to_resource_nodes", "resource_node_to_resource_node", [()]),
+        ("leaf_resource_nodes_to_sink", "leaf_resource_node_to_sink", [()]),
+    ):
+        if not _is_own(kind, many) or not _is_own(kind, one):
+            continue
+        for first in given:
+            alone = [getattr(model, one)(*first, machine)[:2] for machine in machines]
+            _compare(many, one, machines, getattr(model, many)(*first, machines), alone)
+    if _is_own(kind, "equiv_class_to_machine_classes") and _is_own(kind, "equiv_class_to_equiv_class"):
+        for ec in ecs:
+            for number in range(min(3, model.machine_classes)):
+                alone = [model.equiv_class_to_equiv_class(ec, MachineClass(m, number))[:2] for m in machines]
+                found = model.equiv_class_to_machine_classes(ec, machines, number)
+                _compare("equiv_class_to_machine_classes", "equiv_class_to_equiv_class", machines, found, alone)
+
+
+def _is_own(kind: type[CostModel], method: str) -> bool:
+    """Whether the class itself, not one that it is derived from, has it: a form that is taken over prices as it did."""
+    return method in vars(kind)
+
+
+def _compare(many: str, one: str, machines: Machines, found: Any, alone: Sequence[tuple[int, int]]) -> None:
+    cost, capacity = (np.broadcast_to(part, len(machines)).tolist() for part in found)
+    for i, (together, single) in enumerate(zip(zip(cost, capacity, strict=True), alone, strict=True)):
+        # Without room a price means nothing.
+        if together != tuple(single) and (together[1] or single[1]):
+            text = f"{many} says {together} of {machines[i].name}, {one} {tuple(single)}"
+            raise Broken("both forms say the same cost and capacity", text)
+
+
+def waiting_never_helps(subject: Subject, case: Case) -> None:
+    world = World(subject, case)
+    world.graph()
+    if isinstance(world.model, MODELS["RANDOM"]):
+        return
+    for task in world.tasks:
+        later = Task(task.pod, task.count, task.waited_s + 60, task.job)
+        before, after = (world.model.task_to_unscheduled_agg(each).cost for each in (task, later))
+        if after < before:
+            text = f"pod {task.name}: {before} after {task.waited_s:g} s, {after} after {later.waited_s:g} s"
+            raise Broken("to leave a pod costs no less when it has waited longer", text)
+
+
+def one_seed_one_answer(subject: Subject, case: Case) -> None:
+    first, second = (World(subject, case).graph()[1] for _ in range(2))
+    for name, one, other in zip(Problem._fields, first, second, strict=True):
+        if one is not None and (other is None or not np.array_equal(one, other)):
+            raise Broken("equal clusters and seeds have equal graphs", f"{name}: {one.tolist()} and {other}")
+
+
+def solvers_agree(subject: Subject, case: Case) -> None:
+    world = World(subject, case)
+    graph, problem = world.graph()
+    prices = {}
+    for name, solver in available().items():
+        flow = solver.solve(problem)
+        wrong = faults(problem, flow)
+        if wrong:
+            raise Broken("a flow is the cheapest", f"{name}: {wrong[0]}")
+        prices[name] = problem.price(flow)
+        for number, task in enumerate(world.tasks):
+            if len(list(graph.placements(number, flow, problem))) > task.count:
+                raise Broken("no more pods are placed than there are", f"{name}: {task.name}")
+    if len(set(prices.values())) > 1:
+        raise Broken("all solvers find one price", str(prices))
+
+
+LAWS: Final[Mapping[str, tuple[str, Callable[[Subject, Case], None]]]] = {
+    "answers": ("{} drawn clusters: every arc has a whole price and whole room", answers),
+    "forms": ("{} drawn clusters: arcs one by one and all at once", forms_agree),
+    "waiting": ("{} drawn clusters: what waits longer is not cheaper to leave", waiting_never_helps),
+    "seed": ("{} drawn clusters: the same twice", one_seed_one_answer),
+    "flow": ("{} drawn clusters: all solvers find flows of one price", solvers_agree),
+}
+
+
+def check(
+    target: str, args: Mapping[str, Any], examples: int, seed: int, say: Say = lambda _: None
+) -> tuple[str, list[Part]]:
+    """The model's name, and what was judged. Raises: ConfigError."""
+    subject = Subject(target, args)
+    name = subject.make().name
+    place = target.rpartition(":")[0]
+    words = words_of(module_of(place) if place else None)
+    parts: list[Part] = []
+    for law in LAWS:
+        say(LAWS[law][0].format(examples))
+        parts.append(judge(law, subject, words, examples, seed))
+        if parts[0].failure is not None:
+            # All the others would find the same.
+            break
+    return name, parts
+
+
+def judge(name: str, subject: Subject, words: Words, examples: int, seed: int) -> Part:
+    """One of LAWS."""
+    what, law = LAWS[name]
+    part = Part(name, what.format(examples))
+
+    def judged(case: Case) -> None:
+        try:
+            law(subject, case)
+        except ModelError as error:
+            raise Broken("every arc has a whole price and whole room", str(error)) from error
+
+    last: list[Broken] = []
+    for number in range(examples):
+        drawn = drawn_case(random.Random(f"{seed}/{number}"), words)
+        try:
+            judged(drawn)
+        except Broken as broken:
+            last = [broken]
+            break
+    if last:
+
+        def breaks(case: Case) -> bool:
+            try:
+                judged(case)
+            except Broken as again:
+                last[0] = again
+                return True
+            return False
+
+        case = least(drawn, breaks)
+        found = last[0]
+        part.failure = Failure(found.law, found.wanted, f"{listing(case)}\n# {found.law}:\n#   {found.wanted}")
+    return part
+
+

@@ -1,0 +1,82 @@
+"""`minikube-py model check`: right models pass, and each wrong one is found by the law that it breaks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from minikube_py.cli import main
+from minikube_py.lab.plugins.drawn import words_of
+from minikube_py.lab.plugins.model_laws import LAWS, Subject, judge
+from minikube_py.own_code import module_of
+
+RIGHT = """
+import random
+from minikube_py.scheduler.flow import Arc, Arcs, CostModel
+
+class Mine(CostModel):
+    def task_to_unscheduled_agg(self, task):
+        return Arc(1_000_000 + int(task.waited_s))
+
+    def equiv_class_to_resource_node(self, ec, machine):
+        return Arc(machine.running, machine.free_slots)
+
+    def equiv_class_to_resource_nodes(self, ec, machines):
+        return Arcs(machines.running, machines.free_slots)
+"""
+
+WRONG = {
+    "a price that is no number": ("answers", "return Arc(1_000_000 +", "return Arc('much') # ("),
+    "an array that is too short": ("answers", "Arcs(machines.running,", "Arcs(machines.running[1:],"),
+    "room below 0": ("answers", "machines.free_slots)", "machines.free_slots - 1000)"),
+    "forms that disagree": ("forms", "Arcs(machines.running,", "Arcs(machines.running + 1,"),
+    "waiting that pays": ("waiting", "+ int(task.waited_s)", "- int(task.waited_s)"),
+    "chance of its own": ("seed", "1_000_000 + int", "random.randrange(1 << 30) + int"),
+}
+
+
+def judged(tmp_path: Path, text: str, law: str) -> str:
+    path = tmp_path / "mine.py"
+    path.write_text(text)
+    subject = Subject(f"{path}:Mine", {})
+    part = judge(law, subject, words_of(module_of(str(path))), 25, 0)
+    return "" if part.failure is None else part.failure.shown or part.failure.wanted
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_a_right_model_breaks_no_law(tmp_path: Path, law: str) -> None:
+    assert judged(tmp_path, RIGHT, law) == ""
+
+
+@pytest.mark.parametrize(("law", "old", "new"), WRONG.values(), ids=WRONG)
+def test_each_wrong_model_is_found_by_its_law(tmp_path: Path, law: str, old: str, new: str) -> None:
+    assert old in RIGHT
+    assert "pod " in judged(tmp_path, RIGHT.replace(old, new), law)
+
+
+def test_the_command_tells_what_was_judged_and_exits_with_1_where_a_law_is_broken(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(RIGHT)
+    assert main.main(["model", "check", f"{path}:Mine", "--examples", "5", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["holds"] and [part["name"] for part in told["parts"]] == list(LAWS)
+    path.write_text(RIGHT.replace("machines.free_slots)", "-1)"))
+    assert main.main(["model", "check", f"{path}:Mine", "--examples", "5"]) == 1
+    assert "capacity is -1; a whole number from 0 to" in capsys.readouterr().out
+    assert main.main(["model", "check", "NOT_THERE"]) == 1
+    assert "there is no cost model 'NOT_THERE'; there are: TRIVIAL, " in capsys.readouterr().err
+
+
+def test_a_round_is_measured_and_every_pod_placed(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--nodes", "6,9", "--pods", "50", "--classes", "3", "--model", "CPU_MEM,TRIVIAL", "--solver", "numpy"]
+    assert main.main(["bench", "flow", *arguments]) == 0
+    heads, *rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert heads[:4] == ["MODEL", "SOLVER", "NODES", "PODS"]
+    assert [row[:5] for row in rows if row[0] in ("CPU_MEM", "TRIVIAL")] == [
+        [model, "numpy", nodes, "50", "3"] for nodes in ("6", "9") for model in ("CPU_MEM", "TRIVIAL")
+    ]
+    assert all(int(row[-2]) + int(row[-1]) == 50 for row in rows if row[0] == "TRIVIAL")
