@@ -13,14 +13,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from minikube_py.env import Clock, Rng
-from minikube_py.errors import (
-    Compacted,
-    FieldsRedeclared,
-    InvalidRequest,
-    MinikubeError,
-    OutcomeUnknown,
-    RequestError,
-)
+from minikube_py.errors import Compacted, FieldsRedeclared, InvalidRequest, MinikubeError, OutcomeUnknown, RequestError
 from minikube_py.fields.where import Where
 from minikube_py.mvcc.types import RangeRequest, WatchBatch
 from minikube_py.sim.access import Access, RoamingAccess

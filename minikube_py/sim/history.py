@@ -6,11 +6,9 @@ a simulation no two events share one. Requests and results are the store's own w
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import IO, Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
-from minikube_py import errors
 from minikube_py.errors import MinikubeError
 from minikube_py.fields.where import Where
 from minikube_py.mvcc.types import Command, RangeRequest, RangeResult, Result, WatchBatch
@@ -111,42 +109,3 @@ class History:
 
     operations: list[Operation] = field(default_factory=list)
     watches: list[Watch] = field(default_factory=list)
-
-
-def write_lines(history: History, file: IO[str]) -> None:
-    """One JSON object a line."""
-    for record in (*history.operations, *history.watches):
-        file.write(json.dumps(to_json(record), separators=(",", ":")) + "\n")
-
-
-ERRORS: Final[dict[str, type[MinikubeError]]] = {
-    name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, MinikubeError)
-}
-
-
-def to_json(value: Any) -> Any:
-    """Records as {"is": name, field: value, ...} without the fields that hold their defaults; bytes as {"b": text}."""
-    if value is None or (isinstance(value, int | float | str) and not hasattr(value, "_fields")):
-        return value
-    if isinstance(value, bytes):
-        return {"b": value.decode("utf-8", "surrogateescape")}
-    if isinstance(value, MinikubeError):
-        name = next(base.__name__ for base in type(value).__mro__ if base.__name__ in ERRORS)
-        return {"raised": name, "text": str(value), **{key: item for key, item in vars(value).items() if _plain(item)}}
-    if hasattr(value, "_fields"):
-        defaults = getattr(value, "_field_defaults", {})
-        pairs = zip(value._fields, value)
-        return _named(value, {name: item for name, item in pairs if name not in defaults or item != defaults[name]})
-    if is_dataclass(value):
-        return _named(value, {each.name: getattr(value, each.name) for each in fields(value) if each.init})
-    if isinstance(value, dict):
-        return {"map": [[to_json(key), to_json(item)] for key, item in value.items()]}
-    return [to_json(item) for item in value]
-
-
-def _plain(value: object) -> bool:
-    return isinstance(value, int | str)
-
-
-def _named(value: Any, items: dict[str, Any]) -> dict[str, Any]:
-    return {"is": type(value).__name__, **{name: to_json(item) for name, item in items.items()}}

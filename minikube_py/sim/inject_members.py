@@ -1,18 +1,15 @@
-"""Requests to the cluster itself during other faults, leaders that fail as soon as they are elected, and leaders that
-come back behind another."""
+"""Requests to the cluster itself during other faults, and leaders that fail as soon as they are elected."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from minikube_py.env import Rng
 from minikube_py.mvcc.types import Compact
 from minikube_py.sim.faults import MS, Fault, Injection, Plan, S, at_once, everyone, lasting
 from minikube_py.sim.inject_links import clog
-from minikube_py.sim.inject_machines import slow_down
-from minikube_py.sim.loop import shuffle
+from minikube_py.sim.inject_rivals import SUPERSEDE
 
 if TYPE_CHECKING:
     from minikube_py.sim.fault_player import FaultPlayer
@@ -89,61 +86,6 @@ def _strike(player: FaultPlayer, place: int) -> None:
         clog(player, fault._replace(places=rest, others=(place,)))
 
 
-def _draw_supersede(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
-    if plan.members > 2:
-        slow = rng.choice((0.5, 1.0, 1.5, 2.5, 4.0))
-        yield Fault(at_us, "supersede", everyone(plan), (), lasting(rng, plan, 3 * S, 8 * S), slow)
-
-
-def _supersede(player: FaultPlayer, fault: Fault) -> bool:
-    """Entries that another leader replaces are still on their way to the disk: what was said of them is to be taken
-    back, and what replaces them is not durable with them."""
-    cluster, rng, old = player.cluster, player.rng, player.cluster.leader()
-    others = [each.number for each in cluster.places if each.opened and each is not old and not each.gone]
-    if old is None or len(others) < 2:
-        return False
-    shuffle(others, rng)
-    few = (len(others) - 1) // 2
-    island, rest = (old.number, *others[:few]), tuple(others[few:])
-    slow_s = fault.amount * cluster.election_s
-    slow_down(player, fault._replace(places=island, amount=slow_s * S))
-    join = _part(player, fault, island, rest)
-
-    def strike(then: tuple[int, Callable[[], None]]) -> None:
-        """The power of those goes that hold what was committed last; who made it does not hear of it."""
-        if not player.lasts(number):
-            return
-        new, gather = then
-        gather()
-        _part(player, fault, (new,), tuple([place for place in (*island, *rest) if place != new]))
-        player.take_down(fault._replace(places=island, duration_us=rng.randint(1, 100) * MS), power=True)
-
-    def elected(place: int) -> None:
-        if cluster.elected is not elected or place in island or not player.lasts(number):
-            return
-        cluster.elected = None
-        join()
-        gather = _part(player, fault, tuple([each for each in rest if each != place]), (*island, place))
-        player.world.scheduler.after(2 * slow_s * rng.random() ** 2, strike, (place, gather))
-
-    cluster.elected = elected
-    number = player.begun(fault, lambda: None)
-    return True
-
-
-def _part(player: FaultPlayer, fault: Fault, ones: tuple[int, ...], others: tuple[int, ...]) -> Callable[[], None]:
-    """Neither side of members hears the other until the fault is over, or what is returned is called."""
-    network, here, there = player.world.network, player.hosts(ones), player.hosts(others)
-    network.clog(here, there)
-    network.clog(there, here)
-
-    def join() -> None:
-        network.unclog(here, there)
-        network.unclog(there, here)
-
-    return partial(player.end, player.begun(fault, join))
-
-
 INJECTIONS: Final = (
     Injection("grow", "a new member joins", _draw_grow, _grow),
     Injection("shrink", "a member is removed, for ever", at_once("shrink"), _shrink),
@@ -155,13 +97,7 @@ INJECTIONS: Final = (
         _draw_depose,
         _depose,
     ),
-    Injection(
-        "supersede",
-        "syncs of who leads and of as many as it can have without a majority take `amount` election timeouts; they are "
-        "cut off until another leads, join it as its majority, and lose their power",
-        _draw_supersede,
-        _supersede,
-    ),
+    SUPERSEDE,
     Injection("compact", "history older than the share `amount` of all goes", at_once("compact"), _compact),
     Injection("snapshot", "`places` take one that nothing made due", at_once("snapshot"), _snapshot),
 )

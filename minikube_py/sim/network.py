@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from minikube_py.env import Rng
 from minikube_py.ports.addresses import PORT_MAX
@@ -87,32 +87,14 @@ class Network:
     # -- what a loop asks ---------------------------------------------------------------------------------------------
 
     async def serve(
-        self,
-        loop: SimLoop,
-        factory: Callable[[], Any],
-        host: Any,
-        port: int,
-        *,
-        ssl: Any = None,
-        backlog: int = 100,
-        start_serving: bool = True,
-        reuse_address: bool | None = None,
-        **options: Any,
+        self, loop: SimLoop, factory: Callable[[], Any], host: Any, port: int, **options: Any
     ) -> SimServer:
         """Raises: OSError where the port is taken, NotImplementedError for what is not simulated."""
         _refuse_options("create_server", options)
         return SimServer(self, loop, factory, "0.0.0.0" if host is None else str(host), port)
 
     async def connect(
-        self,
-        loop: SimLoop,
-        factory: Callable[[], Any],
-        host: str,
-        port: int,
-        *,
-        ssl: Any = None,
-        server_hostname: str | None = None,
-        **options: Any,
+        self, loop: SimLoop, factory: Callable[[], Any], host: str, port: int, **options: Any
     ) -> tuple[SimTransport, Any]:
         """Raises: ConnectionRefusedError, TimeoutError; NotImplementedError for what is not simulated."""
         _refuse_options("create_connection", options)
@@ -238,8 +220,13 @@ class Network:
                 pipe.release_soon()
 
 
+_NO_MATTER_HERE: Final = (
+    "ssl", "server_hostname", "ssl_handshake_timeout", "ssl_shutdown_timeout", "backlog", "start_serving",
+    "reuse_address", "reuse_port", "happy_eyeballs_delay", "interleave",
+)  # fmt: skip
+
+
 def _refuse_options(call: str, options: dict[str, Any]) -> None:
-    known = ("ssl_handshake_timeout", "ssl_shutdown_timeout", "reuse_port", "happy_eyeballs_delay", "interleave")
-    unknown = [name for name, value in options.items() if name not in known and value is not None]
+    unknown = [name for name, value in options.items() if name not in _NO_MATTER_HERE and value is not None]
     if unknown:
         raise NotImplementedError(f"{call}({', '.join(unknown)}=...) is not simulated")

@@ -11,11 +11,9 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TextIO
 
 from minikube_py.sim.histories import NAMES, STORE, Histories, histories
-from minikube_py.sim.history import write_lines
 from minikube_py.sim.run import Outcome, Run, RunOptions, drawn_faults
 
 OPERATIONS_MIN = 8
@@ -33,7 +31,7 @@ def main(arguments: Sequence[str] | None = None, out: TextIO | None = None) -> i
         options = replace(options, without=frozenset(parsed.without))
     if parsed.shrink:
         return _shrink(of, options, out)
-    return replay(of.run, options, out, parsed.until, parsed.history)
+    return replay(of.run, options, out, parsed.until)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -49,7 +47,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--operations", type=int, metavar="N", help="requests before all heals (default: 220)")
     parser.add_argument("--without", type=_numbers, metavar="N,N", help="faults of the schedule to leave out")
     parser.add_argument("--shrink", action="store_true", help="look for a smaller history that goes wrong likewise")
-    parser.add_argument("--history", type=Path, metavar="FILE", help="write what clients saw to it, as JSON lines")
     return parser
 
 
@@ -57,9 +54,7 @@ def _numbers(text: str) -> list[int]:
     return [int(number) for number in text.split(",") if number]
 
 
-def replay(
-    kind: type[Run], options: RunOptions, out: TextIO, until_s: float | None = None, history: Path | None = None
-) -> int:
+def replay(kind: type[Run], options: RunOptions, out: TextIO, until_s: float | None = None) -> int:
     """Tells what happens in the history with these options. Exit code 1 where it was not as it should be."""
     plan = options.plan
     print(
@@ -82,9 +77,6 @@ def replay(
         print(f"{name:14s} {verdict.outcome}{': ' if verdict.text else ''}{verdict.text}", file=out)
     counted = ", ".join(f"{count} {name}" for name, count in outcome.counts.items() if count and "fault " not in name)
     print(f"\n{counted}\n{run.fingerprint()}", file=out)
-    if history is not None:
-        with history.open("w", encoding="utf-8") as file:
-            write_lines(run.recorder.history, file)
     return 1 if outcome.violations else 0
 
 

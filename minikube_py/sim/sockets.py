@@ -15,6 +15,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from minikube_py.sim.loop import Killed
+from minikube_py.store.embedded import settle
 
 if TYPE_CHECKING:
     from minikube_py.sim.loop import SimLoop
@@ -238,7 +239,7 @@ class SimTransport(asyncio.Transport):
         self.connecting = False
         self.open = error is None
         if self.loop is not None and self._waiter is not None:
-            self.loop.call_soon(_settle, self._waiter, error)
+            self.loop.call_soon(settle, self._waiter, None, error)
 
     def attach(self, protocol: asyncio.Protocol) -> None:
         self._protocol = protocol
@@ -465,9 +466,6 @@ class SimTransport(asyncio.Transport):
             self._protocol_paused = True
             self._protocol.pause_writing()
 
-    def writelines(self, list_of_data: Any) -> None:
-        self.write(b"".join(list_of_data))
-
     def write_eof(self) -> None:
         self._check_alive()
         if self._closing or self._eof:
@@ -517,9 +515,6 @@ class SimTransport(asyncio.Transport):
     def get_write_buffer_size(self) -> int:
         return self._buffer_bytes
 
-    def get_write_buffer_limits(self) -> tuple[int, int]:
-        return self._low, self._high
-
     def get_protocol(self) -> asyncio.BaseProtocol:
         return cast(asyncio.BaseProtocol, self._protocol)
 
@@ -527,7 +522,7 @@ class SimTransport(asyncio.Transport):
         self._protocol = cast(asyncio.Protocol, protocol)
 
 
-class SimServer(asyncio.AbstractServer):
+class SimServer:
     """A listening socket. Raises: OSError where the port is taken."""
 
     def __init__(self, network: Network, loop: SimLoop, factory: Callable[[], Any], host: str, port: int) -> None:
@@ -551,30 +546,9 @@ class SimServer(asyncio.AbstractServer):
     async def wait_closed(self) -> None:
         """Returns at once, as in Python 3.11."""
 
-    def is_serving(self) -> bool:
-        return self._serving
-
-    def get_loop(self) -> asyncio.AbstractEventLoop:
-        return self.loop
-
-    async def start_serving(self) -> None:
-        """It serves from its construction on."""
-
-    async def serve_forever(self) -> None:
-        await self.loop.create_future()
-
 
 class BoundSocket(NamedTuple):
     address: Address
 
     def getsockname(self) -> Address:
         return self.address
-
-
-def _settle(waiter: asyncio.Future[None], error: OSError | None) -> None:
-    if waiter.done():
-        return
-    if error is not None:
-        waiter.set_exception(error)
-    else:
-        waiter.set_result(None)

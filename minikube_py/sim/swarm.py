@@ -27,7 +27,6 @@ from minikube_py.sim.journal import Done, Journal
 
 BLOCK: Final = 8
 """Seeds that a worker takes at once."""
-BAR_WIDTH: Final = 30
 
 
 def run_block(seeds: Sequence[int], of: Histories = STORE) -> list[Done]:
@@ -139,36 +138,26 @@ def _cluster_rows(counts: Counter[str]) -> list[tuple[str, str]]:
     ]  # fmt: skip
 
 
-class Bar:
-    """How far it is: one line that is written over on a terminal, a line for each tenth elsewhere."""
+class Progress:
+    """A line for each tenth of all histories, beginning with those that an earlier sitting has done."""
 
-    def __init__(self, total: int, before: int, stream: TextIO) -> None:
-        self._total = total
-        self._before = before
+    def __init__(self, report: Report, stream: TextIO) -> None:
+        self._report = report
         self._stream = stream
-        self._live = stream.isatty()
+        self._before = report.histories
         self._started_s = time.perf_counter()
         self._tenth = 0
 
-    def show(self, report: Report) -> None:
+    def show(self) -> None:
+        report, total = self._report, len(self._report.seeds)
         done = report.histories
-        tenth = done * 10 // self._total
-        if not self._live and tenth == self._tenth:
+        if done * 10 // total == self._tenth:
             return
-        self._tenth = tenth
-        elapsed_s = time.perf_counter() - self._started_s
-        rate = (done - self._before) / elapsed_s
-        left_s = (self._total - done) / rate if rate else 0.0
-        filled = BAR_WIDTH * done // self._total
-        text = (
-            f"[{'#' * filled}{'.' * (BAR_WIDTH - filled)}] {done:,}/{self._total:,}  {rate:.1f}/s  "
-            f"{len(report.violations)} violations  {len(report.undecided)} undecided  {left_s:.0f} s left"
-        )
-        print(f"\r\x1b[K{text}" if self._live else text, end="" if self._live else "\n", file=self._stream, flush=True)
-
-    def clear(self) -> None:
-        if self._live:
-            print("\r\x1b[K", end="", file=self._stream, flush=True)
+        self._tenth = done * 10 // total
+        rate = (done - self._before) / (time.perf_counter() - self._started_s)
+        wrong = f"{len(report.violations)} violations  {len(report.undecided)} undecided"
+        left_s = (total - done) / rate if rate else 0.0
+        print(f"{done:,}/{total:,}  {rate:.1f}/s  {wrong}  {left_s:.0f} s left", file=self._stream, flush=True)
 
 
 def swarm(
@@ -186,7 +175,7 @@ def swarm(
         for before in {done.seed: done for done in journal.read() if done.seed in seeds}.values():
             report.add(before)
     wanted = [seed for seed in seeds if seed not in report.seen]
-    bar = Bar(len(seeds), report.histories, stream)
+    progress = Progress(report, stream)
     blocks = [wanted[start : start + BLOCK] for start in range(0, len(wanted), BLOCK)]
     for block in _results(blocks, jobs, of):
         if journal is not None:
@@ -194,10 +183,8 @@ def swarm(
         for done in block:
             report.add(done)
             if done.violations or done.crashed:
-                bar.clear()
                 print(told(done, of), file=stream, flush=True)
-        bar.show(report)
-    bar.clear()
+        progress.show()
     return report
 
 

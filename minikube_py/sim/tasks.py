@@ -52,16 +52,9 @@ class SimTimerHandle(asyncio.TimerHandle):
     _scheduled = False
     _callback: Callable[..., object] | None
 
-    def __init__(
-        self,
-        when_s: float,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        loop: SimLoop,
-        context: contextvars.Context | None,
-    ) -> None:
+    def __init__(self, when_s: float, *call: Any) -> None:
         self._when = when_s
-        SimHandle.__init__(self, callback, args, loop, context)  # type: ignore[arg-type]
+        SimHandle.__init__(self, *call)  # type: ignore[arg-type]
 
     cancel = SimHandle.cancel  # type: ignore[assignment]
 

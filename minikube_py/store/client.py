@@ -15,12 +15,7 @@ from typing import Any, Final, cast
 from minikube_py.env import Clock, Rng
 from minikube_py.errors import MinikubeError, NotLeader, OutcomeUnknown, RequestTooLarge, SessionExpired, Unavailable
 from minikube_py.fields.where import Where
-from minikube_py.index.reports import (
-    Explanation,
-    IndexReport,
-    explanation_from_plain,
-    report_from_plain,
-)
+from minikube_py.index.reports import Explanation, IndexReport, explanation_from_plain, report_from_plain
 from minikube_py.mvcc.codec import from_plain, pack, where_to_plain
 from minikube_py.mvcc.types import (
     Alarm,
@@ -37,11 +32,10 @@ from minikube_py.store.client_connection import Call, ClientConnection, Endpoint
 from minikube_py.store.client_route import Route
 from minikube_py.store.client_session import Opening, SessionWrites, Write, session_of
 from minikube_py.store.client_watch import Watches
-from minikube_py.store.commands import CommandStorage
 from minikube_py.store.membership import MemberChange, encode_member_change
 from minikube_py.store.protocol import SERIALIZABLE, Op, WatchRequest, decode_range
 from minikube_py.store.query_metrics import QueryMetrics
-from minikube_py.store.storage import WatchHandle, WatchSink
+from minikube_py.store.storage import CommandStorage, WatchHandle, WatchSink
 
 REQUEST_TIMEOUT_S: Final = 10.0
 LONG_TIMEOUT_S: Final = 120.0

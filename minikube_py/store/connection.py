@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Coroutine, Iterator
 from functools import partial
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, cast
 
 from minikube_py.errors import InvalidRequest, MinikubeError, NotLeader, OutcomeUnknown, Unavailable
@@ -185,15 +186,15 @@ class Connection(asyncio.Protocol):
             status = member.status()
             self._send((request_id, Answer.OK, {key: status[key] for key in ("members", "expected")}))
         elif op == Op.INDEXES:
-            self._work(request_id, self._send_indexes(request_id), answers=True)
+            self._work(request_id, self._indexes())
         elif op == Op.REMAINING:
-            self._work(request_id, self._send_remaining(request_id, _integer(argument)), answers=True)
+            self._work(request_id, self._member.lease_remaining_s(_integer(argument)))
         elif op == Op.EXPLAIN:
-            self._work(request_id, self._send_explanation(request_id, _range_request(argument)), answers=True)
+            self._work(request_id, self._explanation(_range_request(argument)))
         elif op == Op.HASH:
-            self._work(request_id, self._send_hash(request_id, _integer(argument)), answers=True)
+            self._work(request_id, self._hash(_integer(argument)))
         elif op == Op.SNAPSHOT:
-            self._work(request_id, self._send_snapshot(request_id), answers=True)
+            self._work(request_id, self._snapshot(request_id))
         elif op == Op.MEMBER_CHANGE:
             self._work(request_id, member.change_members(decode_member_change(argument)))
         elif op == Op.TRANSFER:
@@ -265,49 +266,45 @@ class Connection(asyncio.Protocol):
             self._send((request_id, Answer.OK, ttl_s))
         self._go_on()
 
-    def _work(self, request_id: int, work: Coroutine[Any, Any, None], *, answers: bool = False) -> None:
-        """`answers`: it does so itself, where it is done."""
+    def _work(self, request_id: int, work: Coroutine[Any, Any, object]) -> None:
+        """Answers with what `work` returns; an iterator is one of frames."""
         self.in_flight += 1
-        task = self._loop.create_task(self._worked(request_id, work, answers))
+        task = self._loop.create_task(self._worked(request_id, work))
         self._server.work.add(task)
         task.add_done_callback(self._server.work.discard)
 
-    async def _worked(self, request_id: int, work: Coroutine[Any, Any, None], answers: bool) -> None:
+    async def _worked(self, request_id: int, work: Coroutine[Any, Any, object]) -> None:
         try:
-            await work
+            answer = await work
+            if isinstance(answer, Iterator):
+                self._stream(answer)
+            else:
+                self._send((request_id, Answer.OK, answer))
         except MinikubeError as error:
             self._send((request_id, Answer.ERROR, encode_error(error)))
         except asyncio.CancelledError:
             stopping = OutcomeUnknown("the store is stopping; whether it came to the change is not known")
             self._send((request_id, Answer.ERROR, encode_error(stopping)))
-        else:
-            if not answers:
-                self._send((request_id, Answer.OK, None))
         finally:
             self.in_flight -= 1
         self._go_on()
 
-    async def _send_hash(self, request_id: int, revision: int) -> None:
+    async def _hash(self, revision: int) -> tuple[int, int]:
         at = revision or self._member.state.revision
-        self._send((request_id, Answer.OK, (await self._member.hash(revision), at)))
+        return await self._member.hash(revision), at
 
-    async def _send_remaining(self, request_id: int, lease_id: int) -> None:
-        self._send((request_id, Answer.OK, await self._member.lease_remaining_s(lease_id)))
+    async def _indexes(self) -> list[Any]:
+        return [report_to_plain(each) for each in await self._member.storage.indexes()]
 
-    async def _send_indexes(self, request_id: int) -> None:
-        reports = await self._member.storage.indexes()
-        self._send((request_id, Answer.OK, [report_to_plain(each) for each in reports]))
+    async def _explanation(self, request: RangeRequest) -> Any:
+        return explanation_to_plain(await self._member.storage.explain(request))
 
-    async def _send_explanation(self, request_id: int, request: RangeRequest) -> None:
-        explanation = await self._member.storage.explain(request)
-        self._send((request_id, Answer.OK, explanation_to_plain(explanation)))
-
-    async def _send_snapshot(self, request_id: int) -> None:
+    async def _snapshot(self, request_id: int) -> Iterator[bytes]:
         try:
             source = await self._member.fresh_snapshot()
         except OSError as error:
             raise Unavailable(f"the snapshot cannot be taken: {error}") from None
-        self._stream(_snapshot_frames(request_id, source))
+        return _snapshot_frames(request_id, source)
 
     def _answer(self, request_id: int, result: Result | None, error: MinikubeError | None) -> None:
         self.in_flight -= 1
@@ -357,15 +354,13 @@ class Connection(asyncio.Protocol):
 
     def _stream(self, frames: Iterator[bytes]) -> None:
         """Sends what may be large frame by frame, as the client takes it."""
-        first = next(frames)
-        following = next(frames, None)
-        self.in_flight += 1
-        if following is None and not self._write_paused:
-            self.in_flight -= 1
-            self._out.append(first)
+        begun = list(islice(frames, 2))
+        if len(begun) == 1 and not self._write_paused:
+            self._out += begun
             self._flush_soon()
             return
-        self._streams.append(_chain(first, following, frames))
+        self.in_flight += 1
+        self._streams.append(chain(begun, frames))
         self._pump()
 
     def _pump(self) -> None:
@@ -569,10 +564,3 @@ def _snapshot_frames(request_id: int, source: SnapshotSource) -> Iterator[bytes]
         yield frame((request_id, Answer.ERROR, encode_error(failed)))
     finally:
         source.close()
-
-
-def _chain(first: bytes, following: bytes | None, rest: Iterator[bytes]) -> Iterator[bytes]:
-    yield first
-    if following is not None:
-        yield following
-        yield from rest

@@ -12,18 +12,9 @@ from minikube_py.index.declared import IndexSpec
 from minikube_py.index.reports import Explanation, IndexReport
 from minikube_py.index.running import check_buildable
 from minikube_py.mvcc.codec import pack
-from minikube_py.mvcc.types import (
-    Alarm,
-    Command,
-    KeyValue,
-    LeaseResult,
-    RangeRequest,
-    RangeResult,
-    Result,
-)
-from minikube_py.store.commands import CommandStorage
+from minikube_py.mvcc.types import Alarm, Command, KeyValue, LeaseResult, RangeRequest, RangeResult, Result
 from minikube_py.store.explaining import explained
-from minikube_py.store.storage import WatchHandle, WatchSink
+from minikube_py.store.storage import CommandStorage, WatchHandle, WatchSink
 
 if TYPE_CHECKING:
     from minikube_py.store.member import StoreMember
@@ -65,13 +56,11 @@ class EmbeddedStorage(CommandStorage):
         return await future
 
     async def indexes(self) -> list[IndexReport]:
-        if not self._member.readable:
-            await self._confirmed()
+        await self._confirmed()
         return self._member.state.tables.reports()
 
     async def explain(self, request: RangeRequest) -> Explanation:
-        if not self._member.readable:
-            await self._confirmed()
+        await self._confirmed()
         return await explained(self._member.state, request, self._member.clock)
 
     async def alarms(self) -> list[Alarm]:

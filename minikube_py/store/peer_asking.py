@@ -11,13 +11,7 @@ from minikube_py.store.bootstrap import Answer
 from minikube_py.store.framing import ProtocolError, decode_error
 from minikube_py.store.membership import MemberChange, encode_member_change
 from minikube_py.store.peer_connection import AskingConnection, PeerLimits, answered
-from minikube_py.store.peer_protocol import (
-    PEER_GREETING,
-    Ask,
-    Reply,
-    refused,
-    who_answer,
-)
+from minikube_py.store.peer_protocol import PEER_GREETING, Ask, Reply, refused, who_answer
 
 
 class PeerAsker:

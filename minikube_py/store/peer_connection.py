@@ -19,7 +19,6 @@ from minikube_py.store.peer_protocol import (
     Refusal,
     Refused,
     Reply,
-    Say,
     refusal_frame,
     refused,
 )
@@ -225,7 +224,7 @@ class OutgoingLink(PeerConnection):
 
     def resumed(self) -> None:
         if self._welcome:
-            self._owner.may_write()
+            self._owner.flush()
 
     def beat(self) -> None:
         if self._welcome and not self.paused:
@@ -325,10 +324,6 @@ class IncomingConnection(PeerConnection):
 
 
 ALIVE = frame((Reply.ALIVE,))
-
-
-def ping_frame(number: int) -> bytes:
-    return frame((Say.PING, number))
 
 
 async def answered(

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from minikube_py.errors import MinikubeError, Unavailable
 from minikube_py.raft.message import Message, MessageType
+from minikube_py.store.framing import frame
 from minikube_py.store.membership import Member
-from minikube_py.store.peer_connection import OutgoingLink, answered, ping_frame
-from minikube_py.store.peer_protocol import Refusal, Refused, message_frame
+from minikube_py.store.peer_connection import OutgoingLink, answered
+from minikube_py.store.peer_protocol import Refusal, Refused, Say, message_frame
 from minikube_py.store.peer_snapshots import SnapshotSender
 
 if TYPE_CHECKING:
@@ -222,9 +223,6 @@ class PeerSender:
         if refusal.refusal == Refusal.REMOVED:
             self._peers.expelled(str(refusal))
 
-    def may_write(self) -> None:
-        self.flush()
-
     def ping(self) -> bytes:
         """The frame of the next PING."""
         now_s = self._peers.clock.monotonic_s()
@@ -233,7 +231,7 @@ class PeerSender:
             self._snapshot_failed(f"nothing was heard of a snapshot for {self._peers.limits.snapshot_patience_s:g} s")
         self._ping += 1
         self._pinged_s = now_s
-        return ping_frame(self._ping)
+        return frame((Say.PING, self._ping))
 
     # -- the link -----------------------------------------------------------------------------------------------------
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minikube_py.env import Clock
 from minikube_py.raft.message import Message
 from minikube_py.store.framing import ProtocolError, frame
-from minikube_py.store.links import PeerDriver
 from minikube_py.store.peer_connection import IncomingConnection, PeerLimits
 from minikube_py.store.peer_protocol import Reply, Say, offer_frame
 from minikube_py.store.snapshot_transfer import IncomingSnapshot, SnapshotOffer, SnapshotSource, TransferRefused
+
+if TYPE_CHECKING:
+    from minikube_py.store.member import StoreMember
 
 RunSync = Callable[[Callable[[], None]], Awaitable[None]]
 RECEIVED_BYTES_MAX = 4 << 20
@@ -81,7 +83,7 @@ class SnapshotReceiver:
     """Receives one offer. Its connection may fall and another one take its place, which goes on where it was; once all
     is there it comes to its end whether or not anybody listens."""
 
-    def __init__(self, message: Message, offer: SnapshotOffer, driver: PeerDriver, run_sync: RunSync) -> None:
+    def __init__(self, message: Message, offer: SnapshotOffer, driver: StoreMember, run_sync: RunSync) -> None:
         self.message = message
         self.offer = offer
         self._driver = driver

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minikube_py.env import Clock, Rng, say
 from minikube_py.errors import InvalidRequest, MinikubeError, NotLeader
@@ -20,7 +20,6 @@ from minikube_py.raft.message import Message, MessageType
 from minikube_py.store.bootstrap import Answer
 from minikube_py.store.framing import ProtocolError, frame
 from minikube_py.store.identity import id_text
-from minikube_py.store.links import PeerDriver
 from minikube_py.store.membership import MEMBERS_MAX, ChangeKind, Member, MemberChange, decode_member_change
 from minikube_py.store.peer_admission import Admission
 from minikube_py.store.peer_connection import IncomingConnection, PeerLimits
@@ -42,6 +41,9 @@ from minikube_py.store.peer_protocol import (
 from minikube_py.store.peer_sender import PeerSender
 from minikube_py.store.peer_snapshots import RunSync, SnapshotReceiver
 from minikube_py.store.snapshot_transfer import SnapshotOffer, SnapshotSource
+
+if TYPE_CHECKING:
+    from minikube_py.store.member import StoreMember
 
 Who = Callable[[], Answer]
 Joined = Callable[[MinikubeError | None], None]
@@ -88,7 +90,7 @@ class Peers:
         self.port = Port("store members", self._connection, wanted, clock, tls=tls_server, descriptors=descriptors)
         self._who: Who | None = None
         self._join: JoinRequest | None = None
-        self._driver: PeerDriver | None = None
+        self._driver: StoreMember | None = None
         self._members: dict[NodeId, Member] = {}
         self._removed: frozenset[NodeId] = frozenset()
         self._senders: dict[NodeId, PeerSender] = {}
@@ -126,7 +128,7 @@ class Peers:
         self._who = who
 
     def begin(
-        self, driver: PeerDriver, cluster_id: int, who: Who, join: JoinRequest, members: Sequence[Member] = ()
+        self, driver: StoreMember, cluster_id: int, who: Who, join: JoinRequest, members: Sequence[Member] = ()
     ) -> None:
         """Takes part from here on. `members`: those known before the log says anything, for one that enters."""
         assert self._driver is None, "begun already"

@@ -37,12 +37,7 @@ from minikube_py.raft.message import Entry, HardState, LogIndex, Message, Messag
 from minikube_py.raft.node import Raft, RaftConfig
 from minikube_py.raft.ready import AcknowledgedLost, ProposalDropped, ReadState, Ready, SafetyViolated, UnknownPeer
 from minikube_py.store.log_files import LogFiles
-from minikube_py.store.membership import (
-    Member,
-    MemberChange,
-    Membership,
-    decode_member_change,
-)
+from minikube_py.store.membership import Member, MemberChange, Membership, decode_member_change
 from minikube_py.store.read_rounds import ReadDone, ReadRounds
 from minikube_py.store.recovery import recover
 from minikube_py.store.releases import Releases
@@ -101,14 +96,16 @@ class Replica:
         self._owed: list[tuple[Reply, Result | None, MinikubeError | None]] = []
         self._lost_lead = False
         self._configuration = Configuration(frozenset())
-        self._sole_voter = self._alone = False
+        self._sole_voter = False
+        self.alone = False
+        """This member is the only one that takes part."""
         self._opened = Term(0)
         self._to_stand = False
         self._reads = ReadRounds(rng.getrandbits(64))
         self._ticks = 0
         self._change_committed = False
         self._committed: Sequence[Entry] = ()
-        self._syncing = False
+        self.syncing = False
         self._persisting = (Term(0), LogIndex(0))
         self._after: Sequence[Message] = ()
         self._snapshots = Snapshots(files, self.config)
@@ -277,7 +274,7 @@ class Replica:
 
     def synced(self) -> Sequence[Message]:
         """The turn's sync has ended well. Returns what had to wait for it. Raises: Failed."""
-        self._syncing = False
+        self.syncing = False
         after, self._after = self._after, ()
         try:
             self._persisted(after)
@@ -306,10 +303,10 @@ class Replica:
                 self._serve_reads()
             if self._to_stand:
                 self._stand()
-            if self._alone and (self._syncing or self._idle()):
+            if self.alone and (self.syncing or self._idle()):
                 # Until the disk is ready nothing can be, and once all is durable and applied nothing is.
                 return None
-            ready = self.raft.ready(not self._syncing)
+            ready = self.raft.ready(not self.syncing)
             turn = self._take(ready)
             if turn is not None:
                 return turn
@@ -340,7 +337,7 @@ class Replica:
             self._change_committed = self._change_committed or any(entry.kind for entry in committed)
         if entries or hard_state or snapshot is not None:
             self.files.write(entries, hard_state)
-            self._syncing = True
+            self.syncing = True
             base = snapshot.index if snapshot is not None else LogIndex(0)
             self._persisting = (self.raft.term, entries[-1].index if entries else base)
             self._after = after
@@ -350,7 +347,7 @@ class Replica:
             self._persisting = (self.raft.term, LogIndex(0))
             self._persisted(after)
             return Turn([*messages, *after])
-        if committed and not self._syncing:
+        if committed and not self.syncing:
             # Before anyone is told; what is being synced is a witness too.
             self._witness()
         return Turn(messages) if messages else None
@@ -447,7 +444,7 @@ class Replica:
             self._watch_role()
         if self._opened and self.state.version < self.config.version:
             self._raise_version()
-        if self._alone:
+        if self.alone:
             # Nobody needs them any more.
             raft.compact(last.index)
         elif not raft.log.offset:
@@ -469,7 +466,7 @@ class Replica:
     @property
     def snapshot_due(self) -> bool:
         """Enough log was written since the last one, or another member cannot be helped without a new one."""
-        return not self.failure and self._snapshots.due(self.raft, self._alone)
+        return not self.failure and self._snapshots.due(self.raft, self.alone)
 
     def take_snapshot(self) -> Steps:
         """Writes the state as of the first step, and forgets the log that it replaces. Raises: OSError."""
@@ -515,15 +512,6 @@ class Replica:
         return self._reads.size
 
     @property
-    def syncing(self) -> bool:
-        return self._syncing
-
-    @property
-    def alone(self) -> bool:
-        """This member is the only one that takes part."""
-        return self._alone
-
-    @property
     def removed(self) -> bool:
         """This member has been removed for ever, as far as it knows."""
         return self.member_id in self.membership.removed
@@ -554,7 +542,7 @@ class Replica:
         self._configuration = self.raft.configuration
         voters, outgoing, learners = self._configuration[:3]
         self._sole_voter = voters == {self.member_id} and not outgoing
-        self._alone = self._sole_voter and not learners
+        self.alone = self._sole_voter and not learners
 
     def _watch_role(self) -> None:
         raft = self.raft

@@ -21,8 +21,9 @@ from minikube_py.store.compaction import CompactionPolicy
 from minikube_py.store.hash_check import HashCheck
 from minikube_py.store.log_files import FolderLost
 from minikube_py.store.membership import ChangeKind, MemberChange
+from minikube_py.store.retry import Retry
 from minikube_py.store.room import explained
-from minikube_py.store.snapshotter import Retry, drive
+from minikube_py.store.snapshotter import drive
 
 if TYPE_CHECKING:
     from minikube_py.store.member import StoreMember

@@ -3,14 +3,12 @@ of objects against the indexes."""
 
 from __future__ import annotations
 
-import io
 import json
 import random
 
 import orjson
 import pytest
 from correct_history import Recorder
-from history_lines import read_lines
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -38,7 +36,7 @@ from minikube_py.sim import edges
 from minikube_py.sim.checkers.model import Impossible, Model
 from minikube_py.sim.checkers.objects import Rows, Unsupported, amount, at_path, held, pod_amounts, resources, units
 from minikube_py.sim.checkers.transactions import differs
-from minikube_py.sim.history import shown, write_lines
+from minikube_py.sim.history import shown
 from minikube_py.sim.workload import Workload
 
 KEYS = st.sampled_from([b"a", b"b", b"b/1", b"b/2", b"c"])
@@ -256,25 +254,6 @@ def test_what_the_checker_cannot_judge_it_says():
 
 
 # -- records -----------------------------------------------------------------------------------------------------------
-
-
-@settings(max_examples=20)
-@given(st.integers(0, 1 << 32))
-def test_a_history_can_be_written_and_read(seed):
-    history = Recorder(seed).run()
-    first, second = io.StringIO(), io.StringIO()
-    write_lines(history, first)
-    again = read_lines(first.getvalue().splitlines())
-    write_lines(again, second)
-    assert first.getvalue() == second.getvalue()
-    assert list(map(str, again.operations)) == list(map(str, history.operations))
-
-
-def test_a_line_that_is_no_record_is_refused():
-    with pytest.raises(ValueError, match="neither an operation nor a watch"):
-        read_lines(['{"is":"Put","key":{"b":"a"},"value":{"b":"1"}}'])
-    with pytest.raises(ValueError, match="no record is called"):
-        read_lines(['{"is":"Nothing"}'])
 
 
 def test_records_are_shown_without_defaults():

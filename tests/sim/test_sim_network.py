@@ -168,7 +168,7 @@ async def a_taken_port():
     await first.wait_closed()
     second = await loop.create_server(Recorder, LOCALHOST, port)
     second.close()
-    return refused, first.is_serving(), first.sockets
+    return refused, first.sockets
 
 
 async def writes_to_a_closed_end_break():

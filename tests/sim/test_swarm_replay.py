@@ -11,11 +11,10 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from history_lines import read_lines
 
 from minikube_py.sim import replay, swarm
 from minikube_py.sim.journal import Done, Journal, code_hash
-from minikube_py.sim.run import Run, drawn_faults, drawn_options, run_seed
+from minikube_py.sim.run import drawn_faults, drawn_options, run_seed
 from minikube_py.sim.swarm import Report
 
 SEEDS = (3, 14, 92)
@@ -54,18 +53,6 @@ def test_until_tells_no_more(tmp_path):
     times = [float(stamp) for stamp in stamps if re.fullmatch(r"\d+\.\d{9}", stamp)]
     assert times and max(times) <= 1.5
     assert "transactions   ok" in told, "it is judged as a whole all the same"
-
-
-def test_the_history_can_be_kept(tmp_path):
-    file = tmp_path / "history.jsonl"
-    replayed(str(SEEDS[0]), "--until", "0", "--history", str(file))
-    run = Run(drawn_options(SEEDS[0]))
-    run.go()
-    kept = read_lines(file.read_text().splitlines())
-    assert list(map(str, kept.operations)) == list(map(str, run.recorder.history.operations))
-    assert [watch.parts[0].start_revision for watch in kept.watches] == [
-        watch.parts[0].start_revision for watch in run.recorder.history.watches
-    ]
 
 
 def test_the_seeds_differ_in_what_they_try():

@@ -76,7 +76,7 @@ class MemoryIncoming:
 
 
 class Driver:
-    """links.PeerDriver: remembers."""
+    """Stands for a `StoreMember`, as its links see it: remembers."""
 
     def __init__(self) -> None:
         self.received: list[Message] = []

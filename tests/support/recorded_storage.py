@@ -20,8 +20,7 @@ from minikube_py.mvcc.types import (
 from minikube_py.sim.history import KeepAlive, Request
 from minikube_py.sim.recorder import Recorder
 from minikube_py.store.client import StoreClient
-from minikube_py.store.commands import CommandStorage
-from minikube_py.store.storage import WatchHandle, WatchSink
+from minikube_py.store.storage import CommandStorage, WatchHandle, WatchSink
 
 
 class RecordedStorage(CommandStorage):

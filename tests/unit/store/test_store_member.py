@@ -110,7 +110,7 @@ async def test_a_turn_of_proposals_is_one_sync(tmp_path, mode):
 async def test_in_a_thread_the_next_batch_gathers_while_one_is_synced(tmp_path):
     member = await start(tmp_path, MemberConfig(fsync="thread", own_gc=False))
     first = asyncio.ensure_future(put(member, b"/1"))
-    while not member._syncing:  # noqa: ASYNC110
+    while not member.replica.syncing:  # noqa: ASYNC110
         await asyncio.sleep(0)
     others = [asyncio.ensure_future(put(member, b"/2")), asyncio.ensure_future(put(member, b"/3"))]
     assert await asyncio.gather(first, *others) == [2, 3, 4]

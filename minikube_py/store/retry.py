@@ -1,0 +1,36 @@
+"""When work on files that failed is due again."""
+
+from __future__ import annotations
+
+from minikube_py.env import Clock
+
+RETRY_S = 1.0
+RETRY_S_MAX = 60.0
+
+
+class Retry:
+    """Work on files that may fail without harm: it is tried again, later each time. `failure`: why it failed last, ""
+    once it has succeeded."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.pause_s = 0.0
+        self._next_s = 0.0
+        self.failure = ""
+        self.failures = 0
+        """In all."""
+
+    @property
+    def due(self) -> bool:
+        return not self.failure or self._clock.monotonic_s() >= self._next_s
+
+    def failed(self, why: str) -> float:
+        """After how many seconds it is due again."""
+        self.failures += 1
+        self.failure = why
+        self.pause_s = min(RETRY_S_MAX, self.pause_s * 2 or RETRY_S)
+        self._next_s = self._clock.monotonic_s() + self.pause_s
+        return self.pause_s
+
+    def succeeded(self) -> None:
+        self.failure, self.pause_s = "", 0.0
