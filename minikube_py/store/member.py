@@ -1,8 +1,8 @@
 """A store member: the asyncio shell around its `Replica`. Time, the loop, syncs and links are here, decisions there.
 
 All that is proposed within one turn of the event loop becomes one write, one sync and one message per peer; at most one
-sync is in flight, and what arrives meanwhile is the next batch. With other members the sync runs in a thread, so that
-heartbeats never wait for a slow one; alone it runs where it is fastest (docs/adr/0002-fsync-inline-or-thread.md).
+sync is in flight, and what arrives meanwhile is the next batch. Who leads others syncs in a thread, so that heartbeats
+never wait for a slow sync; elsewhere it runs where it is fastest (docs/adr/0002-fsync-inline-or-thread.md).
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class StoreMember:
         self._fsync: SyncRunner = syncs or FsyncRunner(clock, config.fsync)
         self._turns = Turns(self.replica, self._fsync, clock, self._turned, self.fail)
         self._tasks: list[asyncio.Task[None]] = []
-        self._loop: asyncio.AbstractEventLoop
+        self.loop: asyncio.AbstractEventLoop
         self.say: Fatal = _unheard
         """Told what people should know, and what goes on nevertheless."""
         self.lessor = Lessor(clock)
@@ -110,7 +110,7 @@ class StoreMember:
         applied what its log holds; with others it takes part in their elections from now on.
 
         Raises: Corruption; LogLost; OSError where the disk fails; Unavailable where its writes fail."""
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self.replica.open(bootstrap)
         for warning in self.replica.files.warnings:
             self.say(warning)
@@ -332,14 +332,6 @@ class StoreMember:
     def membership(self) -> Membership:
         return self.replica.membership
 
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        return self._loop
-
-    @property
-    def _syncing(self) -> bool:
-        return self.replica.syncing
-
     def leader(self) -> Member | None:
         """Who leads, as far as this member knows."""
         return self.replica.leader()
@@ -393,6 +385,8 @@ class StoreMember:
     def _changed(self) -> None:
         """Another leads, or the members are others."""
         replica = self.replica
+        if replica.leading != self._leading or replica.membership is not self._membership:
+            self._choose_syncs()
         if replica.leading != self._leading:
             self._leading = replica.leading
             if replica.leading:
@@ -402,8 +396,6 @@ class StoreMember:
                 self.lessor.clear()
         if replica.membership is not self._membership:
             self._membership = replica.membership
-            if self.config.fsync == "auto":
-                self._fsync.use("auto" if replica.alone else "thread")
             self._turns.links.update(self._membership.members, self._membership.removed)
             self._catch_up_soon()
         self._leader = replica.raft.leader
@@ -412,10 +404,15 @@ class StoreMember:
         if replica.removed:
             self._end(f"member {self.member_id:x} was removed from the cluster", self._removed)
 
+    def _choose_syncs(self) -> None:
+        """Who leads others must take their answers while it syncs, and may not let them miss a heartbeat."""
+        if self.config.fsync == "auto":
+            self._fsync.use("thread" if self.replica.leading and not self.replica.alone else "auto")
+
     def _catch_up_soon(self) -> None:
         if self.hub.behind and not self._catching_up:
             self._catching_up = True
-            self._loop.call_soon(self._catch_up)
+            self.loop.call_soon(self._catch_up)
 
     def _catch_up(self) -> None:
         """Watchers that start in the past read the log a budget at a time, a turn of the loop each."""

@@ -17,8 +17,8 @@ CHECK_S: Final = 600.0
 @dataclass(frozen=True, slots=True)
 class MemberConfig(ReplicaConfig):
     """History is compacted when older than `retain_s` or, oldest first, when its writes sum up to more than
-    `retain_bytes`; 0 keeps without that bound. `fsync` "auto": in a thread with other members, alone as the disk is
-    fast. `tick_s`: Raft's unit of time; an election begins after one to one and a half times `election_ticks` of
+    `retain_bytes`; 0 keeps without that bound. `fsync` "auto": in a thread while it leads others, otherwise as the disk
+    is fast. `tick_s`: Raft's unit of time; an election begins after one to one and a half times `election_ticks` of
     them without a leader, so that one that was killed costs less than a second. `quota_bytes`, `reserve_bytes`: see
     Room; None: a few segments. `check_s`: how often a leader compares what the members hold. The rest: see
     ReplicaConfig."""

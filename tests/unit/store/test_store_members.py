@@ -72,9 +72,14 @@ async def test_watches_are_served_by_every_member(tmp_path):
         await until(lambda: all(revisions == each for each in seen.values()))
 
 
-async def test_with_others_syncs_run_in_a_thread_and_alone_where_they_are_fast(tmp_path):
+async def test_who_leads_others_syncs_in_a_thread_and_the_rest_where_it_is_fast(tmp_path):
     async with three(tmp_path) as net:
-        assert [net.syncs[id].mode for id in net.members] == ["thread"] * 3
+        for _ in range(2):
+            leader = await net.leader()
+            modes = {id: net.syncs[id].mode for id in net.members}
+            assert modes == {id: "thread" if id == leader.member_id else "auto" for id in net.members}
+            other = next(id for id in net.members if id != leader.member_id)
+            await leader.transfer(net[other].member_id)
     alone = MemberNet(tmp_path / "alone")
     await alone.form(1)
     await alone.put(b"/a")
