@@ -13,6 +13,8 @@ import socket
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from minikube_py.api.go_format import go_text
+
 _TOKEN: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _REQUEST_LINE: Final = re.compile(rf"({_TOKEN}) ([\x21-\x7e\x80-\xff]+) HTTP/([0-9])\.([0-9])")
 _FIELDS: Final = re.compile(rf"(?:{_TOKEN}:[^\x00-\x08\x0a-\x1f\x7f]*+\r?\n)*+")
@@ -319,7 +321,7 @@ def _split_target(target: str, is_authority: bool = False) -> tuple[str, str]:
 
 
 def _as_text(part: str) -> str:
-    return part if part.isascii() else part.encode("latin-1").decode("utf-8", "replace")
+    return part if part.isascii() else go_text(part.encode("latin-1"))
 
 
 def _check_authority(authority: str, strict: bool) -> None:

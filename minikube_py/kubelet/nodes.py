@@ -24,6 +24,7 @@ from minikube_py.kubelet import node_status
 from minikube_py.kubelet.addresses import AddressPlan, Block, shares_that_fit
 from minikube_py.kubelet.config import SLOTS_MAX, KubeletConfig, NodeSpec
 from minikube_py.kubelet.heartbeats import Round, in_batches
+from minikube_py.kubelet.pod_status import is_ready
 from minikube_py.kubelet.writes import Write, Writer
 
 logger = logging.getLogger(__name__)
@@ -46,9 +47,8 @@ class NodeView:
 def project_node(obj: Object) -> NodeView:
     metadata, status = obj["metadata"], obj.get("status") or {}
     address = next((a["address"] for a in status.get("addresses") or () if a.get("type") == "InternalIP"), "")
-    ready = any(c.get("type") == "Ready" and c.get("status") == "True" for c in status.get("conditions") or ())
     cidr = (obj.get("spec") or {}).get("podCIDR", "")
-    return NodeView(metadata["uid"], metadata["name"], cidr, address, ready, bool(status.get("allocatable")))
+    return NodeView(metadata["uid"], metadata["name"], cidr, address, is_ready(status), bool(status.get("allocatable")))
 
 
 @dataclass(slots=True, eq=False)

@@ -20,6 +20,11 @@ KILLED: Final = 137
 PLANS_MAX: Final = 10_000
 
 
+def is_ready(status: Mapping[str, Any]) -> bool:
+    """Of a pod or a node."""
+    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in status.get("conditions") or ())
+
+
 class Container(NamedTuple):
     """`kind`: "main", "init" (runs to its end) or "sidecar"."""
 

@@ -11,7 +11,7 @@ from minikube_py.client.rest import Object
 from minikube_py.client.sharing import Shared
 from minikube_py.client.timers import Timer
 from minikube_py.kubelet.config import EXIT_CODE, RUN_SECONDS
-from minikube_py.kubelet.pod_status import Containers, containers_of
+from minikube_py.kubelet.pod_status import Containers, containers_of, is_ready
 
 TERMINAL: Final = frozenset(("Succeeded", "Failed"))
 
@@ -66,7 +66,7 @@ def project_pod(obj: Object) -> PodView:
         intern(metadata["name"]),
         intern(spec.get("nodeName", "")),
         intern(phase),
-        any(c.get("type") == "Ready" and c.get("status") == "True" for c in status.get("conditions") or ()),
+        is_ready(status),
         "deletionTimestamp" in metadata,
         metadata.get("deletionGracePeriodSeconds") or 0,
         status.get("podIP", ""),

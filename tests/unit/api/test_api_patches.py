@@ -13,6 +13,7 @@ from api_cases import PATCHES
 from minikube_py.api.errors import StatusError
 from minikube_py.api.kinds.core import CONFIGMAPS, REPLICATIONCONTROLLERS, SERVICES
 from minikube_py.api.patch import apply_patch
+from minikube_py.apiserver.options import check_patch_type
 
 CONFORMANCE = Path(__file__).parents[2] / "conformance"
 RECORDED: dict[str, Any] = json.loads((CONFORMANCE / "data" / "api_patches.json").read_text())
@@ -78,3 +79,13 @@ def test_a_patch_is_applied_as_by_the_original(case: dict[str, Any]) -> None:
     assert [f'299 - "{warning}"' for warning in warnings] == [
         text.replace('\\"', '"') for text in case.get("warnings", [])
     ]
+
+
+@pytest.mark.parametrize("content_type", [None, "", ";charset=utf-8", " ", "application/json"])
+def test_a_patch_of_no_known_media_type_is_refused(content_type: str | None) -> None:
+    with pytest.raises(StatusError) as refused:
+        apply_patch(content_type, CONFIGMAPS, {"metadata": {"name": "a"}}, b"{}")
+    assert refused.value.code == 415
+    with pytest.raises(StatusError) as refused:
+        check_patch_type(content_type or "")
+    assert (refused.value.code, refused.value.message) == (415, "415: Unsupported Media Type")

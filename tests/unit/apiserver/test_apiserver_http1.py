@@ -224,3 +224,8 @@ def test_a_head_is_read_the_same_whatever_came_before_it(requests: list[tuple[st
         if not isinstance(fresh, Head):
             # The connection of what is refused ends.
             used = RequestReader(8192, 64)
+
+
+def test_bytes_of_a_target_that_are_no_character_are_replaced_one_by_one_as_go_does() -> None:
+    [(head, _)] = read_all([b"GET /caf\xc3\xa9/\xe2\x82/x?a=\xf0\x9f\x98 HTTP/1.1\r\nHost: x\r\n\r\n"])
+    assert (head.path, head.query) == ("/caf\u00e9/\ufffd\ufffd/x", "a=\ufffd\ufffd\ufffd")
