@@ -49,10 +49,6 @@ class SimSyncs:
     def use(self, mode: FsyncMode) -> None:
         """All are as if in a thread."""
 
-    @property
-    def inline(self) -> bool:
-        return False
-
     def in_the_next(self, call: Callable[[], None] | None) -> None:
         """Calls it once, while the next sync is under way. None: nothing is to happen then."""
         self._amid = call

@@ -33,9 +33,6 @@ class SyncRunner(Protocol):
 
     def use(self, mode: FsyncMode) -> None: ...
 
-    @property
-    def inline(self) -> bool: ...
-
     def run(self, sync: Callable[[], None], done: Done) -> None: ...
 
     async def wait(self, sync: Callable[[], None]) -> None: ...
@@ -49,7 +46,8 @@ class FsyncRunner:
     def __init__(self, clock: Clock, mode: FsyncMode = "auto") -> None:
         self._clock = clock
         self._mode = mode
-        self._threaded = mode == "thread"
+        self.threaded = mode == "thread"
+        """False: `run` calls `done` before it returns."""
         self._average_s = 0.0
         self._queue: SimpleQueue[tuple[Callable[[], None], Done] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -60,16 +58,11 @@ class FsyncRunner:
     def use(self, mode: FsyncMode) -> None:
         """From the next sync on."""
         self._mode = mode
-        self._threaded = mode == "thread" or (mode == "auto" and self._average_s > SLOW_SYNC_S)
-
-    @property
-    def inline(self) -> bool:
-        """True where `run` calls `done` before it returns."""
-        return not self._threaded
+        self.threaded = mode == "thread" or (mode == "auto" and self._average_s > SLOW_SYNC_S)
 
     def run(self, sync: Callable[[], None], done: Done) -> None:
         """Calls `sync`, then `done` on the loop."""
-        if self._threaded or getattr(sync, "syncs", 1) > 1:
+        if self.threaded or getattr(sync, "syncs", 1) > 1:
             # One sync may hold up the loop while they are fast, several in a row may not.
             self._start_thread()
             self._queue.put((sync, done))
@@ -79,7 +72,7 @@ class FsyncRunner:
     async def wait(self, sync: Callable[[], None]) -> None:
         """The same, awaited; for files other than the log, beside which it may run. A cancellation takes effect when
         the sync has ended: its file may be closed then. Raises: OSError."""
-        if not self._threaded:
+        if not self.threaded:
             sync()
             return
         await to_its_end(asyncio.get_running_loop().run_in_executor(None, sync))
@@ -127,7 +120,7 @@ class FsyncRunner:
         self.histogram.observe(duration_s)
         self._average_s += (duration_s - self._average_s) * AVERAGE_WEIGHT
         if self._mode == "auto":
-            self._threaded = self._average_s > (SLOW_SYNC_S / 2 if self._threaded else SLOW_SYNC_S)
+            self.threaded = self._average_s > (SLOW_SYNC_S / 2 if self.threaded else SLOW_SYNC_S)
 
 
 async def to_its_end(running: asyncio.Future[None]) -> None:

@@ -39,7 +39,6 @@ class HeldSyncs:
 
     def __init__(self) -> None:
         self.histogram = Histogram(())
-        self.inline = False
         self._held = False
         self._waiting: list[tuple[Callable[[], None], Done]] = []
 

@@ -41,12 +41,12 @@ async def test_slow_syncs_move_to_a_thread_and_fast_ones_back():
     assert {await run(runner, clock, SLOW_SYNC_S / 4) for _ in range(50)} == {here}
     for _ in range(50):
         await run(runner, clock, SLOW_SYNC_S * 3)
-    assert not runner.inline
+    assert runner.threaded
     assert await run(runner, clock, SLOW_SYNC_S * 3) != here
     assert sys.getswitchinterval() == pytest.approx(SWITCH_INTERVAL_S)
     for _ in range(100):
         await run(runner, clock, SLOW_SYNC_S / 4)
-    assert runner.inline and await run(runner, clock, 0) == here
+    assert not runner.threaded and await run(runner, clock, 0) == here
     runner.close()
     assert sys.getswitchinterval() == pytest.approx(interval_s)
 
@@ -57,7 +57,7 @@ async def test_one_slow_sync_does_not_make_a_slow_disk():
     for _ in range(50):
         await run(runner, clock, 0.0001)
     await run(runner, clock, SLOW_SYNC_S * 5)
-    assert runner.inline
+    assert not runner.threaded
 
 
 @pytest.mark.parametrize("mode", ["inline", "thread"])
@@ -181,15 +181,15 @@ async def test_what_is_told_to_use_holds_from_the_next_sync_on():
     here = threading.get_ident()
     assert await run(runner, clock, 0) == here
     runner.use("thread")
-    assert not runner.inline and await run(runner, clock, 0) != here
-    assert not runner.inline, "however fast it is"
+    assert runner.threaded and await run(runner, clock, 0) != here
+    assert runner.threaded, "however fast it is"
     runner.use("auto")
     assert await run(runner, clock, 0) == here
     runner.use("inline")
     for _ in range(50):
         assert await run(runner, clock, SLOW_SYNC_S * 10) == here
     runner.use("auto")
-    assert not runner.inline, "slow as it was found to be"
+    assert runner.threaded, "slow as it was found to be"
     runner.close()
 
 
