@@ -203,7 +203,7 @@ class StoreMember:
         """Until the lease ends unless it is renewed, None where it is unknown. Raises: NotLeader, Unavailable."""
         if not self.replica.leading:
             raise self.not_leader()
-        confirmed: asyncio.Future[None] = self._loop.create_future()
+        confirmed: asyncio.Future[None] = self.loop.create_future()
         self.when_readable(partial(settle, confirmed, None))
         await confirmed
         return self.lessor.remaining_s(lease_id)
