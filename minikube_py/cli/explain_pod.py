@@ -99,10 +99,12 @@ def told(answer: Json) -> list[str]:
 
 def _nodes(nodes: list[Json]) -> str:
     plugins = list(dict.fromkeys(s["plugin"] for node in nodes for s in node.get("scores", ())))
-    heads = ["NODE", "VERDICT", *plugins, "TOTAL"]
+    heads = ["NODE", "VERDICT", *plugins, *(["TOTAL"] if plugins else [])]
     rows = []
     for node in nodes:
         given = {s["plugin"]: f"{s['raw']} > {s['score']} x {s['weight']}" for s in node.get("scores", ())}
         verdict = "fits" if node["fits"] else f"{node['plugin']}: {', '.join(node['reasons'])}"
-        rows.append([node["node"], verdict, *(given.get(name, "") for name in plugins), str(node.get("total", ""))])
+        rows.append([node["node"], verdict, *(given.get(name, "") for name in plugins)])
+        if plugins:
+            rows[-1].append(str(node.get("total", "")))
     return f"{table(heads, rows, {*plugins, 'TOTAL'})}\n(raw > normalised x weight)" if plugins else table(heads, rows)

@@ -29,7 +29,11 @@ def run(arguments: argparse.Namespace) -> int:
     from minikube_py.api import yaml_text
     from minikube_py.cli.running import run_interruptible
 
-    pod, _ = yaml_text.read(arguments.file.read_bytes())
+    try:
+        body = arguments.file.read_bytes()
+    except OSError as error:
+        raise InvalidRequest(f"{arguments.file}: {error.strerror}") from None
+    pod, _ = yaml_text.read(body)
     if not isinstance(pod, dict) or pod.get("kind") != "Pod":
         raise InvalidRequest(f"{arguments.file} is no Pod")
     answer = run_interruptible(_ask(arguments, pod))

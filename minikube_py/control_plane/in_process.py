@@ -82,7 +82,11 @@ class ControlPlane(Plane):
 
     async def _start(self) -> None:
         config, running = self.config, self._running
-        self._scheduler = read_scheduler(config.chosen, config.matcher)
+        scheduler = read_scheduler(config.chosen, config.matcher)
+        more_schedulers = {
+            name: read_scheduler(config.chosen._replace(file=file), config.matcher, name=name)
+            for name, file in config.more_schedulers
+        }
         running.callback(DataDir(config.data_dir).close)
         self.credentials = ensure_credentials(config)
         self._step("certificates", "")
@@ -91,11 +95,8 @@ class ControlPlane(Plane):
         authority_pem = self.credentials.certificates.authority_pem.decode("ascii")
         await self.start_components(
             PlaneConfig(
-                scheduler=self._scheduler,
-                more_schedulers={
-                    name: read_scheduler(config.chosen._replace(file=file), config.matcher, name=name)
-                    for name, file in config.more_schedulers
-                },
+                scheduler=scheduler,
+                more_schedulers=more_schedulers,
                 controllers=ControllerConfig(root_ca_pem=authority_pem),
                 kubelet=KubeletConfig(nodes=config.node_specs),
                 components=config.components,

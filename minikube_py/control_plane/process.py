@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from minikube_py.apiserver.health import Check
+from minikube_py.control_plane.config import LOOPBACK
 from minikube_py.control_plane.errors import Dismissed, RoleFailed, SetupError
 from minikube_py.control_plane.healthz import Healthz, Metrics
 from minikube_py.control_plane.listen import parse_address
@@ -53,6 +54,11 @@ class ProcessOptions:
     healthz: str | None = None
     healthz_asked_for: bool = False
 
+    @property
+    def any_port(self) -> bool:
+        """Nobody knows where until it says so."""
+        return self.healthz == f"{LOOPBACK}:0"
+
 
 def run_role(name: str, make: Callable[[], Role], options: ProcessOptions) -> int:
     """Runs the role that `make` makes inside the event loop, until SIGINT, SIGTERM or the end of its parent.
@@ -81,7 +87,8 @@ async def _run(name: str, make: Callable[[], Role], options: ProcessOptions) -> 
             where = await stopping.unless_asked(role.start())
             if where is not None:
                 started = True
-                say(f"{READY} {where}", sys.stdout)
+                told = f"; metrics at http://{LOOPBACK}:{health.port}/metrics" if health and options.any_port else ""
+                say(f"{READY} {where}{told}", sys.stdout)
                 await stopping.wait(role)
         finally:
             await role.stop()

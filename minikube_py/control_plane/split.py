@@ -236,7 +236,7 @@ class SplitControlPlane:
         await asyncio.gather(*(self._start_child(name) for name, _ in names))
 
     def _client_flags(self, name: str, role: str, kubeconfig: Path, servers: Sequence[str]) -> list[str]:
-        flags = ["--kubeconfig", str(kubeconfig)]
+        flags = ["--kubeconfig", str(kubeconfig), "--healthz", f"{LOOPBACK}:0"]
         if role in LED:
             # The supervisor starts the next one only when the one before has ended: it need not wait for its lease.
             flags += ["--leader-elect-identity", f"up-{name}"]

@@ -138,8 +138,12 @@ def _change(pod: PodInfo, reason: str, found: Sequence[Verdict]) -> str:
     if plugin == FIT:
         resource = PODS if reason == "Too many pods" else reason.removeprefix("Insufficient ")
         wanted = 1 if resource == PODS else pod.spec.request(resource)
-        lacking = [(wanted - _free(verdict.node, resource), verdict.node.name) for verdict in found]
-        least, name = min(lacking)
+        nodes = [verdict.node for verdict in found]
+        most = max(node.allocatable.get(resource, 0) for node in nodes)
+        if most < wanted:
+            return f"no such node has more than {_amount(resource, most)} of {resource} in all; ask for as much at most"
+        large = [node for node in nodes if node.allocatable.get(resource, 0) >= wanted]
+        least, name = min((wanted - _free(node, resource), node.name) for node in large)
         return f"free {_amount(resource, least)} of {resource} on {name}, which lacks least, or ask for as much less"
     if plugin == "TaintToleration":
         return f"tolerate it, or take the taint off {found[0].node.name}"

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -114,10 +115,20 @@ async def test_a_pod_runs(tmp_path: Path, layout: tuple[str, ...]) -> None:
             assert len(await names_of(transport, "/api/v1/nodes")) == 2
             await create_pod(transport, "one")
             node = (await pod_when(transport, "one", "Running"))["spec"]["nodeName"]
+            if layout:
+                (line,) = (line for line in running.lines if line.startswith("✓ scheduler "))
+                metrics = await asyncio.to_thread(read_url, line.split()[-1])
+                assert b'scheduler_schedule_attempts_total{result="scheduled"' in metrics
         await until(partial(why_there, running.kubeconfig, node), "the scheduler tells of the pod")
         code, after = await running.end()
         assert code == 0
         assert "SIGINT: stopping ..." in after and after.rstrip().endswith("stopped")
+
+
+def read_url(url: str) -> bytes:
+    with urllib.request.urlopen(url) as answer:
+        found: bytes = answer.read()
+        return found
 
 
 async def why_there(kubeconfig: Path | None, node: str) -> bool:

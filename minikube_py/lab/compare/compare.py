@@ -16,6 +16,7 @@ from minikube_py.lab.compare.statistics import Compared, compared
 from minikube_py.lab.compare.whole import run_whole
 from minikube_py.lab.compare.workload import Workload, drawn
 from minikube_py.lab.trace import load
+from minikube_py.scheduler.config import SchedulerConfig
 from minikube_py.scheduler.configuration.chosen import ChosenScheduler
 from minikube_py.scheduler.configuration.files import read_scheduler
 from minikube_py.scheduler.extenders.asking import Extenders
@@ -51,6 +52,8 @@ class Comparison:
 
 def run_compare(options: CompareOptions, say: Callable[[str], None]) -> Comparison:
     """The same options, the same result. Raises: ConfigError, PluginError, SimFailure, LoadError."""
+    for _, chosen in (options.first, options.second):
+        _read(chosen)
     trace = load()
     nodes = trace.nodes[: options.nodes]
     runs: list[tuple[Mapping[str, float | None], ...]] = []
@@ -67,11 +70,17 @@ def run_compare(options: CompareOptions, say: Callable[[str], None]) -> Comparis
 
 
 def _run(options: CompareOptions, chosen: ChosenScheduler, workload: Workload, seed: int) -> Ended:
-    # Read again for each run, so that no plugin remembers the one before.
+    # Again for each run, so that no plugin remembers the one before.
+    config = _read(chosen)
+    return run_alone(workload, config, seed) if options.alone else run_whole(workload, config, seed)
+
+
+def _read(chosen: ChosenScheduler) -> SchedulerConfig:
+    """Raises: ConfigError."""
     config = read_scheduler(chosen, needed=DEFAULT_SCHEDULER_NAME)
     # Simulated time has no servers of others: a configuration that names some is refused.
     Extenders(config.extenders, None)
-    return run_alone(workload, config, seed) if options.alone else run_whole(workload, config, seed)
+    return config
 
 
 def _measures(runs: Sequence[Sequence[Mapping[str, float | None]]]) -> dict[Measure, Compared]:

@@ -20,6 +20,7 @@ Item = dict[str, Any]
 Filters = Mapping[str, tuple[tuple[str, frozenset[str]], ...]]
 
 SAMPLE_S: Final = 1.0
+LABELS: Final = ("Metric", "Name", "event", "extension_point", "plugin", "result")
 _PERCENTS: Final = (50, 90, 95, 99)
 
 
@@ -149,6 +150,6 @@ def apply_threshold(items: list[Item], threshold: float, selector: Selector) -> 
 
 
 def with_all_labels(items: list[Item]) -> list[Item]:
-    """Perf-dash wants each label on each item."""
-    names = sorted({label for item in items for label in item["labels"]})
+    """Perf-dash wants each label on each item: those of upstream's own items, too, which stand in all of its files."""
+    names = sorted({*LABELS, *(label for item in items for label in item["labels"])})
     return [{**item, "labels": {name: item["labels"].get(name, "not applicable") for name in names}} for item in items]

@@ -119,6 +119,12 @@ def test_the_command_writes_the_same_bytes_again(tmp_path: Path, capsys: pytest.
     assert "mean of 6 seeds" in printed and "default + plugin" in printed and "nodes used, nodes" in printed
 
 
+def test_both_configurations_are_read_before_anything_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["compare", "default", str(tmp_path / "none.yaml"), "--results", str(tmp_path)]
+    assert main.main(words) == 1
+    assert capsys.readouterr().err == f"minikube-py compare: {tmp_path}/none.yaml: No such file or directory\n"
+
+
 def test_a_known_plugin_takes_part_where_the_file_names_it(tmp_path: Path) -> None:
     mine, file = tmp_path / "mine.py", tmp_path / "c.yaml"
     mine.write_text(PACK)

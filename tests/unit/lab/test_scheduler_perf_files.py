@@ -240,3 +240,7 @@ def test_a_threshold_is_compared_with_the_figure_that_it_names() -> None:
     assert missed.endswith("to be lower: got 1.000000, want 1.000000")
     items[1]["labels"]["extra"] = "x"
     assert [item["labels"]["extra"] for item in with_all_labels(items)] == ["not applicable", "x"]
+    # As upstream's benchmark wrote it for SchedulingBasic/500Nodes.
+    del items[1]["labels"]["extra"]
+    upstream = ["Metric", "Name", "event", "extension_point", "plugin", "result"]
+    assert [list(item["labels"]) for item in with_all_labels(items)] == [upstream, upstream]

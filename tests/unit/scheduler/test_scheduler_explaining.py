@@ -105,11 +105,21 @@ async def test_a_waiting_pod_is_told_what_would_have_to_change() -> None:
         assert (found["fits"], found["of"], found["best"], found["node"]) == (0, 4, [], "")
         assert found["message"].startswith("0/4 nodes are available")
         changes = {each["reason"]: each["change"] for each in found["changes"]}
-        assert changes["Insufficient cpu"].startswith("free 1000m of cpu on large, which lacks least")
+        assert changes["Insufficient cpu"].startswith("no such node has more than 4000m of cpu in all; ask for as much")
         assert "uncordon off" in changes.values()
         assert any(change.startswith("tolerate it") for change in changes.values())
         verdicts = {each["node"]: each["plugin"] for each in found["nodes"]}
         assert verdicts["apart"] == "TaintToleration" and verdicts["small"] == "NodeResourcesFit"
+
+
+async def test_what_has_to_be_freed_is_told_of_a_node_that_is_large_enough() -> None:
+    async with scheduling(small={"cpu": "3900m"}, large={"cpu": "4"}, larger={"cpu": "8"}) as (api, scheduler):
+        for number, node in enumerate(("large", "larger")):
+            api.pod(f"p{number}", cpu="1" if node == "large" else "6", nodeName=node)
+        await settle()
+        (change,) = what_if(scheduler, "big", cpu="4")["changes"]
+        assert change["nodes"] == 3
+        assert change["change"].startswith("free 1000m of cpu on large, which lacks least, or ask for as much less")
 
 
 async def test_decisions_are_found_by_number_while_they_are_remembered() -> None:
