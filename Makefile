@@ -69,7 +69,9 @@ bench: $(BIN)/.installed-dev upstream  ## upstream and ours by turns, in one run
 
 scheduler-perf: $(BIN)/.installed  ## LABELS=l FOLDER=f upstream's scheduler_perf workloads here, file by file (needs Go)
 	@go mod download k8s.io/kubernetes@v1.36.2
-	@failed=0; for file in $$(find "$$(go env GOMODCACHE)/k8s.io/kubernetes@v1.36.2/test/integration/scheduler_perf/$(FOLDER)" -name performance-config.yaml | sort); do \
+	@folder="$$(go env GOMODCACHE)/k8s.io/kubernetes@v1.36.2/test/integration/scheduler_perf/$(FOLDER)"; \
+	test -d "$$folder" || { echo "there is no folder $$folder"; exit 1; }; \
+	failed=0; for file in $$(find "$$folder" -name performance-config.yaml | sort); do \
 	  echo "== $$file"; $(BIN)/minikube-py bench scheduler-perf "$$file" --labels "$(LABELS)" || failed=1; done; exit $$failed
 
 swarm: $(BIN)/.installed  ## SEEDS=n simulated histories of the store under faults, on all cores; resumable

@@ -10,6 +10,7 @@ Source: apiserver pkg/endpoints/handlers/{create,rest}.go, apimachinery pkg/runt
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple
 
@@ -295,9 +296,9 @@ class Document(NamedTuple):
 
 
 def open_document(body: bytes) -> Document:
-    """YAML, or JSON, which is YAML. Raises: typed.DecodeError, with upstream's message."""
+    """JSON, whose numbers stay as they were written, or YAML. Raises: typed.DecodeError, upstream's message."""
     try:
-        value, repeats = _parse(body, YAML)
+        value, repeats = _parse_either(body)
         api_version, kind = _interpret(value)
     except (YamlError, _Bare) as error:
         raise DecodeError(str(error)) from None
@@ -425,6 +426,13 @@ def _reading(value: Any, repeats: str, strict: bool) -> Read:
         return obj, [*([repeats] if repeats and strict else ()), *reader.strict_errors]
 
     return read
+
+
+def _parse_either(body: bytes) -> tuple[Any, str]:
+    if body.lstrip()[:1] == b"{":
+        with suppress(Syntax):
+            return json_text.read(body), ""
+    return _parse(body, YAML)
 
 
 def _parse(body: bytes, media: str) -> tuple[Any, str]:

@@ -54,11 +54,6 @@ class ProcessOptions:
     healthz: str | None = None
     healthz_asked_for: bool = False
 
-    @property
-    def any_port(self) -> bool:
-        """Nobody knows where until it says so."""
-        return self.healthz == f"{LOOPBACK}:0"
-
 
 def run_role(name: str, make: Callable[[], Role], options: ProcessOptions) -> int:
     """Runs the role that `make` makes inside the event loop, until SIGINT, SIGTERM or the end of its parent.
@@ -87,7 +82,8 @@ async def _run(name: str, make: Callable[[], Role], options: ProcessOptions) -> 
             where = await stopping.unless_asked(role.start())
             if where is not None:
                 started = True
-                told = f"; metrics at http://{LOOPBACK}:{health.port}/metrics" if health and options.any_port else ""
+                any_port = health is not None and (options.healthz or "").endswith(":0")
+                told = f"; metrics at http://{LOOPBACK}:{health.port}/metrics" if health and any_port else ""
                 say(f"{READY} {where}{told}", sys.stdout)
                 await stopping.wait(role)
         finally:

@@ -104,6 +104,6 @@ def _profile(full: Mapping[str, Any], given: Mapping[str, Any]) -> ProfileConfig
     return ProfileConfig(
         full["schedulerName"],
         plugin_sets(given.get("plugins") or {}),
-        {config["name"]: config["args"] or {} for config in full["pluginConfig"]},
+        {config["name"]: config["args"] for config in full["pluginConfig"] if config["args"] is not None},
         full.get("percentageOfNodesToScore"),
     )

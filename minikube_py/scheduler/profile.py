@@ -188,6 +188,11 @@ class Profile:
     def queue_sort_name(self) -> str:
         return str(self._queue_sort.name)
 
+    @property
+    def queue_sort_args(self) -> Mapping[str, Any] | None:
+        """None where its pluginConfig says nothing."""
+        return self._config.plugin_args.get(self.queue_sort_name)
+
     def plugin(self, name: str) -> Plugin | None:
         found: Plugin | None = self._made.get(name)
         return found
@@ -335,8 +340,10 @@ def _of_point(point: str, name: str, status: Status) -> Status:
 
 def require_one_order(profiles: Sequence[Profile]) -> None:
     """There is one queue. Raises: ConfigError."""
-    first = profiles[0].queue_sort_name
+    first, args = profiles[0].queue_sort_name, profiles[0].queue_sort_args
     for profile in profiles:
+        if profile.queue_sort_name == first and profile.queue_sort_args != args:
+            raise ConfigError(f'initializing profiles: different queue sort plugin args for profile "{profile.name}"')
         if profile.queue_sort_name != first:
             text = f'different queue sort plugins for profile "{profile.name}": "{profile.queue_sort_name}"'
             raise ConfigError(f'initializing profiles: {text}, first: "{first}"')

@@ -7,6 +7,7 @@ pkg/scheduler/apis/config/validation/validation.go.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any, Final, NamedTuple
@@ -70,6 +71,9 @@ MEANT_FOR_PROCESSES: Final = (
 )
 """Fields that say how upstream's process runs, not how pods are scheduled."""
 
+_EMBEDDED: Final = re.compile(rf"struct field {KIND}\.(enable(?:Contention)?Profiling) ")
+"""Go names the struct that holds these two."""
+
 
 class Configuration(NamedTuple):
     """`given`: as it was read; `full`: with upstream's defaults; `names`: the fields that were written."""
@@ -85,7 +89,7 @@ def read(body: bytes) -> Configuration:
         document = open_document(body)
         given = _decoded(document, body.decode(errors="replace"))
     except DecodeError as error:
-        raise ConfigError(str(error)) from None
+        raise ConfigError(_EMBEDDED.sub(rf"struct field {KIND}.DebuggingConfiguration.\1 ", str(error))) from None
     full = with_defaults(given)
     errors = _validate(full)
     if errors:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from typing import Any
 
@@ -10,7 +11,8 @@ from scheduler_objects import node, pod
 from scheduler_reference import Lent
 
 from minikube_py.scheduler.cache import Cache
-from minikube_py.scheduler.config import ConfigError, PluginSet, ProfileConfig, parse
+from minikube_py.scheduler.config import ConfigError, PluginSet, ProfileConfig, load, parse
+from minikube_py.scheduler.configuration.checking import checked
 from minikube_py.scheduler.configuration.messages import API_VERSION
 from minikube_py.scheduler.evaluate import Evaluator
 from minikube_py.scheduler.profile import Profile
@@ -63,6 +65,18 @@ WRONG = [
         "json: cannot unmarshal string into Go struct field "
         "KubeSchedulerConfiguration.podMaxBackoffSeconds of type int64",
     ),
+    (
+        "a number beyond 64 bits, as it was written",
+        document(podMaxBackoffSeconds=-(1 << 70)),
+        "json: cannot unmarshal number -1180591620717411303424 into Go struct field "
+        "KubeSchedulerConfiguration.podMaxBackoffSeconds of type int64",
+    ),
+    (
+        "a field of an embedded struct",
+        document(enableContentionProfiling={"a": 1}),
+        "json: cannot unmarshal object into Go struct field "
+        "KubeSchedulerConfiguration.DebuggingConfiguration.enableContentionProfiling of type bool",
+    ),
     ("backoff shrinks", document(podInitialBackoffSeconds=5, podMaxBackoffSeconds=2), "greater than or equal"),
     ("two profiles, one name", document(profiles=[{"schedulerName": "a"}] * 2), "profiles[1].schedulerName: Duplicate"),
     ("two profiles without names", document(profiles=[{}, {}]), "profiles[0].schedulerName: Required value"),
@@ -80,8 +94,20 @@ WRONG = [
 @pytest.mark.parametrize(("name", "wrong", "text"), WRONG, ids=[case[0] for case in WRONG])
 def test_wrong_configurations_are_refused(name: str, wrong: Any, text: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        parse(wrong)
+        load(json.dumps(wrong).encode())
     assert text in str(caught.value)
+
+
+def test_there_is_one_order_with_the_same_args() -> None:
+    def of(*args: dict[str, Any]) -> dict[str, Any]:
+        sorts = [{"name": "PrioritySort", **each} for each in args]
+        return document(profiles=[{"schedulerName": f"s{i}", "pluginConfig": [sort]} for i, sort in enumerate(sorts)])
+
+    checked(parse(of({}, {})))
+    checked(parse(of({"args": {}}, {"args": {}})))
+    with pytest.raises(ConfigError) as caught:
+        checked(parse(of({}, {"args": {}})))
+    assert str(caught.value) == 'initializing profiles: different queue sort plugin args for profile "s1"'
 
 
 def test_default_plugins_and_weights() -> None:
