@@ -105,9 +105,16 @@ class Coco(CostModel):
         return Arc(base + 2 + int(task.waited_s * 10))
 
     def get_task_equiv_classes(self, task: Task) -> Sequence[EquivClass]:
-        ec = f"job {task.job}, {task.type}"
+        ec = self._class_of(task)
         self._tasks[ec] = task
         return (ec,)
+
+    def remove_task(self, task: Task) -> None:
+        self._tasks.pop(self._class_of(task), None)
+
+    @staticmethod
+    def _class_of(task: Task) -> EquivClass:
+        return f"job {task.job}, {task.type}, {task.pod.spec.requests}"
 
     def task_to_equiv_class_aggregator(self, task: Task, ec: EquivClass) -> Arc:
         parts = (self.normalized(task.request(r), self._most.get(r, 0)) for r in self._resources)

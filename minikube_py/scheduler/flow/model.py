@@ -197,7 +197,7 @@ class CostModel:
         """A class of pods takes part in a round, before anything else is required of it."""
 
     def remove_task(self, task: Task) -> None:
-        """The round is over."""
+        """The flow was found: it has no more to do with the round."""
 
     def prepare_stats(self, machines: Machines) -> None:
         """A round begins."""
@@ -271,7 +271,7 @@ class CostModel:
         return _each(self.leaf_resource_node_to_sink, machines)
 
     def task_continuation(self, task: Task) -> Arc:
-        """The price of a running pod's staying where it is."""
+        """The price of a running pod's staying where it is. Not used yet, as `task_preemption`: rounds evict nobody."""
         return Arc(0)
 
     def task_preemption(self, task: Task) -> Arc:

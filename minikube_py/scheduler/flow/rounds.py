@@ -160,6 +160,7 @@ class Rounds:
         except (ModelError, Infeasible) as error:
             text = str(error) if isinstance(error, ModelError) else f"no flow: {error}"
             self._broken([queued for each in classes for queued in each.pods], text, started_s)
+        self._forget(classes)
         for number, reason in graph.failed.items():
             self._broken(classes[number].pods, str(reason), started_s)
         self._busy_s += self._scheduler.clock.monotonic_s() - began_s
@@ -251,6 +252,15 @@ class Rounds:
                 placements = list(graph.placements(number, flow, problem))
                 found.append((each, placements, graph.unscheduled_price(number, problem)))
         return found
+
+    def _forget(self, classes: Iterable[_Class]) -> None:
+        model = self._plugin.model
+        for each in classes:
+            try:
+                model.remove_task(each.of)
+            except Exception:
+                # What it keeps is its own affair; the pods were placed.
+                logger.exception("remove_task of cost model %s", model.name)
 
     def _tell_of_machines(self) -> None:
         """Tells the model which machines came, changed and went. Raises: ModelError."""

@@ -356,3 +356,13 @@ async def test_pods_gather_for_twice_as_long_as_the_last_round_took(tmp_path: Pa
         await world.clock.advance(0.2)
         assert world.where("second", "third", "fourth") == ["a", "a", "a"]
         assert world.rounds.rounds == 2
+
+
+@pytest.mark.parametrize("name", ["CPU_MEM", "COCO"])
+async def test_a_model_keeps_nothing_of_pods_that_were_placed(name: str) -> None:
+    async with flowing(flow_config(costModel=name), a={}) as world:
+        for i in range(3):
+            world.pods(f"p{i}", cpu=f"{i + 1}00m")
+        await settle()
+        assert world.where("p0", "p1", "p2") == ["a", "a", "a"]
+        assert world.scheduler.profiles["flow"].profile.placer.model._tasks == {}
