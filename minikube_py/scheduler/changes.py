@@ -43,6 +43,7 @@ def columns_differ(old: NodeInfo, new: NodeInfo) -> bool:
         or old.conditions != new.conditions
         or old.annotations_hash != new.annotations_hash
         or old.declared_features != new.declared_features
+        or old.images != new.images
     )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 
 from minikube_py.scheduler.framework import INT64_MAX, INT64_MIN, BoolArray, IntArray
+from minikube_py.scheduler.images import Images
 from minikube_py.scheduler.objects import CPU, MEMORY, PERSISTENT_CLAIM, PODS, HostPort, NodeInfo, PodInfo, Taint
 from minikube_py.scheduler.topology import Topology
 
@@ -161,6 +162,7 @@ class NodeColumns:
         self._priorities: dict[int, int] = {}
         self.claims_in_use: dict[str, int] = {}
         """By `namespace/name` of a claim, how many pods on nodes name it."""
+        self.images = Images()
         self.topology = Topology(self)
         for resource in (CPU, MEMORY, PODS):
             self._row(self._allocatable, resource)
@@ -290,6 +292,9 @@ class NodeColumns:
         node.conditions, node.annotations_hash = new.conditions, new.annotations_hash
         node.declared_features = new.declared_features
         slot = node.slot
+        if node.images != new.images:
+            self.images.change(slot, node.images, new.images)
+            node.images = new.images
         self.unschedulable[slot] = new.unschedulable
         self.taint_class[slot] = self._taint_id(new.taints)
         for resource in node.allocatable:
@@ -318,6 +323,8 @@ class NodeColumns:
         for resource in node.allocatable:
             self._allocatable[resource][slot] = 0
         node.allocatable = {}
+        self.images.change(slot, node.images, ())
+        node.images = ()
         self._relabel(slot, node.labels, {})
         node.labels, node.taints, node.unschedulable = {}, (), False
         self.unschedulable[slot] = False

@@ -19,13 +19,8 @@ from minikube_py.scheduler.objects import DEFAULT_SCHEDULER_NAME
 
 __all__ = ["ConfigError", "PluginSet", "ProfileConfig", "SchedulerConfig", "load", "parse"]
 
-NOT_YET: Final = frozenset(
-    (
-        "ImageLocality",
-        "GangScheduling",
-    )
-)
-"""Defaults of upstream that do nothing here yet; they may be named as disabled."""
+NOT_YET: Final = frozenset(("GangScheduling",))
+"""Plugins of upstream that do nothing here yet; they may be named as disabled."""
 
 DEFAULT_PLUGINS: Final[Enabled] = tuple(item for item in UPSTREAM_DEFAULTS if item[0] not in NOT_YET)
 """(name, weight), in upstream's order."""

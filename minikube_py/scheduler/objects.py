@@ -22,6 +22,7 @@ from minikube_py.fields.resource_requests import (
     units_of,
 )
 from minikube_py.scheduler.asks import ContainerAsks, asks_of, uses_of
+from minikube_py.scheduler.images import NO_IMAGES, NodeImages, images_of_node, images_of_pod
 
 logger = logging.getLogger(__name__)
 
@@ -200,6 +201,7 @@ class PodInfo:
         "finished",
         "gates",
         "generation",
+        "images",
         "key",
         "labels",
         "name",
@@ -240,6 +242,7 @@ class PodInfo:
         self.scheduled_condition: tuple[str, str, str, str] | None = None
         self.volumes: tuple[PodVolume, ...] = ()
         self.claims: tuple[PodClaim, ...] = ()
+        self.images = NO_IMAGES
         self.controller: tuple[str, str, str] | None = None
         self.body = b""
 
@@ -259,6 +262,7 @@ class NodeInfo:
         "body",
         "conditions",
         "declared_features",
+        "images",
         "labels",
         "name",
         "nonzero_cpu_milli",
@@ -285,6 +289,7 @@ class NodeInfo:
         self.conditions: tuple[tuple[str, str], ...] = ()
         self.annotations_hash = 0
         self.declared_features: frozenset[str] = frozenset()
+        self.images: NodeImages = ()
         self.body = b""
         self.requested: Amounts = {PODS: 0}
         self.nonzero_cpu_milli = 0
@@ -493,6 +498,7 @@ def project_pod(obj: Mapping[str, Any]) -> PodInfo:
     pod.priority = spec.get("priority") or 0
     pod.preemption_policy = spec.get("preemptionPolicy") or ""
     pod.labels = shared_labels(metadata.get("labels"))
+    pod.images = images_of_pod(spec)
     volumes = spec.get("volumes")
     if volumes:
         pod.volumes = pod_volumes(name, volumes)
@@ -552,6 +558,7 @@ def project_node(obj: Mapping[str, Any]) -> NodeInfo:
     annotations = metadata.get("annotations")
     node.annotations_hash = hash(frozenset(annotations.items())) if annotations else 0
     node.declared_features = frozenset(status.get("declaredFeatures") or ())
+    node.images = images_of_node(status)
     return node
 
 

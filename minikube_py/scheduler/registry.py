@@ -14,6 +14,7 @@ from minikube_py.scheduler.own import find
 from minikube_py.scheduler.plugins.default_binder import DefaultBinder
 from minikube_py.scheduler.plugins.default_preemption import DefaultPreemption
 from minikube_py.scheduler.plugins.dynamic_resources import DynamicResources
+from minikube_py.scheduler.plugins.image_locality import ImageLocality
 from minikube_py.scheduler.plugins.inter_pod_affinity import InterPodAffinity
 from minikube_py.scheduler.plugins.node_affinity import NodeAffinity, NodeName
 from minikube_py.scheduler.plugins.node_declared_features import NodeDeclaredFeatures
@@ -47,6 +48,7 @@ BUILT_IN: Mapping[str, PluginFactory] = {
     "DynamicResources": DynamicResources,
     "DefaultPreemption": DefaultPreemption,
     "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocation,
+    "ImageLocality": ImageLocality,
     "DefaultBinder": DefaultBinder,
     "FlowPlacement": FlowPlacement,
     "NodeDeclaredFeatures": NodeDeclaredFeatures,

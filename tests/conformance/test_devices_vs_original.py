@@ -18,6 +18,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import drawn_extended
 import needs
 import pytest
 from device_cases import asked
@@ -38,6 +39,7 @@ pytestmark = [pytest.mark.original, pytest.mark.slow]
 
 THEIRS, OURS = "default-scheduler", "ours"
 CASES, SEED, ROUNDS = 30, 100, 3
+EXTENDED_CASES = 16
 NODES = (("n0", "a"), ("n1", "b"))
 Made = list[tuple[ResourceRef, dict[str, Any]]]
 
@@ -155,15 +157,72 @@ class World:
                 assert error.code == 404, error
 
 
+    async def extended(self, draw: drawn_extended.Draw, scheduler: str) -> Made:
+        """What was made for one scheduler; empty where the server does not take the pod."""
+        nodes = ResourceRef("", "v1", "nodes")
+        if draw.own:
+            own = {"status": {"allocatable": draw.own, "capacity": draw.own}}
+            await self.client.patch(nodes, draw.node, own, subresource="status")
+        made: Made = [(CLASSES.resource, each) for each in draw.classes]
+        made += [(SLICES.resource, draw.slice)]
+        for resource, obj in made:
+            await self.client.create(resource, obj)
+        pod = {**draw.pod, "spec": {**draw.pod["spec"], "schedulerName": scheduler}}
+        try:
+            await self.client.create(PODS, pod, "default")
+        except StatusError as error:
+            assert error.code == 422, error
+            await self.forget(made)
+            return []
+        return [*made, (PODS, pod)]
+
+    async def fared(self, draw: drawn_extended.Draw) -> dict[str, Any] | None:
+        """None as long as the pod is neither placed nor told why not."""
+        pod = await self.client.get(PODS, f"p{draw.suffix}", "default")
+        status = pod["status"]
+        condition = next((each for each in status.get("conditions") or () if each["type"] == "PodScheduled"), {})
+        told = status.get("extendedResourceClaimStatus")
+        found: dict[str, Any] = {"node": pod["spec"].get("nodeName"), "told": told, "claim": None}
+        if not found["node"] and not condition.get("message"):
+            return None
+        found["message"] = "" if found["node"] else condition["message"]
+        if told is not None:
+            obj = await self.client.get(CLAIMS.resource, told["resourceClaimName"], "default")
+            metadata = obj["metadata"]
+            owners = [{**each, "uid": ""} for each in metadata["ownerReferences"]]
+            written = await self._claim(told["resourceClaimName"])
+            found["claim"] = *written, obj["spec"], metadata["annotations"], owners
+        text = json.dumps(found).replace(draw.suffix, "")
+        settled: dict[str, Any] = json.loads(re.sub(r"-extended-resources-[a-z0-9]{5}", "", text))
+        return settled
+
+    async def alike(self, draws: dict[str, drawn_extended.Draw]) -> dict[str, Any]:
+        """How both pods fare, once they fare alike."""
+        found: dict[str, dict[str, Any] | None] = {}
+
+        async def are_alike() -> dict[str, Any] | None:
+            found.update({name: await self.fared(draw) for name, draw in draws.items()})
+            return found[OURS] if found[OURS] == found[THEIRS] else None
+
+        ours: dict[str, Any] = await until(are_alike, lambda: f"both pods fare alike: {json.dumps(found, indent=1)}")
+        return ours
+
+    async def forget_extended(self, made: Made) -> None:
+        await self.forget(made)
+        for obj in await self.client.list(CLAIMS.resource, "default"):
+            await self.forget([(CLAIMS.resource, obj)])
+
+
 @asynccontextmanager
 async def world(kubeconfig: Path) -> AsyncIterator[World]:
     transport = HttpTransport(load_kubeconfig(kubeconfig))
     client = RestClient(transport)
     nodes = ResourceRef("", "v1", "nodes")
     for name, zone in NODES:
-        obj = node(name, zone)
-        created = await client.create(nodes, obj)
-        await client.update_status(nodes, {**created, "status": obj["status"]})
+        try:
+            await client.create(nodes, node(name, zone))
+        except StatusError as error:
+            assert error.code == 409, error
     scheduler = Scheduler(transport, SystemClock(), random.Random(1), SchedulerConfig(profiles=(ProfileConfig(OURS),)))
     await scheduler.start()
     try:
@@ -190,3 +249,20 @@ async def test_drawn_pods_with_claims_fare_alike(kubeconfig: Path) -> None:
             if counts.total() >= CASES:
                 break
     assert min(counts[True], counts[False]) > CASES // 4, counts
+
+
+async def test_drawn_pods_that_ask_for_extended_resources_fare_alike(kubeconfig: Path) -> None:
+    """What comes late wakes a pod again, so that both must come to one end, though not by one way."""
+    counts: Counter[str] = Counter()
+    async with world(kubeconfig) as w:
+        for seed in range(EXTENDED_CASES):
+            draws = {name: drawn_extended.Draw(seed, suffix_of(seed, name), "n0") for name in (OURS, THEIRS)}
+            made = {name: await w.extended(draw, name) for name, draw in draws.items()}
+            assert bool(made[OURS]) is bool(made[THEIRS]), (seed, made)
+            if not made[OURS]:
+                continue
+            ours = await w.alike(draws)
+            counts["waits" if not ours["node"] else "by devices" if ours["claim"] else "by the node"] += 1
+            for each in made.values():
+                await w.forget_extended(each)
+    assert min(counts[each] for each in ("waits", "by devices", "by the node")) > 1, counts

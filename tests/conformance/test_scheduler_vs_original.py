@@ -49,13 +49,15 @@ def taint(key: str, effect: str) -> dict[str, str]:
     return {"key": key, "value": "v", "effect": effect}
 
 
+IMAGES = [{"names": ["x.io/large@sha256:1", "x.io/large:latest"], "sizeBytes": 900 << 20}]
+FEW = [*IMAGES, {"names": ["x.io/small:1"], "sizeBytes": 90 << 20}]
 RESTARTING = ["InPlacePodLevelResourcesVerticalScaling", "RestartAllContainersOnContainerExits"]
 RESTARTS = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
 RESTARTED = {"container": {"restartPolicy": "Never", "restartPolicyRules": [RESTARTS]}}
 NODES = [
-    node("small", "2", "4Gi", labels={"zone": "a", "gen": "3"}),
+    node("small", "2", "4Gi", labels={"zone": "a", "gen": "3"}, status={"images": IMAGES}),
     node("tall", "4", "32Gi", labels={"zone": "a", "gen": "7"}),
-    node("wide", "16", "8Gi", labels={"zone": "b", "gen": "12"}, status={"declaredFeatures": RESTARTING}),
+    node("wide", "16", "8Gi", labels={"zone": "b", "gen": "12"}, status={"declaredFeatures": RESTARTING, "images": FEW}),
     node("gpu", "8", "16Gi", labels={"zone": "b", "ssd": "y"}, extended={"example.com/gpu": "4"}),
     node("avoid", "64", "256Gi", labels={"zone": "c"}, taints=[taint("k", "PreferNoSchedule")]),
     node("tainted", "64", "256Gi", labels={"zone": "c"}, taints=[taint("k", "NoSchedule")]),
@@ -122,6 +124,9 @@ PLACED: list[tuple[str, dict[str, str], dict[str, Any]]] = [
     ("by name", {"cpu": "100m"}, {"affinity": names("gpu")}),
     ("prefers", {"cpu": "100m"}, {"affinity": prefers((10, "zone", "a"), (40, "ssd", "y"))}),
     ("prefers little", {"cpu": "1"}, {"affinity": prefers((1, "zone", "a"))}),
+    ("an image that two nodes have", {"cpu": "100m"}, {"container": {"image": "x.io/large"}}),
+    ("an image that one node has", {"cpu": "1"}, {"container": {"image": "x.io/small:1"}}),
+    ("an image by another tag", {"cpu": "100m"}, {"container": {"image": "x.io/large:2"}}),
     ("a feature that one node declares", {"cpu": "100m"}, RESTARTED),
     ("port", {"cpu": "100m"}, {"container": {"ports": [{"hostPort": 8080, "containerPort": 80}]}}),
 ]

@@ -120,6 +120,7 @@ def test_default_plugins_and_weights() -> None:
         ("InterPodAffinity", 2),
         ("DynamicResources", 2),
         ("NodeResourcesBalancedAllocation", 1),
+        ("ImageLocality", 1),
     ]
     assert list(profile.looking.filters) == [
         "NodeUnschedulable",
@@ -155,7 +156,7 @@ def test_enabling_and_disabling(name: str, plugins: dict[str, PluginSet], plugin
 def test_a_point_overrides_the_weight_of_multi_point() -> None:
     profile = built(score=PluginSet((("TaintToleration", 9),)))
     assert {s.plugin.name: s.weight for s in profile.looking.scorers}["TaintToleration"] == 9
-    assert profile.looking.scorers[0].plugin.name == "TaintToleration" and len(profile.looking.scorers) == 7
+    assert profile.looking.scorers[0].plugin.name == "TaintToleration" and len(profile.looking.scorers) == 8
 
 
 BROKEN = [

@@ -1,0 +1,64 @@
+"""ImageLocality: nodes that have the pod's images already. Source: plugins/imagelocality."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from minikube_py.scheduler.framework import MAX_NODE_SCORE, SKIP, CycleState, IntArray, Status
+from minikube_py.scheduler.objects import AMOUNT_MAX, NodeInfo, PodInfo
+
+if TYPE_CHECKING:
+    from minikube_py.scheduler.columns import NodeColumns, Nodes
+    from minikube_py.scheduler.framework import Handle
+
+LEAST_BYTES: Final = 23 << 20
+MOST_BYTES: Final = 1000 << 20
+"""A container's images count up to this."""
+
+
+class ImageLocality:
+    """Score: the bytes that need not be pulled; each image by the share of nodes that have it, so that pods do not all
+    go to the few that do."""
+
+    name = "ImageLocality"
+    bounded = True
+
+    def __init__(self, args: Mapping[str, Any] | None, handle: Handle) -> None:
+        self._handle = handle
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeColumns) -> Status | None:
+        known = nodes.images.known
+        return None if known and any(name in known for name in pod.images.names) else SKIP
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        columns = self._handle.columns
+        states = [columns.images.known.get(name) for name in pod.images.names]
+        found = sum(
+            _scaled(each.size_bytes, len(each.slots), columns.count)
+            for each in states
+            if each is not None and node.slot in each.slots
+        )
+        return int(_score(np.array([found], np.int64), pod)[0])
+
+    def score_nodes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> IntArray | None:
+        columns = nodes.columns
+        found = np.zeros(columns.size, np.int64)
+        for name in pod.images.names:
+            image = columns.images.known.get(name)
+            if image is not None:
+                slots = np.fromiter(image.slots, np.int64, len(image.slots))
+                found[slots] += _scaled(image.size_bytes, len(slots), columns.count)
+        return _score(found[nodes.index], pod)
+
+
+def _scaled(size_bytes: int, having: int, count: int) -> int:
+    return min(int(size_bytes * (having / count)), AMOUNT_MAX)
+
+
+def _score(found: IntArray, pod: PodInfo) -> IntArray:
+    most = MOST_BYTES * pod.images.containers
+    scores: IntArray = MAX_NODE_SCORE * (np.clip(found, LEAST_BYTES, most) - LEAST_BYTES) // (most - LEAST_BYTES)
+    return scores
