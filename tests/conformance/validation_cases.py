@@ -407,6 +407,7 @@ add(
     os_bad=pod(os={"name": "foo"}),
     pull_secrets=pod(imagePullSecrets=[{"name": "a"}]),
     readiness_gates=pod(readinessGates=[{"conditionType": "a/b/c"}]),
+    scheduling_group=pod(schedulingGroup={"podGroupName": "-"}),
     scheduling_gates=pod(schedulingGates=[{"name": "a/b"}, {"name": "a/b"}, {"name": "-"}]),
     scheduling_gate_good=pod(schedulingGates=[{"name": "a/b"}]),
     scheduling_gate_and_node=pod(schedulingGates=[{"name": "a/b"}], nodeName="n1"),
@@ -916,12 +917,7 @@ change(
     tolerations_added={
         "spec": {
             "tolerations": [
-                {
-                    "key": f"node.kubernetes.io/{name}",
-                    "operator": "Exists",
-                    "effect": "NoExecute",
-                    "tolerationSeconds": 300,
-                }
+                {"key": f"node.kubernetes.io/{name}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
                 for name in ("not-ready", "unreachable")
             ]
             + [{"key": "a", "operator": "Exists"}]
@@ -931,6 +927,7 @@ change(
     node_selector={"spec": {"nodeSelector": {"a": "c"}}},
     restart_policy={"spec": {"restartPolicy": "Never"}},
     host_network={"spec": {"hostNetwork": True}},
+    scheduling_group={"spec": {"schedulingGroup": {"podGroupName": "g"}}},
     host_pid={"spec": {"hostPID": True}},
     grace={"spec": {"terminationGracePeriodSeconds": 5}},
     gate_added={"spec": {"schedulingGates": [{"name": "a/b"}]}},
@@ -959,6 +956,7 @@ change(
     host_ip_mismatch={"status": {"hostIP": "10.0.0.1", "hostIPs": [{"ip": "10.0.0.2"}]}},
     nominated_bad={"status": {"nominatedNodeName": "A"}},
     claims_bad={"status": {"resourceClaimStatuses": [{"name": "x", "resourceClaimName": "A_"}, {"name": "y"}]}},
+    node_allocatable={"status": {"nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "a"}]}},
     extended_empty={"status": {"extendedResourceClaimStatus": {"requestMappings": [], "resourceClaimName": ""}}},
     extended_bad={"status": {"extendedResourceClaimStatus": {"resourceClaimName": "A_", "requestMappings": [
         {"containerName": name, "resourceName": "example.com/x", "requestName": "A_"} for name in ("c", "c", "no")]}}},
