@@ -583,11 +583,11 @@ class Scheduler:
             gauges["scheduler_queue_incoming_pods_total", (("queue", queue), ("event", event))] = number
         for (plugin, profile), number in self._queue.unschedulable_by_plugin.items():
             gauges["scheduler_unschedulable_pods", (("plugin", plugin), ("profile", profile))] = number
-        columns = self._cache.columns
-        gauges["scheduler_cache_size", (("type", "nodes"),)] = columns.count
+        gauges["scheduler_cache_size", (("type", "nodes"),)] = self._cache.columns.count
         gauges["scheduler_cache_size", (("type", "pods"),)] = len(self._cache)
         gauges["scheduler_cache_size", (("type", "assumed_pods"),)] = self._cache.assumed
         gauges["scheduler_goroutines", (("operation", "binding"),)] = self._bindings.in_flight
+        gauges["scheduler_goroutines", (("operation", "prioritizing_extender"),)] = self.extenders.prioritizing
         for name, run in self.profiles.items():
             labels = (("profile", name),)
             gauges["scheduler_evaluations_reused_total", labels] = run.evaluator.reused

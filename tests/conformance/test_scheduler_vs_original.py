@@ -52,12 +52,13 @@ def taint(key: str, effect: str) -> dict[str, str]:
 IMAGES = [{"names": ["x.io/large@sha256:1", "x.io/large:latest"], "sizeBytes": 900 << 20}]
 FEW = [*IMAGES, {"names": ["x.io/small:1"], "sizeBytes": 90 << 20}]
 RESTARTING = ["InPlacePodLevelResourcesVerticalScaling", "RestartAllContainersOnContainerExits"]
+FEATURED = {"declaredFeatures": RESTARTING, "images": FEW}
 RESTARTS = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
 RESTARTED = {"container": {"restartPolicy": "Never", "restartPolicyRules": [RESTARTS]}}
 NODES = [
     node("small", "2", "4Gi", labels={"zone": "a", "gen": "3"}, status={"images": IMAGES}),
     node("tall", "4", "32Gi", labels={"zone": "a", "gen": "7"}),
-    node("wide", "16", "8Gi", labels={"zone": "b", "gen": "12"}, status={"declaredFeatures": RESTARTING, "images": FEW}),
+    node("wide", "16", "8Gi", labels={"zone": "b", "gen": "12"}, status=FEATURED),
     node("gpu", "8", "16Gi", labels={"zone": "b", "ssd": "y"}, extended={"example.com/gpu": "4"}),
     node("avoid", "64", "256Gi", labels={"zone": "c"}, taints=[taint("k", "PreferNoSchedule")]),
     node("tainted", "64", "256Gi", labels={"zone": "c"}, taints=[taint("k", "NoSchedule")]),

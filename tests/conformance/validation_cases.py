@@ -917,7 +917,8 @@ change(
     tolerations_added={
         "spec": {
             "tolerations": [
-                {"key": f"node.kubernetes.io/{name}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+                {"key": f"node.kubernetes.io/{name}", "operator": "Exists", "effect": "NoExecute",
+                 "tolerationSeconds": 300}
                 for name in ("not-ready", "unreachable")
             ]
             + [{"key": "a", "operator": "Exists"}]

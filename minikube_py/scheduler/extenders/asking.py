@@ -64,6 +64,8 @@ class Extenders:
             listed = ", ".join(each.url_prefix for each in configs)
             raise ConfigError(f"extenders: {listed}: servers outside of this process cannot be called from here")
         self.configs = tuple(configs)
+        self.prioritizing = 0
+        """Questions for scores that are under way."""
         self._outside = outside
 
     def __bool__(self) -> bool:
@@ -181,11 +183,14 @@ class Extenders:
         self, extender: ExtenderConfig, pod: PodInfo, nodes: Mapping[str, bytes]
     ) -> list[tuple[str, int]]:
         body = _node_args(extender, pod, list(nodes), nodes)
+        self.prioritizing += 1
         try:
             return wire.priorities(await self._send(extender, extender.prioritize_verb, body))
         except MinikubeError as error:
             logger.info("extender %s gives no scores: %s", extender.url_prefix, error)
             return []
+        finally:
+            self.prioritizing -= 1
 
     # --- preemption -------------------------------------------------------------------------------------------------
 

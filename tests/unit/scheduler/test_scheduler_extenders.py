@@ -278,12 +278,18 @@ async def test_answers_are_read_as_go_reads_them(answer: Any, placed: str) -> No
 
 async def test_scores_are_scaled_weighted_and_added_to_those_of_plugins() -> None:
     handler = lambda _: [{"Host": "n1", "Score": 4}, {"Host": "n9", "Score": 9}]  # noqa: E731
-    chosen = config(extender("a", weight=3, **SCORES))
-    async with world(chosen, Servers(a_prioritize=handler), "n1", "n2") as w:
+    async with world(config(extender("a", weight=3, **SCORES)), Servers(a_prioritize=handler), "n1", "n2") as w:
         assert await w.place("p", cpu="1") == "n1"
         explained = w.scheduler.explain("default/p")
         assert explained is not None and explained.score == explained.nodes[0].total
         assert explained.nodes[0].scores[-1] == ("http://a", 40, 3)
+
+
+async def test_questions_for_scores_are_counted_while_they_are_under_way() -> None:
+    name, seen = 'scheduler_goroutines{operation="prioritizing_extender"}', list[float]()
+    async with world(config(extender("a", weight=1, **SCORES)), Servers(), "n1", "n2") as w:
+        w.servers.handlers["http://a/prioritize"] = lambda _: seen.append(w.scheduler.metrics()[name])
+        assert await w.place("p") and seen == [1] and w.scheduler.metrics()[name] == 0
 
 
 @pytest.mark.parametrize("answer", [503, b"[", [{"Host": "n1", "Score": "4"}], [{"Host": "n1", "Score": 1.5}]])

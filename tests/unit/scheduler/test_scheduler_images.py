@@ -1,6 +1,6 @@
 """ImageLocality by upstream's own tables (1.36.2), all 8 scores and 4 names; and its counts against a recount.
 
-Source: plugins/imagelocality/image_locality_test.go. Left out: its 3 cases of signatures, which upstream's batches need.
+Source: plugins/imagelocality/image_locality_test.go. Left out: its 3 cases of signatures, for upstream's batches.
 """
 
 from __future__ import annotations
