@@ -469,6 +469,17 @@ def test_user_claims_and_extended_resources_together(world: DeviceWorld) -> None
     }
 
 
+def test_claims_beside_what_the_node_has_by_itself_need_no_special_claim(world: DeviceWorld) -> None:
+    """Upstream 1.36.2 makes an empty one, and fails at it."""
+    node = equip(world, device_class("gpu", extendedResourceName=GPU))
+    offer(world, node, GPU, "1")
+    world.make(claim("a"))
+    make_pod(world, ("con", {GPU: 1}), resourceClaims=[{"name": "c", "resourceClaimName": "a"}])
+    world.later(20)
+    assert world.pod("my-pod")[0] == node
+    assert [results_of(made) for made in claims_of(world)] == [[("r", "instance-1")]]
+
+
 def test_the_first_pods_of_a_cluster_without_classes_start_nothing_for_others(world: DeviceWorld) -> None:
     offer(world, nodes_of(world)[0], GPU, "2")
     make_pod(world, ("con", {GPU: 1}))
