@@ -83,6 +83,12 @@ class Authenticator:
         """The user of an Authorization header; anonymous where there is none, None where `user` is to be asked."""
         return self._by_header.get(header) if header else ANONYMOUS
 
+    def add(self, token: str, user: User) -> None:
+        self._by_header[f"Bearer {token}"] = known(user)
+
+    def remove(self, token: str) -> None:
+        self._by_header.pop(f"Bearer {token}", None)
+
     async def user(self, header: str) -> User:
         """Raises: StatusError 401."""
         scheme, _, token = header.partition(" ")

@@ -38,7 +38,7 @@ from minikube_py.apiserver.forms import YAML, Form, negotiate, presented, single
 from minikube_py.apiserver.inflight import InFlight
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.lists import Lister
-from minikube_py.apiserver.messages import Request, Response, warning_headers, with_warnings
+from minikube_py.apiserver.messages import PAGE, Page, Request, Response, warning_headers, with_warnings
 from minikube_py.apiserver.metrics import RequestMetrics, render
 from minikube_py.apiserver.namespaces import NamespaceGate
 from minikube_py.apiserver.object_store import ObjectStore
@@ -132,6 +132,7 @@ class ApiServer:
         self.component_metrics: Callable[[], Mapping[str, float]] = dict
         self.ask_scheduler: AskScheduler | None = None
         self.questions = Questions(clock)
+        self.page: Page | None = None
         self.ready = False
         self.address = ""
         self._watch: WatchHandle | None = None
@@ -304,7 +305,9 @@ class ApiServer:
         try:
             if slots is not None:
                 slots.check()
-            if path is None:
+            if self.page is not None and request.path.startswith(PAGE):
+                response = await self.page.answer(request)
+            elif path is None:
                 await self.access.admit(request, None, verb)
                 permitted = True
                 response = await self._handle_path(request)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 from urllib.parse import parse_qsl, unquote
 
 from minikube_py.api.errors import bad_request
@@ -29,6 +29,17 @@ Admission: TypeAlias = "Callable[[Kind, str, str, Json | None, Json | None], Non
 created) and the new one (None: it is being deleted), before the new one is validated. May change the new one.
 
 Raises: StatusError 403, 404."""
+
+
+PAGE: Final = "/minikube-py/ui/"
+
+
+class Page(Protocol):
+    """Answers the paths below PAGE, and settles by itself who may."""
+
+    async def answer(self, request: Request) -> Response:
+        """Raises: StatusError."""
+        ...
 
 
 _WITH_BODY: Final = frozenset(("POST", "PUT", "PATCH", "DELETE"))

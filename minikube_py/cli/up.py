@@ -12,6 +12,8 @@ import argparse
 import asyncio
 import shutil
 import tempfile
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from minikube_py.cli import flags
@@ -61,6 +63,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--etcd-port", type=flags.whole_number(0, 65535), metavar="P", help=etcd_help)
     flags.add_room(parser)
+    ui_help = "show the cluster on a page while it runs; prints a link that opens it once (one process only)"
+    parser.add_argument("--ui", action="store_true", help=ui_help)
+    parser.set_defaults(parser=parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -92,27 +97,33 @@ def run(arguments: argparse.Namespace) -> int:
     steps = Steps()
     raise_descriptors()
     try:
-        return asyncio.run(_run(config, split, temporary, steps))
+        if split and arguments.ui:
+            arguments.parser.error("--ui shows a control plane of one process: leave out --split and --members")
+        return asyncio.run(_run(config, split, temporary, steps, arguments.ui))
     finally:
         if temporary:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-async def _run(config: ControlPlaneConfig, split: bool, temporary: bool, steps: Steps) -> int:
+async def _run(config: ControlPlaneConfig, split: bool, temporary: bool, steps: Steps, ui: bool) -> int:
     written = b""
     removed = " (temporary: removed at the end; --data-dir keeps it)" if temporary else ""
     steps.line(f"data in {config.data_dir}{removed}")
     async with Stopping("up") as stopping:
         plane = _make(config, split, steps)
         steps.done("Python", STARTED)
+        running = AsyncExitStack()
         try:
             server = await stopping.unless_asked(plane.start())
             if server is not None:
                 written = config.kubeconfig_file.read_bytes()
                 _tell(config, server, steps)
+                if ui:
+                    await running.enter_async_context(_page(plane, server, steps))
                 await stopping.wait(plane)
             steps.line(f"\n{stopping.reason}: stopping ...")
         finally:
+            await running.aclose()
             await plane.stop()
             if temporary:
                 _remove_kubeconfig(config.kubeconfig_file, written)
@@ -141,6 +152,25 @@ def _make(config: ControlPlaneConfig, split: bool, steps: Steps) -> Role:
     from minikube_py.env import SystemClock
 
     return ControlPlane(config, SystemClock(), random.Random(), steps.done, steps.progress)
+
+
+@asynccontextmanager
+async def _page(plane: Role, server: str, steps: Steps) -> AsyncIterator[None]:
+    import random
+    import secrets
+
+    from minikube_py.control_plane.in_process import ControlPlane
+    from minikube_py.env import SystemClock
+    from minikube_py.ui.page import Page
+
+    assert isinstance(plane, ControlPlane)
+    page = Page(plane.core, SystemClock(), random.Random(), secrets.token_urlsafe)
+    plane.core.page = page
+    steps.line(f"  {server}{page.link()}    (a browser opens it once; its certificate is this cluster's own)\n")
+    try:
+        yield
+    finally:
+        await page.stop()
 
 
 def _tell(config: ControlPlaneConfig, server: str, steps: Steps) -> None:

@@ -39,3 +39,13 @@ def test_links_lead_somewhere(page: Path) -> None:
         elif anchor and target.suffix == ".py" and anchor not in definitions(target):
             broken.append(f"{link}: {anchor} is not defined there")
     assert not broken, broken
+
+
+RECORDS = sorted(ROOT.glob("docs/adr/0*.md"))
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=[each.stem for each in RECORDS])
+def test_a_decision_has_a_number_a_status_and_a_date(record: Path) -> None:
+    title, _, status = record.read_text(encoding="utf-8").splitlines()[:3]
+    assert title.startswith(f"# {record.name[:4]}: ")
+    assert re.fullmatch(r"Status: (accepted|replaced by \d{4}), \d{4}-\d\d-\d\d\.", status)

@@ -1,0 +1,251 @@
+"""The page over HTTP, as paths of the API server.
+
+| Path under `/minikube-py/ui/` | Who may | What |
+|---|---|---|
+| ``, `page.js`, `page.css` | everybody | the page itself; it holds no data and loads nothing from outside |
+| `POST login` | whoever has the link, once | a session for the bearer of the link's code, which is used up |
+| `state?since=N` | a session | what changed after N; waits up to 2 s for a change, and 0.1 s between two answers |
+| `node?name=`, `pod?key=` | a session | details; of a pod also what `explain pod` says |
+| `match?where=` | a session | names of the nodes that a field selector finds, inequalities included |
+
+A session reads what this page shows, and nothing else: it is no credential for the API. Nodes and pods are watched only
+while somebody looks; `IDLE_S` after the last question the watches end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from importlib.resources import files
+from typing import Any, Final
+from urllib.parse import quote
+
+import orjson
+
+from minikube_py.api.errors import StatusError, bad_request, method_not_allowed, path_not_found
+from minikube_py.apiserver.auth import ADMIN
+from minikube_py.apiserver.core import ApiServer
+from minikube_py.apiserver.inprocess import InProcessTransport
+from minikube_py.apiserver.messages import PAGE, Request, Response
+from minikube_py.apiserver.rules import User
+from minikube_py.apiserver.scheduling import EXPLAIN_PODS
+from minikube_py.client.informer import Handler, Informer
+from minikube_py.client.rest import NODES, PODS, RestClient
+from minikube_py.env import Clock, Rng, run_until
+from minikube_py.ui.view import NodeFacts, PodFacts, View, node_facts, pod_facts
+
+IDLE_S: Final = 15.0
+WAIT_MAX_S: Final = 2.0
+BETWEEN_S: Final = 0.1
+SESSIONS_MAX: Final = 16
+"""The oldest ends where one more begins."""
+MATCHED_MAX: Final = 20_000
+
+_GUEST: Final = "minikube-py:page-login"
+_VIEWER: Final = "minikube-py:page"
+_FILES: Final = {
+    "": ("page.html", "text/html; charset=utf-8"),
+    "page.js": ("page.js", "text/javascript; charset=utf-8"),
+    "page.css": ("page.css", "text/css; charset=utf-8"),
+}
+_HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'self'; img-src data:; frame-ancestors 'none'; base-uri 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+_METADATA_ONLY: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+
+
+class Page:
+    """`ApiServer.page` of a control plane that runs in one process. `secret` draws codes that nobody can guess."""
+
+    def __init__(self, core: ApiServer, clock: Clock, rng: Rng, secret: Callable[[], str]) -> None:
+        self._core, self._clock, self._rng, self._secret = core, clock, rng, secret
+        self._transport = InProcessTransport(core)
+        self._sessions: dict[str, None] = {}
+        self._view = View()
+        self._informers: list[Informer[Any]] = []
+        self._idle: asyncio.Task[None] | None = None
+        self._asked_s = 0.0
+        self._changed = asyncio.Event()
+        self._starting = asyncio.Lock()
+
+    def link(self) -> str:
+        """A path that opens the page once. Its code is in the fragment, which browsers do not send."""
+        code = self._secret()
+        self._core.access.authenticator.add(code, User(_GUEST, uid=code))
+        return f"{PAGE}#{code}"
+
+    async def stop(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+        await self._forget()
+
+    async def answer(self, request: Request) -> Response:
+        """Raises: StatusError 400, 401, 404, 405."""
+        name = request.path.removeprefix(PAGE)
+        if name in _FILES:
+            return _file(name, request)
+        if name == "login":
+            return self._login(request)
+        questions: Mapping[str, Callable[[Mapping[str, str]], Awaitable[Any]]] = {
+            "state": self._state,
+            "node": self._node,
+            "pod": self._pod,
+            "match": self._match,
+        }
+        if name not in questions:
+            raise path_not_found()
+        if request.user is None or request.user.name != _VIEWER:
+            raise _not_logged_in()
+        if request.method != "GET":
+            raise method_not_allowed()
+        await self._look()
+        return _json(await questions[name](request.query))
+
+    def _login(self, request: Request) -> Response:
+        if request.method != "POST":
+            raise method_not_allowed()
+        if request.user is None or request.user.name != _GUEST:
+            raise _not_logged_in()
+        authenticator = self._core.access.authenticator
+        authenticator.remove(request.user.uid)
+        if len(self._sessions) >= SESSIONS_MAX:
+            oldest = next(iter(self._sessions))
+            del self._sessions[oldest]
+            authenticator.remove(oldest)
+        session = self._secret()
+        self._sessions[session] = None
+        authenticator.add(session, User(_VIEWER))
+        return _json({"session": session})
+
+    # --- what is watched --------------------------------------------------------------------------------------------
+
+    async def _look(self) -> None:
+        self._asked_s = self._clock.monotonic_s()
+        async with self._starting:
+            if any(informer.failure is not None for informer in self._informers):
+                await self._forget()
+            if self._informers:
+                return
+            client, view = RestClient(self._transport), self._view
+            nodes: Informer[NodeFacts] = Informer(client, NODES, node_facts, clock=self._clock, rng=self._rng)
+            nodes.add_handler(
+                Handler(
+                    view.put_node,
+                    lambda _, new: view.put_node(new),
+                    lambda old: view.remove_node(old.name),
+                    self._changed.set,
+                )
+            )
+            pods: Informer[PodFacts] = Informer(client, PODS, pod_facts, clock=self._clock, rng=self._rng)
+            pods.add_handler(
+                Handler(
+                    self._put_pod,
+                    lambda _, new: self._put_pod(new),
+                    lambda old: view.remove_pod(old.key),
+                    self._changed.set,
+                )
+            )
+            self._informers = [nodes, pods]
+            for informer in self._informers:
+                informer.start()
+            for informer in self._informers:
+                await informer.wait_synced()
+            view.live = True
+            self._idle = asyncio.get_running_loop().create_task(self._until_idle(), name="page: until nobody looks")
+
+    def _put_pod(self, pod: PodFacts) -> None:
+        self._view.put_pod(pod, self._clock.wall_s())
+
+    async def _until_idle(self) -> None:
+        while (left_s := self._asked_s + IDLE_S - self._clock.monotonic_s()) > 0:
+            await self._clock.sleep(left_s)
+        await self._forget()
+
+    async def _forget(self) -> None:
+        informers, self._informers = self._informers, []
+        for informer in informers:
+            await informer.stop()
+        self._view = View(self._view.sequence + 1)
+        self._changed.set()
+
+    # --- questions --------------------------------------------------------------------------------------------------
+
+    async def _state(self, query: Mapping[str, str]) -> Any:
+        since = _number(query.get("since", "0"))
+        await self._clock.sleep(BETWEEN_S)
+        if self._view.sequence == since:
+            self._changed.clear()
+            with suppress(TimeoutError):
+                await run_until(self._clock, self._clock.monotonic_s() + WAIT_MAX_S, self._changed.wait())
+        view = self._view
+        return {
+            **view.changes(since),
+            **view.summary(),
+            "now": self._clock.wall_s(),
+            "store": _raft(self._core.storage.metrics()),
+        }
+
+    async def _node(self, query: Mapping[str, str]) -> Any:
+        return _found(self._view.node(query.get("name", "")))
+
+    async def _pod(self, query: Mapping[str, str]) -> Any:
+        key = query.get("key", "")
+        pod = _found(self._view.pod(key))
+        status, explained = await self._read(f"{EXPLAIN_PODS}{quote(key)}", {"limit": "5"})
+        return {**pod, "explained": explained if status == 200 else {"problem": explained.get("message", "")}}
+
+    async def _match(self, query: Mapping[str, str]) -> Any:
+        """Upstream's words where the selector does not parse."""
+        params = {"fieldSelector": query.get("where", ""), "limit": str(MATCHED_MAX)}
+        status, body = await self._read("/api/v1/nodes", params)
+        if status != 200:
+            raise bad_request(str(body.get("message", "")))
+        return {"names": [each["metadata"]["name"] for each in body["items"]]}
+
+    async def _read(self, path: str, query: Mapping[str, str]) -> tuple[int, Any]:
+        """As an administrator: the page decides what of it a session gets to see."""
+        response = await self._core.handle(Request("GET", path, query, user=ADMIN, accept=_METADATA_ONLY))
+        body = b"".join(response.pieces) if response.pieces is not None else response.body
+        response.sent()
+        return response.status, orjson.loads(body)
+
+
+def _file(name: str, request: Request) -> Response:
+    if request.method not in ("GET", "HEAD"):
+        raise method_not_allowed()
+    path, content_type = _FILES[name]
+    response = Response(200, (files("minikube_py.ui") / "static" / path).read_bytes(), content_type, _HEADERS)
+    response.exact = True
+    return response
+
+
+def _json(value: Any) -> Response:
+    response = Response(200, orjson.dumps(value), headers=_HEADERS)
+    response.exact = True
+    return response
+
+
+def _raft(metrics: Mapping[str, float]) -> dict[str, float]:
+    """The store's series that the panel shows, by their names without the prefix."""
+    prefix = "minikube_py_store_"
+    return {name.removeprefix(prefix): value for name, value in metrics.items() if name.startswith(f"{prefix}raft_")}
+
+
+def _number(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 18:
+        raise bad_request(f"since: {text!r} is not a number of at most 18 digits")
+    return int(text)
+
+
+def _found(value: dict[str, Any] | None) -> dict[str, Any]:
+    if value is None:
+        raise StatusError(404, "NotFound", "it is not there, or not any more", None)
+    return value
+
+
+def _not_logged_in() -> StatusError:
+    return StatusError(401, "Unauthorized", "open the link that `minikube-py up --ui` printed; it works once", None)

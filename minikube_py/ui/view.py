@@ -1,0 +1,272 @@
+"""What the page shows, kept up by events of nodes and pods. Pure: `Page` feeds it and asks it.
+
+Each change gives a node the next sequence number. Whoever has seen number n is sent the nodes that changed since, so an
+answer costs what has changed and not what is there.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from minikube_py.fields.pod_requests import PODS, is_finished
+from minikube_py.fields.quantity import QuantityError, wide_units
+from minikube_py.fields.resource_requests import resource_requests
+
+ZONE: Final = "topology.kubernetes.io/zone"
+REMEMBERED_MAX: Final = 20_000
+"""Pods whose moments are kept; the oldest are forgotten first."""
+GONE_MAX: Final = 4_096
+"""Deleted nodes that are remembered; a page that is further behind is sent everything."""
+LATENCIES_MAX: Final = 2_000
+PENDING_SHOWN_MAX: Final = 200
+
+Json = dict[str, Any]
+
+
+class NodeFacts(NamedTuple):
+    uid: str
+    name: str
+    zone: str
+    ready: bool
+    open: bool
+    """False while it is cordoned."""
+    allocatable: Mapping[str, int]
+
+
+class PodFacts(NamedTuple):
+    uid: str
+    key: str
+    """namespace/name"""
+    node: str
+    phase: str
+    requests: Mapping[str, int]
+    created: str
+    """RFC 3339, in whole seconds."""
+    reason: str
+    """Why it is not scheduled, as its condition says."""
+    terminating: bool
+
+
+def node_facts(node: Mapping[str, Any]) -> NodeFacts:
+    metadata, status = node["metadata"], node.get("status") or {}
+    conditions = status.get("conditions") or ()
+    return NodeFacts(
+        metadata["uid"],
+        metadata["name"],
+        (metadata.get("labels") or {}).get(ZONE, ""),
+        any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions),
+        not (node.get("spec") or {}).get("unschedulable"),
+        {name: wide_units(name, amount) for name, amount in (status.get("allocatable") or {}).items()},
+    )
+
+
+def pod_facts(pod: Mapping[str, Any]) -> PodFacts:
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    try:
+        requests = resource_requests(pod)
+    except QuantityError:
+        requests = {} if is_finished(pod) else {PODS: 1}
+    reason = ""
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            reason = str(condition.get("message") or condition.get("reason") or "")
+    return PodFacts(
+        metadata["uid"],
+        f"{metadata['namespace']}/{metadata['name']}",
+        (pod.get("spec") or {}).get("nodeName", ""),
+        str(status.get("phase", "")),
+        requests,
+        str(metadata.get("creationTimestamp", "")),
+        reason,
+        "deletionTimestamp" in metadata,
+    )
+
+
+class _Node:
+    __slots__ = ("changed", "facts", "pods", "used")
+
+    def __init__(self) -> None:
+        self.facts: NodeFacts | None = None
+        """None while only pods name it."""
+        self.used: dict[str, int] = {}
+        self.pods: dict[str, None] = {}
+        self.changed = 0
+
+
+class View:
+    """`wall_s` is given with each event: nothing here reads a clock. Numbers follow `start`, so that whoever has seen
+    those of an earlier view is sent everything."""
+
+    def __init__(self, start: int = 0) -> None:
+        self.sequence = self._start = start
+        self.pods: dict[str, PodFacts] = {}
+        self.pending: dict[str, None] = {}
+        self.totals = {"created": 0, "bound": 0, "running": 0, "deleted": 0}
+        self._nodes: dict[str, _Node] = {}
+        self._latest: dict[str, None] = {}
+        """Names in the order of their last change."""
+        self._gone: deque[tuple[int, str]] = deque(maxlen=GONE_MAX)
+        self._moments: dict[str, dict[str, float]] = {}
+        self._waits: dict[str, deque[float]] = {
+            name: deque(maxlen=LATENCIES_MAX) for name in ("created to bound", "bound to running", "created to running")
+        }
+        self.live = False
+        """Set once the first lists are in: what comes before was there before anybody looked."""
+
+    # --- events -----------------------------------------------------------------------------------------------------
+
+    def put_node(self, facts: NodeFacts) -> None:
+        node = self._nodes.setdefault(facts.name, _Node())
+        node.facts = facts
+        self._touch(facts.name, node)
+
+    def remove_node(self, name: str) -> None:
+        node = self._nodes[name]
+        node.facts = None
+        self.sequence += 1
+        self._gone.append((self.sequence, name))
+        self._latest.pop(name, None)
+        self._drop_if_empty(name, node)
+
+    def put_pod(self, new: PodFacts, wall_s: float) -> None:
+        old = self.pods.get(new.key)
+        self.pods[new.key] = new
+        if old is not None and (old.node, old.requests) != (new.node, new.requests):
+            self._take(old)
+        if old is None or (old.node, old.requests) != (new.node, new.requests):
+            self._give(new)
+        if new.node or new.phase in ("Succeeded", "Failed") or new.terminating:
+            self.pending.pop(new.key, None)
+        else:
+            self.pending[new.key] = None
+        self._note(old, new, wall_s)
+        self.sequence += 1
+
+    def remove_pod(self, key: str) -> None:
+        old = self.pods.pop(key)
+        self._take(old)
+        self.pending.pop(key, None)
+        self._moments.pop(key, None)
+        self.totals["deleted"] += 1
+        self.sequence += 1
+
+    def _give(self, pod: PodFacts) -> None:
+        if pod.node:
+            node = self._nodes.setdefault(pod.node, _Node())
+            node.pods[pod.key] = None
+            for name, amount in pod.requests.items():
+                node.used[name] = node.used.get(name, 0) + amount
+            self._touch(pod.node, node)
+
+    def _take(self, pod: PodFacts) -> None:
+        node = self._nodes.get(pod.node)
+        if node is not None:
+            node.pods.pop(pod.key, None)
+            for name, amount in pod.requests.items():
+                node.used[name] = node.used.get(name, 0) - amount
+            self._touch(pod.node, node)
+            self._drop_if_empty(pod.node, node)
+
+    def _touch(self, name: str, node: _Node) -> None:
+        self.sequence += 1
+        node.changed = self.sequence
+        if node.facts is not None:
+            self._latest.pop(name, None)
+            self._latest[name] = None
+
+    def _drop_if_empty(self, name: str, node: _Node) -> None:
+        if node.facts is None and not node.pods:
+            del self._nodes[name]
+
+    def _note(self, old: PodFacts | None, new: PodFacts, wall_s: float) -> None:
+        if not self.live:
+            return
+        moments = self._moments.get(new.key)
+        if old is None:
+            moments = self._moments[new.key] = {"created": wall_s}
+            self.totals["created"] += 1
+            if len(self._moments) > REMEMBERED_MAX:
+                del self._moments[next(iter(self._moments))]
+        if new.node and (old is None or not old.node):
+            self._reached("bound", "created", moments, wall_s)
+        if new.phase == "Running" and (old is None or old.phase != "Running"):
+            self._reached("running", "bound", moments, wall_s)
+
+    def _reached(self, what: str, after: str, moments: dict[str, float] | None, wall_s: float) -> None:
+        self.totals[what] += 1
+        if moments is None:
+            return
+        moments[what] = wall_s
+        for start in dict.fromkeys((after, "created")):
+            if start in moments:
+                self._waits[f"{start} to {what}"].append(wall_s - moments[start])
+
+    # --- answers ----------------------------------------------------------------------------------------------------
+
+    def changes(self, since: int) -> Json:
+        """Nodes that changed after `since`, as [name, zone, ready, open, pods, {resource: [used, allocatable]}]. `all`
+        is set where everything is sent: at the start, or to a page that is too far behind."""
+        lost = self._gone[0][0] if len(self._gone) == GONE_MAX else 0
+        everything = since <= self._start or since < lost or since > self.sequence
+        gone = (name for at, name in self._gone if at > since and name not in self._latest)
+        return {
+            "sequence": self.sequence,
+            "all": everything,
+            "nodes": [self._row(name) for name in (self._latest if everything else self._changed(since))],
+            "gone": [] if everything else list(gone),
+        }
+
+    def _changed(self, since: int) -> Iterator[str]:
+        for name in reversed(self._latest):
+            if self._nodes[name].changed <= since:
+                return
+            yield name
+
+    def _row(self, name: str) -> list[Any]:
+        node = self._nodes[name]
+        facts = node.facts
+        assert facts is not None
+        amounts = {each: [_shown(node.used.get(each, 0)), _shown(amount)] for each, amount in facts.allocatable.items()}
+        return [name, facts.zone, facts.ready, facts.open, len(node.pods), amounts]
+
+    def summary(self) -> Json:
+        """Counts, waiting pods and latencies in seconds, as the page's panels show them."""
+        shown = [self.pods[key] for key, _ in zip(self.pending, range(PENDING_SHOWN_MAX))]
+        return {
+            "pods": len(self.pods),
+            "pending": len(self.pending),
+            "waiting": [[pod.key, pod.reason, pod.created] for pod in shown],
+            "totals": self.totals,
+            "latency_s": {name: quantiles(waits) for name, waits in self._waits.items() if waits},
+        }
+
+    def node(self, name: str) -> Json | None:
+        node = self._nodes.get(name)
+        if node is None or node.facts is None:
+            return None
+        pods = [self.pods[key] for key in node.pods]
+        return {"name": name, "pods": [[pod.key, pod.phase, _all_shown(pod.requests)] for pod in pods]}
+
+    def pod(self, key: str) -> Json | None:
+        """`moments`: when the page's server saw it, in seconds since 1970; "" of what was there before it looked."""
+        pod = self.pods.get(key)
+        if pod is None:
+            return None
+        return {**pod._asdict(), "requests": _all_shown(pod.requests), "moments": self._moments.get(key, {})}
+
+
+def _shown(amount: int) -> float:
+    """JSON has no whole numbers beyond 64 bits, and a browser none beyond 53."""
+    return amount if -(2**53) < amount < 2**53 else float(amount)
+
+
+def _all_shown(amounts: Mapping[str, int]) -> dict[str, float]:
+    return {name: _shown(amount) for name, amount in amounts.items()}
+
+
+def quantiles(waits: deque[float]) -> list[float]:
+    """[median, 99th percentile]"""
+    ordered = sorted(waits)
+    return [ordered[len(ordered) // 2], ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)]]

@@ -1,0 +1,72 @@
+"""`up --ui` in a real Chromium: the page opens by its link, fills, finds nodes by inequalities, and tells of a pod."""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+from pathlib import Path
+
+import aiohttp
+import orjson
+import pytest
+from browser import opened
+from up_process import up
+
+from minikube_py.cli import main
+
+POD = {
+    "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "large"},
+    "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "20"}}}]},
+}  # fmt: skip
+
+
+async def test_the_page_in_a_browser(tmp_path: Path) -> None:
+    with up("--nodes", "3", "--ui") as running:
+        assert running.until_said("/ui/#")
+        link = next(found[0] for line in running.lines if (found := re.search(r"https://\S+/ui/#\S+", line)))
+        async with opened(link, tmp_path) as tab:
+            await tab.until("document.querySelector('#counts')?.textContent.includes('nodes3')")
+            assert not await tab.value("location.hash"), "the code stays in no history"
+            await tab.value("document.querySelector('#where').value = 'free.cpu>=20'; match()")
+            await tab.until("document.querySelector('#found').textContent === '3 of 3 nodes'")
+            await create(running, POD)
+            await tab.until("rates.at(-1)?.[3] === 1")
+            await tab.value("match()")
+            await tab.until("document.querySelector('#found').textContent === '2 of 3 nodes'")
+            await tab.value("open_('pod', 'default/large')")
+            await tab.until("document.querySelector('#detail-body').textContent.includes('NodeResourcesFit')")
+            shown = await tab.value("document.querySelector('#detail-body').textContent")
+            assert re.search(r"Running on node-[012]created.*bound\+.*running\+.*3 of 3|2 of 3", shown), shown
+            await tab.value("document.querySelector('#where').value = 'free.cpu>=!'; match()")
+            await tab.until("document.querySelector('#where').getAttribute('aria-invalid') === 'true'")
+            assert await drawn_pixels(tab) > 1000
+            if folder := os.environ.get("MINIKUBE_PY_SCREENSHOTS"):
+                picture = await tab.do("Page.captureScreenshot", format="png")
+                Path(folder, "page.png").write_bytes(base64.b64decode(picture["data"]))
+            assert [each for each in tab.errors if "400" not in each] == []
+
+
+async def drawn_pixels(tab) -> int:  # type: ignore[no-untyped-def]
+    counted = """(() => {
+      const canvas = document.querySelector('#nodes'), pen = canvas.getContext('2d');
+      const bytes = pen.getImageData(0, 0, canvas.width, canvas.height).data;
+      let found = 0;
+      for (let at = 3; at < bytes.length; at += 4) found += bytes[at] > 0;
+      return found;
+    })()"""
+    return int(await tab.value(counted))
+
+
+async def create(running, pod) -> None:  # type: ignore[no-untyped-def]
+    access = running.access
+    headers = {"Authorization": f"Bearer {access.token}", "Content-Type": "application/json"}
+    async with aiohttp.ClientSession() as session:
+        url = f"{access.server}/api/v1/namespaces/default/pods"
+        async with session.post(url, data=orjson.dumps(pod), headers=headers, ssl=running.tls()) as answer:
+            assert answer.status == 201
+
+
+def test_it_is_refused_for_several_processes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["up", "--split", "--ui"]) == 2
+    assert "leave out --split" in capsys.readouterr().err
