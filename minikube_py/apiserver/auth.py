@@ -62,6 +62,8 @@ class Spoken(NamedTuple):
 
     user: User
     audiences: tuple[str, ...]
+    warning: str = ""
+    """Sent with each answer."""
 
 
 class Speakers(Protocol):
@@ -80,7 +82,7 @@ class Authenticator:
         self._speakers = speakers
 
     def known(self, header: str | None) -> User | None:
-        """The user of an Authorization header; anonymous where there is none, None where `user` is to be asked."""
+        """The user of an Authorization header; anonymous where there is none, None where `asker` is to be asked."""
         return self._by_header.get(header) if header else ANONYMOUS
 
     def add(self, token: str, user: User) -> None:
@@ -89,18 +91,18 @@ class Authenticator:
     def remove(self, token: str) -> None:
         self._by_header.pop(f"Bearer {token}", None)
 
-    async def user(self, header: str) -> User:
+    async def asker(self, header: str) -> Spoken:
         """Raises: StatusError 401."""
         scheme, _, token = header.partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
-            return ANONYMOUS
+            return Spoken(ANONYMOUS, ())
         try:
             spoken = await self.speaker(token.strip())
         except InvalidToken:
             spoken = None
         if spoken is None:
             raise unauthorized()
-        return spoken.user
+        return spoken
 
     async def speaker(self, token: str, audiences: Sequence[str] = (ISSUER,)) -> Spoken | None:
         """Whom a token speaks for; None where nobody knows it. Raises: InvalidToken."""

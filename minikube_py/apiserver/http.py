@@ -194,9 +194,9 @@ class Connection(asyncio.Protocol):
             if asked.query:
                 query = parse_query(asked.query)
             credential, known = headers.get("authorization"), core.access.authenticator.known
-            user = known(credential)
+            user, warning = known(credential), ""
             if user is None and credential:
-                user = await core.access.authenticator.user(credential)
+                user, _, warning = await core.access.authenticator.asker(credential)
             if credential and not self.incoming.authenticated():
                 limit = self.server.port.limits.connections_max
                 raise too_many_requests(f"too many connections: {limit} is the limit; please try again later", 1)
@@ -227,6 +227,8 @@ class Connection(asyncio.Protocol):
             request.user_agent = get("user-agent") or ""
             request.pretty = is_pretty(query, request.user_agent)
             response = await core.handle(request)
+            if warning:
+                response = response.warning(warning)
             if response.stream is not None:
                 return await self._stream(asked, response.stream)
             if response.pieces is not None:

@@ -52,6 +52,10 @@ WARN_ONLY_S: Final = 3607
 EXTENDED_S: Final = 365 * 24 * 3600
 LAST_USED: Final = "kubernetes.io/legacy-token-last-used"
 INVALID_SINCE: Final = "kubernetes.io/legacy-token-invalid-since"
+_GENERATED: Final = (
+    "Use tokens from the TokenRequest API or manually created secret-based tokens instead of auto-generated "
+    "secret-based tokens."
+)
 _KNOWN_MAX: Final = 4096
 _PATIENCE_S: Final = 10.0
 _INVALIDATED: Final = "service account token has been invalidated"
@@ -112,20 +116,21 @@ class ServiceAccounts:
             raise InvalidToken(f"token audiences {held} is invalid for the target audiences {wanted}")
         check = self._legacy if legacy else self._bound
         try:
-            user = check(known, token)
+            found = check(known, token)
         except _Lacking:
             # Another server may have made it a moment ago.
             revision = await self._writer.store.current_revision()
             await self._cache.wait_until(revision, _PATIENCE_S)
             try:
-                user = check(known, token)
+                found = check(known, token)
             except _Lacking as lacking:
                 raise InvalidToken(lacking.told) from None
         if legacy:
             await self._note_use(known.claims)
-        return Spoken(user, common)
+        user, warning = found
+        return Spoken(user, common, warning)
 
-    def _bound(self, known: _Known, token: str) -> User:
+    def _bound(self, known: _Known, token: str) -> tuple[User, str]:
         """Raises: InvalidToken, _Lacking."""
         claims, now_s = known.claims, self._clock.wall_s()
         if now_s + LEEWAY_S < claims["nbf"]:
@@ -151,7 +156,7 @@ class ServiceAccounts:
                 raise _Lacking(said)
             if leaving:
                 raise InvalidToken(_INVALIDATED)
-        return _user(namespace, name, uid, _extra(claims))
+        return _user(namespace, name, uid, _extra(claims)), ""
 
     def _found(self, known: _Known, kind: Kind, namespace: str, ref: Json, missing: str) -> tuple[str, bool]:
         """The uid of the object that has the name of `ref` now, and whether its deletion was due longer ago than clocks
@@ -168,8 +173,10 @@ class ServiceAccounts:
             known.seen[key] = entry
         return metadata["uid"], bool(due) and parse_timestamp(due) < self._clock.wall_s() - LEEWAY_S
 
-    def _legacy(self, known: _Known, token: str) -> User:
-        """Of a token that a Secret holds. Raises: InvalidToken, _Lacking."""
+    def _legacy(self, known: _Known, token: str) -> tuple[User, str]:
+        """Of a token that a Secret holds; with a warning where its account names that Secret.
+
+        Raises: InvalidToken, _Lacking."""
         namespace, secret_name, name, uid = _legacy_names(known.claims)
         secret = self._decoded(SECRETS, namespace, secret_name)
         if secret is None:
@@ -191,7 +198,8 @@ class ServiceAccounts:
                 "invalid. Use tokens from the TokenRequest API or manually created secret-based tokens, or remove the "
                 f"'{INVALID_SINCE}' label from the secret to temporarily allow use of this token"
             )
-        return _user(namespace, name, uid, ())
+        own = any(ref.get("name") == secret_name for ref in account.get("secrets") or ())
+        return _user(namespace, name, uid, ()), _GENERATED if own else ""
 
     def _decoded(self, kind: Kind, namespace: str, name: str) -> Any:
         entry = self._cache.of(kind).entries.get(kind.key(namespace, name))

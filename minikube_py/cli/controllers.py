@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from minikube_py.cli import flags
 
@@ -11,6 +12,8 @@ from minikube_py.cli import flags
 def configure(parser: argparse.ArgumentParser) -> None:
     flags.add_kubeconfig(parser)
     flags.add_leader_election(parser, "kube-controller-manager")
+    key_help = "the key that signs the tokens of service accounts, PEM; without it, Secrets are given none"
+    parser.add_argument("--service-account-private-key-file", type=Path, metavar="F", help=key_help)
     flags.add_process(parser, "controllers")
 
 
@@ -21,6 +24,6 @@ def run(arguments: argparse.Namespace) -> int:
     election = flags.election(arguments)
     return run_role(
         "controllers",
-        lambda: ControllersRole(arguments.kubeconfig, election),
+        lambda: ControllersRole(arguments.kubeconfig, election, arguments.service_account_private_key_file),
         flags.process(arguments, "controllers"),
     )

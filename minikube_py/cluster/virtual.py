@@ -132,9 +132,12 @@ class VirtualCluster:
         await plane.start_member(disk, config.member, syncs, self._time.fail)
         self.history.follow(plane.storage, config.name)
         # Drawn aside: what else is drawn of the seed stays as it is.
-        plane.prepare_core({}, SigningKey.drawn(Rng(f"service accounts {self.seed}").getrandbits(256)))
+        key = SigningKey.drawn(Rng(f"service accounts {self.seed}").getrandbits(256))
+        plane.prepare_core({}, key)
         await plane.start_core()
-        await plane.start_components(config.told)
+        told = config.told
+        controllers = replace(told.controllers, signing_key=key)
+        await plane.start_components(replace(told, controllers=controllers))
 
     def stop(self) -> None:
         """Ends all of it; idempotent. Raises: SimFailure for what only shows now."""

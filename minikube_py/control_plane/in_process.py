@@ -97,7 +97,7 @@ class ControlPlane(Plane):
             PlaneConfig(
                 scheduler=scheduler,
                 more_schedulers=more_schedulers,
-                controllers=ControllerConfig(root_ca_pem=authority_pem),
+                controllers=ControllerConfig(root_ca_pem=authority_pem, signing_key=self.credentials.signing_key),
                 kubelet=KubeletConfig(nodes=config.node_specs),
                 components=config.components,
                 ties=config.seed,

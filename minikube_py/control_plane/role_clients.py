@@ -23,6 +23,7 @@ from minikube_py.control_plane.leading import Leading
 from minikube_py.control_plane.private_files import read_text
 from minikube_py.control_plane.progress import Registered, say
 from minikube_py.control_plane.role import StackedRole
+from minikube_py.control_plane.tokens import read_signing_key
 from minikube_py.control_plane.waiting import api_is_ready, when_available
 from minikube_py.env import SystemClock
 from minikube_py.errors import MinikubeError, RequestError
@@ -181,8 +182,11 @@ class SchedulerRole(ClientRole):
 
 
 class ControllersRole(ClientRole):
-    def __init__(self, kubeconfig: Path, election: Election | None) -> None:
+    """`key_file`: of the key that signs the tokens of service accounts; None: Secrets are given none."""
+
+    def __init__(self, kubeconfig: Path, election: Election | None, key_file: Path | None = None) -> None:
         super().__init__(kubeconfig, "controllers")
+        self._key_file = key_file
         self._election = election
 
     async def start(self) -> str:
@@ -191,7 +195,8 @@ class ControllersRole(ClientRole):
         from minikube_py.controllers.manager import ControllerManager
 
         authority = load_kubeconfig(self._kubeconfig).ca_pem or b""
-        config = ControllerConfig(root_ca_pem=authority.decode("ascii"))
+        key = None if self._key_file is None else read_signing_key(self._key_file)
+        config = ControllerConfig(root_ca_pem=authority.decode("ascii"), signing_key=key)
         return await self.run(
             self._election,
             lambda transport: ControllerManager(transport, SystemClock(), random.Random(), config=config),

@@ -113,7 +113,8 @@ def _apiserver(deployment: Deployment, authority: Authority, now: datetime) -> N
     _keep(folder / AUTHORITY, authority.pem)
     authority.ensure_leaf(folder / SERVER, folder / SERVER_KEY, names, common_name="apiserver", now=now)
     _keep(folder / STORE_TOKEN, _store_token(deployment))
-    ensure_signing_key(folder / ACCOUNTS_KEY)
+    key = ensure_signing_key(folder / ACCOUNTS_KEY)
+    _keep(deployment.folder / tokens.CONTROLLERS / ACCOUNTS_KEY, key.pem)
 
 
 def _clients(deployment: Deployment, authority: Authority) -> None:

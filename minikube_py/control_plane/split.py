@@ -240,6 +240,8 @@ class SplitControlPlane:
         if role in LED:
             # The supervisor starts the next one only when the one before has ended: it need not wait for its lease.
             flags += ["--leader-elect-identity", f"up-{name}"]
+        if role == tokens.CONTROLLERS:
+            flags += ["--service-account-private-key-file", str(self.config.accounts_key_file)]
         if role == tokens.SCHEDULER:
             flags += ["--matcher", self.config.matcher, *self._scheduler_flags(name)]
             if len(servers) > 1:

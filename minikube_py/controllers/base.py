@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
 
 from minikube_py.api.errors import StatusError
+from minikube_py.api.service_tokens import SigningKey
 from minikube_py.client.events import EventRecorder, Involved
 from minikube_py.client.rest import (
     CLUSTER_ROLES,
@@ -26,6 +27,7 @@ from minikube_py.client.rest import (
     PODS,
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
+    SECRETS,
     SERVICES,
     STATEFUL_SETS,
     Object,
@@ -88,6 +90,8 @@ class ControllerConfig:
     expectations_timeout_s: float = 300.0
     root_ca_pem: str = ""
     """Published as kube-root-ca.crt into every namespace; "" publishes nothing."""
+    signing_key: SigningKey | None = None
+    """Of the tokens that Secrets hold; None leaves these Secrets as they are."""
 
 
 def labels_of(view: MetaView) -> list[tuple[str, str, str]]:
@@ -160,6 +164,7 @@ _PROJECTIONS: Final[Mapping[ResourceRef, Callable[[Object], Any]]] = {
     CONTROLLER_REVISIONS: views.project_revision,
     NAMESPACES: views.project_namespace,
     CONFIG_MAPS: views.project_config_map,
+    SECRETS: views.project_secret,
     CLUSTER_ROLES: project_whole,
     **dict.fromkeys(
         (VOLUMES, CLAIMS, STORAGE_CLASSES, ATTRIBUTES_CLASSES, BUDGETS, DEVICE_CLAIMS, DEVICE_TEMPLATES), project_whole

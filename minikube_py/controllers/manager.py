@@ -32,6 +32,7 @@ from minikube_py.controllers.service_account import RootCaPublisher, ServiceAcco
 from minikube_py.controllers.simulated_volumes import SimulatedProvisioner
 from minikube_py.controllers.stateful_set import StatefulSetController
 from minikube_py.controllers.taint_eviction import TaintEvictionController
+from minikube_py.controllers.token_secrets import TokenSecrets
 from minikube_py.controllers.ttl_after_finished import TtlAfterFinished
 from minikube_py.controllers.volume_binder import VolumeBinder
 from minikube_py.controllers.volume_protection import AttributesClassProtection, ClaimProtection, VolumeProtection
@@ -56,6 +57,7 @@ CONTROLLERS: Final[Mapping[str, Callable[[ControllerContext], Controller]]] = {
         PodGarbageCollector,
         ServiceAccountController,
         RootCaPublisher,
+        TokenSecrets,
         VolumeBinder,
         SimulatedProvisioner,
         ClaimProtection,

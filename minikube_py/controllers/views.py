@@ -15,6 +15,7 @@ import orjson
 
 from minikube_py.api.label_selectors import NOTHING, InvalidSelector, selector_of
 from minikube_py.api.selectors import LabelSelector, selector_from_map
+from minikube_py.api.service_tokens import ACCOUNT_NAME, ACCOUNT_UID, LEGACY_TYPE
 from minikube_py.client.rest import Object
 from minikube_py.client.sharing import Shared, shared_labels
 
@@ -515,6 +516,25 @@ def project_config_map(obj: Object) -> ConfigMapView:
     metadata = obj["metadata"]
     data = obj.get("data") or {}
     return ConfigMapView(*meta_of(metadata), _text(data.get("ca.crt", "")) if metadata["name"] == ROOT_CA_NAME else "")
+
+
+@dataclass(slots=True, eq=False)
+class SecretView(MetaView):
+    """`account`: whose token it holds, "" for a secret of another type, of which nothing is kept. `data`: as it is
+    stored, without the token itself."""
+
+    account: str
+    account_uid: str
+    data: dict[str, str]
+
+
+def project_secret(obj: Object) -> SecretView:
+    metadata = obj["metadata"]
+    if obj.get("type") != LEGACY_TYPE:
+        return SecretView(*meta_of(metadata), "", "", {})
+    named = metadata.get("annotations") or {}
+    data = {key: text if key != "token" else "held" for key, text in (obj.get("data") or {}).items() if text}
+    return SecretView(*meta_of(metadata), named.get(ACCOUNT_NAME) or "", named.get(ACCOUNT_UID) or "", data)
 
 
 def matches(selector: Labels, labels: Labels) -> bool:

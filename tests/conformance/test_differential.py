@@ -49,11 +49,11 @@ def recorded(path: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def both() -> Iterator[tuple[Server, Server]]:
+def both(controllers: bool = False) -> Iterator[tuple[Server, Server]]:
     """A live upstream, and ours."""
     with (
-        needs.original() as upstream,
-        ours.serve() as local,
+        needs.original(*(("--controllers",) if controllers else ())) as upstream,
+        ours.serve(("controllers",) if controllers else ()) as local,
         Server(upstream["url"], upstream["token"]) as theirs,
         Server(local["url"], local["token"]) as mine,
     ):
@@ -231,5 +231,17 @@ def test_tokens_of_service_accounts_answer_as_upstream() -> None:
             report.take(ask, *(asker.ask(token_cases.Step(ask)) for asker in askers))
 
         asked()
+    print(report.counts())
+    assert not report.findings, f"{report.text()}\n{report.counts()}"
+
+
+@pytest.mark.original
+@pytest.mark.timeout(300)
+def test_secrets_with_tokens_are_filled_and_deleted_as_upstream() -> None:
+    report = judging.Report()
+    with both(controllers=True) as (theirs, mine):
+        askers = token_cases.Asker(theirs), token_cases.Asker(mine)
+        for step in token_cases.secrets():
+            report.take(step.ask, *(asker.ask(step) for asker in askers))
     print(report.counts())
     assert not report.findings, f"{report.text()}\n{report.counts()}"

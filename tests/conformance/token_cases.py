@@ -29,6 +29,8 @@ _JWT = re.compile(rb"eyJ[\w-]+\.[\w-]*\.[\w-]*")
 _OF_KEYS = (
     (re.compile(rb'"(?:RS|ES)256"'), b'"<algorithm>"'),
     (re.compile(rb'"kty":.*\}'), b'"kty":"<key>"}'),
+    (re.compile(rb'"ca\.crt":"[^"]*",|,"ca\.crt":"[^"]*"'), b""),
+    (re.compile(rb'("token":)"ZXlK[^"]*"'), rb'\1"<token>"'),
     (re.compile(rb"https://[\d.]+:\d+/"), b"https://<server>/"),
 )
 _POD = {"serviceAccountName": "robot", "nodeName": "tokens-node", "containers": [{"name": "c", "image": "x"}]}
@@ -160,6 +162,39 @@ def drawn() -> SearchStrategy[Ask]:
     )
 
 
+def secrets() -> Iterator[Step]:
+    """Secrets that hold tokens, beside the controller that fills and deletes them."""
+    path = f"{_IN}/secrets"
+    yield Step(Ask("setup", "POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}}))
+    for name in ("robot", "leaving"):
+        account = {"metadata": {"name": name}, "secrets": [{"name": name}, {"name": "x"}]}
+        yield Step(Ask("setup", "POST", f"{_IN}/serviceaccounts", account))
+    for name, account, data in (
+        ("robot", "robot", {}), ("named", "robot", {"namespace": "eA=="}), ("leaving", "leaving", {"more": "eA=="}),
+    ):  # fmt: skip
+        yield Step(Ask("made", "POST", path, _secret(name, account, data)))
+        yield Step(Ask("filled", "GET", f"{path}/{name}"), name, until=b'"token"')
+        yield _review("filled", f"@@{name}@@")
+    yield Step(Ask("used", "GET", f"{path}/robot"), until=b"last-used")
+    yield Step(Ask("who", "POST", WHO, {}, token="@@robot@@"))
+    yield Step(Ask("of nobody", "POST", path, _secret("nobody", "nobody", {})))
+    yield Step(Ask("of nobody", "GET", f"{path}/nobody"), until=b"not found")
+    other = _secret("another", "robot", {}, **{"kubernetes.io/service-account.uid": "x"})
+    yield Step(Ask("by another uid", "POST", path, other))
+    yield Step(Ask("by another uid", "GET", f"{path}/another"), until=b"not found")
+    yield Step(Ask("emptied", "PATCH", f"{path}/named", {"data": {"token": None}}, "application/merge-patch+json"))
+    yield Step(Ask("filled again", "GET", f"{path}/named"), until=b'"token"')
+    yield Step(Ask("gone", "DELETE", f"{path}/robot"))
+    yield Step(Ask("no longer referred to", "GET", f"{_IN}/serviceaccounts/robot"), until=b'"secrets":[{"name":"x"}]')
+    yield Step(Ask("gone", "DELETE", f"{_IN}/serviceaccounts/leaving"))
+    yield Step(Ask("gone with its account", "GET", f"{path}/leaving"), until=b"not found")
+
+
+def _secret(name: str, account: str, data: dict[str, str], **more: str) -> dict[str, Any]:
+    metadata = {"name": name, "annotations": {"kubernetes.io/service-account.name": account, **more}}
+    return {"metadata": metadata, "type": "kubernetes.io/service-account-token", "data": data}
+
+
 # --- asking -----------------------------------------------------------------------------------------------------------
 
 
@@ -182,8 +217,10 @@ class Asker:
             return step.until in answers[-1].body
 
         patience.eventually(says, f"{step.ask.name}: {step.until!r}")
-        if step.name and answers[-1].code == 201:
-            self._tokens[step.name] = json.loads(answers[-1].body)["status"]["token"]
+        if step.name and answers[-1].code in (200, 201):
+            found = json.loads(answers[-1].body)
+            given = found["status"]["token"] if "status" in found else base64.b64decode(found["data"]["token"]).decode()
+            self._tokens[step.name] = given
         return readable(answers[-1])
 
     def _filled(self, text: str) -> str:

@@ -41,13 +41,14 @@ SLOT_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 
 async def test_a_token_is_known_whole_or_not_at_all() -> None:
     auth = Authenticator({"secret": ADMIN, "other": User("x")})
-    assert auth.known("Bearer secret") is await auth.user("bearer  secret") is ADMIN
+    assert auth.known("Bearer secret") is (await auth.asker("bearer  secret")).user is ADMIN
     found = auth.known("Bearer other")
     assert found is not None and found.groups == (AUTHENTICATED,)
-    assert auth.known(None) is await auth.user("Basic eDp5") is await auth.user("Bearer ") is ANONYMOUS
+    assert auth.known(None) is ANONYMOUS
+    assert (await auth.asker("Basic eDp5")).user is (await auth.asker("Bearer ")).user is ANONYMOUS
     for wrong in ("Bearer secre", "Bearer secrets", "Bearer \udcff", "Bearer " + "x" * 100_000):
         with pytest.raises(StatusError) as refused:
-            await auth.user(wrong)
+            await auth.asker(wrong)
         assert refused.value.code == 401
 
 

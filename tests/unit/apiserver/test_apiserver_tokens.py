@@ -127,7 +127,7 @@ def test_openssl_finds_the_signature_good_by_the_published_key(tmp_path: Path) -
 async def test_a_token_speaks_for_its_account_until_it_ends_and_clocks_may_differ(tmp_path: Path) -> None:
     core, clock = await served(tmp_path)
     token = await token_of(core, expirationSeconds=600)
-    user = await core.api.access.authenticator.user(f"Bearer {token}")
+    user = (await core.api.access.authenticator.asker(f"Bearer {token}")).user
     assert user.groups == ("system:serviceaccounts", "system:serviceaccounts:default", AUTHENTICATED)
     assert user.name == "system:serviceaccount:default:robot"
     for ahead_s, good in ((-59, True), (-62, False), (659, True), (662, False)):
@@ -135,7 +135,7 @@ async def test_a_token_speaks_for_its_account_until_it_ends_and_clocks_may_diffe
         status = await reviewed(core, token)
         assert status.get("authenticated", False) is good, (ahead_s, status)
     with pytest.raises(StatusError) as refused:
-        await core.api.access.authenticator.user(f"Bearer {token}")
+        await core.api.access.authenticator.asker(f"Bearer {token}")
     assert refused.value.code == 401
     await core.stop()
 
