@@ -14,6 +14,7 @@ from typing import Any
 
 import device_scenarios
 import pytest
+import quota_scenarios
 import slice_scenarios
 import storage_scenarios
 from api_targets import original, transport_to
@@ -249,6 +250,7 @@ SCENARIOS: dict[str, Scenario] = {
     "claims that pods use": storage_scenarios.used_claims(settled),
     "disruption budgets": storage_scenarios.budgets(settled),
     "claims for devices": device_scenarios.devices(settled),
+    "quotas": quota_scenarios.counted(settled),
 }  # fmt: skip
 
 
