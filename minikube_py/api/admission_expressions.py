@@ -20,6 +20,10 @@ CALL_COST_MAX: Final = 1_000_000
 CONDITIONS_COST_MAX: Final = 2_500_000
 CONDITIONS_MAX: Final = 64
 _TEXTS: Final = map_of(STRING, STRING)
+_GO_NAMES: Final = {
+    "any": "google.protobuf.Any", "duration": "google.protobuf.Duration", "null": "null_type",
+    "timestamp": "google.protobuf.Timestamp",
+}  # fmt: skip
 
 
 def _structs(prefix: str, tree: Mapping[str, Mapping[str, Type]]) -> dict[str, Mapping[str, Type]]:
@@ -67,32 +71,41 @@ AUTHORIZER: Final[Mapping[str, Type]] = {
 CONDITION: Final = Environment({**VARIABLES, **AUTHORIZER}, FIELDS)
 
 
+CONDITION_WITH_PARAMS: Final = Environment({**VARIABLES, **AUTHORIZER, "params": DYN}, FIELDS)
+
+
 @lru_cache(1024)
-def condition(expression: str) -> Expression | str:
+def condition(expression: str, params: bool = False) -> Expression | str:
     """The condition, or why it is none."""
-    return compiled(expression, CONDITION, (BOOL,))
+    return compiled(expression, CONDITION_WITH_PARAMS if params else CONDITION, (BOOL,))
 
 
 def compiled(expression: str, environment: Environment, wanted: Sequence[Type]) -> Expression | str:
-    """Of one of the types wanted. What this server could not evaluate is refused."""
+    """Of one of the types wanted, where there are any. What this server could not evaluate is refused."""
     try:
         found = compile(expression, environment)
     except Invalid as error:
         return f"compilation failed: {error}"
-    if found.type not in wanted:
-        if len(wanted) == 1:
-            return f"must evaluate to {wanted[0]} but got {found.type_text}"
-        return f"must evaluate to one of [{' '.join(map(str, wanted))}] but got {found.type_text}"
+    if wanted and found.type not in wanted:
+        given, kinds = _go_text(found.type), [*map(_go_text, wanted)]
+        what = kinds[0] if len(kinds) == 1 else f"one of [{' '.join(kinds)}]"
+        return f"must evaluate to {what} but got {given}"
     return found if found.unfit is None else f"program instantiation failed: {found.unfit}"
 
 
-def validate_conditions(conditions: Sequence[Json], path: str) -> list[FieldError]:
+def _go_text(type_: Type) -> str:
+    """As Go prints a type, where the checker has shorter names."""
+    name = _GO_NAMES.get(type_.kind, type_.name)
+    return f"{name}({', '.join(map(_go_text, type_.params))})" if type_.params else name
+
+
+def validate_conditions(conditions: Sequence[Json], path: str, params: bool = False) -> list[FieldError]:
     errors: list[FieldError] = []
     if len(conditions) > CONDITIONS_MAX:
         errors.append(too_many(path, len(conditions), CONDITIONS_MAX))
     names = set()
     for i, each in enumerate(conditions):
-        errors += validate_condition(each, f"{path}[{i}]")
+        errors += validate_condition(each, f"{path}[{i}]", params)
         name = each.get("name") or ""
         if name and name in names:
             errors.append(duplicate(f"{path}[{i}].name", name))
@@ -100,12 +113,12 @@ def validate_conditions(conditions: Sequence[Json], path: str) -> list[FieldErro
     return errors
 
 
-def validate_condition(each: Json, path: str) -> list[FieldError]:
+def validate_condition(each: Json, path: str, params: bool = False) -> list[FieldError]:
     errors = []
     expression, name = (each.get("expression") or "").strip(), each.get("name") or ""
     if not expression:
         errors.append(required(f"{path}.expression"))
-    elif isinstance(wrong := condition(expression), str):
+    elif isinstance(wrong := condition(expression, params), str):
         errors.append(invalid_value(f"{path}.expression", expression, wrong))
     if not name:
         return [*errors, required(f"{path}.name")]
@@ -125,7 +138,7 @@ def match(conditions: Sequence[Json], bindings: Mapping[str, object], fails: boo
     """`fails`: an error forbids the request, instead of leaving out what asks."""
     left, errors = CONDITIONS_COST_MAX, []
     for each in conditions:
-        found = condition(each["expression"].strip())
+        found = condition(each["expression"].strip(), "params" in bindings)
         if isinstance(found, str):
             errors.append(found)
             continue

@@ -5,15 +5,16 @@ Nothing of a request is looked at before, beyond its line and headers: neither w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from minikube_py.api.errors import Json, StatusError
 from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.core import NAMESPACES, PODS
 from minikube_py.api.kinds.rbac import GROUP as RBAC
+from minikube_py.api.registry import Registry
 from minikube_py.api.selectors import parse_field_selector
-from minikube_py.apiserver import escalation
+from minikube_py.apiserver import escalation, policy_references
 from minikube_py.apiserver.auth import ANONYMOUS, Asked, Authenticator, Speakers, is_narrowed, refusal
 from minikube_py.apiserver.impersonation import impersonated
 from minikube_py.apiserver.messages import Admission, Request, decode_path
@@ -32,7 +33,15 @@ _NAMED_BY_SELECTOR: Final = ("list", "watch")
 class Access:
     """`tokens` maps bearer tokens to users; `authenticator` knows them, and whom else `speakers` knows."""
 
-    def __init__(self, tokens: Mapping[str, User], cache: WatchCache, clock: Clock, speakers: Speakers) -> None:
+    def __init__(
+        self,
+        tokens: Mapping[str, User],
+        cache: WatchCache,
+        clock: Clock,
+        speakers: Speakers,
+        registry: Callable[[], Registry],
+    ) -> None:
+        self._cache, self._registry = cache, registry
         self.authenticator = Authenticator(tokens, speakers)
         claims = NodeClaims(cache, clock)
         self.policy = Policy(cache)
@@ -76,6 +85,9 @@ class Access:
 
     def _hold(self, request: Request, path: ResourcePath, user: User, asked: Asked) -> None:
         """Adds what a write of this kind is held to."""
+        if path.resource in policy_references.REFERRING:
+            admit = policy_references.admission_of(self.policy, user, self._cache, self._registry)
+            request.admit = _both(request.admit, admit)
         if asked.group == RBAC:
             request.admit = _both(request.admit, escalation.admission_of(self.policy, user, asked))
         creates = path.resource is not None and path.resource.allow_create_on_update and not asked.subresource

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
-from minikube_py.api.errors import Json, bad_request
+from minikube_py.api.errors import Json, StatusError, bad_request, forbidden
 from minikube_py.api.kind import Kind, Subresource
 from minikube_py.api.kinds.core import NAMESPACES
 from minikube_py.apiserver.auth import ANONYMOUS
@@ -24,8 +24,8 @@ from minikube_py.apiserver.rules import User
 ORDER: Final = (
     "NamespaceLifecycle", "LimitRanger", "NodeRestriction", "PodSecurity", "Priority", "DefaultTolerationSeconds",
     "DefaultStorageClass", "StorageObjectInUseProtection", "PersistentVolumeClaimResize", "RuntimeClass",
-    "DefaultIngressClass", "MutatingAdmissionWebhook", "ValidatingAdmissionWebhook",
-    "ResourceQuota",
+    "DefaultIngressClass", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionWebhook", "ResourceQuota",
 )  # fmt: skip
 """The plugins that there are, in the order of upstream's AllOrderedPlugins."""
 
@@ -58,6 +58,10 @@ class Attributes:
     """Whether something was changed that the steps before may want to see."""
     notes: dict[str, Json] = field(default_factory=dict)
     """What a plugin keeps from the first time to the second, by its name."""
+
+    def forbidden(self, why: str) -> StatusError:
+        metadata = (self.new or {}).get("metadata") or {}
+        return forbidden(self.of.kind, self.name or metadata.get("generateName") or "Unknown", why)
 
 
 class Plugin(Protocol):

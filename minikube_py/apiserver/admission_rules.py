@@ -5,7 +5,7 @@ Source: apiserver `pkg/admission/plugin/webhook/predicates`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import orjson
 
@@ -47,6 +47,26 @@ def _resource_matches(text: str, of: Operation, kind: Kind) -> bool:
 def equals_of(kind: Kind, registry: Registry) -> Iterator[Kind]:
     """The same resource in other versions."""
     return (each for each in registry.kinds if each.prefix == kind.prefix and each is not kind)
+
+
+def any_matches(rules: Iterable[Json], of: Operation, registry: Registry) -> bool:
+    """Whether one of them may want to see the write, in whatever version."""
+    kinds = [of.kind, *equals_of(of.kind, registry)]
+    return any(rule_matches(rule, of, kind) for rule in rules for kind in kinds)
+
+
+def seen_as(kind: Kind, given: Kind) -> bool:
+    """Whether what was given in one version can be shown in the other: nothing is converted for it."""
+    return kind is given or (kind.converts is None and given.converts is None)
+
+
+def matched_kind(rules: Sequence[Json], equivalent: bool, of: Operation, name: str, registry: Registry) -> Kind | None:
+    """As which kind the rules want to see the write of an object of this name; None: they do not."""
+    kinds = [*equals_of(of.kind, registry)] if equivalent else []
+    named = [rule for rule in rules if not rule.get("resourceNames") or name in rule["resourceNames"]]
+    if any(rule_matches(rule, of, of.kind) for rule in named):
+        return of.kind
+    return next((kind for rule in named for kind in kinds if rule_matches(rule, of, kind)), None)
 
 
 class Namespaces:

@@ -45,6 +45,7 @@ from minikube_py.apiserver.object_store import ObjectStore
 from minikube_py.apiserver.options import check_patch_type, list_options, parse_bool, write_options
 from minikube_py.apiserver.outgoing import Closed, Outgoing
 from minikube_py.apiserver.pod_security import PodSecurity
+from minikube_py.apiserver.policies import ValidatingPolicies
 from minikube_py.apiserver.preparing import as_served
 from minikube_py.apiserver.questions import Questions
 from minikube_py.apiserver.quotas import Quotas
@@ -117,7 +118,7 @@ class ApiServer:
         quotas = Quotas(self.store, self.cache, self.limits, clock)
         self.writer = Writer(self.store, gate, self.addresses, self.limits, clock, rng, seen, quotas)
         self.accounts = ServiceAccounts(self.writer, gate, self.cache, clock, rng, signing_key)
-        self.access = Access(tokens or {}, self.cache, clock, self.accounts)
+        self.access = Access(tokens or {}, self.cache, clock, self.accounts, lambda: self.registry)
         self.webhook_caller = Caller(outgoing or Closed(), self.cache)
         self.writer.chain = self._chain(rng)
         self.deleter = Deleter(self.store, self.limits, clock)
@@ -146,7 +147,8 @@ class ApiServer:
         namespaces = Namespaces(self.store, self.cache)
         given = (self.cache, namespaces, self.webhook_caller, lambda: self.registry, rng)
         security = PodSecurity(self.cache, namespaces, self.clock)
-        return Chain((security, MutatingWebhooks(*given), ValidatingWebhooks(*given)))
+        policies = ValidatingPolicies(self.cache, namespaces, lambda: self.registry)
+        return Chain((security, MutatingWebhooks(*given), policies, ValidatingWebhooks(*given)))
 
     # --- life -------------------------------------------------------------------------------------------------------
 

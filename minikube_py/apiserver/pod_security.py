@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from minikube_py.api.errors import Json, forbidden, invalid
+from minikube_py.api.errors import Json, invalid
 from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.core import NAMESPACES, PODS
 from minikube_py.api.meta import controller_of
@@ -138,7 +138,7 @@ def _evaluate(attributes: Attributes, labels: dict[str, str], pod: Json) -> None
     policy, _ = policy_of(labels)
     metadata, spec = pod.get("metadata") or {}, pod.get("spec") or {}
     if attributes.of.kind is PODS and (found := violations(policy.enforce, metadata, spec)):
-        raise forbidden(PODS, attributes.name, f'violates PodSecurity "{policy.enforce}": {told(found)}')
+        raise attributes.forbidden(f'violates PodSecurity "{policy.enforce}": {told(found)}')
     if found := violations(policy.warn, metadata, spec):
         attributes.warn(f'would violate PodSecurity "{policy.warn}": {told(found)}')
 

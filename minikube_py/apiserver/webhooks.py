@@ -14,7 +14,7 @@ import orjson
 from minikube_py.api import json_patch, json_text
 from minikube_py.api.admission_expressions import match
 from minikube_py.api.decode import decode_value, target_of
-from minikube_py.api.errors import Json, StatusError, bad_request, forbidden, go_quote, internal
+from minikube_py.api.errors import Json, StatusError, bad_request, go_quote, internal
 from minikube_py.api.kind import Kind, Subresource
 from minikube_py.api.kinds.admissionregistration import ADMISSION_KINDS, MUTATING, VALIDATING
 from minikube_py.api.label_selectors import selector_of
@@ -24,7 +24,7 @@ from minikube_py.api.selectors import LabelSelector
 from minikube_py.api.typed import DecodeError
 from minikube_py.api.values import json_type
 from minikube_py.apiserver.admission import Attributes, Operation
-from minikube_py.apiserver.admission_rules import Namespaces, equals_of, object_selected, rule_matches
+from minikube_py.apiserver.admission_rules import Namespaces, any_matches, matched_kind, object_selected, seen_as
 from minikube_py.apiserver.outgoing import NoDoor
 from minikube_py.apiserver.watch_cache import WatchCache
 from minikube_py.apiserver.webhook_calls import Caller, CallFailed, Review
@@ -79,9 +79,8 @@ class Webhooks:
         """Admission is not configured by what it configures."""
         if operation.kind in ADMISSION_KINDS:
             return False
-        kinds = [operation.kind, *equals_of(operation.kind, self._registry())]
         rules = (rule for hook in self.hooks() for rule in hook.spec.get("rules") or ())
-        return any(rule_matches(rule, operation, kind) for rule in rules for kind in kinds)
+        return any_matches(rules, operation, self._registry())
 
     def hooks(self) -> list[Hook]:
         """By the names of their configurations, and in each as they stand there."""
@@ -117,20 +116,15 @@ class Webhooks:
             bindings = {**shown, "namespaceObject": None, "request": asked}
             found = match(conditions, bindings, not hook.ignores)
             if found.error:
-                raise forbidden(attributes.of.kind, attributes.name, found.error)
+                raise attributes.forbidden(found.error)
             if not found.holds:
                 return None
         return kind
 
     def _matched(self, hook: Hook, of: Operation) -> Kind | None:
-        rules = hook.spec.get("rules") or ()
-        if any(rule_matches(rule, of, of.kind) for rule in rules):
-            return of.kind
-        if hook.spec.get("matchPolicy") != "Equivalent":
-            return None
-        kinds = list(equals_of(of.kind, self._registry()))
-        found = next((kind for rule in rules for kind in kinds if rule_matches(rule, of, kind)), None)
-        if found is not None and (found.converts is not None or of.kind.converts is not None):
+        equivalent = hook.spec.get("matchPolicy") == "Equivalent"
+        found = matched_kind(hook.spec.get("rules") or (), equivalent, of, "", self._registry())
+        if found is not None and not seen_as(found, of.kind):
             wanted = f"{of.kind.plural} as {found.api_version}"
             raise internal(f"webhook {go_quote(hook.name)} wants {wanted}, which this server does not convert")
         return found

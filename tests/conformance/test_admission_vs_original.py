@@ -13,6 +13,7 @@ import needs
 import ours
 import patience
 import pod_security_cases
+import policy_cases
 import pytest
 import webhook_cases
 from asking import Answer, Ask, Server
@@ -136,3 +137,29 @@ def test_pods_are_held_to_the_standards_of_their_namespaces_as_upstream_does(ser
 
 def _knows_pods(server: Server, ask: Ask) -> bool:
     return any("p4 (and 1 other pod)" in each for each in server.ask(ask).headers.get("warning", ()))
+
+
+@pytest.mark.timeout(400)
+def test_policies_hold_writes_as_upstream_does(servers: tuple[Server, Server]) -> None:
+    report = judging.Report()
+    theirs, mine = servers
+
+    def take(asks: Iterable[Ask]) -> None:
+        for ask in asks:
+            report.take(ask, theirs.ask(ask), mine.ask(ask))
+
+    take(policy_cases.setup())
+    take(policy_cases.referring())
+    take(policy_cases.writes())
+    for server in servers:
+        patience.eventually(partial(_says, server, *policy_cases.may_write()), "authorization knows bob")
+    take(policy_cases.referred())
+    cases = policy_cases.cases()
+    for case in (*cases, policy_cases.PROBE):
+        take(policy_cases.configurations(case))
+    for server in servers:
+        patience.eventually(partial(_says, server, *policy_cases.known()), "admission knows the policies")
+    for case in cases:
+        take(case.asks)
+    print(report.counts())
+    assert not report.findings, f"{report.text()}\n{report.counts()}"

@@ -12,16 +12,21 @@ from typing import Any, Final
 from minikube_py.api.admission_expressions import validate_conditions
 from minikube_py.api.defaulting import part
 from minikube_py.api.errors import FieldError, Json, duplicate, go_quote, invalid_value, not_supported, required
-from minikube_py.api.kind import NAMED, Kind
+from minikube_py.api.kind import NAMED, Kind, status_of
 from minikube_py.api.meta import is_dns1035_label, is_dns1123_subdomain, is_port_number
 from minikube_py.api.printing import AGE, NAME, Age, Printer, column
+from minikube_py.api.validation.admission_policies import (
+    MATCHES,
+    POLICIES,
+    validate_binding,
+    validate_policy,
+    validate_policy_status,
+)
 from minikube_py.api.validation.affinity import validate_label_selector
 from minikube_py.api.validation.metadata import validate_object_meta
 from minikube_py.cel.urls import BadURL, GoURL, go_url
 
 GROUP: Final = "admissionregistration.k8s.io"
-POLICIES: Final = ("Fail", "Ignore")
-_MATCHES: Final = ("Equivalent", "Exact")
 _HARMLESS: Final = ("None", "NoneOnDryRun")
 _EFFECTS: Final = (*_HARMLESS, "Some", "Unknown")
 _REVIEWS: Final = ("v1", "v1beta1")
@@ -201,7 +206,7 @@ def _validate_hook(hook: Json, mutating: bool, kept: _Kept, path: str) -> list[F
     errors = _validate_name(hook.get("name") or "", f"{path}.name")
     for i, rule in enumerate(hook.get("rules") or ()):
         errors += validate_rule(rule, f"{path}.rules[{i}]")
-    errors += _chosen(hook, "failurePolicy", POLICIES, path) + _chosen(hook, "matchPolicy", _MATCHES, path)
+    errors += _chosen(hook, "failurePolicy", POLICIES, path) + _chosen(hook, "matchPolicy", MATCHES, path)
     effects = _EFFECTS if kept.effects else _HARMLESS
     if hook.get("sideEffects") is None:
         errors.append(required(f"{path}.sideEffects", f"must specify one of {', '.join(effects)}"))
@@ -296,7 +301,120 @@ def _configuration(kind: str, mutating: bool) -> Kind:
 
 MUTATING: Final = _configuration("MutatingWebhookConfiguration", True)
 VALIDATING: Final = _configuration("ValidatingWebhookConfiguration", False)
-ADMISSION_KINDS: Final = (MUTATING, VALIDATING)
+
+
+# --- policies ---------------------------------------------------------------------------------------------------------
+
+
+def _default_policy(policy: Json) -> None:
+    spec = part(policy, "spec")
+    part(policy, "status")
+    if spec.get("failurePolicy") is None:
+        spec["failurePolicy"] = "Fail"
+    _default_resources(spec.get("matchConstraints"))
+
+
+def _default_binding(binding: Json) -> None:
+    _default_resources(part(binding, "spec").get("matchResources"))
+
+
+def _default_resources(resources: Json | None) -> None:
+    if resources is None:
+        return
+    if resources.get("matchPolicy") is None:
+        resources["matchPolicy"] = "Equivalent"
+    for name in ("namespaceSelector", "objectSelector"):
+        part(resources, name)
+    for name in ("resourceRules", "excludeResourceRules"):
+        default_rules(resources.get(name) or ())
+
+
+def _create_policy(policy: Json) -> None:
+    policy["status"] = {}
+    first_generation(policy)
+
+
+def _update_spec(new: Json, old: Json) -> None:
+    if new.get("spec") != old.get("spec"):
+        new["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + 1
+
+
+def _print_policy(policy: Json, age: Age) -> list[Any]:
+    metadata, spec = policy["metadata"], policy.get("spec") or {}
+    kind = spec.get("paramKind")
+    shown = f"{kind.get('apiVersion') or ''}/{kind.get('kind') or ''}" if kind else "<unset>"
+    return [metadata["name"], len(spec.get("validations") or ()), shown, age(metadata.get("creationTimestamp"))]
+
+
+def _print_binding(binding: Json, age: Age) -> list[Any]:
+    metadata, spec = binding["metadata"], binding.get("spec") or {}
+    ref, shown = spec.get("paramRef") or {}, "<unset>"
+    if ref.get("name"):
+        shown = f"{ref.get('namespace') or '*'}/{ref['name']}"
+    elif ref.get("selector") is not None:
+        shown = _go_selector(ref["selector"])
+    return [metadata["name"], spec.get("policyName") or "", shown, age(metadata.get("creationTimestamp"))]
+
+
+def _go_selector(selector: Json) -> str:
+    labels = "".join(f"{key}: {value}," for key, value in sorted((selector.get("matchLabels") or {}).items()))
+    wanted = "".join(
+        f"LabelSelectorRequirement{{Key:{each.get('key') or ''},Operator:{each.get('operator') or ''},"
+        f"Values:[{' '.join(each.get('values') or ())}],}},"
+        for each in selector.get("matchExpressions") or ()
+    )
+    expressions = f"[]LabelSelectorRequirement{{{wanted}}}"
+    return f"&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:{expressions},}}"
+
+
+POLICY: Final = Kind(
+    GROUP, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", "validatingadmissionpolicy", False,
+    categories=("api-extensions",),
+    selectable=NAMED,
+    allow_unconditional_update=False,
+    subresources=(status_of("ValidatingAdmissionPolicy"),),
+    default=_default_policy,
+    prepare_create=_create_policy,
+    prepare_update=_update_spec,
+    validate=lambda new: validate_policy(new, None, validate_rule),
+    validate_update={
+        "": lambda new, old: validate_policy(new, old, validate_rule),
+        "status": validate_policy_status,
+    },
+    warn=static_warnings,
+    printer=Printer(
+        (
+            NAME,
+            column("Validations", "How many rules it has.", 0, "integer"),
+            column("ParamKind", "Of which kind its parameters are."),
+            AGE,
+        ),
+        _print_policy,
+    ),
+)  # fmt: skip
+BINDING: Final = Kind(
+    GROUP, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings",
+    "validatingadmissionpolicybinding", False,
+    categories=("api-extensions",),
+    selectable=NAMED,
+    allow_unconditional_update=False,
+    default=_default_binding,
+    prepare_create=first_generation,
+    prepare_update=_update_spec,
+    validate=lambda new: validate_binding(new, True, validate_rule),
+    validate_update={"": lambda new, old: validate_binding(new, True, validate_rule)},
+    warn=static_warnings,
+    printer=Printer(
+        (
+            NAME,
+            column("PolicyName", "The policy that it puts to use."),
+            column("ParamRef", "What the policy gets as its parameters."),
+            AGE,
+        ),
+        _print_binding,
+    ),
+)  # fmt: skip
+ADMISSION_KINDS: Final = (MUTATING, VALIDATING, POLICY, BINDING)
 """Those whose own writes nobody is asked about."""
 
-KINDS: Final[tuple[Kind, ...]] = (MUTATING, VALIDATING)
+KINDS: Final[tuple[Kind, ...]] = (MUTATING, VALIDATING, POLICY, BINDING)

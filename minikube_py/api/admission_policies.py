@@ -1,0 +1,178 @@
+"""Admission policies in CEL: what of them compiles, and what they say of one write. Pure: who asks has matched it.
+
+Source: apiserver `pkg/admission/plugin/cel`, `pkg/admission/plugin/policy/validating/validator.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from minikube_py.api.admission_expressions import AUTHORIZER, FIELDS, VARIABLES, compiled, match
+from minikube_py.api.errors import Json, go_quote
+from minikube_py.cel.environment import Environment, Expression
+from minikube_py.cel.types import BOOL, DYN, NULL, STRING, Type, list_of, map_of, struct
+from minikube_py.cel.values import EvaluationError
+
+COST_MAX: Final = 10_000_000
+"""Of all validations of one policy with their messages, and of all its annotations."""
+MESSAGE_BYTES_MAX: Final = 5 * 1024
+_COMPOSED: Final = "kubernetes.variables"
+_SIMPLE: Final = frozenset(("any", "bool", "bytes", "double", "duration", "int", "null", "string", "timestamp", "uint"))
+_NO_BUDGET: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
+_Found = Expression | str
+
+
+class Compiler:
+    """`composed`: expressions may name variables, those that were declared before."""
+
+    def __init__(self, params: bool, composed: bool) -> None:
+        self._names: Mapping[str, Type] = {**VARIABLES, **({"params": DYN} if params else {})}
+        self._fields: dict[str, Type] = {}
+        self.variables: dict[str, _Found] = {}
+        if composed:
+            self._names = {**self._names, "variables": struct(_COMPOSED)}
+
+    def compile(self, expression: str, wanted: Sequence[Type], authorizer: bool = True) -> _Found:
+        """What it is, or why it is nothing."""
+        names = {**self._names, **AUTHORIZER} if authorizer else self._names
+        return compiled(expression, Environment(names, {**FIELDS, _COMPOSED: dict(self._fields)}), wanted)
+
+    def declare(self, name: str, expression: str) -> _Found:
+        found = self.variables[name] = self.compile(expression, ())
+        self._fields[name] = DYN if isinstance(found, str) else _declared(found.type)
+        return found
+
+    def validation(self, expression: str) -> _Found:
+        return self.compile(expression, (BOOL,))
+
+    def message(self, expression: str) -> _Found:
+        return self.compile(expression, (STRING,), authorizer=False)
+
+    def annotation(self, expression: str) -> _Found:
+        return self.compile(expression, (STRING, NULL))
+
+
+def _declared(type_: Type) -> Type:
+    if type_.kind == "list":
+        return list_of(_declared(type_.params[0]))
+    if type_.kind == "map":
+        return map_of(*map(_declared, type_.params))
+    return type_ if type_.kind in _SIMPLE else DYN
+
+
+class Decision(NamedTuple):
+    """One that denies."""
+
+    message: str
+    reason: str = ""
+
+
+class _NoBudget(Exception):
+    pass
+
+
+class _Variables(dict[str, Any]):
+    """Evaluated when they are first asked for; `cost` is what that took since it was last reset."""
+
+    def __init__(self, found: Mapping[str, _Found], bindings: Mapping[str, object]) -> None:
+        super().__init__()
+        self._found = found
+        self._bindings = {**bindings, "variables": self}
+        self.cost = 0
+
+    def __missing__(self, name: str) -> Any:
+        found = self._found[name]
+        value: Any
+        if isinstance(found, str):
+            value = EvaluationError(f"composited variable {go_quote(name)} fails to compile: {found}")
+        else:
+            value, cost = found.outcome(self._bindings)
+            self.cost += cost
+            if type(value) is EvaluationError:
+                value = EvaluationError(f"composited variable {go_quote(name)} fails to evaluate: {value}")
+        self[name] = value
+        return value
+
+
+class ValidatingPolicy:
+    def __init__(self, spec: Json) -> None:
+        compiler = Compiler(spec.get("paramKind") is not None, composed=True)
+        for each in spec.get("variables") or ():
+            compiler.declare(each["name"], each["expression"])
+        self._variables = compiler.variables
+        self._conditions: Sequence[Json] = spec.get("matchConditions") or ()
+        self._rules: Sequence[Json] = spec.get("validations") or ()
+        self._validations = [compiler.validation(each["expression"]) for each in self._rules]
+        told = [each.get("messageExpression") for each in self._rules]
+        self._messages = [compiler.message(each) if each else None for each in told]
+        annotations = spec.get("auditAnnotations") or ()
+        self._annotations = [compiler.annotation(each["valueExpression"]) for each in annotations]
+        self._fails = spec.get("failurePolicy") != "Ignore"
+
+    def denials(self, bindings: Mapping[str, object], namespace: Json | None) -> tuple[list[Decision], list[str]]:
+        """What the validations deny, and, apart, errors of annotations, which deny whatever a binding does of it."""
+        matched = match(self._conditions, {**bindings, "namespaceObject": None}, self._fails)
+        if matched.error:
+            return [Decision(matched.error)], []
+        if not matched.holds:
+            return [], []
+        bindings = {**bindings, "namespaceObject": namespace}
+        try:
+            values, left = self._evaluate(self._validations, bindings, COST_MAX)
+        except _NoBudget:
+            return self._errors([_NO_BUDGET]), []
+        try:
+            messages, _ = self._evaluate(self._messages, bindings, left)
+        except _NoBudget:
+            why = f"failed messageExpression: {_NO_BUDGET}"
+            texts = [str(value) if type(value) is EvaluationError else why for value in values]
+            return self._errors(texts), self._annotation_errors(bindings)
+        found: list[Decision] = []
+        for rule, value, message in zip(self._rules, values, messages):
+            if type(value) is EvaluationError:
+                found += self._errors([str(value)])
+            elif value is not True:
+                found.append(Decision(_message(rule, message), rule.get("reason") or "Invalid"))
+        try:
+            return found, self._annotation_errors(bindings)
+        except _NoBudget:
+            return self._errors([_NO_BUDGET]), []
+
+    def _errors(self, texts: Iterable[str]) -> list[Decision]:
+        return [Decision(text) for text in texts] if self._fails else []
+
+    def _annotation_errors(self, bindings: Mapping[str, object]) -> list[str]:
+        """Raises: _NoBudget."""
+        values, _ = self._evaluate(self._annotations, bindings, COST_MAX)
+        return [str(value) for value in values if self._fails and type(value) is EvaluationError]
+
+    def _evaluate(
+        self, expressions: Sequence[_Found | None], bindings: Mapping[str, object], left: int
+    ) -> tuple[list[Any], int]:
+        """Values, or errors in their place, and what is left to spend. Raises: _NoBudget."""
+        variables = _Variables(self._variables, bindings)
+        scope = {**bindings, "variables": variables}
+        values: list[Any] = []
+        for found in expressions:
+            if found is None or isinstance(found, str):
+                values.append(None if found is None else EvaluationError(f"compilation error: {found}"))
+                continue
+            value, cost = found.outcome(scope)
+            left -= cost + variables.cost
+            variables.cost = 0
+            if left < 0:
+                raise _NoBudget
+            if type(value) is EvaluationError:
+                value = EvaluationError(f"expression '{found.text}' resulted in error: {value}")
+            values.append(value)
+        return values, left
+
+
+def _message(rule: Json, found: Any) -> str:
+    if isinstance(found, str):
+        text = found.strip()
+        if text and len(text.encode()) <= MESSAGE_BYTES_MAX and "\n" not in text:
+            return text
+    told: str = (rule.get("message") or "").strip()
+    return told or f"failed expression: {rule['expression'].strip()}"

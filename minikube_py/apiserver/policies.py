@@ -1,0 +1,249 @@
+"""ValidatingAdmissionPolicy: writes are held to policies in CEL, where a binding puts them to use.
+
+Source: apiserver `pkg/admission/plugin/policy/{generic,matching,validating}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from minikube_py.api.admission_policies import ValidatingPolicy
+from minikube_py.api.errors import Json, StatusError
+from minikube_py.api.kind import Kind
+from minikube_py.api.kinds.admissionregistration import ADMISSION_KINDS, BINDING, POLICY
+from minikube_py.api.kinds.core import NAMESPACES
+from minikube_py.api.label_selectors import selector_of
+from minikube_py.api.registry import Registry
+from minikube_py.api.selectors import LabelSelector
+from minikube_py.apiserver.admission import Attributes, Operation
+from minikube_py.apiserver.admission_rules import Namespaces, any_matches, matched_kind, object_selected, seen_as
+from minikube_py.apiserver.watch_cache import WatchCache
+from minikube_py.apiserver.webhooks import review_of
+
+_CODES: Final = {"Forbidden": 403, "Unauthorized": 401, "RequestEntityTooLarge": 413}
+_OF_NAMESPACE: Final = (
+    "name", "generateName", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp",
+    "deletionGracePeriodSeconds", "labels", "annotations", "finalizers",
+)  # fmt: skip
+
+
+class _Misconfigured(Exception):
+    pass
+
+
+class _Resources(NamedTuple):
+    """Which writes are meant."""
+
+    spec: Json
+    namespaces: LabelSelector
+    objects: LabelSelector
+
+    @classmethod
+    def of(cls, spec: Json) -> _Resources:
+        return cls(spec, selector_of(spec["namespaceSelector"]), selector_of(spec["objectSelector"]))
+
+
+class _Binding(NamedTuple):
+    name: str
+    spec: Json
+    resources: _Resources | None
+
+
+class _Hook(NamedTuple):
+    name: str
+    spec: Json
+    resources: _Resources
+    policy: ValidatingPolicy
+    bindings: list[_Binding]
+
+
+class _Denial(NamedTuple):
+    policy: str
+    binding: str
+    message: str
+    reason: str = ""
+
+    def status(self, attributes: Attributes) -> StatusError:
+        by = f"'{self.policy}' with binding '{self.binding}'" if self.binding else f"'{self.policy}'"
+        message = f"ValidatingAdmissionPolicy {by} denied request: {self.message}"
+        error = attributes.forbidden(message)
+        reason = self.reason or "Invalid"
+        details = {**(error.details or {}), "causes": [{"message": message}]}
+        return StatusError(_CODES.get(reason, 422), reason, error.message, details)
+
+
+class ValidatingPolicies:
+    name = "ValidatingAdmissionPolicy"
+    mutates = False
+
+    def __init__(self, cache: WatchCache, namespaces: Namespaces, registry: Callable[[], Registry]) -> None:
+        self._cache = cache
+        self._policies, self._bindings = cache.caches.get(POLICY), cache.caches.get(BINDING)
+        self._namespaces = namespaces
+        self._registry = registry
+        self._seen = (-1, -1)
+        self._hooks: list[_Hook] = []
+        self._compiled: dict[bytes, tuple[int, ValidatingPolicy]] = {}
+
+    def idle(self, kind: Kind, namespace: str) -> bool:
+        return self._bindings is None or not self._bindings.entries
+
+    def has_work(self, operation: Operation) -> bool:
+        """Policies are neither configured by what they configure, nor asked about reviews."""
+        if operation.kind in ADMISSION_KINDS or not operation.kind.stored:
+            return False
+        rules = (rule for hook in self.hooks() for rule in hook.resources.spec.get("resourceRules") or ())
+        return any_matches(rules, operation, self._registry())
+
+    def hooks(self) -> list[_Hook]:
+        """By the names of the policies, and in each by those of the bindings."""
+        policies, bindings = self._policies, self._bindings
+        if policies is None or bindings is None:
+            return []
+        if self._seen != (policies.last_change, bindings.last_change):
+            by_policy: dict[str, list[_Binding]] = {}
+            for entry in bindings.entries.values():
+                binding = entry.decode()
+                spec = binding["spec"]
+                resources = spec.get("matchResources")
+                found = _Binding(binding["metadata"]["name"], spec, _Resources.of(resources) if resources else None)
+                by_policy.setdefault(spec["policyName"], []).append(found)
+            compiled = self._compiled
+            self._compiled, self._hooks = {}, []
+            for key, entry in policies.entries.items():
+                obj = entry.decode()
+                name, spec = obj["metadata"]["name"], obj["spec"]
+                if name not in by_policy:
+                    continue
+                known = compiled.get(key)
+                policy = known[1] if known is not None and known[0] == entry.revision else ValidatingPolicy(spec)
+                self._compiled[key] = entry.revision, policy
+                ordered = sorted(by_policy[name])
+                self._hooks.append(_Hook(name, spec, _Resources.of(spec["matchConstraints"]), policy, ordered))
+            self._hooks.sort(key=lambda hook: hook.name)
+            self._seen = policies.last_change, bindings.last_change
+        return self._hooks
+
+    async def admit(self, attributes: Attributes) -> None:
+        pass
+
+    async def validate(self, attributes: Attributes) -> None:
+        """Raises: StatusError of the first denial."""
+        denials = [denial for hook in self.hooks() for denial in await self._ask(hook, attributes)]
+        if denials:
+            raise denials[0].status(attributes)
+
+    async def _ask(self, hook: _Hook, attributes: Attributes) -> list[_Denial]:
+        """Raises: StatusError 404."""
+        fails = hook.spec.get("failurePolicy") != "Ignore"
+        try:
+            kind = await self._matched(hook.resources, attributes)
+            if kind is None:
+                return []
+            of_params = self._param_kind(hook.spec.get("paramKind"))
+        except (StatusError, _Misconfigured) as error:
+            return [_Denial(hook.name, "", f"failed to configure policy: {error}")] if fails else []
+        found: list[_Denial] = []
+        for binding in hook.bindings:
+            try:
+                if binding.resources is not None and await self._matched(binding.resources, attributes) is None:
+                    continue
+                params = list(self._params(of_params, binding.spec.get("paramRef"), attributes.of.namespace))
+                if params and not seen_as(kind, attributes.of.kind):
+                    wanted = f"{attributes.of.kind.plural} as {kind.api_version}"
+                    raise _Misconfigured(f"failed to convert object version: this server does not show {wanted}")
+            except (StatusError, _Misconfigured) as error:
+                if fails:
+                    found.append(_Denial(hook.name, binding.name, f"failed to configure binding: {error}"))
+                continue
+            if params:
+                found += await self._denials(hook, binding, kind, params, attributes)
+        return found
+
+    async def _denials(
+        self, hook: _Hook, binding: _Binding, kind: Kind, params: list[Json | None], attributes: Attributes
+    ) -> list[_Denial]:
+        of, namespace = attributes.of, None
+        if of.namespace and of.kind is not NAMESPACES:
+            namespace = _shown(await self._namespaces.get(of.namespace))
+        asked = review_of(attributes, kind, "")
+        del asked["uid"]
+        bindings = {"object": asked.pop("object"), "oldObject": asked.pop("oldObject"), "request": asked}
+        found: list[_Denial] = []
+        actions = binding.spec.get("validationActions") or ()
+        for param in params:
+            given = {**bindings, "params": param} if hook.spec.get("paramKind") is not None else bindings
+            denied, errors = hook.policy.denials(given, namespace)
+            for decision in denied:
+                if "Deny" in actions:
+                    found.append(_Denial(hook.name, binding.name, decision.message, decision.reason))
+                if "Warn" in actions:
+                    by = f"'{hook.name}' with binding '{binding.name}'"
+                    attributes.warn(f"Validation failed for ValidatingAdmissionPolicy {by}: {decision.message}")
+            found += [_Denial(hook.name, binding.name, error) for error in errors]
+        return found
+
+    async def _matched(self, resources: _Resources, attributes: Attributes) -> Kind | None:
+        """As which kind the write is meant; None: it is not. Raises: StatusError 404."""
+        missing: StatusError | None = None
+        try:
+            if not await self._namespaces.selected(resources.namespaces, attributes):
+                return None
+        except StatusError as error:
+            missing = error
+        if not object_selected(resources.objects, attributes):
+            return None
+        spec, of = resources.spec, attributes.of
+        given = (spec.get("matchPolicy") == "Equivalent", of, attributes.name, self._registry())
+        if matched_kind(spec.get("excludeResourceRules") or (), *given) is not None:
+            return None
+        rules = spec.get("resourceRules")
+        kind = matched_kind(rules, *given) if rules else of.kind
+        if kind is not None and missing is not None:
+            raise missing
+        return kind
+
+    def _param_kind(self, told: Json | None) -> Kind | None:
+        """Raises: _Misconfigured."""
+        if told is None:
+            return None
+        group, slash, version = told["apiVersion"].partition("/")
+        if not slash:
+            group, version = "", told["apiVersion"]
+        kind = self._registry().kind(group, version, told["kind"])
+        if kind is None or not kind.stored:
+            shown = f"{group}/{version}, Kind={told['kind']}"
+            raise _Misconfigured(f"failed to find resource referenced by paramKind: '{shown}'")
+        return kind
+
+    def _params(self, kind: Kind | None, ref: Json | None, namespace: str) -> Iterator[Json | None]:
+        """What the policy is asked with, once for each. Raises: _Misconfigured."""
+        if kind is None or ref is None:
+            yield None
+            return
+        if kind.namespaced:
+            namespace = ref.get("namespace") or namespace
+            if not namespace:
+                why = "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
+                raise _Misconfigured(why)
+        elif ref.get("namespace"):
+            raise _Misconfigured("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
+        cache, found = self._cache.of(kind), False
+        if ref.get("name"):
+            entry = cache.entries.get(kind.key(namespace, ref["name"]))
+            entries = [entry] if entry is not None else []
+        else:
+            selector = selector_of(ref["selector"])
+            below = cache.iterate(kind.collection_prefix(namespace), None)
+            entries = [entry for entry in below if selector.matches(entry.labels)]
+        for entry in entries:
+            found = True
+            yield {**entry.decode(), "kind": kind.kind, "apiVersion": kind.api_version}
+        if not found and ref.get("parameterNotFoundAction") == "Deny":
+            raise _Misconfigured("no params found for policy binding with `Deny` parameterNotFoundAction")
+
+
+def _shown(namespace: Mapping[str, Json]) -> Json:
+    metadata = {name: namespace["metadata"][name] for name in _OF_NAMESPACE if name in namespace["metadata"]}
+    return {"metadata": metadata, "spec": namespace.get("spec") or {}, "status": namespace.get("status") or {}}

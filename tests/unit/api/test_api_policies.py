@@ -1,0 +1,86 @@
+"""Admission policies in CEL: what they may cost, and laws of what they say. A live upstream judges their words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minikube_py.api import admission_policies
+from minikube_py.api.admission_policies import Decision, ValidatingPolicy
+
+NO_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
+BINDINGS: dict[str, Any] = {"object": {"data": {"a": "1"}}, "oldObject": None, "request": {"operation": "CREATE"}}
+COSTLY = "[1, 2, 3].all(x, [1, 2, 3].all(y, x + y > 0))"
+
+
+def said(spec: dict[str, Any]) -> tuple[list[Decision], list[str]]:
+    return ValidatingPolicy(spec).denials(BINDINGS, None)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"validations": [{"expression": "true"}, {"expression": COSTLY}]}, NO_BUDGET),
+        (
+            {"validations": [{"expression": "true", "messageExpression": f"string({COSTLY})"}]},
+            f"failed messageExpression: {NO_BUDGET}",
+        ),
+        ({"auditAnnotations": [{"key": "k", "valueExpression": f"string({COSTLY})"}]}, NO_BUDGET),
+        (
+            {
+                "variables": [{"name": "costly", "expression": COSTLY}],
+                "validations": [{"expression": "object.data.a == '2' || variables.costly"}],
+            },
+            NO_BUDGET,
+        ),
+    ],
+    ids=["validation", "message", "annotation", "variable"],
+)
+def test_what_costs_too_much_denies_unless_failures_are_ignored(
+    spec: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert said(spec) == ([], [])
+    monkeypatch.setattr(admission_policies, "COST_MAX", 20)
+    assert said(spec) == ([Decision(message)], [])
+    assert said({**spec, "failurePolicy": "Ignore"}) == ([], [])
+
+
+def test_a_variable_is_evaluated_once_and_paid_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = [{"expression": "variables.costly"} for _ in range(5)]
+    spec = {"variables": [{"name": "costly", "expression": COSTLY}], "validations": rules}
+    alone = {**spec, "validations": rules[:1]}
+    least = next(cost for cost in range(1_000) if _affords(alone, cost, monkeypatch))
+    # Each of the others costs what naming a variable costs.
+    assert _affords(spec, least + 4 * 2, monkeypatch) and not _affords(spec, least, monkeypatch)
+
+
+def _affords(spec: dict[str, Any], cost: int, monkeypatch: pytest.MonkeyPatch) -> bool:
+    monkeypatch.setattr(admission_policies, "COST_MAX", cost)
+    return said(spec) == ([], [])
+
+
+def test_a_variable_that_nobody_asks_for_is_not_evaluated() -> None:
+    variables = [{"name": "bad", "expression": "object.zz"}]
+    assert said({"variables": variables, "validations": [{"expression": "true"}]}) == ([], [])
+    denied, _ = said({"variables": variables, "validations": [{"expression": "variables.bad == 1"}]})
+    why = 'composited variable "bad" fails to evaluate: no such key: zz'
+    assert denied == [Decision(f"expression 'variables.bad == 1' resulted in error: {why}")]
+
+
+_rules = st.lists(st.sampled_from(["true", "false", "object.zz == 1", "object.data.a == '1'", "oldObject == null"]))
+
+
+@given(_rules, _rules, st.booleans())
+def test_rules_speak_for_themselves(first: list[str], second: list[str], fails: bool) -> None:
+    """What two lists of rules deny together is what each denies; failures count only where they are not ignored."""
+
+    def denied(rules: list[str]) -> list[Decision]:
+        asked = [{"expression": each} for each in rules]
+        return said({"failurePolicy": "Fail" if fails else "Ignore", "validations": asked})[0]
+
+    assert denied(first + second) == denied(first) + denied(second)
+    wrong = [each for each in first if each == "false" or (fails and "zz" in each)]
+    assert len(denied(first)) == len(wrong)
