@@ -6,7 +6,7 @@ discovery documents and of its `pkg/registry` strategies. The kinds are in `api.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal, Protocol
@@ -19,10 +19,16 @@ DeleteAnswer = Literal["object", "status"]
 ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 STATUS_VERBS: Final = ("get", "patch", "update")
 
+PARTS: Final = ("status", "approval", "finalize")
+"""Subresources that write a part of the object itself."""
+
 Change = Callable[[Json], None]
 """Changes a new object in place."""
 Carry = Callable[[Json, Json], None]
 """Changes the new object (first) in place by what the old one holds."""
+
+
+NoteSender = Callable[[Json, str, str, Sequence[str], Sequence[tuple[str, Sequence[str]]]], None]
 
 
 class Cluster(Protocol):
@@ -211,6 +217,7 @@ class Kind:
     prepare_create: Change = nothing
     prepare_update: Carry = carries_nothing
     prepare_status: Carry = carries_nothing
+    prepare_approval: Carry = carries_nothing
     stamp_status: Callable[[Json, Json, str], None] = stamps_nothing
     validate: Validate | None = None
     checks_metadata: bool = True
@@ -220,6 +227,8 @@ class Kind:
     warn_status: Warn = warns_of_nothing
     """For writes of `status`."""
     deletion_grace_s: Callable[[Json, int | None], int] | None = None
+    note_sender: NoteSender | None = None
+    """Writes into a new object who sends it: name, uid, groups and what else is known."""
     prepare_delete: Callable[[Json, str], None] = deletes_as_it_is
     also_reset: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
     """By subresource, the fields that its writes leave alone beside the other half: nobody comes to own them so."""
@@ -270,7 +279,7 @@ class Kind:
 
     def resets(self, subresource: str) -> tuple[tuple[str, ...], ...]:
         """The paths that a write of the subresource ("": of the object) leaves as they are."""
-        halves = {"": "status" if self.has_status else "", "status": "spec", "finalize": "status"}
+        halves = {"": "status" if self.has_status else "", "status": "spec", "approval": "spec", "finalize": "status"}
         half = halves.get(subresource, "")
         return (*(((half,),) if half else ()), *self.also_reset.get(subresource, ()))
 

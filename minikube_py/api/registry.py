@@ -13,6 +13,7 @@ from minikube_py.api.kinds import (
     authorization,
     autoscaling,
     batch,
+    certificates,
     coordination,
     core,
     discovery,
@@ -56,7 +57,7 @@ class Registry:
 
 
 GROUPS: Final = (
-    core, admissionregistration, apiextensions, apps, authentication, authorization, autoscaling, batch, coordination,
-    discovery, networking, node, policy, rbac, resource, scheduling, storage, volume_attributes,
+    core, admissionregistration, apiextensions, apps, authentication, authorization, autoscaling, batch, certificates,
+    coordination, discovery, networking, node, policy, rbac, resource, scheduling, storage, volume_attributes,
 )  # fmt: skip
 REGISTRY: Final = Registry(tuple(kind for group in GROUPS for kind in group.KINDS))

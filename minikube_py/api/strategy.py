@@ -48,6 +48,10 @@ def settle_update(kind: Kind, new: Json, old: Json, subresource: str, cluster: C
         kind.admit_status(new, old, cluster)
         if kind.stamp_status is not stamps_nothing:
             kind.stamp_status(new, old, timestamp(cluster.wall_s()))
+    elif subresource == "approval":
+        keep(new, old, "spec")
+        kind.stamp_status(new, old, timestamp(cluster.wall_s()))
+        kind.prepare_approval(new, old)
     elif subresource == "finalize":
         keep(new, old, "status")
     else:

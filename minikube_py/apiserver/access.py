@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from minikube_py.api.errors import Json, StatusError
-from minikube_py.api.kind import Kind
+from minikube_py.api.kind import Kind, NoteSender
 from minikube_py.api.kinds.core import NAMESPACES, PODS
 from minikube_py.api.kinds.rbac import GROUP as RBAC
 from minikube_py.api.registry import Registry
@@ -50,6 +50,13 @@ class Access:
 
     async def admit(self, request: Request, path: ResourcePath | None, verb: str) -> User:
         """Who the request runs as; notes it in the request, with what its writes are held to. Raises: StatusError."""
+        user = await self._admit(request, path, verb)
+        kind = path.resource if path is not None and verb == "create" and not path.subresource else None
+        if kind is not None and kind.note_sender is not None:
+            request.admit = _both(request.admit, _noting(kind.note_sender, user))
+        return user
+
+    async def _admit(self, request: Request, path: ResourcePath | None, verb: str) -> User:
         user = request.user or ANONYMOUS
         if request.wanted is None and MASTERS in user.groups:
             return user
@@ -119,6 +126,14 @@ def _both(first: Admission | None, second: Admission) -> Admission:
     def admit(kind: Kind, sub: str, name: str, old: Json | None, new: Json | None) -> None:
         second(kind, sub, name, old, new)
         first(kind, sub, name, old, new)
+
+    return admit
+
+
+def _noting(note: NoteSender, user: User) -> Admission:
+    def admit(kind: Kind, sub: str, name: str, old: Json | None, new: Json | None) -> None:
+        if new is not None:
+            note(new, user.name, user.uid, user.groups, user.extra)
 
     return admit
 

@@ -24,8 +24,8 @@ from minikube_py.apiserver.rules import User
 ORDER: Final = (
     "NamespaceLifecycle", "LimitRanger", "NodeRestriction", "PodSecurity", "Priority", "DefaultTolerationSeconds",
     "DefaultStorageClass", "StorageObjectInUseProtection", "PersistentVolumeClaimResize", "RuntimeClass",
-    "DefaultIngressClass", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy",
-    "ValidatingAdmissionWebhook", "ResourceQuota",
+    "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction", "DefaultIngressClass",
+    "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook", "ResourceQuota",
 )  # fmt: skip
 """The plugins that there are, in the order of upstream's AllOrderedPlugins."""
 

@@ -17,12 +17,13 @@ from typing import Final
 
 from minikube_py.api import go_json
 from minikube_py.api.errors import StatusError, internal, method_not_allowed, timeout
+from minikube_py.api.kind import PARTS
 from minikube_py.api.kinds.core import PODS
 from minikube_py.api.patch import ACCEPTED as PATCH_TYPES
 from minikube_py.api.patch import APPLY_PATCH
 from minikube_py.api.registry import REGISTRY, Registry
 from minikube_py.api.service_tokens import SigningKey
-from minikube_py.apiserver import bootstrap, nonresource, system
+from minikube_py.apiserver import bootstrap, nonresource, signers, system
 from minikube_py.apiserver.access import Access
 from minikube_py.apiserver.addresses import DEFAULT_RANGE, AddressAllocator
 from minikube_py.apiserver.admission import Chain
@@ -148,7 +149,8 @@ class ApiServer:
         given = (self.cache, namespaces, self.webhook_caller, lambda: self.registry, rng)
         security = PodSecurity(self.cache, namespaces, self.clock)
         policies = ValidatingPolicies(self.cache, namespaces, lambda: self.registry)
-        return Chain((security, MutatingWebhooks(*given), policies, ValidatingWebhooks(*given)))
+        of_requests = signers.plugins(self.access)
+        return Chain((security, *of_requests, MutatingWebhooks(*given), policies, ValidatingWebhooks(*given)))
 
     # --- life -------------------------------------------------------------------------------------------------------
 
@@ -366,7 +368,7 @@ class ApiServer:
 
     async def _dispatch(self, asked: Route, request: Request) -> Response:
         verb = asked.verb
-        if asked.subresource is not None and asked.subresource.name not in ("status", "finalize"):
+        if asked.subresource is not None and asked.subresource.name not in PARTS:
             return await self._special(asked, request)
         if not asked.resource.stored:
             return await self._unstored(asked, request)

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import certificate_cases
 import judging
 import needs
 import ours
@@ -161,5 +162,24 @@ def test_policies_hold_writes_as_upstream_does(servers: tuple[Server, Server]) -
         patience.eventually(partial(_says, server, *policy_cases.known()), "admission knows the policies")
     for case in cases:
         take(case.asks)
+    print(report.counts())
+    assert not report.findings, f"{report.text()}\n{report.counts()}"
+
+
+@pytest.mark.timeout(400)
+def test_requests_for_certificates_are_approved_and_signed_as_upstream_does(servers: tuple[Server, Server]) -> None:
+    report = judging.Report()
+    theirs, mine = servers
+
+    def take(asks: Iterable[Ask]) -> None:
+        for ask in asks:
+            report.take(ask, theirs.ask(ask), mine.ask(ask))
+
+    take(certificate_cases.setup())
+    take(certificate_cases.asked())
+    take(certificate_cases.decided())
+    for server in servers:
+        patience.eventually(partial(_says, server, *certificate_cases.known()), "authorization knows bob")
+    take(certificate_cases.allowed())
     print(report.counts())
     assert not report.findings, f"{report.text()}\n{report.counts()}"

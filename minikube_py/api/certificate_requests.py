@@ -1,0 +1,98 @@
+"""PKCS#10 requests for certificates, and certificates, as Go's `x509` takes them from PEM.
+
+Source: kubernetes `pkg/apis/certificates/helpers.go`, `pkg/apis/certificates/validation`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.x509.oid import NameOID
+
+from minikube_py.api.errors import go_quote
+
+REQUEST: Final = "CERTIFICATE REQUEST"
+CERTIFICATE: Final = "CERTIFICATE"
+_BLOCK: Final = re.compile(
+    rb"(?:^|\n)-----BEGIN ([^\n]*?)-----[ \t\r]*\n((?:[^\n:]+:[^\n]*\n)*)\n?([A-Za-z0-9+/=\s]*?)-----END \1-----"
+)
+_ORGANIZATION: Final = NameOID.ORGANIZATION_NAME
+_UNREADABLE: Final = (ValueError, UnsupportedAlgorithm, x509.InvalidVersion)
+
+
+class BadRequest(ValueError):
+    """What was sent is no such request, in upstream's words where it has its own."""
+
+
+class _Block(NamedTuple):
+    kind: str
+    headers: bool
+    der: bytes
+
+
+def _blocks(pem: bytes) -> Iterator[_Block]:
+    for match in _BLOCK.finditer(pem):
+        try:
+            der = base64.b64decode(match[3], validate=False)
+        except binascii.Error:
+            continue
+        yield _Block(match[1].decode("utf-8", "replace"), bool(match[2]), der)
+
+
+@lru_cache(256)
+def parse_request(encoded: str) -> x509.CertificateSigningRequest:
+    """`encoded`: PEM, in base64. Raises: BadRequest."""
+    block = next(_blocks(base64.b64decode(encoded)), None)
+    if block is None or block.kind != REQUEST:
+        raise BadRequest(f"PEM block type must be {REQUEST}")
+    try:
+        request = x509.load_der_x509_csr(block.der)
+        organizations(request)
+        return request
+    except _UNREADABLE as error:
+        raise BadRequest(f"asn1: structure error: {error}") from None
+
+
+def check_signature(request: x509.CertificateSigningRequest) -> None:
+    """Raises: BadRequest."""
+    try:
+        good, key = request.is_signature_valid, request.public_key()
+    except _UNREADABLE:
+        raise BadRequest("x509: cannot verify signature: algorithm unimplemented") from None
+    if good:
+        return
+    if isinstance(key, ec.EllipticCurvePublicKey):
+        raise BadRequest("x509: ECDSA verification failure")
+    if isinstance(key, ed25519.Ed25519PublicKey):
+        raise BadRequest("x509: Ed25519 verification failure")
+    raise BadRequest("crypto/rsa: verification error")
+
+
+def organizations(request: x509.CertificateSigningRequest) -> list[str]:
+    return [str(each.value) for each in request.subject.get_attributes_for_oid(_ORGANIZATION)]
+
+
+def check_certificates(encoded: str) -> None:
+    """Of PEM in base64, which may be empty. Raises: BadRequest."""
+    if not encoded:
+        return
+    found = list(_blocks(base64.b64decode(encoded)))
+    for block in found:
+        if block.kind != CERTIFICATE:
+            raise BadRequest(f"only CERTIFICATE PEM blocks are allowed, found {go_quote(block.kind)}")
+        if block.headers:
+            raise BadRequest("no PEM block headers are permitted")
+        try:
+            x509.load_der_x509_certificate(block.der)
+        except _UNREADABLE as error:
+            raise BadRequest(f"x509: malformed certificate: {error}") from None
+    if not found:
+        raise BadRequest("must contain at least one CERTIFICATE PEM block")

@@ -1,0 +1,84 @@
+"""Requests for certificates: who sent them is written down, and no bytes that are sent as one harm the server."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+from api_core import Core
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minikube_py.api.certificate_requests import BadRequest, check_certificates, check_signature, parse_request
+from minikube_py.apiserver.rules import AUTHENTICATED, MASTERS, User
+
+PATH = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+PEM = (
+    x509.CertificateSigningRequestBuilder()
+    .subject_name(x509.Name([]))
+    .sign(ec.derive_private_key(7, ec.SECP256R1()), hashes.SHA256())
+    .public_bytes(serialization.Encoding.PEM)
+)
+DER = base64.b64decode(b"".join(PEM.strip().split(b"\n")[1:-1]))
+SIGNED = x509.load_der_x509_csr(DER).tbs_certrequest_bytes
+SENDER = User("ann", (MASTERS, AUTHENTICATED), "u", (("team", ("a", "b")),))
+
+
+def request(pem: bytes = PEM) -> dict[str, Any]:
+    spec = {"request": base64.b64encode(pem).decode(), "signerName": "example.com/x", "usages": ["client auth"]}
+    return {"metadata": {"name": "r"}, "spec": {**spec, "username": "root", "groups": ["all"], "extra": {"x": ["y"]}}}
+
+
+async def done(core: Core, user: User, method: str, path: str, body: dict[str, Any]) -> Any:
+    code, answer = await core.ask(method, path, body, user=user)
+    assert code in (200, 201), answer
+    return answer
+
+
+async def test_the_sender_is_who_sent_it(core: Core) -> None:
+    made = await done(core, SENDER, "POST", PATH, request())
+    told = {key: made["spec"][key] for key in ("username", "uid", "groups", "extra")}
+    assert told == {"username": "ann", "uid": "u", "groups": [MASTERS, AUTHENTICATED], "extra": {"team": ["a", "b"]}}
+    changed = await core.done("PUT", f"{PATH}/r", {**made, "spec": {**made["spec"], "username": "root"}})
+    assert changed["spec"] == made["spec"]
+
+
+async def test_who_may_write_approvals_may_not_approve_for_every_signer(core: Core) -> None:
+    rules = [{"apiGroups": ["certificates.k8s.io"], "resources": ["*/approval"], "verbs": ["*"]}]
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    await core.done("POST", f"{rbac}/clusterroles", {"metadata": {"name": "approver"}, "rules": rules})
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "approver"}
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "bob"}
+    binding = {"metadata": {"name": "approver"}, "roleRef": role, "subjects": [subject]}
+    await core.done("POST", f"{rbac}/clusterrolebindings", binding)
+    made = await core.done("POST", PATH, request())
+    approved = {**made, "status": {"conditions": [{"type": "Approved", "status": "True"}]}}
+    code, answer = await core.ask("PUT", f"{PATH}/r/approval", approved, user=User("bob", (AUTHENTICATED,)))
+    assert code == 403
+    assert 'user not permitted to approve requests with signerName "example.com/x"' in answer["message"]
+    answer = await core.done("PUT", f"{PATH}/r/approval", approved)
+    assert answer["status"]["conditions"][0]["lastUpdateTime"]
+
+
+@given(st.integers(0, len(SIGNED) - 1), st.integers(1, 255))
+def test_a_request_in_which_a_signed_byte_is_another_is_refused(at: int, change: int) -> None:
+    der = bytearray(DER)
+    der[DER.index(SIGNED) + at] ^= change
+    text = base64.encodebytes(bytes(der))
+    pem = b"-----BEGIN CERTIFICATE REQUEST-----\n" + text + b"-----END CERTIFICATE REQUEST-----\n"
+    with pytest.raises(BadRequest):
+        check_signature(parse_request(base64.b64encode(pem).decode()))
+
+
+@given(st.one_of(st.binary(), st.lists(st.sampled_from([*PEM.split(b"\n"), b"a: b", b"", b"x"])).map(b"\n".join)))
+def test_whatever_is_sent_is_taken_or_refused(pem: bytes) -> None:
+    encoded = base64.b64encode(pem).decode()
+    for check in (parse_request, check_certificates):
+        try:
+            check(encoded)
+        except BadRequest:
+            continue
