@@ -83,7 +83,8 @@ _CONTROLLERS: Final = (
     # replication-controller, pod-garbage-collector, node-controller, endpoint-controller, service-account-controller,
     # root-ca-cert-publisher, replicaset-controller, deployment-controller, statefulset-controller,
     # daemon-set-controller, endpointslice-controller, endpointslicemirroring-controller, persistent-volume-binder,
-    # job-controller, cronjob-controller, ttl-after-finished-controller, clusterrole-aggregation-controller.
+    # job-controller, cronjob-controller, ttl-after-finished-controller, clusterrole-aggregation-controller,
+    # certificate-controller.
     Rule((*_READ, "patch", "update", "delete"), ("*",), ("*",)),
     Rule((*_READ, "delete", "deletecollection"), ("*",), ("*",)),
     Rule(("update",), _CORE, ("namespaces/finalize", "namespaces/status")),
@@ -97,6 +98,9 @@ _CONTROLLERS: Final = (
     Rule(("create",), ("discovery.k8s.io",), ("endpointslices",)),
     Rule(("create",), ("resource.k8s.io",), ("resourceclaims",)),
     Rule(("escalate",), ("rbac.authorization.k8s.io",), ("clusterroles",)),
+    Rule(("update",), ("certificates.k8s.io",), ("certificatesigningrequests/approval",)),
+    Rule(("approve",), ("certificates.k8s.io",), ("signers",), ("kubernetes.io/kube-apiserver-client-kubelet",)),
+    Rule(("create",), ("authorization.k8s.io",), ("subjectaccessreviews",)),
 )  # fmt: skip
 NODE_RULES: Final = (
     Rule(("create",), ("authentication.k8s.io",), ("tokenreviews",)),

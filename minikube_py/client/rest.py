@@ -54,6 +54,8 @@ CONTROLLER_REVISIONS = ResourceRef("apps", "v1", "controllerrevisions")
 JOBS = ResourceRef("batch", "v1", "jobs")
 CRON_JOBS = ResourceRef("batch", "v1", "cronjobs")
 ENDPOINT_SLICES = ResourceRef("discovery.k8s.io", "v1", "endpointslices")
+CERTIFICATE_REQUESTS = ResourceRef("certificates.k8s.io", "v1", "certificatesigningrequests")
+SUBJECT_ACCESS_REVIEWS = ResourceRef("authorization.k8s.io", "v1", "subjectaccessreviews")
 LEASES = ResourceRef("coordination.k8s.io", "v1", "leases")
 
 

@@ -12,6 +12,7 @@ from minikube_py.api.errors import StatusError
 from minikube_py.api.service_tokens import SigningKey
 from minikube_py.client.events import EventRecorder, Involved
 from minikube_py.client.rest import (
+    CERTIFICATE_REQUESTS,
     CLUSTER_ROLES,
     CONFIG_MAPS,
     CONTROLLER_REVISIONS,
@@ -170,6 +171,7 @@ _PROJECTIONS: Final[Mapping[ResourceRef, Callable[[Object], Any]]] = {
         (VOLUMES, CLAIMS, STORAGE_CLASSES, ATTRIBUTES_CLASSES, BUDGETS, DEVICE_CLAIMS, DEVICE_TEMPLATES), project_whole
     ),
     QUOTAS: project_whole,
+    CERTIFICATE_REQUESTS: project_whole,
 }
 _INDEXERS: Final[Mapping[ResourceRef, Mapping[str, Indexer[Any]]]] = {
     PODS: {

@@ -11,6 +11,7 @@ from minikube_py.client.rest import ResourceRef, RestClient
 from minikube_py.client.timers import Timers
 from minikube_py.client.transport import ApiTransport
 from minikube_py.controllers.base import Controller, ControllerConfig, ControllerContext, shared_informers
+from minikube_py.controllers.certificate_requests import RequestApprover, RequestCleaner
 from minikube_py.controllers.cluster_roles import ClusterRoleAggregation
 from minikube_py.controllers.cron_jobs import CronJobController
 from minikube_py.controllers.daemon_set import DaemonSetController
@@ -71,6 +72,8 @@ CONTROLLERS: Final[Mapping[str, Callable[[ControllerContext], Controller]]] = {
         CronJobController,
         TtlAfterFinished,
         ClusterRoleAggregation,
+        RequestApprover,
+        RequestCleaner,
     )
 }
 

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import certificate_scenarios
 import device_scenarios
 import pytest
 import quota_scenarios
@@ -251,6 +252,7 @@ SCENARIOS: dict[str, Scenario] = {
     "disruption budgets": storage_scenarios.budgets(settled),
     "claims for devices": device_scenarios.devices(settled),
     "quotas": quota_scenarios.counted(settled),
+    "requests for certificates": certificate_scenarios.approved(settled),
 }  # fmt: skip
 
 

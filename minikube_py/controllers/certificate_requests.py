@@ -1,0 +1,152 @@
+"""Requests for certificates: those of kubelets are approved, and old ones deleted.
+
+Source: k8s.io/kubernetes/pkg/controller/certificates/{approver,cleaner}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from minikube_py.api.certificate_requests import ends_s, is_of_kubelet, parse_request, subject_name
+from minikube_py.api.errors import StatusError
+from minikube_py.client.informer import Handler, Informer
+from minikube_py.client.rest import CERTIFICATE_REQUESTS, SUBJECT_ACCESS_REVIEWS, Object
+from minikube_py.controllers.base import ControllerContext, QueueController, QueueWorkers
+from minikube_py.controllers.ranking import parse_time_s
+from minikube_py.controllers.volume_views import WholeView
+from minikube_py.errors import MinikubeError
+
+OF_KUBELETS: Final = "kubernetes.io/kube-apiserver-client-kubelet"
+LOOKED_AT_EVERY_S: Final = 3600.0
+DECIDED_S: Final = 3600.0
+"""How long requests stay that were denied, failed, or approved and signed."""
+OPEN_S: Final = 24 * 3600.0
+"""How long those stay that nobody decided on, or signed."""
+
+
+class _NotAllowed(MinikubeError):
+    """Known for what it is, and its sender may not have it: it is looked at again."""
+
+
+def _conditions(request: Object) -> list[Object]:
+    return (request.get("status") or {}).get("conditions") or []
+
+
+def _types(request: Object) -> set[str]:
+    return {condition.get("type") or "" for condition in _conditions(request)}
+
+
+class RequestApprover(QueueController):
+    """Asks the API server whether the sender may have what a kubelet asks for."""
+
+    name = "certificatesigningrequest-approving-controller"
+
+    def __init__(self, context: ControllerContext) -> None:
+        self._client = context.client
+        self._requests: Informer[WholeView] = context.informers.of(CERTIFICATE_REQUESTS)
+        self._workers = QueueWorkers(context, "certificate", self.sync)
+        add = self._workers.queue.add
+        self._requests.add_handler(
+            Handler(on_add=lambda new: add(new.name), on_update=lambda old, new: add(new.name))
+        )
+
+    async def sync(self, name: str) -> None:
+        found = self._requests.store.get(name)
+        if found is None:
+            return
+        request = found.obj
+        if (request.get("status") or {}).get("certificate") or _types(request) & {"Approved", "Denied"}:
+            return
+        tried = []
+        for subresource, what in _recognized(request):
+            tried.append(subresource)
+            if await self._may(request, subresource):
+                message = f"Auto approving {what} after SubjectAccessReview."
+                condition = {"type": "Approved", "status": "True", "reason": "AutoApproved", "message": message}
+                status = {**(request.get("status") or {}), "conditions": [*_conditions(request), condition]}
+                await self._client.update(CERTIFICATE_REQUESTS, {**request, "status": status}, "approval")
+                return
+        if tried:
+            raise _NotAllowed(f"recognized csr {name!r} as {tried} but subject access review was not approved")
+
+    async def _may(self, request: Object, subresource: str) -> bool:
+        spec = request["spec"]
+        asked = {
+            "group": CERTIFICATE_REQUESTS.group, "resource": CERTIFICATE_REQUESTS.plural, "verb": "create",
+            "subresource": subresource, "version": "*",
+        }  # fmt: skip
+        told = {"user": spec.get("username"), "uid": spec.get("uid"), "groups": spec.get("groups")}
+        told = {key: value for key, value in {**told, "extra": spec.get("extra")}.items() if value}
+        review = await self._client.create(
+            SUBJECT_ACCESS_REVIEWS, {"metadata": {}, "spec": {**told, "resourceAttributes": asked}}
+        )
+        return bool(review["status"].get("allowed"))
+
+
+def _recognized(request: Object) -> Iterator[tuple[str, str]]:
+    """As what a request may be approved: what its sender needs the right to, and the words for it."""
+    spec = request["spec"]
+    if spec.get("signerName") != OF_KUBELETS:
+        return
+    parsed = parse_request(spec["request"])
+    if not is_of_kubelet(parsed, spec.get("usages") or ()):
+        return
+    if spec.get("username") == subject_name(parsed):
+        yield "selfnodeclient", "self kubelet client certificate"
+    yield "nodeclient", "kubelet client certificate"
+
+
+def is_over(request: Object, now_s: float) -> bool:
+    """Whether nobody needs it any more."""
+
+    def older(text: str | None, than_s: float) -> bool:
+        at_s = parse_time_s(text or "")
+        return at_s is not None and now_s - at_s > than_s
+
+    conditions = _conditions(request)
+    certificate = (request.get("status") or {}).get("certificate") or ""
+    if not conditions and older(request["metadata"].get("creationTimestamp"), OPEN_S):
+        return True
+    for condition in conditions:
+        kind, updated = condition.get("type"), condition.get("lastUpdateTime")
+        if kind in ("Denied", "Failed") and older(updated, DECIDED_S):
+            return True
+        if kind != "Approved":
+            continue
+        if older(updated, DECIDED_S if certificate else OPEN_S):
+            return True
+        last_s = ends_s(certificate) if certificate else None
+        if last_s is not None and now_s > last_s:
+            return True
+    return False
+
+
+class RequestCleaner(QueueController):
+    """Looks at all of them once an hour."""
+
+    name = "certificatesigningrequest-cleaner-controller"
+
+    def __init__(self, context: ControllerContext) -> None:
+        self._client, self._clock = context.client, context.clock
+        self._requests: Informer[WholeView] = context.informers.of(CERTIFICATE_REQUESTS)
+        self._workers = QueueWorkers(context, "certificate_cleaner", self.sync)
+        self._looking = False
+        self._requests.add_handler(Handler(on_add=self._seen))
+
+    def _seen(self, request: WholeView) -> None:
+        if not self._looking:
+            self._looking = True
+            self._workers.queue.add("")
+
+    async def sync(self, key: str) -> None:
+        for request in list(self._requests.store.values()):
+            if is_over(request.obj, self._clock.wall_s()):
+                try:
+                    await self._client.delete(CERTIFICATE_REQUESTS, request.name)
+                except StatusError as error:
+                    if error.code != 404:
+                        raise
+        self._looking = len(self._requests.store) > 0
+        if self._looking:
+            self._workers.queue.add_after("", LOOKED_AT_EVERY_S)
