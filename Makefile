@@ -4,6 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 JOBS   ?= 2
 SEEDS  ?= 1000
+SCRIPTS ?= 128
 RUNS   ?= 34
 EXAMPLES ?= 2000
 SEED   ?= 1
@@ -96,6 +97,10 @@ mutants: $(BIN)/.installed-dev  ## LIMIT=n automatic mutants of raft, wal, mvcc 
 
 laws: $(BIN)/.installed-dev  ## EXAMPLES=n programs and histories put to every structure; another SEED=s draws others
 	@MINIKUBE_PY_LAW_EXAMPLES=$(EXAMPLES) MINIKUBE_PY_LAW_SEED=$(SEED) $(BIN)/python -m pytest -n $(JOBS) --timeout 3600 tests/property/test_index_laws.py tests/property/test_index_laws_store.py
+
+.PHONY: judge
+judge: $(BIN)/.installed-dev  ## SCRIPTS=n scripts of each theme to upstream's scheduler and to ours, step by step (needs Go); resumable
+	@$(BIN)/python tests/conformance/judge_scheduler.py --seeds $(SCRIPTS) --journal results/judge-scheduler.jsonl --write
 
 study-quick: $(BIN)/.installed  ## the pre-registered study of filters and indexes, small: minutes; report in results/
 	@rm -rf results/study-bloom-quick

@@ -191,7 +191,7 @@ def build_program(program: Program) -> Path:
         started_s = time.monotonic()
         draft = folder / f".{program.name}.draft"
         with tempfile.TemporaryDirectory(prefix="upstream-build-") as module:
-            _write_module(Path(module), program)
+            write_module(Path(module), program)
             what = ["test", "-c"] if program.test else ["build"]
             go([*what, "-mod=mod", "-trimpath", "-ldflags", program.ldflags, "-o", str(draft), program.package], module)
         draft.replace(folder / program.name)
@@ -216,7 +216,7 @@ def go(arguments: Sequence[str], folder: str | Path) -> None:
         raise UpstreamError(f"go {arguments[0]} of {arguments[-1]} failed with {done.returncode}; its words are above")
 
 
-def _write_module(folder: Path, program: Program) -> None:
+def write_module(folder: Path, program: Program) -> None:
     """A module that asks for this program alone, so that no other's requirements move its versions."""
     lines = ["module upstream", f"go {GO_LINE}", f"require {program.module} {program.version}"]
     if program.of_kubernetes:

@@ -61,6 +61,7 @@ class Afresh:
             raise FitError(diagnose(self._columns, pod, prepared))
         if len(selected) == 1:
             return self.only(pod, prepared, selected, evaluated)
+        prepared.require_scores()
         shared = np.zeros(len(selected), np.int64)
         tops: dict[str, int] = {}
         wide: dict[str, IntArray] = {}

@@ -160,7 +160,7 @@ class NodeColumns:
         self._zeros = np.zeros(self.capacity, np.int64)
         self._port_slots: dict[tuple[str, int], dict[int, None]] = {}
         self._priorities: dict[int, int] = {}
-        self.claims_in_use: dict[str, int] = {}
+        self._claim_slots: dict[str, dict[int, int]] = {}
         """By `namespace/name` of a claim, how many pods on nodes name it."""
         self.images = Images()
         self.topology = Topology(self)
@@ -368,7 +368,7 @@ class NodeColumns:
             self._row(self._requested, resource)[slot] = total if total < COLUMN_MAX else COLUMN_MAX
         self._count(node, spec.nonzero_cpu_milli, spec.nonzero_memory_bytes)
         if pod.volumes:
-            self._count_claims(pod, 1)
+            self._count_claims(pod, slot, 1)
         if spec.host_ports:
             for port in spec.host_ports:
                 node.ports[port] = node.ports.get(port, 0) + 1
@@ -388,7 +388,7 @@ class NodeColumns:
             self._requested[resource][slot] = total if total < COLUMN_MAX else COLUMN_MAX
         self._count(node, -spec.nonzero_cpu_milli, -spec.nonzero_memory_bytes)
         if pod.volumes:
-            self._count_claims(pod, -1)
+            self._count_claims(pod, slot, -1)
         for port in spec.host_ports:
             self._release_port(node, port)
         self.topology.remove_pod(pod, slot)
@@ -412,15 +412,20 @@ class NodeColumns:
         else:
             del self._priorities[priority]
 
-    def _count_claims(self, pod: PodInfo, by: int) -> None:
+    def _count_claims(self, pod: PodInfo, slot: int, by: int) -> None:
         for volume in pod.volumes:
             if volume.source == PERSISTENT_CLAIM:
                 key = f"{pod.namespace}/{volume.claim}"
-                number = self.claims_in_use.get(key, 0) + by
-                if number:
-                    self.claims_in_use[key] = number
-                else:
-                    del self.claims_in_use[key]
+                slots = self._claim_slots.setdefault(key, {})
+                slots[slot] = slots.get(slot, 0) + by
+                if not slots[slot]:
+                    del slots[slot]
+                if not slots:
+                    del self._claim_slots[key]
+
+    def is_claim_in_use(self, key: str) -> bool:
+        """Whether a pod uses it on a node that there is: upstream knows of no other."""
+        return any(self.present[slot] for slot in self._claim_slots.get(key, ()))
 
     def _count(self, node: NodeInfo, cpu_milli: int, memory_bytes: int) -> None:
         slot = node.slot

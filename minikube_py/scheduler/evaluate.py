@@ -18,7 +18,7 @@ import numpy as np
 from minikube_py.scheduler.afresh import Afresh, pick, score_of_one
 from minikube_py.scheduler.best import INFEASIBLE
 from minikube_py.scheduler.columns import NodeColumns
-from minikube_py.scheduler.dry_run import Trial
+from minikube_py.scheduler.dry_run import Trial, charge, copied
 from minikube_py.scheduler.filtering import diagnose, fitting, fitting_of
 from minikube_py.scheduler.framework import (
     MAX_NODE_SCORE,
@@ -99,7 +99,7 @@ class Evaluator:
             if kept is None:
                 # In the profile's order, since the first plugin that turns the pod down has the word.
                 prepared = self.prepare(pod)
-                if prepared.node_names is not None or signature is None:
+                if prepared.node_names is not None or signature is None or prepared.broken is not None:
                     return self.afresh.choose(pod, prepared)
                 if not self._results.is_worth_keeping(signature):
                     return self.afresh.choose(pod, prepared)
@@ -188,6 +188,7 @@ class Evaluator:
             prepared = both(self.profile.looking, kept.prepared, wide)
             told = score_of_one(prepared, pod, columns, selected, self.profile.local_plugins)
             return Choice(self._node(selected[0]), state, INFEASIBLE, evaluated, 1, *told)
+        wide.require_scores()
         totals, tops = kept.totals_of(selected)
         nodes = columns.some(selected)
         parts: dict[str, IntArray] = {}
@@ -238,7 +239,8 @@ class Evaluator:
     # --- one node ---------------------------------------------------------------------------------------------------
 
     def fits(self, pod: PodInfo, node_name: str) -> bool:
-        """Whether the pod passes every node-local filter on that node as it is now."""
+        """Whether the pod passes every node-local filter on that node as it is now, or without the pods that it may
+        preempt there."""
         node = self.columns.by_name.get(node_name)
         if node is None or not node.present:
             return False
@@ -248,12 +250,17 @@ class Evaluator:
             return False
         if prepared.node_names is not None and node_name not in prepared.node_names:
             return False
-        for _, plugin in prepared.filters:
-            if callable(getattr(plugin, "filter", None)):
-                status = plugin.filter(prepared.state, pod, node)
-                if status is not None and not status.is_success:
-                    return False
-        return True
+        return _passes(prepared, pod, node) or self._may_preempt(prepared, pod, node)
+
+    def _may_preempt(self, prepared: Prepared, pod: PodInfo, node: NodeInfo) -> bool:
+        """Whether the node would do without the pods below this one, so that an attempt may evict some."""
+        below = [other for other in node.pods.values() if other.priority < pod.priority]
+        if pod.preemption_policy == "Never" or not self.profile.post_filters or all(o.deleting for o in below):
+            return False
+        emptied = copied(node)
+        for other in below:
+            charge(emptied, other, -1)
+        return _passes(prepared, pod, emptied)
 
     def _prepared_to_ask(self, pod: PodInfo) -> Prepared:
         """For `fits`, which many waiting pods are put to whenever a node changes: what turns pods down most comes
@@ -306,6 +313,8 @@ class Evaluator:
         selected = np.flatnonzero(mask)
         if not len(selected):
             raise FitError(diagnose(self.columns, pod, prepared))
+        if len(selected) > 1:
+            prepared.require_scores()
         some, size, state = columns.some(selected), len(selected), prepared.state
         parts = [(s, normalized(s, raw_scores(s, state, pod, some), state, pod, size)) for s in prepared.scorers]
         totals = sum((scores * s.weight for s, scores in parts), np.zeros(size, np.int64))
@@ -317,3 +326,12 @@ class Evaluator:
             scores = tuple((s.plugin.name, int(values[i]), s.weight) for s, values in parts)
             found.append(NodeScore(self._node(selected[i]).name, int(totals[i]), scores))
         return found
+
+
+def _passes(prepared: Prepared, pod: PodInfo, node: NodeInfo) -> bool:
+    for _, plugin in prepared.filters:
+        if callable(getattr(plugin, "filter", None)):
+            status = plugin.filter(prepared.state, pod, node)
+            if status is not None and not status.is_success:
+                return False
+    return True

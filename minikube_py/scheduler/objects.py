@@ -128,14 +128,16 @@ class PodSpec:
     """The part of a pod that decides where it may run. Interned: equal ones are the same object.
 
     `requests` are the amounts asked for, zero ones left out; `nonzero_cpu_milli` and `nonzero_memory_bytes` count the
-    defaults for containers that ask for none. `affinity` is the object's `affinity.nodeAffinity`, `pod_affinity` and
-    `pod_anti_affinity` the rest of it; `spread` are its topology spread constraints; `uses` is what of it a node may
-    have to declare that it can do; `asks` are its containers where one asks for what is not native. `cache` is for what
-    plugins work out from the spec alone."""
+    defaults for containers that ask for none; `by_containers`, where it is not None, is what NodeResourcesFit scores
+    the pod by instead: upstream's leaves out what is asked for the pod as a whole. `affinity` is the object's
+    `affinity.nodeAffinity`, `pod_affinity` and `pod_anti_affinity` the rest of it; `spread` are its topology spread
+    constraints; `uses` is what of it a node may have to declare that it can do; `asks` are its containers where one
+    asks for what is not native. `cache` is for what plugins work out from the spec alone."""
 
     __slots__ = (
         "affinity",
         "asks",
+        "by_containers",
         "cache",
         "host_ports",
         "node_selector",
@@ -163,9 +165,11 @@ class PodSpec:
         spread: Sequence[Mapping[str, Any]] = (),
         uses: tuple[str, ...] = (),
         asks: tuple[ContainerAsks, ...] = (),
+        by_containers: Amounts | None = None,
     ) -> None:
         self.uses = uses
         self.asks = asks
+        self.by_containers = by_containers
         self.pod_affinity = pod_affinity
         self.pod_anti_affinity = pod_anti_affinity
         self.spread = spread
@@ -360,6 +364,12 @@ def _nonzero_defaults(spec: Mapping[str, Any], requests: Mapping[str, int]) -> M
     return {name: nanos for name, nanos in _NONZERO_DEFAULTS.items() if name not in requests}
 
 
+def _by_containers(spec: Mapping[str, Any]) -> Amounts | None:
+    if not pod_level_requests(spec):
+        return None
+    return _amounts(total_nanos({**spec, "resources": None}, None, _NONZERO_DEFAULTS))
+
+
 def _resources_key(spec: Mapping[str, Any], status: Mapping[str, Any]) -> object:
     """All that the requests are worked out from, as a hashable."""
     parts: list[object] = []
@@ -480,6 +490,7 @@ def pod_spec(spec: Mapping[str, Any], status: Mapping[str, Any] = _NO_STATUS) ->
             tuple(spread),
             uses,
             asks,
+            _by_containers(spec),
         )
         if len(_specs) >= SPECS_INTERNED_MAX:
             # Specs already handed out stay valid; equal later ones are merely no longer the same object.

@@ -55,7 +55,9 @@ _NONE_BARRED: Mapping[int, Status] = {}
 
 class Prepared(NamedTuple):
     """What PreFilter and PreScore said: the state, and the plugins still to run. `node_names`: the only nodes worth a
-    look, None for all. `barred`: slots where other pods are nominated that leave no room for this one, and why."""
+    look, None for all. `barred`: slots where other pods are nominated that leave no room for this one, and why.
+
+    `broken`: what PreScore raised. It matters only where several nodes fit: upstream asks it only then."""
 
     state: CycleState
     node_names: frozenset[str] | None
@@ -63,11 +65,17 @@ class Prepared(NamedTuple):
     filters: tuple[tuple[str, Any], ...]
     scorers: tuple[Scorer, ...]
     barred: Mapping[int, Status] = _NONE_BARRED
+    broken: PluginError | None = None
+
+    def require_scores(self) -> None:
+        """Raises: PluginError."""
+        if self.broken is not None:
+            raise self.broken
 
     @property
     def is_idle(self) -> bool:
         """Whether no plugin has anything to say of any node."""
-        return not self.filters and not self.scorers and self.node_names is None
+        return not self.filters and not self.scorers and self.node_names is None and self.broken is None
 
 
 def prepare(plugins: Plugins, columns: NodeColumns, pod: PodInfo, state: CycleState | None = None) -> Prepared:
@@ -102,7 +110,8 @@ def prepare(plugins: Plugins, columns: NodeColumns, pod: PodInfo, state: CycleSt
         filters = tuple(item for item in plugins.filters.items() if item[0] not in skipped)
     else:
         filters = tuple(plugins.filters.items())
-    return Prepared(state, names, frozenset(pinning), filters, _prepare_scores(plugins, columns, pod, state))
+    scorers, broken = _prepare_scores(plugins, columns, pod, state)
+    return Prepared(state, names, frozenset(pinning), filters, scorers, broken=broken)
 
 
 def _nowhere(pinning: set[str]) -> Rejected:
@@ -114,18 +123,20 @@ def _nowhere(pinning: set[str]) -> Rejected:
     return Rejected(Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, text), pinning)
 
 
-def _prepare_scores(plugins: Plugins, columns: NodeColumns, pod: PodInfo, state: CycleState) -> tuple[Scorer, ...]:
+def _prepare_scores(
+    plugins: Plugins, columns: NodeColumns, pod: PodInfo, state: CycleState
+) -> tuple[tuple[Scorer, ...], PluginError | None]:
     skipped: set[str] = set()
     for name, plugin in plugins.pre_scorers.items():
         status = plugin.pre_score(state, pod, columns)
         if status is not None and not status.is_success:
             if status.code is not Code.SKIP:
-                raise PluginError(f'running PreScore plugin "{name}": {status.message}')
+                return (), PluginError(f'running PreScore plugin "{name}": {status.message}')
             skipped.add(name)
     if not skipped:
-        return plugins.scorers
+        return plugins.scorers, None
     state.skip_score |= skipped
-    return tuple(scorer for scorer in plugins.scorers if scorer.plugin.name not in skipped)
+    return tuple(scorer for scorer in plugins.scorers if scorer.plugin.name not in skipped), None
 
 
 def both(plugins: Plugins, first: Prepared, second: Prepared) -> Prepared:
@@ -140,4 +151,4 @@ def both(plugins: Plugins, first: Prepared, second: Prepared) -> Prepared:
     filters = tuple(item for item in plugins.filters.items() if item[0] in left)
     scoring = {scorer.plugin.name for scorer in (*first.scorers, *second.scorers)}
     scorers = tuple(scorer for scorer in plugins.scorers if scorer.plugin.name in scoring)
-    return Prepared(second.state, names, pinning, filters, scorers)
+    return Prepared(second.state, names, pinning, filters, scorers, broken=first.broken or second.broken)

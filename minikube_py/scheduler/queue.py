@@ -50,7 +50,8 @@ POP_FROM_BACKOFF = "PopFromBackoffQ"
 
 
 class Rules:
-    """What the queue asks of a profile. `fits(pod, node)`: passes all node-local filters on the node as it is now."""
+    """What the queue asks of a profile. `fits(pod, node)`: passes all node-local filters on the node as it is now, or
+    as it would be without the pods that it may preempt."""
 
     __slots__ = ("events", "fits", "hints", "local_plugins", "pre_enqueue")
 

@@ -246,7 +246,7 @@ class Scheduler:
             self._cache.put_pod(pod)
             self._queue.on_change(ClusterChange(EVENT_ASSIGNED_POD_ADD, None, pod))
         elif pod.scheduler_name in self.profiles:
-            self.nominations.put(pod, pod.nominated_node)
+            self.nominations.put(pod, "" if pod.gates else pod.nominated_node)
             self._enqueue(pod)
 
     def _enqueue(self, pod: PodInfo) -> None:
@@ -418,7 +418,7 @@ class Scheduler:
         if isinstance(error, NoNodesAvailable):
             nobody = Diagnosis(0)
             # Any node that fits may wake it: a retry without one would be for nothing.
-            nobody.unschedulable_plugins |= run.profile.local_plugins
+            nobody.unschedulable_plugins |= run.profile.local_plugins & run.profile.looking.filters.keys()
             self.fail(run, queued, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, error.message, nobody, started_s)
             return
         logger.error("scheduling of pod %s", queued.pod.key, exc_info=error)

@@ -180,6 +180,7 @@ class ExtendedCycle:
         emptied: bool,
         evaluated: int,
     ) -> Choice:
+        prepared.require_scores()
         columns, state, size = evaluator.columns, prepared.state, len(slots)
         nodes = Emptied(columns, slots, size) if emptied else columns.some(slots)
         names = [node.name for node in nodes.infos() if node is not None]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from minikube_py.api.errors import aggregate
 from minikube_py.scheduler.columns import label_as_int
 from minikube_py.scheduler.framework import (
     NODE,
@@ -31,6 +32,7 @@ from minikube_py.scheduler.framework import (
     Status,
 )
 from minikube_py.scheduler.objects import NodeInfo, PodInfo
+from minikube_py.scheduler.selector_terms import term_errors
 
 if TYPE_CHECKING:
     from minikube_py.scheduler.columns import NodeColumns, Nodes
@@ -162,7 +164,7 @@ def parse_term(term: Mapping[str, Any]) -> Term | None:
         return None
     labels = [_requirement(expression) for expression in expressions]
     names = []
-    readable = None not in labels
+    readable = not term_errors(term, "")
     for field in fields:
         values = field.get("values") or []
         if field.get("operator") not in ("In", "NotIn") or len(values) != 1:
@@ -185,6 +187,13 @@ def parse_preferred(terms: Sequence[Mapping[str, Any]]) -> tuple[WeightedTerm, .
         if item.get("weight") and term is not None:
             found.append(WeightedTerm(item["weight"], term))
     return tuple(found)
+
+
+def preferred_problem(terms: Sequence[Mapping[str, Any]]) -> str:
+    """What upstream's PreScore says of them: the API lets in preferences that nobody can read. "" for nothing."""
+    weighed = [(i, item.get("preference") or {}) for i, item in enumerate(terms) if item.get("weight")]
+    found = [str(error) for i, preference in weighed for error in term_errors(preference, f"[{i}]")]
+    return aggregate(found) if found else ""
 
 
 def node_names_asked_for(required: Mapping[str, Any]) -> frozenset[str] | None:
@@ -238,6 +247,7 @@ class _Compiled(NamedTuple):
     required: tuple[Term, ...] | None
     names: frozenset[str] | None
     preferred: tuple[WeightedTerm, ...] | None
+    problem: str = ""
 
 
 def compile_affinity(pod: PodInfo) -> _Compiled:
@@ -251,6 +261,7 @@ def compile_affinity(pod: PodInfo) -> _Compiled:
             None if required is None else parse_selector(required),
             None if required is None else node_names_asked_for(required),
             None if preferred is None else parse_preferred(preferred),
+            preferred_problem(preferred or ()),
         )
     return found
 
@@ -325,9 +336,10 @@ class NodeAffinity:
         return codes, lambda code: NOT_ENFORCED if code else NOT_MATCHED
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeColumns) -> Status | None:
-        if self.added_preferred or (pod.spec.affinity and compile_affinity(pod).preferred is not None):
-            return None
-        return SKIP
+        wanted = compile_affinity(pod) if pod.spec.affinity else None
+        if wanted is not None and wanted.problem:
+            return Status(Code.ERROR, wanted.problem)
+        return None if self.added_preferred or (wanted is not None and wanted.preferred is not None) else SKIP
 
     def _preferred(self, pod: PodInfo) -> tuple[WeightedTerm, ...]:
         return (*self.added_preferred, *(compile_affinity(pod).preferred or ()))

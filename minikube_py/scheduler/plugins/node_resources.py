@@ -88,6 +88,8 @@ def _is_scalar(resource: str) -> bool:
 
 def _pod_amount(pod: PodInfo, resource: str, use_requested: bool) -> int:
     if not use_requested:
+        if pod.spec.by_containers is not None:
+            return pod.spec.by_containers.get(resource, 0)
         if resource == CPU:
             return pod.spec.nonzero_cpu_milli
         if resource == MEMORY:
@@ -200,7 +202,7 @@ class Shape:
     def ratio_columns(self, requested: IntArray, capacity: IntArray) -> IntArray:
         utilization = _most_requested_columns(requested, capacity)
         table = np.array([self.at(u) for u in range(101)], np.int64)
-        found: IntArray = table[utilization]
+        found: IntArray = np.where(capacity != 0, table[utilization], 0)
         return found
 
 

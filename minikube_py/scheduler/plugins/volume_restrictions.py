@@ -125,7 +125,7 @@ class VolumeRestrictions:
             if ONE_POD in claim.modes:
                 alone.append(name)
         claims = frozenset(alone)
-        uses = _Uses(claims, sum(f"{pod.namespace}/{name}" in nodes.claims_in_use for name in claims))
+        uses = _Uses(claims, sum(nodes.is_claim_in_use(f"{pod.namespace}/{name}") for name in claims))
         if not uses.times and not any(volume.source in _CONFLICTS for volume in pod.volumes):
             return None, SKIP
         state.write(_STATE, uses)

@@ -269,7 +269,7 @@ async def test_a_claim_for_one_pod_is_free_again_when_that_pod_is_gone() -> None
         w.api.delete("pods", "default/first")
         await w.clock.advance(2.0)
         assert [pod for pod, _ in w.api.bound] == ["first", "second"]
-        assert w.scheduler.columns.claims_in_use == {"default/c": 1}
+        assert w.scheduler.columns.is_claim_in_use("default/c")
 
 
 DISK = {"name": "d", "gcePersistentDisk": {"pdName": "d"}}
@@ -335,4 +335,4 @@ async def test_a_claim_for_one_pod_is_preempted_from_a_pod_of_lower_priority() -
         assert "deletionTimestamp" in w.api.objects["pods"]["default/low"]["metadata"]
         w.api.delete("pods", "default/low")
         await w.clock.advance(3.0)
-        assert w.api.bound[-1][0] == "high" and w.scheduler.columns.claims_in_use == {"default/c": 1}
+        assert w.api.bound[-1][0] == "high" and w.scheduler.columns.is_claim_in_use("default/c")

@@ -1,0 +1,330 @@
+"""Our scheduler plays a script of `drawn_scheduling`; what it says of each step, beside what upstream's says.
+
+Its API is a dictionary and its clock moves when told to, so that a step ends when nothing is left to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import random
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from scheduler_world import FakeApi, ManualClock
+
+from minikube_py.client.transport import ApiResponse
+from minikube_py.scheduler.config import NOT_YET, SchedulerConfig, parse
+from minikube_py.scheduler.explaining import verdicts
+from minikube_py.scheduler.framework import Code, Diagnosis, Status
+from minikube_py.scheduler.objects import QueuedPodInfo
+from minikube_py.scheduler.scheduler import ProfileRun, Scheduler
+from minikube_py.scheduler.scoring import Choice
+
+Json = dict[str, Any]
+TURNS = 40
+"""Of the loop, without anything to do, after which a step is over."""
+SPINS_MAX = 20_000
+HELD = Status(Code.UNSCHEDULABLE, "held", plugin="Witness")
+
+
+def key_of(obj: Json) -> str:
+    metadata = obj["metadata"]
+    return f"{metadata['namespace']}/{metadata['name']}" if "namespace" in metadata else str(metadata["name"])
+
+
+class Api(FakeApi):
+    """`changes`: how often something was written."""
+
+    changes = 0
+
+    def put(self, plural: str, obj: Json) -> None:
+        self.changes += 1
+        super().put(plural, obj)
+
+    def _delete(self, key: str, pod: Json) -> Any:
+        if pod["spec"].get("terminationGracePeriodSeconds") != 0:
+            return super()._delete(key, pod)
+        self.delete("pods", key)
+        return ApiResponse(200, b"{}")
+
+
+class Witnessed(Scheduler):
+    """Writes down each attempt. Pods in `held` are kept from the node that was found."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.held: set[str] = set()
+        self.attempts: list[Json] = []
+        self.quiet = 0
+
+    def place(self, run: ProfileRun, queued: QueuedPodInfo, choice: Choice, started_s: float) -> None:
+        pod = queued.pod
+        found: Json = {"pod": pod.key, "node": choice.node.name, "feasible": [choice.node.name]}
+        if choice.feasible > 1:
+            fitting = [verdict for verdict in verdicts(run.evaluator, pod) if verdict.rejected is None]
+            found["feasible"] = sorted(verdict.node.name for verdict in fitting)
+            found["count"] = choice.feasible
+            found["scores"] = {
+                verdict.node.name: {each.plugin: each.score * each.weight for each in verdict.scores}
+                for verdict in fitting
+            }
+        self.attempts.append(found)
+        if pod.key in self.held:
+            self.fail_by_status(run, queued, HELD, started_s)
+        else:
+            super().place(run, queued, choice, started_s)
+
+    def fail(
+        self,
+        run: ProfileRun,
+        queued: QueuedPodInfo,
+        code: Code,
+        message: str,
+        diagnosis: Diagnosis | None,
+        started_s: float,
+        nominated: str | None = "",
+    ) -> None:
+        if message != "0/1 nodes are available: 1 held.":
+            found: Json = {"pod": queued.pod.key, "message": message}
+            if diagnosis is not None:
+                columns = run.evaluator.columns
+                nodes = [columns.by_slot[slot] for slot in diagnosis.unschedulable_slots]
+                found["mendable"] = sorted(node.name for node in nodes if node is not None)
+                found["plugins"] = sorted(diagnosis.unschedulable_plugins)
+            self.attempts.append(found)
+        super().fail(run, queued, code, message, diagnosis, started_s, nominated)
+
+
+class Twin:
+    def __init__(self, script: Json) -> None:
+        self.script = script
+        self.clock = ManualClock()
+        self.api = Api()
+        config = parse(script["config"]) if "config" in script else SchedulerConfig()
+        self.scheduler = Witnessed(self.api, self.clock, random.Random(1), config)
+
+    async def play(self) -> list[Json]:
+        await self.scheduler.start()
+        try:
+            await self.settle()
+            return [await self.step(each) for each in self.script["steps"]]
+        finally:
+            await self.scheduler.stop()
+
+    async def settle(self) -> None:
+        """Until nothing has changed for a while."""
+        before: Any = None
+        quiet = 0
+        for _ in range(SPINS_MAX):
+            now = self.api.changes, len(self.scheduler.attempts), len(self.api.listed), self.scheduler.queue.has_work
+            quiet = quiet + 1 if now == before else 0
+            if quiet >= TURNS:
+                return
+            before = now
+            await asyncio.sleep(0)
+        raise AssertionError(f"it never comes to rest: {self.scheduler.attempts[-3:]}")
+
+    async def step(self, step: Json) -> Json:
+        scheduler = self.scheduler
+        scheduler.attempts = []
+        what = step["do"]
+        if what in ("put", "try"):
+            obj = copy.deepcopy(step["object"])
+            key, plural = key_of(obj), PLURALS[obj["kind"]]
+            if step.get("hold") or what == "try":
+                scheduler.held.add(key)
+            self.api.put(plural, obj)
+            if what == "try":
+                await self.settle()
+                self.api.delete("pods", key)
+                await self.settle()
+                scheduler.held.discard(key)
+        elif what == "delete":
+            self.remove(step["kind"].rpartition("/")[2], step["key"])
+        elif what == "sleep":
+            await self.advance(step["seconds"])
+        elif what == "look":
+            return self.look()
+        await self.settle()
+        return {"attempts": scheduler.attempts} if scheduler.attempts else {}
+
+    def remove(self, plural: str, key: str) -> None:
+        if key in self.api.objects[plural]:
+            self.api.delete(plural, key)
+
+    async def advance(self, seconds: float) -> None:
+        for _ in range(round(seconds * 2)):
+            await self.clock.advance(0.5)
+            await self.settle()
+
+    def look(self) -> Json:
+        pods = {}
+        for key, pod in self.api.objects["pods"].items():
+            told: Json = {}
+            for condition in pod.get("status", {}).get("conditions") or ():
+                told[condition["type"]] = [condition["status"], *(condition.get(k, "") for k in ("reason", "message"))]
+            if nominated := pod.get("status", {}).get("nominatedNodeName"):
+                told["nominated"] = nominated
+            if "deletionTimestamp" in pod["metadata"]:
+                told["deleting"] = True
+            if pod["spec"].get("nodeName"):
+                told["node"] = pod["spec"]["nodeName"]
+            pods[key] = told
+        queue = self.scheduler.queue
+        queued = {key: found.queue for key in pods if (found := queue.get(key)) is not None}
+        return {"pods": pods, "queue": queued}
+
+
+PLURALS = {
+    "Node": "nodes",
+    "Pod": "pods",
+    "Namespace": "namespaces",
+    "Service": "services",
+    "PersistentVolume": "persistentvolumes",
+    "PersistentVolumeClaim": "persistentvolumeclaims",
+    "StorageClass": "storageclasses",
+    "CSINode": "csinodes",
+    "CSIDriver": "csidrivers",
+    "CSIStorageCapacity": "csistoragecapacities",
+    "DeviceClass": "deviceclasses",
+    "ResourceSlice": "resourceslices",
+    "ResourceClaim": "resourceclaims",
+    "PodDisruptionBudget": "poddisruptionbudgets",
+    "ReplicaSet": "replicasets",
+}
+
+
+def played(script: Json) -> list[Json]:
+    return asyncio.run(Twin(script).play())
+
+
+# --- what differs -----------------------------------------------------------------------------------------------------
+
+
+class Comparison:
+    """Of a script, step by step, up to the first that leaves both in different states.
+
+    Upstream wakes pods that then fit nowhere still, since most of its hints look at less than ours (a pod that asks for
+    what no node has is woken by each pod that goes). `for_nothing`: how often. The condition of such a pod is then
+    written again, in other numbers perhaps; ours stays as it is. `for_nothing_here`: the other way round, where a node
+    that changed would do for its node-local filters, and did before. Nothing else may be left out, or woken besides.
+    """
+
+    def __init__(self, script: Json, theirs: list[Json], ours: list[Json]) -> None:
+        self.found: list[tuple[int, str]] = []
+        self.for_nothing = 0
+        self.for_nothing_here = 0
+        self._asleep: set[str] = set()
+        for i, step in enumerate(script["steps"]):
+            differ = self._look if step["do"] == "look" else self._attempts
+            if text := differ(theirs[i], ours[i]):
+                self.found.append((i, text))
+                if step["do"] != "try":
+                    break
+
+    def _attempts(self, theirs: Json, ours: Json) -> str:
+        by_pod = _by_pod(theirs.get("attempts") or ()), _by_pod(ours.get("attempts") or ())
+        for pod in sorted({*by_pod[0], *by_pod[1]}):
+            one, other = by_pod[0].get(pod, []), by_pod[1].get(pod, [])
+            if text := self._unlike(pod, one, other):
+                return text
+        return ""
+
+    def _unlike(self, pod: str, theirs: list[Json], ours: list[Json]) -> str:
+        """Those of either side that the other lacks came to nothing."""
+        left, text = list(ours), ""
+        for each in theirs:
+            if left and not (text := _attempts_differ(each, left[0])):
+                if left.pop(0).get("message"):
+                    self._asleep.discard(pod)
+            elif each.get("message") and len(theirs) > len(ours):
+                self.for_nothing += 1
+                self._asleep.add(pod)
+            else:
+                return f"{pod}: {text or 'it was not tried here'}"
+        if not all(each.get("message") for each in left) or (theirs and left):
+            return f"{pod} was tried {len(theirs)} times by upstream, {len(ours)} times by ours"
+        if left:
+            self.for_nothing_here += len(left)
+            self._asleep.add(pod)
+        return ""
+
+    def _look(self, theirs: Json, ours: Json) -> str:
+        for key in sorted({*theirs["queue"], *ours["queue"]}):
+            # Which of two queues it is depends on how both clocks fall into a step.
+            one, other = (_waits(side["queue"].get(key)) for side in (theirs, ours))
+            if one != other:
+                return f"{key} waits as {one} upstream, as {other} here"
+        for key in sorted({*theirs["pods"], *ours["pods"]}):
+            one, other = (self._shown(key, side["pods"].get(key)) for side in (theirs, ours))
+            if one != other:
+                return f"{key}: {one} upstream, {other} here"
+        return ""
+
+    def _shown(self, key: str, pod: Json | None) -> Json | None:
+        if pod is None:
+            return None
+        told = pod.get("PodScheduled", ["", "", ""])[2]
+        hidden = {"PodScheduled"} if key in self._asleep or "held" in told else set()
+        return {field: value for field, value in pod.items() if field not in hidden}
+
+
+def differences(script: Json, theirs: list[Json], ours: list[Json]) -> list[tuple[int, str]]:
+    """(step, what differs)"""
+    return Comparison(script, theirs, ours).found
+
+
+def _by_pod(attempts: Iterable[Json]) -> dict[str, list[Json]]:
+    found: dict[str, list[Json]] = {}
+    for each in attempts:
+        found.setdefault(each["pod"], []).append(each)
+    return found
+
+
+def _attempts_differ(theirs: Json, ours: Json) -> str:
+    if theirs.get("message", "") != ours.get("message", "") and not _both_broke(theirs, ours):
+        told = [each.get("message") or each.get("node") for each in (theirs, ours)]
+        return f"message\n    upstream: {told[0]}\n    ours:     {told[1]}"
+    if theirs.get("message"):
+        mendable = sorted(node for node, code in theirs.get("codes", {}).items() if code == "Unschedulable")
+        if "mendable" in ours and mendable != ours["mendable"]:
+            return f"preemption may help on {mendable} by upstream, on {ours['mendable']} by ours"
+        if theirs["message"] == NO_NODES:
+            # Upstream tries again and again, ours once there is a node.
+            return ""
+        if "plugins" in ours and (theirs.get("plugins") or []) != ours["plugins"]:
+            return f"rejected by {theirs.get('plugins')} upstream, by {ours['plugins']} here"
+        return ""
+    if theirs["feasible"] != ours["feasible"] or ours.get("count", 1) != len(ours["feasible"]):
+        return f"feasible are {theirs['feasible']} upstream, {ours['feasible']} ({ours.get('count')}) here"
+    totals: dict[str, int] = {}
+    for node, given in (theirs.get("scores") or {}).items():
+        own = ours["scores"][node]
+        for plugin in sorted({*given, *own} - UNSCORED):
+            if given.get(plugin, 0) != own.get(plugin, 0):
+                return f"{plugin} gives {node} {given.get(plugin, 0)} upstream, {own.get(plugin, 0)} here"
+        totals[node] = sum(given.values())
+    best = max(totals.values(), default=0)
+    if totals and totals[ours["node"]] != best:
+        return f"{ours['node']} was chosen, of {totals}"
+    return ""
+
+
+NO_NODES = "no nodes available to schedule pods"
+
+
+def _both_broke(theirs: Json, ours: Json) -> bool:
+    """The same plugin gave up. Of several nodes that would make it, upstream takes the first that it comes to."""
+    found = [BROKE.match(each.get("message", "")) for each in (theirs, ours)]
+    return found[0] is not None and found[1] is not None and found[0][0] == found[1][0]
+
+
+BROKE = re.compile('running "[^"]+" filter plugin: ')
+UNSCORED = NOT_YET
+"""Plugins of upstream's that are not built here."""
+
+
+def _waits(queue: str | None) -> str | None:
+    return "soon" if queue in ("active", "backoff") else "unschedulable" if queue == "gated" else queue
