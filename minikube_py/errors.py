@@ -40,7 +40,7 @@ class SessionExpired(OutcomeUnknown):
 
 
 class FieldsRedeclared(Unavailable):
-    """The fields a watch asked about were declared anew: what it has shown does not lead to what holds now."""
+    """The fields a watch asked about were declared again: what it has shown does not lead to what holds now."""
 
 
 class Corruption(MinikubeError):

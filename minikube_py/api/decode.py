@@ -34,7 +34,7 @@ JSON: Final = "application/json"
 YAML: Final = "application/yaml"
 ACCEPTED: Final = (JSON, YAML, PROTOBUF)
 SCHEME: Final = "pkg/runtime/scheme.go:111"
-"""What the original calls its own table of kinds in its messages."""
+"""What upstream calls its own table of kinds in its messages."""
 
 Object = dict[str, Any]
 
@@ -57,7 +57,7 @@ class Target(NamedTuple):
 
     @property
     def internal(self) -> str:
-        """As the original names its internal type: `core.Pod`."""
+        """As upstream names its internal type: `core.Pod`."""
         return f"{self.group.split('.')[0] or 'core'}.{self.kind}"
 
 
@@ -153,7 +153,7 @@ def normalize(resource: Kind, obj: Object) -> Object:
 def decode_value(expected: Target, value: Any, strict: bool) -> tuple[Object, list[str]]:
     """The object that plain JSON values make, and the strict errors: for what a patch gave. `value` may be changed.
 
-    Raises: typed.DecodeError, with the original's message but without the handlers' frame.
+    Raises: typed.DecodeError, with upstream's message but without the handlers' frame.
     """
     said = (value.get("kind"), value.get("apiVersion")) if isinstance(value, dict) else None
     if said == (expected.kind, expected.api_version):
@@ -473,7 +473,7 @@ def _interpret(value: Any) -> tuple[str, str]:
             f"type {_FIND_KIND}"
         )
     for key, item in value:
-        # Here the original looks without regard to case, unlike everywhere else.
+        # Here upstream looks without regard to case, unlike everywhere else.
         lowered = key.lower()
         if lowered not in found or item is None:
             continue

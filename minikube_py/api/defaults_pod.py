@@ -28,7 +28,7 @@ def _canonical_text(text: str) -> str:
 
 @remembered(16384)
 def _milli_text(text: str) -> str:
-    """Canonical, and rounded up to thousandths as the original keeps resource lists."""
+    """Canonical, and rounded up to thousandths as upstream keeps resource lists."""
     parsed = quantity.parse(text.strip())
     if parsed.scale >= -3:
         return str(parsed)
@@ -43,7 +43,7 @@ def _read(value: Any, reader: Callable[[str], str]) -> str:
 
 
 def canonical_quantity(value: Any) -> str:
-    """A quantity as the original prints it. Raises: StatusError 400."""
+    """A quantity as upstream prints it. Raises: StatusError 400."""
     return _read(value, _canonical_text)
 
 

@@ -3,7 +3,7 @@
 The older form is one document a group-version; the aggregated one (`as=APIGroupDiscoveryList`, v2 or v2beta1) tells all
 at once and has an ETag. Both come from the rows of the registry.
 
-Source: KEP-3352; apiserver pkg/endpoints/discovery. The original's `storageVersionHash` is left out: nothing here
+Source: KEP-3352; apiserver pkg/endpoints/discovery. Upstream's `storageVersionHash` is left out: nothing here
 stores one version of a kind while serving another.
 """
 
@@ -28,7 +28,7 @@ _ORDER: Final = (
     "admissionregistration.k8s.io", "apiextensions.k8s.io", "scheduling.k8s.io", "coordination.k8s.io", "node.k8s.io",
     "discovery.k8s.io", "resource.k8s.io", "flowcontrol.apiserver.k8s.io",
 )  # fmt: skip
-"""Groups in the order in which the original lists them; it decides which kind a short name means."""
+"""Groups in the order in which upstream lists them; it decides which kind a short name means."""
 
 Json = dict[str, Any]
 

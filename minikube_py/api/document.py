@@ -48,7 +48,7 @@ def matches(media: str, accepted: str) -> bool:
 
 
 def etag_of(data: bytes) -> str:
-    """As the original makes them: the SHA-512 in capitals."""
+    """As upstream makes them: the SHA-512 in capitals."""
     return hashlib.sha512(data).hexdigest().upper()
 
 

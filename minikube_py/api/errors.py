@@ -56,7 +56,7 @@ class StatusError(MinikubeError):
         return type(self), given, {"warnings": self.warnings}
 
     def to_status(self) -> Json:
-        """The `Status` object, its keys in the original's order; what is empty is left out."""
+        """The `Status` object, its keys in upstream's order; what is empty is left out."""
         status: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
         if self.message:
             status["message"] = self.message
@@ -121,7 +121,7 @@ _WITHOUT_VALUE: Final = frozenset((REQUIRED, FORBIDDEN, TOO_LONG, TOO_SHORT, INT
 
 
 class Verbatim(str):
-    """Text that a field error prints as it is, where the original prints a value in a form of its own."""
+    """Text that a field error prints as it is, where upstream prints a value in a form of its own."""
 
     __slots__ = ()
 
@@ -322,9 +322,9 @@ def invalid(
     """422 with one cause a field error. `resource.kind` names the object; `group` where its kind's group differs.
 
     Of very many errors the first are told, and how many there are: three megabytes can hold a hundred thousand, whose
-    answer would be thirty times as long. The original tells them all."""
+    answer would be thirty times as long. Upstream tells them all."""
     kind_group = resource.group if group is None else group
-    # The original leaves access reviews unnamed.
+    # Upstream leaves access reviews unnamed.
     kind = "" if resource.kind.endswith("AccessReview") else resource.kind
     message = f"{qualified(kind_group, kind)} {go_quote(name)} is invalid"
     causes: list[Json] = []

@@ -1,6 +1,6 @@
 """Of what kind a field of a resource's objects is, by the schema: what an index over a path holds.
 
-The schema is that of the original's Go types; a path that no object of the kind can have is refused with the nearest
+The schema is that of upstream's Go types; a path that no object of the kind can have is refused with the nearest
 one that it can.
 """
 

@@ -1,4 +1,4 @@
-"""JSON patches, as the original applies them.
+"""JSON patches, as upstream applies them.
 
 Source: RFC 6902, RFC 6901; behaviour where it differs (replace of a missing member adds it, negative indices count from
 the end, `test` compares numbers as written) as evanphx/json-patch v4.
@@ -21,7 +21,7 @@ Operation = dict[str, Any]
 
 
 class JsonPatchError(ValueError):
-    """The patch does not apply; the message is the original library's."""
+    """The patch does not apply; the message is upstream library's."""
 
 
 _INDEX = re.compile(r"[+-]?[0-9]+")
@@ -30,7 +30,7 @@ _INDEX = re.compile(r"[+-]?[0-9]+")
 def apply(document: Json, operations: list[Operation], touched: set[int] | None = None) -> Json:
     """The document after all operations. `document` is changed in place: give a copy.
 
-    `touched` takes the ids of the objects that the original re-encodes with sorted keys. Raises: JsonPatchError.
+    `touched` takes the ids of the objects that upstream re-encodes with sorted keys. Raises: JsonPatchError.
     """
     state = _State(document, touched if touched is not None else set())
     for operation in operations:

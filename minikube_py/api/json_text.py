@@ -1,7 +1,7 @@
 """JSON text as Go reads it: members in order with repeats, numbers as written, and Go's words for what is wrong.
 
 This is the thorough reader, for bodies that the fast one (orjson) does not settle. Wordings are those of Go's
-encoding/json scanner, which the original answers with.
+encoding/json scanner, which upstream answers with.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ _END: Final = "unexpected end of JSON input"
 
 
 MAX_EXPLAINED_BYTES: Final = 128 * 1024
-"""Larger bodies are not walked a second time to find the original's words."""
+"""Larger bodies are not walked a second time to find upstream's words."""
 
 
 def _explain_large(body: bytes) -> str:

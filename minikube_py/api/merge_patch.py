@@ -8,7 +8,7 @@ from typing import Any
 def apply(document: Any, patch: Any, touched: set[int] | None = None) -> Any:
     """The document after the patch. `document` and `patch` are used up: give copies.
 
-    `touched` takes the ids of the objects that the original re-encodes with sorted keys.
+    `touched` takes the ids of the objects that upstream re-encodes with sorted keys.
     """
     seen = touched if touched is not None else set()
     if not isinstance(document, dict) or not isinstance(patch, dict):

@@ -348,7 +348,7 @@ class OpenApi:
     def document(
         self, path: str, accept: str | None, query: str = "", if_none_match: str | None = None
     ) -> Document | None:
-        """The answer to a GET under `/openapi`, None where there is no such document (the original's 404 has no body).
+        """The answer to a GET under `/openapi`, None where there is no such document (upstream's 404 has no body).
 
         Status 406 has no body either."""
         del query  # The hash only keys the client's cache.

@@ -267,7 +267,7 @@ def _apply_operations(document: Object, operations: Any, touched: set[int] | Non
     try:
         return json_patch.apply(document, [operation or {} for operation in operations or []], touched)
     except JsonPatchError:
-        # The original keeps the reason to itself.
+        # Upstream keeps the reason to itself.
         message = "the server rejected our request due to an error in our request"
         raise StatusError(422, "Invalid", message, {}) from None
 
@@ -312,7 +312,7 @@ def _in_schema_order(value: Any, message: Message) -> Any:
 
 
 def _written(value: Any, touched: set[int]) -> str:
-    """JSON text in which the objects that the patch went through have sorted members, as the original writes it."""
+    """JSON text in which the objects that the patch went through have sorted members, as upstream writes it."""
     if isinstance(value, dict):
         names = sorted(value) if id(value) in touched else list(value)
         return "{" + ",".join(f"{_written(name, touched)}:{_written(value[name], touched)}" for name in names) + "}"

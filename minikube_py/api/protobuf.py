@@ -26,7 +26,7 @@ _MASK: Final = (1 << 64) - 1
 
 
 class ProtobufError(ValueError):
-    """The bytes are no such message; the text is the original's."""
+    """The bytes are no such message; the text is upstream's."""
 
 
 class Envelope(NamedTuple):

@@ -1,6 +1,6 @@
-"""An object from plain values, with the messages of the original's converter.
+"""An object from plain values, with the messages of upstream's converter.
 
-The original reads a strategically merged object not from JSON text but from values in memory, by other code with other
+Upstream reads a strategically merged object not from JSON text but from values in memory, by other code with other
 words (apimachinery pkg/runtime/converter.go). This is used when the fast checker of `typed` does not settle the object.
 """
 
@@ -117,7 +117,7 @@ def _scalar(value: Any, type: Type) -> Any:
         return value
     if source == "int64" and kind in _WHOLE:
         low, high = _WHOLE[kind]
-        # The original cuts off the upper bits here. A number that was never asked for is no better than an error.
+        # Upstream cuts off the upper bits here. A number that was never asked for is no better than an error.
         if low <= value <= high:
             return value
         raise DecodeError(f"cannot convert int64 to {type.text}")

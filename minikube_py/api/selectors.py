@@ -1,4 +1,4 @@
-"""Selectors: labels and fields by the original's grammars, and comparisons on declared fields.
+"""Selectors: labels and fields by upstream's grammars, and comparisons on declared fields.
 
 Label selectors as `apimachinery/pkg/labels` reads them (`=`, `==`, `!=`, `in`, `notin`, `key`, `!key`, `<`, `>`), field
 selectors as `apimachinery/pkg/fields` does (`=`, `==`, `!=`, values escaped by a backslash).
@@ -6,7 +6,7 @@ selectors as `apimachinery/pkg/fields` does (`=`, `==`, `!=`, values escaped by 
 A term of a field selector is an *extension* only where its field is declared, by the kind's own `FieldSet` or beside
 an index (`free.cpu>=4`, `free.cpu in (1,2)`, bare `free.cpu`, `metadata.labels["pool"]=fast`,
 `metadata.creationTimestamp<2026-01-31T12:00:00Z`): it becomes a comparison of `FieldSelector.where`. All other terms
-are the original's, down to their errors, so `a=b>c` means what it always did.
+are upstream's, down to their errors, so `a=b>c` means what it always did.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from minikube_py.fields.where import MAX_COMPARISONS, MAX_VALUES, Comparison, Op
 TERMS_LIMIT: Final = 1000
 SELECTOR_CHARS_MAX: Final = 32 << 10
 _VALUES_TOLD_MAX: Final = 100
-"""Terms of one selector. The original has no such limit; a URL of ordinary length cannot hold as many."""
+"""Terms of one selector. Upstream has no such limit; a URL of ordinary length cannot hold as many."""
 
 # --- labels ---------------------------------------------------------------------------------------------------------
 
@@ -215,7 +215,7 @@ class _LabelParser:
 
 
 class _Wrong(Exception):
-    """A selector that cannot be read; the text is the original's."""
+    """A selector that cannot be read; the text is upstream's."""
 
 
 def _checked(requirement: LabelRequirement) -> LabelRequirement:
@@ -241,7 +241,7 @@ def _check_length(what: str, text: str) -> None:
 
 @remembered(1024, 1024)
 def parse_label_selector(text: str) -> LabelSelector:
-    """Raises: StatusError 400 with the original's sentence."""
+    """Raises: StatusError 400 with upstream's sentence."""
     if not text:
         return EVERYTHING
     _check_length("label", text)
@@ -291,7 +291,7 @@ def built_in(resource: Kind) -> Askable:
 
 
 class FieldSelector:
-    """`requirements` in the original's grammar, and `where`: the extension's comparisons on declared fields.
+    """`requirements` in upstream's grammar, and `where`: the extension's comparisons on declared fields.
 
     `matches(obj)` tells whether the object meets `requirements`; `matches_attributes(attributes)` the same of what
     `field_attributes` gave. Neither looks at `where`: the store answers that. `indexed` is `where` and, besides, those
@@ -340,7 +340,7 @@ class FieldSelector:
 def _indexable(
     resource: Kind, requirements: tuple[FieldRequirement, ...], declared: FieldSet | None
 ) -> tuple[Comparison, ...]:
-    """A missing field is empty to the original and unequal to everything in a Where, so `f=` stays out; so does what
+    """A missing field is empty to upstream and unequal to everything in a Where, so `f=` stays out; so does what
     is too long for a row."""
     if declared is None:
         return ()
@@ -355,7 +355,7 @@ def _indexable(
 
 
 def _same(spec: FieldSpec, selectable: Selectable) -> bool:
-    """Whether the declared field holds just what the original selects by."""
+    """Whether the declared field holds just what upstream selects by."""
     if spec.extractor != "path@1" or selectable.otherwise or spec.args.get("default", "") != selectable.default:
         return False
     return parse_path(spec.args["path"]) == selectable.path
@@ -450,7 +450,7 @@ _DECLARED_TERM: Final = re.compile(
 def parse_field_selector(resource: Kind, text: str, askable: Askable | None = None) -> FieldSelector:
     """`askable` None: what is declared of `resource` without any index.
 
-    Raises: StatusError 400; on a field that is neither selectable nor declared, with the original's sentence."""
+    Raises: StatusError 400; on a field that is neither selectable nor declared, with upstream's sentence."""
     return _parse_field_selector(resource, text, askable or built_in(resource))
 
 
@@ -475,7 +475,7 @@ def _parse_field_selector(resource: Kind, text: str, askable: Askable) -> FieldS
         raise bad_request(f"field selector has {len(terms) + len(comparisons)} terms, limit {TERMS_LIMIT}")
     if len(comparisons) > MAX_COMPARISONS:
         raise bad_request(f"field selector compares {len(comparisons)} times, limit {MAX_COMPARISONS}")
-    # Sorted, as the original does before it reads them: which of two errors is told depends on it.
+    # Sorted, as upstream does before it reads them: which of two errors is told depends on it.
     split = [split_term(text, term) for term in sorted(terms) if term]
     requirements = [found for parts in split if (found := _supported(resource, *parts)) is not None]
     return FieldSelector(resource, tuple(requirements), tuple(comparisons), askable)
@@ -501,7 +501,7 @@ def _supported(resource: Kind, field: str, op: str, value: str) -> FieldRequirem
 
 
 def _extension(resource: Kind, declared: FieldSet | None, text: str, position: int) -> tuple[Comparison, int] | None:
-    """The comparison that starts at `position` and where it ends, or None where the term is the original's."""
+    """The comparison that starts at `position` and where it ends, or None where the term is upstream's."""
     match = _DECLARED_TERM.match(text, position) if declared is not None else None
     if match is None or declared is None:
         return None

@@ -29,7 +29,7 @@ a list again and again, with lists inside, does not, however short it is."""
 
 
 class StrategicMergeError(ValueError):
-    """The patch cannot be merged. `code` is the status the original answers with; it answers 500 to many a bad patch,
+    """The patch cannot be merged. `code` is the status upstream answers with; it answers 500 to many a bad patch,
     which here are 400."""
 
     def __init__(self, message: str, code: int = 400) -> None:

@@ -21,11 +21,11 @@ from minikube_py.api.schema import SCHEMA, Field, Message, Type
 from minikube_py.api.values import BadValue, Mismatch
 
 MAX_STRICT_ERRORS: Final = 100
-"""Of unknown and repeated fields, no more than this many are told (as the original)."""
+"""Of unknown and repeated fields, no more than this many are told (as upstream)."""
 
 
 class DecodeError(Exception):
-    """The value does not fit its type; the message is the original's."""
+    """The value does not fit its type; the message is upstream's."""
 
 
 # --- what Go always prints ------------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ def fill(rows: Always, obj: dict[str, Any]) -> None:
 
 
 class Reader:
-    """Reads one value. `strict_errors` are the unknown and repeated fields met, in the original's words.
+    """Reads one value. `strict_errors` are the unknown and repeated fields met, in upstream's words.
 
     `strict` is false where nobody asks for them."""
 

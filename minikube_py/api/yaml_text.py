@@ -1,4 +1,4 @@
-"""YAML as the original reads it (sigs.k8s.io/yaml on go-yaml v2): the first document, as JSON.
+"""YAML as upstream reads it (sigs.k8s.io/yaml on go-yaml v2): the first document, as JSON.
 
 Plain scalars are resolved by go-yaml's rules, which differ from PyYAML's (`y` is true, `0o7` is 7, `1:20` a string).
 """
@@ -26,7 +26,7 @@ _IMPLICIT: Final = frozenset(
 
 
 class YamlError(ValueError):
-    """No YAML; the message is the original's."""
+    """No YAML; the message is upstream's."""
 
 
 _WORDS: Final[dict[str, Any]] = {
@@ -68,7 +68,7 @@ def _go_float(text: str) -> str:
 
 
 def read(body: bytes) -> tuple[Any, str]:
-    """The first document as JSON values, its mappings sorted by key; and, where keys repeat, the original's complaint
+    """The first document as JSON values, its mappings sorted by key; and, where keys repeat, upstream's complaint
     about them, else "". The last of repeated keys counts.
 
     Raises: YamlError.

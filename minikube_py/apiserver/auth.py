@@ -1,6 +1,6 @@
 """Who asks, what they ask for, and how they are refused: bearer tokens to users.
 
-Sentences are the original's (`pkg/endpoints/handlers/responsewriters/errors.go`). What a user may do is found
+Sentences are upstream's (`pkg/endpoints/handlers/responsewriters/errors.go`). What a user may do is found
 by `rbac`; who may act as somebody else, in `impersonation`; what is added for nodes and kubelets, in `node_access`.
 """
 
@@ -40,7 +40,7 @@ class Asked(NamedTuple):
 
 
 def refusal(user: User, asked: Asked, reason: str = "") -> StatusError:
-    """The original's sentence; `reason` says which rule stood against it, where one did."""
+    """Upstream's sentence; `reason` says which rule stood against it, where one did."""
     why = f"User {go_quote(user.name)} cannot {asked.verb} "
     if asked.path is None:
         scope = f"in the namespace {go_quote(asked.namespace)}" if asked.namespace else "at the cluster scope"
@@ -115,5 +115,5 @@ class Authenticator:
 
 
 def known(user: User) -> User:
-    """As the original's authenticators add the group of all whom they know."""
+    """As upstream's authenticators add the group of all whom they know."""
     return user if AUTHENTICATED in user.groups else replace(user, groups=(*user.groups, AUTHENTICATED))

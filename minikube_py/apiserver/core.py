@@ -1,6 +1,6 @@
 """`ApiServer`: requests to responses, without HTTP.
 
-The order is the original's: who asks, may they, is it served, is it well formed, is it admitted, is it valid; then one
+The order is upstream's: who asks, may they, is it served, is it well formed, is it admitted, is it valid; then one
 txn. Every way out is a response: a StatusError becomes its Status, a mistake of ours a 500 that is logged.
 """
 
@@ -248,7 +248,7 @@ class ApiServer:
             self._feeding = asyncio.get_running_loop().create_task(self._follow_again(batch.error))
 
     async def _follow_again(self, error: MinikubeError) -> None:
-        """Goes on where the watch was cut; begins anew, and sends all watchers to list again, where that is gone."""
+        """Goes on where the watch was cut; begins again, and sends all watchers to list again, where that is gone."""
         while True:
             try:
                 if isinstance(error, Compacted):

@@ -72,7 +72,7 @@ class Declarations:
         return Askable(whole if whole.fields else None, indexed)
 
     def load(self, kvs: Iterable[KeyValue]) -> None:
-        """Begins anew with what stands in the store."""
+        """Begins again with what stands in the store."""
         self.specs = {}
         self._declared_at = {}
         self._built = set()

@@ -94,7 +94,7 @@ class Deleter:
                 return Deleted(value, kv.mod_revision, not waits)
             if waits and value == kv.value:
                 return Deleted(kv.value, kv.mod_revision, False)
-            # Watchers of graceful kinds see the deletion announced before it is done, as the original's do.
+            # Watchers of graceful kinds see the deletion announced before it is done, as upstream's do.
             if waits or (resource.deletion_grace_s is not None and not was_deleting):
                 try:
                     outcome = await self._store.replace(kv, value)

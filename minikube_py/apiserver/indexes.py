@@ -221,7 +221,7 @@ def _read(body: bytes, server: ApiServer) -> IndexSpec:
 
 
 def _check_label(resource: Kind, spec: FieldSpec) -> None:
-    """What the original selects by keeps its meaning: another field of that name would never be asked with `=`."""
+    """What upstream selects by keeps its meaning: another field of that name would never be asked with `=`."""
     label = resource.selectable.get(spec.name)
     if label is not None and (spec.extractor != "path@1" or parse_path(spec.args["path"]) != label.path):
         raise InvalidRequest(f"field {spec.name}: {resource.plural} are selected by another field of that name")

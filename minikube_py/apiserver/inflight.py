@@ -1,6 +1,6 @@
 """How many requests from outside are worked on at once: reads and writes are counted apart, administrators not at all.
 
-Watches and followed logs are not counted, as in the original.
+Watches and followed logs are not counted, as in upstream.
 
 Source: apiserver `pkg/server/filters/maxinflight.go`.
 """

@@ -192,5 +192,5 @@ def parse_query(text: str) -> Mapping[str, str]:
 
 
 def decode_path(path: str) -> str:
-    """Escaped slashes separate segments too, as they do in the original."""
+    """Escaped slashes separate segments too, as they do in upstream."""
     return unquote(path) if "%" in path else path

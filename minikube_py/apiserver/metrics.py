@@ -1,6 +1,6 @@
 """Counters and histograms by Prometheus' text format, cheap enough to be kept for each request.
 
-Names and buckets are the original's (`apiserver_request_sli_duration_seconds`: the SLI of API call latency).
+Names and buckets are upstream's (`apiserver_request_sli_duration_seconds`: the SLI of API call latency).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What nodes and kubelets may ask for: the node authorizer.
 
-A user `system:node:NAME` is one node and gets the original's rules and reasons. A user of `system:kubelets` plays many
+A user `system:node:NAME` is one node and gets upstream's rules and reasons. A user of `system:kubelets` plays many
 nodes with one identity: those that it registered or claimed (see `node_claims`), and what their pods refer to. What
 can only be told from the object itself is left to `node_restriction`, in the write.
 

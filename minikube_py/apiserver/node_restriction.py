@@ -204,7 +204,7 @@ class _Admission:
 
 
 def _unquoted(who: str) -> str:
-    """As the one sentence of the original that does not quote the node."""
+    """As the one sentence of upstream that does not quote the node."""
     return who.replace('"', "") if who.startswith("node ") else who
 
 
@@ -282,7 +282,7 @@ _PROJECTED: Final = {
 
 
 def _api_reference(spec: Json) -> str:
-    """Which resource of the API a pod refers to, in the original's words; "" where it refers to none."""
+    """Which resource of the API a pod refers to, in upstream's words; "" where it refers to none."""
     if spec.get("serviceAccountName"):
         return "serviceaccounts"
     pod = {"metadata": {}, "spec": spec}

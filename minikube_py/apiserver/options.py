@@ -1,4 +1,4 @@
-"""The options of a request, from its query and body (ListOptions, DeleteOptions, ...), checked as the original does.
+"""The options of a request, from its query and body (ListOptions, DeleteOptions, ...), checked as upstream does.
 
 Source: apimachinery `pkg/apis/meta/internalversion/validation`, `pkg/apis/meta/v1/validation`.
 """

@@ -1,4 +1,4 @@
-"""From a path and a method to a resource, a verb and a subresource, by the original's rules.
+"""From a path and a method to a resource, a verb and a subresource, by upstream's rules.
 
 Source: apiserver `pkg/endpoints/request/requestinfo.go` and `pkg/endpoints/installer.go`.
 """

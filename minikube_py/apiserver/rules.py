@@ -78,7 +78,7 @@ _READ: Final = ("get", "list", "watch")
 _CORE: Final = ("",)
 _STORAGE: Final = ("storage.k8s.io",)
 _CONTROLLERS: Final = (
-    # The original runs each controller under a service account of its own; ours share the manager's identity, which
+    # Upstream runs each controller under a service account of its own; ours share the manager's identity, which
     # therefore holds the roles of those that it runs: generic-garbage-collector, namespace-controller,
     # replication-controller, pod-garbage-collector, node-controller, endpoint-controller, service-account-controller,
     # root-ca-cert-publisher, replicaset-controller, deployment-controller, statefulset-controller,

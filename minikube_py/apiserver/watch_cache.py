@@ -178,7 +178,7 @@ class ResourceCache:
         self._by_node: dict[str, dict[bytes, Entry]] | None = None
 
     def load(self, kvs: Iterable[KeyValue], revision: int) -> None:
-        """Begins anew with these objects; `kvs` in key order, all readable."""
+        """Begins again with these objects; `kvs` in key order, all readable."""
         resource = self.resource
         self.entries = SortedDict((kv.key, Entry(resource, kv)) for kv in kvs)
         self.history.clear()
@@ -392,7 +392,7 @@ class WatchCache:
                 yield kv
 
     def load(self, kvs: Iterable[KeyValue], revision: int) -> None:
-        """Begins anew with all objects of the registry at `revision`, which `readable` gave."""
+        """Begins again with all objects of the registry at `revision`, which `readable` gave."""
         sorted_out: dict[ResourceCache | SharedKeys, list[KeyValue]] = {}
         for found in self._by_segment.values():
             sorted_out |= {each: [] for each in (found.values() if isinstance(found, dict) else (found,))}

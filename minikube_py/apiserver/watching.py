@@ -34,7 +34,7 @@ from minikube_py.mvcc.types import Event, KeyValue, RangeRequest, prefix_end
 from minikube_py.store.storage import WatchBatch, WatchHandle
 
 BOOKMARK_BEFORE_END_S = 2.0
-"""A watch shorter than this ends without a bookmark, as the original's do."""
+"""A watch shorter than this ends without a bookmark, as upstream's do."""
 
 
 class Watching:
@@ -322,6 +322,6 @@ def _status_of(error: MinikubeError) -> StatusError:
 
 
 def _redeclared(revision: int) -> StatusError:
-    """Has the watcher list anew, as for a version that is too old."""
+    """Has the watcher list again, as for a version that is too old."""
     since = f" at revision {revision}" if revision else ""
-    return expired(f"too old resource version: the fields of the selector were declared anew{since}")
+    return expired(f"too old resource version: the fields of the selector were declared again{since}")

@@ -486,7 +486,7 @@ class Writer:
         dry_run: bool = False,
         may_be_absent: bool = False,
     ) -> Written:
-        """Reads, makes, writes if unchanged; anew on a conflict. What changes nothing is not written.
+        """Reads, makes, writes if unchanged; again on a conflict. What changes nothing is not written.
 
         Raises: StatusError 404, or _Absent where `may_be_absent`; 409 after too many conflicts."""
 

@@ -1,4 +1,4 @@
-"""Run the API server on a store that `minikube-py store` serves. Flags are the original's where it has them.
+"""Run the API server on a store that `minikube-py store` serves. Flags are upstream's where it has them.
 
 When it serves it prints `ready URL`."""
 

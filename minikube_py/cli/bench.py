@@ -92,7 +92,7 @@ def _configure_schedule(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--churn", type=flags.share(1), default=1.0, metavar="C", help=churn_help)
     repetition_help = "the share of pods that ask for what one before asked for, 0 to 1 (default: 0)"
     parser.add_argument("--repetition", type=flags.share(1), default=0.0, metavar="R", help=repetition_help)
-    sampling_help = "score all nodes that fit, or as many as the original; several with commas (default: all)"
+    sampling_help = "score all nodes that fit, or as many as upstream; several with commas (default: all)"
     samplings = flags.several(flags.one_of("all", "original"))
     parser.add_argument("--sampling", type=samplings, metavar="all|original", help=sampling_help)
     matcher_help = (

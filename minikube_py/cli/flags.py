@@ -92,7 +92,7 @@ _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def duration_s(text: str) -> float:
-    """A duration as the originals' flags take it: `15s`, `1m30s`, `500ms`; in seconds."""
+    """A duration as upstream's flags take it: `15s`, `1m30s`, `500ms`; in seconds."""
     parts = _DURATION.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise argparse.ArgumentTypeError(f"{text!r} is not a duration; write 15s, 1m30s or 500ms")
@@ -215,9 +215,9 @@ def named_file(text: str) -> tuple[str, Path]:
 
 
 def add_leader_election(parser: argparse.ArgumentParser, lease: str) -> None:
-    """The original's flags; `lease` is the name of the Lease unless another is given."""
+    """Upstream's flags; `lease` is the name of the Lease unless another is given."""
     group = parser.add_argument_group(
-        "leader election", "Of several such processes one works and the others stand by. The original's flags."
+        "leader election", "Of several such processes one works and the others stand by. Upstream's flags."
     )
     elect_help = "stand for election before any work (default: true; --leader-elect=false to work at once)"
     group.add_argument(
@@ -266,7 +266,7 @@ def election(arguments: argparse.Namespace) -> Election | None:
 
 
 HEALTH_PORTS = {"store": 10251, "apiserver": 10252, "scheduler": 10259, "controllers": 10257, "kubelet": 10248}
-"""Where a role answers `minikube-py health ROLE`; the originals' ports where they have such."""
+"""Where a role answers `minikube-py health ROLE`; upstream's ports where they have such."""
 
 
 def add_process(parser: argparse.ArgumentParser, role: str) -> None:
@@ -342,7 +342,7 @@ class Secrets:
         self._names[flag] = name
 
     def tls(self) -> None:
-        """The original's names for a server's own certificate."""
+        """Upstream's names for a server's own certificate."""
         self.file("--tls-cert-file", SERVER, "the server's certificate, PEM")
         self.file("--tls-private-key-file", SERVER_KEY, "its private key, PEM")
 

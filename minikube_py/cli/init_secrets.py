@@ -7,7 +7,7 @@ kubeconfigs, in a folder for each role, readable by their owner alone.
   scheduler/ controllers/ kubelet/     a kubeconfig each
   admin/         kubeconfig, and store-token and authority.pem for `minikube-py store status`
 
-Again on the same folder it keeps what fits: certificates are made anew for other names or 30 days before their end."""
+Again on the same folder it keeps what fits: certificates are made again for other names or 30 days before their end."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     verify = commands.add_parser("verify", help="check a file", description=VERIFY, allow_abbrev=False)
     verify.add_argument("file", type=Path, metavar="FILE", help="the snapshot")
     verify.add_argument("--json", action="store_true", help="print JSON")
-    restore = commands.add_parser("restore", help="begin anew from a file", description=RESTORE, allow_abbrev=False)
+    restore = commands.add_parser("restore", help="begin again from a file", description=RESTORE, allow_abbrev=False)
     restore.add_argument("file", type=Path, metavar="FILE", help="the snapshot")
     data_help = "the new member's folder, which must hold none"
     restore.add_argument("--data-dir", type=Path, required=True, metavar="D", help=data_help)

@@ -17,7 +17,7 @@ from minikube_py.errors import OutcomeUnknown, Unavailable
 
 READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 EVENT_BYTES_MAX = 64 << 20
-"""One watch event above this ends the watch: the original's objects end at 1.5 MB, ours at a few."""
+"""One watch event above this ends the watch: upstream's objects end at 1.5 MB, ours at a few."""
 ERROR_BODY_BYTES_MAX = 1 << 20
 WATCH_GRACE_S = 30.0
 """How long past its own timeoutSeconds a watch may live before the connection is taken for dead."""

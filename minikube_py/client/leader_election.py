@@ -5,7 +5,7 @@ from when its last renewal was SENT. A leader that was paused past it finds that
 whoever leads by then; client-go's tries to renew for another deadline first.
 
 And one thing milder: a leader that could not renew in time does not act, but neither does it end. Client-go's ends its
-process, and where the API was slow for a while, all leaders start anew at once and list everything again. Here the
+process, and where the API was slow for a while, all leaders start again at once and list everything again. Here the
 fence holds it; if it finds the lease as it left it, nobody acted in between, and it goes on.
 
 What is guaranteed: no write is begun by a candidate after another could have taken the lease, as long as monotonic
@@ -43,7 +43,7 @@ NewLeader = Callable[[str], None]
 
 
 def new_identity(rng: Rng) -> str:
-    """A name no other process has: `HOST_<random>`, as the original's `hostname_uuid`."""
+    """A name no other process has: `HOST_<random>`, as upstream's `hostname_uuid`."""
     return f"{socket.gethostname()}_{rng.getrandbits(64):016x}"
 
 
@@ -52,7 +52,7 @@ class LeadershipLost(MinikubeError):
 
 
 class LeaderElector:
-    """`acquire`, then `hold` until it is lost, then start anew; or `release`. One candidate for one lease.
+    """`acquire`, then `hold` until it is lost, then start again; or `release`. One candidate for one lease.
 
     `on_held(may_act)` is told when a holder may not act for a while, and when it may again."""
 
@@ -169,7 +169,7 @@ class LeaderElector:
         return self.candidate.saw(record, self._clock.monotonic_s())
 
     def metrics(self) -> dict[str, float]:
-        """As the original's `leader_election_master_status`."""
+        """As upstream's `leader_election_master_status`."""
         label = f'{{name="{self.lock.name}"}}'
         return {
             f"leader_election_master_status{label}": float(self.may_act()),

@@ -21,7 +21,7 @@ RELEASED_DURATION_S: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The original's `--leader-elect-*` durations and defaults.
+    """Upstream's `--leader-elect-*` durations and defaults.
 
     A candidate waits `lease_duration_s` since it last saw the lease change before it takes it; a holder renews every
     `retry_period_s`, and stops when it could not for `renew_deadline_s`. Raises: RequestError."""

@@ -200,7 +200,7 @@ class RateLimiter(Protocol[C]):
 
 
 class ItemExponentialRateLimiter(Generic[K]):
-    """base x 2^failures per item, up to `max_s`. The original's: 5 ms up to 1,000 s."""
+    """base x 2^failures per item, up to `max_s`. Upstream's: 5 ms up to 1,000 s."""
 
     def __init__(self, base_s: float = 0.005, max_s: float = 1000.0) -> None:
         self._base_s = base_s
@@ -262,7 +262,7 @@ class MaxOfRateLimiter(Generic[K]):
 class RateLimitingQueue(DelayingQueue[K]):
     """`add_rate_limited` after a failure, `forget` after a success.
 
-    By default only the exponential limit per item; the original's overall bucket (10/s, burst 100) is switched on by
+    By default only the exponential limit per item; upstream's overall bucket (10/s, burst 100) is switched on by
     handing in a MaxOfRateLimiter with a BucketRateLimiter.
     """
 

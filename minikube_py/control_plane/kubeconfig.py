@@ -17,7 +17,7 @@ from minikube_py.client.kubeconfig import BadKubeconfig, load_kubeconfig
 from minikube_py.control_plane.errors import SetupError
 from minikube_py.control_plane.private_files import write_private
 
-MARKER = "# Written by minikube_py; it is written anew at each start."
+MARKER = "# Written by minikube_py; it is written again at each start."
 NAME = "minikube-py"
 
 

@@ -14,10 +14,10 @@ from minikube_py.env import ended
 
 
 class Leading:
-    """`make(transport)` makes the component anew when the lease is acquired; its writes go through a fence.
+    """`make(transport)` makes the component again when the lease is acquired; its writes go through a fence.
 
     While the lease cannot be renewed the fence holds its writes back, and `unwell` says so. When the lease is lost to
-    another the component is stopped and `failure` says so: the process that holds this ends then, as the original's
+    another the component is stopped and `failure` says so: the process that holds this ends then, as upstream's
     does, and is started again by whoever watches over it."""
 
     def __init__(

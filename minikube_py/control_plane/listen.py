@@ -57,7 +57,7 @@ async def start_http(server: Startable, host: str, port: int, flag: str = "--por
 
 async def publish(core: Publisher, host: str, port: int) -> None:
     """Names this server as the `kubernetes` service's endpoint: by `host`, or where that is a loopback address or all
-    addresses, which endpoints may not have, by that of the interface that leads out, as the original does. A host
+    addresses, which endpoints may not have, by that of the interface that leads out, as upstream does. A host
     without one publishes none."""
     given = ipaddress.ip_address(host)
     address = _outward_address() if given.is_loopback or given.is_unspecified else host

@@ -38,7 +38,7 @@ class Role(Protocol):
     async def stop(self) -> None: ...
 
     def failure(self) -> BaseException | None:
-        """What ended a part of it by itself, so that it must be started anew; None while all is well."""
+        """What ended a part of it by itself, so that it must be started again; None while all is well."""
 
     async def ready(self) -> str:
         """Why its users would wait or be refused just now, though it goes on by itself; "" where a linearizable read

@@ -52,7 +52,7 @@ class Deployment:
 
 
 def ensure_secrets(deployment: Deployment, now: datetime | None = None) -> list[str]:
-    """Returns which files were made or made anew. Raises: SetupError."""
+    """Returns which files were made or made again. Raises: SetupError."""
     now = now or datetime.now(UTC)
     make_private_folder(deployment.folder)
     for name in FOLDERS:
@@ -82,7 +82,7 @@ def parse_hosts(text: str, flag: str) -> tuple[str, ...]:
 
 
 def _authority(folder: Path, now: datetime) -> Authority:
-    """Never made anew by itself: every role would have to be started again with what the new one signs."""
+    """Never made again by itself: every role would have to be started again with what the new one signs."""
     certificate, key = folder / AUTHORITY, folder / AUTHORITY_KEY
     if not certificate.exists() and not key.exists():
         return ensure_authority(certificate, key, now)

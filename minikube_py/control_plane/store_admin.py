@@ -308,7 +308,7 @@ class StoreAdmin:
                 raise Unavailable(f"no answer within {self._timeout_s:g} s") from None
 
     async def _of_leader(self, op: Op, argument: object) -> None:
-        """Asks the leader, and asks for it anew while there is none or it has just changed: nothing was done then."""
+        """Asks the leader, and asks for it again while there is none or it has just changed: nothing was done then."""
         for attempt in range(LEADER_ATTEMPTS):
             try:
                 leader = await self.leader()

@@ -1,6 +1,6 @@
 """Whom the API server lets in: the users behind the roles' tokens, and the file they are handed over in.
 
-The file is the original's --token-auth-file: CSV lines of token, user, uid and groups
+The file is upstream's --token-auth-file: CSV lines of token, user, uid and groups
 (https://kubernetes.io/docs/reference/access-authn-authz/authentication/#static-token-file).
 """
 
@@ -38,7 +38,7 @@ def token_auth_text(users: Mapping[str, User]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for token, user in users.items():
-        # The group of all users is no part of the file, as in the original.
+        # The group of all users is no part of the file, as in upstream.
         groups = ",".join(group for group in user.groups if group != AUTHENTICATED)
         writer.writerow([token, user.name, user.uid or user.name, groups])
     return text.getvalue()

@@ -87,7 +87,7 @@ class ControllerConfig:
     terminated_pods_max: int = 12_500
     discovery_period_s: float = 30.0
     namespace_deletion_delay_s: float = 0.0
-    """The original waits 5 s for the caches of other API servers; here is one."""
+    """Upstream waits 5 s for the caches of other API servers; here is one."""
     expectations_timeout_s: float = 300.0
     root_ca_pem: str = ""
     """Published as kube-root-ca.crt into every namespace; "" publishes nothing."""

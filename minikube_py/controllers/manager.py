@@ -79,7 +79,7 @@ CONTROLLERS: Final[Mapping[str, Callable[[ControllerContext], Controller]]] = {
 
 
 class ControllerManager:
-    """`names` are those of the original's `--controllers` (None: all)."""
+    """`names` are those of upstream's `--controllers` (None: all)."""
 
     def __init__(
         self,

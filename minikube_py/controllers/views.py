@@ -309,7 +309,7 @@ def _named_ports(containers: Any) -> list[ContainerPort]:
 
 
 def _deletion_cost(annotations: Mapping[str, str]) -> int:
-    """What does not read as an int32 counts as 0, as in the original."""
+    """What does not read as an int32 counts as 0, as in upstream."""
     text = annotations.get(DELETION_COST, "0")
     digits = text[1:] if text[:1] == "-" else text
     if not digits.isascii() or not digits.isdecimal() or (digits != "0" and digits.startswith("0")):

@@ -22,7 +22,7 @@ SUFFIX_WRONG: Final = "unable to parse quantity's suffix"
 INT64_MAX: Final = (1 << 63) - 1
 INT64_MIN: Final = -(1 << 63)
 MAX_EXPONENT: Final = 9999
-"""Larger powers of ten are refused: the original takes them, and its arithmetic on them then does not end."""
+"""Larger powers of ten are refused: upstream takes them, and its arithmetic on them then does not end."""
 MAX_LENGTH: Final = 4096
 NANO: Final = -9
 _WIDE_DIGITS: Final = 40
@@ -43,7 +43,7 @@ _EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)\Z")
 
 
 class QuantityError(RequestError, ValueError):
-    """The text is no quantity; the message is the original's."""
+    """The text is no quantity; the message is upstream's."""
 
 
 class Quantity(NamedTuple):
@@ -111,7 +111,7 @@ _wide: dict[tuple[bool, str], int] = {}
 
 
 def parse(text: str) -> Quantity:
-    """Raises: QuantityError with the original's sentence."""
+    """Raises: QuantityError with upstream's sentence."""
     found = _parsed.get(text)
     if found is None:
         found = _parse(text)
@@ -135,7 +135,7 @@ def from_json(value: Any) -> Quantity:
 
 
 def canonical(text: str) -> str:
-    """The text as the original would print it. Raises: QuantityError."""
+    """The text as upstream would print it. Raises: QuantityError."""
     return str(parse(text))
 
 
@@ -187,7 +187,7 @@ def resource_units(resource: str, text: str) -> int:
 
 
 def resource_text(resource: str, units: int) -> str:
-    """The inverse of `resource_units`, as the original prints such amounts: memory and storage in powers of two."""
+    """The inverse of `resource_units`, as upstream prints such amounts: memory and storage in powers of two."""
     if resource == "cpu":
         return str(from_milli(units))
     binary = resource == "memory" or resource.endswith("storage") or resource.startswith("hugepages-")
@@ -248,14 +248,14 @@ def _parse(text: str) -> Quantity:
         mantissa = int(whole)
         unscaled = mantissa << exponent
         return Quantity(-unscaled if negative else unscaled, 0, format, text if mantissa & 7 else "")
-    # The fast paths above read "" as zero ("m", "Ki"); the original's exact path does not.
+    # The fast paths above read "" as zero ("m", "Ki"); upstream's exact path does not.
     if not (zeros or digits or fraction):
         raise QuantityError(NUMERIC_WRONG)
     return _parse_exactly(whole + fraction, len(fraction), base, exponent, format, negative)
 
 
 def _parse_exactly(digits: str, places: int, base: int, exponent: int, format: Format, negative: bool) -> Quantity:
-    """The original's slow path: any precision, rounded to 10**-9 away from zero, binary ones capped at int64."""
+    """Upstream's slow path: any precision, rounded to 10**-9 away from zero, binary ones capped at int64."""
     unscaled = int(digits)
     scale = -places
     if base == 10:

@@ -122,7 +122,7 @@ def check_against(
 
 def extended(base: FieldSet, specs: Iterable[IndexSpec]) -> FieldSet:
     """`base` with the fields and sums that `specs`, in order of their names, declare beyond it. What `base` itself has
-    is left as it is; what no longer fits a `base` that was declared anew is left out."""
+    is left as it is; what no longer fits a `base` that was declared again is left out."""
     fields, sums = list(base.fields), list(base.sums)
     found = base
     known_sums = {each.name for each in sums}

@@ -247,7 +247,7 @@ class FakeKubelet:
         if not played.ip and not pod.host_network:
             ip = node.block.take()
             if ip is None:
-                # As with the original, it waits for an address that another pod gives back.
+                # As with upstream, it waits for an address that another pod gives back.
                 self._after(played, NO_ADDRESS_RETRY_S, pod.key, self._start)
                 return
             played.ip = ip

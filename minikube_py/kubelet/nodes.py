@@ -239,7 +239,7 @@ class Nodes:
         node = self._silent.pop(name, None)
         if node is None:
             return
-        # Which addresses are in use is found anew: pods may have gone meanwhile.
+        # Which addresses are in use is found again: pods may have gone meanwhile.
         node.block = node.block.emptied()
         self._play(node)
         view = self.informer.store.get(name)

@@ -1,7 +1,7 @@
 """The density test: nodes filled with pods, then one pod at a time at a steady rate, as ClusterLoader2 has it.
 
 Saturation: all pods as fast as they are taken (or by ReplicationControllers of up to 3,000 replicas, one for each
-namespace, as the original uses a Deployment each). Latency: single pods at `latency_rate` per second beside the full
+namespace, as upstream uses a Deployment each). Latency: single pods at `latency_rate` per second beside the full
 cluster; their 99th percentile must stay under 5 s. API calls are told by the server's own SLI histogram.
 Source: https://github.com/kubernetes/perf-tests/tree/master/clusterloader2/testing/density.
 """

@@ -68,7 +68,7 @@ def api_call_slis(before: Samples, after: Samples) -> dict[str, dict[str, float]
     """Per `verb resource scope` of the calls between two scrapes: count and p50, p90, p99 in ms, by the server's
     histogram (request received to last byte sent).
 
-    The original's buckets begin at 50 ms; a percentile within the first is given as that bound, of which it is below.
+    Upstream's buckets begin at 50 ms; a percentile within the first is given as that bound, of which it is below.
     """
     buckets: dict[str, dict[float, float]] = {}
     for (name, pairs), value in after.items():

@@ -1,6 +1,6 @@
 """Pods that ask for much at once, and nodes that are nearly full: the load of `bench schedule`, from a seed.
 
-A mix says what the pods ask for; each draws its amounts anew, so that hardly two are alike unless `repetition` says so:
+A mix says what the pods ask for; each draws its amounts again, so hardly two are alike unless `repetition` says so:
 
 - **cpu-memory**: cpu 50m to 4 cores, evenly on a logarithmic scale, and 1 to 8 GiB of memory for each core.
 - **gpu**: 50 to 500 thousandths of a GPU (8 of 10 pods), or one GPU, two or four; half of them accept only one or two

@@ -114,7 +114,7 @@ async def fill(storage: Storage, options: QueryOptions) -> None:
 
 
 def _objects(options: QueryOptions) -> Iterator[Put]:
-    """The nodes, then the pods bound to them; a node is drawn anew for each pod, so that some fill up."""
+    """The nodes, then the pods bound to them; a node is drawn again for each pod, so that some fill up."""
     rng = random.Random(options.seed)
     shapes = seeded_nodes(rng, options.nodes)
     for number, shape in enumerate(shapes):

@@ -1,6 +1,6 @@
 """One question asked two ways: by the index inside the store, and by listing everything and filtering at the client.
 
-The second is what a client of the original must do: list the nodes, list the pods, decode all, sum and compare.
+The second is what a client of upstream must do: list the nodes, list the pods, decode all, sum and compare.
 Both are answered at the same revision, so that their answers can be compared while the cluster changes.
 """
 

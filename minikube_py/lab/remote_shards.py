@@ -48,7 +48,7 @@ class RemoteShards:
     only while something is asked, in the thread that asks; that thread must have no other loop running.
 
     Raises: Unavailable where the member cannot be reached or is gone. OutcomeUnknown for a change that was not
-    answered: build the shards anew."""
+    answered: build the shards again."""
 
     def __init__(self, member: Endpoint, dimensions: int, timeout_s: float = 10.0) -> None:
         self._dimensions = dimensions

@@ -71,7 +71,7 @@ def write_json(folder: Path, name: str, environment: Environment, figures: Mappi
 
 
 def perf_data(latencies_ms: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
-    """Latencies as the original's perf-tests write them: {"version", "dataItems": [{"data", "unit", "labels"}]}."""
+    """Latencies as upstream's perf-tests write them: {"version", "dataItems": [{"data", "unit", "labels"}]}."""
     names = {"p50_ms": "Perc50", "p90_ms": "Perc90", "p99_ms": "Perc99"}
     items = []
     for name, figures in latencies_ms.items():

@@ -99,7 +99,7 @@ class ColdShards:
         self.bytes_read += len(content)
         body = content[_HEADER_BYTES:]
         if content[:_HEADER_BYTES] != _MAGIC + zlib.crc32(body).to_bytes(4, "little"):
-            raise Corruption(f"{path}: not what was written; delete the folder and build the shards anew")
+            raise Corruption(f"{path}: not what was written; delete the folder and build the shards again")
         return _decoded(self._encoding, body, self._dimensions)
 
     def find(self, shard: int, box: Box, limit: int = 0) -> Read:

@@ -15,7 +15,7 @@ from minikube_py.lab.trace import TraceNode, TracePod
 GPU_RESOURCE = "openb.io/gpu-milli"
 GPU_MODEL_LABEL = "openb.io/gpu-model"
 RUN_LABEL = "minikube-py.io/run"
-MAX_PODS_PER_NODE = 110  # the original's default, and its tested limit
+MAX_PODS_PER_NODE = 110  # upstream's default, and its tested limit
 
 
 class PodBody(NamedTuple):

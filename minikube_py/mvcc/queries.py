@@ -32,7 +32,7 @@ QUERIES_MAX: Final = 1024
 """Kinds of questions whose reading is kept, and of each the questions whose plan is."""
 PLAN_USES: Final = 64
 PLAN_CHANGES: Final = 512
-"""A plan is made anew after so many uses, or so many changes of rows."""
+"""A plan is made again after so many uses, or so many changes of rows."""
 DECODE_US: Final = 10.0
 """About what decoding one object costs."""
 

@@ -176,7 +176,7 @@ def finish(request: RangeRequest, kvs: list[KeyValue]) -> tuple[list[KeyValue], 
     if more:
         kvs = kvs[: request.limit]
     if request.keys_only:
-        # The original answers such a request from its key index, which knows no leases; by VALUE it cannot.
+        # Upstream answers such a request from its key index, which knows no leases; by VALUE it cannot.
         lease = request.sort_target == "VALUE"
         kvs = [KeyValue(kv[0], b"", kv[2], kv[3], kv[4], kv[5] if lease else 0) for kv in kvs]
     return kvs, more

@@ -1,7 +1,7 @@
 """A state machine as records, and back.
 
 The records hold the key-values at the oldest retained revision and every event since; a restored state replays them,
-so that it answers at the same revisions as the one it was taken from. Indexes are not stored but built anew from the
+so that it answers at the same revisions as the one it was taken from. Indexes are not stored but built again from the
 declarations; those of indexes stand among the key-values. All that is captured at the call is references to immutable
 values, so later applies do not disturb it.
 """

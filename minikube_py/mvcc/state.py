@@ -336,7 +336,7 @@ class StateMachine:
 
     def _put(self, put: Put, revision: int, events: list[Event]) -> PutResult:
         key, value, lease, prev_kv, ignore_value, ignore_lease = put
-        # A key that the txn itself has deleted (the original misses this overlap, and panics) has nothing to keep.
+        # A key that the txn itself has deleted (upstream misses this overlap, and panics) has nothing to keep.
         if (ignore_value or ignore_lease) and (standing := self.index.current.get(key)) is not None:
             value = standing.value if ignore_value else value
             lease = standing.lease if ignore_lease else lease

@@ -22,7 +22,7 @@ from minikube_py.mvcc.validate import require_int64, validate_where
 Sink = Callable[[WatchBatch], None]
 CATCH_UP_BUDGET: Final = 5000
 """Events that one call of `catch_up` looks at, unless told otherwise."""
-REDECLARED: Final = "the watched fields have been declared anew; watch again"
+REDECLARED: Final = "the watched fields have been declared again; watch again"
 
 Group = tuple[bytes, bytes, Where | None]
 
@@ -164,7 +164,7 @@ class WatchHub:
                 self._send(members, selected, after, until)
 
     def refresh(self) -> None:
-        """Takes note of other declarations and other tables: ends the watches on fields that have been declared anew
+        """Takes note of other declarations and other tables: ends the watches on fields that have been declared again
         since, and has the others go on with the table that holds their fields now."""
         tables = self._state.tables
         if self._version == tables.version:

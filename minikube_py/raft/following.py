@@ -56,14 +56,14 @@ class Following:
         if meta is None or meta.index <= log.committed or not meta.configuration.contains(state.id):
             self._agree(log.committed)
         elif log.matches(meta.index, meta.term):
-            # All of it is here already; to begin anew would only lose what follows.
+            # All of it is here already; to begin again would only lose what follows.
             log.committed = meta.index
             self._agree(log.committed)
         else:
             self.offered = meta
 
     def take_over(self) -> SnapshotMeta | None:
-        """The snapshot that the driver is to put in force now; the log begins anew after it. Not sooner: until then
+        """The snapshot that the driver is to put in force now; the log begins again after it. Not sooner: until then
         what is applied, and the configuration, are those of the state that the driver has."""
         state, log, meta = self._state, self._state.log, self.offered
         self.offered = None

@@ -208,7 +208,7 @@ class RaftLog:
         self.offset = index
 
     def restore(self, index: LogIndex, term: Term) -> None:
-        """Begins anew after a snapshot that is newer than all that is committed here."""
+        """Begins again after a snapshot that is newer than all that is committed here."""
         self._entries.clear()
         self.changes.clear()
         self.offset = self.applied = self.delivered = self.committed = self.handed = self.stable = self.noted = index

@@ -33,7 +33,7 @@ class LeaderReads:
     One round is under way at most; what comes meanwhile is the next.
 
     Ids are never used twice, so an answer to an attempt that was given up confirms only what began before it
-    (etcd#20418). They start anew with each leadership; a reply of another term never gets here.
+    (etcd#20418). They start again with each leadership; a reply of another term never gets here.
     """
 
     __slots__ = ("_answered", "_own", "_round", "last_id", "waiting")

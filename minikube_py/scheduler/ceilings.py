@@ -20,7 +20,7 @@ from minikube_py.scheduler.scoring import is_plain
 FEW_NODES = 12
 """Up to so many changed nodes, the per-node form is cheaper than a pass over small arrays."""
 RENEW_SHARE = 8
-"""Where more than one node in so many changed, all bounds are worked out anew."""
+"""Where more than one node in so many changed, all bounds are worked out again."""
 
 
 def _is_known(scorer: Scorer) -> bool:

@@ -396,7 +396,7 @@ class NodeColumns:
             self._dismiss(node)
 
     def replace_pod(self, old: PodInfo, new: PodInfo) -> None:
-        """The same pod on the same node with the same spec, told anew: nothing that is counted changes but, possibly,
+        """The same pod on the same node with the same spec, told again: nothing that is counted changes but, possibly,
         its priority, and by its labels who looks for it."""
         node = self.by_name[new.node_name]
         node.pods[new.uid] = new

@@ -41,7 +41,7 @@ class ProfileConfig:
 @dataclass(frozen=True, slots=True)
 class SchedulerConfig:
     """`percentage_of_nodes_to_score`: by default all nodes are scored, since over columns that is cheaper than to look
-    for fewer; 0 is the original's own default (50 % less 1 % for each 125 nodes, at least 5 % and 100 nodes).
+    for fewer; 0 is upstream's own default (50 % less 1 % for each 125 nodes, at least 5 % and 100 nodes).
 
     `matcher`: `columns`, where filters look at all nodes as columns, or the name of a structure of
     `minikube_py.index.catalogue`, which then finds the nodes that may fit; `matcher_options` are the structure's.

@@ -43,7 +43,7 @@ INT32_MAX = (1 << 31) - 1
 
 
 class Evaluator:
-    """`percentage_of_nodes_to_score`: 100 looks at all nodes; less, or 0 for the original's own choice, stops at that
+    """`percentage_of_nodes_to_score`: 100 looks at all nodes; less, or 0 for upstream's own choice, stops at that
     share of fitting nodes and starts the next pod's search where this one ended. Ties are broken by `rng`.
 
     With a `matcher` the decisions are the same as without."""

@@ -36,7 +36,7 @@ MIN_NODE_SCORE = 0
 
 
 class Code(IntEnum):
-    """What a plugin answers. The values are the original's."""
+    """What a plugin answers. The values are upstream's."""
 
     SUCCESS = 0
     ERROR = 1
@@ -559,7 +559,7 @@ class Diagnosis:
                 self.pending_plugins.add(status.plugin)
 
     def message(self) -> str:
-        """The condition's message, in the original's words."""
+        """The condition's message, in upstream's words."""
         text = f"0/{self.node_count} nodes are available:"
         if self.pre_filter_message:
             text += f" {self.pre_filter_message}."

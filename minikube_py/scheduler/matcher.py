@@ -29,7 +29,7 @@ COLUMNS = "columns"
 """The matcher that is none: the filters look at all nodes."""
 DIMENSIONS_MAX = 12
 REBUILD_SHARE = 4
-"""Where more than one node in so many changed, the structure is filled anew."""
+"""Where more than one node in so many changed, the structure is filled again."""
 FIRST = tuple(Dimension(DimensionKind.FREE, resource) for resource in (CPU, MEMORY, PODS))
 
 

@@ -1,4 +1,4 @@
-"""The scheduler's metrics, under the original's names (pkg/scheduler/metrics) and with its buckets."""
+"""The scheduler's metrics, under upstream's names (pkg/scheduler/metrics) and with its buckets."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class SchedulingQueue:
         self._active: list[tuple[Any, int, QueuedPodInfo]] = []
         self._backoff: list[tuple[float, Any, int, QueuedPodInfo]] = []
         self._error_backoff: list[tuple[float, Any, int, QueuedPodInfo]] = []
-        # In order of their last attempt, since each attempt adds anew.
+        # In order of their last attempt, since each attempt adds again.
         self._waiting: dict[str, QueuedPodInfo] = {}
         self._groups: dict[object, dict[str, QueuedPodInfo]] = {}
         self._gated: dict[str, QueuedPodInfo] = {}

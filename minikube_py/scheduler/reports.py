@@ -33,7 +33,7 @@ def truncate(message: str) -> str:
 
 
 class SchedulerEvents(EventRecorder):
-    """Events in the form in which events.k8s.io/v1 writes them, as the original does: an action and an eventTime in
+    """Events in the form in which events.k8s.io/v1 writes them, as upstream does: an action and an eventTime in
     place of a source and a count."""
 
     def __init__(self, client: RestClient, clock: Clock, rng: Rng, component: str, host: str) -> None:

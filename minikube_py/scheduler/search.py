@@ -1,6 +1,6 @@
-"""Which of the nodes that fit are looked at: all, or as many as the original would find from where it stopped last.
+"""Which of the nodes that fit are looked at: all, or as many as upstream would find from where it stopped last.
 
-The original filters nodes one after another until it has found enough, and starts the next pod's search behind the last
+Upstream filters nodes one after another until it has found enough, and starts the next pod's search behind the last
 one (percentageOfNodesToScore). Here the nodes are filtered in windows of slots, so that a search that ends soon costs
 little; what is found, and where the next one starts, is the same as if all had been filtered first.
 Source: pkg/scheduler/schedule_one.go, findNodesThatPassFilters.
@@ -24,7 +24,7 @@ Fitting = Callable[[int, int], IntArray]
 
 
 class Search:
-    """`percentage`: 100 looks at all nodes; less, or 0 for the original's own choice, stops at that share of them."""
+    """`percentage`: 100 looks at all nodes; less, or 0 for upstream's own choice, stops at that share of them."""
 
     __slots__ = ("_columns", "next_start", "percentage")
 

@@ -20,7 +20,7 @@ class MachineClock:
         self.wall_offset_s = wall_offset_s
 
     def jump(self, by_s: float) -> None:
-        """The date is set anew (NTP, an administrator). The monotonic clock does not notice."""
+        """The date is set again (NTP, an administrator). The monotonic clock does not notice."""
         self.wall_offset_s += by_s
 
     def wall_s(self, true_s: float) -> float:

@@ -53,7 +53,7 @@ PING_S: Final = 2.0
 
 
 class StoreClient(CommandStorage):
-    """`await start()` connects, and raises if no member can be reached; afterwards connections are made anew whenever
+    """`await start()` connects, and raises if no member can be reached; afterwards connections are made again whenever
     they fall. With `fail_fast` nothing waits for a connection or a leader: it is refused at once."""
 
     def __init__(

@@ -116,7 +116,7 @@ class Route:
     def _take(self, found: ClientConnection) -> None:
         old, self.connection = self._present(), found
         welcome = found.welcome
-        # A store that was wiped and begun anew is another cluster: its revisions mean nothing to those who saw these.
+        # A store that was wiped and begun again is another cluster: its revisions mean nothing to those who saw these.
         self.cluster_id = welcome.cluster_id
         self._moved(found, old)
         if old is not None:

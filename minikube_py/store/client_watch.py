@@ -1,7 +1,7 @@
 """A watch that outlives connections: begun again behind what it has shown, at whichever member is reached.
 
 Its sink sees each revision once and whole: what came of a batch that a lost connection cut is dropped, and comes again.
-It ends with what no other member could mend: history that is compacted away, fields declared anew, a wrong request.
+It ends with what no other member could mend: history that is compacted away, fields declared again, a wrong request.
 """
 
 from __future__ import annotations

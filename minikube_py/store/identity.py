@@ -119,7 +119,7 @@ def decode_identity(data: bytes) -> Identity:
     if not sound:
         raise Corruption(
             f"{IDENTITY_NAME}: damaged: {text[:80]!r} is not what was written. If the log beside it is whole, remove "
-            "this file, and the next start writes it anew; if not, empty the folder and start with --rejoin"
+            "this file, and the next start writes it again; if not, empty the folder and start with --rejoin"
         )
     return identity
 

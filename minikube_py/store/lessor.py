@@ -17,7 +17,7 @@ RETRY_S = 1.0
 
 class Lessor:
     """Deadlines by lease. Never early: a lease lives at least its TTL from its last renewal, and a new leader, or this
-    one after a restart, gives each its full TTL anew."""
+    one after a restart, gives each its full TTL again."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

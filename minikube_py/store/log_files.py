@@ -309,11 +309,11 @@ class LogFiles:
         return self._fresh(INCOMING_NAME)
 
     def install_snapshot(self, snapshot: SnapshotFile, state: HardState | None) -> None:
-        """The synced incoming file becomes the newest snapshot, and the log begins anew after it, with `state` (None:
+        """The synced incoming file becomes the newest snapshot, and the log begins again after it, with `state` (None:
         unchanged), both with the next sync. No sync of the log may be under way.
 
         With its name the snapshot is in force: a power cut before leaves all as it was, one after it leaves a log that
-        does not reach the snapshot, and the next start begins the log anew in its turn."""
+        does not reach the snapshot, and the next start begins the log again in its turn."""
         index = snapshot.head.index
         assert self._newest_index < index, "an older snapshot"
         self._state = state or self._state

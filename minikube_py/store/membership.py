@@ -183,7 +183,7 @@ class Membership:
 
     def _join(self, change: MemberChange) -> Membership:
         _require(change.id != NO_ID, "a member that joins has an id")
-        _require(change.id not in self.removed, f"member {change.id:x} was removed; remove its data to join anew")
+        _require(change.id not in self.removed, f"member {change.id:x} was removed; remove its data to join again")
         standing, expected = self.named(change.name), self.expecting(change.name)
         if standing is not None and standing.id == change.id:
             return self

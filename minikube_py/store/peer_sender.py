@@ -1,4 +1,4 @@
-"""All that goes to one other member: its link, made anew whenever it falls, and what waits for it, within bounds."""
+"""All that goes to one other member: its link, made again whenever it falls, and what waits for it, within bounds."""
 
 from __future__ import annotations
 

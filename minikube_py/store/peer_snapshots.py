@@ -101,7 +101,7 @@ class SnapshotReceiver:
         return self._incoming.offset if self._incoming is not None else 0
 
     def attach(self, connection: IncomingConnection, message: Message) -> None:
-        """The offer came over `connection`, for the first time or anew."""
+        """The offer came over `connection`, for the first time or again."""
         self.message = message
         self._connection = connection
         self._chunks.clear()

@@ -53,7 +53,7 @@ class ReadRounds:
         return context
 
     def answered(self, answer: ReadState) -> None:
-        """Without an index the reads are asked for anew, at the next tick: whoever was asked cannot say more now."""
+        """Without an index the reads are asked for again, at the next tick: whoever was asked cannot say more now."""
         waiting = self._asked.pop(answer.context, [])
         if answer.index is None:
             self._again += waiting

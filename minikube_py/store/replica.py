@@ -480,7 +480,7 @@ class Replica:
         return None if self.files.snapshot is None else SnapshotSource(self.files)
 
     def incoming_snapshot(self, offer: SnapshotOffer) -> IncomingSnapshot:
-        """Where the bytes of an offered snapshot go: what is here of it already, or anew, in place of any other.
+        """Where the bytes of an offered snapshot go: what is here of it already, or again, in place of any other.
 
         Raises: TransferRefused, also where Raft has accepted one that is not in force yet: it must stay; OSError."""
         accepted = self.raft.accepted_snapshot

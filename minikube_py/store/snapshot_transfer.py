@@ -49,7 +49,7 @@ class SnapshotOffer(NamedTuple):
 
 
 class TransferRefused(MinikubeError):
-    """The bytes are not those that were announced, or come where they were not asked for; begin anew."""
+    """The bytes are not those that were announced, or come where they were not asked for; begin again."""
 
 
 def meta_of(head: SnapshotHead) -> SnapshotMeta:

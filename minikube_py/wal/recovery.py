@@ -60,7 +60,7 @@ class Recovered(NamedTuple):
     that can never be read from: they lie before a gap, or before one whose head does not read. `segments`: the heads of
     the others, in order; the first `past` of them hold nothing after the snapshot, and were not read. `warnings`: what
     is damaged there, and is not needed. `void`: the snapshot is another member's and newer than this log, whose end it
-    never saw; the log has to begin anew after it. `joined`: the log began as that of a member which waits for a
+    never saw; the log has to begin again after it. `joined`: the log began as that of a member which waits for a
     snapshot."""
 
     entries: list[LogEntry]

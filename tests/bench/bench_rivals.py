@@ -1,4 +1,4 @@
-"""Which of 100,000 nodes have cpu >= a, memory >= b and GPUs >= c: ours beside databases, indexes and the original.
+"""Which of 100,000 nodes have cpu >= a, memory >= b and GPUs >= c: ours beside databases, indexes and upstream.
 
   python tests/bench/bench_rivals.py                          every rival that is installed (some 10 minutes)
   python tests/bench/bench_rivals.py --only ours,sqlite --nodes 10000 --budget .5

@@ -1,4 +1,4 @@
-"""The original and ours beside each other, by turns, in one run; prints ratios, writes JSON.
+"""Upstream and ours beside each other, by turns, in one run; prints ratios, writes JSON.
 
 usage: PYTHONPATH=tests/support python tests/bench/beside.py [--rows creates,lists,watchers,store,binds,query,kubelets]
                                                          [--turns N] [--out FILE]
@@ -214,7 +214,7 @@ def main() -> None:
     args = parser.parse_args()
     if lacking := bench_store.lacking():
         raise SystemExit(f"there is no peer to measure beside: {lacking}")
-    layout = "ours one process, the original one for each part; the load from another, on the same cores"
+    layout = "ours one process, upstream one for each part; the load from another, on the same cores"
     here = environment.describe(Path(tempfile.gettempdir()), layout, SCORE_ALL_NODES)
     print("  ".join(f"{key}: {value}" for key, value in asdict(here).items()))
     if here.filesystem == "tmpfs":

@@ -1,4 +1,4 @@
-"""Starts the two sides of a comparison, each on loopback with a folder of its own: the original, and ours."""
+"""Starts the two sides of a comparison, each on loopback with a folder of its own: upstream, and ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies and patches, good and bad, that are put to the original's API server; `record_api.py` keeps its answers."""
+"""Bodies and patches, good and bad, that are put to upstream's API server; `record_api.py` keeps its answers."""
 
 from __future__ import annotations
 

@@ -353,7 +353,7 @@ RULES: tuple[Rule, ...] = (
 
 KUBECTL: dict[str, str] = {
     "describe pod": "our kubelets report a host IP and container ids, as real ones do; KWOK's do not",
-    "logs": "our kubelets answer with an empty log; the original cannot reach KWOK's",
+    "logs": "our kubelets answer with an empty log; upstream cannot reach KWOK's",
     "get nodes wide": "free.<resource> columns are shown, and our kubelets report an address and an OS",
     "node leases": "a lease is held by its node's name, as real kubelets hold it; KWOK's by the process",
     "raw namespace": "who owns which field is kept from the first apply on, not from the creation",

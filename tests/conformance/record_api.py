@@ -1,4 +1,4 @@
-"""Puts `api_cases` to the original and keeps its answers in `data/`: `api_bodies`, `api_patches` and `api_discovery`.
+"""Puts `api_cases` to upstream and keeps its answers in `data/`: `api_bodies`, `api_patches` and `api_discovery`.
 
     python tests/conformance/record_api.py URL TOKEN
 """
@@ -73,7 +73,7 @@ def record_patches(original: Original) -> Case:
 
 
 def record_discovery(original: Original) -> Case:
-    """What the original's discovery says of the kinds that are served here, without its storageVersionHash."""
+    """What upstream's discovery says of the kinds that are served here, without its storageVersionHash."""
     from minikube_py.api.registry import REGISTRY
 
     recorded: Case = {}

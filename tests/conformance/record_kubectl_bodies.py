@@ -1,8 +1,8 @@
 """Keeps the protobuf bodies that kubectl sends, beside what it prints as JSON for the same command.
 
-    python tests/conformance/record_kubectl_bodies.py KUBECTL URL TOKEN    (kubectl 1.32 or later; URL of the original)
+    python tests/conformance/record_kubectl_bodies.py KUBECTL URL TOKEN    (kubectl 1.32 or later; URL of upstream)
 
-A server that keeps every POST hands reads on to the original; `--dry-run=client -o json` prints the same object.
+A server that keeps every POST hands reads on to upstream; `--dry-run=client -o json` prints the same object.
 """
 
 from __future__ import annotations

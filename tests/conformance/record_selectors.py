@@ -1,4 +1,4 @@
-"""Asks the original what each selector of `selector_cases` selects, or why it refuses.
+"""Asks upstream what each selector of `selector_cases` selects, or why it refuses.
 
     PYTHONPATH=tests/support python tests/conformance/record_selectors.py
 """

@@ -1,4 +1,4 @@
-"""Asks the original how it prints the objects of `table_cases`, and writes down objects and cells.
+"""Asks upstream how it prints the objects of `table_cases`, and writes down objects and cells.
 
     PYTHONPATH=tests/support python tests/conformance/record_tables.py
 """

@@ -1,9 +1,9 @@
-"""Asks the original for its judgement on every case of `validation_cases` and writes it down.
+"""Asks upstream for its judgement on every case of `validation_cases` and writes it down.
 
     PYTHONPATH=tests/support python tests/conformance/record_validation.py
 
 Kept are answers: status, and the object as it was stored or the refusal. Large values are cut out of bodies again when
-they are read, by making the cases anew.
+they are read, by making the cases again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One long kubectl session, told as steps. The same steps run against the original and against ours.
+"""One long kubectl session, told as steps. The same steps run against upstream and against ours.
 
 Each step is one command as a user would type it. `until` names a text that must appear in its output: the step is
 repeated until it does (what it waits for is made by controllers, at their own pace). Steps whose output depends on

@@ -1,4 +1,4 @@
-"""Objects whose printing the original is asked for: `STATUSES` of pods, and `OBJECTS` of other kinds."""
+"""Objects whose printing upstream is asked for: `STATUSES` of pods, and `OBJECTS` of other kinds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same wishes to the original's controller manager and to ours: what they make of them must be the same, after
+"""The same wishes to upstream's controller manager and to ours: what they make of them must be the same, after
 names that are drawn, uids, times and versions are taken out."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Our scheduler beside the original's, on one real API server and cluster: the same nodes, messages and events.
+"""Our scheduler beside upstream's, on one real API server and cluster: the same nodes, messages and events.
 
 Each case is created twice, once for each scheduler. Where several nodes tie for the best score, both choose one of them
 at random.

@@ -1,4 +1,4 @@
-"""Objects, right and wrong, for the original and ours to judge: `CREATES` and `UPDATES`.
+"""Objects, right and wrong, for upstream and ours to judge: `CREATES` and `UPDATES`.
 
 Each is a name, a plural, and a body; an update is a body that is stored and a merge patch that makes the new one.
 """

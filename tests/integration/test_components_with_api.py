@@ -1,4 +1,4 @@
-"""Client, controllers and fake kubelets on real API servers: ours in process, ours over HTTPS, and the original."""
+"""Client, controllers and fake kubelets on real API servers: ours in process, ours over HTTPS, and upstream."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def transport(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIter
 
 @pytest.fixture
 async def namespace(transport: ApiTransport) -> str:
-    """A namespace of its own for each test: the original is shared by all of them."""
+    """A namespace of its own for each test: upstream is shared by all of them."""
     made = await RestClient(transport).create(NAMESPACES, {"metadata": {"generateName": "t-"}})
     return str(made["metadata"]["name"])
 

@@ -2,7 +2,7 @@
 
 Started in the tree, which is a copy with or without a mutant in it. Requests and answers are lines of JSON on stdin and
 stdout; `Request` and `Answer` say what they hold. Everything from outside that tests need is imported once, before the
-first fork; the package itself is imported in each fork anew, so that each sees the mutant that is there at the time.
+first fork; the package itself is imported in each fork again, so that each sees the mutant that is there at the time.
 """
 
 from __future__ import annotations

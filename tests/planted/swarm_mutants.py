@@ -285,10 +285,10 @@ MUTANTS: tuple[SwarmMutant, ...] = (
         "watch: resumed behind a declaration", "mvcc/watch.py",
         "            if watcher.watched and watcher.next_revision <= self._state.declared_since(*watcher.watched):",
         "            if watcher.watched and watcher.next_revision < 0:",
-        "the stream broke, its fields were declared anew meanwhile, and the client asks in the same words",
+        "the stream broke, its fields were declared again meanwhile, and the client asks in the same words",
     ),
     SwarmMutant(
-        "watch: goes on when its fields are declared anew", "mvcc/watch.py",
+        "watch: goes on when its fields are declared again", "mvcc/watch.py",
         "            if not tables.stands(*watched):",
         "            if not tables.stands(watched.field_set, ()):",
         "only the FieldSet is looked for, and not what its fields mean",

@@ -332,18 +332,18 @@ def test_json_patches_agree_with_an_independent_library(drawn: tuple[Any, list[d
     try:
         theirs = jsonpatch.apply_patch(copy.deepcopy(document), copy.deepcopy(operations))
     except jsonpatch.JsonPatchTestFailed:
-        # A member that is not there passes for null, as in the original.
+        # A member that is not there passes for null, as in upstream.
         if all(op["value"] is not None for op in operations if op["op"] == "test"):
             with pytest.raises(json_patch.JsonPatchError):
                 json_patch.apply(copy.deepcopy(document), copy.deepcopy(operations))
         return
     except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException, TypeError, KeyError, IndexError):
-        # Ours is more lenient where the original is, as in replacing a member that is not there.
+        # Ours is more lenient where upstream is, as in replacing a member that is not there.
         return
     try:
         ours = json_patch.apply(copy.deepcopy(document), copy.deepcopy(operations))
     except json_patch.JsonPatchError:
-        # Moves into themselves and through nulls are refused by the original; 1 and true are not equal.
+        # Moves into themselves and through nulls are refused by upstream; 1 and true are not equal.
         assert any(op["op"] in ("move", "copy", "test") for op in operations)
         return
     assert ours == theirs

@@ -164,7 +164,7 @@ async def follow(world: World, terms: list[str]) -> None:
         while held != wanted:
             event = await events.next()
             if event is None or event[0] == "ERROR":
-                # Its fields were declared anew: whoever watches lists again.
+                # Its fields were declared again: whoever watches lists again.
                 del world.watches[text]
                 return
             kind, obj = event

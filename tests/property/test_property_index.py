@@ -1,6 +1,6 @@
 """Indexes in the store against brute force over whole objects, at every retained revision.
 
-The model keeps all objects of every revision and works rows out anew each time, by arithmetic of its own. Thresholds
+The model keeps all objects of every revision and works rows out again each time, by arithmetic of its own. Thresholds
 are drawn at stored values and one beside them. Watches with a `where` must show the difference of brute-force sets.
 """
 

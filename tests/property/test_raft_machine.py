@@ -218,7 +218,7 @@ class RaftMachine(RuleBasedStateMachine):
 
     @rule(side=SIDE)
     def partition(self, side: int) -> None:
-        """Two sides; the links that are cut are cut anew."""
+        """Two sides; the links that are cut are cut again."""
         self.world.partition(members(side), members(~side))
 
     @rule(id=WHO, to=MEMBER, noticed=st.booleans())

@@ -1,4 +1,4 @@
-"""A scheduler whose nodes are found by an index decides as one that filters them all; with the original's sampling too.
+"""A scheduler whose nodes are found by an index decides as one that filters them all; with upstream's sampling too.
 
 Both see the same changes; each places the same pods. Node for node they must agree, and where the plain
 reference (`scheduler_reference`) says what is right, with that.

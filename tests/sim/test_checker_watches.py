@@ -106,7 +106,7 @@ BAD = {
     "an event beyond its batch": (watch(part(2, (2, events(2, 3)))), "with an event of 3"),
     "is-create: a made key as an update": (
         watch(part(2, (2, [events(2)[0]._replace(kv=KeyValue(A, b"1", 1, 2, 2, 0))]))), "what happened was"),
-    "is-create: made anew with its old version": (
+    "is-create: made again with its old version": (
         watch(part(7, (7, [Event("PUT", KeyValue(A, b"3", 2, 7, 4, 0), None)]))), "what happened was"),
     "prev-kv: missing": (watch(part(4, (4, [*LATE_A, *events(4, keys=b"c")]))), "what happened was"),
     "prev-kv: an older one": (
@@ -235,7 +235,7 @@ def declared_twice() -> Model:
 
 RANKS = declared_twice()
 WRITTEN = (4, [RANKS.events[4][0]])
-ENDED = WatchBatch([], 4, FieldsRedeclared("anew"))
+ENDED = WatchBatch([], 4, FieldsRedeclared("again"))
 ENTERED = (7, [Event("PUT", RANKS.at(N, 7), None)])
 
 

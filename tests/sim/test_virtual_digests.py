@@ -3,7 +3,7 @@ program must not depend on, come to the digests that are committed; and what mak
 
 The golden digests hold for the versions of `orjson` and `numpy` that they name (the bytes of objects, the scheduler's
 scores) and for every Python minor from 3.11 on. After a change that is meant to change histories:
-`python tests/support/virtual_workloads.py golden` writes them anew.
+`python tests/support/virtual_workloads.py golden` writes them again.
 """
 
 from __future__ import annotations

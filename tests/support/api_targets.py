@@ -1,4 +1,4 @@
-"""API servers to test components against: ours in process and over HTTPS, and the original."""
+"""API servers to test components against: ours in process and over HTTPS, and upstream."""
 
 from __future__ import annotations
 

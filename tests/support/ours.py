@@ -1,4 +1,4 @@
-"""Our control plane as a process of its own, for whoever compares it with the original."""
+"""Our control plane as a process of its own, for whoever compares it with upstream."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ before it is committed.
     partition 1,2 | 3       and: cut 1 2 (one way), heal
     stabilize [1 2] [quiet] [no-ticks]              Ready, persist, deliver until nothing is left to do
     crash 1 [kept=2] | restart 1
-    anew                    another world
+    again                    another world
     snapshot 1 [index] | compact 1 index
     status [1...] | log [1...] | state [1...]
 

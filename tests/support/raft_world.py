@@ -94,7 +94,7 @@ class Disk:
             self.entries[position:] = [record]
 
     def install(self, snapshot: Snapshot) -> None:
-        """One from elsewhere: the log begins anew after it."""
+        """One from elsewhere: the log begins again after it."""
         self.snapshot, self.entries = snapshot, []
 
     def take(self, snapshot: Snapshot) -> None:

@@ -1,4 +1,4 @@
-"""IP addresses and CIDRs as the original's older fields take them: leading zeros are ignored, not refused."""
+"""IP addresses and CIDRs as upstream's older fields take them: leading zeros are ignored, not refused."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def _go_name(name: str) -> str:
 
 
 def _as_internal(context: Json) -> Json:
-    """A container's security context as the original prints it: its Go names, in their order."""
+    """A container's security context as upstream prints it: its Go names, in their order."""
     shown: dict[str, Any] = {}
     for name in _INTERNAL_FIELDS:
         value = context.get(name)

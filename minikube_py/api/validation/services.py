@@ -345,7 +345,7 @@ def _validate_kept(spec: Json, before: Json, name: str, unset: str, one: str) ->
     """A list whose first value stays, and whose second may only come and go."""
     values, old = spec.get(name) or [], before.get(name) or []
     shown = values or None
-    # The original shows the addresses where a changed family is told, once there is another number of them.
+    # Upstream shows the addresses where a changed family is told, once there is another number of them.
     shown_other = shown if name == "clusterIPs" else spec.get("clusterIPs") or None
     errors: list[FieldError] = []
     if len(values) == len(old):

@@ -49,7 +49,7 @@ class Summary(Protocol):
         """False only if no point lies in `box`."""
 
     def put(self, point: Point) -> None:
-        """One point more. A point that left may go on to be counted until the summary is built anew."""
+        """One point more. A point that left may go on to be counted until the summary is built again."""
 
     def size_bits(self) -> int: ...
 

@@ -6,7 +6,7 @@ shifts. The hashes of the keys, sorted and without repeats, are an Elias-Fano se
 
 Bound: B = bits_per_key; an empty range of L values passes with at most L / 2^(B-2), whatever the keys and the workload,
 which is within 2 bits a key and a term of lower order of the least possible. Queries take O(1) searches whatever L.
-Updates: none; it is built anew.
+Updates: none; it is built again.
 
 `storage`: "elias-fano" takes those bits and about 3 us more in Python; "codes" keeps 64 bits a key for speed, and says
 so in `size_bits`. Many ranges at once are looked up in the unpacked codes.

@@ -11,7 +11,7 @@ in every interval), and with n L / (N 2^r) where mementos are spread evenly. A s
 of .95.
 Against the paper: equal fingerprints are stored once for each memento, not once for all.
 Updates: insert, delete, expand. Growing beyond the load doubles the quotients and takes a bit of every fingerprint, so
-that the rate doubles with each; when none is left it says "perhaps" to all (`saturated`) until it is built anew.
+that the rate doubles with each; when none is left it says "perhaps" to all (`saturated`) until it is built again.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ greatest value, two words a dimension. A half-line `x >= a` that survives the cu
 filter can refuse it: of half-lines the greatest value says everything.
 
 A filter without insert gets its new keys in a short sorted list beside it, which `size_bits` counts, until the summary
-is built anew. The same point may be put in more than once; `remove` is there only where the filters can delete, and is
+is built again. The same point may be put in more than once; `remove` is there only where the filters can delete, and is
 to be called for points that were put.
 """
 

@@ -6,7 +6,7 @@ Bitmaps are Python ints, in chunks of some thousand slots. Ints do not change, s
 and a change after `freeze` copies the lists of one chunk. The coordinates stand in small immutable blocks for the same
 reason.
 
-The levels are quantiles of the values, chosen anew when a bucket becomes crowded (see `thresholds`).
+The levels are quantiles of the values, chosen again when a bucket becomes crowded (see `thresholds`).
 
 Source: range-encoded bitmap indexes (Chan and Ioannidis, SIGMOD 1998), binned as in FastBit (Wu et al. 2009), where
 the recheck of the boundary bins is called the candidate check.
@@ -172,7 +172,7 @@ class Bitmaps:
             self._buckets.append(self._choose(dimension))
 
     def _choose(self, dimension: int) -> Buckets:
-        """New levels for the values of a dimension, whose bitmaps are built anew."""
+        """New levels for the values of a dimension, whose bitmaps are built again."""
         column = self._columns.values[dimension][: self._columns.end]
         buckets = Buckets(column, self._levels)
         levels = [self._split(column >= low) for low in buckets.thresholds]

@@ -110,7 +110,7 @@ class JointZones(Zones):
         self._build_cells()
 
     def _build_cells(self) -> None:
-        """Cuts the dimensions anew, and counts all points."""
+        """Cuts the dimensions again, and counts all points."""
         columns = [column[: self._columns.end] for column in self._columns.values]
         self._buckets = [Buckets(column, self._grid) for column in columns[: self._joint]]
         slots = np.flatnonzero(np.any([column != MISSING for column in columns], axis=0))

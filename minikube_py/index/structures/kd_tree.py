@@ -5,7 +5,7 @@ has. The order is made by cutting the points at the median of a dimension, each 
 it spreads the widest by rank, and so on; the greater half comes first, where a question with a limit looks first.
 
 A point that changes keeps its place, so the order decays: hardly where values move a little, as with binds, and within
-a hundredth of the points where they become any others. So not changes say when to order anew, but questions: each adds
+a hundredth of the points where they become any others. So not changes say when to order again, but questions: each adds
 the visits that it made in vain to a debt, and when that is as much as ordering costs, all are ordered; also when more
 than a fifth of the points has come since. The puts that follow do it in steps, each some passes of numpy, a few ms for
 100,000 points; questions go on in the old tree until the last step puts in again what has changed meanwhile.
@@ -40,7 +40,7 @@ _PUTS_A_STEP_BITS = 11
 
 
 class KdTree:
-    """`decay_percent`: how many points in a hundred must have changed before all are ordered anew for the sake of
+    """`decay_percent`: how many points in a hundred must have changed before all are ordered again for the sake of
     questions. `visit_limit`: as that of `MaxTree`."""
 
     structure = "kd-tree"
@@ -137,7 +137,7 @@ class KdTree:
         self._debt_visits += max(0.0, visits - needed)
 
     def _decay(self, slot: int) -> None:
-        """Notes a change. Begins to order anew where that pays, and from then on takes a step now and then."""
+        """Notes a change. Begins to order again where that pays, and from then on takes a step now and then."""
         self._changed.add(slot)
         if self._ordering is not None:
             self._puts_to_step -= 1

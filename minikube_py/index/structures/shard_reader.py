@@ -42,7 +42,7 @@ class ShardReader(Protocol):
         """Opens the shard."""
 
     def contents(self, shard: int) -> tuple[IntArray, IntArray]:
-        """All slots and their points, one row each: what a filter is built anew from."""
+        """All slots and their points, one row each: what a filter is built again from."""
 
     def size_bytes(self) -> int:
         """In this process's memory."""

@@ -6,9 +6,9 @@ file's in `lab.shards`, another member's in `lab.remote_shards`.
 
 Where a point goes: by `slot` modulo the number of shards, so that each shard is a sample of all; or, with
 `placing="sorted"`, down a k-d tree of the points at the last arrangement, so that a shard's points are alike. A tree is
-laid when points are loaded, and anew after as many changes as there were points (at least ARRANGE_AT_LEAST).
+laid when points are loaded, and again after as many changes as there were points (at least ARRANGE_AT_LEAST).
 
-When a filter is built anew: a filter from which points cannot leave goes on to say "perhaps" for those that left, and
+When a filter is built again: a filter from which points cannot leave goes on to say "perhaps" for those that left, and
 one sized for n points errs more with each beyond them. Both are counted for each shard; once either is more than
 `rebuild_percent` of the points it was built from, and REBUILD_AT_LEAST, the shard is read and its filter built from
 what is there. That is what compaction is to a filter in front of a stored run.
@@ -127,7 +127,7 @@ class Sharded:
             self._leave(slot, shard, stays=True)
         elif old >= 0:
             self.remove(slot)
-            # That may have dealt all points out anew.
+            # That may have dealt all points out again.
             shard = self._route(slot, point)
         shards = self._shard_of
         if not 0 <= slot < len(shards):
@@ -163,7 +163,7 @@ class Sharded:
             self.reader.remove(shard, slot)
 
     def _tend(self, shard: int) -> None:
-        """Builds the shard's filter anew where the module's rule says so."""
+        """Builds the shard's filter again where the module's rule says so."""
         self._changes += 1
         if self._sorted and self._changes > max(ARRANGE_AT_LEAST, self._arrange_after):
             self.arrange()
@@ -199,7 +199,7 @@ class Sharded:
         self._changes, self._arrange_after = 0, len(slots)
 
     def arrange(self) -> None:
-        """Deals all points out to the shards anew."""
+        """Deals all points out to the shards again."""
         contents = [self.reader.contents(shard) for shard in range(self._shards)]
         slots = np.concatenate([slots for slots, _ in contents])
         self.ledger.arranged_points += len(slots)

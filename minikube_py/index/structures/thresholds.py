@@ -15,7 +15,7 @@ from minikube_py.index.structure import HIGH, LOW, MISSING, IntArray
 
 _SAMPLE = 8192
 _LEAST_CROWD = 64
-"""Fewer points than this in one bucket are no reason to choose anew."""
+"""Fewer points than this in one bucket are no reason to choose again."""
 _CROWDING = 4
 """A bucket is crowded when it holds so many times its share. Just after a choice none holds three times as much."""
 

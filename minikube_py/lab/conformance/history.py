@@ -93,7 +93,7 @@ class Compact(NamedTuple):
 
 
 class Restore(NamedTuple):
-    """The index is built anew: from the rows at the oldest retained revision, or as a snapshot `back` before the last,
+    """The index is built again: from the rows at the oldest retained revision, or as a snapshot `back` before the last,
     and every later revision applied again. `keep`: the old one is kept beside it and asked as well."""
 
     back: int | None = None

@@ -48,7 +48,7 @@ class Freeze(NamedTuple):
 
 
 class FindFrozen(NamedTuple):
-    """`state`: which of those kept so far, beginning anew after the last; nothing is asked where there is none."""
+    """`state`: which of those kept so far, beginning again after the last; nothing is asked where there is none."""
 
     state: int
     box: Box

@@ -181,7 +181,7 @@ def run(tried: Candidate, plan: Script) -> Report:
 
 
 def expected_rebuilds(structure: Sharded, plan: Script) -> float:
-    """Nodes whose filter is built anew for each update, in the long run."""
+    """Nodes whose filter is built again for each update, in the long run."""
     if any(isinstance(summary, Forgetting) for summary in structure._summaries):
         return 0.0
     rows = plan.nodes / plan.shards

@@ -65,7 +65,7 @@ def todo(design: Design, journal: Journal, blocks: tuple[str, ...] = ()) -> list
 
 @contextmanager
 def in_processes(jobs: int) -> Iterator[Callable[[Sequence[Task]], Results]]:
-    """`jobs` workers, started anew rather than forked, so that they are alike on every system."""
+    """`jobs` workers, started again rather than forked, so that they are alike on every system."""
     context = multiprocessing.get_context("spawn")
     with context.Pool(jobs, maxtasksperchild=UNITS_A_PROCESS) as pool:
         yield lambda tasks: pool.imap_unordered(run_unit, tasks)

@@ -1,6 +1,6 @@
 """NodeResourcesFit and NodeResourcesBalancedAllocation: has a node what the pod asks for, and how well does it sit.
 
-All scores are integers by the original's formulas (1.36), in which division truncates. Quantities are those of
+All scores are integers by upstream's formulas (1.36), in which division truncates. Quantities are those of
 `NodeInfo`: cpu in milli-units, the rest in whole units. Sources: pkg/scheduler/framework/plugins/noderesources;
 "Resource Bin Packing" in the scheduling documentation; k/k#135573 for the balance.
 """
@@ -415,7 +415,7 @@ def balance(fractions: Sequence[float]) -> int:
     if len(fractions) == 2:
         deviation = abs((fractions[0] - fractions[1]) / 2)
     else:
-        # Not sum(): from Python 3.12 on it compensates for rounding, which the original and numpy do not.
+        # Not sum(): from Python 3.12 on it compensates for rounding, which upstream and numpy do not.
         total = squares = 0.0
         for fraction in fractions:
             total += fraction

@@ -191,7 +191,7 @@ class Model:
         return self.rows(name, revision, now)
 
     def rows(self, name: str, revision: int, now: int) -> Rows:
-        """Counted anew for each revision that touched an object the rows depend on."""
+        """Counted again for each revision that touched an object the rows depend on."""
         field_set = self.effective(name, now)
         assert field_set is not None
         sources = (field_set.prefix, *(spec.source_prefix for spec in field_set.sums))
@@ -282,7 +282,7 @@ class _Run:
     def delete(self, delete: DeleteRange) -> DeleteResult:
         gone = self._range(delete.key, delete.range_end)
         if delete.range_end != b"\0":
-            # The original sees no overlap with a delete of all keys from one on.
+            # Upstream sees no overlap with a delete of all keys from one on.
             self._deleted.append((delete.key, delete.range_end))
             if any(within(key, delete.key, delete.range_end) for key in self._put):
                 raise Impossible(f"[{delete.key!r}, {delete.range_end!r}) is deleted and put to in one txn")
@@ -389,7 +389,7 @@ def answer(request: RangeRequest, kvs: list[KeyValue], now: int, rows: Rows | No
     ]
     filtered = bool(low or high or low_create or high_create)
     if request.sort_order == "NONE" and request.sort_target != "KEY" and request.limit and not filtered:
-        # Without an order the original takes the first by key, and one more to see that there is more, and sorts then.
+        # Without an order upstream takes the first by key, and one more to see that there is more, and sorts then.
         kvs = kvs[: request.limit + 1]
     kvs.sort(key=lambda kv: kv[_SORT_FIELDS[request.sort_target]], reverse=request.sort_order == "DESCEND")
     more = 0 < request.limit < len(kvs)

@@ -1,7 +1,7 @@
 """Rows of objects by looking at every one of them: what any index must answer like.
 
 Written from what the declarations promise (`fields/spec.py`, the table in `fields/extract.py`), not from how they are
-read there: quantities as exact fractions, sums added up anew for each question.
+read there: quantities as exact fractions, sums added up again for each question.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One keep-alive HTTPS connection to an API server, ours or the original."""
+"""One keep-alive HTTPS connection to an API server, ours or upstream."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from rivals.contract import Node, Question, name_of, number_of
 
 PREFIX = b"/registry/nodes/"
 KUBE_PREFIX = b"/registry/minions/"
-"""Where the original keeps nodes."""
+"""Where upstream keeps nodes."""
 GPU = "nvidia.com/gpu"
 READY = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
 
@@ -24,7 +24,7 @@ def allocatable(node: Node) -> dict[str, str]:
 
 
 def stored(number: int, node: Node, kind: Mapping[str, str] | None = None) -> bytes:
-    """As a store keeps it: metadata first; with `kind`, as the original's serializer wants it."""
+    """As a store keeps it: metadata first; with `kind`, as upstream's serializer wants it."""
     name = name_of(number)
     labels = {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": f"zone-{number % 3}"}
     uid = f"00000000-0000-4000-8000-{number:012x}"

@@ -1,4 +1,4 @@
-"""Bodies that the original's API server was asked about: the same verdict, in the same words."""
+"""Bodies that upstream's API server was asked about: the same verdict, in the same words."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DEFAULTED = frozenset((
     "priority", "tolerations", "protocol", "clusterIP", "clusterIPs", "type", "sessionAffinity", "ipFamilies",
     "ipFamilyPolicy", "internalTrafficPolicy",
 ))  # fmt: skip
-"""What the original's defaulting and strategies add after decoding."""
+"""What upstream's defaulting and strategies add after decoding."""
 
 
 def difference(theirs: Any, ours: Any, path: str = "") -> str:
@@ -65,7 +65,7 @@ def test_a_body_is_judged_as_by_the_original(case: dict[str, Any]) -> None:
     except StatusError as error:
         assert (error.code, error.reason, error.message) == (case["code"], case.get("reason"), case.get("message"))
         return
-    assert not refused_by_decoding, f"the original answers {case['message']!r}"
+    assert not refused_by_decoding, f"upstream answers {case['message']!r}"
     told = [f'299 - "{warning}"'.replace('\\', '\\\\') for warning in warnings]
     expected = [warning.replace('\\"', '"') for warning in case.get("warnings", [])]
     assert [text.replace('\\"', '"') for text in told] == expected

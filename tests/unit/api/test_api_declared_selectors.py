@@ -1,4 +1,4 @@
-"""Field selectors on what indexes declare: paths, label keys, times; and what the original's selectors make of them."""
+"""Field selectors on what indexes declare: paths, label keys, times; and what upstream's selectors make of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metadata, errors, registry, strategy: the parts that no comparison with the original reaches."""
+"""Metadata, errors, registry, strategy: the parts that no comparison with upstream reaches."""
 
 from __future__ import annotations
 

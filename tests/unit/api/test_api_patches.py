@@ -1,4 +1,4 @@
-"""Patches that the original's API server was asked to apply: the same object, or the same refusal."""
+"""Patches that upstream's API server was asked to apply: the same object, or the same refusal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ADDED = frozenset((
     "restartPolicy", "dnsPolicy", "schedulerName", "securityContext", "terminationGracePeriodSeconds", "metadata",
     "defaultMode",
 ))  # fmt: skip
-"""What the original's defaulting adds to what a patch brought."""
+"""What upstream's defaulting adds to what a patch brought."""
 
 
 def difference(theirs: Any, ours: Any, path: str = "") -> str:
@@ -74,7 +74,7 @@ def test_a_patch_is_applied_as_by_the_original(case: dict[str, Any]) -> None:
         assert original == before, "the original object was changed"
     if "is invalid: " in case.get("message", "") and "patch: Invalid value" not in case["message"]:
         return  # The patch applies, but what it makes is not valid.
-    assert expected_code == 200, f"the original answers {case.get('message')!r}"
+    assert expected_code == 200, f"upstream answers {case.get('message')!r}"
     assert difference(case["answer"], found) == ""
     assert [f'299 - "{warning}"' for warning in warnings] == [
         text.replace('\\"', '"') for text in case.get("warnings", [])

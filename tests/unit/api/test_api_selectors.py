@@ -1,4 +1,4 @@
-"""Selectors: what the original selects and refuses (recorded), and comparisons on declared fields."""
+"""Selectors: what upstream selects and refuses (recorded), and comparisons on declared fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables: cells as the original prints them (recorded), durations, and what a row carries."""
+"""Tables: cells as upstream prints them (recorded), durations, and what a row carries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every case of `validation_cases`, judged by ours as the original judged it (recorded)."""
+"""Every case of `validation_cases`, judged by ours as upstream judged it (recorded)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def refusal(status: Json) -> Json:
 
 
 def plain(obj: Json) -> Json:
-    """What both must agree on: all but what is given out anew each time."""
+    """What both must agree on: all but what is given out again each time."""
     obj = orjson.loads(orjson.dumps(obj))
     metadata = {
         key: value

@@ -1,6 +1,6 @@
 """Who a request runs as, and what it may: tokens, impersonation, bootstrap roles, nodes and kubelets.
 
-Answers are the original's, of a server with `--authorization-mode=Node,RBAC` and NodeRestriction, unless a test says
+Answers are upstream's, of a server with `--authorization-mode=Node,RBAC` and NodeRestriction, unless a test says
 that its subject is this project's own.
 """
 

@@ -1,4 +1,4 @@
-"""No change is skipped where a watch is cut, ends or begins anew: on the store's side and on the client's."""
+"""No change is skipped where a watch is cut, ends or begins again: on the store's side and on the client's."""
 
 from __future__ import annotations
 

@@ -340,7 +340,7 @@ async def test_a_watch_is_not_resumed_where_its_fields_meant_something_else(worl
     watch = await world.watch(f"{NODES}?fieldSelector={quote(selector)}&resourceVersion={before}")
     [(kind, told)] = await watch.take(1)
     assert (kind, told["code"], told["reason"]) == ("ERROR", 410, "Expired")
-    assert "declared anew" in told["message"]
+    assert "declared again" in told["message"]
     watch = await world.watch(f"{NODES}?fieldSelector={quote(selector)}&resourceVersion={after}")
     moved = {"metadata": {"annotations": {"rank": "5"}}}
     await world.done("PATCH", f"{NODES}/n0", moved, "application/merge-patch+json")
@@ -410,10 +410,10 @@ def test_lists_ask_the_store_once_an_index_is_known_to_be_complete() -> None:
     for state, wanted in (("building", (False, True)), ("ready", (True, False)), ("building", (True, False))):
         declared.told(standing(spec, state))
         assert told() == ("rank>1", *wanted)
-    anew = replace(spec, structure="max-tree")
+    again = replace(spec, structure="max-tree")
     for kind, key_value, wanted in (
         ("PUT", KeyValue(b"/minikube-py/indexes/ranks", dump(spec), 0, 2, 1, 0), (True, False)),
-        ("PUT", KeyValue(b"/minikube-py/indexes/ranks", dump(anew), 0, 3, 2, 0), (False, True)),
+        ("PUT", KeyValue(b"/minikube-py/indexes/ranks", dump(again), 0, 3, 2, 0), (False, True)),
     ):
         declared.apply([Event(kind, key_value, None)])
         declared.told(standing(spec, "building"))

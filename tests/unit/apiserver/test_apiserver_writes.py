@@ -1,4 +1,4 @@
-"""Creates, updates, patches and deletes, as the original answers them."""
+"""Creates, updates, patches and deletes, as upstream answers them."""
 
 from __future__ import annotations
 

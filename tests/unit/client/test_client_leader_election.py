@@ -290,7 +290,7 @@ async def test_a_leader_that_cannot_reach_the_api_stops_before_another_begins() 
 
 
 async def test_a_leader_that_finds_the_lease_as_it_left_it_goes_on() -> None:
-    """The API was away for a while, for all alike: nobody acted in between, so nobody need start anew."""
+    """The API was away for a while, for all alike: nobody acted in between, so nobody need start again."""
     async with World() as w:
         held: list[bool] = []
         first, second = w.elector("a", on_held=held.append), w.elector("b")
@@ -316,7 +316,7 @@ async def test_a_leader_that_finds_the_lease_as_it_left_it_goes_on() -> None:
         pytest.param({"holderIdentity": "b"}, "was taken by b", id="another holds it"),
         pytest.param({"holderIdentity": ""}, "was given up by another", id="another held it and gave it up"),
         pytest.param({"leaseTransitions": 2}, "was given up by another", id="another held it, and one of our name"),
-        pytest.param({"acquireTime": "2030-01-01T00:00:00.000000Z"}, "was given up by another", id="taken anew"),
+        pytest.param({"acquireTime": "2030-01-01T00:00:00.000000Z"}, "was given up by another", id="taken again"),
         pytest.param(None, "or deleted", id="it was deleted"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Quantities against answers recorded from the original's resource.Quantity (apimachinery 0.36)."""
+"""Quantities against answers recorded from upstream's resource.Quantity (apimachinery 0.36)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The key order of the columns is kept up, not made anew, when a compaction frees a few objects."""
+"""The key order of the columns is kept up, not made again, when a compaction frees a few objects."""
 
 from __future__ import annotations
 

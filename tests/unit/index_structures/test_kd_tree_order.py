@@ -1,4 +1,4 @@
-"""When a k-d tree orders its points anew: when questions pay for a decayed order, and not before."""
+"""When a k-d tree orders its points again: when questions pay for a decayed order, and not before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shards by a tree of their points: every point is in one shard, also where a change has all dealt out anew."""
+"""Shards by a tree of their points: every point is in one shard, also where a change has all dealt out again."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ def test_fields_declared_late_answer_for_all_that_is_retained() -> None:
     late.apply(DeclareFields(PODS))
     for revision in range(15, early.revision + 1):
         assert early.hash(revision) == late.hash(revision)
-    # Said again, it stays; said differently, it is built anew.
+    # Said again, it stays; said differently, it is built again.
     table = late.tables.by_name["nodes"]
     late.apply(DeclareFields(NODES))
     assert late.tables.by_name["nodes"] is table

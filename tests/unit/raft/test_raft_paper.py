@@ -147,7 +147,7 @@ def test_a_deposed_leader_keeps_nobody_from_an_election(type):
 
 @pytest.mark.parametrize("term", [2, 3], ids=["of its term", "of a later term"])
 def test_to_grant_a_vote_resets_the_timer_to_refuse_one_does_not(term):
-    """5.2 and figure 2 (followers): a follower that grants its vote waits anew before it stands itself."""
+    """5.2 and figure 2 (followers): a follower that grants its vote waits again before it stands itself."""
     granting, refusing = Lone(term=2, log=(1,), **PLAIN), Lone(term=2, log=(1,), **PLAIN)
     for lone, last in ((granting, 1), (refusing, 0)):
         lone.tick(TICKS - 1)

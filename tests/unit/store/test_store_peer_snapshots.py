@@ -96,7 +96,7 @@ def test_on_from_where_the_receiver_says():
     one.active = False
     assert one.wait_s is None
     one.offer(one.message)
-    assert one.wait_s is None, "on a new link it is asked anew"
+    assert one.wait_s is None, "on a new link it is asked again"
     one.wanted(500)
     assert offsets(chunks(one, clock)) == [500, 600, 700]
 
