@@ -74,12 +74,12 @@ class Namespaces:
 
     def __init__(self, store: ObjectStore, cache: WatchCache) -> None:
         self._store = store
-        self._entries = cache.of(NAMESPACES).entries
+        self._cached = cache.of(NAMESPACES)
 
     async def get(self, name: str) -> Json:
         """Raises: StatusError 404."""
         key = NAMESPACES.key("", name)
-        entry = self._entries.get(key)
+        entry = self._cached.entries.get(key)
         if entry is not None:
             found: Json = entry.decode()
             return found

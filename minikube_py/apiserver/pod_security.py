@@ -42,7 +42,7 @@ class PodSecurity:
     mutates = False
 
     def __init__(self, cache: WatchCache, namespaces: Namespaces, clock: Clock) -> None:
-        self._entries = cache.of(NAMESPACES).entries
+        self._cached = cache.of(NAMESPACES)
         self._pods = cache.of(PODS)
         self._namespaces = namespaces
         self._clock = clock
@@ -50,7 +50,7 @@ class PodSecurity:
     def idle(self, kind: Kind, namespace: str) -> bool:
         """A look at the bytes of a namespace without such labels is all that a pod costs."""
         if kind is PODS or (kind.group, kind.plural) in _TEMPLATES:
-            entry = self._entries.get(NAMESPACES.key("", namespace))
+            entry = self._cached.entries.get(NAMESPACES.key("", namespace))
             return entry is not None and _MARK not in entry.value
         return kind is not NAMESPACES
 
