@@ -102,6 +102,7 @@ class ApiRun(Run):
         await self.faults.play(drawn_faults(self.options))
         await asyncio.sleep(max(0.0, begin_s + SPAN_US / 1e6 - self.world.scheduler.now_s))
         await self._heal()
+        self.calls.all_well()
         for host in self._hosts:
             self.world.resume(host)
             if self.world.running(host) is None:
