@@ -283,8 +283,8 @@ MUTANTS: tuple[Mutant, ...] = (
     # --- scheduler --------------------------------------------------------------------------------------------------
     Mutant(
         "scheduler: Fit refuses what just fits", DECISIONS, "scheduler/plugins/node_resources.py",
-        "            mask &= nodes.free(resource) >= amount",
-        "            mask &= nodes.free(resource) > amount",
+        "            enough = nodes.free(resource) >= amount",
+        "            enough = nodes.free(resource) > amount",
         "< instead of <=",
     ),
     Mutant(
