@@ -58,7 +58,7 @@ class EtcdOptions:
             from minikube_py.etcd.node import Node
             from minikube_py.etcd.server import EtcdServer, Limits, Tls
         except ModuleNotFoundError as error:
-            raise SetupError(f"{FLAG} needs {error.name}: pip install 'minikube_py[etcd]'") from None
+            raise SetupError(f"etcd's API needs {error.name}: pip install 'minikube_py[etcd]'") from None
         secure, places = parse_urls(self.urls, FLAG)
         tls = Tls(*self._pem()) if secure else None
         limits = Limits(progress_s=max(self.progress_s, PROGRESS_LEAST_S))
