@@ -17,7 +17,7 @@ from minikube_py.client.kubeconfig import BadKubeconfig, load_kubeconfig
 from minikube_py.control_plane.errors import SetupError
 from minikube_py.control_plane.private_files import write_private
 
-MARKER = "# Written by minikube_py; it is written again at each start."
+MARKER = "# Written by minikube_py;"
 NAME = "minikube-py"
 
 
@@ -58,7 +58,7 @@ def kubeconfig_text(access: Access, user: str = "admin", namespace: str = "") ->
         "preferences": {},
     }
     # JSON is YAML, and what a stranger opens is readable without importing a YAML writer at every start.
-    return f"{MARKER}\n{json.dumps(config, indent=2)}\n"
+    return f"{MARKER} it is written again at each start.\n{json.dumps(config, indent=2)}\n"
 
 
 def read_access(path: Path) -> Access:

@@ -131,10 +131,10 @@ def test_remains_of_a_torn_write_do_not_come_back_to_life(tmp_path):
     path.write_bytes(content)
     files, found = open_log(tmp_path)
     assert len(found) == 1
-    files.write([Entry(1, 2, b"again")], None)
+    files.write([Entry(1, 2, b"next")], None)
     assert files._writer.end == middle
     files.close()
-    assert open_log(tmp_path)[1][1:] == [b"again"]
+    assert open_log(tmp_path)[1][1:] == [b"next"]
 
 
 def test_a_batch_above_a_record_becomes_several_under_one_sync(tmp_path):
