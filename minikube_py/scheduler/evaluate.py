@@ -239,23 +239,34 @@ class Evaluator:
     # --- one node ---------------------------------------------------------------------------------------------------
 
     def fits(self, pod: PodInfo, node_name: str) -> bool:
-        """Whether the pod passes every node-local filter on that node as it is now, or without the pods that it may
-        preempt there."""
+        """Whether the pod passes every node-local filter on that node as it is now."""
+        asked = self._asked(pod, node_name)
+        return asked is not None and _passes(asked[0], pod, asked[1])
+
+    def helps(self, pod: PodInfo, node_name: str) -> bool:
+        """As `fits`, or without the pods that it may preempt there: whether an attempt is worth it."""
+        asked = self._asked(pod, node_name)
+        return asked is not None and (_passes(asked[0], pod, asked[1]) or self._may_preempt(asked[0], pod, asked[1]))
+
+    def _asked(self, pod: PodInfo, node_name: str) -> tuple[Prepared, NodeInfo] | None:
+        """None where the filters need not be put to the node."""
         node = self.columns.by_name.get(node_name)
         if node is None or not node.present:
-            return False
+            return None
         try:
             prepared = self._prepared_to_ask(pod)
         except Rejected:
-            return False
+            return None
         if prepared.node_names is not None and node_name not in prepared.node_names:
-            return False
-        return _passes(prepared, pod, node) or self._may_preempt(prepared, pod, node)
+            return None
+        return prepared, node
 
     def _may_preempt(self, prepared: Prepared, pod: PodInfo, node: NodeInfo) -> bool:
         """Whether the node would do without the pods below this one, so that an attempt may evict some."""
+        if pod.preemption_policy == "Never" or not self.profile.post_filters:
+            return False
         below = [other for other in node.pods.values() if other.priority < pod.priority]
-        if pod.preemption_policy == "Never" or not self.profile.post_filters or all(o.deleting for o in below):
+        if all(other.deleting for other in below):
             return False
         emptied = copied(node)
         for other in below:
@@ -263,7 +274,7 @@ class Evaluator:
         return _passes(prepared, pod, emptied)
 
     def _prepared_to_ask(self, pod: PodInfo) -> Prepared:
-        """For `fits`, which many waiting pods are put to whenever a node changes: what turns pods down most comes
+        """For `helps`, which many waiting pods are put to whenever a node changes: what turns pods down most comes
         first, and what PreFilter said is kept, since it depends on nothing but the pod. Raises: Rejected."""
         signature = self.profile.sign(pod)
         found = None if signature is None else self._asked_of_nodes.get(signature)

@@ -295,8 +295,8 @@ class SchedulingQueue:
         return heard
 
     def _group(self, queued: QueuedPodInfo) -> object:
-        """What decides whether a change helps: the same for all pods of one spec that fail by node-local filters, and
-        for gated ones unless their gate looks at the pod itself, which `update` deals with."""
+        """What decides whether a change helps: the same for all pods of one spec and priority that fail by node-local
+        filters, and for gated ones unless their gate looks at the pod itself, which `update` deals with."""
         pod = queued.pod
         if queued.queue == GATED:
             # One that was tried before is woken by what turned it down then.
@@ -304,7 +304,8 @@ class SchedulingQueue:
         rules = self._rules.get(pod.scheduler_name)
         if queued.pending_plugins or rules is None or not queued.unschedulable_plugins <= rules.local_plugins:
             return pod.uid
-        return (pod.scheduler_name, pod.spec, frozenset(queued.unschedulable_plugins))
+        may_preempt = pod.priority, pod.preemption_policy
+        return (pod.scheduler_name, pod.spec, may_preempt, frozenset(queued.unschedulable_plugins))
 
     def _worth(self, queued: QueuedPodInfo, change: ClusterChange) -> int:
         """SKIP, AFTER_BACKOFF or IMMEDIATELY."""

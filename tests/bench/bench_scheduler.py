@@ -94,7 +94,7 @@ def measure(nodes: int, pods: int, workload: str) -> dict[str, float]:
     lent: Any = Lent(cache)
     profile = Profile(ProfileConfig(), lent)
     evaluator = Evaluator(profile, cache.columns, random.Random(1), 100)
-    rules = Rules(profile.events(), evaluator.fits, profile.local_plugins, profile.run_pre_enqueue)
+    rules = Rules(profile.events(), evaluator.helps, profile.local_plugins, profile.run_pre_enqueue)
     queue = SchedulingQueue(time.monotonic, profile.sort_key, {profile.name: rules})
     objects = [WORKLOADS[workload](i) for i in range(pods)]
     stages: dict[str, list[float]] = {name: [] for name in STAGES[:-1]}

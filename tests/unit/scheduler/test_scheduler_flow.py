@@ -125,6 +125,17 @@ async def test_what_the_flow_cannot_see_is_repaired() -> None:
         assert world.rounds.repaired > 0
 
 
+async def test_nothing_is_placed_where_only_others_that_might_be_evicted_would_make_room() -> None:
+    """That a pod may preempt wakes it; it is no room."""
+    async with flowing(flow_config(costModel="TRIVIAL", modelArgs={"preferences": 0}), a={"cpu": "4"}) as world:
+        world.api.pod("low", cpu="1", priority=0, nodeName="a")
+        world.pods("x", cpu="2", priority=10)
+        world.pods("y", cpu="2", memory="1Mi", priority=10)
+        await settle()
+        assert sorted(world.where("x", "y")) == ["", "a"]
+        assert world.scheduler.columns.by_name["a"].requested["cpu"] == 3000
+
+
 async def test_a_pod_that_fits_nowhere_is_told_why_as_by_the_profile_alone() -> None:
     async with flowing(a={"cpu": "1"}) as world:
         world.pods("huge", cpu="9")

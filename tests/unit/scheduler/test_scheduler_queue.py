@@ -137,6 +137,14 @@ def test_only_pods_that_could_use_the_node_wake() -> None:
     assert sorted(bench.names()) == ["small-0", "small-1", "small-2"]
 
 
+def test_pods_of_one_spec_that_may_preempt_others_are_asked_about_apart() -> None:
+    bench = Bench()
+    for name, priority in (("plain", 0), ("high", 10)):
+        bench.reject(name, "Fit", priority=priority)
+    bench.fits = lambda pod, node: pod.priority == 10
+    assert bench.queue.on_change(freed("n")) == 1 and bench.names() == ["high"]
+
+
 def test_a_new_node_wakes_by_the_same_question() -> None:
     bench = Bench()
     queued = bench.reject("p", "Fit")
