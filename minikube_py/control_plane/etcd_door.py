@@ -19,6 +19,7 @@ from minikube_py.control_plane.errors import SetupError
 from minikube_py.control_plane.listen import free_address, start_http
 from minikube_py.control_plane.private_files import read_text
 from minikube_py.control_plane.role import TlsFiles
+from minikube_py.ports.addresses import join_address
 from minikube_py.ports.descriptors import PROCESS
 
 if TYPE_CHECKING:
@@ -64,14 +65,14 @@ class EtcdOptions:
         limits = Limits(progress_s=max(self.progress_s, PROGRESS_LEAST_S))
         for host, port in places:
             free_address(host, port, FLAG)
-        addresses = [host_port(*place) for place in places]
+        addresses = [join_address(*place) for place in places]
         server = EtcdServer(Node(member, connect, ask_urls), addresses, tls, limits, PROCESS)
         await server.start()
         running.push_async_callback(server.stop)
         if self.http_urls:
             await self._start_http(server, running)
         scheme = "https" if secure else "http"
-        member.client_urls = tuple([f"{scheme}://{host_port(host, port or server.port)}" for host, port in places])
+        member.client_urls = tuple([f"{scheme}://{join_address(host, port or server.port)}" for host, port in places])
         return server
 
     async def _start_http(self, server: EtcdServer, running: AsyncExitStack) -> None:
@@ -117,13 +118,14 @@ def parse_urls(text: str, flag: str) -> tuple[bool, Sequence[tuple[str, int]]]:
     """Whether they are https, and the places. Raises: SetupError."""
     schemes, places = set(), []
     for item in filter(None, (part.strip() for part in text.split(","))):
-        url = urlsplit(item)
+        wrong = SetupError(f"{flag} {item!r}: write https://HOST:PORT, several with commas between")
         try:
+            url = urlsplit(item)
             port = url.port
         except ValueError:
-            port = None
+            raise wrong from None
         if url.scheme not in ("http", "https") or not url.hostname or port is None or url.path.strip("/"):
-            raise SetupError(f"{flag} {item!r}: write https://HOST:PORT, several with commas between")
+            raise wrong
         if url.scheme == "http" and not _is_loopback(url.hostname):
             raise SetupError(f"{flag} {item!r}: without TLS there is no telling who asks; only a loopback address may")
         schemes.add(url.scheme)
@@ -131,10 +133,6 @@ def parse_urls(text: str, flag: str) -> tuple[bool, Sequence[tuple[str, int]]]:
     if len(schemes) != 1:
         raise SetupError(f"{flag} {text!r}: names no URL, or http and https together")
     return schemes == {"https"}, places
-
-
-def host_port(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _is_loopback(host: str) -> bool:

@@ -68,8 +68,12 @@ class ClientRole(StackedRole):
 
     def metrics(self) -> Mapping[str, float]:
         """None while it stands by."""
-        working = self._working.component if isinstance(self._working, Leading) else self._working
+        working = self._component
         return {} if working is None else working.metrics()
+
+    @property
+    def _component(self) -> Component | None:
+        return self._working.component if isinstance(self._working, Leading) else self._working
 
     def unwell(self) -> str:
         return self._working.unwell() if isinstance(self._working, Leading) else ""
@@ -177,8 +181,7 @@ class SchedulerRole(ClientRole):
         return where
 
     def _scheduler(self) -> Scheduler | None:
-        working = self._working.component if isinstance(self._working, Leading) else self._working
-        return cast("Scheduler | None", working)
+        return cast("Scheduler | None", self._component)
 
 
 class ControllersRole(ClientRole):

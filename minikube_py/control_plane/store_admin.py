@@ -33,6 +33,7 @@ from minikube_py.errors import (
 from minikube_py.mvcc.alarms import NOSPACE
 from minikube_py.mvcc.codec import pack
 from minikube_py.mvcc.types import RangeRequest, SetAlarm
+from minikube_py.ports.addresses import join_address
 from minikube_py.store.client_connection import Call, ClientConnection, Endpoint, connect
 from minikube_py.store.membership import MemberChange, encode_member_change
 from minikube_py.store.protocol import Op
@@ -349,8 +350,7 @@ class StoreAdmin:
 
     @staticmethod
     def _text(address: tuple[str, int]) -> str:
-        host, port = address
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return join_address(*address)
 
 
 def leader_of(reports: list[MemberReport]) -> int | None:

@@ -23,6 +23,7 @@ from minikube_py.etcd.errors import (
 )
 from minikube_py.etcd.messages import pb
 from minikube_py.etcd.node import Node
+from minikube_py.ports.addresses import join_address
 from minikube_py.raft.configuration import NodeId
 from minikube_py.store.membership import ChangeKind, Member, MemberChange
 
@@ -116,7 +117,7 @@ class Cluster:
             raise Refused(*BAD_URLS) from None
         if url.scheme not in ("http", "https") or not url.hostname or port is None or url.path:
             raise Refused(*BAD_URLS)
-        return f"[{url.hostname}]:{port}" if ":" in url.hostname else f"{url.hostname}:{port}"
+        return join_address(url.hostname, port)
 
     def _require_free(self, peer: str) -> None:
         membership = self._node.member.membership

@@ -87,8 +87,10 @@ _BY_TYPE: Final[dict[type[MinikubeError], tuple[Any, str]]] = {
 }
 
 
-def status_of(error: MinikubeError) -> tuple[Any, str]:
+def status_of(error: MinikubeError | Refused) -> tuple[Any, str]:
     """Clients send nothing again by themselves after either of the last two, so what is unknown stays so."""
+    if isinstance(error, Refused):
+        return error.code, error.text
     found = _BY_TYPE.get(type(error))
     if found is not None:
         return found

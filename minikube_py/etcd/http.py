@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
@@ -29,6 +30,9 @@ from minikube_py.ports.descriptors import PROCESS, PortLimits
 from minikube_py.ports.port import Incoming, Port
 
 LIMITS: Final = PortLimits(256)
+MESSAGES_MAX: Final = 1_000
+"""In one body: they are decoded in one turn of the loop."""
+_SPACE: Final = re.compile(r"\s*")
 UNUSUAL: Final = {"MoveLeader": "transfer-leadership", "Compact": "compaction"}
 STATUS_OF: Final = {
     StatusCode.INVALID_ARGUMENT: 400,
@@ -148,9 +152,7 @@ class HttpDoor:
         return "alarm activated: CORRUPT" if any(alarm.kind == "CORRUPT" for alarm in alarms) else ""
 
     async def _votes(self) -> str:
-        member = self._server.node.member
-        own = member.membership.get(member.member_id)
-        return "local member is learner" if own is not None and own.learner else ""
+        return "local member is learner" if self._server.node.learner else ""
 
     # -- the gateway ---------------------------------------------------------------------------------------------------
 
@@ -163,7 +165,7 @@ class HttpDoor:
             body += chunk
             if len(body) > FRAGMENT_BYTES * 2:
                 return _failure(StatusCode.RESOURCE_EXHAUSTED, "the body is too large")
-        name = f"{method.service.rpartition('.')[2]}/{method.name}"
+        name = method.short
         try:
             asked = list(_messages(method.request, body))
             if not (method.takes_stream or method.gives_stream):
@@ -174,9 +176,7 @@ class HttpDoor:
             return await self._stream(name, method, asked, request)
         except json_format.ParseError as error:
             return _failure(StatusCode.INVALID_ARGUMENT, str(error))
-        except Refused as refused:
-            return _failure(refused.code, refused.text)
-        except MinikubeError as error:
+        except (Refused, MinikubeError) as error:
             return _failure(*status_of(error))
 
     async def _stream(
@@ -189,8 +189,8 @@ class HttpDoor:
             async for each in answers:
                 await response.write(f'{{"result":{_json(each)}}}\n'.encode())
         except (Refused, MinikubeError) as error:
-            code, text = (error.code, error.text) if isinstance(error, Refused) else status_of(error)
-            await response.write(json.dumps({"error": _error(code, text)}, separators=(",", ":")).encode() + b"\n")
+            told = json.dumps({"error": _error(*status_of(error))}, separators=(",", ":"))
+            await response.write(f"{told}\n".encode())
         finally:
             await answers.aclose()  # type: ignore[attr-defined]
         return response
@@ -265,15 +265,25 @@ def paths_of(method: Method) -> Iterator[str]:
 
 
 def _messages(name: str, body: bytes) -> Iterator[Any]:
-    """Of the JSON objects in the body. Raises: ParseError."""
-    decoder, text, start = json.JSONDecoder(), body.decode("utf-8", "replace"), 0
-    while (start := len(text) - len(text[start:].lstrip())) < len(text):
+    """Of the JSON objects in the body. Raises: ParseError; Refused where there are too many."""
+    decoder, text, start, count = json.JSONDecoder(), body.decode("utf-8", "replace"), 0, 0
+    while (start := _text_from(text, start)) < len(text):
+        count += 1
+        if count > MESSAGES_MAX:
+            raise Refused(StatusCode.RESOURCE_EXHAUSTED, f"the body has more than {MESSAGES_MAX:,} messages")
         try:
             value, start = decoder.raw_decode(text, start)
         except (ValueError, RecursionError) as error:
             raise json_format.ParseError(f"not JSON: {error}") from None
         whole = json_format.ParseDict(value, WHOLE_BY_NAME[name](), ignore_unknown_fields=True)
         yield BY_NAME[name].FromString(whole.SerializeToString())
+
+
+def _text_from(text: str, start: int) -> int:
+    """Where white space ends. Nothing is copied: a body may be all small objects."""
+    found = _SPACE.match(text, start)
+    assert found is not None
+    return found.end()
 
 
 def _json(message: Any) -> str:

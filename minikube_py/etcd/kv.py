@@ -36,6 +36,7 @@ from minikube_py.mvcc.types import (
     Txn,
     TxnResult,
 )
+from minikube_py.store.protocol import split
 
 OPS_MAX: Final = 128
 STREAM_BYTES: Final = 1 << 20
@@ -233,15 +234,8 @@ def kvs_of(kvs: Iterable[KeyValue]) -> list[Any]:
 
 def in_parts(kvs: list[KeyValue]) -> Iterator[list[KeyValue]]:
     """At least one, which may be empty."""
-    part: list[KeyValue] = []
-    size_bytes = 0
-    for kv in kvs:
-        if part and size_bytes + len(kv.key) + len(kv.value) > STREAM_BYTES:
-            yield part
-            part, size_bytes = [], 0
-        part.append(kv)
-        size_bytes += len(kv.key) + len(kv.value)
-    yield part
+    sizes = (len(kv.key) + len(kv.value) for kv in kvs)
+    return (kvs[start:stop] for start, stop in [*split(kvs, sizes, STREAM_BYTES)] or [(0, 0)])
 
 
 def bare_header(revision: int) -> Any:

@@ -47,9 +47,7 @@ def as_client(call: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitabl
     async def called(request: Any) -> Any:
         try:
             return await call(request)
-        except Refused as refused:
-            raise Refused(StatusCode.UNKNOWN, refused.text) from None
-        except RequestError as error:
+        except (Refused, RequestError) as error:
             raise Refused(StatusCode.UNKNOWN, status_of(error)[1]) from None
 
     return called

@@ -10,15 +10,15 @@ from minikube_py.errors import Unavailable
 from minikube_py.etcd.errors import BAD_TRANSFEREE, NO_LEADER, NOT_LEADER, TIMED_OUT, Refused
 from minikube_py.etcd.messages import pb
 from minikube_py.etcd.node import Node
+from minikube_py.mvcc.alarms import KINDS
 from minikube_py.mvcc.types import SetAlarm
 from minikube_py.raft.configuration import NodeId
-from minikube_py.store.snapshotter import drive
 
 VERSION: Final = "3.7.3"
 """Of etcd, whose API this is: clients ask which they may use by it."""
 STORAGE_VERSION: Final = "3.7.0"
 EMPTY_BYTES: Final = 4096
-ALARMS: Final = ("", "NOSPACE", "CORRUPT")
+ALARMS: Final = ("", *KINDS)
 GET, ACTIVATE, DEACTIVATE = range(3)
 
 
@@ -28,7 +28,7 @@ class Maintenance:
 
     async def status(self, request: Any) -> Any:
         node, member = self._node, self._node.member
-        own, leader, alarms = member.membership.get(member.member_id), member.leader(), member.state.alarms.raised
+        leader, alarms = member.leader(), member.state.alarms.raised
         errors = [] if leader is not None else [NO_LEADER[1]]
         errors += [f"memberID:{alarm.member} alarm:{alarm.kind}" for alarm in sorted(alarms)]
         return pb.StatusResponse(
@@ -43,7 +43,7 @@ class Maintenance:
             raftIndex=member.raft.log.committed,
             raftAppliedIndex=member.raft.log.applied,
             raftTerm=int(member.raft.term),
-            isLearner=own is not None and own.learner,
+            isLearner=node.learner,
             errors=errors,
             downgradeInfo=pb.DowngradeInfo(),
         )
@@ -88,8 +88,7 @@ class Maintenance:
         """Equal on members that agree at the revision; another one than etcd's."""
         member = self._node.member
         at = revision if revision > 0 else member.state.revision
-        steps = member.state.hash_steps(at, rows=False)
-        return await drive(steps, member.wait_for_sync, member.clock) & 0xFFFFFFFF, at
+        return await member.hash(at, rows=False) & 0xFFFFFFFF, at
 
     async def move_leader(self, request: Any) -> Any:
         member = self._node.member

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 from typing import Any, Final, TypeVar
 
 from minikube_py.errors import LeaseNotFound, NotLeader
 from minikube_py.etcd.errors import TIMED_OUT, Refused
 from minikube_py.etcd.messages import pb
-from minikube_py.mvcc.codec import pack
 from minikube_py.mvcc.types import Command, LeaseGrant, Result, SetAlarm
 from minikube_py.store.client import StoreClient
-from minikube_py.store.embedded import settle
 from minikube_py.store.member import StoreMember
 from minikube_py.store.membership import MemberChange, decode_member_change, encode_member_change
 
@@ -68,6 +65,11 @@ class Node:
         await in_time((await self._leaders()).change_members(change))
         await self.confirmed()
 
+    @property
+    def learner(self) -> bool:
+        own = self.member.membership.get(self.member.member_id)
+        return own is not None and own.learner
+
     def header(self, revision: int) -> Any:
         member = self.member
         return pb.ResponseHeader(
@@ -82,11 +84,8 @@ class Node:
 
     async def confirmed(self) -> None:
         """Returns when this member's state holds all that was acknowledged to anyone before this call."""
-        if self.member.readable:
-            return
-        future: asyncio.Future[None] = self.member.loop.create_future()
-        self.member.when_readable(partial(settle, future, None))
-        await in_time(future)
+        if not self.member.readable:
+            await in_time(self.member.confirmed())
 
     async def command(self, command: Command) -> Result:
         """Through the log, once. Raises: RequestError, Unavailable, OutcomeUnknown; Refused where it takes too long,
@@ -95,10 +94,8 @@ class Node:
         if member.replica.leading or self._connect is None:
             if type(command) is LeaseGrant and not command.id:
                 command = command._replace(id=member.new_lease_id())
-            future: asyncio.Future[Result] = member.loop.create_future()
             try:
-                member.propose(command, pack(command), partial(settle, future))
-                return await in_time(future)
+                return await in_time(member.storage.command(command))
             except NotLeader:
                 if self._connect is None:
                     raise
@@ -121,11 +118,8 @@ class Node:
 
     async def keep_alive(self, lease_id: int) -> int:
         """The TTL it has again, 0 where it is unknown."""
-        if self._leads_alone():
-            future: asyncio.Future[int] = self.member.loop.create_future()
-            self.member.keep_alive(lease_id, partial(settle, future))
-            return await in_time(future)
-        return await in_time((await self._leaders()).lease_keep_alive(lease_id))
+        storage = self.member.storage if self._leads_alone() else await self._leaders()
+        return await in_time(storage.lease_keep_alive(lease_id))
 
     async def remaining_s(self, lease_id: int) -> float:
         """Until the lease ends unless it is renewed. Raises: LeaseNotFound."""

@@ -176,6 +176,11 @@ class Method(NamedTuple):
     takes_stream: bool
     gives_stream: bool
 
+    @property
+    def short(self) -> str:
+        """Without the package: `KV/Range`."""
+        return f"{self.service.rpartition('.')[2]}/{self.name}"
+
 
 def lines(table: str) -> list[list[str]]:
     """The words of each line; one that begins with + goes on where the one before ended."""

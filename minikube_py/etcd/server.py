@@ -189,7 +189,7 @@ class EtcdServer:
     # -- methods -------------------------------------------------------------------------------------------------------
 
     def _handler(self, method: Method) -> Any:
-        name = f"{method.service.rpartition('.')[2]}/{method.name}"
+        name = method.short
         if method.service == "etcdserverpb.Watch":
             kind, call = grpc.stream_stream_rpc_method_handler, self._guarded(method, self._watch)
         elif method.takes_stream:
@@ -233,9 +233,7 @@ class EtcdServer:
                 if not (streams and needs_leader):
                     return await call(request, context)
                 return await self._while_led(call(request, context))
-            except Refused as refused:
-                code, text = refused.code, refused.text
-            except MinikubeError as error:
+            except (Refused, MinikubeError) as error:
                 code, text = status_of(error)
             await context.abort(code, text)
 
@@ -243,13 +241,11 @@ class EtcdServer:
 
     def _admit(self, method: Method, request: Any, context: Any) -> bool:
         """Whether the client wants a member that knows a leader. Raises: Refused."""
-        member = self.node.member
-        own = member.membership.get(member.member_id)
         served = method.name in FOR_LEARNERS or (method.name == "Range" and request.serializable)
-        if own is not None and own.learner and not served:
+        if self.node.learner and not served:
             raise Refused(*FOR_LEARNER)
         wanted = any(key == HAS_LEADER and value == "true" for key, value in context.invocation_metadata() or ())
-        if wanted and member.leader() is None:
+        if wanted and self.node.member.leader() is None:
             raise Refused(*NO_LEADER)
         return wanted
 

@@ -19,7 +19,7 @@ from minikube_py.etcd.messages import pb
 from minikube_py.etcd.node import Node
 from minikube_py.mvcc.types import FROM_KEY, Event, WatchBatch
 from minikube_py.mvcc.watch import Watcher
-from minikube_py.store.protocol import event_bytes
+from minikube_py.store.protocol import event_bytes, split
 
 WAITING_BYTES_MAX: Final = 4 << 20
 """Of events of one stream; a batch that begins below may end above."""
@@ -250,21 +250,11 @@ def fragments(answer: Any, limit_bytes: int = FRAGMENT_BYTES) -> Iterator[Any]:
         yield answer
         return
     bare = pb.WatchResponse(header=answer.header, watch_id=answer.watch_id)
-    base_bytes = bare.ByteSize() + 8
-    start, size_bytes = 0, base_bytes
-    sizes = [event.ByteSize() + 6 for event in answer.events]
-    for position, event_size in enumerate(sizes):
-        if position > start and size_bytes + event_size >= limit_bytes:
-            yield _piece(answer, start, position)
-            start, size_bytes = position, base_bytes
-        size_bytes += event_size
-    yield _piece(answer, start, len(sizes))
-
-
-def _piece(answer: Any, start: int, stop: int) -> Any:
-    return pb.WatchResponse(
-        header=answer.header,
-        watch_id=answer.watch_id,
-        events=answer.events[start:stop],
-        fragment=stop < len(answer.events),
-    )
+    sizes = (event.ByteSize() + 6 for event in answer.events)
+    for start, stop in split(answer.events, sizes, limit_bytes - bare.ByteSize() - 9):
+        yield pb.WatchResponse(
+            header=answer.header,
+            watch_id=answer.watch_id,
+            events=answer.events[start:stop],
+            fragment=stop < len(answer.events),
+        )

@@ -7,6 +7,10 @@ from typing import Final
 PORT_MAX: Final = 65535
 
 
+def join_address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def split_address(text: str) -> tuple[str, int] | None:
     """Host and port, None where `text` is none. What other members tell comes here too: it may be anything."""
     host, _, port = text.rpartition(":")

@@ -144,7 +144,10 @@ class Scheduler:
         woken = self.extenders.events()
         rules = {
             run.profile.name: Rules(
-                run.profile.events() + woken, run.evaluator.helps, run.profile.local_plugins, run.profile.run_pre_enqueue
+                run.profile.events() + woken,
+                run.evaluator.helps,
+                run.profile.local_plugins,
+                run.profile.run_pre_enqueue,
             )
             for run in self.profiles.values()
         }

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from minikube_py.env import Clock
 from minikube_py.errors import MinikubeError, RequestTooLarge, Unavailable
+from minikube_py.ports.addresses import join_address
 from minikube_py.store.framing import FrameReader, ProtocolError, decode_error, frame, unpack_frame
 from minikube_py.store.limits import FRAME_BYTES_MAX
 from minikube_py.store.protocol import (
@@ -44,7 +45,7 @@ class Endpoint(NamedTuple):
 
     @property
     def address(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return join_address(self.host, self.port)
 
 
 class Call:

@@ -29,13 +29,13 @@ class EmbeddedStorage(CommandStorage):
 
     async def get(self, key: bytes, revision: int = 0) -> tuple[KeyValue | None, int]:
         if not self._member.readable:
-            await self._confirmed()
+            await self._member.confirmed()
         result = self._member.state.range(RangeRequest(key, revision=revision))
         return (result.kvs[0] if result.kvs else None), result.revision
 
     async def range(self, request: RangeRequest) -> RangeResult:
         if not self._member.readable:
-            await self._confirmed()
+            await self._member.confirmed()
         return self._member.read(request)
 
     def watch(
@@ -56,11 +56,11 @@ class EmbeddedStorage(CommandStorage):
         return await future
 
     async def indexes(self) -> list[IndexReport]:
-        await self._confirmed()
+        await self._member.confirmed()
         return self._member.state.tables.reports()
 
     async def explain(self, request: RangeRequest) -> Explanation:
-        await self._confirmed()
+        await self._member.confirmed()
         return await explained(self._member.state, request, self._member.clock)
 
     async def alarms(self) -> list[Alarm]:
@@ -80,11 +80,6 @@ class EmbeddedStorage(CommandStorage):
         future: asyncio.Future[Result] = self._member.loop.create_future()
         self._member.propose(command, pack(command), partial(settle, future))
         return future
-
-    async def _confirmed(self) -> None:
-        future: asyncio.Future[None] = self._member.loop.create_future()
-        self._member.when_readable(partial(settle, future, None))
-        await future
 
 
 def settle(future: asyncio.Future[Any], result: object, error: MinikubeError | None) -> None:

@@ -20,7 +20,6 @@ from minikube_py.mvcc.types import SetAlarm
 from minikube_py.mvcc.versions import ALARMS
 from minikube_py.raft.configuration import NodeId
 from minikube_py.store.alarming import Ask
-from minikube_py.store.snapshotter import drive
 
 if TYPE_CHECKING:
     from minikube_py.store.member import StoreMember
@@ -130,6 +129,6 @@ class HashCheck:
         """None: it was compacted meanwhile, or is not here yet."""
         member = self._member
         try:
-            return await drive(member.state.hash_steps(revision, rows=False), member.wait_for_sync, member.clock)
+            return await member.hash(revision, rows=False)
         except MinikubeError:
             return None

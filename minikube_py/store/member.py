@@ -190,6 +190,12 @@ class StoreMember:
         if not self.replica.reads_are_local():
             self._turns.soon()
 
+    async def confirmed(self) -> None:
+        """Returns when `when_readable` says so. Raises: what it tells."""
+        future: asyncio.Future[None] = self.loop.create_future()
+        self.when_readable(partial(settle, future, None))
+        await future
+
     def keep_alive(self, lease_id: int, done: Callable[[int, MinikubeError | None], None]) -> None:
         """Renews a lease and tells `done` its TTL in seconds, 0 where it is unknown. Only a leader that is confirmed to
         be one after this call can promise it.
@@ -203,9 +209,7 @@ class StoreMember:
         """Until the lease ends unless it is renewed, None where it is unknown. Raises: NotLeader, Unavailable."""
         if not self.replica.leading:
             raise self.not_leader()
-        confirmed: asyncio.Future[None] = self.loop.create_future()
-        self.when_readable(partial(settle, confirmed, None))
-        await confirmed
+        await self.confirmed()
         return self.lessor.remaining_s(lease_id)
 
     def watch(
@@ -229,11 +233,11 @@ class StoreMember:
             pass
         return lease_id
 
-    async def hash(self, revision: int = 0) -> int:
-        """Equal on members that agree at `revision` (0: now); taken while serving.
+    async def hash(self, revision: int = 0, *, rows: bool = True) -> int:
+        """Equal on members that agree at `revision` (0: now); taken while serving. `rows`: with those of the tables.
 
         Raises: Compacted, FutureRevision."""
-        return await drive(self.state.hash_steps(revision), self._fsync.wait, self.clock)
+        return await drive(self.state.hash_steps(revision, rows=rows), self.wait_for_sync, self.clock)
 
     change_members = change_members
     transfer = transfer

@@ -23,7 +23,7 @@ def test_urls_are_read_as_etcd_writes_them() -> None:
     "text",
     [
         "", ",", "127.0.0.1:2379", "https://127.0.0.1", "https://:2379", "https://a:99999", "https://a:1/v3", "ftp://a:1",
-        "unix:///tmp/x", "http://10.0.0.1:2379", "http://example:2379", "http://127.0.0.1:1,https://127.0.0.1:2",
+        "https://[::1", "unix:///tmp/x", "http://10.0.0.1:2379", "http://example:2379", "http://127.0.0.1:1,https://127.0.0.1:2",
     ],
 )  # fmt: skip
 def test_what_is_no_place_or_would_let_anybody_in_is_refused(text: str) -> None:
