@@ -533,3 +533,11 @@ def validate_object_meta_update(new: Json, old: Json, path: str = "metadata") ->
     errors += validate_owner_references(new.get("ownerReferences") or (), f"{path}.ownerReferences")
     errors += _validate_managed_fields(new.get("managedFields") or (), f"{path}.managedFields")
     return errors
+
+
+def first_generation(obj: Json) -> None:
+    obj["metadata"]["generation"] = 1
+
+
+def next_generation(new: Json, old: Json) -> None:
+    new["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + 1

@@ -134,7 +134,7 @@ def _plural(what: str, items: Sequence[Any]) -> str:
     return what if len(items) == 1 else f"{what}s"
 
 
-def _setters(spec: Json, pod: bool, containers: Sequence[str]) -> str:
+def _setters(pod: bool, containers: Sequence[str]) -> str:
     return " and ".join([*(["pod"] if pod else []), *([_named(containers)] if containers else [])])
 
 
@@ -183,7 +183,7 @@ def _app_armor(metadata: Json, spec: Json) -> Violation | None:
         if key.startswith(_ARMORED) and not (value in ("", "runtime/default") or value.startswith("localhost/"))
     )
     values = sorted({*bad.values(), *([pod] if pod is not None else [])}) + annotations
-    setters = [_setters(spec, pod is not None, names)] if names or pod is not None else []
+    setters = [_setters(pod is not None, names)] if names or pod is not None else []
     setters += [_plural("annotation", annotations)] if annotations else []
     if not setters:
         return None
@@ -299,7 +299,7 @@ def _non_root(metadata: Json, spec: Json) -> Violation | None:
     pod = _context(spec).get("runAsNonRoot")
     names = _names(spec, lambda context: context.get("runAsNonRoot") is False)
     if names or pod is False:
-        setters = _setters(spec, pod is False, names)
+        setters = _setters(pod is False, names)
         return "runAsNonRoot != true", f"{setters} must not set securityContext.runAsNonRoot=false"
     names = [] if pod else _names(spec, lambda context: context.get("runAsNonRoot") is None)
     detail = "must set securityContext.runAsNonRoot=true"
@@ -308,7 +308,7 @@ def _non_root(metadata: Json, spec: Json) -> Violation | None:
 
 def _user(metadata: Json, spec: Json) -> Violation | None:
     pod, names = _context(spec).get("runAsUser") == 0, _names(spec, lambda context: context.get("runAsUser") == 0)
-    return ("runAsUser=0", f"{_setters(spec, pod, names)} must not set runAsUser=0") if pod or names else None
+    return ("runAsUser=0", f"{_setters(pod, names)} must not set runAsUser=0") if pod or names else None
 
 
 _SE_TYPES: Final = ("", "container_t", "container_init_t", "container_kvm_t")
@@ -327,7 +327,7 @@ def _se_linux(*allowed: str) -> Look:
         types = sorted({each.get("type") or "" for each in given}.difference(allowed))
         data = [f"{_plural('type', types)} {_quoted(types)}"] if types else []
         data += [f"{name} may not be set" for name in ("user", "role") if any(each.get(name) for each in given)]
-        setters = _setters(spec, pod, names)
+        setters = _setters(pod, names)
         return "seLinuxOptions", f"{setters} set forbidden securityContext.seLinuxOptions: {'; '.join(data)}"
 
     return look
@@ -354,7 +354,7 @@ def _seccomp(metadata: Json, spec: Json) -> Violation | None:
     bad = [_profile(_context(each), "seccompProfile") for each in _containers(spec)]
     names = [each.get("name") or "" for each, found in zip(_containers(spec), bad) if found is not None]
     values = sorted({found for found in (pod, *bad) if found is not None})
-    setters = _setters(spec, pod is not None, names)
+    setters = _setters(pod is not None, names)
     detail = f"{setters} must not set securityContext.seccompProfile.type to {_quoted(values)}"
     return ("seccompProfile", detail) if values else None
 
@@ -394,7 +394,7 @@ def _host_process(metadata: Json, spec: Json) -> Violation | None:
 
     pod, names = bad(_context(spec)), _names(spec, bad)
     detail = "must not set securityContext.windowsOptions.hostProcess=true"
-    return ("hostProcess", f"{_setters(spec, pod, names)} {detail}") if pod or names else None
+    return ("hostProcess", f"{_setters(pod, names)} {detail}") if pod or names else None
 
 
 CHECKS: Final = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from minikube_py.api.equality import same_spec
 from minikube_py.api.errors import Json, conflict
 from minikube_py.api.kind import Cluster, Kind, stamps_nothing
-from minikube_py.api.meta import timestamp
+from minikube_py.api.meta import next_generation, timestamp
 
 
 def prepare_for_create(kind: Kind, obj: Json, cluster: Cluster) -> None:
@@ -71,7 +71,7 @@ def _update_main(kind: Kind, new: Json, old: Json) -> None:
         keep(new, old, "status")
     kind.prepare_update(new, old)
     if kind.generation and not same_spec(kind, new.get("spec"), old.get("spec")):
-        new["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + 1
+        next_generation(new, old)
 
 
 def keep(new: Json, old: Json, name: str) -> None:

@@ -5,11 +5,11 @@ Source: apiserver `pkg/admission/plugin/webhook/predicates`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import orjson
 
-from minikube_py.api.errors import Json, not_found
+from minikube_py.api.errors import Json, StatusError, not_found
 from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.core import NAMESPACES
 from minikube_py.api.registry import Registry
@@ -88,6 +88,28 @@ class Namespaces:
             raise not_found(NAMESPACES, name)
         obj: Json = orjson.loads(kv.value)
         return obj
+
+    async def wanted(
+        self,
+        of_namespace: LabelSelector,
+        of_object: LabelSelector,
+        attributes: Attributes,
+        as_kind: Callable[[], Kind | None],
+    ) -> Kind | None:
+        """As which kind a write is wanted that both selectors select; None: it is not. That its namespace is not there
+        matters only where it is wanted. Raises: StatusError 404; what `as_kind` raises."""
+        missing: StatusError | None = None
+        try:
+            if not await self.selected(of_namespace, attributes):
+                return None
+        except StatusError as error:
+            missing = error
+        if not object_selected(of_object, attributes):
+            return None
+        kind = as_kind()
+        if kind is not None and missing is not None:
+            raise missing
+        return kind
 
     async def selected(self, selector: LabelSelector, attributes: Attributes) -> bool:
         """Raises: StatusError 404."""

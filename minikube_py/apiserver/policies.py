@@ -17,9 +17,9 @@ from minikube_py.api.label_selectors import selector_of
 from minikube_py.api.registry import Registry
 from minikube_py.api.selectors import LabelSelector
 from minikube_py.apiserver.admission import Attributes, Operation
-from minikube_py.apiserver.admission_rules import Namespaces, any_matches, matched_kind, object_selected, seen_as
+from minikube_py.apiserver.admission_rules import Namespaces, any_matches, matched_kind, seen_as
 from minikube_py.apiserver.watch_cache import WatchCache
-from minikube_py.apiserver.webhooks import review_of
+from minikube_py.apiserver.webhooks import seen_by_expressions
 
 _CODES: Final = {"Forbidden": 403, "Unauthorized": 401, "RequestEntityTooLarge": 413}
 _OF_NAMESPACE: Final = (
@@ -167,9 +167,7 @@ class ValidatingPolicies:
         of, namespace = attributes.of, None
         if of.namespace and of.kind is not NAMESPACES:
             namespace = _shown(await self._namespaces.get(of.namespace))
-        asked = review_of(attributes, kind, "")
-        del asked["uid"]
-        bindings = {"object": asked.pop("object"), "oldObject": asked.pop("oldObject"), "request": asked}
+        bindings = seen_by_expressions(attributes, kind)
         found: list[_Denial] = []
         actions = binding.spec.get("validationActions") or ()
         for param in params:
@@ -186,31 +184,22 @@ class ValidatingPolicies:
 
     async def _matched(self, resources: _Resources, attributes: Attributes) -> Kind | None:
         """As which kind the write is meant; None: it is not. Raises: StatusError 404."""
-        missing: StatusError | None = None
-        try:
-            if not await self._namespaces.selected(resources.namespaces, attributes):
-                return None
-        except StatusError as error:
-            missing = error
-        if not object_selected(resources.objects, attributes):
-            return None
         spec, of = resources.spec, attributes.of
         given = (spec.get("matchPolicy") == "Equivalent", of, attributes.name, self._registry())
-        if matched_kind(spec.get("excludeResourceRules") or (), *given) is not None:
-            return None
-        rules = spec.get("resourceRules")
-        kind = matched_kind(rules, *given) if rules else of.kind
-        if kind is not None and missing is not None:
-            raise missing
-        return kind
+
+        def as_kind() -> Kind | None:
+            if matched_kind(spec.get("excludeResourceRules") or (), *given) is not None:
+                return None
+            rules = spec.get("resourceRules")
+            return matched_kind(rules, *given) if rules else of.kind
+
+        return await self._namespaces.wanted(resources.namespaces, resources.objects, attributes, as_kind)
 
     def _param_kind(self, told: Json | None) -> Kind | None:
         """Raises: _Misconfigured."""
         if told is None:
             return None
-        group, slash, version = told["apiVersion"].partition("/")
-        if not slash:
-            group, version = "", told["apiVersion"]
+        group, _, version = told["apiVersion"].rpartition("/")
         kind = self._registry().kind(group, version, told["kind"])
         if kind is None or not kind.stored:
             shown = f"{group}/{version}, Kind={told['kind']}"

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from minikube_py.api.certificate_requests import BadRequest, organizations, parse_request
 from minikube_py.api.errors import Json
 from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.certificates import GROUP, REQUESTS
@@ -78,6 +77,8 @@ class SubjectRestriction(_OfRequests):
         spec = (attributes.new or {}).get("spec") or {}
         if spec.get("signerName") != _OF_CLIENTS:
             return
+        from minikube_py.api.certificate_requests import BadRequest, organizations, parse_request
+
         try:
             found = organizations(parse_request(spec.get("request") or ""))
         except BadRequest as error:

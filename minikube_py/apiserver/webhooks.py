@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final, NamedTuple
 
 import orjson
@@ -24,7 +25,7 @@ from minikube_py.api.selectors import LabelSelector
 from minikube_py.api.typed import DecodeError
 from minikube_py.api.values import json_type
 from minikube_py.apiserver.admission import Attributes, Operation
-from minikube_py.apiserver.admission_rules import Namespaces, any_matches, matched_kind, object_selected, seen_as
+from minikube_py.apiserver.admission_rules import Namespaces, any_matches, matched_kind, seen_as
 from minikube_py.apiserver.outgoing import NoDoor
 from minikube_py.apiserver.watch_cache import WatchCache
 from minikube_py.apiserver.webhook_calls import Caller, CallFailed, Review
@@ -95,25 +96,12 @@ class Webhooks:
 
     async def _asks(self, hook: Hook, attributes: Attributes) -> Kind | None:
         """As which kind the hook wants to see the write; None: it does not. Raises: StatusError 403, 404."""
-        missing: StatusError | None = None
-        try:
-            if not await self._namespaces.selected(hook.namespaces, attributes):
-                return None
-        except StatusError as error:
-            missing = error
-        if not object_selected(hook.objects, attributes):
-            return None
-        kind = self._matched(hook, attributes.of)
-        if kind is None:
-            return None
-        if missing is not None:
-            raise missing
+        kind = await self._namespaces.wanted(
+            hook.namespaces, hook.objects, attributes, partial(self._matched, hook, attributes.of)
+        )
         conditions = hook.spec.get("matchConditions")
-        if conditions:
-            asked = review_of(attributes, kind, "")
-            shown = {name: asked.pop(name) for name in ("object", "oldObject")}
-            del asked["uid"]
-            bindings = {**shown, "namespaceObject": None, "request": asked}
+        if kind is not None and conditions:
+            bindings = {**seen_by_expressions(attributes, kind), "namespaceObject": None}
             found = match(conditions, bindings, not hook.ignores)
             if found.error:
                 raise attributes.forbidden(found.error)
@@ -195,6 +183,13 @@ def review_of(attributes: Attributes, kind: Kind, uid: str) -> Json:
     }  # fmt: skip
     optional = ("subResource", "requestSubResource", "name", "namespace")
     return {key: value for key, value in found.items() if value or key not in optional}
+
+
+def seen_by_expressions(attributes: Attributes, kind: Kind) -> dict[str, object]:
+    """The same as variables of CEL."""
+    asked = review_of(attributes, kind, "")
+    del asked["uid"]
+    return {"object": asked.pop("object"), "oldObject": asked.pop("oldObject"), "request": asked}
 
 
 def _shown(obj: Json | None, said: Json) -> Json | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from minikube_py.api.certificate_requests import ends_s, is_of_kubelet, parse_request, subject_name
 from minikube_py.api.errors import StatusError
 from minikube_py.client.informer import Handler, Informer
 from minikube_py.client.rest import CERTIFICATE_REQUESTS, SUBJECT_ACCESS_REVIEWS, Object
@@ -89,6 +88,8 @@ def _recognized(request: Object) -> Iterator[tuple[str, str]]:
     spec = request["spec"]
     if spec.get("signerName") != OF_KUBELETS:
         return
+    from minikube_py.api.certificate_requests import is_of_kubelet, parse_request, subject_name
+
     parsed = parse_request(spec["request"])
     if not is_of_kubelet(parsed, spec.get("usages") or ()):
         return
@@ -116,10 +117,16 @@ def is_over(request: Object, now_s: float) -> bool:
             continue
         if older(updated, DECIDED_S if certificate else OPEN_S):
             return True
-        last_s = ends_s(certificate) if certificate else None
-        if last_s is not None and now_s > last_s:
+        if certificate and _ended(certificate, now_s):
             return True
     return False
+
+
+def _ended(certificate: str, now_s: float) -> bool:
+    from minikube_py.api.certificate_requests import ends_s
+
+    last_s = ends_s(certificate)
+    return last_s is not None and now_s > last_s
 
 
 class RequestCleaner(QueueController):

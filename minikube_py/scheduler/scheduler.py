@@ -141,13 +141,10 @@ class Scheduler:
     def _make_queue(self) -> SchedulingQueue:
         profiles = [run.profile for run in self.profiles.values()]
         require_one_order(profiles)
-        woken = self.extenders.events()
+        more = self.extenders.events()
         rules = {
             run.profile.name: Rules(
-                run.profile.events() + woken,
-                run.evaluator.helps,
-                run.profile.local_plugins,
-                run.profile.run_pre_enqueue,
+                run.profile.events() + more, run.evaluator.helps, run.profile.local_plugins, run.profile.run_pre_enqueue
             )
             for run in self.profiles.values()
         }

@@ -23,6 +23,7 @@ from minikube_py.api.decode import Named
 from minikube_py.api.errors import FieldError, Json
 from minikube_py.api.go_format import go_format
 from minikube_py.api.kind import NAMED, NAMESPACED, STATUS_VERBS, Kind, ScalePaths, Selectable, Subresource
+from minikube_py.api.meta import next_generation
 from minikube_py.api.printing import Age, Column, Printer
 
 VERBS: Final = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
@@ -181,7 +182,7 @@ class _Rules:
 
     def prepare_update(self, new: Json, old: Json) -> None:
         if not same_json(_content(new), _content(old)):
-            new["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + 1
+            next_generation(new, old)
 
     def _scale_errors(self, obj: Json, status_alone: bool = False) -> list[FieldError]:
         return scale_errors(obj, self._scale, self._selector, status_alone) if self._scale is not None else []

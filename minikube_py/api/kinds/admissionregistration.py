@@ -13,7 +13,13 @@ from minikube_py.api.admission_expressions import validate_conditions
 from minikube_py.api.defaulting import part
 from minikube_py.api.errors import FieldError, Json, duplicate, go_quote, invalid_value, not_supported, required
 from minikube_py.api.kind import NAMED, Kind, status_of
-from minikube_py.api.meta import is_dns1035_label, is_dns1123_subdomain, is_port_number
+from minikube_py.api.meta import (
+    first_generation,
+    is_dns1035_label,
+    is_dns1123_subdomain,
+    is_port_number,
+    next_generation,
+)
 from minikube_py.api.printing import AGE, NAME, Age, Printer, column
 from minikube_py.api.validation.admission_policies import (
     MATCHES,
@@ -262,13 +268,9 @@ def _validate(configuration: Json, mutating: bool, kept: _Kept) -> list[FieldErr
     return errors
 
 
-def first_generation(obj: Json) -> None:
-    obj["metadata"]["generation"] = 1
-
-
 def _update(new: Json, old: Json) -> None:
     if new.get("webhooks") != old.get("webhooks"):
-        new["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + 1
+        next_generation(new, old)
 
 
 def static_warnings(new: Json, old: Json | None) -> list[str]:
@@ -334,11 +336,6 @@ def _create_policy(policy: Json) -> None:
     first_generation(policy)
 
 
-def _update_spec(new: Json, old: Json) -> None:
-    if new.get("spec") != old.get("spec"):
-        new["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + 1
-
-
 def _print_policy(policy: Json, age: Age) -> list[Any]:
     metadata, spec = policy["metadata"], policy.get("spec") or {}
     kind = spec.get("paramKind")
@@ -375,7 +372,7 @@ POLICY: Final = Kind(
     subresources=(status_of("ValidatingAdmissionPolicy"),),
     default=_default_policy,
     prepare_create=_create_policy,
-    prepare_update=_update_spec,
+    generation=True,
     validate=lambda new: validate_policy(new, None, validate_rule),
     validate_update={
         "": lambda new, old: validate_policy(new, old, validate_rule),
@@ -400,7 +397,7 @@ BINDING: Final = Kind(
     allow_unconditional_update=False,
     default=_default_binding,
     prepare_create=first_generation,
-    prepare_update=_update_spec,
+    generation=True,
     validate=lambda new: validate_binding(new, True, validate_rule),
     validate_update={"": lambda new, old: validate_binding(new, True, validate_rule)},
     warn=static_warnings,

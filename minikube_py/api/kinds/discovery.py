@@ -19,6 +19,7 @@ from minikube_py.api.meta import (
     is_dns1123_subdomain,
     is_label_value,
     is_qualified_name,
+    next_generation,
     validate_immutable,
 )
 from minikube_py.api.printing import AGE, NAME, Age, Printer, column, more_text
@@ -71,7 +72,7 @@ def _update(new: Json, old: Json) -> None:
     labels = [each["metadata"].get("labels") or {} for each in (new, old)]
     bodies = [{name: each.get(name) for name in ("addressType", "endpoints", "ports")} for each in (new, old)]
     if labels[0] != labels[1] or not same_message("discovery/v1.EndpointSlice", *bodies):
-        new["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + 1
+        next_generation(new, old)
     _drop_topology(new)
 
 

@@ -22,6 +22,7 @@ from minikube_py.api.kind import NAMED, NAMESPACED, Cluster, Kind, status_of
 from minikube_py.api.label_selectors import selector_text
 from minikube_py.api.meta import (
     Messages,
+    first_generation,
     is_dns1123_label,
     is_dns1123_subdomain,
     is_path_segment,
@@ -46,10 +47,6 @@ _PATH_TYPES: Final = ("Exact", "ImplementationSpecific", "Prefix")
 
 def _meta(namespaced: bool) -> Rule:
     return lambda obj: validate_object_meta(obj["metadata"], namespaced, is_dns1123_subdomain)
-
-
-def _first_generation(obj: Json) -> None:
-    obj["metadata"]["generation"] = 1
 
 
 # --- ingresses ------------------------------------------------------------------------------------------------------
@@ -79,7 +76,7 @@ def _default_ingress(ingress: Json) -> None:
 
 def _create_ingress(ingress: Json) -> None:
     ingress["status"] = {"loadBalancer": {}}
-    _first_generation(ingress)
+    first_generation(ingress)
 
 
 def _admit_ingress(new: Json, old: Json | None, cluster: Cluster) -> None:
@@ -357,7 +354,7 @@ INGRESSCLASSES: Final = Kind(
     generation=True,
     is_default=_is_default_class,
     default=_default_class,
-    prepare_create=_first_generation,
+    prepare_create=first_generation,
     validate=_validate_class,
     validate_update={"": _validate_class_update},
     printer=Printer(
@@ -484,7 +481,7 @@ NETWORKPOLICIES: Final = Kind(
     selectable=NAMESPACED,
     generation=True,
     default=_default_policy,
-    prepare_create=_first_generation,
+    prepare_create=first_generation,
     validate=rules(_meta(True), lambda policy: _validate_policy_spec(policy, ())),
     validate_update={"": _validate_policy_update},
     warn=lambda policy, old: [w for path, text in _blocks(policy) for w in cidr_warnings(text, path)],

@@ -13,7 +13,15 @@ from minikube_py.api.equality import same_message
 from minikube_py.api.errors import FieldError, Json, forbidden_value, invalid, invalid_value
 from minikube_py.api.kind import NAMED, NAMESPACED, Admit, Cluster, Kind, Selectable, Validate, status_of
 from minikube_py.api.kinds.core.namespaces import NAMESPACES
-from minikube_py.api.meta import is_dns1123_subdomain, labels_of, timestamp, validate_annotations, validate_labels
+from minikube_py.api.meta import (
+    first_generation,
+    is_dns1123_subdomain,
+    labels_of,
+    next_generation,
+    timestamp,
+    validate_annotations,
+    validate_labels,
+)
 from minikube_py.api.printing import AGE, NAME, Age, Printer, column
 from minikube_py.api.rules import rules
 from minikube_py.api.validation.device_claims import (
@@ -46,10 +54,6 @@ def _meta(namespaced: bool) -> Validate:
 
 def _meta_update(new: Json, old: Json) -> list[FieldError]:
     return validate_object_meta_update(new["metadata"], old["metadata"])
-
-
-def _first_generation(obj: Json) -> None:
-    obj["metadata"]["generation"] = 1
 
 
 # --- claims ---------------------------------------------------------------------------------------------------------
@@ -286,7 +290,7 @@ DEVICECLASSES: Final = Kind(
     delete_answer="object",
     generation=True,
     default=_default_class,
-    prepare_create=_first_generation,
+    prepare_create=first_generation,
     validate=rules(_meta(False), lambda device_class: _class_spec(device_class, None)),
     validate_update={"": _validate_class_update},
     printer=Printer((NAME, AGE), _print_name),
@@ -321,14 +325,14 @@ def _drop_disabled(obj: Json) -> None:
 
 
 def _create_slice(obj: Json) -> None:
-    _first_generation(obj)
+    first_generation(obj)
     _drop_disabled(obj)
 
 
 def _update_slice(new: Json, old: Json) -> None:
     """What is dropped counts as a change all the same."""
     if not same_message("resource/v1.ResourceSliceSpec", new.get("spec"), old.get("spec")):
-        new["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + 1
+        next_generation(new, old)
     _drop_disabled(new)
 
 

@@ -6,10 +6,7 @@ from typing import Any, Final
 
 from minikube_py.api.errors import FieldError, Json, forbidden, forbidden_value
 from minikube_py.api.kind import NAMED, Cluster, Kind
-from minikube_py.api.meta import (
-    is_dns1123_subdomain,
-    validate_immutable,
-)
+from minikube_py.api.meta import first_generation, is_dns1123_subdomain, validate_immutable
 from minikube_py.api.printing import AGE, NAME, Age, Printer, column
 from minikube_py.api.rules import at, defaults, not_empty, one_of, rules
 from minikube_py.api.validation.metadata import validate_object_meta, validate_object_meta_update
@@ -67,10 +64,6 @@ def _validate_admission(new: Json, old: Json | None, cluster: Cluster) -> None:
         raise forbidden(PRIORITYCLASSES, name, why)
 
 
-def _first_generation(obj: Json) -> None:
-    obj["metadata"]["generation"] = 1
-
-
 def _print(priority: Json, age: Age) -> list[Any]:
     metadata = priority["metadata"]
     return [
@@ -87,7 +80,7 @@ PRIORITYCLASSES: Final = Kind(
     short_names=("pc",),
     selectable=NAMED,
     default=defaults({"preemptionPolicy": PREEMPT_LOWER, "value": 0}),
-    prepare_create=_first_generation,
+    prepare_create=first_generation,
     validate=rules(
         lambda priority: validate_object_meta(priority["metadata"], False, is_dns1123_subdomain),
         _validate_value,

@@ -39,10 +39,6 @@ SCALE: Final = Subresource("scale", "Scale", STATUS_VERBS, "autoscaling", "v1")
 UNMATCHED: Final = "`selector` does not match template `labels`"
 
 
-def first_generation(obj: Json) -> None:
-    obj["metadata"]["generation"] = 1
-
-
 def drop_status(obj: Json) -> None:
     """Nobody makes an object with a status, and its first generation is 1."""
     obj["status"] = {}

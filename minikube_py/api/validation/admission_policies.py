@@ -104,9 +104,7 @@ def validate_head(spec: Json, old: Json | None, path: str, check_rule: RuleCheck
 def _validate_param_kind(given: Json, path: str) -> list[FieldError]:
     errors, text, kind = [], given.get("apiVersion") or "", given.get("kind") or ""
     at = f"{path}.apiVersion"
-    group, slash, version = text.partition("/")
-    if not slash:
-        group, version = "", text
+    group, _, version = text.rpartition("/")
     if not text:
         errors.append(required(at))
     elif text.count("/") > 1:

@@ -42,6 +42,7 @@ from minikube_py.api.kinds.workloads import (
     template_warnings,
 )
 from minikube_py.api.label_selectors import selector_text
+from minikube_py.api.meta import next_generation
 from minikube_py.api.printing import AGE, NAME, Age, Printer, column
 from minikube_py.api.rules import at, defaults, non_negative, rules
 from minikube_py.api.strategy import keep
@@ -131,7 +132,7 @@ def _create_deployment(obj: Json) -> None:
 def _update_deployment(new: Json, old: Json) -> None:
     """A change of annotations is a new generation, too: the controller carries them to the ReplicaSets."""
     if (new["metadata"].get("annotations") or {}) != (old["metadata"].get("annotations") or {}):
-        new["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + 1
+        next_generation(new, old)
 
 
 def _deployment_strategy(obj: Json) -> list[FieldError]:

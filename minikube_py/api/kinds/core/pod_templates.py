@@ -12,13 +12,13 @@ from minikube_py.api.kind import NAMESPACED, Kind
 from minikube_py.api.kinds.workloads import (
     changes,
     container_cells,
-    first_generation,
     meta_update,
     of_new,
     subdomain_meta,
     template_warnings,
     validate_template,
 )
+from minikube_py.api.meta import first_generation, next_generation
 from minikube_py.api.printing import NAME, Age, Printer, column, format_labels
 from minikube_py.api.rules import rules
 
@@ -31,7 +31,7 @@ def _default(obj: Json) -> None:
 
 def _update(new: Json, old: Json) -> None:
     if not same_message("core/v1.PodTemplateSpec", new.get("template"), old.get("template")):
-        new["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + 1
+        next_generation(new, old)
 
 
 def _template(obj: Json) -> list[FieldError]:
