@@ -218,19 +218,29 @@ class Upstream:
             time.sleep(POLL_S)
 
     def stop(self) -> None:
-        """In the opposite order of the start; who does not end is killed."""
+        """One by one, in the opposite order of the start: kube-apiserver does not end without its etcd."""
         for child in reversed(self.children.values()):
             child.terminate()
-        for child in reversed(self.children.values()):
             try:
                 child.wait(STOP_TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 child.kill()
                 child.wait()
 
+    def kill(self) -> None:
+        """For those whose data nobody needs: stopping takes seconds."""
+        for child in self.children.values():
+            child.kill()
+        for child in self.children.values():
+            child.wait()
 
-def run(folder: Path, members: int, parts: Parts | None, ready: Callable[[dict[str, Any]], None]) -> list[str]:
-    """Runs etcd, and with `parts` the control plane, until one of them ends; says `ready` once. Who ended."""
+
+def run(
+    folder: Path, members: int, parts: Parts | None, ready: Callable[[dict[str, Any]], None], *, kept: bool
+) -> list[str]:
+    """Runs etcd, and with `parts` the control plane, until one of them ends; says `ready` once. Who ended.
+
+    `kept`: the data is, so everything is stopped in order."""
     build(parts.programs if parts else ["etcd"])
     upstream = Upstream(folder)
     try:
@@ -243,7 +253,10 @@ def run(folder: Path, members: int, parts: Parts | None, ready: Callable[[dict[s
         ready({**facts, "pids": pids, "bin": str(bin_folder())})
         return upstream.wait_until_one_ends()
     finally:
-        upstream.stop()
+        if kept:
+            upstream.stop()
+        else:
+            upstream.kill()
 
 
 def scheduler_perf(folder: str, test: str, workload: str, scratch: Path) -> list[dict[str, Any]]:

@@ -55,7 +55,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Api, Call
             url = upstream._start_api_server([f"http://{caller.target}"], Parts())
             yield Api(url, upstream.token), caller
         finally:
-            upstream.stop()
+            upstream.kill()
             caller.close()
 
 

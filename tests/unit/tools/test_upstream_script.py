@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 import upstream_build
 import upstream_run
+from patience import eventually
 from upstream_build import GO_MISSING, PROGRAMS, UpstreamError, build, is_built, is_intact, missing
 
 SCRIPT = Path(upstream_build.__file__).with_name("upstream")
@@ -136,6 +138,28 @@ def test_a_child_that_ends_by_itself_is_named(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(UpstreamError, match=r"(?s)etcd-0 is not ready.*no disk"):
         upstream.start_etcd(1)
     upstream.stop()
+
+
+def test_who_stands_on_another_is_stopped_before_it_and_whose_data_goes_is_killed(tmp_path: Path) -> None:
+    told = "trap 'echo $0 >>stopped; exit' TERM; echo $0 >>ready; while :; do sleep 0.01; done"
+
+    def started() -> upstream_run.Upstream:
+        upstream = upstream_run.Upstream(tmp_path)
+        for name in ("etcd", "kube-apiserver"):
+            upstream.children[name] = subprocess.Popen(["sh", "-c", told, name], cwd=tmp_path)
+        eventually(lambda: (tmp_path / "ready").exists() and len(lines("ready")) == 2, "both run")
+        (tmp_path / "ready").unlink()
+        return upstream
+
+    def lines(name: str) -> list[str]:
+        return (tmp_path / name).read_text().split()
+
+    started().stop()
+    assert lines("stopped") == ["kube-apiserver", "etcd"]
+    killed = started()
+    killed.kill()
+    assert [child.returncode for child in killed.children.values()] == [-signal.SIGKILL] * 2
+    assert len(lines("stopped")) == 2
 
 
 def test_a_stamp_says_what_a_binary_was_built_from(tools: Path) -> None:
