@@ -42,7 +42,15 @@ def memory_goes_back() -> Iterator[None]:
     """
     yield
     gc.collect()
+    gc.freeze()
     give_back()
+
+
+def pytest_collection_finish() -> None:
+    """Half a million objects of all tests stay: a collection that walked them took 0.3 s, and each module asks for one,
+    as many tests do."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -120,7 +120,7 @@ class ControlPlane(Plane):
         # A member that outlived its supervisor would hold this one still.
         held = DataDir(self.config.member_folder)
         self._running.callback(held.close)
-        room = MemberConfig(quota_bytes=self.config.quota_bytes, reserve_bytes=self.config.reserve_bytes)
+        room = MemberConfig(own_gc=True, quota_bytes=self.config.quota_bytes, reserve_bytes=self.config.reserve_bytes)
         await self.start_member(held.disk(), room)
         # For who looks at the store from outside: `minikube-py store status`, `snapshot save`.
         credentials = self.credentials

@@ -88,7 +88,7 @@ class StoreOptions:
     retain_s: float | None = None
 
     def config(self) -> MemberConfig:
-        config = MemberConfig(quota_bytes=self.room[0], reserve_bytes=self.room[1])
+        config = MemberConfig(own_gc=True, quota_bytes=self.room[0], reserve_bytes=self.room[1])
         return config if self.retain_s is None else replace(config, retain_s=self.retain_s, retain_bytes=0)
 
 

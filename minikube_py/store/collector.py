@@ -37,7 +37,9 @@ class Collector:
         Collector._owner = self
         self._before = gc.get_threshold()
         gc.set_threshold(*THRESHOLDS)
-        self._full()
+        # What is there was loaded just now, or is the host's: neither is worth a walk before anything is served.
+        gc.freeze()
+        self._freezes = self._frozen = 0
 
     def step(self) -> None:
         """Walks what is new, if that is enough to be worth it: some 10 ms per 100,000 objects."""

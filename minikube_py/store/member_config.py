@@ -20,14 +20,14 @@ class MemberConfig(ReplicaConfig):
     `retain_bytes`; 0 keeps without that bound. `fsync` "auto": in a thread while it leads others, otherwise as the disk
     is fast. `tick_s`: Raft's unit of time; an election begins after one to one and a half times `election_ticks` of
     them without a leader, so that one that was killed costs less than a second. `quota_bytes`, `reserve_bytes`: see
-    Room; None: a few segments. `check_s`: how often a leader compares what the members hold. The rest: see
-    ReplicaConfig."""
+    Room; None: a few segments. `own_gc`: the Collector takes over the process, which is this member's. `check_s`: how
+    often a leader compares what the members hold. The rest: see ReplicaConfig."""
 
     segment_bytes: int = SEGMENT_BYTES
     retain_s: float = 300.0
     retain_bytes: int = 64 << 20
     fsync: FsyncMode = "auto"
-    own_gc: bool = True
+    own_gc: bool = False
     tick_s: float = TICK_S
     quota_bytes: int = QUOTA_BYTES
     reserve_bytes: int | None = None

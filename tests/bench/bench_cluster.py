@@ -39,7 +39,7 @@ from minikube_py.raft.configuration import NodeId
 from minikube_py.store.bootstrap import Answer as Who
 from minikube_py.store.client import StoreClient
 from minikube_py.store.client_connection import Endpoint
-from minikube_py.store.member import StoreMember
+from minikube_py.store.member import MemberConfig, StoreMember
 from minikube_py.store.membership import Member
 from minikube_py.store.peers import Peers
 from minikube_py.store.protocol import Op, frame
@@ -64,7 +64,7 @@ async def serve(own: int, folder: Path, ports: list[int]) -> None:
         for i in range(count)
     )
     me, clock, rng = members[own], SystemClock(), random.Random()
-    member = StoreMember(SystemDisk(folder), clock, rng)
+    member = StoreMember(SystemDisk(folder), clock, rng, MemberConfig(own_gc=True))
     peers = Peers(me, TOKEN, clock, rng, say=lambda text: None)
     await peers.listen("127.0.0.1", ports[own])
     await member.start(Bootstrap(CLUSTER_ID, me.id, members), peers)

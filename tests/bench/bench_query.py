@@ -29,7 +29,7 @@ from minikube_py.fields.where import Comparison, Where
 from minikube_py.mvcc.types import Put, RangeRequest, prefix_end
 from minikube_py.store.client import StoreClient
 from minikube_py.store.client_connection import Endpoint
-from minikube_py.store.member import StoreMember
+from minikube_py.store.member import MemberConfig, StoreMember
 from minikube_py.store.server import StoreServer
 
 COUNT = 100_000
@@ -72,7 +72,7 @@ def _in_txns() -> Iterator[list[tuple[bytes, bytes]]]:
 
 async def serve(folder: Path) -> None:
     """A filled member behind the native protocol, until stdin ends; prints its port and what a query takes within."""
-    member = StoreMember(SystemDisk(folder), SystemClock(), random.Random())
+    member = StoreMember(SystemDisk(folder), SystemClock(), random.Random(), MemberConfig(own_gc=True))
     await member.start()
     await member.storage.declare(NODES)
     for batch in _in_txns():

@@ -31,7 +31,7 @@ from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.http_server import HttpServer
 from minikube_py.control_plane.certificates import ensure_certificates
 from minikube_py.env import SystemClock, SystemDisk
-from minikube_py.store.member import StoreMember
+from minikube_py.store.member import MemberConfig, StoreMember
 from tests.support.hostile import Hostile, prepare, requests
 
 http.client._MAXHEADERS = 1000  # type: ignore[attr-defined]
@@ -69,7 +69,7 @@ class Steps:
 @asynccontextmanager
 async def serving(folder: Path) -> AsyncIterator[tuple[int, ssl.SSLContext, ApiServer]]:
     clock = SystemClock()
-    member = StoreMember(SystemDisk(folder / "store"), clock, random.Random(1))
+    member = StoreMember(SystemDisk(folder / "store"), clock, random.Random(1), MemberConfig(own_gc=True))
     await member.start()
     core = ApiServer(member.storage, clock, random.Random(2), tokens={TOKEN: ADMIN})
     await core.start()

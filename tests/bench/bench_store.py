@@ -54,7 +54,7 @@ CONNECTIONS = 4
 
 async def serve(folder: Path, fsync: str) -> None:
     """A member behind the native protocol, until stdin ends."""
-    member = StoreMember(SystemDisk(folder), SystemClock(), random.Random(), MemberConfig(fsync=fsync))
+    member = StoreMember(SystemDisk(folder), SystemClock(), random.Random(), MemberConfig(fsync=fsync, own_gc=True))
     await member.start()
     server = StoreServer(member, TOKEN)
     await server.start()
@@ -88,7 +88,8 @@ async def embedded(args: argparse.Namespace) -> None:
     each millisecond, and counts how often it came to its turn."""
     fsync, in_flight, seconds, busy_us = args.fsync, args.in_flight, args.seconds, args.busy_us
     SlowFile.delay_s = args.sync_delay_us / 1e6
-    member = StoreMember(SlowDisk(args.embedded), SystemClock(), random.Random(), MemberConfig(fsync=fsync))
+    config = MemberConfig(fsync=fsync, own_gc=True)
+    member = StoreMember(SlowDisk(args.embedded), SystemClock(), random.Random(), config)
     await member.start()
     storage = member.storage
     latencies: list[float] = []

@@ -21,7 +21,7 @@ from minikube_py.fields.builtin import NODES
 from minikube_py.fields.where import Comparison, Where
 from minikube_py.index.declared import IndexSpec
 from minikube_py.mvcc.types import Put, RangeRequest, prefix_end
-from minikube_py.store.member import StoreMember
+from minikube_py.store.member import MemberConfig, StoreMember
 
 T = TypeVar("T")
 FIELDS = ("free.cpu", "free.memory", f"free.{GPU}")
@@ -104,7 +104,7 @@ def start(structure: str, synced: bool) -> Iterator[Store]:
     loop = asyncio.new_event_loop()
     with tempfile.TemporaryDirectory(prefix="rival-ours-") as folder:
         disk = (SystemDisk if synced else UnsyncedDisk)(Path(folder))
-        member = StoreMember(disk, SystemClock(), random.Random(0))
+        member = StoreMember(disk, SystemClock(), random.Random(0), MemberConfig(own_gc=True))
         loop.run_until_complete(member.start())
         try:
             yield Store(loop, member, structure)

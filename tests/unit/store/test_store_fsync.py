@@ -117,14 +117,16 @@ def test_the_collector_frees_new_cycles_and_freezes_what_lives():
 
 def test_the_collector_walks_everything_only_when_what_is_frozen_has_grown(monkeypatch):
     monkeypatch.setattr(collector_module, "FREEZES_PER_FULL", 1)
-    ballast = [[] for _ in range(1_000_000)]
+    ballast = [[] for _ in range(600_000)]
     collector = Collector()
     collector.start()
     try:
+        grown = [[] for _ in range(100_000)]
+        collector.step()
         frozen = gc.get_freeze_count()
         node = Node()
         gone = weakref.ref(node)
-        grown = [[] for _ in range(frozen // 10)]
+        grown += [[] for _ in range(frozen // 10)]
         collector.step()
         del node
         grown += [[] for _ in range(frozen // 10)]
