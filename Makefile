@@ -8,6 +8,7 @@ SCRIPTS ?= 128
 RUNS   ?= 34
 EXAMPLES ?= 2000
 SEED   ?= 1
+ON     ?= ours
 LABELS ?= integration-test,-performance
 FOLDER ?=
 # More extras for the tests, by comma: `rivals,compiled`. Tests that need what is not installed are skipped, and say so.
@@ -101,6 +102,10 @@ laws: $(BIN)/.installed-dev  ## EXAMPLES=n programs and histories put to every s
 .PHONY: judge
 judge: $(BIN)/.installed-dev  ## SCRIPTS=n scripts of each theme to upstream's scheduler and to ours, step by step (needs Go); resumable
 	@$(BIN)/python tests/conformance/judge_scheduler.py --seeds $(SCRIPTS) --journal results/judge-scheduler.jsonl --write
+
+.PHONY: test-cmd
+test-cmd: $(BIN)/.installed-dev  ## ON=ours|upstream Kubernetes' own test-cmd with the real kubectl, function by function (needs Go)
+	@$(BIN)/python tests/conformance/judge_test_cmd.py --on $(ON) --write
 
 study-quick: $(BIN)/.installed  ## the pre-registered study of filters and indexes, small: minutes; report in results/
 	@rm -rf results/study-bloom-quick

@@ -75,7 +75,7 @@ class Program:
         return "-s -w " + " ".join(f"-X k8s.io/component-base/version.{key}={text}" for key, text in told.items())
 
 
-def _kubernetes(name: str) -> Program:
+def kubernetes_program(name: str) -> Program:
     return Program(name, f"k8s.io/kubernetes/cmd/{name}", "k8s.io/kubernetes", KUBERNETES)
 
 
@@ -85,7 +85,7 @@ PROGRAMS: Mapping[str, Program] = {
         Program("etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3", ETCD),
         Program("etcdctl", "go.etcd.io/etcd/etcdctl/v3", "go.etcd.io/etcd/etcdctl/v3", ETCD),
         Program("kwok", "sigs.k8s.io/kwok/cmd/kwok", "sigs.k8s.io/kwok", KWOK),
-        *map(_kubernetes, ("kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubectl")),
+        *map(kubernetes_program, ("kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubectl")),
     )
 }
 

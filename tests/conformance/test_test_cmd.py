@@ -1,0 +1,14 @@
+"""Some functions of Kubernetes' own test-cmd, unchanged, against ours. `make test-cmd` runs them all."""
+
+from __future__ import annotations
+
+import judge_test_cmd
+from needs import original_program
+
+SAMPLE = ("run_assert_short_name_tests", "run_kubectl_create_error_tests", "run_create_secret_tests")
+
+
+def test_a_sample_passes(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    original_program("kubectl")
+    failed = {name: found for name, found in judge_test_cmd.judged("ours", SAMPLE, tmp_path) if not found.passed}
+    assert not failed, {name: (tmp_path / f"{name}.log").read_text()[-2000:] for name in failed}
