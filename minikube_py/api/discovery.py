@@ -3,12 +3,13 @@
 The older form is one document a group-version; the aggregated one (`as=APIGroupDiscoveryList`, v2 or v2beta1) tells all
 at once and has an ETag. Both come from the rows of the registry.
 
-Source: KEP-3352; apiserver pkg/endpoints/discovery. Upstream's `storageVersionHash` is left out: nothing here
-stores one version of a kind while serving another.
+Source: KEP-3352; apiserver pkg/endpoints/discovery.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from functools import lru_cache
 from typing import Any, Final
 
@@ -184,7 +185,15 @@ def _resource(row: Kind) -> Json:
         found["shortNames"] = list(row.short_names)
     if row.categories:
         found["categories"] = list(row.categories)
+    if row.stored and (stored_as := row.stored_as):
+        found["storageVersionHash"] = _version_hash(stored_as, row.kind)
     return found
+
+
+def _version_hash(version: str, kind: str) -> str:
+    """Tells a migrator of stored objects whether they are to be written again."""
+    named = version if "/" in version else f"/{version}"
+    return base64.b64encode(hashlib.sha256(f"{named}/{kind}".encode()).digest()[:8]).decode()
 
 
 def _in_order(row: Kind) -> list[Subresource]:

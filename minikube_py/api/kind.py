@@ -19,7 +19,7 @@ DeleteAnswer = Literal["object", "status"]
 ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 STATUS_VERBS: Final = ("get", "patch", "update")
 
-PARTS: Final = ("status", "approval", "finalize")
+PARTS: Final = ("status", "approval", "finalize", "ephemeralcontainers")
 """Subresources that write a part of the object itself."""
 
 Change = Callable[[Json], None]
@@ -175,6 +175,7 @@ class Kind:
     server does), `admit_status` and `stamp_status` (which gets the time of the write, too), `validate` or
     `validate_update` (by subresource, "" the main path), `canonicalize` (when the name is known),
     `validate_admission`, `warn`.
+    `storage_version`: the one that discovery says it is stored as, where not its own; None: it says none.
     `converts`: it is stored as another version, whose hooks from `prepare_*` on are those that count.
     `codec`: how its bodies are read, where not as a message of `api.schema`. `read`: what is made of the bytes of the
     store whenever they are read; None: nothing. `definition`: what the kind can be built of again, elsewhere.
@@ -218,6 +219,8 @@ class Kind:
     prepare_update: Carry = carries_nothing
     prepare_status: Carry = carries_nothing
     prepare_approval: Carry = carries_nothing
+    prepare_part: Mapping[str, Carry] = field(default_factory=dict)
+    """By subresource, for those that are neither status, approval nor finalize."""
     stamp_status: Callable[[Json, Json, str], None] = stamps_nothing
     validate: Validate | None = None
     checks_metadata: bool = True
@@ -238,6 +241,7 @@ class Kind:
     names_items: bool = False
     """The items of its lists have kind and apiVersion, and discovery names its kind in full, as upstream does for kinds
     that are no Go types."""
+    storage_version: str | None = ""
     converts: Conversion | None = None
     codec: Codec | None = None
     read: Callable[[bytes], bytes] | None = None
@@ -255,6 +259,11 @@ class Kind:
     def api_version(self) -> str:
         """As in objects: `v1`, `coordination.k8s.io/v1`."""
         return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def stored_as(self) -> str | None:
+        stored = self.converts.stored if self.converts is not None else self
+        return stored.api_version if self.storage_version == "" else self.storage_version
 
     @cached_property
     def prefix(self) -> bytes:

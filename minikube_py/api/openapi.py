@@ -246,8 +246,11 @@ class _Paths:
         self._title = _title(group, version)
         self._tag = f"{group.removesuffix('.k8s.io').split('.')[0] or 'core'}_{version}"
         self._group, self._version, self._schemas = group, version, schemas
+        self._patches: tuple[str, ...] = ()
 
     def add(self, row: Kind) -> None:
+        # What is no Go type has no merge keys.
+        self._patches = _PATCHES if row.structure is None else _PATCHES[:-1]
         collection = f"{self._root}/namespaces/{{namespace}}/{row.plural}"
         if not row.namespaced:
             collection = f"{self._root}/{row.plural}"
@@ -320,7 +323,7 @@ class _Paths:
     def _body(self, verb: str, kind: tuple[str, str, str]) -> Json:
         if verb == "patch":
             schema = {"schema": self._schemas.ref("meta/v1.Patch")}
-            return {"content": {f"application/{patch}": schema for patch in _PATCHES}, "required": True}
+            return {"content": {f"application/{patch}": schema for patch in self._patches}, "required": True}
         if verb in ("create", "update"):
             return {"content": {"*/*": {"schema": self._schemas.kind(*kind)}}, "required": True}
         if verb in ("delete", "deletecollection"):

@@ -54,6 +54,9 @@ def settle_update(kind: Kind, new: Json, old: Json, subresource: str, cluster: C
         kind.prepare_approval(new, old)
     elif subresource == "finalize":
         keep(new, old, "status")
+    elif subresource:
+        kind.prepare_part[subresource](new, old)
+        _raise_generation(kind, new, old)
     else:
         _update_main(kind, new, old)
     if not metadata.get("uid"):
@@ -70,6 +73,10 @@ def _update_main(kind: Kind, new: Json, old: Json) -> None:
     if kind.has_status:
         keep(new, old, "status")
     kind.prepare_update(new, old)
+    _raise_generation(kind, new, old)
+
+
+def _raise_generation(kind: Kind, new: Json, old: Json) -> None:
     if kind.generation and not same_spec(kind, new.get("spec"), old.get("spec")):
         next_generation(new, old)
 

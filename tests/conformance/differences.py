@@ -115,7 +115,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "managedFields",
         "not served",
-        "who owns which field is kept from an object's first apply on, not from its creation (ADR 0023)",
+        "who owns which field is kept from a creation that names its manager, or from the first apply on (ADR 0024)",
         lambda ask, theirs, mine: b"managedFields" in theirs.body and b"managedFields" not in mine.body,
         _trees(lambda tree: tree.without("managedFields")),
     ),
@@ -185,7 +185,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "managedFields in a message",
         "not served",
-        "a refusal that cites the object cites managedFields, which are kept from the first apply on",
+        "a refusal that cites the object cites managedFields, which few objects have here (ADR 0024)",
         lambda ask, theirs, mine: "managedFields" in theirs.message and theirs.code == mine.code,
     ),
     Rule(
@@ -312,9 +312,9 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "empty lists count",
         "more lenient",
-        "an empty list that was sent is the same as none, where upstream minds that it was sent",
+        "an empty list or map that was sent is the same as none, where upstream minds that it was sent",
         lambda ask, theirs, mine: theirs.code == 422
-        and b"[]" in (ask.payload() or b"")
+        and _SENT_EMPTY.search(ask.payload() or b"") is not None
         and any(
             text in theirs.message
             for text in ("only one of `sharedCounters` or `devices`", "Forbidden: cannot be set")

@@ -17,6 +17,7 @@ from typing import Any
 
 import apply_cases
 import differences
+import ephemeral_cases
 import eviction_cases
 import judging
 import limit_cases
@@ -88,10 +89,20 @@ def test_drawn_bytes_meet_the_same_fate() -> None:
 
 @pytest.mark.original
 @pytest.mark.timeout(300)
-def test_evictions_answer_as_upstream() -> None:
+def test_subresources_of_pods_answer_as_upstream() -> None:
+    """Evictions and ephemeral containers."""
     report = judging.Report()
     with both() as (theirs, mine):
+
+        @seed(SEED)
+        @settings(max_examples=EXAMPLES // 8, deadline=None, database=None, phases=[Phase.generate])
+        @given(ephemeral_cases.drawn())
+        def drawn(ask: Ask) -> None:
+            take_all(report, theirs, mine, (ask,))
+
         take_all(report, theirs, mine, eviction_cases.cases())
+        take_all(report, theirs, mine, (*ephemeral_cases.setup(), *ephemeral_cases.told()))
+        drawn()
     assert not report.findings, f"{report.text()}\n{report.counts()}"
 
 

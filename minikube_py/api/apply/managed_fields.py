@@ -54,13 +54,17 @@ _STRIPPED: Final = PathSet(
 
 
 class Sender(NamedTuple):
-    """Who writes, and when; worked out when it is asked for. `tracked`: also objects that nobody has applied get
-    their managers."""
+    """Who writes, and when; worked out when it is asked for. `tracks_all`: also objects that nobody has applied, and
+    whose creator names no manager, get their managers."""
 
     field_manager: str = ""
     user_agent: str = ""
     wall_s: float = 0.0
-    tracked: bool = False
+    tracks_all: bool = False
+
+    @property
+    def tracked(self) -> bool:
+        return self.tracks_all or bool(self.field_manager)
 
     @property
     def manager(self) -> str:

@@ -91,6 +91,7 @@ def _kind(content: Json, version: Json, form: bytes) -> Kind:
         printer=_printer(version.get("additionalPrinterColumns") or ()),
         list_name=names["listKind"],
         names_items=True,
+        storage_version=_storage_version(spec),
         codec=codec,
         # What upstream reads from its store it prunes and fills up again.
         read=codec.read,
@@ -99,6 +100,12 @@ def _kind(content: Json, version: Json, form: bytes) -> Kind:
         structures={f"{group}/{each['name']}": _schema_of(each) for each in spec["versions"]},
         also_reset={"status": (("metadata",),)},
     )  # fmt: skip
+
+
+def _storage_version(spec: Json) -> str | None:
+    """None where it is not served."""
+    stored = (each["name"] for each in spec["versions"] if each.get("storage") and each.get("served"))
+    return next((f"{spec['group']}/{name}" for name in stored), None)
 
 
 def _schema_of(version: Json) -> Json:

@@ -92,6 +92,7 @@ CUSTOMRESOURCEDEFINITIONS: Final = Kind(
     subresources=(status_of("CustomResourceDefinition"),),
     selectable=NAMED,
     generation=True,
+    storage_version=f"{GROUP}/v1beta1",
     allow_unconditional_update=False,
     default=_default,
     prepare_create=_create,

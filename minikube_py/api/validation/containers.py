@@ -486,6 +486,36 @@ def validate_containers(containers: Sequence[Json], path: str, pod: PodContext) 
     return errors + validate_host_ports(containers, path) if any_ports else errors
 
 
+_ONLY_LASTING: Final = (
+    "ports", "resources", "resizePolicy", "restartPolicy", "restartPolicyRules", *PROBES, "lifecycle",
+)  # fmt: skip
+
+
+def validate_ephemeral_containers(
+    containers: Sequence[Json], others: Sequence[Json], path: str, pod: PodContext
+) -> list[FieldError]:
+    """`others`: all containers of the pod that are not ephemeral."""
+    errors: list[FieldError] = []
+    lasting = {container.get("name") or "" for container in others}
+    names = set(lasting)
+    for i, container in enumerate(containers):
+        at, name, target = f"{path}[{i}]", container.get("name") or "", container.get("targetContainerName")
+        errors += validate_common(container, at, pod)
+        image = container.get("image") or ""
+        if image != image.strip():
+            errors.append(invalid_value(f"{at}.image", image, WHITESPACE))
+        if name in names:
+            errors.append(duplicate(f"{at}.name", name))
+        names.add(name)
+        if target and target not in lasting:
+            errors.append(value_not_found(f"{at}.targetContainerName", target))
+        wrong = [field for field in _ONLY_LASTING if container.get(field)]
+        for j, mount in enumerate(container.get("volumeMounts") or ()):
+            wrong += [f"volumeMounts[{j}].{field}" for field in ("subPath", "subPathExpr") if mount.get(field)]
+        errors += [forbidden_value(f"{at}.{field}", "cannot be set for an Ephemeral Container") for field in wrong]
+    return errors
+
+
 def validate_init_containers(
     containers: Sequence[Json], regular: Sequence[Json], path: str, pod: PodContext
 ) -> list[FieldError]:

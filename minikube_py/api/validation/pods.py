@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from minikube_py.api.equality import same_message
 from minikube_py.api.errors import (
     FieldError,
     Json,
@@ -12,6 +13,7 @@ from minikube_py.api.errors import (
     duplicate,
     forbidden_value,
     go_json,
+    go_quote,
     invalid_value,
     not_supported,
     required,
@@ -31,10 +33,12 @@ from minikube_py.api.validation.containers import (
     WHITESPACE,
     PodContext,
     validate_containers,
+    validate_ephemeral_containers,
     validate_init_containers,
 )
 from minikube_py.api.validation.ips import is_dual_stack, validate_ip
 from minikube_py.api.validation.metadata import validate_object_meta, validate_object_meta_update
+from minikube_py.api.validation.pod_diff import spec_diff
 from minikube_py.api.validation.pod_update import validate_pod_spec_update
 from minikube_py.api.validation.resources import (
     NEGATIVE,
@@ -224,6 +228,10 @@ def validate_pod_spec(spec: Json, path: str, *, pod_name: str = "", is_pod: bool
     errors += validate_containers(containers, f"{path}.containers", context)
     if init := get("initContainers"):
         errors += validate_init_containers(init, containers, f"{path}.initContainers", context)
+    if ephemeral := get("ephemeralContainers"):
+        errors += validate_ephemeral_containers(
+            ephemeral, [*containers, *(get("initContainers") or ())], f"{path}.ephemeralContainers", context
+        )
     if (resources := get("resources")) is not None:
         if resources.get("claims"):
             at = f"{path}.resources.claims"
@@ -354,6 +362,23 @@ def validate_pod_update(new: Json, old: Json) -> list[FieldError]:
     errors = validate_object_meta_update(new["metadata"], old["metadata"])
     errors += _validate_metadata_and_spec(new)
     return errors + validate_pod_spec_update(new["spec"], old["spec"])
+
+
+def validate_pod_ephemeral(new: Json, old: Json) -> list[FieldError]:
+    """Of a write of `ephemeralcontainers`, which may only add some."""
+    if _MIRROR in (old["metadata"].get("annotations") or {}):
+        return [forbidden_value("[]", "static pods do not support ephemeral containers")]
+    errors = validate_object_meta_update(new["metadata"], old["metadata"])
+    errors += _validate_metadata_and_spec(new)
+    known = {each.get("name"): each for each in new["spec"].get("ephemeralContainers") or ()}
+    for each in old["spec"].get("ephemeralContainers") or ():
+        name, path = each["name"], "spec.ephemeralContainers"
+        if name not in known:
+            errors.append(forbidden_value(path, f"existing ephemeral containers {go_quote(name)} may not be removed\n"))
+        elif not same_message("core/v1.EphemeralContainer", known[name], each):
+            change = f"may not be changed\n{spec_diff(each, known[name], 'EphemeralContainer')}"
+            errors.append(forbidden_value(path, f"existing ephemeral containers {go_quote(name)} {change}"))
+    return errors
 
 
 # --- status ---------------------------------------------------------------------------------------------------------

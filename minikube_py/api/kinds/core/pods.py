@@ -11,14 +11,20 @@ from typing import Final
 from minikube_py.api.admission import admit_pod, validate_overhead
 from minikube_py.api.defaults_pod import default_pod
 from minikube_py.api.errors import FieldError, GroupResource, Json, conflict, not_supported, required
-from minikube_py.api.kind import NAMESPACED, Cluster, Kind, Selectable, Subresource, status_of
+from minikube_py.api.kind import NAMESPACED, STATUS_VERBS, Cluster, Kind, Selectable, Subresource, status_of
 from minikube_py.api.kinds.core import limit_ranges
 from minikube_py.api.meta import timestamp
 from minikube_py.api.pod_status import print_pod
 from minikube_py.api.pod_warnings import name_warnings, pod_warnings
 from minikube_py.api.printing import AGE, NAME, Printer, column
+from minikube_py.api.schema import SCHEMA
 from minikube_py.api.strategy import check_preconditions, keep
-from minikube_py.api.validation.pods import validate_pod_create, validate_pod_status_update, validate_pod_update
+from minikube_py.api.validation.pods import (
+    validate_pod_create,
+    validate_pod_ephemeral,
+    validate_pod_status_update,
+    validate_pod_update,
+)
 from minikube_py.fields import builtin, quantity
 
 
@@ -116,6 +122,23 @@ def _update_status(new: Json, old: Json) -> None:
     _keep_observed_generation(status, before)
 
 
+def _update_ephemeral(new: Json, old: Json) -> None:
+    """All stays but the ephemeral containers."""
+    added = new["spec"].get("ephemeralContainers")
+    new["spec"] = {**old["spec"], **({"ephemeralContainers": added} if added else {})}
+    if not added:
+        new["spec"].pop("ephemeralContainers", None)
+    keep(new, old, "status")
+    for name in ("deletionTimestamp", "labels", "annotations", "finalizers", "ownerReferences"):
+        keep(new["metadata"], old["metadata"], name)
+
+
+_RESET_BESIDE_EPHEMERAL: Final = (
+    ("metadata",), ("status",),
+    *(("spec", name) for name in SCHEMA.message("core/v1.PodSpec").fields if name != "ephemeralContainers"),
+)  # fmt: skip
+
+
 def _keep_observed_generation(status: Json, before: Json) -> None:
     """Writers that do not know the field must not clear it."""
     if not status.get("observedGeneration") and before.get("observedGeneration"):
@@ -180,9 +203,13 @@ PODS: Final = Kind(
     "", "v1", "Pod", "pods", "pod", True,
     short_names=("po",),
     categories=("all",),
-    also_reset={"status": (("metadata", "deletionTimestamp"), ("metadata", "ownerReferences"))},
+    also_reset={
+        "status": (("metadata", "deletionTimestamp"), ("metadata", "ownerReferences")),
+        "ephemeralcontainers": _RESET_BESIDE_EPHEMERAL,
+    },
     subresources=(
         Subresource("binding", "Binding", ("create",)),
+        Subresource("ephemeralcontainers", "Pod", STATUS_VERBS),
         Subresource("eviction", "Eviction", ("create",), "policy", "v1"),
         Subresource("log", "Pod", ("get",)),
         status_of("Pod"),
@@ -213,8 +240,11 @@ PODS: Final = Kind(
     ),
     prepare_create=_create_pod,
     prepare_status=_update_status,
+    prepare_part={"ephemeralcontainers": _update_ephemeral},
     validate=validate_pod_create,
-    validate_update={"": validate_pod_update, "status": validate_pod_status_update},
+    validate_update={
+        "": validate_pod_update, "status": validate_pod_status_update, "ephemeralcontainers": validate_pod_ephemeral,
+    },
     warn=_warnings,
     printer=Printer(
         (
