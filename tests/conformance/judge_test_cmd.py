@@ -209,7 +209,7 @@ async def serve(folder: str, components: str) -> None:
 
 
 def judged(which: str, only: Sequence[str], logs: Path) -> Iterator[tuple[str, Outcome]]:
-    """Each function with what came of it, on a new server."""
+    """Each function with its result, on a new server."""
     logs.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as name, serving(which) as url:
         scripts = Scripts(Path(name), url)
