@@ -1,4 +1,4 @@
-"""Run the API server on a store that `minikube-py store` serves. Flags are upstream's where it has them.
+"""Run the API server on a store that `minikube-py store` serves, or on an etcd. Flags are upstream's where it has them.
 
 When it serves it prints `ready URL`."""
 
@@ -13,7 +13,8 @@ from minikube_py.control_plane.secret_files import ACCOUNTS_KEY, AUTHORITY, STOR
 
 def configure(parser: argparse.ArgumentParser) -> None:
     store_help = "where the store's members are served, with commas between"
-    parser.add_argument("--store", required=True, metavar="HOST:PORT,...", help=store_help)
+    parser.add_argument("--store", metavar="HOST:PORT,...", help=store_help)
+    flags.add_etcd_behind(parser)
     address_help = "the address to listen on (default: 127.0.0.1)"
     parser.add_argument("--bind-address", default="127.0.0.1", metavar="A", help=address_help)
     port_help = "the port to listen on with HTTPS, 0 for any free one (default: 6443)"
@@ -48,9 +49,12 @@ def run(arguments: argparse.Namespace) -> int:
     from minikube_py.control_plane.role import TlsFiles
     from minikube_py.control_plane.role_apiserver import ApiServerRole, StoreFiles
 
-    flags.find_secrets(arguments)
+    etcd = flags.etcd_behind(arguments)
+    if (etcd is None) == (arguments.store is None):
+        arguments.parser.error("name the store: either --store or --etcd-servers")
+    flags.find_secrets(arguments, lambda flag: etcd is None or not flag.startswith("--store"))
     flags.admit_structures(arguments)
-    store = StoreFiles(arguments.store, arguments.store_token_file, arguments.store_ca_file)
+    store = etcd or StoreFiles(arguments.store, arguments.store_token_file, arguments.store_ca_file)
     tls = TlsFiles(arguments.tls_cert_file, arguments.tls_private_key_file)
     limits = Limits(
         reads_in_flight_max=arguments.max_requests_inflight,

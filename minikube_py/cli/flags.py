@@ -13,6 +13,7 @@ from minikube_py.control_plane.secret_files import AUTHORITY, SERVER, SERVER_KEY
 from minikube_py.own_code import absolute
 
 if TYPE_CHECKING:
+    from minikube_py.control_plane.etcd_behind import EtcdBehind
     from minikube_py.control_plane.process import ProcessOptions
     from minikube_py.control_plane.role_clients import Election
     from minikube_py.control_plane.store_admin import StoreAdmin
@@ -369,6 +370,50 @@ def add_room(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(*names, type=size_bytes, default=2 << 30, metavar="SIZE", help=quota_help)
     reserve_help = "the same when the disk has less than this free (default: 64Mi)"
     parser.add_argument("--reserve-bytes", type=size_bytes, default=64 << 20, metavar="SIZE", help=reserve_help)
+
+
+def add_etcd_behind(parser: argparse.ArgumentParser) -> None:
+    """An etcd in place of a store of ours; flags as kube-apiserver's."""
+    servers_help = "keep everything in this etcd, in place of a store of its own (needs the extra `etcd`)"
+    parser.add_argument("--etcd-servers", metavar="URL,...", help=servers_help)
+    files = (
+        ("cafile", "the authority that signed etcd's certificates"),
+        ("certfile", "the certificate to show to etcd"),
+        ("keyfile", "its private key"),
+    )
+    for name, what in files:
+        parser.add_argument(f"--etcd-{name}", type=Path, metavar="F", help=f"{what}, PEM")
+    prefix_help = "the prefix of all keys in etcd; for each cluster its own (default: /registry)"
+    parser.add_argument("--etcd-prefix", metavar="P", help=prefix_help)
+    compaction_help = "how often etcd is compacted, by one API server of all, 0: never (default: 5m)"
+    parser.add_argument("--etcd-compaction-interval", type=retention_s, metavar="D", help=compaction_help)
+    parser.set_defaults(parser=parser)
+
+
+def etcd_behind(arguments: argparse.Namespace) -> EtcdBehind | None:
+    """None without --etcd-servers. Ends with wrong usage where the flags do not fit together."""
+    names = {
+        "servers": "servers",
+        "cafile": "authority_file",
+        "certfile": "certificate_file",
+        "keyfile": "key_file",
+        "prefix": "prefix",
+        "compaction_interval": "compaction_interval_s",
+    }
+    named = {field: value for flag, field in names.items() if (value := getattr(arguments, f"etcd_{flag}")) is not None}
+    if not named:
+        return None
+    if "servers" not in named:
+        arguments.parser.error("--etcd-cafile, --etcd-prefix and their like need --etcd-servers")
+    from minikube_py.control_plane.errors import SetupError
+    from minikube_py.control_plane.etcd_behind import EtcdBehind
+
+    try:
+        found = EtcdBehind(**named)
+        found.check()
+    except SetupError as error:
+        arguments.parser.error(str(error))
+    return found
 
 
 def add_secrets(parser: argparse.ArgumentParser, folder: str) -> Secrets:

@@ -62,6 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "(needs the extra `etcd`)"
     )
     parser.add_argument("--etcd-port", type=flags.whole_number(0, 65535), metavar="P", help=etcd_help)
+    flags.add_etcd_behind(parser)
     flags.add_room(parser)
     ui_help = "show the cluster on a page while it runs; prints a link that opens it once (one process only)"
     parser.add_argument("--ui", action="store_true", help=ui_help)
@@ -70,6 +71,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     flags.admit_structures(arguments)
+    etcd = flags.etcd_behind(arguments)
+    without = {"--members": arguments.members, "--etcd-port": arguments.etcd_port, "--restore": arguments.restore}
+    if etcd is not None and (wrong := [flag for flag, value in without.items() if value is not None]):
+        arguments.parser.error(f"{wrong[0]} is for a store of its own, --etcd-servers for one that is there already")
     temporary = arguments.data_dir is None
     folder = Path(tempfile.mkdtemp(prefix="minikube-py-")) if temporary else arguments.data_dir.absolute()
     config = ControlPlaneConfig(
@@ -87,13 +92,15 @@ def run(arguments: argparse.Namespace) -> int:
         members=arguments.members,
         restore=arguments.restore,
         etcd_port=arguments.etcd_port,
+        etcd=etcd,
         apiservers=arguments.apiservers,
         schedulers=arguments.schedulers,
         controllers=arguments.controllers,
         quota_bytes=arguments.quota_bytes,
         reserve_bytes=arguments.reserve_bytes,
     )
-    split = arguments.split or max(config.apiservers, config.schedulers, config.controllers, member_count(config)) > 1
+    members = 1 if etcd is not None else member_count(config)
+    split = arguments.split or max(config.apiservers, config.schedulers, config.controllers, members) > 1
     steps = Steps()
     raise_descriptors()
     try:

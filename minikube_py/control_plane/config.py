@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from minikube_py.control_plane.etcd_behind import EtcdBehind
 from minikube_py.kubelet.config import NodeSpec, numbered_nodes
 from minikube_py.scheduler.configuration.chosen import DEFAULT_SCHEDULER, ChosenScheduler
 from minikube_py.store.room import QUOTA_BYTES, SEGMENTS_RESERVED
@@ -28,7 +29,7 @@ class ControlPlaneConfig:
     as `data_dir` holds; with several, and with several of another role, each is a process of its own. `restore`: a
     snapshot that a store which does not exist yet begins with. `etcd_port`: of etcd's API, of the first member where
     there are several, the next port of the next; None: it is not served. `quota_bytes`, `reserve_bytes`: of each
-    store member.
+    store member. `etcd`: the store is this one, and there are no members.
     """
 
     data_dir: Path
@@ -50,6 +51,7 @@ class ControlPlaneConfig:
     controllers: int = 1
     restore: Path | None = None
     etcd_port: int | None = None
+    etcd: EtcdBehind | None = None
     quota_bytes: int = QUOTA_BYTES
     reserve_bytes: int = SEGMENTS_RESERVED * SEGMENT_BYTES
 

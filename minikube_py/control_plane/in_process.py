@@ -116,6 +116,12 @@ class ControlPlane(Plane):
             await self.start_member(memory.disk, memory.config, fatal=memory.fatal)
             self._step("store", "in memory")
             return
+        if self.config.etcd is not None:
+            storage = self.config.etcd.storage(self._clock)
+            await self.use_storage(storage)
+            await storage.start()
+            self._step("store", f"etcd at {self.config.etcd.servers}, revision {storage.revision}")
+            return
         restore_first(self.config)
         # A member that outlived its supervisor would hold this one still.
         held = DataDir(self.config.member_folder)

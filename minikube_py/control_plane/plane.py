@@ -60,19 +60,26 @@ class Plane:
         self.outside: Callable[[], Outside | None] = lambda: None
         """Makes a scheduler's way to its extenders; where there is none, a configuration with extenders is refused."""
         self._running = AsyncExitStack()
+        self._other: Storage | None = None
 
     @property
     def storage(self) -> Storage:
-        return self.member.storage
+        """That of the member, unless there is another."""
+        return self._other or self.member.storage
+
+    async def use_storage(self, storage: Storage) -> None:
+        """In place of a member's; it was started, and is closed with the plane."""
+        self._other = storage
+        self._running.push_async_callback(storage.close)
 
     def transport(self, user: User = USERS[tokens.ADMIN]) -> ApiTransport:
         """Straight to the core, as `user`."""
         return InProcessTransport(self.core, user)
 
     def make_core(self, users: Mapping[str, User], rng: Rng, key: SigningKey | None = None) -> ApiServer:
-        """The API server on the member's storage, before it starts; `users` by their tokens. `key` signs the tokens of
+        """The API server on the storage, before it starts; `users` by their tokens. `key` signs the tokens of
         service accounts; None: a new one."""
-        return ApiServer(self.member.storage, self._clock, rng, tokens=users, signing_key=key)
+        return ApiServer(self.storage, self._clock, rng, tokens=users, signing_key=key)
 
     async def stop(self) -> None:
         """In reverse order; whatever was started is ended."""
@@ -103,7 +110,7 @@ class Plane:
         self._running.push_async_callback(self.member.stop)
 
     def prepare_core(self, users: Mapping[str, User], key: SigningKey) -> None:
-        """Makes the API server's core, on the member that was started."""
+        """Makes the API server's core, on the store that was started."""
         self.core = self.make_core(users, child_of(self._rng), key)
 
     async def start_core(self) -> None:

@@ -12,6 +12,7 @@ from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.http_server import HttpServer
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.outgoing import HttpsOutgoing
+from minikube_py.control_plane.etcd_behind import EtcdBehind
 from minikube_py.control_plane.listen import free_address, publish, start_http, url_of
 from minikube_py.control_plane.progress import say
 from minikube_py.control_plane.role import StackedRole, TlsFiles
@@ -19,10 +20,11 @@ from minikube_py.control_plane.store_access import access_by_files
 from minikube_py.control_plane.tokens import read_signing_key
 from minikube_py.control_plane.users import read_token_auth_file
 from minikube_py.control_plane.waiting import when_available
-from minikube_py.env import SystemClock
+from minikube_py.env import Clock, SystemClock
 from minikube_py.ports.descriptors import PROCESS
 from minikube_py.store.client import StoreClient
 from minikube_py.store.client_connection import Endpoint
+from minikube_py.store.storage import Storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +39,15 @@ class StoreFiles:
         """Raises: SetupError."""
         return access_by_files(self.addresses, self.token_file, self.authority_file, "--store").endpoints()
 
+    def storage(self, clock: Clock) -> StoreClient:
+        """Not started. Raises: SetupError."""
+        return StoreClient(self.endpoints(), clock, random.Random())
+
 
 class ApiServerRole(StackedRole):
     def __init__(
         self,
-        store: StoreFiles,
+        store: StoreFiles | EtcdBehind,
         host: str,
         port: int,
         users_file: Path,
@@ -61,14 +67,14 @@ class ApiServerRole(StackedRole):
         lost meanwhile; MinikubeError where it refuses."""
         users, context = read_token_auth_file(self._users_file), self._tls.context()
         key = read_signing_key(self._key_file)
-        clock, endpoints = SystemClock(), self._store.endpoints()
+        clock = SystemClock()
         host, port = free_address(self._host, self._port, "--secure-port")
 
-        async def connected() -> StoreClient:
-            client = StoreClient(endpoints, clock, random.Random())
+        async def connected() -> Storage:
+            client = self._store.storage(clock)
             try:
                 await client.start()
-                await client.get(b"\0")
+                await client.get(b"/registry/")
             except BaseException:
                 await client.close()
                 raise

@@ -74,12 +74,13 @@ class SplitControlPlane:
         """Returns the first API server's URL. Raises: SetupError, DataDirBusy, RoleFailed."""
         config = self.config
         self._held = DataDir(config.data_dir)
-        count = member_count(config)
+        count = member_count(config) if config.etcd is None else 0
         self.credentials = ensure_credentials(config)
         self._step("certificates", "")
         make_private_folder(config.roles_folder)
         host, port = free_address(config.host, config.port)
-        await (self._start_store() if count == 1 else self._start_members(member_places(config, count)))
+        if config.etcd is None:
+            await (self._start_store() if count == 1 else self._start_members(member_places(config, count)))
         servers = await self._start_apiservers(host, port)
         self.server = servers[0]
         write_admin_kubeconfig(config, self.credentials, self.server)
@@ -209,14 +210,21 @@ class SplitControlPlane:
         certificates = self.credentials.certificates
         return [
             *("--bind-address", host, "--secure-port", str(port)),
-            *("--store", ",".join(self._stores)),
-            *("--store-token-file", str(self.config.tokens_folder / tokens.STORE)),
-            *("--store-ca-file", str(certificates.authority_file)),
+            *self._store_flags(),
             *("--token-auth-file", str(users_file)),
             *("--service-account-signing-key-file", str(self.config.accounts_key_file)),
             *("--tls-cert-file", str(certificates.server_file)),
             *("--tls-private-key-file", str(certificates.server_key_file)),
             *self._structures(),
+        ]
+
+    def _store_flags(self) -> list[str]:
+        if self.config.etcd is not None:
+            return self.config.etcd.flags()
+        return [
+            *("--store", ",".join(self._stores)),
+            *("--store-token-file", str(self.config.tokens_folder / tokens.STORE)),
+            *("--store-ca-file", str(self.credentials.certificates.authority_file)),
         ]
 
     # --- their clients ----------------------------------------------------------------------------------------------

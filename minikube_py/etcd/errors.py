@@ -102,3 +102,34 @@ def status_of(error: MinikubeError | Refused) -> tuple[Any, str]:
     if isinstance(error, Unavailable):
         return StatusCode.UNAVAILABLE, f"etcdserver: {text}"
     return StatusCode.UNKNOWN, text
+
+
+_BY_TEXT: Final[dict[str, type[MinikubeError]]] = {
+    NO_SPACE[1]: NoSpace,
+    CORRUPT[1]: ClusterCorrupt,
+    LEASE_NOT_FOUND[1]: LeaseNotFound,
+    LEASE_EXISTS[1]: LeaseExists,
+}
+REQUEST_BYTES_MAX: Final = 3 << 19
+"""etcd's --max-request-bytes by default."""
+_NEVER_BEGAN: Final = (
+    "failed to connect to all addresses",
+    "DNS resolution failed",
+    NO_LEADER[1],
+    "etcdserver: too many requests",
+)
+
+
+def refusal_of(code: Any, text: str) -> MinikubeError | None:
+    """What etcd says of a request that it has looked at, and of one that never came to it (Unavailable); None where it
+    may or may not have been done. A `Compacted` or `FutureRevision` is left to whoever knows the revisions."""
+    known = _BY_TEXT.get(text)
+    if known is not None:
+        return known()
+    if text == TOO_LARGE[1] or "larger than max" in text:
+        return RequestTooLarge(0, REQUEST_BYTES_MAX)
+    if code in (StatusCode.INVALID_ARGUMENT, StatusCode.OUT_OF_RANGE, StatusCode.UNIMPLEMENTED):
+        return InvalidRequest(text)
+    if code in (StatusCode.PERMISSION_DENIED, StatusCode.UNAUTHENTICATED, StatusCode.FAILED_PRECONDITION):
+        return InvalidRequest(f"etcd refuses this client: {text}")
+    return Unavailable(text) if text.startswith(_NEVER_BEGAN) else None

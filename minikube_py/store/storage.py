@@ -1,7 +1,7 @@
 """`Storage`: what the API server asks of a store, whichever stands behind it.
 
-Three implementations: embedded (in this process), the store's own client (framed msgpack over TLS), and later a real
-etcd. A write ends as done (its result), refused (RequestError, Unavailable) or unknown (OutcomeUnknown).
+Three implementations: embedded (in this process), the store's own client (framed msgpack over TLS), and a real etcd
+(`etcd.storage`). A write ends as done (its result), refused (RequestError, Unavailable) or unknown (OutcomeUnknown).
 """
 
 from __future__ import annotations

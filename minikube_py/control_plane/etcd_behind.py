@@ -1,0 +1,92 @@
+"""A real etcd behind the API server, in place of a store of ours: where it is, and how to show who asks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from minikube_py.control_plane.errors import SetupError
+from minikube_py.control_plane.private_files import read_text
+from minikube_py.env import Clock
+
+if TYPE_CHECKING:
+    from minikube_py.etcd.storage import EtcdStorage
+
+PREFIX = "/registry"
+COMPACTION_INTERVAL_S = 300.0
+"""Both as kube-apiserver has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class EtcdBehind:
+    """`servers`: of `--etcd-servers`, with commas."""
+
+    servers: str
+    authority_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+    prefix: str = PREFIX
+    compaction_interval_s: float = COMPACTION_INTERVAL_S
+
+    def flags(self) -> list[str]:
+        """For a process that is to use the same."""
+        files = {
+            "--etcd-cafile": self.authority_file,
+            "--etcd-certfile": self.certificate_file,
+            "--etcd-keyfile": self.key_file,
+        }
+        named = [word for flag, path in files.items() if path is not None for word in (flag, str(path.absolute()))]
+        interval = ["--etcd-compaction-interval", f"{math.floor(self.compaction_interval_s * 1000)}ms"]
+        return ["--etcd-servers", self.servers, *named, "--etcd-prefix", self.prefix, *interval]
+
+    def storage(self, clock: Clock) -> EtcdStorage:
+        """Not started. Raises: SetupError."""
+        try:
+            from minikube_py.etcd.client import Endpoints
+            from minikube_py.etcd.storage import EtcdStorage
+        except ModuleNotFoundError as error:
+            raise SetupError(f"--etcd-servers needs {error.name}: pip install 'minikube_py[etcd]'") from None
+        secure, places = self._places()
+        endpoints = Endpoints(
+            places,
+            _pem(self.authority_file, "authority of --etcd-cafile"),
+            _pem(self.certificate_file, "certificate of --etcd-certfile"),
+            _pem(self.key_file, "private key of --etcd-keyfile"),
+            secure,
+        )
+        return EtcdStorage(
+            endpoints, clock, prefix=self.prefix, compaction_interval_s=self.compaction_interval_s
+        )
+
+    def check(self) -> None:
+        """Raises: SetupError."""
+        secure, _ = self._places()
+        if (self.certificate_file is None) != (self.key_file is None):
+            raise SetupError("--etcd-certfile and --etcd-keyfile go together")
+        if not secure and (self.authority_file or self.certificate_file):
+            raise SetupError("--etcd-cafile, --etcd-certfile and --etcd-keyfile are for https:// in --etcd-servers")
+        if not self.prefix.strip("/"):
+            raise SetupError("--etcd-prefix: name one, as /registry; without it others' keys would be taken for ours")
+
+    def _places(self) -> tuple[bool, tuple[str, ...]]:
+        schemes, places = set(), []
+        for item in filter(None, (part.strip() for part in self.servers.split(","))):
+            url = urlsplit(item)
+            try:
+                port = url.port
+            except ValueError:
+                port = None
+            if url.scheme not in ("http", "https") or not url.hostname or port is None or url.path.strip("/"):
+                raise SetupError(f"--etcd-servers {item!r}: write https://HOST:PORT, several with commas between")
+            schemes.add(url.scheme)
+            places.append(url.netloc)
+        if len(schemes) != 1:
+            raise SetupError(f"--etcd-servers {self.servers!r}: names no URL, or http and https together")
+        return schemes == {"https"}, tuple(places)
+
+
+def _pem(path: Path | None, what: str) -> bytes | None:
+    return None if path is None else read_text(path, what).encode()

@@ -1,0 +1,191 @@
+"""Requests to an etcd of somebody else's, over gRPC: to one member at a time, to the next where that does not answer.
+
+What only reads is asked again until its time is up. A write is sent again only where it cannot have been begun: etcd
+has no sessions, so one whose answer is lost ends as OutcomeUnknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+
+from minikube_py.env import Clock
+from minikube_py.errors import MinikubeError, OutcomeUnknown, Unavailable
+from minikube_py.etcd.errors import refusal_of
+from minikube_py.etcd.messages import BY_NAME
+from minikube_py.etcd.schema import Method, methods
+
+REQUEST_TIMEOUT_S: Final = 10.0
+READ_ATTEMPT_S: Final = 3.0
+"""A member that has not answered a read by then is passed over: it may hang."""
+RETRY_S: Final = 0.05
+WITH_LEADER: Final = (("hasleader", "true"),)
+"""A member that knows of no leader refuses at once, and ends its streams."""
+OPTIONS: Final = (
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+)
+METHODS: Final[dict[str, Method]] = {f"{each.service.rpartition('.')[2]}/{each.name}": each for each in methods()}
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """`places`: `host:port` of each member. The PEM of an authority makes it TLS; certificate and key are shown."""
+
+    places: tuple[str, ...]
+    authority_pem: bytes | None = None
+    certificate_pem: bytes | None = None
+    key_pem: bytes | None = None
+    secure: bool = False
+
+    def credentials(self) -> Any:
+        if not self.secure:
+            return None
+        return grpc.ssl_channel_credentials(self.authority_pem, self.key_pem, self.certificate_pem)
+
+
+class EtcdClient:
+    """To be made within the loop. `answered` gets the header of each answer, and the revision that had been seen
+    when it was asked for: it raises where etcd is not what it was."""
+
+    def __init__(
+        self,
+        endpoints: Endpoints,
+        clock: Clock,
+        answered: Callable[[Any, int], None],
+        timeout_s: float = REQUEST_TIMEOUT_S,
+    ) -> None:
+        self._clock, self._answered, self._timeout_s = clock, answered, timeout_s
+        self._places = endpoints.places
+        credentials = endpoints.credentials()
+        self._channels = [
+            grpc.aio.insecure_channel(place, OPTIONS)
+            if credentials is None
+            else grpc.aio.secure_channel(place, credentials, OPTIONS)
+            for place in endpoints.places
+        ]
+        self._at = 0
+        self._made: dict[tuple[int, str], Any] = {}
+        self.seen_revision = 0
+        """The last one of any answer."""
+        self.requests = 0
+        self.retries = 0
+        self.unknown = 0
+
+    async def close(self) -> None:
+        for channel in self._channels:
+            await channel.close()
+
+    @property
+    def place(self) -> str:
+        """Who is asked at present."""
+        return self._places[self._at]
+
+    async def read(self, name: str, request: Any) -> Any:
+        """Raises: RequestError, Unavailable."""
+        return await self._call(name, request, safe=True)
+
+    async def write(self, name: str, request: Any) -> Any:
+        """Raises: RequestError, Unavailable, OutcomeUnknown."""
+        return await self._call(name, request, safe=False)
+
+    async def exchange(self, name: str, request: Any) -> Any:
+        """The first answer of a stream of both sides, of requests that may be repeated. Raises: Unavailable."""
+        stream = self.stream(name, self._timeout_s)
+        try:
+            await stream.write(request)
+            answer = await stream.read()
+        except grpc.aio.AioRpcError as error:
+            raise Unavailable(self._words(error)) from None
+        finally:
+            stream.cancel()
+        if answer is grpc.aio.EOF:
+            raise Unavailable(f"etcd at {self.place} ended the stream")
+        return answer
+
+    def stream(self, name: str, timeout_s: float | None = None) -> Any:
+        return self._method(self._at, name)(timeout=timeout_s, metadata=WITH_LEADER)
+
+    def pass_over(self, place: str) -> None:
+        """The next one is asked from now on, unless `place` was left already."""
+        if place == self.place:
+            self._at = (self._at + 1) % len(self._places)
+
+    async def _call(self, name: str, request: Any, *, safe: bool) -> Any:
+        deadline_s = self._clock.monotonic_s() + self._timeout_s
+        while True:
+            left_s = deadline_s - self._clock.monotonic_s()
+            place, seen = self.place, self.seen_revision
+            self.requests += 1
+            try:
+                attempt_s = min(left_s, READ_ATTEMPT_S) if safe else left_s
+                answer = await self._method(self._at, name)(request, timeout=attempt_s, metadata=WITH_LEADER)
+                break
+            except grpc.aio.AioRpcError as error:
+                failed = self._failure(error, safe=safe)
+                if not isinstance(failed, Unavailable):
+                    raise failed from None
+            self.pass_over(place)
+            if self._clock.monotonic_s() + RETRY_S >= deadline_s:
+                raise failed
+            self.retries += 1
+            await self._clock.sleep(RETRY_S)
+        # Others are answered as one member has it, which may be behind.
+        self._answered(answer.header, seen if name.startswith("KV/") else 0)
+        self.seen_revision = max(self.seen_revision, answer.header.revision)
+        return answer
+
+    def _failure(self, error: grpc.aio.AioRpcError, *, safe: bool) -> MinikubeError:
+        refused = refusal_of(error.code(), error.details() or "")
+        if refused is not None and not isinstance(refused, Unavailable):
+            return refused
+        if safe or refused is not None:
+            return Unavailable(self._words(error))
+        self.unknown += 1
+        return OutcomeUnknown(self._words(error))
+
+    def _words(self, error: grpc.aio.AioRpcError) -> str:
+        if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+            return f"etcd at {self.place} did not answer in time"
+        text = error.details() or error.code().name
+        return text if text.startswith("etcdserver: ") else f"etcd at {self.place}: {text}"
+
+    def _method(self, at: int, name: str) -> Any:
+        made = self._made.get((at, name))
+        if made is None:
+            found = METHODS[name]
+            kind = "stream_stream" if found.takes_stream else "unary_unary"
+            made = self._made[at, name] = getattr(self._channels[at], kind)(
+                f"/{found.service}/{found.name}",
+                request_serializer=_serialized,
+                response_deserializer=BY_NAME[found.response].FromString,
+            )
+        return made
+
+    def forget(self) -> None:
+        """etcd is another, or at an earlier revision: what was seen before counts for nothing."""
+        self.seen_revision = 0
+
+
+def _serialized(message: Any) -> bytes:
+    return bytes(message.SerializeToString())
+
+
+async def quietly(stream: Any, request: Any) -> bool:
+    """Sends on a stream that may have ended; whether it went out."""
+    with suppress(grpc.aio.AioRpcError, grpc.aio.UsageError):
+        await stream.write(request)
+        return True
+    return False
+
+
+def addresses(urls: Sequence[str]) -> tuple[str, ...]:
+    return tuple(url.partition("://")[2].rstrip("/") for url in urls)

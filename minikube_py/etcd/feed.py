@@ -1,0 +1,293 @@
+"""Keeps a `Mirror` in step with an etcd: reads what there is, follows one watch, and begins again where that is lost.
+
+One stream carries two watches: over all keys of ours, and over the key by which Kubernetes' API servers agree on
+compaction. Where somebody has seen a later revision than the watch has told of, etcd is asked how far it is: other
+keys may have changed, which this watch does not see (upstream asks likewise, every 100 ms).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, Final
+
+import grpc.aio
+
+from minikube_py.env import Clock, ended
+from minikube_py.errors import Compacted, InvalidRequest, MinikubeError, Unavailable
+from minikube_py.etcd.client import EtcdClient, quietly
+from minikube_py.etcd.errors import COMPACTED
+from minikube_py.etcd.messages import pb
+from minikube_py.etcd.mirror import Change, Mirror
+from minikube_py.etcd.wording import Wording
+from minikube_py.fields.spec import FieldSet
+from minikube_py.mvcc.types import KeyValue
+from minikube_py.mvcc.watch import WatchHub
+
+log = logging.getLogger(__name__)
+COMPACT_KEY: Final = b"compact_rev_key"
+"""Kubernetes' own, outside of any prefix: its value is the revision that was compacted last."""
+REPLAYED: Final = 4096
+"""Revisions before the newest that are held at a start, for watches that resume."""
+PAGE: Final = 10_000
+LOADS_MAX: Final = 10
+RETRY_S: Final = 0.2
+ASK_FIRST_S: Final = 0.01
+ASK_MOST_S: Final = 0.1
+TRIMMED: Final = 1000
+UPKEEP_S: Final = 0.5
+BUILD_ROWS: Final = 256
+OBJECTS, COMPACTIONS = 0, 1
+"""The ids of the watches, which etcd counts by stream."""
+FOREIGN: Final = b"k8s\0"
+
+
+class Lost(Exception):
+    """The watch cannot go on where it was."""
+
+
+class Feed:
+    """`mirror` and its `hub` are others after each load; watches on the former then end with Compacted."""
+
+    def __init__(self, client: EtcdClient, wording: Wording, clock: Clock) -> None:
+        self._client, self._wording, self._clock = client, wording, clock
+        self.mirror: Mirror
+        self.hub: WatchHub
+        self.field_sets: dict[str, FieldSet] = {}
+        self.cluster_id = 0
+        self.loads = 0
+        self.streams = 0
+        self.asked = 0
+        self.following = False
+        """Whether the watch stands."""
+        self._wanted = 0
+        self._moved = asyncio.Event()
+        self._behind = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stream: Any = None
+
+    async def start(self) -> None:
+        """Raises: Unavailable, InvalidRequest where the keys are somebody else's."""
+        await self._load(REPLAYED)
+        work = (self._follow_forever(), self._ask_forever(), self._keep_house())
+        self._tasks = [asyncio.get_running_loop().create_task(each) for each in work]
+
+    async def stop(self, error: MinikubeError) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await ended(*self._tasks)
+        if self._tasks:
+            self.hub.close(error)
+
+    # -- what there is -------------------------------------------------------------------------------------------------
+
+    async def _load(self, behind: int) -> None:
+        """All keys of ours at one revision, `behind` the newest where that is retained."""
+        newest, compacted = await self._ends()
+        revision = max(newest - behind, compacted, 1)
+        for _ in range(LOADS_MAX):
+            try:
+                kvs = await self._read(revision)
+                break
+            except Compacted:
+                revision, _ = await self._ends()
+        else:
+            raise Unavailable(f"etcd was compacted {LOADS_MAX} times while its keys were read")
+        foreign = next((kv for kv in kvs if kv.value.startswith(FOREIGN)), None)
+        if foreign is not None:
+            where = foreign.key.decode("utf-8", "replace")
+            raise InvalidRequest(
+                f"{where} in etcd is an object of another Kubernetes (protobuf), which is not served from here; "
+                "use an --etcd-prefix of its own"
+            )
+        former = self.hub if self.loads else None
+        self.mirror = Mirror(kvs, revision, self.field_sets.values())
+        self.hub = WatchHub(self.mirror.state)
+        self.loads += 1
+        if former is not None:
+            former.close(Compacted(former.revision, revision))
+
+    async def _ends(self) -> tuple[int, int]:
+        """The newest revision, and the one that was compacted last, as far as API servers know."""
+        answer = await self._client.read("KV/Range", pb.RangeRequest(key=COMPACT_KEY))
+        return answer.header.revision, _number(answer.kvs[0].value) if answer.kvs else 0
+
+    async def _read(self, revision: int) -> list[KeyValue]:
+        """Raises: Compacted."""
+        keys, kvs = self._wording.keys, list[KeyValue]()
+        low = keys.low
+        while True:
+            request = pb.RangeRequest(key=low, range_end=keys.high, limit=PAGE, revision=revision)
+            try:
+                answer = await self._client.read("KV/Range", request)
+            except InvalidRequest as error:
+                if str(error) != COMPACTED[1]:
+                    raise
+                raise Compacted(revision, revision + 1) from None
+            kvs += self._wording.kvs(answer.kvs)
+            if not answer.more:
+                return kvs
+            low = answer.kvs[-1].key + b"\0"
+
+    # -- what happens --------------------------------------------------------------------------------------------------
+
+    async def _follow_forever(self) -> None:
+        while True:
+            place = self._client.place
+            try:
+                await self._follow()
+            except Lost as why:
+                log.warning("etcd is read again: %s", why)
+                await self._load_again()
+                continue
+            except (grpc.aio.AioRpcError, MinikubeError) as error:
+                words = error.details() if isinstance(error, grpc.aio.AioRpcError) else error
+                log.warning("the watch on etcd at %s ended: %s", place, words)
+            self._client.pass_over(place)
+            await self._clock.sleep(RETRY_S)
+
+    async def _load_again(self) -> None:
+        while True:
+            try:
+                await self._load(0)
+                return
+            except MinikubeError as error:
+                log.warning("etcd cannot be read: %s", error)
+                await self._clock.sleep(RETRY_S)
+
+    async def _follow(self) -> None:
+        """Raises: Lost; AioRpcError where the stream ends."""
+        keys, start = self._wording.keys, self.mirror.revision + 1
+        stream = self._client.stream("Watch/Watch")
+        try:
+            for key, end in ((keys.low, keys.high), (COMPACT_KEY, b"")):
+                asked = pb.WatchCreateRequest(key=key, range_end=end, start_revision=start, progress_notify=not end)
+                await stream.write(pb.WatchRequest(create_request=asked))
+            while (answer := await stream.read()) is not grpc.aio.EOF:
+                if answer.created and answer.watch_id == OBJECTS:
+                    await self._check_same(answer.header)
+                    self.streams += 1
+                    self._stream, self.following = stream, True
+                self._take(answer)
+            raise Unavailable("its stream was closed")
+        finally:
+            self._stream, self.following = None, False
+            stream.cancel()
+
+    async def _check_same(self, header: Any) -> None:
+        """A member may be behind what was seen; etcd as a whole may not. Raises: Lost."""
+        if header.cluster_id != self.cluster_id or header.revision < self.mirror.revision:
+            await self._ends()
+
+    def _take(self, answer: Any) -> None:
+        """Raises: Lost; Unavailable where etcd ends a watch for another reason."""
+        if answer.canceled:
+            if answer.compact_revision:
+                raise Lost(f"it was compacted up to {answer.compact_revision}, beyond {self.mirror.revision}")
+            raise Unavailable(answer.cancel_reason or "a watch was cancelled")
+        if answer.watch_id == COMPACTIONS:
+            for event in answer.events:
+                self.mirror.compact(_number(event.kv.value))
+            return
+        if answer.events:
+            self._apply(answer.events)
+        elif not answer.created and self.mirror.advance(answer.header.revision):
+            self.hub.notify()
+            self.hub.progress()
+            self._wake()
+
+    def _apply(self, events: Any) -> None:
+        """All of one answer: etcd never divides a revision."""
+        back, changes = self._wording.keys.back, []
+        for event in events:
+            kv = event.kv
+            changes.append(Change(back(kv.key), kv.mod_revision, None if event.type else kv.value, kv.lease))
+        self.mirror.apply([change for change in changes if change.key])
+        alone = self.mirror.advance(changes[-1].revision)
+        self.hub.notify()
+        if alone:
+            self.hub.progress()
+        self._wake()
+
+    def answered(self, header: Any, seen: int) -> None:
+        """For each answer. Raises: Unavailable where etcd is another, or has gone back."""
+        if not self.cluster_id:
+            self.cluster_id = header.cluster_id
+        if header.cluster_id == self.cluster_id and header.revision >= seen:
+            self.want(header.revision)
+            return
+        what = "is at an earlier revision" if header.cluster_id == self.cluster_id else "has another identity"
+        self.cluster_id = header.cluster_id
+        self._client.forget()
+        self._wanted = 0
+        if self.loads:
+            self._tasks[0].cancel()
+            self._tasks[0] = asyncio.get_running_loop().create_task(self._start_over())
+        raise Unavailable(f"etcd {what}, as after a restore: it is read again")
+
+    async def _start_over(self) -> None:
+        await self._load_again()
+        await self._follow_forever()
+
+    # -- how far it is -------------------------------------------------------------------------------------------------
+
+    def want(self, revision: int) -> None:
+        if revision > self._wanted:
+            self._wanted = revision
+            self._behind.set()
+
+    async def reached(self, revision: int, timeout_s: float) -> None:
+        """Raises: Unavailable."""
+        self.want(revision)
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self.mirror.revision < revision:
+                    moved = self._moved
+                    await moved.wait()
+        except TimeoutError:
+            why = f"the watch on etcd stands at revision {self.mirror.revision}, and {revision} was seen"
+            raise Unavailable(why) from None
+
+    def _wake(self) -> None:
+        self._moved.set()
+        self._moved = asyncio.Event()
+
+    async def _ask_forever(self) -> None:
+        """Asks etcd how far its watch is while somebody has seen more than it has told."""
+        while True:
+            self._behind.clear()
+            pause_s = ASK_FIRST_S
+            while self.loads and self.mirror.revision < self._wanted:
+                await self._clock.sleep(pause_s)
+                pause_s = min(pause_s * 2, ASK_MOST_S)
+                if self.mirror.revision < self._wanted and self._stream is not None:
+                    self.asked += 1
+                    await quietly(self._stream, pb.WatchRequest(progress_request=pb.WatchProgressRequest()))
+            await self._behind.wait()
+
+    # -- watches and upkeep --------------------------------------------------------------------------------------------
+
+    def catch_up_soon(self) -> None:
+        if self.hub.behind:
+            asyncio.get_running_loop().call_soon(self._catch_up)
+
+    def _catch_up(self) -> None:
+        if self.hub.catch_up():
+            self.catch_up_soon()
+
+    async def _keep_house(self) -> None:
+        """Builds declared indexes a few rows at a time, and frees what is compacted."""
+        while True:
+            state = self.mirror.state
+            state.trim(TRIMMED)
+            if not state.tables.unbuilt:
+                await self._clock.sleep(UPKEEP_S)
+                continue
+            state.build_indexes(BUILD_ROWS)
+            self.hub.refresh()
+            self.catch_up_soon()
+            await self._clock.sleep(0)
+
+
+def _number(value: bytes) -> int:
+    return int(value) if value.isdigit() else 0

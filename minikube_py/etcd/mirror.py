@@ -1,0 +1,145 @@
+"""What an etcd holds, as a state machine of our own that follows it: the same objects at the same revisions.
+
+So all that our store answers beyond etcd is answered here, by the same code: watches with a `where`, sums, indexes,
+the past. It holds the revisions from the one at which it was read to the last that etcd's watch has told of, and
+compacts when etcd does. Pure: whoever reads and watches feeds it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Final, NamedTuple
+
+from minikube_py.errors import MinikubeError, RequestError
+from minikube_py.fields.spec import FieldSet
+from minikube_py.index.declared import INDEXES_PREFIX, parse
+from minikube_py.mvcc.codec import pack, unpack
+from minikube_py.mvcc.event_log import EventLog
+from minikube_py.mvcc.state import StateMachine
+from minikube_py.mvcc.types import Compact, DeclareFields, Event, KeyValue, prefix_end
+from minikube_py.mvcc.versions import LATEST
+
+log = logging.getLogger(__name__)
+FIELDS_PREFIX: Final = b"/minikube-py/fields/"
+"""Fields that an index is declared over, for servers that do not know the kind they belong to."""
+
+
+class Change(NamedTuple):
+    """`value` None: the key is gone."""
+
+    key: bytes
+    revision: int
+    value: bytes | None
+    lease: int
+
+
+class Mirror:
+    """`state` answers; never apply a write to it."""
+
+    def __init__(self, kvs: Iterable[KeyValue], revision: int, field_sets: Iterable[FieldSet]) -> None:
+        """What etcd holds at `revision`, and the fields that this server declares."""
+        state = self.state = StateMachine()
+        state.index.load(filter(_readable, kvs))
+        state.log = EventLog(revision + 1)
+        state.load(revision, revision, ())
+        declared = {each.name: each for each in field_sets}
+        for kv in state.index.range(FIELDS_PREFIX, prefix_end(FIELDS_PREFIX)):
+            if (found := _fields_of(kv)) is not None:
+                declared.setdefault(found.name, found)
+        for each in declared.values():
+            state.load_fields(each)
+
+    @property
+    def revision(self) -> int:
+        return self.state.revision
+
+    def apply(self, changes: Sequence[Change]) -> None:
+        """Whole revisions, in order. Those it has are passed over: a watch that is begun again may tell them again."""
+        for revision, group in groupby(changes, lambda change: change.revision):
+            if revision > self.revision:
+                self.advance(revision - 1)
+                self._commit(revision, list(group))
+
+    def advance(self, revision: int) -> bool:
+        """Nothing of ours has changed up to `revision`. False: that was known."""
+        state = self.state
+        known = state.revision >= revision
+        while state.revision < revision:
+            state.log.append(())
+            state.revision += 1
+        return not known
+
+    def _commit(self, revision: int, changes: list[Change]) -> None:
+        state = self.state
+        events = []
+        for key, _, value, lease in changes:
+            if value is not None:
+                kv, previous = state.index.put(key, value, revision, lease)
+                events.append(Event("PUT", kv, previous))
+            elif key in state.index.current:
+                events.append(Event("DELETE", *state.index.delete(key, revision)))
+        state.revision = revision
+        state.log.append(tuple(events))
+        if state.tables.by_name:
+            state.tables.apply(revision, events)
+        for event in events:
+            if event.kv.key.startswith(INDEXES_PREFIX):
+                self._declared(event)
+            elif event.kv.key.startswith(FIELDS_PREFIX) and event.type == "PUT":
+                found = _fields_of(event.kv)
+                if found is not None and found.name not in state.tables.declared:
+                    self.declare(found)
+
+    def declare(self, field_set: FieldSet) -> None:
+        """Raises: InvalidRequest."""
+        self.state.apply(DeclareFields(field_set))
+
+    def _declared(self, event: Event) -> None:
+        tables, name = self.state.tables, event.kv.key.removeprefix(INDEXES_PREFIX).decode("utf-8", "replace")
+        try:
+            if name in tables.specs:
+                tables.drop_index(name)
+            if event.type == "PUT":
+                spec = parse(event.kv.value)
+                if tables.check_index(spec, LATEST):
+                    tables.declare_index(spec)
+        except RequestError as error:
+            # Of a server of a later release, perhaps. Nobody can ask for its fields here.
+            log.error("index %s cannot be built here and is left out: %s", name, error)
+
+    def compact(self, revision: int) -> None:
+        """etcd has forgotten what only revisions below `revision` can see."""
+        revision = min(revision, self.revision)
+        if revision > self.state.compact_revision:
+            self.state.apply(Compact(revision))
+
+
+def _readable(kv: KeyValue) -> bool:
+    if kv.key.startswith(INDEXES_PREFIX):
+        try:
+            parse(kv.value)
+        except RequestError as error:
+            log.error("%s cannot be read and is left out: %s", kv.key, error)
+            return False
+    return True
+
+
+def fields_key(name: str) -> bytes:
+    return FIELDS_PREFIX + name.encode()
+
+
+def fields_value(field_set: FieldSet) -> bytes:
+    return pack(DeclareFields(field_set))
+
+
+def _fields_of(kv: KeyValue) -> FieldSet | None:
+    try:
+        command = unpack(kv.value)
+    except (MinikubeError, ValueError, TypeError, LookupError):
+        command = None
+    if type(command) is DeclareFields:
+        return command.field_set
+    log.error("the fields under %s cannot be read and are left out", kv.key)
+    return None
