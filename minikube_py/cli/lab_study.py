@@ -1,13 +1,10 @@
-"""Run the pre-registered study: when does a filter, or which index, speed up matching pods to nodes?
+"""Run a study that was registered before it ran, and write its report.
 
-  minikube-py lab study bloom --quick                     under five minutes on two cores
+  minikube-py lab study bloom --quick                     when does a filter or an index speed up matching? minutes
   minikube-py lab study bloom --medium                    four seeds, filters to 100,000 nodes; an hour or so
-  minikube-py lab study bloom --out DIR                   all of it, on all cores; days
-  minikube-py lab study bloom --out DIR --resume          go on where a run was stopped
-  minikube-py lab study bloom --ray auto                  on a Ray cluster (`ray start --head`)
-  minikube-py lab study bloom --out DIR --report          write the report of what is there, run nothing
+  minikube-py lab study mine.toml --quick --unregistered  an experiment of your own, tried out
 
-The design is docs/studies/bloom.md and bloom.json; a run needs both committed and unchanged."""
+A run needs its design and registration committed and unchanged. docs/how-to/add-an-experiment.md has an example."""
 
 from __future__ import annotations
 
@@ -26,11 +23,11 @@ RESULTS = Path("results")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("study", choices=["bloom"], help="which study")
+    parser.add_argument("study", metavar="FILE|NAME", help="a study by name (bloom), or the file of a design")
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="few levels, seeds and requests: minutes")
     size.add_argument("--medium", action="store_true", help="more of them: about an hour on two cores, not days")
-    out_help = "write here: the journal, the report, its pictures (default: results/study-bloom, -quick or -medium)"
+    out_help = "write here: the journal, the report, its pictures (default: results/study-NAME, -quick or -medium)"
     parser.add_argument("--out", type=Path, metavar="DIR", help=out_help)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     jobs_help = f"how many processes (default: one for each core, {cores} here)"
@@ -48,11 +45,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from minikube_py.lab.study.study import StudyOptions, run_study
+    from minikube_py.lab.study.experiment import find
+    from minikube_py.lab.study.running import StudyOptions, run_study
 
     mode: Mode = "quick" if arguments.quick else "medium" if arguments.medium else "full"
-    out = arguments.out or RESULTS / ("study-bloom" if mode == "full" else f"study-bloom-{mode}")
+    name = f"study-{find(arguments.study).name}"
+    out = arguments.out or RESULTS / (name if mode == "full" else f"{name}-{mode}")
     options = StudyOptions(
+        target=arguments.study,
         mode=mode,
         out=out,
         jobs=arguments.jobs,

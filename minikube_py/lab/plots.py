@@ -148,6 +148,18 @@ def draw_groups(axes: Any, names: Sequence[str], bars: Mapping[str, Sequence[flo
     axes.legend(ncols=min(3, len(bars)), loc="upper left", fontsize=8)
 
 
+def draw_intervals(axes: Any, name: str, points: Sequence[tuple[str, tuple[float, float, float]]]) -> None:
+    """A line through values with their intervals: (where on the axis, (value, low, high))."""
+    values = [value for _, (value, _, _) in points]
+    spreads = [
+        [max(0.0, value - low) for _, (value, low, _) in points],
+        [max(0.0, high - value) for _, (value, _, high) in points],
+    ]
+    axes.errorbar(
+        [at for at, _ in points], values, yerr=spreads, label=name, marker="o", markersize=3, capsize=2, linewidth=1
+    )
+
+
 def _short_ms(value_ms: float) -> str:
     if value_ms >= 1000:
         return f"{value_ms / 1000:.3g} s"

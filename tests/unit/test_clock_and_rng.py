@@ -79,6 +79,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("lab/", WAIT): "shows progress and looks again; in virtual time the loop's timers are virtual",
     ("lab/", IDENTITY): "a temporary folder",
     ("lab/", THREAD): "runs on all cores",
+    ("studies/", TIME): "measures wall and processor time",
     ("lab/calls/story.py", ORDER): "sorted afterwards",
 }
 

@@ -15,7 +15,7 @@ from minikube_py.control_plane.progress import say
 from minikube_py.sim.disk import SimDisk
 
 PACKAGE = Path(env.__file__).parent
-COMMANDS = ("cli", "lab", "sim")
+COMMANDS = ("cli", "lab", "studies", "sim")
 """Packages of commands that end when they have printed: a closed pipe may end them."""
 
 

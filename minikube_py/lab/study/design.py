@@ -1,5 +1,8 @@
 """The registered design, as data: which blocks there are, which units each has, and in which order they run.
 
+It is a JSON, TOML or YAML document of `study` (a name), `version`, `seeds` (how many, by mode), `defaults` (a level of
+each factor) and `blocks`: of each, its `candidates` and the levels of its factors by mode.
+
 A unit is one cluster of one seed; its key names the block, its levels and the seed, and nothing else, so that what was
 measured of it in an earlier run is found again.
 """
@@ -8,15 +11,18 @@ from __future__ import annotations
 
 import itertools
 import random
+import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import orjson
+import yaml
 
 from minikube_py.errors import MinikubeError
 
-Mode = Literal["quick", "medium", "full"]
+Mode = str
+"""How much of the design runs: "full", or a smaller one that the design has, as "quick" and "medium"."""
 Level = int | float | str
 Levels = Mapping[str, Level]
 
@@ -50,6 +56,8 @@ class Design:
 
     raw: Mapping[str, Any]
     mode: Mode
+    same: tuple[tuple[str, Level, str, Level], ...] = ()
+    """(factor, level, other factor, its level): at that level of the one the other means nothing, and is set so."""
 
     def of_mode(self, name: str) -> Any:
         return self.raw[name][self.mode]
@@ -87,18 +95,21 @@ class Design:
         """Names, with those of groups (`exact`, `filters`, ...) written out, in the order of the document."""
         found: list[str] = []
         for name in self.blocks[block].get("candidates", []):
-            group = self.raw[name] if name in ("exact", "bounds", "summaries", "filters") else [name]
+            group = self.raw[name] if isinstance(self.raw.get(name), list) else [name]
             found.extend(each for each in group if each not in found)
         return found
 
     def cells(self, block: str) -> list[dict[str, Level]]:
-        """Each combination of levels that is a unit of its own, the defaults filled in. d = 1 knows no correlation."""
-        own = {name: values for name, values in self.blocks[block][self.mode].items() if name not in WITHIN_UNIT}
+        """Each combination of levels that is a unit of its own, the defaults filled in."""
+        own = {
+            name: values for name, values in self.blocks[block].get(self.mode, {}).items() if name not in WITHIN_UNIT
+        }
         cells: dict[str, dict[str, Level]] = {}
         for values in itertools.product(*own.values()):
             levels = {**self.raw["defaults"], **dict(zip(own, values))}
-            if levels["d"] == 1:
-                levels["correlation"] = 0
+            for factor, level, other, fixed in self.same:
+                if levels[factor] == level:
+                    levels[other] = fixed
             cells.setdefault(cell_name(levels), levels)
         return list(cells.values())
 
@@ -108,19 +119,43 @@ class Design:
             of_seed = [
                 Unit(block, tuple(sorted(levels.items())), seed)
                 for block in self.blocks
-                if not blocks or block in blocks
+                if self.mode in self.blocks[block] and (not blocks or block in blocks)
                 for levels in self.cells(block)
             ]
             random.Random(seed).shuffle(of_seed)
             yield from of_seed
 
 
-def parse(document: bytes, mode: Mode, where: str) -> Design:
-    """Raises: StudyError."""
+def parse(document: bytes, mode: Mode, where: str, name: str = "") -> Design:
+    """`where`: what it is called, which says its format. `name`: of the study that it must be of, "" for any. A `mode`
+    of "" reads a document whose mode is not known yet.
+
+    Raises: StudyError."""
     try:
-        raw = orjson.loads(document)
-    except orjson.JSONDecodeError as error:
-        raise StudyError(f"{where} is not JSON: {error}; restore it from git") from error
-    if not isinstance(raw, dict) or raw.get("study") != "bloom" or raw.get("version") != 1:
-        raise StudyError(f"{where} is not the design of the study `bloom`, version 1; restore it from git")
-    return Design(raw, mode)
+        if where.endswith(".toml"):
+            raw: Any = tomllib.loads(document.decode())
+        else:
+            raw = yaml.safe_load(document) if where.endswith((".yaml", ".yml")) else orjson.loads(document)
+    except (orjson.JSONDecodeError, yaml.YAMLError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        said = " ".join(str(error).split())
+        raise StudyError(
+            f"{where} cannot be read as {where.rpartition('.')[2].upper()}: {said}; {_remedy(name)}"
+        ) from error
+    named = raw.get("study") if isinstance(raw, dict) else None
+    if not isinstance(named, str) or (name and named != name) or raw.get("version") != 1:
+        of = f"the study `{name}`" if name else "a study"
+        raise StudyError(f"{where} is not the design of {of}, version 1; {_remedy(name)}")
+    for needed in ("seeds", "blocks", "defaults"):
+        if not isinstance(raw.get(needed), dict):
+            raise StudyError(f"{where} has no table `{needed}`; {_remedy(name)}")
+    if mode and mode not in raw["seeds"]:
+        raise StudyError(f"{where} has no mode {mode!r}: `seeds` names {', '.join(raw['seeds'])}")
+    for block, made in raw["blocks"].items():
+        if mode in made and not isinstance(made[mode], dict):
+            raise StudyError(f"{where}: the levels of block {block} in mode {mode} are no table; {_remedy(name)}")
+    same = tuple((each["factor"], each["level"], each["other"], each["fixed"]) for each in raw.get("same", ()))
+    return Design(raw, mode, same)
+
+
+def _remedy(name: str) -> str:
+    return "restore it from git" if name else "correct it there"

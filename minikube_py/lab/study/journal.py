@@ -32,7 +32,7 @@ class Journal:
         self.about: Record = dict(about or {})
         self.records: dict[str, Record] = {}
         self.torn = 0
-        header = {"study": "bloom", "mode": design.mode, "design": digest(design)}
+        header = {"study": design.raw["study"], "mode": design.mode, "design": digest(design)}
         if path.exists() and path.stat().st_size:
             self._read(header, resume)
         elif resume:

@@ -7,15 +7,12 @@ its report says so too.
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
-from typing import Final
 
-from minikube_py.lab.study.design import Design, Mode, StudyError, parse
-
-TEXT, DESIGN = "docs/studies/bloom.md", "docs/studies/bloom.json"
-CHECKOUT: Final = Path(__file__).resolve().parents[3]
+from minikube_py.lab.study.design import Design, Mode, StudyError
+from minikube_py.lab.study.experiment import Study
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,43 +26,53 @@ class Registration:
     first: str = ""
     first_at: str = ""
 
-    @property
-    def line(self) -> str:
+    def line(self, text: str) -> str:
         if self.commit:
-            now = f"registered in {TEXT}, commit {self.commit[:12]} of {self.committed_at}"
+            now = f"registered in {text}, commit {self.commit[:12]} of {self.committed_at}"
             return f"{now} (first in {self.first[:12]} of {self.first_at})"
         return f"UNREGISTERED: {self.reason}. These figures are no evidence in the sense of the registration."
 
 
-def load(mode: Mode, unregistered: bool = False, checkout: Path = CHECKOUT) -> tuple[Design, Registration]:
+def load(study: Study, mode: Mode, unregistered: bool = False) -> tuple[Design, Registration]:
     """Raises: StudyError, if the design is not committed and unchanged, and `unregistered` does not allow that."""
     try:
-        registration = _registered(checkout)
+        registration = _registered(study.text, study.design)
     except StudyError as error:
         if not unregistered:
             raise StudyError(f"{error}; or run it with --unregistered, which the report will say") from error
         registration = Registration("", "", str(error).split(";")[0])
-    path = checkout / DESIGN
-    if path.is_file():
-        return parse(path.read_bytes(), mode, str(path)), registration
-    return parse(files(__package__).joinpath("design.json").read_bytes(), mode, "design.json"), registration
+    return study.load(mode), registration
 
 
-def _registered(checkout: Path) -> Registration:
-    if not (checkout / ".git").exists():
+def told(path: Path) -> str:
+    """A path as its checkout has it."""
+    top = checkout_of(path)
+    return str(path.relative_to(top)) if top else path.name
+
+
+def checkout_of(path: Path) -> Path | None:
+    return next((each for each in path.parents if (each / ".git").exists()), None)
+
+
+def _registered(text: Path, design: Path) -> Registration:
+    checkout = checkout_of(design)
+    if checkout is None:
         where = "this is not a git checkout, so no commit shows what was registered"
         raise StudyError(f"{where}; run the study from a clone of the repository")
-    for name in (TEXT, DESIGN):
+    names: Sequence[str] = list(dict.fromkeys(str(path.relative_to(checkout)) for path in (text, design)))
+    for name in names:
         if not _git(checkout, "ls-files", "--", name):
             raise StudyError(f"{name} is not committed; commit it before the study runs")
-    changed = _git(checkout, "status", "--porcelain", "--", TEXT, DESIGN)
+    changed = _git(checkout, "status", "--porcelain", "--", *names)
     if changed:
-        names = ", ".join(line[3:] for line in changed.splitlines())
-        raise StudyError(f"{names}: changed since the commit; commit or restore it before the study runs")
-    commit, _, at = _git(checkout, "log", "-1", "--format=%H %cI", "--", TEXT, DESIGN).partition(" ")
+        told = ", ".join(line[3:] for line in changed.splitlines())
+        raise StudyError(f"{told}: changed since the commit; commit or restore it before the study runs")
+    commit, _, at = _git(checkout, "log", "-1", "--format=%H %cI", "--", *names).partition(" ")
     if not commit:
-        raise StudyError(f"no commit holds {TEXT} and {DESIGN}; commit them before the study runs")
-    first, _, first_at = _git(checkout, "log", "--diff-filter=A", "-1", "--format=%H %cI", "--", TEXT).partition(" ")
+        raise StudyError(f"no commit holds {' and '.join(names)}; commit them before the study runs")
+    first, _, first_at = _git(checkout, "log", "--diff-filter=A", "-1", "--format=%H %cI", "--", names[0]).partition(
+        " "
+    )
     return Registration(commit, at, "", first, first_at)
 
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from minikube_py.lab.study.design import Design, StudyError, Unit
+from minikube_py.lab.study.experiment import find
 from minikube_py.lab.study.journal import Journal, Record
-from minikube_py.lab.study.measures import MEASURES
 
 UNITS_A_PROCESS: Final = 40
 """A worker is replaced after as many, so that memory that one unit left behind does not slow later ones."""
@@ -26,13 +26,16 @@ Results = Iterator[Record]
 
 
 class Task(NamedTuple):
+    """`target`: by what a process finds the study's code."""
+
+    target: str
     design: Design
     unit: Unit
 
 
 def run_unit(task: Task) -> Record:
     """The record of one unit; never raises but when interrupted."""
-    design, unit = task
+    target, design, unit = task
     began_s = time.monotonic()
     record: Record = {
         "key": unit.key,
@@ -43,7 +46,7 @@ def run_unit(task: Task) -> Record:
     try:
         gc.collect()
         gc.disable()
-        record.update(MEASURES[unit.block](design, unit))
+        record.update(find(target).measure(design, unit))
     except Exception:
         record["failed"] = traceback.format_exc(limit=8)
     finally:
@@ -65,7 +68,10 @@ def todo(design: Design, journal: Journal, blocks: tuple[str, ...] = ()) -> list
 
 @contextmanager
 def in_processes(jobs: int) -> Iterator[Callable[[Sequence[Task]], Results]]:
-    """`jobs` workers, started again rather than forked, so that they are alike on every system."""
+    """`jobs` workers, started again rather than forked, so that they are alike on every system; one is this process."""
+    if jobs == 1:
+        yield lambda tasks: map(run_unit, tasks)
+        return
     context = multiprocessing.get_context("spawn")
     with context.Pool(jobs, maxtasksperchild=UNITS_A_PROCESS) as pool:
         yield lambda tasks: pool.imap_unordered(run_unit, tasks)
@@ -111,6 +117,7 @@ def _ray_results(tasks: Sequence[Task]) -> Results:
 
 
 def run(
+    target: str,
     design: Design,
     journal: Journal,
     units: Sequence[Unit],
@@ -122,7 +129,7 @@ def run(
     left = total = sum(map(weight, units))
     began_s = time.monotonic()
     weights = {unit.key: weight(unit) for unit in units}
-    for done, record in enumerate(results([Task(design, unit) for unit in units]), 1):
+    for done, record in enumerate(results([Task(target, design, unit) for unit in units]), 1):
         journal.add(record)
         if "failed" in record:
             failed.append(record)

@@ -6,6 +6,8 @@ other moments of the same ones. Source: Efron and Tibshirani, An Introduction to
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
@@ -58,6 +60,28 @@ def mean_interval(values: Floats, resamples: int, confidence: float) -> Interval
     edges = (1.0 - confidence) / 2.0
     low, high = np.quantile(drawn, [edges, 1.0 - edges])
     return Interval(float(values.mean()), float(low), float(high))
+
+
+def of_clusters(values: Sequence[float], confidence: float, ratio: bool = False) -> Interval:
+    """Of the mean of one value for each cluster, by Student's t; of ratios the geometric mean. One cluster says nothing
+    of others."""
+    made = np.log(np.array(values)) if ratio else np.array(values, dtype=np.float64)
+    if len(made) < 2 or not np.isfinite(made).all():
+        value = float(values[0]) if len(values) else math.nan
+        return Interval(value, 0.0 if ratio else -math.inf, math.inf)
+    mean = float(made.mean())
+    half = student_quantile(0.5 + confidence / 2, len(made) - 1) * float(made.std(ddof=1)) / math.sqrt(len(made))
+    edges = (mean, mean - half, mean + half)
+    return Interval(*(map(math.exp, edges) if ratio else edges))
+
+
+@lru_cache(maxsize=64)
+def student_quantile(share: float, freedom: int) -> float:
+    """By x = sqrt(freedom) tan(angle), whose density is cos(angle)^(freedom - 1)."""
+    angles = np.linspace(-math.pi / 2, math.pi / 2, 200_001)
+    density = np.cos(angles) ** (freedom - 1)
+    below = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
+    return math.sqrt(freedom) * math.tan(float(np.interp(share, below / below[-1], angles)))
 
 
 def verdict(ratio: Interval, margin: float) -> Verdict:

@@ -7,19 +7,20 @@ import pytest
 
 from minikube_py.lab.study import registration
 from minikube_py.lab.study.design import Design, StudyError, parse
-from minikube_py.lab.study.measures import MEASURES
+from minikube_py.studies.bloom.study import MEASURES, Bloom
 
 ROOT = Path(__file__).resolve().parents[3]
-DOCUMENT = (ROOT / registration.DESIGN).read_bytes()
+DESIGN, TEXT = "docs/studies/bloom.json", "docs/studies/bloom.md"
+DOCUMENT = (ROOT / DESIGN).read_bytes()
 
 
 @pytest.fixture(params=["quick", "full"])
 def design(request: pytest.FixtureRequest) -> Design:
-    return parse(DOCUMENT, request.param, "bloom.json")
+    return Bloom().load(request.param)
 
 
 def test_the_copy_that_is_installed_is_the_registered_one() -> None:
-    assert (ROOT / "minikube_py/lab/study/design.json").read_bytes() == DOCUMENT
+    assert (ROOT / "minikube_py/studies/bloom/design.json").read_bytes() == DOCUMENT
 
 
 def test_units_are_each_there_once_and_in_order_of_seed(design: Design) -> None:
@@ -43,14 +44,14 @@ def test_every_block_is_measured_by_something(design: Design) -> None:
 
 
 def test_the_grid_crosses_what_was_registered() -> None:
-    full = parse(DOCUMENT, "full", "bloom.json")
+    full = Bloom().load("full")
     assert len(full.cells("grid")) == 3 * 4 * 3 * 3
     assert full.c_behind_us == [0, 50, 1000, 10000]
     assert full.updates_per_query == [0.01, 1, 10]
 
 
 def test_one_resource_knows_no_correlation() -> None:
-    cells = parse(DOCUMENT, "full", "bloom.json").cells("dimensions")
+    cells = Bloom().load("full").cells("dimensions")
     assert {cell["correlation"] for cell in cells if cell["d"] == 1} == {0}
     assert {cell["correlation"] for cell in cells if cell["d"] == 2} == {0.8, 0, -0.8}
 
@@ -60,7 +61,7 @@ def test_one_resource_knows_no_correlation() -> None:
 )
 def test_another_document_is_refused(document: bytes) -> None:
     with pytest.raises(StudyError, match="restore it from git"):
-        parse(document, "quick", "here.json")
+        parse(document, "quick", "here.json", "bloom")
 
 
 def _git(folder: Path, *arguments: str) -> None:
@@ -71,10 +72,16 @@ def _git(folder: Path, *arguments: str) -> None:
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     _git(tmp_path, "init", "-q")
-    (tmp_path / registration.DESIGN).parent.mkdir(parents=True)
-    (tmp_path / registration.DESIGN).write_bytes(DOCUMENT)
-    (tmp_path / registration.TEXT).write_text("the design\n")
+    (tmp_path / DESIGN).parent.mkdir(parents=True)
+    (tmp_path / DESIGN).write_bytes(DOCUMENT)
+    (tmp_path / TEXT).write_text("the design\n")
     return tmp_path
+
+
+def bloom_at(checkout: Path) -> Bloom:
+    study = Bloom()
+    study.text, study.design = checkout / TEXT, checkout / DESIGN
+    return study
 
 
 def test_a_committed_design_runs_and_is_named_by_its_commit(checkout: Path) -> None:
@@ -83,19 +90,19 @@ def test_a_committed_design_runs_and_is_named_by_its_commit(checkout: Path) -> N
     (checkout / "other").write_text("later\n")
     _git(checkout, "add", ".")
     _git(checkout, "commit", "-qm", "something else")
-    design, registered = registration.load("quick", checkout=checkout)
+    design, registered = registration.load(bloom_at(checkout), "quick")
     assert design.raw["study"] == "bloom"
     first = subprocess.run(["git", "-C", str(checkout), "rev-parse", "HEAD~1"], capture_output=True, text=True).stdout
     assert registered.commit == first.strip()
-    assert registered.commit[:12] in registered.line
+    assert registered.commit[:12] in registered.line(TEXT)
 
 
 def test_a_design_that_is_not_committed_is_refused(checkout: Path) -> None:
     with pytest.raises(StudyError, match="is not committed; commit it before the study runs"):
-        registration.load("quick", checkout=checkout)
+        registration.load(bloom_at(checkout), "quick")
 
 
-@pytest.mark.parametrize("name", [registration.TEXT, registration.DESIGN])
+@pytest.mark.parametrize("name", [TEXT, DESIGN])
 @pytest.mark.parametrize("staged", [False, True])
 def test_a_design_that_was_changed_since_is_refused(checkout: Path, name: str, staged: bool) -> None:
     _git(checkout, "add", ".")
@@ -105,13 +112,13 @@ def test_a_design_that_was_changed_since_is_refused(checkout: Path, name: str, s
     if staged:
         _git(checkout, "add", ".")
     with pytest.raises(StudyError, match="changed since the commit"):
-        registration.load("quick", checkout=checkout)
+        registration.load(bloom_at(checkout), "quick")
 
 
 def test_without_git_it_runs_only_unregistered_and_says_so(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match=r"not a git checkout.*--unregistered"):
-        registration.load("quick", checkout=tmp_path)
-    design, registered = registration.load("quick", unregistered=True, checkout=tmp_path)
+        registration.load(bloom_at(tmp_path), "quick")
+    design, registered = registration.load(bloom_at(tmp_path), "quick", unregistered=True)
     assert design.raw["study"] == "bloom"
     assert registered.commit == ""
-    assert "UNREGISTERED" in registered.line
+    assert "UNREGISTERED" in registered.line(TEXT)

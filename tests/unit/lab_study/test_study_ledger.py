@@ -1,18 +1,16 @@
 """The ledger and its statistics: sums, break-evens, what wins, and that an ideal filter comes first."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from minikube_py.lab.study.design import Design, parse
-from minikube_py.lab.study.ledger import Cell, Price, cells, oracle_can_win, update_us
-from minikube_py.lab.study.registration import DESIGN
+from minikube_py.lab.study.design import Design
 from minikube_py.lab.study.statistics import Interval, against_all, mean_interval, ratios, share_interval, verdict
+from minikube_py.studies.bloom.ledger import Cell, Price, cells, oracle_can_win, update_us
+from minikube_py.studies.bloom.study import Bloom
 
-ROOT = Path(__file__).resolve().parents[3]
-QUICK: Design = parse((ROOT / DESIGN).read_bytes(), "quick", "bloom.json")
+QUICK: Design = Bloom().load("quick")
 
 
 def report(query: float, opened: float, update: float = 1.0, kind: str = "front", **more: Any) -> dict[str, Any]:

@@ -17,19 +17,21 @@ from minikube_py.cli.main import main
 from minikube_py.index.catalogue import build
 from minikube_py.index.structure import Box, Found
 from minikube_py.lab.environment import Environment
-from minikube_py.lab.study import candidates, compiled, matching, runner, study, telling
-from minikube_py.lab.study.candidates import Absent, Candidate, candidate, fitted, joint_buckets, shards_of
+from minikube_py.lab.study import audit, runner, running, telling
 from minikube_py.lab.study.design import Design, StudyError, Unit, parse
+from minikube_py.lab.study.experiment import Absent
 from minikube_py.lab.study.journal import NAME, Journal
-from minikube_py.lab.study.predictions import Evidence, judge
-from minikube_py.lab.study.probes import tables
-from minikube_py.lab.study.registration import DESIGN, Registration
-from minikube_py.lab.study.study import StudyOptions, bench_rates
-from minikube_py.lab.study.workload import Cluster, boxes
-from minikube_py.lab.study.workload import matching as right_slots
+from minikube_py.lab.study.registration import Registration
+from minikube_py.lab.study.running import StudyOptions, bench_rates
+from minikube_py.studies.bloom import candidates, compiled, matching
+from minikube_py.studies.bloom.candidates import Candidate, candidate, fitted, joint_buckets, shards_of
+from minikube_py.studies.bloom.predictions import Evidence, judge
+from minikube_py.studies.bloom.probes import tables
+from minikube_py.studies.bloom.study import Bloom
+from minikube_py.studies.bloom.workload import Cluster, boxes
+from minikube_py.studies.bloom.workload import matching as right_slots
 
-ROOT = Path(__file__).resolve().parents[3]
-RAW: dict[str, Any] = orjson.loads((ROOT / DESIGN).read_bytes())
+RAW: dict[str, Any] = dict(Bloom().load("quick").raw)
 SMALL = {
     "grid": {"n": [300], "shards": [16], "utilisation": [0.9]},
     "ranges": {"n": [300], "d": [1], "universe": [4096], "length": [32], "shards": [16]},
@@ -66,7 +68,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Design, Jour
     journal = Journal(folder / NAME, design, resume=False)
     told: list[str] = []
     failed = runner.run(
-        design, journal, runner.todo(design, journal), in_this_process, lambda _, note: told.append(note)
+        "bloom", design, journal, runner.todo(design, journal), in_this_process, lambda _, note: told.append(note)
     )
     assert failed == []
     assert told[-1] == "0 s left"
@@ -100,7 +102,8 @@ def test_the_front_that_opens_least_is_the_oracle(ran: tuple[Design, Journal, Pa
 def test_the_report_is_written_in_all_its_forms(ran: tuple[Design, Journal, Path]) -> None:
     design, journal, folder = ran
     registration = Registration("c0ffee" * 6, "2026-01-01")
-    files = telling.write(design, registration, ENVIRONMENT, list(journal.records.values()), folder, {"one": 5.0})
+    records = list(journal.records.values())
+    files = telling.write(Bloom(), design, registration, ENVIRONMENT, records, folder, {"one": 5.0}).files
     text = (folder / "bloom-report.md").read_text()
     assert "c0ffeec0ffee" in text
     assert "6 of 6 units (100 %)" in text
@@ -129,8 +132,9 @@ def test_a_report_names_the_machine_that_ran_not_the_one_that_writes(
     with contextlib.closing(Journal(tmp_path / NAME, design, resume=False, about=about)) as copy:
         for record in journal.records.values():
             copy.add(record)
-    monkeypatch.setattr(study, "load", lambda mode, unregistered: (design, Registration("later", "2026-02-02")))
-    assert study.run_study(StudyOptions("quick", tmp_path, 1, report_only=True), lambda *_: None) == 0
+    later = Registration("later", "2026-02-02")
+    monkeypatch.setattr(running, "load", lambda study, mode, unregistered: (design, later))
+    assert running.run_study(StudyOptions("bloom", "quick", tmp_path, 1, report_only=True), lambda *_: None) == 0
     text = (tmp_path / "bloom-report.md").read_text()
     assert "commit c0ffee; Python 3; far away, 1 CPUs" in text
     assert "commit abc" in text and "later" not in text
@@ -138,7 +142,8 @@ def test_a_report_names_the_machine_that_ran_not_the_one_that_writes(
 
 def test_what_nothing_vouches_for_says_so(ran: tuple[Design, Journal, Path]) -> None:
     design, journal, _ = ran
-    warnings = telling.warnings_of(design, Registration("", "", "not a checkout"), list(journal.records.values()))
+    nothing = Registration("", "", "not a checkout")
+    warnings = audit.warnings_of(Bloom(), design, nothing, list(journal.records.values()))
     assert "UNREGISTERED: not a checkout" in warnings[0]
 
 
@@ -151,7 +156,7 @@ def test_what_went_wrong_stands_above_the_figures() -> None:
         },
         {"key": "b", "failed": "Traceback\nValueError: gone\n"},
     ]
-    text = "\n".join(telling.warnings_of(small(), Registration("c", "t"), records))
+    text = "\n".join(audit.warnings_of(Bloom(), small(), Registration("c", "t"), records))
     for part in (
         "WRONG ANSWERS, and therefore left out: zones",
         "bloom (1 units)",
@@ -211,7 +216,7 @@ def test_a_unit_that_raises_is_told_and_tried_again(tmp_path: Path) -> None:
     design = small(drift="no number")
     journal = Journal(tmp_path / NAME, design, resume=False)
     units = [unit for unit in design.units() if unit.block == "grid"]
-    failed = runner.run(design, journal, units, in_this_process, lambda *_: None)
+    failed = runner.run("bloom", design, journal, units, in_this_process, lambda *_: None)
     assert [record["key"] for record in failed] == [units[0].key]
     assert "ValueError" in failed[0]["failed"]
     assert units[0] in runner.todo(design, journal)
@@ -310,7 +315,8 @@ def test_the_three_ways_find_the_same(name: str) -> None:
 
 
 def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["lab", "study", "other"]) == 2
+    assert main(["lab", "study", "other"]) == 1
+    assert "there is no study 'other': there are bloom" in capsys.readouterr().err
     assert main(["lab", "study", "bloom", "--quick", "--out", str(tmp_path), "--report", "--bench", "/no"]) == 1
     assert "cannot read /no" in capsys.readouterr().err
 
@@ -330,6 +336,6 @@ def test_pods_a_second_are_found_in_what_a_bench_wrote(tmp_path: Path) -> None:
 
 
 def test_options_are_data() -> None:
-    assert StudyOptions("quick", Path("x"), 2).ray is None
+    assert StudyOptions("bloom", "quick", Path("x"), 2).ray is None
     assert isinstance(next(small().units()), Unit)
     assert candidates.NO_BITS[0] == "always"

@@ -1,7 +1,6 @@
 """The clusters of the study: as full, as correlated and as asked about as registered."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,13 +9,12 @@ from hypothesis import strategies as st
 
 from minikube_py.index.structure import HIGH, MISSING, Box
 from minikube_py.index.structures.scan import Scan
-from minikube_py.lab.study.design import Design, Level, parse
-from minikube_py.lab.study.registration import DESIGN
-from minikube_py.lab.study.undo import UndoLog
-from minikube_py.lab.study.workload import Cluster, RangeCluster, boxes, matching, normal_tail
+from minikube_py.lab.study.design import Design, Level
+from minikube_py.studies.bloom.study import Bloom
+from minikube_py.studies.bloom.undo import UndoLog
+from minikube_py.studies.bloom.workload import Cluster, RangeCluster, boxes, matching, normal_tail
 
-ROOT = Path(__file__).resolve().parents[3]
-QUICK: Design = parse((ROOT / DESIGN).read_bytes(), "quick", "bloom.json")
+QUICK: Design = Bloom().load("quick")
 
 
 def cluster(seed: int = 0, **levels: Level) -> Cluster:

@@ -12,11 +12,12 @@ import numpy as np
 from minikube_py.index.filters.contract import Forgetting
 from minikube_py.index.structure import HIGH, MISSING, Box, Found, IntArray, load
 from minikube_py.index.structures.sharded import REBUILD_AT_LEAST, Sharded
-from minikube_py.lab.study import timing
-from minikube_py.lab.study.candidates import Absent, Candidate, candidate, shards_of
 from minikube_py.lab.study.design import Design, Levels, Unit
-from minikube_py.lab.study.ledger import oracle_can_win
-from minikube_py.lab.study.workload import Cluster, RangeCluster, Update, boxes, matching
+from minikube_py.lab.study.experiment import Absent
+from minikube_py.studies.bloom import timing
+from minikube_py.studies.bloom.candidates import Candidate, candidate, shards_of
+from minikube_py.studies.bloom.ledger import oracle_can_win
+from minikube_py.studies.bloom.workload import Cluster, RangeCluster, Update, boxes, matching
 
 Report = dict[str, Any]
 

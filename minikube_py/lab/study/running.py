@@ -1,4 +1,4 @@
-"""`minikube-py lab study bloom`: what is left to run is run, and what has run is told."""
+"""`minikube-py lab study NAME`: runs the units that are left to run, and writes the report of all that have run."""
 
 from __future__ import annotations
 
@@ -17,15 +17,18 @@ from minikube_py.lab.environment import Environment, describe
 from minikube_py.lab.progress import progress
 from minikube_py.lab.study import runner, telling
 from minikube_py.lab.study.design import Design, Mode, StudyError
+from minikube_py.lab.study.experiment import Study, find
 from minikube_py.lab.study.journal import NAME, Journal, Record
-from minikube_py.lab.study.registration import Registration, load
+from minikube_py.lab.study.registration import Registration, load, told
 from minikube_py.lab.study.runner import Results, Task
 
 
 @dataclass(frozen=True, slots=True)
 class StudyOptions:
-    """`ray`: the address of a cluster. `limit_s`: the run stops after so long. `report_only`: nothing is run."""
+    """`target`: the name of a study, or the file of its design. `ray`: the address of a cluster. `limit_s`: the run
+    stops after so long. `report_only`: nothing is run."""
 
+    target: str
     mode: Mode
     out: Path
     jobs: int
@@ -39,7 +42,8 @@ class StudyOptions:
 
 def run_study(options: StudyOptions, step: Step) -> int:
     """0, or 1 where units failed. Raises: StudyError, ReportError."""
-    design, registration = load(options.mode, options.unregistered)
+    study = find(options.target)
+    design, registration = load(study, options.mode, options.unregistered)
     rates = bench_rates(options.bench)
     report.require_writable(options.out)
     jobs = "on Ray" if options.ray else f"{options.jobs} processes, {threading.active_count()} thread each"
@@ -48,11 +52,11 @@ def run_study(options: StudyOptions, step: Step) -> int:
     # What counts is the commit and the machine that the run began under, wherever its report is written.
     registration = Registration(**journal.about["registration"])
     try:
-        step("design", registration.line)
+        step("design", registration.line(told(study.text)))
         if journal.torn:
             print(f"{journal.torn} lines of {journal.path} cannot be read; their units run again", flush=True)
         failed = 0 if options.report_only else _run(options, design, journal)
-        return _tell(options, design, registration, journal, rates) or int(failed > 0)
+        return _tell(options, study, design, registration, journal, rates) or int(failed > 0)
     except KeyboardInterrupt:
         print(f"\nstopped; {len(journal.records):,} units stand in {journal.path}; --resume goes on", flush=True)
         raise
@@ -72,7 +76,7 @@ def _run(options: StudyOptions, design: Design, journal: Journal) -> int:
         print(f"{len(journal.records):,} units have finished before", flush=True)
     with where as results, progress(f"{design.mode} study, {place}", len(units)) as shown:
         stop_s = time.monotonic() + options.limit_s if options.limit_s else None
-        failed = runner.run(design, journal, units, _until(results, stop_s), shown.update)
+        failed = runner.run(options.target, design, journal, units, _until(results, stop_s), shown.update)
     for record in failed[:3]:
         print(f"failed: {record['key']}\n{record['failed']}", flush=True)
     return len(failed)
@@ -89,18 +93,24 @@ def _until(results: Callable[[Sequence[Task]], Results], stop_s: float | None) -
 
 
 def _tell(
-    options: StudyOptions, design: Design, registration: Registration, journal: Journal, rates: dict[str, float]
+    options: StudyOptions,
+    study: Study,
+    design: Design,
+    registration: Registration,
+    journal: Journal,
+    rates: dict[str, float],
 ) -> int:
     records = list(journal.records.values())
     if not any("failed" not in record for record in records):
         print("no unit has finished; there is nothing to report", flush=True)
         return 1
     environment = Environment(**journal.about["environment"])
-    written = telling.write(design, registration, environment, records, options.out, rates)
-    for line in (options.out / f"{telling.NAME}.md").read_text(encoding="utf-8").splitlines():
-        if line.startswith("| P"):
-            print(line.strip("| "), flush=True)
-    report.print_written([journal.path, *written])
+    made = telling.write(study, design, registration, environment, records, options.out, rates)
+    for warning in made.warnings:
+        print(f"note: {warning}", flush=True)
+    for each in made.findings:
+        print(f"{each.name} | {each.claim} | **{each.outcome}** | {each.evidence}", flush=True)
+    report.print_written([journal.path, *made.files])
     if not plots.available():
         print(plots.MISSING, flush=True)
     return 0

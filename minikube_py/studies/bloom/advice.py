@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from statistics import fmean, median
 
-from minikube_py.lab.study.ledger import BASE, JOINT, PLAIN, Cell, Price
-from minikube_py.lab.study.predictions import Evidence
-from minikube_py.lab.study.tables import cost_text, microseconds, number, percent
+from minikube_py.studies.bloom.ledger import BASE, JOINT, PLAIN, Cell, Price
+from minikube_py.studies.bloom.predictions import Evidence
+from minikube_py.studies.bloom.tables import cost_text, microseconds, number, percent
 
 NEAR = 1.1
 """Structures within 10 % of the cheapest are named beside it."""

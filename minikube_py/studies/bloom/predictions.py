@@ -4,29 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from statistics import fmean, median
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 
 from minikube_py.lab.study.design import Design
+from minikube_py.lab.study.experiment import Finding
 from minikube_py.lab.study.journal import Record
-from minikube_py.lab.study.ledger import BASE, JOINT, PLAIN, Cell, Price, cells
 from minikube_py.lab.study.statistics import ratios, share_interval
+from minikube_py.studies.bloom.ledger import BASE, JOINT, PLAIN, Cell, Price, cells
 
-Outcome = Literal["held", "falsified", "not tested"]
 TREES: Final = ("max-tree", "cow-max-tree", "kd-tree", "bitmaps")
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """`evidence` is one sentence with the figures."""
-
-    name: str
-    claim: str
-    outcome: Outcome
-    evidence: str
 
 
 class Evidence:

@@ -18,15 +18,12 @@ from minikube_py.index.filters.oracle import OracleKeys
 from minikube_py.index.filters.per_dimension import per_dimension
 from minikube_py.index.structure import HIGH, IntArray, Structure
 from minikube_py.index.structures.sharded import Sharded
-from minikube_py.lab.study.design import Design, Levels, StudyError
+from minikube_py.lab.study.design import Design, Levels
+from minikube_py.lab.study.experiment import Absent
 
 Kind = Literal["whole", "front"]
 WITHOUT_REBUILD_PERCENT, WITHOUT_ORDER_PERCENT = 1000, 100
 NO_BITS = ("always", "oracle", "max-vector", "joint-bitset")
-
-
-class Absent(StudyError):
-    """The candidate cannot be built here; the text says why."""
 
 
 class ExactCopy(Sharded):

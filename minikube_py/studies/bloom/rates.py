@@ -16,9 +16,9 @@ from minikube_py.errors import MinikubeError
 from minikube_py.index.filters.catalogue import filter_of
 from minikube_py.index.filters.contract import Bounded
 from minikube_py.index.structure import IntArray
-from minikube_py.lab.study.candidates import fitted
 from minikube_py.lab.study.design import Design, Unit
-from minikube_py.lab.study.matching import Report
+from minikube_py.studies.bloom.candidates import fitted
+from minikube_py.studies.bloom.matching import Report
 
 UNIVERSE = 1 << 62
 QUERIES = 20_000

@@ -13,12 +13,13 @@ import numpy as np
 
 from minikube_py.index.filters.catalogue import summary_of
 from minikube_py.index.structure import Box, Found, IntArray, Versioned
-from minikube_py.lab.study import timing
-from minikube_py.lab.study.candidates import Absent, Candidate, candidate, joint_buckets
 from minikube_py.lab.study.design import Design, Levels, Unit
-from minikube_py.lab.study.matching import LimitReport, Report, ended, loaded, mistaken, opened_by
-from minikube_py.lab.study.undo import UndoLog
-from minikube_py.lab.study.workload import Cluster, Update, boxes, matching
+from minikube_py.lab.study.experiment import Absent
+from minikube_py.studies.bloom import timing
+from minikube_py.studies.bloom.candidates import Candidate, candidate, joint_buckets
+from minikube_py.studies.bloom.matching import LimitReport, Report, ended, loaded, mistaken, opened_by
+from minikube_py.studies.bloom.undo import UndoLog
+from minikube_py.studies.bloom.workload import Cluster, Update, boxes, matching
 
 HISTORY_REQUESTS_SHARE = 4
 """Requests at old revisions are a quarter as many: each is checked against a state put together again."""

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from minikube_py.index.structure import MISSING, IntArray
-from minikube_py.lab.study import compiled
-from minikube_py.lab.study.candidates import joint_buckets
 from minikube_py.lab.study.design import Design, Unit
-from minikube_py.lab.study.matching import Report
-from minikube_py.lab.study.workload import Cluster, boxes, matching
+from minikube_py.studies.bloom import compiled
+from minikube_py.studies.bloom.candidates import joint_buckets
+from minikube_py.studies.bloom.matching import Report
+from minikube_py.studies.bloom.workload import Cluster, boxes, matching
 
 HASHES = 8
 WANTED = 48

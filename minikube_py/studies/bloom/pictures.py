@@ -9,11 +9,11 @@ from statistics import fmean
 from typing import Any, Final
 
 from minikube_py.lab import plots
-from minikube_py.lab.study.ledger import BASE, IDEAL, JOINT, PLAIN, Cell, Price
-from minikube_py.lab.study.predictions import Evidence, probe_break_even_us
 from minikube_py.lab.study.statistics import share_interval
-from minikube_py.lab.study.tables import best, cost_text
-from minikube_py.lab.study.timing import step_us
+from minikube_py.studies.bloom.ledger import BASE, IDEAL, JOINT, PLAIN, Cell, Price
+from minikube_py.studies.bloom.predictions import Evidence, probe_break_even_us
+from minikube_py.studies.bloom.tables import best, cost_text
+from minikube_py.studies.bloom.timing import step_us
 
 COLOURS: Final = {
     "scan": "#718096", "columns": "#2b6cb0", "sorted-runs": "#4fd1c5", "max-tree": "#2f855a", "cow-max-tree": "#68d391",

@@ -23,10 +23,10 @@ from minikube_py.lab.environment import filesystem_of
 from minikube_py.lab.measure import percentile
 from minikube_py.lab.remote_shards import RemoteShards, spawned
 from minikube_py.lab.shards import ColdShards
-from minikube_py.lab.study.candidates import joint_buckets
 from minikube_py.lab.study.design import Design, Levels, Unit
-from minikube_py.lab.study.matching import Report, mistaken
-from minikube_py.lab.study.workload import Cluster, boxes, matching
+from minikube_py.studies.bloom.candidates import joint_buckets
+from minikube_py.studies.bloom.matching import Report, mistaken
+from minikube_py.studies.bloom.workload import Cluster, boxes, matching
 
 OPENINGS = {"quick": 64, "medium": 128, "full": 256}
 REQUESTS = {"quick": 6, "medium": 12, "full": 24}

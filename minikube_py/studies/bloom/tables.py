@@ -9,9 +9,9 @@ from statistics import fmean, median
 from typing import Any
 
 from minikube_py.lab.report import Table
-from minikube_py.lab.study.ledger import BASE, IDEAL, JOINT, PLAIN, Cell, Price
-from minikube_py.lab.study.predictions import Evidence, in_process_costs, probe_break_even_us
 from minikube_py.lab.study.statistics import Verdict, share_interval
+from minikube_py.studies.bloom.ledger import BASE, IDEAL, JOINT, PLAIN, Cell, Price
+from minikube_py.studies.bloom.predictions import Evidence, in_process_costs, probe_break_even_us
 
 FRONTS = (PLAIN, JOINT)
 

@@ -15,7 +15,7 @@ from time import perf_counter_ns, thread_time_ns
 from typing import Any, Final
 
 from minikube_py.index.structure import NOTHING, Box, Found, Point, Structure
-from minikube_py.lab.study.workload import Update
+from minikube_py.studies.bloom.workload import Update
 
 STEPS_A_DECADE: Final = 12
 """Of the histogram of single latencies: a step is 21 %."""

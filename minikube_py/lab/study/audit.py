@@ -1,0 +1,106 @@
+"""What a reader must know before the figures: what is missing, absent, wrong, cut short or measured in a biased order.
+
+The records are checked, not the code that wrote them: a lie planted in a candidate, a batch or an order shows in what
+the journal holds. What is found changes conclusions, too (`minikube_py.lab.study.measured`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from minikube_py.lab.study.design import Design
+from minikube_py.lab.study.experiment import Study
+from minikube_py.lab.study.journal import Record
+from minikube_py.lab.study.registration import Registration, told
+
+SURELY: Final = 4.0
+"""Standard deviations from what a random order gives: beyond them 1 of 16,000 honest orders lies."""
+UNDER_WAY: Final = 64
+"""So many units may have finished after one that has not: other processes were at work on them."""
+
+
+def warnings_of(study: Study, design: Design, registration: Registration, records: Sequence[Record]) -> list[str]:
+    """In the order in which the report has them."""
+    warnings = []
+    if not registration.commit:
+        warnings.append(registration.line(told(study.text)))
+    if design.mode in study.mode_notes:
+        warnings.append(study.mode_notes[design.mode])
+    missing = len(list(design.units())) - sum("failed" not in record for record in records)
+    if missing:
+        warnings.append(f"{missing:,} units have not finished: the run was stopped. Cells rest on the seeds that have.")
+    absent = Counter(text.split(":")[0] for record in records for text in record.get("absent", {}).values())
+    if absent:
+        warnings.append(
+            "Absent here: " + ", ".join(f"{name} (in {count} units)" for name, count in absent.items()) + "."
+        )
+    wrong = wrong_candidates(records)
+    if wrong:
+        warnings.append("WRONG ANSWERS, and therefore left out: " + ", ".join(sorted(wrong)) + ".")
+    cut = Counter(name for record in records for name, each in _candidates(record) if each.get("cut"))
+    if cut:
+        listed = ", ".join(f"{name} ({count} units)" for name, count in cut.items())
+        warnings.append(f"Cut short by the limit of time in some batch: {listed}.")
+    unmatched = Counter(name for record in records for name, each in _candidates(record) if _fell_short(record, each))
+    if unmatched:
+        listed = ", ".join(f"{name} ({count} units)" for name, count in unmatched.items())
+        warnings.append(f"TRUNCATED BATCHES, compared with nothing: {listed}.")
+    biased = biased_orders(records)
+    if biased:
+        listed = "; ".join(f"block {block}: {', '.join(names)}" for block, names in biased.items())
+        warnings.append(f"BIASED ORDER, times of these blocks are no evidence: {listed}.")
+    warnings += [f"NOT OF THE DESIGN: {line}." for line in _chosen(design, records)]
+    failed = [record for record in records if "failed" in record]
+    if failed:
+        said = failed[0]["failed"].strip().splitlines()[-1]
+        warnings.append(f"{len(failed)} units failed; the first, {failed[0]['key']}: {said}")
+    return warnings
+
+
+def _candidates(record: Record) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    yield from record.get("candidates", {}).items()
+
+
+def _fell_short(record: Record, candidate: Mapping[str, Any]) -> bool:
+    """Whether it was asked less in some batch than was planned."""
+    return "planned" in record and candidate["asked"] != record["planned"]
+
+
+def wrong_candidates(records: Sequence[Record]) -> set[str]:
+    return {name for record in records for name, each in _candidates(record) if each.get("wrong")}
+
+
+def biased_orders(records: Sequence[Record]) -> dict[str, list[str]]:
+    """By block, the candidates that had their turn too early or too late on average for an order drawn at random.
+
+    Who comes last finds warm caches, or a machine that others have left alone."""
+    places: dict[str, dict[str, list[float]]] = {}
+    for record in records:
+        for turn in record.get("order", ()):
+            if len(turn) > 1:
+                for place, name in enumerate(turn):
+                    # In standard deviations of a uniform place.
+                    spread = ((len(turn) ** 2 - 1) / 12) ** 0.5
+                    one = (place - (len(turn) - 1) / 2) / spread
+                    places.setdefault(record["block"], {}).setdefault(name, []).append(one)
+    found: dict[str, list[str]] = {}
+    for block, by_name in places.items():
+        for name, values in by_name.items():
+            if abs(sum(values)) > SURELY * len(values) ** 0.5:
+                found.setdefault(block, []).append(f"{name} {'late' if sum(values) > 0 else 'early'}")
+    return found
+
+
+def _chosen(design: Design, records: Sequence[Record]) -> Iterator[str]:
+    """Units that nobody registered, and units chosen out of turn: what has finished is to be a fair sample."""
+    planned = [unit.key for unit in design.units()]
+    done = {record["key"] for record in records}
+    unknown = done - set(planned)
+    if unknown:
+        yield f"{len(unknown)} units that it does not have, {min(unknown)} among them"
+    first_open = next((place for place, key in enumerate(planned) if key not in done), len(planned))
+    ahead = sum(key in done for key in planned[first_open:])
+    if ahead > UNDER_WAY:
+        yield f"{ahead} units finished out of turn, before {planned[first_open]}"

@@ -1,0 +1,135 @@
+"""What is an experiment's own; all else (runner, journal, statistics, checks, report) is shared.
+
+An experiment is a design (`minikube_py.lab.study.design`) and a class. The built-in ones have a name; one of your own
+is the file of its design, whose `code` names the class as `FILE.py:CLASS` (beside that file) or `MODULE:CLASS`. A
+distribution adds its own by an entry point of the group `minikube_py.studies`, whose name is the study's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from minikube_py import own_code
+from minikube_py.lab.report import Table
+from minikube_py.lab.study.design import Design, StudyError, Unit, parse
+
+GROUP: Final = "minikube_py.studies"
+BUILT_IN: Final[Mapping[str, str]] = {
+    "bloom": "minikube_py.studies.bloom.study:Bloom",
+}
+SUFFIXES: Final = (".toml", ".yaml", ".yml", ".json")
+CHECKOUT: Final = Path(__file__).resolve().parents[3]
+
+Report = dict[str, Any]
+Outcome = Literal["held", "falsified", "undecided", "not tested"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a registered prediction came to. `evidence` is one sentence with the figures."""
+
+    name: str
+    claim: str
+    outcome: Outcome
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What an experiment says about its records. `rows`: for the CSV file, the first being its heads."""
+
+    findings: list[Finding]
+    tables: list[Table]
+    rows: list[Sequence[object]]
+    pictures: list[tuple[str, Path]] = field(default_factory=list)
+    advice: list[str] = field(default_factory=list)
+
+
+class Absent(StudyError):
+    """A candidate cannot be built here; the text says why. It is reported as absent, never replaced."""
+
+
+class Study:
+    """To be subclassed. An instance knows no run: what it is asked comes with the question."""
+
+    name = ""
+    title = ""
+    words: Mapping[str, str] = {}
+    """What the report's terms mean, for a reader who has not read the registration."""
+    mode_notes: Mapping[str, str] = {}
+    text = Path()
+    """The registration in prose; the design itself where there is none."""
+    design = Path()
+    packaged: Path | None = None
+    """A copy of the design that is installed with the code, for where there is no checkout."""
+
+    def load(self, mode: str) -> Design:
+        """Raises: StudyError."""
+        path = self.design if self.design.is_file() or self.packaged is None else self.packaged
+        try:
+            return parse(path.read_bytes(), mode, str(path), self.name)
+        except OSError as error:
+            raise StudyError(f"cannot read {path}: {error.strerror}; name a design that is there") from error
+
+    def measure(self, design: Design, unit: Unit) -> Report:
+        """Measures one unit; whatever it raises is a failed unit."""
+        raise NotImplementedError
+
+    def tell(self, design: Design, records: Sequence[Report], folder: Path, rates: Mapping[str, float]) -> Account:
+        """From the records alone. `rates`: pods/s that benches of the whole control plane wrote down."""
+        raise NotImplementedError
+
+    def intervals(self, design: Design) -> str:
+        """A line about what the report's intervals are."""
+        raise NotImplementedError
+
+
+@cache
+def find(target: str) -> Study:
+    """`target`: the name of a study, or the file of a design. Raises: StudyError, BadCode."""
+    if target.endswith(SUFFIXES):
+        return _of_file(Path(target).resolve())
+    place = BUILT_IN.get(target)
+    if place is not None:
+        module, _, name = place.partition(":")
+        built_in: Study = getattr(import_module(module), name)()
+        return built_in
+    installed = {point.name: point for point in entry_points(group=GROUP)}
+    if target in installed:
+        made: Study = installed[target].load()()
+        made.name = target
+        return made
+    names = ", ".join((*BUILT_IN, *installed))
+    raise StudyError(
+        f"there is no study {target!r}: there are {names}; or name the file of a design (.toml, .yaml, .json)"
+    )
+
+
+def _of_file(path: Path) -> Study:
+    if not path.is_file():
+        raise StudyError(f"there is no file {path}; name the file of a design")
+    # Any mode reads as well as another here; which there are is checked when one is asked for.
+    raw = dict(parse_any(path))
+    code = raw.get("code")
+    if not isinstance(code, str) or ":" not in code:
+        raise StudyError(f'{path} names no code; write code = "FILE.py:CLASS" or "MODULE:CLASS"')
+    place, _, name = code.rpartition(":")
+    kind = own_code.find_class(f"{path.parent / place}:{name}" if place.endswith(".py") else code, "world", "measure")
+    if not (isinstance(kind, type) and issubclass(kind, Study)):
+        raise StudyError(f"{code} is no study: let it inherit from minikube_py.lab.study.contest.Contest")
+    study = kind()
+    study.name, study.design = raw["study"], path
+    study.title = study.title or str(raw.get("title", raw["study"]))
+    study.text = path.parent / raw["text"] if "text" in raw else path
+    return study
+
+
+def parse_any(path: Path) -> Mapping[str, Any]:
+    """The document of a design, in whatever mode it has first. Raises: StudyError."""
+    return parse(path.read_bytes(), "", str(path)).raw

@@ -1,0 +1,229 @@
+"""What a contest measured, and what its design foretold, as data.
+
+A cluster (seed) is the unit of inference: batches and cells of one cluster are averaged before anything is compared, so
+that many requests of few clusters give no narrow interval. Two candidates are compared over batches that both finished.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from minikube_py.lab import plots
+from minikube_py.lab.report import Table
+from minikube_py.lab.study.audit import biased_orders, wrong_candidates
+from minikube_py.lab.study.design import Design, StudyError, cell_name
+from minikube_py.lab.study.experiment import Finding, Outcome
+from minikube_py.lab.study.journal import Record
+from minikube_py.lab.study.statistics import Interval, of_clusters
+
+TIMED = "_us"
+"""How the name of a figure ends that depends on the order of turns."""
+Prediction = Mapping[str, Any]
+Cells = dict[str, dict[int, tuple[float, float]]]
+"""By cell and seed, the figure of one candidate and of its rival."""
+
+
+class Measured:
+    """Figures by candidate, cell and cluster; candidates that were ever wrong are left out."""
+
+    def __init__(self, design: Design, records: Sequence[Record]) -> None:
+        self.design = design
+        self.records = sorted(
+            (record for record in records if "failed" not in record), key=lambda record: record["key"]
+        )
+        self.wrong = wrong_candidates(records)
+        self.biased = biased_orders(records)
+        self.confidence = float(design.raw.get("confidence", 0.95))
+
+    def names(self, block: str) -> list[str]:
+        return [name for name in self.design.candidates(block) if name not in self.wrong]
+
+    def _of_block(self, block: str, where: Mapping[str, Any]) -> Iterator[Record]:
+        for record in self.records:
+            if record["block"] == block and all(
+                record["levels"].get(factor) in (level if isinstance(level, list) else [level])
+                for factor, level in where.items()
+            ):
+                yield record
+
+    def pairs(
+        self, block: str, figure: str, of: str, over: str | None = None, where: Mapping[str, Any] | None = None
+    ) -> Cells:
+        """By cell and seed: the means of both over the batches that both finished; units without such a batch are left
+        out. Without `over` the second is 1."""
+        found: Cells = {}
+        for record in self._of_block(block, where or {}):
+            two = [record["candidates"].get(name) for name in (of, over) if name is not None]
+            if any(each is None or figure not in each["figures"] for each in two):
+                continue
+            whole = [
+                batch
+                for batch, planned in enumerate(record["planned"])
+                if all(batch < len(each["asked"]) and each["asked"][batch] == planned for each in two)
+            ]
+            if whole:
+                means = [fmean(each["figures"][figure][batch] for batch in whole) for each in two]
+                cell = found.setdefault(cell_name(record["levels"]), {})
+                cell[record["seed"]] = (means[0], means[1] if over is not None else 1.0)
+        return found
+
+    def by_cluster(
+        self, block: str, figure: str, of: str, over: str | None = None, where: Mapping[str, Any] | None = None
+    ) -> list[float]:
+        """One value for each cluster that has every cell: the mean over cells, of ratios the geometric one."""
+        cells = self.pairs(block, figure, of, over, where)
+        seeds = set.intersection(*(set(each) for each in cells.values())) if cells else set()
+        values = []
+        for seed in sorted(seeds):
+            each = [cells[cell][seed] for cell in cells]
+            if over is None:
+                values.append(fmean(ours for ours, _ in each))
+            elif all(ours > 0 and theirs > 0 for ours, theirs in each):
+                values.append(math.exp(fmean(math.log(ours / theirs) for ours, theirs in each)))
+            else:
+                # Where a figure is 0 in some cell, the ratio of the sums.
+                mine, least = (sum(one[part] for one in each) for part in (0, 1))
+                values.append(mine / least if least else math.inf if mine else 1.0)
+        return values
+
+    def interval(self, values: Sequence[float], ratio: bool) -> Interval:
+        return of_clusters(values, self.confidence, ratio and all(value > 0 for value in values))
+
+    # -- predictions -----------------------------------------------------------------------------------------------
+
+    def judge(self) -> list[Finding]:
+        """Every prediction of the design. Raises: StudyError for one that lacks something."""
+        return [self._judged(each) for each in self.design.raw.get("predictions", [])]
+
+    def _judged(self, foretold: Prediction) -> Finding:
+        try:
+            name, claim, block, figure, of = (foretold[part] for part in ("name", "claim", "block", "figure", "of"))
+            below, bound = foretold["is"] == "below", float(foretold["than"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise StudyError(
+                f"a prediction lacks or has a wrong {error}: {dict(foretold)}; correct the design"
+            ) from error
+        over, where = foretold.get("over"), foretold.get("where", {})
+        lying = [each for each in (of, over) if each in self.wrong]
+        if lying:
+            return Finding(name, claim, "not tested", f"{' and '.join(lying)} gave wrong answers")
+        if figure.endswith(TIMED) and block in self.biased:
+            return Finding(name, claim, "not tested", f"the order of turns was biased: {', '.join(self.biased[block])}")
+        values = self.by_cluster(block, figure, of, over, where)
+        if len(values) < 2:
+            return Finding(name, claim, "not tested", f"{len(values)} clusters have all of its cells in whole batches")
+        found = self.interval(values, over is not None)
+        of_cells = self._cells_that_hold(self.pairs(block, figure, of, over, where), below, bound)
+        what = f"{figure} of {of}" + (f" over that of {over}" if over else "")
+        evidence = f"{what}: {found.text()}, {len(values)} clusters; so in {of_cells} cells"
+        return Finding(name, claim, outcome(found, below, bound), evidence)
+
+    def _cells_that_hold(self, cells: Cells, below: bool, bound: float) -> str:
+        held = 0
+        for by_seed in cells.values():
+            ours, theirs = (fmean(each[part] for each in by_seed.values()) for part in (0, 1))
+            held += (ours < bound * theirs) if below else (ours > bound * theirs)
+        return f"{held} of {len(cells)}"
+
+    # -- tables and pictures ---------------------------------------------------------------------------------------
+
+    @cached_property
+    def blocks(self) -> list[str]:
+        return list(dict.fromkeys(record["block"] for record in self.records))
+
+    def tables(self) -> list[Table]:
+        """Those that the design asks for; else one of each block, by all that varies."""
+        asked = self.design.raw.get("tables") or [{"block": block} for block in self.blocks]
+        return [table for each in asked if (table := self._table(each)).rows]
+
+    def _table(self, asked: Mapping[str, Any]) -> Table:
+        block = asked["block"]
+        by = list(asked.get("by", self._varied(block)))
+        records = list(self._of_block(block, asked.get("where", {})))
+        figures = list(asked.get("figures", _figures(records)))
+        table = Table(str(asked.get("title", f"Block {block}")), ("", *by, "clusters", *figures))
+        for name in self.names(block):
+            for levels in _levels(records, by):
+                cells = [
+                    self.by_cluster(block, figure, name, None, {**asked.get("where", {}), **levels})
+                    for figure in figures
+                ]
+                if any(cells):
+                    told = [self.interval(values, False).text() if values else "-" for values in cells]
+                    table.add(name, *levels.values(), max(map(len, cells)), *told)
+        return table
+
+    def _varied(self, block: str) -> list[str]:
+        cells = self.design.cells(block)
+        return [factor for factor in cells[0] if len({str(cell[factor]) for cell in cells}) > 1]
+
+    def rows(self) -> list[Sequence[object]]:
+        """One for each unit, candidate and figure: the mean over its batches, and over how many."""
+        rows: list[Sequence[object]] = [["block", "cell", "seed", "candidate", "figure", "mean", "batches"]]
+        for record in self.records:
+            for name, report in record["candidates"].items():
+                for figure, values in report["figures"].items():
+                    mean = f"{fmean(values):.6g}"
+                    at = (record["block"], cell_name(record["levels"]), record["seed"])
+                    rows.append([*at, name, figure, mean, len(values)])
+        return rows
+
+    def draw(self, folder: Path, name: str) -> list[tuple[str, Path]]:
+        """A picture for each of the design's `pictures`: a figure by a factor, a line for each candidate, a panel for
+        each level of `panels`."""
+        wanted = self.design.raw.get("pictures", [])
+        if not plots.available():
+            return []
+        return [(str(each["caption"]), self._draw(each, folder / f"{name}-{each['name']}.png")) for each in wanted]
+
+    def _draw(self, asked: Mapping[str, Any], path: Path) -> Path:
+        block, x, y, where = asked["block"], asked["x"], asked["y"], dict(asked.get("where", {}))
+        records = list(self._of_block(block, where))
+        panels = _levels(records, [asked["panels"]] if "panels" in asked else [])
+        figure, axes = plots.figure(1, len(panels), (4.2 * len(panels), 3.8))
+        for panel, axis in zip(panels, axes[0]):
+            for name in asked.get("candidates", self.names(block)):
+                points = []
+                for level in _levels(records, [x]):
+                    values = self.by_cluster(block, y, name, None, {**where, **panel, **level})
+                    if values:
+                        points.append((str(level[x]), self.interval(values, False)))
+                if points:
+                    plots.draw_intervals(axis, name, points)
+            axis.set_title(", ".join(f"{factor} {level}" for factor, level in panel.items()))
+            axis.set_xlabel(x)
+            axis.set_ylabel(y)
+            if asked.get("log"):
+                axis.set_yscale("log")
+        axes[0][-1].legend(fontsize=7, loc="upper left")
+        return plots.save_alike(figure, path)
+
+
+def outcome(found: Interval, below: bool, bound: float) -> Outcome:
+    """Held or falsified where the whole interval says so."""
+    if found.high < bound:
+        return "held" if below else "falsified"
+    if found.low > bound:
+        return "falsified" if below else "held"
+    # Neither below nor above, and surely so.
+    return "falsified" if found.low == found.high else "undecided"
+
+
+def _figures(records: Sequence[Record]) -> list[str]:
+    return list(
+        dict.fromkeys(name for record in records for each in record["candidates"].values() for name in each["figures"])
+    )
+
+
+def _levels(records: Sequence[Record], by: Sequence[str]) -> list[dict[str, Any]]:
+    """The combinations of levels that there are, in order."""
+    found = {tuple(record["levels"][factor] for factor in by) for record in records}
+    return [
+        dict(zip(by, levels))
+        for levels in sorted(found, key=lambda each: [(isinstance(level, str), level) for level in each])
+    ]

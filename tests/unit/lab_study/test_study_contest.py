@@ -1,0 +1,241 @@
+"""Experiments of one's own: the how-to as typed, and lies that are planted in a candidate, a batch and an order."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy import stats
+
+from minikube_py.cli.main import main
+from minikube_py.lab.environment import Environment
+from minikube_py.lab.study import audit, runner, statistics, telling
+from minikube_py.lab.study.design import Design, StudyError
+from minikube_py.lab.study.experiment import Study, find
+from minikube_py.lab.study.journal import Record
+from minikube_py.lab.study.measured import Measured, outcome
+from minikube_py.lab.study.registration import Registration
+
+PAGE = Path(__file__).parents[3] / "docs/how-to/add-an-experiment.md"
+BLOCK = re.compile(r"```(toml|python|)\n(.*?)```", re.DOTALL)
+REGISTERED = Registration("c0ffee", "2026-01-01")
+IDENTITY = {f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+
+
+def blocks() -> list[tuple[str, str]]:
+    return BLOCK.findall(PAGE.read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The files of the how-to."""
+    for kind, text in blocks():
+        if kind:
+            name, _, body = text.partition("\n")
+            (tmp_path / name.removeprefix("# ")).write_text(body)
+    return tmp_path
+
+
+def test_the_how_to_runs_as_typed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    printed, ran = "", 0
+    for text in [text for kind, text in blocks() if not kind]:
+        for line in text.splitlines():
+            if line.startswith("minikube-py "):
+                assert main(shlex.split(line)[1:]) == 0, line
+                printed, ran = capsys.readouterr().out, ran + 1
+            elif line.startswith("git "):
+                subprocess.run(shlex.split(line), check=True, env={**os.environ, **IDENTITY})
+            else:
+                assert line in printed
+    assert ran == 2
+    document = json.loads((folder / "run/first-fit-report.json").read_text())
+    assert document["registration"]["commit"] and document["warnings"] == []
+    assert [each["outcome"] for each in document["findings"]] == ["held"]
+    (table,) = document["tables"]
+    assert table["columns"] == ["", "nodes", "clusters", "answer_us", "change_us", "compared"]
+    assert {row[0] for row in table["rows"]} == {"scan", "sorted"}
+    # One that has changed since is no longer the registered one.
+    with (folder / "first-fit.toml").open("a") as file:
+        file.write("\n")
+    assert main(["lab", "study", "first-fit.toml", "--quick", "--out", "more"]) == 1
+    assert "first-fit.toml: changed since the commit" in capsys.readouterr().err
+
+
+@pytest.fixture
+def planted(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., tuple[Study, Design, list[Record]]]]:
+    """The example with a line of its code replaced, run in this process."""
+    # The heap of a test run is large.
+    monkeypatch.setattr(gc, "collect", lambda: 0)
+
+    def run(before: str = "", after: str = "", seeds: int = 4) -> tuple[Study, Design, list[Record]]:
+        code = folder / "first_fit.py"
+        source = code.read_text()
+        assert before in source
+        code.write_text(source.replace(before, after, 1))
+        target = str(folder / "first-fit.toml")
+        document = Path(target).read_text().replace("quick = 4", f"quick = {seeds}")
+        Path(target).write_text(document.replace('figure = "compared"', 'figure = "answer_us"'))
+        find.cache_clear()
+        study = find(target)
+        design = study.load("quick")
+        records = [runner.run_unit(runner.Task(target, design, unit)) for unit in design.units()]
+        assert not any("failed" in record for record in records)
+        return study, design, records
+
+    yield run
+    find.cache_clear()
+
+
+def warnings(study: Study, design: Design, records: list[Record]) -> str:
+    return "\n".join(audit.warnings_of(study, design, REGISTERED, records))
+
+
+def test_an_honest_run_has_nothing_to_warn_of(planted: Any) -> None:
+    study, design, records = planted()
+    assert warnings(study, design, records) == ""
+    assert Measured(design, records).judge()[0].outcome != "not tested"
+
+
+def test_a_candidate_that_answers_wrongly_is_left_out(planted: Any) -> None:
+    study, design, records = planted(
+        "return bisect_left(self.free, cpus) <", "return cpus == 7 or bisect_left(self.free, cpus) >"
+    )
+    assert "WRONG ANSWERS, and therefore left out: sorted" in warnings(study, design, records)
+    measured = Measured(design, records)
+    assert measured.names("size") == ["scan"]
+    assert measured.judge()[0].outcome == "not tested"
+    assert {row[0] for row in measured.tables()[0].rows} == {"scan"}
+
+
+def test_a_truncated_batch_is_compared_with_nothing(planted: Any) -> None:
+    """It answers the cheap half of its second batch, and all of the others."""
+    lie = "self.turn = getattr(self, 'turn', 0) + 1\n"
+    lie += "        asked = asked[: 5 if self.turn == 2 < len(self.free) - 50 else 25]\n"
+    study, design, records = planted(
+        "        return [self.fits(cpus) for cpus in asked]",
+        f"        {lie}        return [self.fits(cpus) for cpus in asked]",
+    )
+    # Both candidates inherit it: all 400-node units of both fell short once.
+    assert "TRUNCATED BATCHES, compared with nothing: " in warnings(study, design, records)
+    large = [record for record in records if record["levels"]["nodes"] == 400]
+    for record in large:
+        assert record["planned"] == [25] * 4
+        assert all(each["asked"] == [25, 5, 25, 25] for each in record["candidates"].values())
+        for name in ("scan", "sorted"):
+            record["candidates"][name]["figures"]["compared"] = [1.0, 1e9, 2.0, 3.0]
+    pairs = Measured(design, records).pairs("size", "compared", "sorted", "scan", {"nodes": 400})
+    assert set(pairs["nodes=400"].values()) == {(2.0, 2.0)}
+
+
+def test_one_that_never_finishes_a_batch_is_not_judged(planted: Any) -> None:
+    study, design, records = planted(
+        "class Sorted(Scan):",
+        "class Sorted(Scan):\n    def answer(self, asked):\n        return super().answer(asked[:1])\n",
+    )
+    assert "TRUNCATED BATCHES, compared with nothing: sorted (8 units)" in warnings(study, design, records)
+    finding = Measured(design, records).judge()[0]
+    assert (finding.outcome, finding.evidence) == ("not tested", "0 clusters have all of its cells in whole batches")
+
+
+def test_a_biased_order_says_nothing_about_times(planted: Any) -> None:
+    lie = "class FirstFit(Contest):\n    def turns(self, names, unit, batch):\n        return ['scan', 'sorted']\n"
+    study, design, records = planted("class FirstFit(Contest):", lie)
+    assert "BIASED ORDER, times of these blocks are no evidence: block size: scan early, sorted late" in warnings(
+        study, design, records
+    )
+    assert Measured(design, records).judge()[0].outcome == "not tested"
+
+
+def test_one_that_fails_is_absent_and_the_others_go_on(planted: Any) -> None:
+    study, design, records = planted("self.compared += len(self.free).bit_length()", "raise RuntimeError('gone')")
+    assert "Absent here: sorted (failed) (in 8 units)" in warnings(study, design, records)
+    assert all(set(record["candidates"]) == {"scan"} for record in records)
+
+
+def test_units_that_nobody_registered_or_that_were_chosen_are_noticed(planted: Any) -> None:
+    study, design, records = planted()
+    other = {**records[0], "key": "size/nodes=51/seed=0"}
+    assert "NOT OF THE DESIGN: 1 units that it does not have, size/nodes=51/seed=0" in warnings(
+        study, design, [*records, other]
+    )
+    many = Design({**design.raw, "seeds": {"quick": 60}}, "quick")
+    chosen: list[Record] = [{"key": unit.key, "block": "size", "seed": unit.seed} for unit in many.units() if unit.seed]
+    assert "118 units finished out of turn" in warnings(study, many, chosen)
+
+
+def test_the_report_of_a_contest_is_written(planted: Any, tmp_path: Path) -> None:
+    study, design, records = planted()
+    environment = Environment("0", "", "3", "here", 1, "none", 0.0, "alone")
+    made = telling.write(study, design, REGISTERED, environment, records, tmp_path, {})
+    text = (tmp_path / "first-fit-report.md").read_text()
+    assert "Student's t over clusters" in text and "first-fit-compared.png" in text
+    assert all(path.stat().st_size for path in made.files)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        pytest.param(('code = "first_fit.py:FirstFit"', ""), "names no code", id="no code"),
+        pytest.param(("first_fit.py:FirstFit", "first_fit.py:World"), "is no study", id="code that is no study"),
+        pytest.param(("version = 1", "version = 9"), "version 1; correct it there", id="another version"),
+        pytest.param(("[defaults]", "["), "cannot be read as TOML", id="no TOML"),
+        pytest.param(("[blocks.size]", "[else.size]"), "has no table `blocks`", id="no blocks"),
+        pytest.param(("quick = 4, ", ""), "has no mode 'quick': `seeds` names full", id="no such mode"),
+    ],
+)
+def test_a_design_that_cannot_run_says_why(folder: Path, change: tuple[str, str], said: str) -> None:
+    path = folder / "first-fit.toml"
+    path.write_text(path.read_text().replace(*change))
+    find.cache_clear()
+    with pytest.raises(StudyError) as raised:
+        find(str(path)).load("quick")
+    assert said in str(raised.value)
+
+
+def test_a_prediction_that_lacks_something_says_what(folder: Path) -> None:
+    design = find(str(folder / "first-fit.toml")).load("quick")
+    with pytest.raises(StudyError, match=r"a prediction lacks or has a wrong 'block'.*correct the design"):
+        Measured(Design({**design.raw, "predictions": [{"name": "P1", "claim": "x"}]}, "quick"), []).judge()
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 7, 30])
+def test_quantiles_are_students(freedom: int) -> None:
+    assert statistics.student_quantile(0.975, freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=1e-3)
+
+
+def test_an_interval_knows_how_many_clusters_there_are() -> None:
+    few, many = (statistics.of_clusters([1.0, 3.0] * times, 0.95) for times in (1, 20))
+    assert few.value == many.value == 2.0
+    assert few.low < -5 and 1.6 < many.low < many.high < 2.4
+    assert statistics.of_clusters([5.0], 0.95).high == float("inf")
+    ratio = statistics.of_clusters([0.5, 0.5, 0.5], 0.95, ratio=True)
+    assert ratio == pytest.approx((0.5, 0.5, 0.5))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "below", "expected"),
+    [
+        (0.1, 0.4, True, "held"),
+        (0.4, 0.6, True, "undecided"),
+        (0.6, 0.9, True, "falsified"),
+        (0.6, 0.9, False, "held"),
+        (0.1, 0.4, False, "falsified"),
+        (0.5, 0.5, True, "falsified"),
+        (0.5, 0.5, False, "falsified"),
+    ],
+)
+def test_outcomes(low: float, high: float, below: bool, expected: str) -> None:
+    assert outcome(statistics.Interval((low + high) / 2, low, high), below, 0.5) == expected

@@ -1,0 +1,33 @@
+"""The committed journal of `bloom` gives the committed report, whoever runs the study."""
+
+import csv
+import gzip
+import io
+import json
+from pathlib import Path
+
+import orjson
+
+from minikube_py.lab.study.journal import digest
+from minikube_py.studies.bloom.predictions import ALL, Evidence, in_process
+from minikube_py.studies.bloom.study import Bloom, csv_rows
+
+STUDIES = Path(__file__).resolve().parents[3] / "docs/studies"
+
+
+def test_the_committed_journal_gives_the_committed_report() -> None:
+    lines = gzip.decompress((STUDIES / "data/bloom-medium.jsonl.gz").read_bytes()).splitlines()
+    header, *records = map(orjson.loads, lines)
+    design = Bloom().load("medium")
+    assert header["design"] == digest(design)
+    evidence = Evidence(design, records)
+    written = io.StringIO()
+    csv.writer(written).writerows(csv_rows(evidence))
+    assert written.getvalue() == (STUDIES / "bloom-report.csv").read_bytes().decode()
+    reported = {each["name"]: each for each in json.loads((STUDIES / "bloom-report.json").read_text())["findings"]}
+    # P1 alone takes as long as the others together.
+    for judged in ALL:
+        if judged is not in_process:
+            found = judged(evidence)
+            wanted = reported[found.name]
+            assert (found.outcome, found.evidence) == (wanted["outcome"], wanted["evidence"])
