@@ -82,6 +82,9 @@ class LeaseExists(RequestError):
 class NoSpace(RequestError):
     """A write that grows, and a member has no room for it (etcd: `ErrNoSpace`). `why`: which one, and what to do."""
 
+    advice = ""
+    """What to do, where it is not a store of ours that has no room."""
+
     def __init__(self, why: str = "") -> None:
         words = "etcdserver: mvcc: database space exceeded"
         super().__init__(why if why.startswith(words) else f"{words}: {why}" if why else words)

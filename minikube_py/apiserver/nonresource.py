@@ -17,7 +17,7 @@ from minikube_py.api.registry import Registry
 from minikube_py.apiserver import health, indexes, questions, scheduling
 from minikube_py.apiserver.forms import negotiate
 from minikube_py.apiserver.messages import TEXT, Request, Response
-from minikube_py.apiserver.object_store import ALARM_ADVICE, translated
+from minikube_py.apiserver.object_store import translated
 
 if TYPE_CHECKING:
     from minikube_py.apiserver.core import ApiServer
@@ -132,7 +132,7 @@ async def _has_room(server: ApiServer) -> str:
     except StatusError as error:
         return error.message
     raised = ", ".join(f"alarm {alarm.kind} of member {alarm.member:x}" for alarm in alarms)
-    return f"{raised}: {ALARM_ADVICE}" if raised else ""
+    return f"{raised}: {server.storage.alarm_advice}" if raised else ""
 
 
 async def _in_step(server: ApiServer) -> str:

@@ -24,7 +24,7 @@ from minikube_py.errors import (
     Unavailable,
 )
 from minikube_py.mvcc.types import Compare, DeleteRange, KeyValue, Op, Put, RangeRequest, RangeResult, Txn, TxnResult
-from minikube_py.store.storage import Storage
+from minikube_py.store.storage import ALARM_ADVICE, Storage
 
 T = TypeVar("T")
 TOO_OLD: Final = "The resourceVersion for the provided list is too old."
@@ -198,11 +198,6 @@ def _first(response: object) -> KeyValue | None:
     return response.kvs[0] if response.kvs else None
 
 
-ALARM_ADVICE: Final = (
-    "`minikube-py store alarm list` tells why, `minikube-py store alarm disarm` ends it once the cause is gone"
-)
-
-
 async def translated(operation: Awaitable[T]) -> T:
     """What the store refuses, as the API's status. Raises: StatusError."""
     try:
@@ -212,7 +207,7 @@ async def translated(operation: Awaitable[T]) -> T:
     except RequestTooLarge as error:
         raise request_entity_too_large(f"limit is {error.limit_bytes}") from None
     except NoSpace as error:
-        raise OutOfSpace(f"{error}; {ALARM_ADVICE}") from None
+        raise OutOfSpace(f"{error}; {error.advice or ALARM_ADVICE}") from None
     except ClusterCorrupt as error:
         text = f"{error}: members hold different data, so nothing is written; `minikube-py store hash` compares them"
         raise StatusError(500, "", f"{text}; {ALARM_ADVICE}") from None

@@ -13,6 +13,7 @@ from minikube_py.apiserver.outgoing import HttpsOutgoing
 from minikube_py.client.outside import HttpOutside
 from minikube_py.control_plane import tokens
 from minikube_py.control_plane.config import LOOPBACK, ControlPlaneConfig, Step
+from minikube_py.control_plane.errors import SetupError
 from minikube_py.control_plane.etcd_door import of_plane
 from minikube_py.control_plane.files import (
     Credentials,
@@ -28,6 +29,7 @@ from minikube_py.control_plane.store_layout import restore_first
 from minikube_py.control_plane.users import users_by_token
 from minikube_py.controllers.base import ControllerConfig
 from minikube_py.env import Clock, Disk, Rng
+from minikube_py.errors import MinikubeError
 from minikube_py.kubelet.config import KubeletConfig
 from minikube_py.ports.descriptors import PROCESS
 from minikube_py.scheduler.configuration.files import read_scheduler
@@ -119,7 +121,10 @@ class ControlPlane(Plane):
         if self.config.etcd is not None:
             storage = self.config.etcd.storage(self._clock)
             await self.use_storage(storage)
-            await storage.start()
+            try:
+                await storage.start()
+            except MinikubeError as error:
+                raise SetupError(f"--etcd-servers {self.config.etcd.servers}: {error}") from None
             self._step("store", f"etcd at {self.config.etcd.servers}, revision {storage.revision}")
             return
         restore_first(self.config)

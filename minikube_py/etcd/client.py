@@ -31,7 +31,7 @@ OPTIONS: Final = (
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 2_000),
+    ("grpc.max_reconnect_backoff_ms", 500),
 )
 METHODS: Final[dict[str, Method]] = {f"{each.service.rpartition('.')[2]}/{each.name}": each for each in methods()}
 

@@ -104,8 +104,12 @@ def status_of(error: MinikubeError | Refused) -> tuple[Any, str]:
     return StatusCode.UNKNOWN, text
 
 
+class EtcdNoSpace(NoSpace):
+    advice = "`etcdctl alarm list` tells which member, `etcdctl alarm disarm` ends it once there is room again"
+
+
 _BY_TEXT: Final[dict[str, type[MinikubeError]]] = {
-    NO_SPACE[1]: NoSpace,
+    NO_SPACE[1]: EtcdNoSpace,
     CORRUPT[1]: ClusterCorrupt,
     LEASE_NOT_FOUND[1]: LeaseNotFound,
     LEASE_EXISTS[1]: LeaseExists,

@@ -40,6 +40,7 @@ BUILD_ROWS: Final = 256
 OBJECTS, COMPACTIONS = 0, 1
 """The ids of the watches, which etcd counts by stream."""
 FOREIGN: Final = b"k8s\0"
+LOOKED_AT: Final = 500
 
 
 class Lost(Exception):
@@ -65,9 +66,11 @@ class Feed:
         self._behind = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._stream: Any = None
+        self._said: set[tuple[str, str]] = set()
 
     async def start(self) -> None:
         """Raises: Unavailable, InvalidRequest where the keys are somebody else's."""
+        await self._check_ours()
         await self._load(REPLAYED)
         work = (self._follow_forever(), self._ask_forever(), self._keep_house())
         self._tasks = [asyncio.get_running_loop().create_task(each) for each in work]
@@ -93,19 +96,24 @@ class Feed:
                 revision, _ = await self._ends()
         else:
             raise Unavailable(f"etcd was compacted {LOADS_MAX} times while its keys were read")
-        foreign = next((kv for kv in kvs if kv.value.startswith(FOREIGN)), None)
-        if foreign is not None:
-            where = foreign.key.decode("utf-8", "replace")
-            raise InvalidRequest(
-                f"{where} in etcd is an object of another Kubernetes (protobuf), which is not served from here; "
-                "use an --etcd-prefix of its own"
-            )
         former = self.hub if self.loads else None
         self.mirror = Mirror(kvs, revision, self.field_sets.values())
         self.hub = WatchHub(self.mirror.state)
         self.loads += 1
         if former is not None:
             former.close(Compacted(former.revision, revision))
+
+    async def _check_ours(self) -> None:
+        """Raises: InvalidRequest where the first keys that there are hold objects in kube-apiserver's form."""
+        keys = self._wording.keys
+        request = pb.RangeRequest(key=keys.low, range_end=keys.high, limit=LOOKED_AT)
+        answer = await self._client.read("KV/Range", request)
+        for kv in answer.kvs:
+            if kv.value.startswith(FOREIGN):
+                raise InvalidRequest(
+                    f"{kv.key.decode('utf-8', 'replace')} in etcd is an object of another Kubernetes (protobuf), which "
+                    "is not served from here; use an --etcd-prefix of its own"
+                )
 
     async def _ends(self) -> tuple[int, int]:
         """The newest revision, and the one that was compacted last, as far as API servers know."""
@@ -141,10 +149,15 @@ class Feed:
                 await self._load_again()
                 continue
             except (grpc.aio.AioRpcError, MinikubeError) as error:
-                words = error.details() if isinstance(error, grpc.aio.AioRpcError) else error
-                log.warning("the watch on etcd at %s ended: %s", place, words)
+                self._say(place, str(error.details() if isinstance(error, grpc.aio.AioRpcError) else error))
             self._client.pass_over(place)
             await self._clock.sleep(RETRY_S)
+
+    def _say(self, place: str, why: str) -> None:
+        """Once for each reason, until the watch stands again."""
+        if (place, why) not in self._said:
+            self._said.add((place, why))
+            log.warning("the watch on etcd at %s ended: %s", place, why)
 
     async def _load_again(self) -> None:
         while True:
@@ -168,6 +181,7 @@ class Feed:
                     await self._check_same(answer.header)
                     self.streams += 1
                     self._stream, self.following = stream, True
+                    self._said.clear()
                 self._take(answer)
             raise Unavailable("its stream was closed")
         finally:

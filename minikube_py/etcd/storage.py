@@ -15,7 +15,7 @@ from minikube_py.env import Clock, ended
 from minikube_py.errors import Compacted, FutureRevision, InvalidRequest, Unavailable
 from minikube_py.etcd.client import REQUEST_TIMEOUT_S, Endpoints, EtcdClient
 from minikube_py.etcd.compactor import Compactor
-from minikube_py.etcd.errors import COMPACTED, FUTURE
+from minikube_py.etcd.errors import COMPACTED, FUTURE, EtcdNoSpace
 from minikube_py.etcd.feed import Feed
 from minikube_py.etcd.keys import PREFIX, Keys
 from minikube_py.etcd.messages import pb
@@ -53,6 +53,8 @@ ALARMS: Final = ("", "NOSPACE", "CORRUPT")
 
 class EtcdStorage:
     """`await start()` reads what there is; raises where no member can be reached. To be made within the loop."""
+
+    alarm_advice = EtcdNoSpace.advice
 
     def __init__(
         self,

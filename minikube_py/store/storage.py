@@ -7,7 +7,7 @@ Three implementations: embedded (in this process), the store's own client (frame
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 from minikube_py.fields.spec import FieldSet
 from minikube_py.fields.where import Where
@@ -39,6 +39,11 @@ from minikube_py.mvcc.types import WatchBatch as WatchBatch
 WatchSink = Callable[[WatchBatch], None]
 """Called on the event loop, in order; must neither block nor raise. On the embedded store it runs before the write's
 own future resolves, so what a writer was told is already in every watch cache."""
+
+
+ALARM_ADVICE: Final = (
+    "`minikube-py store alarm list` tells why, `minikube-py store alarm disarm` ends it once the cause is gone"
+)
 
 
 class WatchHandle(Protocol):
@@ -101,8 +106,10 @@ class Storage(Protocol):
 
         Raises: as `range`; InvalidRequest without a `where`."""
 
+    alarm_advice: str
+
     async def alarms(self) -> list[Alarm]:
-        """What all members have agreed is wrong; see `mvcc.alarms`."""
+        """What all members have agreed is wrong; see `mvcc.alarms`. `alarm_advice`: how people end it."""
 
     @property
     def revision(self) -> int:
@@ -116,6 +123,8 @@ class Storage(Protocol):
 
 class CommandStorage:
     """The writes of a `Storage` as what they are: one command each. Whoever can send a command has them all."""
+
+    alarm_advice = ALARM_ADVICE
 
     def command(self, command: SessionCommand) -> Awaitable[Result]:
         """Sends it through the log, once. Raises: RequestError, Unavailable, OutcomeUnknown."""

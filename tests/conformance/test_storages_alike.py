@@ -11,8 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import judging
 import orjson
+import ours
 import pytest
+from asking import Server
 from drawn_etcd import Draws
 from etcd_behind import real_etcd, storage_at
 from patience import patience, until
@@ -43,7 +46,8 @@ from minikube_py.store.storage import Storage
 pytestmark = pytest.mark.original
 T = TypeVar("T")
 SEEDS = range(int(os.environ.get("MINIKUBE_PY_STORAGE_HISTORIES", "2")))
-COMMANDS = 250
+COMMANDS = 160
+EXAMPLES = int(os.environ.get("MINIKUBE_PY_STORAGE_EXAMPLES", "40"))
 PLACE = b"/registry/drawn/"
 NODE, POD = b"/registry/nodes/", b"/registry/pods/default/"
 FREE = Where((Comparison("free.cpu", ">=", ("4",)),))
@@ -235,3 +239,16 @@ async def test_drawn_histories_end_alike_on_both_stores(tmp_path: Path, seed: in
         finally:
             await member.stop()
         await asyncio.sleep(0)
+
+
+@pytest.mark.timeout(120 + EXAMPLES)
+def test_drawn_requests_answer_alike_on_both_stores() -> None:
+    """kubectl's requests and worse, as `test_differential` asks them of upstream."""
+    with (
+        ours.serve() as embedded,
+        ours.serve_on_etcd() as behind,
+        Server(embedded["url"], embedded["token"]) as one,
+        Server(behind["url"], behind["token"]) as other,
+    ):
+        report = judging.judge(one, other, EXAMPLES, 29)
+    assert not report.findings, f"{report.text()}\n{report.counts()}"

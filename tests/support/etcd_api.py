@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import queue
 import random
+import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -189,28 +190,51 @@ def ours(
         thread.join(PATIENCE_S)
 
 
-@contextlib.contextmanager
-def real_etcd(folder: Path, *flags: str) -> Iterator[str]:
-    """A real etcd of one member; where it serves."""
-    client, peer = free_ports(2)
-    urls = f"http://127.0.0.1:{client}", f"http://127.0.0.1:{peer}"
-    command = [
-        etcd_binary(), "--name", "one", "--data-dir", str(folder), "--unsafe-no-fsync", "--log-level", "error",
-        "--listen-client-urls", urls[0], "--advertise-client-urls", urls[0], "--listen-peer-urls", urls[1],
-        "--initial-advertise-peer-urls", urls[1], "--initial-cluster", f"one={urls[1]}", *flags,
-    ]  # fmt: skip
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
+class RealEtcd:
+    """A real etcd of one member, always at the same addresses; `place`: where it serves."""
+
+    def __init__(self, folder: Path, *flags: str) -> None:
+        client, peer = free_ports(2)
+        urls = f"http://127.0.0.1:{client}", f"http://127.0.0.1:{peer}"
+        self.place = f"127.0.0.1:{client}"
+        self._command = [
+            etcd_binary(), "--name", "one", "--data-dir", str(folder), "--unsafe-no-fsync", "--log-level", "error",
+            "--listen-client-urls", urls[0], "--advertise-client-urls", urls[0], "--listen-peer-urls", urls[1],
+            "--initial-advertise-peer-urls", urls[1], "--initial-cluster", f"one={urls[1]}", *flags,
+        ]  # fmt: skip
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *flags: str) -> None:
+        """Returns when it serves."""
+        command = [*self._command, *flags]
+        process = self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = Deadline()
-        caller = Caller(f"127.0.0.1:{client}")
+        caller = Caller(self.place)
         while caller.call("KV/Range", BY_NAME["RangeRequest"](key=b"a"))[0] != "ok":
             deadline.check("etcd serves")
             assert process.poll() is None
         caller.close()
-        yield f"127.0.0.1:{client}"
+
+    def send(self, number: int) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def end(self, number: int = signal.SIGTERM) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+            self._process.wait(PATIENCE_S)
+            self._process = None
+
+
+@contextlib.contextmanager
+def real_etcd(folder: Path, *flags: str) -> Iterator[str]:
+    """A real etcd of one member; where it serves."""
+    etcd = RealEtcd(folder, *flags)
+    try:
+        etcd.start()
+        yield etcd.place
     finally:
-        process.terminate()
-        process.wait(PATIENCE_S)
+        etcd.end()
 
 
 def as_json(message: Any) -> str:

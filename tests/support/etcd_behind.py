@@ -8,6 +8,7 @@ import random
 from collections.abc import AsyncIterator
 
 from api_core import Core
+from etcd_api import RealEtcd as RealEtcd
 from etcd_api import real_etcd as real_etcd
 from patience import until
 
@@ -77,4 +78,4 @@ async def served(
             await core.stop()
 
 
-__all__ = ["OnEtcd", "real_etcd", "served", "storage_at"]
+__all__ = ["OnEtcd", "RealEtcd", "real_etcd", "served", "storage_at"]

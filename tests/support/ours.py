@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -15,15 +16,20 @@ import yaml
 
 STOP_TIMEOUT_S = 30
 
+BEHIND = "MINIKUBE_PY_BEHIND"
+"""Where this says `etcd`, all that is compared with upstream runs on a real etcd."""
 SERVE = """
+ETCD = ""
 import asyncio, random, signal, sys
 from pathlib import Path
 from minikube_py.control_plane.config import ControlPlaneConfig
+from minikube_py.control_plane.etcd_behind import EtcdBehind
 from minikube_py.control_plane.in_process import ControlPlane
 from minikube_py.env import SystemClock
 
 async def main(folder, components, nodes):
-    config = ControlPlaneConfig(Path(folder), port=0, nodes=nodes, components=components)
+    etcd = EtcdBehind(ETCD) if ETCD else None
+    config = ControlPlaneConfig(Path(folder), port=0, nodes=nodes, components=components, etcd=etcd)
     plane = ControlPlane(config, SystemClock(), random.Random(0))
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
@@ -35,13 +41,30 @@ async def main(folder, components, nodes):
 asyncio.run(main(sys.argv[1], tuple(filter(None, sys.argv[2].split(","))), int("".join(sys.argv[3:]) or 0)))
 """
 
+DEFAULT = (sys.executable, "-c", SERVE)
+
+
+@contextlib.contextmanager
+def serve_on_etcd(components: tuple[str, ...] = (), nodes: int = 0) -> Iterator[dict[str, Any]]:
+    """The same, on a real etcd."""
+    from etcd_api import real_etcd
+
+    with tempfile.TemporaryDirectory() as folder, real_etcd(Path(folder, "etcd")) as place:
+        script = SERVE.replace('ETCD = ""', f'ETCD = "http://{place}"')
+        with serve(components, (sys.executable, "-c", script), nodes) as served:
+            yield served
+
 
 @contextlib.contextmanager
 def serve(
-    components: tuple[str, ...] = (), started: Sequence[str] = (sys.executable, "-c", SERVE), nodes: int = 0
+    components: tuple[str, ...] = (), started: Sequence[str] = DEFAULT, nodes: int = 0
 ) -> Iterator[dict[str, Any]]:
     """Yields url, token and kubeconfig; `components` run beside store and API server. `started`: the process, to which
     folder, components and, where there are any, the number of fake `nodes` are added."""
+    if os.environ.get(BEHIND) == "etcd" and started == DEFAULT:
+        with serve_on_etcd(components, nodes) as served:
+            yield served
+        return
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "log")
         with log.open("w") as errors:

@@ -1,0 +1,247 @@
+"""The API server on a real etcd: what two of them see, what is compacted, and what etcd's failures become."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import shutil
+import signal
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from api_core import MAPS, MERGE, PODS, config_map, names, node, pod
+from etcd_api import Caller
+from etcd_behind import OnEtcd, RealEtcd, real_etcd, served, storage_at
+from patience import patience, until
+
+from minikube_py.errors import InvalidRequest, OutcomeUnknown, Unavailable
+from minikube_py.etcd.compactor import Compactor
+from minikube_py.etcd.messages import pb
+from minikube_py.mvcc.types import Put, RangeRequest, prefix_end
+
+pytestmark = pytest.mark.original
+FREE = "/api/v1/nodes?fieldSelector=free.cpu>=4"
+
+
+@pytest.fixture(scope="module")
+def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with real_etcd(tmp_path_factory.mktemp("etcd") / "data") as place:
+        yield place
+
+
+@contextlib.asynccontextmanager
+async def two_on(place: str, prefix: str) -> AsyncIterator[tuple[OnEtcd, OnEtcd]]:
+    async with served(place, prefix=prefix) as one, served(place, prefix=prefix) as other:
+        yield one, other
+
+
+async def test_two_servers_read_what_either_acknowledged(etcd: str) -> None:
+    caller = Caller(etcd)
+    async with patience(), two_on(etcd, "/two") as (one, other):
+        for n in range(12):
+            writer, reader = (one, other) if n % 2 else (other, one)
+            await writer.done("POST", MAPS, config_map(f"m{n}"))
+            # Others' keys: revisions that no watch on ours sees.
+            caller.call("KV/Put", pb.PutRequest(key=b"/of-somebody-else", value=b"x"))
+            assert f"m{n}" in names(await reader.done("GET", MAPS))
+            await writer.done("POST", "/api/v1/nodes", node(f"n{n}", cpu=str(n)))
+            assert names(await reader.done("GET", FREE)) == sorted(f"n{i}" for i in range(4, n + 1))
+        await one.done("POST", PODS, pod("p", "n6", cpu="3"))
+        assert "n6" not in names(await other.done("GET", FREE))
+        assert one.storage.feed.asked + other.storage.feed.asked > 0
+    caller.close()
+
+
+async def test_an_index_that_one_declares_is_built_by_all_and_kept(etcd: str) -> None:
+    async with patience(), two_on(etcd, "/indexes") as (one, other):
+        for n in range(9):
+            await one.done("POST", MAPS, config_map(f"m{n}", {"size": str(n)}))
+        body = {"name": "by-size", "on": "configmaps", "fields": ['size=metadata.labels["size"]:int']}
+        status, made = await one.ask("POST", "/minikube-py/v1/indexes", body)
+        assert status == 201, made
+        for each in (other, one):
+            assert names(await each.done("GET", f"{MAPS}?fieldSelector=size>=7")) == ["m7", "m8"]
+        async with served(etcd, prefix="/indexes") as third:
+            assert names(await third.done("GET", f"{MAPS}?fieldSelector=size<2")) == ["m0", "m1"]
+            await third.done("DELETE", "/minikube-py/v1/indexes/by-size")
+        status, _ = await other.ask("GET", f"{MAPS}?fieldSelector=size>=7")
+        assert status == 400
+
+
+async def test_what_was_compacted_is_expired_and_pages_can_go_on(etcd: str) -> None:
+    async with patience(), two_on(etcd, "/compacted") as (one, other):
+        for n in range(4):
+            await one.done("POST", MAPS, config_map(f"m{n}"))
+        await one.done("POST", "/api/v1/nodes", node("n"))
+        page = await one.done("GET", f"{MAPS}?limit=2")
+        watch = await other.watch(f"{MAPS}?resourceVersion={page['metadata']['resourceVersion']}")
+        await one.done("POST", MAPS, config_map("m4"))
+        # The protocol by which API servers agree: the first round learns, the second compacts.
+        made = [Compactor(each.storage._client, each.clock, 0, lambda _: None) for each in (one, other)]
+        await made[0].step()
+        await made[0].step()
+        await made[1].step()
+        assert made[1]._version == made[0]._version
+        compacted = made[0]._revision
+        await one.done("POST", MAPS, config_map("m5"))
+        await made[0].step()
+        for each in (one, other):
+            state = each.storage.feed
+            await until(lambda state=state: state.mirror.state.compact_revision >= compacted, "it knows")  # type: ignore[misc]
+        status, gone = await one.ask("GET", f"{MAPS}?limit=2&continue={page['metadata']['continue']}")
+        assert (status, gone["reason"]) == (410, "Expired")
+        rest = await one.done("GET", f"{MAPS}?continue={gone['metadata']['continue']}")
+        assert names(rest) == ["m2", "m3", "m4", "m5"]
+        old = page["metadata"]["resourceVersion"]
+        status, gone = await other.ask("GET", f"{FREE}&resourceVersion={old}&resourceVersionMatch=Exact")
+        assert status == 410
+        # A watch that stands is not touched by it.
+        assert await watch.named(2) == [("ADDED", "m4"), ("ADDED", "m5")]
+        watch.close()
+
+
+async def test_a_revision_from_before_a_server_began_is_scanned(etcd: str) -> None:
+    async with patience(), served(etcd, prefix="/scanned") as core:
+        await core.done("POST", "/api/v1/nodes", node("small", cpu="1"))
+        await core.done("POST", "/api/v1/nodes", node("large", cpu="8"))
+        await core.done("POST", PODS, pod("p", "large", cpu="5"))
+        full = await core.done("GET", FREE)
+        old = full["metadata"]["resourceVersion"]
+        await core.done("DELETE", f"{PODS}/p?gracePeriodSeconds=0")
+        assert names(await core.done("GET", FREE)) == ["large"]
+        await core.storage.feed._load(0)
+        mirror = core.storage.feed.mirror
+        assert mirror.state.compact_revision > int(old)
+        await core.in_step()
+        at_old = f"{FREE}&resourceVersion={old}&resourceVersionMatch=Exact"
+        assert names(await core.done("GET", at_old)) == names(full) == []
+        assert names(await core.done("GET", FREE)) == ["large"]
+        request = RangeRequest(b"/registry/nodes/", prefix_end(b"/registry/nodes/"), 0, int(old), fields=("free.cpu",))
+        result = await core.storage.range(request)
+        assert result.stats is not None and result.stats.structure == "scan"
+        free = dict(zip([kv.key[-5:] for kv in result.kvs], result.fields or ()))
+        assert free == {b"large": (3000,), b"small": (1000,)}
+
+
+async def test_an_etcd_that_dies_leaves_each_write_done_refused_or_unknown(tmp_path: Path) -> None:
+    etcd = RealEtcd(tmp_path / "etcd")
+    etcd.start()
+    try:
+        async with patience(), served(etcd.place, timeout_s=1.0) as core:
+            watch = await core.watch(MAPS)
+            outcomes: dict[int, list[str]] = {}
+            stop = asyncio.Event()
+
+            async def write(worker: int) -> None:
+                n = 0
+                while not stop.is_set():
+                    name = f"w{worker}-{n}"
+                    n += 1
+                    status, answer = await core.ask("POST", MAPS, config_map(name))
+                    assert status in (201, 503, 504), answer
+                    outcomes.setdefault(status, []).append(name)
+                    if status == 504:
+                        assert "etcdserver: request timed out" in answer["message"]
+
+            writers = [asyncio.create_task(write(worker)) for worker in range(4)]
+            await until(lambda: len(outcomes.get(201, [])) > 10, "writes are done")
+            etcd.end(signal.SIGKILL)
+            await until(lambda: outcomes.get(503), "writes are refused")
+            health = await core.respond("GET", "/readyz")
+            assert health.status == 500 and b"[-]etcd failed" in health.body
+            status, answer = await core.ask("GET", MAPS)
+            assert status == 503 and "etcd" in answer["message"]
+            etcd.start()
+            await core.in_step()
+            done = len(outcomes[201])
+            await until(lambda: len(outcomes[201]) > done, "writes are done again")
+            stop.set()
+            await asyncio.gather(*writers)
+            listed = set(names(await core.done("GET", MAPS)))
+            assert sorted(name for _, name in await watch.named(len(listed))) == sorted(listed)
+            assert set(outcomes[201]) <= listed <= set(outcomes[201]) | set(outcomes.get(504, []))
+            assert (await core.respond("GET", "/readyz")).status == 200
+            watch.close()
+    finally:
+        etcd.end()
+
+
+async def test_an_etcd_that_hangs_is_waited_for_no_longer_than_told(tmp_path: Path) -> None:
+    etcd = RealEtcd(tmp_path / "etcd")
+    etcd.start()
+    try:
+        async with patience(), served(etcd.place, timeout_s=0.5) as core:
+            etcd.send(signal.SIGSTOP)
+            with pytest.raises(OutcomeUnknown, match="did not answer in time"):
+                await core.storage.txn((), (Put(b"/registry/lost", b"x"),))
+            status, answer = await core.ask("GET", MAPS)
+            assert status == 503 and "did not answer in time" in answer["message"]
+            etcd.send(signal.SIGCONT)
+            await until(lambda: _listed(core), "it answers again")
+    finally:
+        etcd.send(signal.SIGCONT)
+        etcd.end()
+
+
+async def _listed(core: OnEtcd) -> bool:
+    return (await core.ask("GET", MAPS))[0] == 200
+
+
+async def test_an_etcd_without_space_takes_deletions_and_says_so(tmp_path: Path) -> None:
+    with real_etcd(tmp_path / "etcd", "--quota-backend-bytes", str(1 << 20)) as place:
+        async with patience(), served(place) as core:
+            await core.done("POST", MAPS, config_map("small"))
+            text = base64.b64encode(bytes(range(256)) * 1000).decode()
+            for n in range(9):
+                status, answer = await core.ask("POST", MAPS, config_map(f"m{n}", text=text))
+                if status != 201:
+                    break
+            assert status == 500
+            assert answer["message"].startswith("etcdserver: mvcc: database space exceeded")
+            assert "etcdctl alarm" in answer["message"]
+            health = await core.respond("GET", "/readyz/nospace")
+            assert health.status == 500 and b"NOSPACE" in health.body and b"etcdctl alarm" in health.body
+            assert (await core.respond("GET", "/readyz")).status == 200
+            await core.done("DELETE", f"{MAPS}/small")
+            status, _ = await core.ask("PATCH", f"{MAPS}/m0", {"data": {"a": "b"}}, content_type=MERGE)
+            assert status == 500
+
+
+async def test_an_etcd_that_was_put_back_is_read_again(tmp_path: Path) -> None:
+    """Another identity, at an earlier revision: as after a restore."""
+    etcd = RealEtcd(tmp_path / "etcd")
+    etcd.start()
+    try:
+        async with patience(), served(etcd.place, timeout_s=2.0) as core:
+            await core.done("POST", "/api/v1/nodes", node("n"))
+            stream = await core.watch(FREE)
+            assert await stream.named(1) == [("ADDED", "n")]
+            etcd.end(signal.SIGKILL)
+            shutil.rmtree(tmp_path / "etcd")
+            etcd.start("--initial-cluster-token", "another")
+            await until(lambda: core.storage.feed.loads > 1 and core.storage.feed.following, "it is read again")
+            await core.in_step()
+            assert names(await core.done("GET", "/api/v1/nodes")) == []
+            last = [obj for kind, obj in await stream.rest() if kind == "ERROR"]
+            assert not last or last[0]["code"] == 410
+            await core.done("POST", "/api/v1/nodes", node("later"))
+            assert names(await core.done("GET", FREE)) == ["later"]
+    finally:
+        etcd.end()
+
+
+async def test_objects_of_another_kubernetes_are_left_alone(etcd: str) -> None:
+    caller = Caller(etcd)
+    caller.call("KV/Put", pb.PutRequest(key=b"/foreign/pods/default/p", value=b"k8s\0\n\x09\n\x02v1"))
+    caller.close()
+    with pytest.raises(InvalidRequest, match="another Kubernetes"):
+        async with storage_at(etcd, prefix="/foreign"):
+            pass
+
+
+async def test_an_etcd_that_is_not_there_is_unavailable(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="etcd at 127"):
+        async with storage_at("127.0.0.1:1", timeout_s=0.3):
+            pass
