@@ -111,5 +111,9 @@ study-quick: $(BIN)/.installed  ## the pre-registered study of filters and index
 	@rm -rf results/study-bloom-quick
 	@$(BIN)/minikube-py lab study bloom --quick --jobs $(JOBS)
 
+.PHONY: study-emptiness
+study-emptiness: $(BIN)/.installed  ## the registered study of fronts, whole: hours; resumable; report in results/study-emptiness
+	@$(BIN)/minikube-py lab study emptiness --jobs $(JOBS) $(if $(wildcard results/study-emptiness/cells.jsonl),--resume)
+
 clean:           ## remove what was built
 	rm -rf $(VENV) build dist *.egg-info

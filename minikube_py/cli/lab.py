@@ -1,7 +1,7 @@
 """The laboratory: what is asked of a store, and what answers it best.
 
   minikube-py lab calls
-  minikube-py lab study bloom --quick"""
+  minikube-py lab study emptiness --quick"""
 
 SUBCOMMANDS = {
     "calls": "record every call from API server to store during a run; histograms and diagrams",

@@ -87,14 +87,15 @@ class Contest(Study):
             order.append(self.turns(list(there), unit, number))
             for name in order[-1]:
                 try:
-                    self._ask(there[name], batch, reports[name])
+                    self.ask(there[name], batch, reports[name])
                 except Exception as error:
                     # One that fails is reported, and does not take the others with it.
                     absent[name] = f"{name} (failed): {type(error).__name__}: {error}"
                     del there[name], reports[name]
         return {"candidates": reports, "absent": absent, "planned": planned, "order": order}
 
-    def _ask(self, candidate: Candidate, batch: Batch, report: Report) -> None:
+    def ask(self, candidate: Candidate, batch: Batch, report: Report) -> None:
+        """One batch, and what was measured of it into `report`."""
         began_ns = thread_time_ns()
         answers = candidate.answer(batch.asked)
         asked_ns = thread_time_ns() - began_ns

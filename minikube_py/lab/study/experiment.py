@@ -22,6 +22,7 @@ from minikube_py.lab.study.design import Design, StudyError, Unit, parse
 GROUP: Final = "minikube_py.studies"
 BUILT_IN: Final[Mapping[str, str]] = {
     "bloom": "minikube_py.studies.bloom.study:Bloom",
+    "emptiness": "minikube_py.studies.emptiness.study:Emptiness",
 }
 SUFFIXES: Final = (".toml", ".yaml", ".yml", ".json")
 CHECKOUT: Final = Path(__file__).resolve().parents[3]

@@ -1,0 +1,312 @@
+"""The fronts of the study `emptiness`: exact ones, summaries of several sizes, and both bounds.
+
+All of them read the same table of nodes, are asked in batches of numpy, and count alike: a stored value takes the bits
+of the greatest value of its dimension, and each node that an update looks at again is one row read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from minikube_py.errors import InvalidRequest
+from minikube_py.index.filters.front import Bools, holding
+from minikube_py.index.filters.hashing import mix
+from minikube_py.index.structure import LOW, MISSING, IntArray, Point
+
+SLOT_BITS: Final = 32
+COUNT_BITS: Final = 16
+MOST_CELLS: Final = 1 << 16
+
+
+class Table:
+    """The nodes behind a front. They are there without it, and count for nothing until they are read again."""
+
+    front = "none"
+    bound = 1.0
+
+    def __init__(self, points: IntArray, shards: int) -> None:
+        if shards < 1 or points.ndim != 2 or not points.shape[1]:
+            raise InvalidRequest("a front needs one shard at least, and points of one dimension at least")
+        self.points: IntArray = np.array(points, dtype=np.int64)
+        self.shards, self.dimensions = shards, self.points.shape[1]
+        self.rows_read = 0
+        highest = np.maximum(self.points, 1).max(axis=0, initial=1)
+        self.point_bits = sum(int(value).bit_length() for value in highest)
+
+    def passing(self, asked: IntArray) -> Bools:
+        return np.ones((len(asked), self.shards), dtype=np.bool_)
+
+    def put(self, slot: int, point: Point) -> None:
+        self.points[slot] = point
+
+    def read(self, shard: int) -> tuple[IntArray, IntArray]:
+        """Slots and points of a shard, looked at again."""
+        slots = np.arange(shard, len(self.points), self.shards)
+        self.rows_read += len(slots)
+        return slots, self.points[slots]
+
+    def size_bytes(self) -> int:
+        return 0
+
+    def held_bytes(self) -> int:
+        return self.size_bytes()
+
+
+class Oracle(Table):
+    """Says exactly what there is, by looking at every node: no front, but what one could reach at most."""
+
+    front = "oracle"
+    bound = 0.0
+
+    def passing(self, asked: IntArray) -> Bools:
+        return holding(self.points, self.shards, asked)
+
+
+class Skyband(Table):
+    """The nodes of a shard that fewer than k others dominate. Those that none dominates (k = 1: the skyline, or Pareto
+    front) answer exactly whether some node has all that is asked; the others stand by for when one of them fills up.
+
+    A member that leaves may have hidden nodes that are not kept, so each one uses up one of the k; when all are used up
+    the shard is read again. Nothing else reads it. Equal nodes count as dominated by the first of them.
+    Source: Papadias et al., Progressive skyline computation in database systems, TODS 2005."""
+
+    front = "skyband"
+    bound = 0.0
+
+    def __init__(self, points: IntArray, shards: int, k: int = 4) -> None:
+        super().__init__(points, shards)
+        if k < 1:
+            raise InvalidRequest(f"k is {k}: it must be 1 at least")
+        self.k = k
+        # Padded with what no request finds.
+        self._kept: IntArray = np.full((shards, 4, self.dimensions), MISSING, dtype=np.int64)
+        self._slots: IntArray = np.full((shards, 4), -1, dtype=np.int64)
+        self._sure: list[int] = [k] * shards
+        for shard in range(shards):
+            self._build(shard)
+        self.rows_read = 0
+
+    def passing(self, asked: IntArray) -> Bools:
+        wanted = np.maximum(asked, LOW)
+        fits: Bools = np.any(np.all(self._kept[None] >= wanted[:, None, None], axis=3), axis=2)
+        return fits
+
+    def put(self, slot: int, point: Point) -> None:
+        shard = slot % self.shards
+        old, new = self.points[slot].copy(), np.array(point, dtype=np.int64)
+        self.points[slot] = new
+        members = self._slots[shard]
+        place = np.flatnonzero(members == slot)
+        if len(place):
+            if not (new >= old).all():
+                # What it hid and still hides nobody else knows of.
+                self._sure[shard] -= 1
+                if not self._sure[shard]:
+                    self._build(shard)
+                    return
+            members[place] = -1
+            self._kept[shard, place] = MISSING
+        kept = self._kept[shard]
+        above = (kept >= new).all(axis=1) & ((kept > new).any(axis=1) | (members < slot)) & (members >= 0)
+        if np.count_nonzero(above) >= self._sure[shard]:
+            return
+        self._add(shard, slot, new)
+        self._prune(shard)
+
+    def _add(self, shard: int, slot: int, point: IntArray) -> None:
+        free = np.flatnonzero(self._slots[shard] < 0)
+        if not len(free):
+            self._widen()
+            free = np.flatnonzero(self._slots[shard] < 0)
+        self._slots[shard, free[0]] = slot
+        self._kept[shard, free[0]] = point
+
+    def _widen(self) -> None:
+        self._kept = np.concatenate([self._kept, np.full_like(self._kept, MISSING)], axis=1)
+        self._slots = np.concatenate([self._slots, np.full_like(self._slots, -1)], axis=1)
+
+    def _prune(self, shard: int) -> None:
+        """Those that k members dominate are hidden for good."""
+        there = np.flatnonzero(self._slots[shard] >= 0)
+        keep = band(self._kept[shard, there], self._slots[shard, there], self.k)
+        gone = there[~keep]
+        self._slots[shard, gone] = -1
+        self._kept[shard, gone] = MISSING
+
+    def _build(self, shard: int) -> None:
+        slots, points = self.read(shard)
+        chosen = _candidates(points, slots, self.k)
+        chosen = chosen[band(points[chosen], slots[chosen], self.k)]
+        while len(chosen) > self._slots.shape[1]:
+            self._widen()
+        self._slots[shard], self._kept[shard] = -1, MISSING
+        self._slots[shard, : len(chosen)], self._kept[shard, : len(chosen)] = slots[chosen], points[chosen]
+        self._sure[shard] = self.k
+
+    def members(self) -> int:
+        return int(np.count_nonzero(self._slots >= 0))
+
+    def size_bytes(self) -> int:
+        return (self.members() * self.point_bits + 7) // 8
+
+    def held_bytes(self) -> int:
+        return (self.members() * (self.point_bits + SLOT_BITS) + 7) // 8
+
+
+def band(points: IntArray, slots: IntArray, k: int) -> Bools:
+    """Which of `points` fewer than `k` others dominate; of equal ones the lower slot does."""
+    over = (points[:, None] >= points[None]).all(axis=2)
+    # Over each other: equal.
+    over &= ~over.T | (slots[:, None] < slots[None])
+    np.fill_diagonal(over, False)
+    few: Bools = over.sum(axis=0) < k
+    return few
+
+
+def _candidates(points: IntArray, slots: IntArray, k: int) -> IntArray:
+    """Rows that may belong to the band: in slices of falling sums, those that the rows kept before do not rule out."""
+    order = np.lexsort((slots, -points.astype(np.float64).sum(axis=1)))
+    kept: IntArray = order[:0]
+    for start in range(0, len(order), 64):
+        rows = np.concatenate([kept, order[start : start + 64]])
+        kept = rows[band(points[rows], slots[rows], k)]
+    return kept
+
+
+class Skyline(Skyband):
+    """The exact front with the fewest points."""
+
+    front = "skyline"
+
+    def __init__(self, points: IntArray, shards: int) -> None:
+        super().__init__(points, shards, 1)
+
+
+class MaxVectors(Table):
+    """The greatest value of each dimension, of each of k groups of a shard's nodes. A group holds nodes that are alike,
+    by their first principal component when it was built, and keeps them. A maximum that leaves is looked for again."""
+
+    front = "max-vectors"
+
+    def __init__(self, points: IntArray, shards: int, k: int = 1, repairs: int = 1) -> None:
+        super().__init__(points, shards)
+        if k < 1:
+            raise InvalidRequest(f"k is {k}: it must be 1 at least")
+        self.k, self._repairs = k, repairs
+        self._group: IntArray = np.zeros(len(points), dtype=np.int64)
+        self._highs: IntArray = np.full((shards, k, self.dimensions), MISSING, dtype=np.int64)
+        self._departed = [0] * shards
+        for shard in range(shards):
+            slots, there = self.read(shard)
+            if k > 1 and len(there) > 1:
+                centred = (there - there.mean(axis=0)) / np.maximum(there.std(axis=0), 1e-9)
+                axis = np.linalg.svd(centred, full_matrices=False)[2][0]
+                self._group[slots[np.argsort(centred @ axis, kind="stable")]] = np.arange(len(slots)) * k // len(slots)
+            np.maximum.at(self._highs[shard], self._group[slots], there)
+        self.rows_read = 0
+
+    def passing(self, asked: IntArray) -> Bools:
+        wanted = np.maximum(asked, LOW)
+        fits: Bools = np.any(np.all(self._highs[None] >= wanted[:, None, None], axis=3), axis=2)
+        return fits
+
+    def put(self, slot: int, point: Point) -> None:
+        shard, group = slot % self.shards, self._group[slot]
+        old, new = self.points[slot].copy(), np.array(point, dtype=np.int64)
+        self.points[slot] = new
+        highs = self._highs[shard, group]
+        left = (old == highs) & (new < old)
+        np.maximum(highs, new, out=highs)
+        self._departed[shard] += 1
+        rows = -(-len(self.points) // self.shards)
+        if (self._repairs and left.any()) or (not self._repairs and self._departed[shard] > max(8, rows // 4)):
+            self._look_again(shard)
+
+    def _look_again(self, shard: int) -> None:
+        slots, points = self.read(shard)
+        self._highs[shard] = MISSING
+        np.maximum.at(self._highs[shard], self._group[slots], points)
+        self._departed[shard] = 0
+
+    def size_bytes(self) -> int:
+        return (self.shards * self.k * self.point_bits + 7) // 8
+
+    def held_bytes(self) -> int:
+        groups = len(self.points) * max(0, self.k - 1).bit_length()
+        return self.size_bytes() + (groups + 7) // 8
+
+
+class JointCells(MaxVectors):
+    """Whether any node lies in a cell of a grid over all dimensions, a bit for each cell; and the max vector, for what
+    the outermost cells do not say. With fewer `bits` than cells they share bits by a hash. Cells are counted, so nodes
+    can leave. Steps are even between 0 and the greatest value when it was built."""
+
+    front = "joint"
+
+    def __init__(self, points: IntArray, shards: int, steps: int = 8, bits: int = 0) -> None:
+        cells = steps**points.shape[1]
+        if steps < 2 or cells > MOST_CELLS:
+            asked = f"{steps} steps of {points.shape[1]} dimensions"
+            raise InvalidRequest(f"{asked}: 2 steps at least, {MOST_CELLS} cells at most")
+        super().__init__(points, shards)
+        self.steps, self.bits = steps, bits or cells
+        self._width = np.maximum(1, -(-(self.points.max(axis=0, initial=0) + 1) // steps))
+        self._place: IntArray = np.arange(cells)
+        if self.bits < cells:
+            self._place = np.array([mix(cell) % self.bits for cell in range(cells)], dtype=np.int64)
+        self._order = np.argsort(self._place, kind="stable")
+        self._used, self._starts = np.unique(self._place[self._order], return_index=True)
+        self._counts: IntArray = np.zeros((shards, self.bits), dtype=np.int64)
+        np.add.at(self._counts, (np.arange(len(points)) % shards, self._place[self._cells(self.points)]), 1)
+
+    def _cells(self, points: IntArray) -> IntArray:
+        steps = np.clip(points // self._width, 0, self.steps - 1)
+        cell: IntArray = np.zeros(len(points), dtype=np.int64)
+        for dimension in range(self.dimensions):
+            cell = cell * self.steps + steps[:, dimension]
+        return cell
+
+    def passing(self, asked: IntArray) -> Bools:
+        least = np.clip(asked // self._width, 0, self.steps - 1)
+        reached = np.ones((len(asked), 1), dtype=np.bool_)
+        for dimension in range(self.dimensions):
+            of_one = np.arange(self.steps) >= least[:, dimension, None]
+            reached = (reached[:, :, None] & of_one[:, None]).reshape(len(asked), -1)
+        by_bit = np.zeros((len(asked), self.bits), dtype=np.float32)
+        by_bit[:, self._used] = np.logical_or.reduceat(reached[:, self._order], self._starts, axis=1)
+        there = (self._counts > 0).astype(np.float32)
+        fits: Bools = (by_bit @ there.T > 0) & super().passing(asked)
+        return fits
+
+    def put(self, slot: int, point: Point) -> None:
+        old = self.points[slot : slot + 1].copy()
+        super().put(slot, point)
+        shard = slot % self.shards
+        self._counts[shard, self._place[self._cells(old)[0]]] -= 1
+        self._counts[shard, self._place[self._cells(self.points[slot : slot + 1])[0]]] += 1
+
+    def size_bytes(self) -> int:
+        return super().size_bytes() + self.shards * self.bits // 8
+
+    def held_bytes(self) -> int:
+        return super().size_bytes() + self.shards * self.bits * COUNT_BITS // 8
+
+
+FRONTS: Final[Mapping[str, tuple[type[Any], Mapping[str, int]]]] = {
+    "none": (Table, {}),
+    "oracle": (Oracle, {}),
+    "max-vector": (MaxVectors, {"repairs": 0}),
+    "repairing-max": (MaxVectors, {}),
+    "max-vectors-2": (MaxVectors, {"k": 2}),
+    "max-vectors-4": (MaxVectors, {"k": 4}),
+    "joint-4": (JointCells, {"steps": 4}),
+    "joint-8": (JointCells, {"steps": 8}),
+    "hashed-8": (JointCells, {"steps": 8, "bits": 256}),
+    "skyline": (Skyline, {}),
+    "skyband-2": (Skyband, {"k": 2}),
+    "skyband-4": (Skyband, {"k": 4}),
+}
+"""By name: the class and its options."""

@@ -1,0 +1,106 @@
+"""The study `emptiness`: which front says best that a shard holds no node with all that a pod asks for?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minikube_py.errors import RequestError
+from minikube_py.index.filters.front import Bools, Counting, Front, holding
+from minikube_py.index.structure import IntArray, Point
+from minikube_py.lab.study.contest import Batch, Contest
+from minikube_py.lab.study.design import Design, Levels
+from minikube_py.lab.study.experiment import CHECKOUT, Absent
+from minikube_py.studies.bloom.workload import Cluster
+from minikube_py.studies.emptiness.fronts import FRONTS
+from minikube_py.studies.emptiness.openb import OpenbCluster
+
+Changes = Sequence[tuple[int, Point]]
+
+
+class World:
+    """A cluster, the requests that it gets batch by batch, and how it changes after each."""
+
+    def __init__(self, design: Design, levels: Levels, seed: int) -> None:
+        cluster: Cluster | OpenbCluster
+        if levels["list"] == "synthetic":
+            cluster = Cluster(design, levels, seed)
+        else:
+            packed = levels["policy"] == "packed"
+            cluster = OpenbCluster(str(levels["list"]), int(levels["arrived"]), packed, seed)
+        self.shards = min(int(levels["shards"]), len(cluster.points))
+        self.points = cluster.points.copy()
+        self.batches: list[Batch] = []
+        for _ in range(int(design.raw["batches"])):
+            asked = np.array(cluster.requests(int(design.raw["requests_per_batch"])), dtype=np.int64)
+            right = holding(cluster.points, self.shards, asked)
+            self.batches.append(Batch(asked, right, cluster.change(int(design.raw["changes_per_batch"]))))
+
+
+class Behind:
+    """A front as a candidate."""
+
+    def __init__(self, front: Front) -> None:
+        self.front: Any = front
+        self._read = self._changes = 0
+
+    def answer(self, asked: IntArray) -> Bools:
+        says: Bools = self.front.passing(asked)
+        return says
+
+    def change(self, changes: Changes) -> None:
+        put = self.front.put
+        for slot, point in changes:
+            put(slot, point)
+        self._changes = len(changes)
+
+    def figures(self) -> Mapping[str, float]:
+        size = self.front.size_bytes()
+        if not isinstance(self.front, Counting):
+            return {"bytes": size, "held_bytes": size, "rows_read": math.nan}
+        read, self._read = self.front.rows_read - self._read, self.front.rows_read
+        return {"bytes": size, "held_bytes": self.front.held_bytes(), "rows_read": read / max(1, self._changes)}
+
+
+class Emptiness(Contest):
+    """See docs/studies/emptiness.md."""
+
+    name = "emptiness"
+    title = "Fronts that know whether a shard has room for a pod"
+    text, design = CHECKOUT / "docs/studies/emptiness.md", CHECKOUT / "docs/studies/emptiness.toml"
+    packaged = Path(__file__).with_name("design.toml")
+    words = {
+        "shard": "a part of the nodes that is opened as a whole; node i is in shard i modulo their number",
+        "front": "what stands before the shards and says which of them need not be opened for a request",
+        "let_through": "of the shards that hold no node for a request, the share that the front did not rule out",
+        "bytes": "what has to be at hand in order to ask the front; `held_bytes`: with what its upkeep needs",
+        "rows_read": "nodes that a front looked at again for each node that changed",
+        "empty": "the share of shards that hold no node for a request",
+    }
+    mode_notes = {"quick": "Quick mode: 5 of the 23 lists, one size of the synthetic grid, 8 clusters: a first answer."}
+
+    def world(self, design: Design, levels: Levels, seed: int) -> World:
+        return World(design, levels, seed)
+
+    def candidate(self, name: str, world: World, design: Design, levels: Levels) -> Behind:
+        if name not in FRONTS:
+            raise Absent(f"it is none of {', '.join(FRONTS)}")
+        kind, options = FRONTS[name]
+        try:
+            return Behind(kind(world.points, world.shards, **options))
+        except RequestError as error:
+            raise Absent(str(error)) from error
+
+    def mistakes(self, batch: Batch, answers: Bools) -> int:
+        """Requests for which a shard that holds a node was ruled out."""
+        return int(np.count_nonzero((batch.right[: len(answers)] & ~answers).any(axis=1)))
+
+    def score(self, batch: Batch, answers: Bools) -> Mapping[str, float]:
+        empty = ~batch.right[: len(answers)]
+        let, opened, total = (int(np.count_nonzero(each)) for each in (answers & empty, answers, empty))
+        share = total / max(1, empty.size)
+        return {"let_through": let / max(1, total), "opened": opened / max(1, len(answers)), "empty": share}

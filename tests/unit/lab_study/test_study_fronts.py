@@ -1,0 +1,182 @@
+"""Laws of the fronts, and of those that are exact; what they count; and the study's clusters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from minikube_py.errors import InvalidRequest
+from minikube_py.index.filters.front import Counting, Front, holding
+from minikube_py.index.structure import MISSING
+from minikube_py.lab.study import runner
+from minikube_py.lab.study.experiment import find
+from minikube_py.lab.study.measured import Measured
+from minikube_py.studies.emptiness.fronts import FRONTS, JointCells, MaxVectors, Skyband, Skyline, band
+from minikube_py.studies.emptiness.openb import MOST_GPUS, WHOLE, OpenbCluster, shapes
+from minikube_py.studies.emptiness.study import Emptiness
+
+ROOT = Path(__file__).resolve().parents[3]
+VALUES = st.sampled_from([0, 1, 2, 3, 7, 8, 4095, 4096, 2**40])
+"""Few values, so that nodes are often equal or one dominates another; and the edges of steps and widths."""
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> tuple[np.ndarray, int, list[tuple[int, tuple[int, ...]]], np.ndarray]:
+    """Points, shards, changes and requests."""
+    dimensions = draw(st.integers(1, 4))
+    point = st.tuples(*[VALUES] * dimensions)
+    points = draw(st.lists(point, min_size=1, max_size=24))
+    changes = draw(st.lists(st.tuples(st.integers(0, len(points) - 1), point), max_size=40))
+    asked = draw(st.lists(st.tuples(*[VALUES | st.just(MISSING)] * dimensions), min_size=1, max_size=6))
+    return np.array(points), draw(st.integers(1, 5)), changes, np.array(asked, dtype=np.int64)
+
+
+def built(name: str, points: np.ndarray, shards: int) -> Any:
+    kind, options = FRONTS[name]
+    return kind(points, shards, **options)
+
+
+@pytest.mark.parametrize("name", FRONTS)
+@given(program=programs())
+@settings(max_examples=40, deadline=None)
+def test_no_front_rules_out_a_node_that_fits_and_exact_ones_let_nothing_through(name: str, program: Any) -> None:
+    points, shards, changes, asked = program
+    front = built(name, points, shards)
+    now = points.copy()
+    for slot, point in [(0, tuple(points[0].tolist())), *changes]:
+        front.put(slot, point)
+        now[slot] = point
+        says, truth = front.passing(asked), holding(now, shards, asked)
+        assert says.shape == (len(asked), shards)
+        assert not (truth & ~says).any()
+        if front.bound == 0.0:
+            assert (says == truth).all()
+        assert 0 <= front.size_bytes() <= front.held_bytes()
+    assert isinstance(front, Front) and isinstance(front, Counting)
+
+
+@given(program=programs())
+@settings(max_examples=60, deadline=None)
+def test_a_skyline_kept_up_is_the_skyline_built(program: Any) -> None:
+    points, shards, changes, _ = program
+    kept, now = Skyline(points, shards), points.copy()
+    for slot, point in changes:
+        kept.put(slot, point)
+        now[slot] = point
+    for shard in range(shards):
+        slots = np.arange(shard, len(points), shards)
+        wanted = set(map(tuple, now[slots[band(now[slots], slots, 1)]].tolist()))
+        there = kept._slots[shard][kept._slots[shard] >= 0]
+        assert set(map(tuple, now[there].tolist())) == wanted
+        assert len(there) == len(wanted)
+
+
+def test_who_dominates_whom() -> None:
+    points = np.array([[5, 1], [4, 4], [4, 4], [1, 5], [3, 3], [0, 0]])
+    slots = np.arange(6)
+    assert band(points, slots, 1).tolist() == [True, True, False, True, False, False]
+    assert band(points, slots, 2).tolist() == [True, True, True, True, False, False]
+    assert band(points, slots, 3).tolist() == [True, True, True, True, True, False]
+
+
+def test_only_a_member_that_loses_something_has_its_shard_read_again() -> None:
+    points = np.array([[9, 9], [5, 5], [1, 1], [3, 3]])
+    front = Skyline(points, 1)
+    front.put(2, (0, 0))
+    front.put(0, (10, 9))
+    assert (front.rows_read, front.members()) == (0, 1)
+    front.put(0, (0, 0))
+    assert (front.rows_read, front.members()) == (4, 1)
+    band_of_2 = Skyband(points, 1, 2)
+    band_of_2.put(0, (0, 0))
+    assert band_of_2.rows_read == 0
+    band_of_2.put(1, (0, 0))
+    assert band_of_2.rows_read == 4
+
+
+def test_bytes_are_those_of_packed_values() -> None:
+    points = np.array([[255, 15], [15, 255], [1, 1]])
+    assert MaxVectors(points, 1).size_bytes() == 2
+    assert MaxVectors(points, 1, 2).size_bytes() == 4
+    assert Skyline(points, 1).size_bytes() == 4
+    assert JointCells(points, 1, 8).size_bytes() == 2 + 8
+    assert JointCells(points, 1, 8, 16).size_bytes() == 2 + 2
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda points: Skyband(points, 1, 0),
+        lambda points: Skyband(points, 0),
+        lambda points: MaxVectors(points, 1, 0),
+        lambda points: JointCells(points, 1, 1),
+        lambda points: JointCells(points, 1, 300),
+    ],
+)
+def test_options_out_of_bounds_are_refused(make: Any) -> None:
+    with pytest.raises(InvalidRequest):
+        make(np.zeros((4, 2), dtype=np.int64))
+
+
+def test_the_copies_that_are_installed_are_the_registered_ones() -> None:
+    study = Emptiness()
+    assert study.packaged is not None
+    assert study.packaged.read_bytes() == study.design.read_bytes()
+    for mode in ("quick", "full"):
+        design = study.load(mode)
+        assert set(design.candidates("openb")) == set(FRONTS)
+        lists = {str(cell["list"]) for cell in design.cells("openb")}
+        assert lists <= set(shapes())
+    assert lists == set(shapes()) and len(lists) == 23
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_an_openb_cluster_is_what_its_points_say(packed: bool) -> None:
+    cluster = OpenbCluster("gpushare40", 100, packed, 3)
+    for _ in range(2):
+        used = {node: np.zeros(2 + MOST_GPUS, dtype=np.int64) for node in range(len(cluster.points))}
+        for node, shape, taken in cluster._running:
+            used[node] += [shape.cpu_milli, shape.memory_mib, *taken]
+        for node, there in used.items():
+            assert (cluster._cpu[node] + there[0], cluster._gpus[node].min()) >= (there[0], 0)
+            assert cluster.points[node][0] == cluster._cpu[node] >= 0
+            assert cluster.points[node][2] == (cluster._gpus[node] == WHOLE).sum()
+            assert cluster.points[node][3] == cluster._gpus[node].max()
+        before = cluster.points.copy()
+        changes = cluster.change(30)
+        assert len(changes) in (30, 31)
+        for slot, point in changes:
+            before[slot] = point
+        assert (before == cluster.points).all()
+
+
+def test_what_a_pod_asks_for_is_what_placing_it_needs() -> None:
+    """A request as a box says the same as the device-wise test of `_place`."""
+    cluster = OpenbCluster("multigpu20", 130, True, 1)
+    for shape, _ in shapes()["multigpu20"]:
+        says = (cluster.points >= np.array(shape.asked())).all(axis=1).any()
+        room = (cluster._cpu >= shape.cpu_milli) & (cluster._memory >= shape.memory_mib)
+        if shape.gpus:
+            room &= (cluster._gpus >= shape.gpu_milli).sum(axis=1) >= shape.gpus
+        assert says == room.any()
+
+
+def test_a_small_unit_of_each_block_runs_and_nobody_is_wrong() -> None:
+    design = find("emptiness").load("quick")
+    design = type(design)({**design.raw, "batches": 2, "requests_per_batch": 8, "changes_per_batch": 8}, "quick")
+    units = {unit.block: unit for unit in design.units() if dict(unit.levels).get("correlation") == 0}
+    records = [runner.run_unit(runner.Task("emptiness", design, unit)) for unit in units.values()]
+    for record in records:
+        assert "failed" not in record, record["failed"]
+        assert record["absent"] == {} and set(record["candidates"]) == set(FRONTS)
+        assert all(each["wrong"] == 0 for each in record["candidates"].values())
+        let = {name: sum(each["figures"]["let_through"]) for name, each in record["candidates"].items()}
+        assert let["oracle"] == let["skyline"] == let["skyband-4"] == 0.0
+        assert let["none"] == max(let.values())
+    findings = Measured(design, records).judge()
+    assert len(findings) == 13 and {each.outcome for each in findings} == {"not tested"}
