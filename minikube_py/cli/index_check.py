@@ -27,17 +27,22 @@ EXAMPLES = 400
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    target_help = "FILE.py:CLASS, MODULE:CLASS, or the name of a structure"
+    arguments_of_check(parser, "structure")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the bench there (.svg or .png)")
+
+
+def arguments_of_check(parser: argparse.ArgumentParser, what: str) -> None:
+    """What the judges of structures and of fronts are asked alike."""
+    target_help = f"FILE.py:CLASS, MODULE:CLASS, or the name of a {what}"
     parser.add_argument("target", type=own_code.absolute, metavar="TARGET", help=target_help)
     count = flags.whole_number(1, 1_000_000)
     examples_help = f"how many programs are drawn, and a quarter as many histories (default: {EXAMPLES})"
     parser.add_argument("--examples", type=count, default=EXAMPLES, metavar="N", help=examples_help)
     seed_help = "the same seed draws the same programs (default: 0)"
     parser.add_argument("--seed", type=flags.whole_number(0, 2**63 - 1), default=0, metavar="S", help=seed_help)
-    option_help = "an option of the structure; may be given several times"
+    option_help = f"an option of the {what}; may be given several times"
     parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help=option_help)
     parser.add_argument("--no-bench", action="store_true", help="only the laws")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the bench there (.svg or .png)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(parser=parser)
 
@@ -50,10 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
         from minikube_py.lab.conformance.check import as_json, check
         from minikube_py.lab.conformance.subject import NoSubject, find_subject, parse_options
     except ModuleNotFoundError as error:
-        if error.name != "hypothesis":
-            raise
-        print("minikube-py index check: needs hypothesis; pip install 'minikube_py[lab]'", file=sys.stderr)
-        return 1
+        return without(error, "index")
     try:
         subject = find_subject(arguments.target, parse_options(arguments.option))
     except NoSubject as error:
@@ -71,6 +73,13 @@ def run(arguments: argparse.Namespace) -> int:
         written = bench.draw(verdict.costs, verdict.structure, arguments.plot)
         print(f"written: {written}", file=sys.stderr if arguments.json else sys.stdout)
     return 0 if verdict.holds else 1
+
+
+def without(error: ModuleNotFoundError, command: str) -> int:
+    if error.name != "hypothesis":
+        raise error
+    print(f"minikube-py {command} check: needs hypothesis; pip install 'minikube_py[lab]'", file=sys.stderr)
+    return 1
 
 
 @contextlib.contextmanager

@@ -32,6 +32,7 @@ COMMANDS = {
     "what-if": "where a pod would go, and whom it would evict, without creating it",
     "trace": "convert the published trace to the compact table used here",
     "index": "indexes for inequalities: create, list, stats, drop, explain, check",
+    "front": "fronts of shards: judge one of your own",
     "model": "cost models of flow scheduling: judge one of your own",
     "plugin": "plugins of the scheduler: judge one of your own",
     "store": "run one store member; look at a running store and change it: status, member, snapshot, ...",

@@ -17,6 +17,8 @@ class Mine:
         return 0
     def find(self, box, limit=0):
         return None
+    def passing(self, asked):
+        return None
 """
 WRONG = {
     "no file": ("absent.py:Mine", "there is no file {folder}/absent.py; write FILE.py:CLASS"),
@@ -34,6 +36,7 @@ DOORS = {
     "bench schedule --store-index": ["bench", "schedule", "--data-dir", "{data}", "--store-index", "a={target}"],
     "index create": ["index", "create", "a", "--on", "nodes", "--fields", "free.cpu", "--structure", "{target}"],
     "index check": ["index", "check", "{target}", "--no-bench"],
+    "front check": ["front", "check", "{target}", "--no-bench"],
     "plugin check": ["plugin", "check", "{target}", "--no-bench"],
 }
 KUBECONFIG = """

@@ -1,0 +1,48 @@
+"""Judge a front of your own: its laws, its false positives against the bound that it states, its upkeep and bytes.
+
+  minikube-py front check mine.py:MyFront
+  minikube-py front check skyline --examples 2000 --seed 7
+
+Where a law is broken, the least program that shows it is printed; exit code 1."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from minikube_py.cli import index_check
+from minikube_py.cli.table import table
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    index_check.arguments_of_check(parser, "front")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        from minikube_py.lab.conformance.subject import NoSubject, parse_options
+        from minikube_py.studies.emptiness import check
+    except ModuleNotFoundError as error:
+        return index_check.without(error, "front")
+    try:
+        subject = check.find_front(arguments.target, parse_options(arguments.option))
+    except NoSubject as error:
+        print(f"minikube-py front check: {error}", file=sys.stderr)
+        return 2
+    progress = index_check.Progress(sys.stderr.isatty() and not arguments.json)
+    with index_check.notes_elsewhere():
+        verdict = check.check(subject, arguments.examples, arguments.seed, not arguments.no_bench, progress.say)
+    progress.done()
+    if arguments.json:
+        print(json.dumps(check.as_json(verdict), indent=2))
+        return 0 if verdict.holds else 1
+    for part in verdict.parts:
+        index_check.print_part(part)
+    if verdict.costs:
+        heads = ["NODES", "FRONT", "LET THROUGH", "BYTES", "ROWS READ", "US A REQUEST", "US A CHANGE"]
+        rows = [[cost.world, cost.front, *(f"{figure:.3g}" for figure in cost[2:])] for cost in verdict.costs]
+        print("\nLET THROUGH: of the empty shards; ROWS READ: for each node that changed")
+        print(table(heads, rows, set(heads[2:])))
+    print(f"\n{verdict.front}: {'all laws hold' if verdict.holds else 'broken'}")
+    return 0 if verdict.holds else 1

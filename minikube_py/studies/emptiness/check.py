@@ -1,0 +1,196 @@
+"""The whole of `minikube-py front check`: laws, false positives against the stated bound, upkeep and bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib.metadata import entry_points
+from statistics import fmean
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from hypothesis import strategies as st
+
+from minikube_py.errors import RequestError
+from minikube_py.index.filters.front import GROUP, holding
+from minikube_py.index.structure import MISSING, IntArray, Point
+from minikube_py.lab.conformance.check import Failure, Part, Say
+from minikube_py.lab.conformance.laws import failing
+from minikube_py.lab.conformance.program import Broken
+from minikube_py.lab.conformance.subject import NoSubject
+from minikube_py.own_code import BadCode, find_class, name_of
+from minikube_py.studies.emptiness.fronts import FRONTS
+from minikube_py.studies.emptiness.study import Behind, Emptiness, World
+
+METHODS: Final = ("passing", "put", "size_bytes")
+VALUES: Final = st.sampled_from([0, 1, 2, 3, 7, 8, 4095, 4096, 2**40])
+"""Few, so that nodes are often equal or dominate each other; and the edges of common steps and widths."""
+WORLDS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "synthetic": {"n": 5120, "shards": 20},
+    "openb": {"list": "default", "shards": 16},
+}
+BESIDE: Final = ("none", "repairing-max", "joint-8", "skyline")
+Build = Callable[[IntArray, int], Any]
+
+
+class Subject(NamedTuple):
+    title: str
+    build: Build
+
+
+class Steps(NamedTuple):
+    """What is drawn for the laws."""
+
+    points: tuple[Point, ...]
+    shards: int
+    changes: tuple[tuple[int, Point], ...]
+    asked: tuple[Point, ...]
+
+    def listing(self) -> str:
+        lines = [f"front = Front(np.array({list(self.points)}), shards={self.shards})"]
+        lines += [f"front.put({slot}, {point})" for slot, point in self.changes]
+        return "\n".join([*lines, f"front.passing(np.array({list(self.asked)}))  # {MISSING}: not asked"])
+
+
+class Cost(NamedTuple):
+    """Of one front on one cluster, means over its batches; `rows_read` is nan where it does not count them."""
+
+    world: str
+    front: str
+    let_through: float
+    bytes: float
+    rows_read: float
+    answer_us: float
+    change_us: float
+
+
+class Verdict(NamedTuple):
+    front: str
+    parts: list[Part]
+    costs: list[Cost]
+
+    @property
+    def holds(self) -> bool:
+        return all(part.failure is None for part in self.parts)
+
+
+def find_front(target: str, options: Mapping[str, int | str]) -> Subject:
+    """`target`: FILE.py:CLASS, MODULE:CLASS, or a name: of the study's fronts, or of one that is installed.
+
+    Raises: NoSubject."""
+    installed = {point.name: point for point in entry_points(group=GROUP)}
+    if target in FRONTS:
+        kind, given = FRONTS[target]
+        options = {**given, **options}
+        title = target
+    elif target in installed:
+        kind, title = installed[target].load(), target
+    elif ":" not in target:
+        known = ", ".join((*FRONTS, *installed))
+        raise NoSubject(f"{target!r} is neither FILE.py:CLASS nor the name of a front; there are {known}")
+    else:
+        try:
+            found: Any = find_class(target, "passing")
+        except BadCode as error:
+            raise NoSubject(str(error)) from error
+        kind, title = found, name_of(found, target, "front")
+    return Subject(title, lambda points, shards: kind(points, shards, **options))
+
+
+def check(subject: Subject, examples: int, seed: int, with_bench: bool = True, say: Say = lambda _: None) -> Verdict:
+    what = f"{examples} programs of put and passing, against all nodes"
+    say(what)
+    verdict = Verdict(subject.title, [Part("front", what)], [])
+    found = failing(steps(), lambda drawn: run(subject.build, drawn), examples, seed, True)
+    if found is not None:
+        drawn, broken = found
+        shown = f"{drawn.listing()}\n# {broken.law}: {broken.wanted}"
+        verdict.parts[0].failure = Failure(broken.law, broken.wanted, shown)
+    elif with_bench:
+        for name in WORLDS:
+            say(f"false positives, upkeep and bytes on {name} nodes")
+            verdict.parts.append(_bench(subject, name, verdict.costs))
+    return verdict
+
+
+@st.composite
+def steps(draw: st.DrawFn) -> Steps:
+    dimensions = draw(st.integers(1, 4))
+    point = st.tuples(*[VALUES] * dimensions)
+    points = draw(st.lists(point, min_size=1, max_size=16))
+    changes = draw(st.lists(st.tuples(st.integers(0, len(points) - 1), point), max_size=16))
+    asked = draw(st.lists(st.tuples(*[VALUES | st.just(MISSING)] * dimensions), min_size=1, max_size=4))
+    return Steps(tuple(points), draw(st.integers(1, 4)), tuple(changes), tuple(asked))
+
+
+def run(build: Build, drawn: Steps) -> None:
+    """Raises: Broken. A front that refuses so many dimensions is not asked."""
+    now, asked = np.array(drawn.points, dtype=np.int64), np.array(drawn.asked, dtype=np.int64)
+    try:
+        front = build(now.copy(), drawn.shards)
+    except RequestError:
+        return
+    missing = [name for name in METHODS if not callable(getattr(front, name, None))]
+    if missing:
+        raise Broken("it has the methods of Front", f"without {', '.join(missing)}")
+    bound = getattr(front, "bound", None)
+    if not isinstance(bound, int | float) or not 0 <= bound <= 1:
+        raise Broken("it states a bound", f"its attribute `bound` is {bound!r}, not a share from 0 to 1")
+    sizes = []
+    for step in range(len(drawn.changes) + 1):
+        if step:
+            slot, point = drawn.changes[step - 1]
+            front.put(slot, point)
+            now[slot] = point
+        says, truth = np.asarray(front.passing(asked)), holding(now, drawn.shards, asked)
+        if says.shape != truth.shape or says.dtype != np.bool_:
+            given = f"{says.dtype} of shape {says.shape}, not bool of {truth.shape}"
+            raise Broken("passing says requests x shards", given)
+        for what, wrong in (("it never rules out a node that fits", truth & ~says), ("it is exact", says & ~truth)):
+            if wrong.any() and (bound == 0 or "exact" not in what):
+                row, shard = (int(each) for each in np.argwhere(wrong)[0])
+                raise Broken(what, f"after {step} changes, request {drawn.asked[row]}, shard {shard}")
+        alone = np.concatenate([np.asarray(front.passing(asked[row : row + 1])) for row in range(len(asked))])
+        if not (alone == says).all():
+            raise Broken("a batch is answered as its requests are one by one", f"after {step} changes")
+        sizes.append(front.size_bytes())
+    if not all(isinstance(size, int) and size >= 0 for size in sizes):
+        raise Broken("size_bytes is a number of bytes", f"it was {sizes}")
+
+
+def _bench(subject: Subject, name: str, costs: list[Cost]) -> Part:
+    """Beside some of the family; the stated bound is checked over all batches."""
+    study = Emptiness()
+    design = study.load("quick")
+    world = World(design, {**design.raw["defaults"], **WORLDS[name]}, 0)
+    part = Part(name, f"{len(world.points):,} nodes in {world.shards} shards: false positives against the bound")
+    rivals = {each: find_front(each, {}).build for each in BESIDE if each != subject.title}
+    for title, build in {subject.title: subject.build, **rivals}.items():
+        front = build(world.points, world.shards)
+        report: dict[str, Any] = {"asked": [], "wrong": 0, "figures": {}}
+        candidate = Behind(front)
+        for batch in world.batches:
+            study.ask(candidate, batch, report)
+        figures = {figure: fmean(values) for figure, values in report["figures"].items()}
+        costs.append(Cost(name, title, *(figures[each] for each in Cost._fields[2:])))
+        if title == subject.title and report["wrong"]:
+            part.failure = Failure("it never rules out a node that fits", f"{report['wrong']} requests")
+        elif title == subject.title and figures["let_through"] > front.bound:
+            let = f"{figures['let_through']:.4g} of the empty shards, where its bound is {front.bound:g}"
+            part.failure = Failure("it keeps its bound", f"it let through {let}")
+    return part
+
+
+def as_json(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "front": verdict.front,
+        "holds": verdict.holds,
+        "parts": [
+            {"name": part.name, "what": part.what, "failure": part.failure._asdict() if part.failure else None}
+            for part in verdict.parts
+        ],
+        # What is not counted is no number.
+        "costs": [
+            {name: None if figure != figure else figure for name, figure in cost._asdict().items()}
+            for cost in verdict.costs
+        ],
+    }

@@ -1,0 +1,84 @@
+"""`minikube-py front check`: which lies it finds, what it says of an honest front, and what cannot be judged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from minikube_py.cli.main import main
+
+FRONT = """
+import numpy as np
+
+class Mine:
+    front = "mine"
+    bound = {bound}
+    def __init__(self, points, shards, more: int = 0):
+        self.points, self.shards = points.copy(), shards
+    def passing(self, asked):
+        says = np.zeros((len(asked), self.shards), dtype=np.bool_)
+        for slot, point in enumerate(self.points):
+            says[:, slot % self.shards] |= {fits}
+        return says
+    def put(self, slot, point):
+        {put}
+    def size_bytes(self):
+        return {size}
+"""
+HONEST = {"bound": "0.0", "fits": "(point >= asked).all(axis=1)", "put": "self.points[slot] = point", "size": "8"}
+
+
+def judged(folder: Path, *flags: str, **lie: str) -> int:
+    (folder / "mine.py").write_text(FRONT.format(**{**HONEST, **lie}))
+    return main(["front", "check", f"{folder / 'mine.py'}:Mine", "--examples", "150", *flags])
+
+
+def test_an_honest_front_is_measured_beside_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert judged(tmp_path, "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["holds"] and [part["name"] for part in document["parts"]] == ["front", "synthetic", "openb"]
+    costs = {(each["world"], each["front"]): each for each in document["costs"]}
+    assert {front for _, front in costs} == {"mine", "none", "repairing-max", "joint-8", "skyline"}
+    for world in ("synthetic", "openb"):
+        assert costs[world, "mine"]["let_through"] == costs[world, "skyline"]["let_through"] == 0.0
+        assert costs[world, "none"]["let_through"] == 1.0
+        assert costs[world, "mine"]["rows_read"] is None and costs[world, "mine"]["bytes"] == 8
+
+
+@pytest.mark.parametrize(
+    ("lie", "law"),
+    [
+        ({"fits": "(point > asked).all(axis=1)"}, "it never rules out a node that fits"),
+        ({"put": "pass"}, "it never rules out a node that fits"),
+        ({"fits": "(point >= asked).any(axis=1)"}, "it is exact"),
+        ({"fits": "(point >= asked[0]).all()"}, "a batch is answered as its requests are one by one"),
+        ({"bound": "2"}, "it states a bound"),
+        ({"size": "-1"}, "size_bytes is a number of bytes"),
+        ({"put": "self.passing = lambda asked: [[True]]"}, "passing says requests x shards"),
+    ],
+)
+def test_a_lie_is_found_and_the_least_program_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], lie: dict[str, str], law: str
+) -> None:
+    # One that never rules anything out in vain would hide behind it.
+    more = {"bound": "1.0"} if "one by one" in law or "rules out" in law else {}
+    assert judged(tmp_path, "--no-bench", **{**more, **lie}) == 1
+    told = capsys.readouterr().out
+    assert "front = Front(np.array(" in told and "mine: broken" in told
+    assert law in told
+
+
+def test_a_bound_that_is_not_kept_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert judged(tmp_path, bound="0.01", fits="(point[:1] >= asked[:, :1]).all(axis=1)") == 1
+    told = capsys.readouterr().out
+    assert "it keeps its bound" in told and "of the empty shards, where its bound is 0.01" in told
+
+
+def test_what_cannot_be_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["front", "check", "no-such-front"]) == 2
+    said = "'no-such-front' is neither FILE.py:CLASS nor the name of a front; there are none, oracle"
+    assert said in capsys.readouterr().err
+    assert main(["front", "check", "skyband-2", "--no-bench", "--examples", "20", "--option", "k=3"]) == 0
+    assert "skyband-2: all laws hold" in capsys.readouterr().out
