@@ -6,7 +6,8 @@ has no sessions, so one whose answer is lost ends as OutcomeUnknown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -105,6 +106,8 @@ class EtcdClient:
             answer = await stream.read()
         except grpc.aio.AioRpcError as error:
             raise Unavailable(self._words(error)) from None
+        except asyncio.InvalidStateError:
+            raise Unavailable(f"etcd at {self.place} ended the stream") from None
         finally:
             stream.cancel()
         if answer is grpc.aio.EOF:
@@ -181,11 +184,7 @@ def _serialized(message: Any) -> bytes:
 
 async def quietly(stream: Any, request: Any) -> bool:
     """Sends on a stream that may have ended; whether it went out."""
-    with suppress(grpc.aio.AioRpcError, grpc.aio.UsageError):
+    with suppress(grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError):
         await stream.write(request)
         return True
     return False
-
-
-def addresses(urls: Sequence[str]) -> tuple[str, ...]:
-    return tuple(url.partition("://")[2].rstrip("/") for url in urls)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Coroutine
 from typing import Any, Final
 
 import grpc.aio
 
 from minikube_py.env import Clock, ended
 from minikube_py.errors import Compacted, InvalidRequest, MinikubeError, Unavailable
-from minikube_py.etcd.client import EtcdClient, quietly
+from minikube_py.etcd.client import READ_ATTEMPT_S, EtcdClient, quietly
 from minikube_py.etcd.errors import COMPACTED
 from minikube_py.etcd.messages import pb
 from minikube_py.etcd.mirror import Change, Mirror
@@ -34,6 +35,8 @@ LOADS_MAX: Final = 10
 RETRY_S: Final = 0.2
 ASK_FIRST_S: Final = 0.01
 ASK_MOST_S: Final = 0.1
+UNANSWERED_MAX: Final = 30
+"""Questions; then another member is followed."""
 TRIMMED: Final = 1000
 UPKEEP_S: Final = 0.5
 BUILD_ROWS: Final = 256
@@ -66,6 +69,7 @@ class Feed:
         self._behind = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._stream: Any = None
+        self._unanswered = 0
         self._said: set[tuple[str, str]] = set()
 
     async def start(self) -> None:
@@ -150,6 +154,13 @@ class Feed:
                 continue
             except (grpc.aio.AioRpcError, MinikubeError) as error:
                 self._say(place, str(error.details() if isinstance(error, grpc.aio.AioRpcError) else error))
+            except (TimeoutError, asyncio.InvalidStateError):
+                # grpc raises the second where a stream ended before it was written to.
+                self._say(place, "it does not answer")
+            except Exception:
+                # A mistake of ours: what was followed so far is not to be trusted.
+                log.exception("etcd is read again")
+                await self._load_again()
             self._client.pass_over(place)
             await self._clock.sleep(RETRY_S)
 
@@ -169,20 +180,24 @@ class Feed:
                 await self._clock.sleep(RETRY_S)
 
     async def _follow(self) -> None:
-        """Raises: Lost; AioRpcError where the stream ends."""
+        """Raises: Lost; AioRpcError, Unavailable, InvalidStateError where the stream ends; TimeoutError."""
         keys, start = self._wording.keys, self.mirror.revision + 1
         stream = self._client.stream("Watch/Watch")
         try:
-            for key, end in ((keys.low, keys.high), (COMPACT_KEY, b"")):
-                asked = pb.WatchCreateRequest(key=key, range_end=end, start_revision=start, progress_notify=not end)
-                await stream.write(pb.WatchRequest(create_request=asked))
-            while (answer := await stream.read()) is not grpc.aio.EOF:
+            async with asyncio.timeout(READ_ATTEMPT_S):
+                for key, end in ((keys.low, keys.high), (COMPACT_KEY, b"")):
+                    asked = pb.WatchCreateRequest(key=key, range_end=end, start_revision=start, progress_notify=not end)
+                    await stream.write(pb.WatchRequest(create_request=asked))
+                answer = await stream.read()
+            while answer is not grpc.aio.EOF:
                 if answer.created and answer.watch_id == OBJECTS:
                     await self._check_same(answer.header)
                     self.streams += 1
                     self._stream, self.following = stream, True
                     self._said.clear()
+                self._unanswered = 0
                 self._take(answer)
+                answer = await stream.read()
             raise Unavailable("its stream was closed")
         finally:
             self._stream, self.following = None, False
@@ -234,10 +249,13 @@ class Feed:
         self.cluster_id = header.cluster_id
         self._client.forget()
         self._wanted = 0
-        if self.loads:
-            self._tasks[0].cancel()
-            self._tasks[0] = asyncio.get_running_loop().create_task(self._start_over())
+        if self._tasks:
+            self._restart(self._start_over())
         raise Unavailable(f"etcd {what}, as after a restore: it is read again")
+
+    def _restart(self, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks[0].cancel()
+        self._tasks[0] = asyncio.get_running_loop().create_task(work)
 
     async def _start_over(self) -> None:
         await self._load_again()
@@ -276,6 +294,13 @@ class Feed:
                 pause_s = min(pause_s * 2, ASK_MOST_S)
                 if self.mirror.revision < self._wanted and self._stream is not None:
                     self.asked += 1
+                    self._unanswered += 1
+                    if self._unanswered > UNANSWERED_MAX:
+                        self._unanswered = 0
+                        self._say(self._client.place, "it does not answer")
+                        self._client.pass_over(self._client.place)
+                        self._restart(self._follow_forever())
+                        break
                     await quietly(self._stream, pb.WatchRequest(progress_request=pb.WatchProgressRequest()))
             await self._behind.wait()
 
