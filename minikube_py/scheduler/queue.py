@@ -166,6 +166,9 @@ class SchedulingQueue:
         queued.pod = pod
         if queued.queue in (ACTIVE, BACKOFF):
             return
+        # Another spec may need other changes than those it was grouped with.
+        self._leave_group(queued)
+        self._join_group(queued)
         for change in changes:
             strategy = self._worth(queued, change)
             if strategy:
@@ -176,8 +179,7 @@ class SchedulingQueue:
         queued = self._all.pop(key, None)
         if queued is not None:
             self._leave(queued)
-            if queued.unschedulable_plugins or queued.pending_plugins:
-                self._count_plugins(queued, -1)
+            self._count_plugins(queued, -1)
 
     # --- scheduling -------------------------------------------------------------------------------------------------
 
@@ -193,6 +195,7 @@ class SchedulingQueue:
                 queued.initial_attempt_s = self._now_s()
         self._leave(queued)
         del self._all[queued.pod.key]
+        self._count_plugins(queued, -1)
         queued.attempts += 1
         queued.backoff_until_s = None
         self._in_flight[queued.pod.uid] = self._events_start + len(self._events)
@@ -300,7 +303,8 @@ class SchedulingQueue:
         pod = queued.pod
         if queued.queue == GATED:
             # One that was tried before is woken by what turned it down then.
-            return pod.uid if queued.unschedulable_plugins else (pod.scheduler_name, queued.gating_plugin)
+            tried = queued.unschedulable_plugins != {queued.gating_plugin}
+            return pod.uid if tried else (pod.scheduler_name, queued.gating_plugin)
         rules = self._rules.get(pod.scheduler_name)
         if queued.pending_plugins or rules is None or not queued.unschedulable_plugins <= rules.local_plugins:
             return pod.uid
@@ -310,8 +314,6 @@ class SchedulingQueue:
     def _worth(self, queued: QueuedPodInfo, change: ClusterChange) -> int:
         """SKIP, AFTER_BACKOFF or IMMEDIATELY."""
         rejectors = queued.unschedulable_plugins | queued.pending_plugins
-        if queued.gating_plugin:
-            rejectors.add(queued.gating_plugin)
         if not rejectors:
             return AFTER_BACKOFF
         event = change.event
@@ -429,7 +431,10 @@ class SchedulingQueue:
         if status.is_success:
             queued.gating_plugin = ""
             return True
+        self._count_plugins(queued, -1)
         queued.gating_plugin = status.plugin
+        queued.unschedulable_plugins.add(status.plugin)
+        self._count_plugins(queued, 1)
         queued.queue = GATED
         self._gated[queued.pod.key] = queued
         self._join_group(queued)

@@ -56,20 +56,27 @@ def plant(folder: Path, mutant: Mutant) -> None:
         compiled.unlink()
 
 
-def run_checker(folder: Path, checker: str, seed: int) -> Verdict:
-    """`checker`: node ids below tests/, separated by spaces."""
+def run_checker(folder: Path, checker: str, seed: int, patience: int = 1) -> Verdict:
+    """`checker`: node ids below tests/, separated by spaces. `patience`: how many times as long as most it may take."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "PYTHON"))}
+    environment["MINIKUBE_PY_LAW_SEED"] = str(seed)
     environment["PYTHONPATH"] = os.pathsep.join((str(folder), str(Path(__file__).parent)))
     command = [
         sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), "-x", "-q", "-rf",
         "--tb=line", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "planted_profile",
         "--hypothesis-profile=planted",
-        f"--hypothesis-seed={seed}", f"--timeout={TEST_TIMEOUT_S}",
+        f"--hypothesis-seed={seed}", f"--timeout={patience * TEST_TIMEOUT_S}",
         *(str(ROOT / "tests" / node) for node in checker.split()),
     ]  # fmt: skip
     started_s = time.monotonic()
     done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False
+        command,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=patience * RUN_TIMEOUT_S,
     )
     output = done.stdout + done.stderr
     failed = _FAILED.search(output)

@@ -1,11 +1,16 @@
-"""The scheduling queue under any order of operations: no pod is lost, none is twice, and who can run does not sleep."""
+"""The scheduling queue under any order of operations: no pod is lost, none is twice, and who can run does not sleep.
+
+Who goes first, and how long a pod that failed must wait, is worked out beside it, by upstream's rules.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scheduler_laws import check_queue
 
 from minikube_py.scheduler.framework import EVENT_ASSIGNED_POD_DELETE, SUCCESS, ClusterChange, Code, Status
 from minikube_py.scheduler.objects import PodInfo, PodSpec, QueuedPodInfo
@@ -25,7 +30,7 @@ STEPS = st.lists(
         st.tuples(st.just("error"), st.just(""), st.integers(0, 3)),
         st.tuples(st.just("done"), st.just(""), st.integers(0, 3)),
         st.tuples(st.just("freed"), st.just(""), st.integers(0, 3)),
-        st.tuples(st.just("time"), st.just(""), st.integers(1, 12)),
+        st.tuples(st.just("time"), st.just(""), st.sampled_from((0.3, 1, 1.7, 4, 12, 290))),
     ),
     max_size=60,
 )
@@ -40,6 +45,12 @@ class Model:
         self.made = 0
         self.alive: dict[str, PodInfo] = {}
         self.flying: list[QueuedPodInfo] = []
+        self.since: dict[str, float] = {}
+        """By uid, when the pod came or last failed."""
+        self.fell: dict[str, tuple[int, int]] = {}
+        """By uid, how often the pod was rejected, and how often in a row it has failed by an error."""
+        self.missed: dict[str, bool] = {}
+        """By uid of a pod in flight, whether a node has changed since."""
         rules = Rules([], self._fits, frozenset(("Fit",)), self._gate)
         self.queue = SchedulingQueue(lambda: self.now_s, PrioritySort().sort_key, {"default-scheduler": rules})
 
@@ -56,6 +67,7 @@ class Model:
         pod.priority = priority
         pod.gates = ("gate",) if self.made % 7 == 0 else ()
         self.alive[pod.key] = pod
+        self.since[pod.uid] = self.now_s
         self.queue.add(pod)
 
     def asleep(self, name: str, priority: int) -> None:
@@ -69,33 +81,65 @@ class Model:
         self.queue.delete(f"d/{name}")
 
     def pop(self) -> None:
+        active = [queued.pod for queued in self.entries() if queued.queue == "active"]
+        resting = [queued.pod for queued in self.entries() if queued.queue == "backoff"]
         queued = self.queue.pop()
         if queued is None:
-            assert self.queue.pending()["active"] == 0
+            # Errors wait out their backoff, whatever else there is to do.
+            assert not active and all(self.fell[pod.uid][1] for pod in resting)
+            return
+        pod = queued.pod
+        assert self.alive[pod.key] is pod
+        if active:
+            assert (-pod.priority, self.since[pod.uid]) == min((-p.priority, self.since[p.uid]) for p in active)
         else:
-            assert self.alive[queued.pod.key] is queued.pod
-            self.flying.append(queued)
+            rejected = [p for p in resting if not self.fell[p.uid][1]]
+            assert (self.over_s(pod), -pod.priority) == min((self.over_s(p), -p.priority) for p in rejected)
+        self.flying.append(queued)
+        self.missed[pod.uid] = False
+
+    def over_s(self, pod: PodInfo) -> float:
+        """The second in which the pod's backoff ends: doubled each time, from 1 s to 10 s."""
+        rejected, errors = self.fell[pod.uid]
+        return float(math.floor(self.since[pod.uid] + min(2.0 ** ((errors or rejected) - 1), 10.0)))
 
     def land(self, i: int, *plugins: str, done: bool = False) -> None:
         if not self.flying:
             return
         queued = self.flying.pop(i % len(self.flying))
-        if done or self.alive.get(queued.pod.key) is not queued.pod:
-            if self.alive.get(queued.pod.key) is queued.pod:
-                del self.alive[queued.pod.key]
-            self.queue.done(queued.pod.uid)
+        pod = queued.pod
+        if done or self.alive.get(pod.key) is not pod:
+            if self.alive.get(pod.key) is pod:
+                del self.alive[pod.key]
+            self.queue.done(pod.uid)
             return
         queued.unschedulable_plugins, queued.pending_plugins = set(plugins), set()
+        rejected, errors = self.fell.get(pod.uid, (0, 0))
+        self.fell[pod.uid] = (rejected + 1, 0) if plugins else (rejected, errors + 1)
+        self.since[pod.uid] = self.now_s
         self.queue.fail(queued)
+        # A node that came to fit meanwhile was missed by the attempt.
+        helped = self.missed[pod.uid] and self._fits(pod, "n")
+        assert queued.queue == ("backoff" if helped or not plugins else "unschedulable")
 
     def freed(self, specs: int) -> None:
         self.room = {i for i in range(2) if specs & 1 << i}
+        asleep = [queued for queued in self.entries() if queued.queue == "unschedulable"]
         self.queue.on_change(ClusterChange(EVENT_ASSIGNED_POD_DELETE, None, None, "n"))
+        self.missed = dict.fromkeys(self.missed, True)
+        for queued in asleep:
+            # An exact answer: whoever sleeps on cannot use the node, and whoever can is awake, or soon.
+            helped = self._fits(queued.pod, "n")
+            over = math.floor(self.now_s) > self.over_s(queued.pod)
+            assert queued.queue == (("active" if over else "backoff") if helped else "unschedulable")
+
+    def flush(self) -> None:
+        self.queue.flush()
         for queued in self.entries():
-            # An exact answer: whoever sleeps on cannot use the node.
-            if queued.queue == "unschedulable":
-                assert not self._fits(queued.pod, "n")
-        self.room = set()
+            if queued.queue == "backoff":
+                assert self.over_s(queued.pod) >= math.floor(self.now_s)
+            elif queued.queue == "unschedulable":
+                assert self.now_s < self.since[queued.pod.uid] + 300.0
 
     def entries(self) -> list[QueuedPodInfo]:
         found = (self.queue.get(key) for key in self.alive)
@@ -113,6 +157,7 @@ class Model:
             assert number == sum(queued.queue == name for queued in self.entries())
         if pending["backoff"] or pending["unschedulable"]:
             assert self.queue.next_deadline_s() < NEVER
+        check_queue(self.queue)
 
     def drain(self) -> None:
         """Time alone brings every pod back that no gate holds."""
@@ -121,14 +166,14 @@ class Model:
             if deadline_s == NEVER:
                 break
             self.now_s = max(self.now_s, deadline_s)
-            self.queue.flush()
+            self.flush()
         pending = self.queue.pending()
         assert not pending["backoff"] and not pending["unschedulable"]
 
 
 @settings(max_examples=150)
 @given(STEPS)
-def test_no_pod_is_lost(steps: list[tuple[str, str, int]]) -> None:
+def test_no_pod_is_lost(steps: list[tuple[str, str, Any]]) -> None:
     model = Model()
     actions: dict[str, Any] = {
         "add": model.add,
@@ -143,7 +188,7 @@ def test_no_pod_is_lost(steps: list[tuple[str, str, int]]) -> None:
     for what, name, number in steps:
         if what == "time":
             model.now_s += number
-            model.queue.flush()
+            model.flush()
         else:
             actions[what](name, number)
         model.check()

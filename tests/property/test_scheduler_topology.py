@@ -9,24 +9,21 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scheduler_laws import check_counts
 from scheduler_reference import Lent
 from topology_reference import HOSTNAME, PREFERRED, REQUIRED, SYSTEM_DEFAULTS, Cluster, Obj
 
 from minikube_py.client.rest import REPLICA_SETS, SERVICES
-from minikube_py.scheduler import topology as topology_module
 from minikube_py.scheduler.cache import Cache
 from minikube_py.scheduler.config import PluginSet, ProfileConfig
 from minikube_py.scheduler.evaluate import Evaluator
 from minikube_py.scheduler.framework import FitError, NoNodesAvailable, Status
 from minikube_py.scheduler.objects import PodInfo, project_node, project_pod
 from minikube_py.scheduler.owners import by_labels, by_selector
-from minikube_py.scheduler.pod_terms import PodSelector, affinity_terms
 from minikube_py.scheduler.preparing import Rejected
 from minikube_py.scheduler.profile import Profile
-from minikube_py.scheduler.topology import DomainCounts, PodCounts, Topology
 
 ZONE = "topology.kubernetes.io/zone"
 KEYS = (ZONE, HOSTNAME, "rack")
@@ -183,10 +180,10 @@ class Run:
                 self.cache.remove_node(f"n{value}")
             elif what in ("namespace", "drop namespace", "service"):
                 getattr(self, what.replace(" ", "_"))(value)
-        check_counts(self.cache.columns.topology, self)
+        check_counts(self.cache.columns)
         for shape in shapes:
             self.decide(self.pod(shape))
-        check_counts(self.cache.columns.topology, self)
+        check_counts(self.cache.columns)
 
     def pod(self, shape: tuple[Any, ...]) -> Obj:
         namespace, labels, spec, owner = shape
@@ -368,63 +365,6 @@ class Run:
 def spread_of(obj: Obj) -> list[Obj]:
     found: list[Obj] = obj["spec"].get("topologySpreadConstraints") or []
     return found
-
-
-# --- counts ----------------------------------------------------------------------------------------------------------
-
-
-def topology_means(selector: PodSelector, pod: PodInfo, topology: Topology) -> bool:
-    return selector.covers(pod.namespace, topology.namespaces) and selector.selector.matches(pod.labels)
-
-
-def check_counts(topology: Topology, run: Run) -> None:
-    """All that is counted, against counting again."""
-    columns = run.cache.columns
-    running = [(node, pod) for node in columns.by_slot if node is not None for pod in node.pods.values()]
-    for asked in topology._asked.values():
-        slots: dict[int, int] = {}
-        for node, pod in running:
-            means = (topology_means(s, pod, topology) for s in asked.selectors)
-            if all(means) and not (asked.living and pod.deleting):
-                slots[node.slot] = slots.get(node.slot, 0) + 1
-        check_one(asked, slots, run)
-    carried: dict[object, dict[int, int]] = {}
-    for node, pod in running:
-        terms = affinity_terms(pod)
-        for kind, some in (
-            (topology_module.REQUIRED_AFFINITY, terms.affinity),
-            (topology_module.REQUIRED_ANTI_AFFINITY, terms.anti_affinity),
-            (topology_module.PREFERRED, terms.preferred),
-        ):
-            for term in some:
-                found = carried.setdefault((kind, term.weight, term.topology_key, term.pods.key), {})
-                found[node.slot] = found.get(node.slot, 0) + 1
-    assert set(carried) == set(topology._carried)
-    for key, slots in carried.items():
-        assert topology._carried[key].number == sum(slots.values())
-        check_one(topology._carried[key], slots, run)
-
-
-def check_one(counts: PodCounts, slots: dict[int, int], run: Run) -> None:
-    assert counts.slots == slots
-    for view in counts.views():
-        check_view(view, slots, run)
-
-
-def check_view(view: DomainCounts, slots: dict[int, int], run: Run) -> None:
-    pods: dict[str, int] = {}
-    nodes: dict[str, int] = {}
-    for node in run.cache.columns.by_slot:
-        if node is None or not node.present or (value := view.domains.value(node)) is None:
-            continue
-        eligible = view.eligible is None or view.eligible.test(node)
-        nodes[value] = nodes.get(value, 0) + eligible
-        pods[value] = pods.get(value, 0) + (slots.get(node.slot, 0) if eligible else 0)
-    size = view.domains.size
-    for kept, expected in ((view.counts, pods), (view.nodes, nodes)):
-        full = list(kept[:size]) + [0] * (size - len(kept[:size]))
-        assert view.domains.by_value(np.array(full, np.int64)) == expected
-        assert int(sum(full)) == sum(expected.values())
 
 
 SPREAD_ARGS = st.sampled_from(

@@ -1,0 +1,357 @@
+"""Bugs planted in the scheduler: in its plugins, in what it counts, in its queue and in preemption.
+
+The judges know none of them. Each bug names the one that is asked first; a bug that it does not find goes to all others.
+"""
+
+# ruff: noqa: E501 - lines of the product, as they stand
+from __future__ import annotations
+
+from typing import NamedTuple
+
+DECISIONS = "property/test_scheduler_decisions.py"
+TOPOLOGY = "property/test_scheduler_topology.py"
+LAWS = "property/test_scheduler_laws.py"
+QUEUE = "property/test_scheduler_queue_model.py"
+FORCE = "property/test_preemption_by_force.py"
+MATCHER = "property/test_scheduler_matcher.py property/test_scheduler_scope.py"
+TWINS = "unit/scheduler/test_scheduler_twins.py"
+JUDGES = (LAWS, DECISIONS, QUEUE, FORCE, TOPOLOGY, TWINS, MATCHER)
+
+
+class SchedulerMutant(NamedTuple):
+    """`old` stands exactly once in `minikube_py/scheduler/<file>`; `near` is the judge that is asked first."""
+
+    name: str
+    near: str
+    file: str
+    old: str
+    new: str
+    why: str
+
+
+MUTANTS: tuple[SchedulerMutant, ...] = (
+    SchedulerMutant(
+        "columns: a resource that a node lost is still there", DECISIONS, "columns.py",
+        "            if resource not in new.allocatable:\n                self._allocatable[resource][slot] = 0",
+        "            if resource not in new.allocatable:\n                continue",
+        "only what the node has is written to its row",
+    ),
+    SchedulerMutant(
+        "columns: a removed node is in no log", LAWS, "columns.py",
+        "        self.taint_class[slot] = 0\n        self._touch(slot)\n",
+        "        self.taint_class[slot] = 0\n",
+        "what is kept of earlier pods goes on with the node",
+    ),
+    SchedulerMutant(
+        "columns: a label read as a number is not read again", DECISIONS, "columns.py",
+        "            if key in self._label_ints:\n                _set_int(self._label_ints[key], slot, after)",
+        "            if key in self._label_ints and before is None:\n                _set_int(self._label_ints[key], slot, after)",
+        "a changed value taken for one that came",
+    ),
+    SchedulerMutant(
+        "columns: the mask of a label's old value stays", DECISIONS, "columns.py",
+        "            for value, holds in ((before, False), (after, True)):",
+        "            for value, holds in ((after, True),):",
+        "a node is added to the masks of its labels, and never taken from one",
+    ),
+    SchedulerMutant(
+        "columns: two pods with one port on two addresses leave as one", LAWS, "columns.py",
+        "        if not any(p.protocol == protocol and p.port == number for p in node.ports):",
+        "        if not any(p == port for p in node.ports):",
+        "which nodes use a port is kept by protocol and number, and was looked up by address too",
+    ),
+    SchedulerMutant(
+        "columns: of two pods with one claim the first to go takes it along", LAWS, "columns.py",
+        "                slots[slot] = slots.get(slot, 0) + by\n                if not slots[slot]:",
+        "                slots[slot] = slots.get(slot, 0) + by\n                if by < 0:",
+        "a count read as a flag",
+    ),
+    SchedulerMutant(
+        "columns: a pod that is told again keeps its old priority", LAWS, "columns.py",
+        "        if old.priority != new.priority:\n            self._count_priority(old.priority, -1)\n            self._count_priority(new.priority, 1)",
+        "        if old.priority != new.priority:\n            self._count_priority(new.priority, 1)",
+        "the lowest priority of all that runs is looked up before preemption",
+    ),
+    SchedulerMutant(
+        "columns: a free row is brought up to date once too seldom", DECISIONS, "columns.py",
+        "        changed = self.changed_since(version) if version >= 0 and len(row) == self.capacity else None",
+        "        changed = self.changed_since(version + 1) if version >= 0 and len(row) == self.capacity else None",
+        "off by one in the log of changes",
+    ),
+    SchedulerMutant(
+        "columns: a node that comes back under another slot brings its images twice", LAWS, "images.py",
+        "                state.slots.pop(slot, None)\n                if not state.slots:",
+        "                if not state.slots:",
+        "which nodes have an image only ever grows",
+    ),
+    SchedulerMutant(
+        "cache: a pod that was resized is counted as before", LAWS, "cache.py",
+        "        if counted.node_name == pod.node_name and counted.pod.spec is pod.spec:",
+        "        if counted.node_name == pod.node_name:",
+        "the specs are compared to find a pod that moved, and pods do not move",
+    ),
+    SchedulerMutant(
+        "kept: a scorer that was silent stays unheard", DECISIONS, "kept.py",
+        "                for one in kept.silent:\n                    if one(state, pod, node):\n                        return False\n",
+        "",
+        "a node that changed is the first that such a scorer has something to say of",
+    ),
+    SchedulerMutant(
+        "kept: of many changed nodes the raw scores are old", LAWS, "kept.py",
+        "                raws[scorer][slots] = 0 if raw is None else raw",
+        "                if raw is not None:\n                    raws[scorer][slots] = raw",
+        "None means 0 everywhere, not nothing to do",
+    ),
+    SchedulerMutant(
+        "kept: new slots are not looked at", DECISIONS, "kept.py",
+        "        if changed is None or kept.size != columns.size or not self._redo(kept, pod, changed):",
+        "        if changed is None or not self._redo(kept, pod, changed):",
+        "nodes were only ever changed in the tests of the author",
+    ),
+    SchedulerMutant(
+        "best: the last of several ties is not the last", DECISIONS, "best.py",
+        "            if self._ties[block] > 1:\n                self._ties[block] -= 1",
+        "            if self._ties[block] >= 1:\n                self._ties[block] -= 1",
+        "off by one",
+    ),
+    SchedulerMutant(
+        "topology: who asks late finds nobody", TOPOLOGY, "topology.py",
+        "        one.asked[asked] = None\n        for slot, number in one.slots.items():\n            asked.add(slot, number)",
+        "        one.asked[asked] = None",
+        "what is kept up from now on starts at zero",
+    ),
+    SchedulerMutant(
+        "topology: a namespace that is gone keeps its labels", TOPOLOGY, "topology.py",
+        "        if self.namespaces.pop(name, None) is not None:\n            self._look_again(name)",
+        "        self.namespaces.pop(name, None)",
+        "the counts of namespace selectors follow additions alone",
+    ),
+    SchedulerMutant(
+        "topology: a pod that is being deleted still counts", TOPOLOGY, "topology.py",
+        "        if old.labels is not new.labels or old.deleting is not new.deleting:",
+        "        if old.labels is not new.labels:",
+        "spread counts only pods that stay",
+    ),
+    SchedulerMutant(
+        "topology: the number of an empty domain is given out while it is in use", TOPOLOGY, "topology.py",
+        "        self._nodes[number] += 1\n        self.of[node.slot] = number",
+        "        self._nodes[number] = 1\n        self.of[node.slot] = number",
+        "a count read as a flag",
+    ),
+    SchedulerMutant(
+        "topology: a node that changes its taints counts as before", TOPOLOGY, "columns.py",
+        "        moves = not known or old_labels != new.labels or node.taints != new.taints",
+        "        moves = not known or old_labels != new.labels",
+        "which nodes count for a spread depends on taints only where a pod says so",
+    ),
+    SchedulerMutant(
+        "topology: nodes that enter late bring no pods", TOPOLOGY, "topology.py",
+        "        self.nodes[domain] += by\n        self.counts[domain] += by * pods",
+        "        self.nodes[domain] += by\n        self.counts[domain] += pods if by < 0 else 0",
+        "a node that comes has no pods yet, mostly",
+    ),
+    SchedulerMutant(
+        "NodeResourcesFit: many nodes may have one pod too many", DECISIONS, "plugins/node_resources.py",
+        "        mask: BoolArray = nodes.free(PODS) >= 1",
+        "        mask: BoolArray = nodes.free(PODS) >= 0",
+        "off by one in one form of two",
+    ),
+    SchedulerMutant(
+        "NodeResourcesFit: what preemption cannot mend is forgotten", LAWS, "plugins/node_resources.py",
+        "            codes |= np.where(lacking & (capacity < amount), beyond, 0)",
+        "            codes |= np.where(lacking & (capacity <= amount), beyond, 0)",
+        "off by one in the diagnosis of many nodes",
+    ),
+    SchedulerMutant(
+        "NodeResourcesFit: an index looks for more than is asked", MATCHER, "plugins/node_resources.py",
+        "                yield Bound(Dimension(DimensionKind.FREE, resource), amount)",
+        "                yield Bound(Dimension(DimensionKind.FREE, resource), amount + 1)",
+        "bounds that exclude their ends",
+    ),
+    SchedulerMutant(
+        "BalancedAllocation: the ceiling of a node is too low", MATCHER, "plugins/node_resources.py",
+        "        before, _ = self._shares(self._nothing, node)\n        return MAX_NODE_SCORE // 2 + (3 * (MAX_NODE_SCORE // 2) - balance(before)) // 2",
+        "        before, _ = self._shares(self._nothing, node)\n        return MAX_NODE_SCORE // 2 + (2 * (MAX_NODE_SCORE // 2) - balance(before)) // 2",
+        "a bound worked out for pods that leave the balance as it is",
+    ),
+    SchedulerMutant(
+        "TaintToleration: a toleration of any effect counts for soft taints", DECISIONS, "plugins/taint_toleration.py",
+        "    tolerations = [t for t in spec.tolerations if t.effect in (\"\", \"PreferNoSchedule\")]",
+        "    tolerations = [t for t in spec.tolerations if t.effect != \"NoExecute\" or t.key]",
+        "the filter's rule used for the score",
+    ),
+    SchedulerMutant(
+        "TaintToleration: taints that come later are tolerated as the first ones were", DECISIONS, "plugins/taint_toleration.py",
+        "        known: _Table[BoolArray] | None = spec.cache.get(\"taints/filter\")\n        if known is None or known.sets is not sets or known.size != len(sets):",
+        "        known: _Table[BoolArray] | None = spec.cache.get(\"taints/filter\")\n        if known is None or known.sets is not sets:",
+        "a table by class is not built again for new classes",
+    ),
+    SchedulerMutant(
+        "NodeAffinity: Gt includes its bound where many are looked at", DECISIONS, "plugins/node_affinity.py",
+        "            found: BoolArray = valid & (numbers > self.number if self.operator == \"Gt\" else numbers < self.number)",
+        "            found: BoolArray = valid & (numbers >= self.number if self.operator == \"Gt\" else numbers < self.number)",
+        "off by one in one form of two",
+    ),
+    SchedulerMutant(
+        "NodePorts: every address of a node takes a port from one only", TWINS, "plugins/node_ports.py",
+        "        and (wanted.ip == used.ip or ANY_ADDRESS in (wanted.ip, used.ip))",
+        "        and (wanted.ip == used.ip or wanted.ip == ANY_ADDRESS)",
+        "a rule for two written for one of them",
+    ),
+    SchedulerMutant(
+        "ImageLocality: of one node the share of nodes is of slots", LAWS, "plugins/image_locality.py",
+        "            _scaled(each.size_bytes, len(each.slots), columns.count)\n            for each in states",
+        "            _scaled(each.size_bytes, len(each.slots), columns.size)\n            for each in states",
+        "slots of nodes that are gone counted in",
+    ),
+    SchedulerMutant(
+        "InterPodAffinity: the first of its kind starts anywhere", TOPOLOGY, "plugins/inter_pod_affinity.py",
+        "            mask &= counted.domains.of[nodes.index] >= 0 if begins else counted.any_in(nodes)",
+        "            mask &= True if begins else counted.any_in(nodes)",
+        "a node without the label is in no domain",
+    ),
+    SchedulerMutant(
+        "InterPodAffinity: a victim's anti-affinity stays when it goes", TOPOLOGY, "plugins/inter_pod_affinity.py",
+        "                against[key] = against[key].changed(slot, by)",
+        "                against[key] = against[key].changed(slot, max(by, 0))",
+        "preemption supposes pods gone, and their terms there",
+    ),
+    SchedulerMutant(
+        "PodTopologySpread: the emptiest domain stays the emptiest in a dry run", TOPOLOGY, "plugins/pod_topology_spread.py",
+        "        return judged(self.followed, self.own, changes)",
+        "        return self._replace(changes=changes)",
+        "the least count is worked out once a pod",
+    ),
+    SchedulerMutant(
+        "VolumeRestrictions: two who read may not share a disk", TWINS, "plugins/volume_restrictions.py",
+        "    return one.get(\"pdName\") == other.get(\"pdName\") and not _both_read(one, other)",
+        "    return one.get(\"pdName\") == other.get(\"pdName\")",
+        "one rule for all disks",
+    ),
+    SchedulerMutant(
+        "NodeVolumeLimits: a volume that is attached already counts again", TWINS, "plugins/node_volume_limits.py",
+        "        new = Counter(driver for driver, handle in wanted if (driver, handle) not in attached)",
+        "        new = Counter(driver for driver, handle in wanted)",
+        "volumes counted for each pod",
+    ),
+    SchedulerMutant(
+        "devices: what a claim gives back is not given back", LAWS, "devices/known.py",
+        "        if held != results:\n            self.allocated.remove(held)\n            self.allocated.add(results)",
+        "        if held != results:\n            self.allocated.add(results)",
+        "a claim gets devices once, mostly",
+    ),
+    SchedulerMutant(
+        "devices: a slice that moved to another pool stays in the first", LAWS, "devices/pools.py",
+        "            if new is None or old.pool != new.pool:",
+        "            if new is None:",
+        "which slices make a pool is kept for slices that come and go",
+    ),
+    SchedulerMutant(
+        "preemption: of equals the first by name goes", FORCE, "plugins/default_preemption.py",
+        "    return -pod.priority, pod.started or STARTED_NEVER",
+        "    return -pod.priority, pod.name",
+        "ties broken by what comes to hand",
+    ),
+    SchedulerMutant(
+        "preemption: a budget protects one pod too many", FORCE, "plugins/default_preemption.py",
+        "                violates |= left[budget.uid] < 0",
+        "                violates |= left[budget.uid] <= 0",
+        "off by one",
+    ),
+    SchedulerMutant(
+        "preemption: pods of the same importance are victims", FORCE, "plugins/default_preemption.py",
+        "    potential = [other for other in node.pods.values() if other.priority < pod.priority]",
+        "    potential = [other for other in node.pods.values() if other.priority <= pod.priority]",
+        "off by one",
+    ),
+    SchedulerMutant(
+        "preemption: negative priorities make many victims cheap", FORCE, "plugins/default_preemption.py",
+        "        lambda c: sum(victim.priority + PRIORITY_OFFSET for victim in c.victims),",
+        "        lambda c: sum(victim.priority for victim in c.victims),",
+        "a sum without the offset",
+    ),
+    SchedulerMutant(
+        "preemption: the node whose victims started first is chosen", FORCE, "plugins/default_preemption.py",
+        "    latest = max(map(_start_of_highest, left))",
+        "    latest = min(map(_start_of_highest, left))",
+        "the comparison the wrong way round",
+    ),
+    SchedulerMutant(
+        "preemption: a pod nominated to the node is no rival unless it is above", FORCE, "evaluate.py",
+        "        rivals = [o for o in self._nominations.on(node.name) if o.priority >= pod.priority and o.uid != pod.uid]",
+        "        rivals = [o for o in self._nominations.on(node.name) if o.priority > pod.priority]",
+        "off by one",
+    ),
+    SchedulerMutant(
+        "preemption: a victim keeps its port while others are tried", FORCE, "dry_run.py",
+        "        left = node.ports.get(port, 0) + sign\n        if left:",
+        "        left = node.ports.get(port, 0) + sign\n        if left or sign < 0:",
+        "a port without users is still in use",
+    ),
+    SchedulerMutant(
+        "nominations: one that the API has cleared comes back", LAWS, "nominations.py",
+        "        if not old.nominated_node and not node_name:",
+        "        if not node_name:",
+        "what was decided meanwhile is kept, whoever decided it",
+    ),
+    SchedulerMutant(
+        "nominations: a node loses one nomination with another", LAWS, "nominations.py",
+        "        del pods[uid]\n        if not pods:\n            del self._by_node[node_name]",
+        "        del self._by_node[node_name]",
+        "one nomination a node, mostly",
+    ),
+    SchedulerMutant(
+        "queue: the less important go first", QUEUE, "plugins/queueing.py",
+        "        return (-queued.pod.priority, queued.timestamp_s)",
+        "        return (queued.pod.priority, queued.timestamp_s)",
+        "the sign of a sort key",
+    ),
+    SchedulerMutant(
+        "queue: backoff doubles once too often", QUEUE, "queue.py",
+        "        doubled = self._initial_backoff_s * (1 << min(count - 1, 30))",
+        "        doubled = self._initial_backoff_s * (1 << min(count, 30))",
+        "off by one",
+    ),
+    SchedulerMutant(
+        "queue: a pod that failed by an error is popped before its time", QUEUE, "queue.py",
+        "        heapq.heappush(self._backoff if rejected else self._error_backoff, entry)",
+        "        heapq.heappush(self._backoff, entry)",
+        "one heap for both kinds of failures",
+    ),
+    SchedulerMutant(
+        "queue: what happened while a pod was tried is forgotten", QUEUE, "queue.py",
+        "        elif rejected and start is not None:\n            strategy = self._replay(queued, start)",
+        "        elif rejected and start is None:\n            strategy = AFTER_BACKOFF",
+        "events are heard by those who wait, and by nobody in flight",
+    ),
+    SchedulerMutant(
+        "queue: a rejected pod still waits as long as its errors say", QUEUE, "queue.py",
+        "            queued.unschedulable_count += 1\n            queued.consecutive_errors = 0",
+        "            queued.unschedulable_count += 1",
+        "two counters, one of which is reset",
+    ),
+    SchedulerMutant(
+        "queue: of a group the first alone is woken", QUEUE, "queue.py",
+        "                for queued in [q for q in group.values() if q.pod.uid != but_not]:",
+        "                for queued in [q for q in group.values() if q.pod.uid != but_not][:1]:",
+        "the answer for one is the answer for all, and was given to one",
+    ),
+    SchedulerMutant(
+        "queue: a pod that was gated is counted where it is not", LAWS, "queue.py",
+        "        elif queue == GATED:\n            del self._gated[queued.pod.key]\n            self._leave_group(queued)",
+        "        elif queue == GATED:\n            del self._gated[queued.pod.key]",
+        "a group holds pods that were let in long ago",
+    ),
+    SchedulerMutant(
+        "queue: a pod is grouped by what it was", LAWS, "queue.py",
+        "        self._leave_group(queued)\n        self._join_group(queued)\n        for change in changes:",
+        "        for change in changes:",
+        "a waiting pod changes its spec, and shares the answer of those that have its old one",
+    ),
+    SchedulerMutant(
+        "queue: pods that wait for long are not tried again", QUEUE, "queue.py",
+        "        for queued in list(takewhile(lambda q: q.timestamp_s + wait_s <= now_s, self._waiting.values())):",
+        "        for queued in list(takewhile(lambda q: q.timestamp_s + wait_s < now_s - wait_s, self._waiting.values())):",
+        "a deadline worked out twice",
+    ),
+)

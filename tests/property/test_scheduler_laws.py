@@ -1,0 +1,44 @@
+"""The laws of `scheduler_laws` in scripts drawn for the twins: at every step, whatever the cluster goes through."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import scheduler_laws
+from drawn_scheduling import THEMES, script
+from scheduler_twin import Twin
+
+from minikube_py.scheduler import kept
+from minikube_py.scheduler.objects import project_pod
+
+SEED = int(os.environ.get("MINIKUBE_PY_LAW_SEED", "0"))
+SCRIPTS = 2
+"""Of each theme."""
+
+
+class Judged(Twin):
+    """`tried`: the pods of the script so far, which are asked about for ever."""
+
+    def __init__(self, drawn: dict[str, Any]) -> None:
+        super().__init__(drawn)
+        self.tried: dict[str, Any] = {}
+
+    async def step(self, step: dict[str, Any]) -> Any:
+        answer = await super().step(step)
+        if step["do"] == "try":
+            pod = project_pod(step["object"])
+            self.tried[pod.key] = pod
+        scheduler_laws.check(self.scheduler, self.tried.values())
+        return answer
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_the_laws_hold_at_every_step(theme: str) -> None:
+    for seed in range(SEED * SCRIPTS, (SEED + 1) * SCRIPTS):
+        # With few nodes, several that changed would always be looked at one by one.
+        with patch.object(kept, "FEW_NODES", 1 if seed % 2 else kept.FEW_NODES):
+            asyncio.run(Judged(script(theme, seed)).play())
