@@ -88,10 +88,11 @@ explore: $(BIN)/.installed-dev  ## SEEDS=n interleavings and faults around a cor
 torture: $(BIN)/.installed-dev  ## RUNS=n times three store processes broken under load: killed, stopped, parted, torn, wiped
 	@MINIKUBE_PY_TORTURE=$(RUNS) $(BIN)/python -m pytest -n 0 -s tests/e2e/test_three_members_store.py tests/e2e/test_three_members_api.py
 
-planted: $(BIN)/.installed-dev  ## bugs planted in raft, member, mvcc, watch, index and wal: how many histories find each
+planted: $(BIN)/.installed-dev  ## bugs planted in store, components, indexes and scheduler: what finds each
 	@PYTHONPATH=tests/planted $(BIN)/python tests/planted/swarm_planting.py
 	@PYTHONPATH=tests/planted $(BIN)/python tests/planted/swarm_planting.py --of cluster
 	@PYTHONPATH=tests/planted $(BIN)/python tests/planted/index_planting.py
+	@PYTHONPATH=tests/planted $(BIN)/python tests/planted/scheduler_planting.py
 
 mutants: $(BIN)/.installed-dev  ## LIMIT=n automatic mutants of raft, wal, mvcc and store: how many are noticed; resumable
 	@$(BIN)/python tests/mutants/mutants_command.py --limit $(LIMIT) --jobs $(JOBS)

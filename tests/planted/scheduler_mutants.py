@@ -11,11 +11,12 @@ from typing import NamedTuple
 DECISIONS = "property/test_scheduler_decisions.py"
 TOPOLOGY = "property/test_scheduler_topology.py"
 LAWS = "property/test_scheduler_laws.py"
+RECOUNTS = "property/test_scheduler_recounts.py"
 QUEUE = "property/test_scheduler_queue_model.py"
 FORCE = "property/test_preemption_by_force.py"
 MATCHER = "property/test_scheduler_matcher.py property/test_scheduler_scope.py"
 TWINS = "unit/scheduler/test_scheduler_twins.py"
-JUDGES = (LAWS, DECISIONS, QUEUE, FORCE, TOPOLOGY, TWINS, MATCHER)
+JUDGES = (LAWS, RECOUNTS, DECISIONS, QUEUE, FORCE, TOPOLOGY, TWINS, MATCHER)
 
 
 class SchedulerMutant(NamedTuple):
@@ -31,13 +32,13 @@ class SchedulerMutant(NamedTuple):
 
 MUTANTS: tuple[SchedulerMutant, ...] = (
     SchedulerMutant(
-        "columns: a resource that a node lost is still there", DECISIONS, "columns.py",
+        "columns: a resource that a node lost is still there", RECOUNTS, "columns.py",
         "            if resource not in new.allocatable:\n                self._allocatable[resource][slot] = 0",
         "            if resource not in new.allocatable:\n                continue",
         "only what the node has is written to its row",
     ),
     SchedulerMutant(
-        "columns: a removed node is in no log", LAWS, "columns.py",
+        "columns: a removed node is in no log", RECOUNTS, "columns.py",
         "        self.taint_class[slot] = 0\n        self._touch(slot)\n",
         "        self.taint_class[slot] = 0\n",
         "what is kept of earlier pods goes on with the node",
@@ -55,19 +56,19 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
         "a node is added to the masks of its labels, and never taken from one",
     ),
     SchedulerMutant(
-        "columns: two pods with one port on two addresses leave as one", LAWS, "columns.py",
+        "columns: two pods with one port on two addresses leave as one", RECOUNTS, "columns.py",
         "        if not any(p.protocol == protocol and p.port == number for p in node.ports):",
         "        if not any(p == port for p in node.ports):",
         "which nodes use a port is kept by protocol and number, and was looked up by address too",
     ),
     SchedulerMutant(
-        "columns: of two pods with one claim the first to go takes it along", LAWS, "columns.py",
+        "columns: of two pods with one claim the first to go takes it along", RECOUNTS, "columns.py",
         "                slots[slot] = slots.get(slot, 0) + by\n                if not slots[slot]:",
         "                slots[slot] = slots.get(slot, 0) + by\n                if by < 0:",
         "a count read as a flag",
     ),
     SchedulerMutant(
-        "columns: a pod that is told again keeps its old priority", LAWS, "columns.py",
+        "columns: a pod keeps its old priority when it changes", RECOUNTS, "columns.py",
         "        if old.priority != new.priority:\n            self._count_priority(old.priority, -1)\n            self._count_priority(new.priority, 1)",
         "        if old.priority != new.priority:\n            self._count_priority(new.priority, 1)",
         "the lowest priority of all that runs is looked up before preemption",
@@ -79,13 +80,13 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
         "off by one in the log of changes",
     ),
     SchedulerMutant(
-        "columns: a node that comes back under another slot brings its images twice", LAWS, "images.py",
+        "columns: a node that comes back under another slot brings its images twice", RECOUNTS, "images.py",
         "                state.slots.pop(slot, None)\n                if not state.slots:",
         "                if not state.slots:",
         "which nodes have an image only ever grows",
     ),
     SchedulerMutant(
-        "cache: a pod that was resized is counted as before", LAWS, "cache.py",
+        "cache: a pod that was resized is counted as before", RECOUNTS, "cache.py",
         "        if counted.node_name == pod.node_name and counted.pod.spec is pod.spec:",
         "        if counted.node_name == pod.node_name:",
         "the specs are compared to find a pod that moved, and pods do not move",
@@ -97,7 +98,7 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
         "a node that changed is the first that such a scorer has something to say of",
     ),
     SchedulerMutant(
-        "kept: of many changed nodes the raw scores are old", LAWS, "kept.py",
+        "kept: of many changed nodes the raw scores are old", RECOUNTS, "kept.py",
         "                raws[scorer][slots] = 0 if raw is None else raw",
         "                if raw is not None:\n                    raws[scorer][slots] = raw",
         "None means 0 everywhere, not nothing to do",
@@ -157,7 +158,7 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
         "off by one in one form of two",
     ),
     SchedulerMutant(
-        "NodeResourcesFit: what preemption cannot mend is forgotten", LAWS, "plugins/node_resources.py",
+        "NodeResourcesFit: what preemption cannot mend is forgotten", RECOUNTS, "plugins/node_resources.py",
         "            codes |= np.where(lacking & (capacity < amount), beyond, 0)",
         "            codes |= np.where(lacking & (capacity <= amount), beyond, 0)",
         "off by one in the diagnosis of many nodes",
@@ -199,7 +200,7 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
         "a rule for two written for one of them",
     ),
     SchedulerMutant(
-        "ImageLocality: of one node the share of nodes is of slots", LAWS, "plugins/image_locality.py",
+        "ImageLocality: of one node the share of nodes is of slots", RECOUNTS, "plugins/image_locality.py",
         "            _scaled(each.size_bytes, len(each.slots), columns.count)\n            for each in states",
         "            _scaled(each.size_bytes, len(each.slots), columns.size)\n            for each in states",
         "slots of nodes that are gone counted in",
@@ -289,13 +290,13 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
         "a port without users is still in use",
     ),
     SchedulerMutant(
-        "nominations: one that the API has cleared comes back", LAWS, "nominations.py",
+        "nominations: one that the API has cleared comes back", RECOUNTS, "nominations.py",
         "        if not old.nominated_node and not node_name:",
         "        if not node_name:",
         "what was decided meanwhile is kept, whoever decided it",
     ),
     SchedulerMutant(
-        "nominations: a node loses one nomination with another", LAWS, "nominations.py",
+        "nominations: a node loses one nomination with another", RECOUNTS, "nominations.py",
         "        del pods[uid]\n        if not pods:\n            del self._by_node[node_name]",
         "        del self._by_node[node_name]",
         "one nomination a node, mostly",

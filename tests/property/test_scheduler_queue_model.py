@@ -24,6 +24,7 @@ STEPS = st.lists(
         st.tuples(st.just("add"), st.sampled_from(NAMES), st.integers(0, 2)),
         st.tuples(st.just("asleep"), st.sampled_from(NAMES), st.integers(0, 2)),
         st.tuples(st.just("asleep"), st.sampled_from(NAMES), st.integers(0, 2)),
+        st.tuples(st.just("late"), st.sampled_from(NAMES), st.integers(0, 3)),
         st.tuples(st.just("delete"), st.sampled_from(NAMES), st.just(0)),
         st.tuples(st.just("pop"), st.just(""), st.just(0)),
         st.tuples(st.just("reject"), st.just(""), st.integers(0, 3)),
@@ -74,6 +75,13 @@ class Model:
         """A pod that comes, and whatever is next is tried and fits nowhere."""
         self.add(name, priority)
         self.pop()
+        self.land(-1, "Fit")
+
+    def late(self, name: str, specs: int) -> None:
+        """As `asleep`, but a node changes after it was looked at."""
+        self.add(name, 0)
+        self.pop()
+        self.freed(specs)
         self.land(-1, "Fit")
 
     def delete(self, name: str) -> None:
@@ -178,6 +186,7 @@ def test_no_pod_is_lost(steps: list[tuple[str, str, Any]]) -> None:
     actions: dict[str, Any] = {
         "add": model.add,
         "asleep": model.asleep,
+        "late": model.late,
         "delete": lambda name, _: model.delete(name),
         "pop": lambda _, __: model.pop(),
         "reject": lambda _, i: model.land(i, "Fit"),
