@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from typing import Any
 from unittest.mock import patch
@@ -37,8 +36,8 @@ class Judged(Twin):
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_the_laws_hold_at_every_step(theme: str) -> None:
+async def test_the_laws_hold_at_every_step(theme: str) -> None:
     for seed in range(SEED * SCRIPTS, (SEED + 1) * SCRIPTS):
         # With few nodes, several that changed would always be looked at one by one.
         with patch.object(kept, "FEW_NODES", 1 if seed % 2 else kept.FEW_NODES):
-            asyncio.run(Judged(script(theme, seed)).play())
+            await Judged(script(theme, seed)).play()
