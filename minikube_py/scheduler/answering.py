@@ -22,9 +22,7 @@ UNKNOWN_S: Final = 60.0
 class Answering:
     """`name`: no other scheduler's. `scheduler()` is None while this process stands by, and comes for nothing."""
 
-    def __init__(
-        self, client: RestClient, clock: Clock, name: str, scheduler: Callable[[], Scheduler | None]
-    ) -> None:
+    def __init__(self, client: RestClient, clock: Clock, name: str, scheduler: Callable[[], Scheduler | None]) -> None:
         self._client, self._clock, self._name, self._scheduler = client, clock, name, scheduler
         self._task: asyncio.Task[None] | None = None
 

@@ -6,13 +6,14 @@ Source: RunFilterPluginsWithNominatedPods in pkg/scheduler/framework/runtime/fra
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from minikube_py.scheduler.columns import NodeColumns
 from minikube_py.scheduler.framework import Code, CycleState, PluginError, Status
+from minikube_py.scheduler.lockstep import Lockstep, can_go_together, is_counted_whole
 from minikube_py.scheduler.objects import PODS, NodeInfo, PodInfo
 from minikube_py.scheduler.preparing import Prepared
 
@@ -47,6 +48,38 @@ def charge(node: NodeInfo, pod: PodInfo, sign: int) -> None:
             node.ports[port] = left
         else:
             del node.ports[port]
+
+
+class DryRuns:
+    """For one pod: makes of a node what it would be without some of its pods. `rivals(node)`: the pods nominated to it
+    to which the pod must leave their room."""
+
+    __slots__ = ("_columns", "_pod", "_prepared", "_rivals", "_told")
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        told: Mapping[str, Any],
+        columns: NodeColumns,
+        pod: PodInfo,
+        rivals: Callable[[NodeInfo], Sequence[PodInfo]],
+    ) -> None:
+        self._prepared, self._told, self._columns, self._pod, self._rivals = prepared, told, columns, pod, rivals
+
+    def __call__(self, node: NodeInfo) -> Trial:
+        return Trial(self._prepared, self._told, self._columns, self._pod, node, self._rivals(node))
+
+    @property
+    def can_go_together(self) -> bool:
+        return can_go_together(self._prepared)
+
+    def goes_alone(self, node: NodeInfo) -> bool:
+        """Whether columns do not say all that counts of the node."""
+        return bool(self._rivals(node)) or not is_counted_whole(node)
+
+    def together(self, nodes: Sequence[NodeInfo], gone: Sequence[Sequence[PodInfo]]) -> Lockstep:
+        """Only where `can_go_together`, and of nodes that need not go alone."""
+        return Lockstep(self._prepared, self._columns, self._pod, nodes, gone)
 
 
 class Trial:

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import random
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from minikube_py.scheduler.afresh import Afresh, pick, score_of_one
 from minikube_py.scheduler.best import INFEASIBLE
 from minikube_py.scheduler.columns import NodeColumns
-from minikube_py.scheduler.dry_run import Trial, charge, copied
+from minikube_py.scheduler.dry_run import DryRuns, Trial, charge, copied
 from minikube_py.scheduler.filtering import diagnose, fitting, fitting_of
 from minikube_py.scheduler.framework import (
     MAX_NODE_SCORE,
@@ -143,15 +142,20 @@ class Evaluator:
         return pick(totals, self._rng)
 
     def _trial(self, prepared: Prepared, pod: PodInfo, node: NodeInfo) -> Trial:
-        rivals = [o for o in self._nominations.on(node.name) if o.priority >= pod.priority and o.uid != pod.uid]
-        return Trial(prepared, self.profile.extensions, self.columns, pod, node, rivals)
+        return self._dry_runs(prepared, pod)(node)
 
-    def dry_run(self, pod: PodInfo) -> Callable[[NodeInfo], Trial] | None:
+    def _dry_runs(self, prepared: Prepared, pod: PodInfo) -> DryRuns:
+        def rivals(node: NodeInfo) -> list[PodInfo]:
+            return [o for o in self._nominations.on(node.name) if o.priority >= pod.priority and o.uid != pod.uid]
+
+        return DryRuns(prepared, self.profile.extensions, self.columns, pod, rivals)
+
+    def dry_run(self, pod: PodInfo) -> DryRuns | None:
         """Makes of a node what it would be without some of its pods; None where PreFilter turns the pod down.
 
         Raises: PluginError."""
         try:
-            return partial(self._trial, self.prepare(pod), pod)
+            return self._dry_runs(self.prepare(pod), pod)
         except Rejected:
             return None
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from minikube_py.client.rest import Object, ResourceRef
     from minikube_py.env import Clock, Rng
     from minikube_py.scheduler.columns import NodeColumns, Nodes
-    from minikube_py.scheduler.dry_run import Trial
+    from minikube_py.scheduler.dry_run import DryRuns
     from minikube_py.scheduler.kinds import LentKinds, NeededKind
     from minikube_py.scheduler.metrics import Labels
     from minikube_py.scheduler.objects import NodeInfo, PodInfo, QueuedPodInfo
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
 
+OF_NO_PODS, OF_REQUESTS = "nothing", "requests"
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 MAX_NODE_SCORE = 100
 MIN_NODE_SCORE = 0
@@ -338,6 +339,10 @@ class Plugin(Protocol):
     node, and PreFilter and PreScore on nothing but the pod. The framework then keeps results per pod signature and
     recomputes only nodes that changed. Such a plugin must have `sign_pod`, unless it looks at nothing of the pod but
     `pod.spec`. What nodes share (a maximum to normalise by) belongs in `normalize`.
+
+    `of_pods` (class attribute, optional): what the vectorised filter reads of the pods on a node: OF_NO_PODS, or
+    OF_REQUESTS for what `nodes` say is requested and free. Preemption then asks it of many nodes at once, as they would
+    be without some of their pods.
     """
 
     @property
@@ -524,7 +529,7 @@ class Handle(Protocol):
     @property
     def rng(self) -> Rng: ...
 
-    def dry_run(self, pod: PodInfo) -> Callable[[NodeInfo], Trial] | None:
+    def dry_run(self, pod: PodInfo) -> DryRuns | None:
         """Makes of a node what it would be without some of its pods; None where PreFilter turns the pod down."""
 
     def preempt(self, pod: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> None:

@@ -40,9 +40,7 @@ class Matcher:
     `builds` what it took to keep the structure up. `let_go`: what it failed with, after which it is not asked any more.
     Raises from the constructor: InvalidRequest."""
 
-    def __init__(
-        self, columns: NodeColumns, structure: Any, options: Mapping[str, int | str] | None = None
-    ) -> None:
+    def __init__(self, columns: NodeColumns, structure: Any, options: Mapping[str, int | str] | None = None) -> None:
         self._columns = columns
         self._name, self._options = structure, options or {}
         self._dimensions: tuple[Dimension, ...] = FIRST

@@ -84,9 +84,7 @@ class AttemptMetrics:
 
     def _result(self, result: str) -> tuple[Labels, Histogram]:
         labels: Labels = (("result", result), ("profile", self._profile))
-        return labels, self._metrics.histogram(
-            "scheduler_scheduling_attempt_duration_seconds", ATTEMPT_BUCKETS, labels
-        )
+        return labels, self._metrics.histogram("scheduler_scheduling_attempt_duration_seconds", ATTEMPT_BUCKETS, labels)
 
     def attempt(self, result: str, duration_s: float) -> None:
         labels, histogram = self.results[result]
@@ -102,6 +100,6 @@ class AttemptMetrics:
 
     def point(self, point: str, status: str, duration_s: float) -> None:
         labels: Labels = (("extension_point", point), ("status", status), ("profile", self._profile))
-        self._metrics.histogram(
-            "scheduler_framework_extension_point_duration_seconds", POINT_BUCKETS, labels
-        ).observe(duration_s)
+        self._metrics.histogram("scheduler_framework_extension_point_duration_seconds", POINT_BUCKETS, labels).observe(
+            duration_s
+        )

@@ -83,9 +83,9 @@ class Preemptions:
         labels = (("result", "success" if well else "error"),)
         self._metrics.count("scheduler_preemption_goroutines_execution_total", labels)
         took_s = self._scheduler.clock.monotonic_s() - since_s
-        self._metrics.histogram(
-            "scheduler_preemption_goroutines_duration_seconds", DURATION_BUCKETS, labels
-        ).observe(took_s)
+        self._metrics.histogram("scheduler_preemption_goroutines_duration_seconds", DURATION_BUCKETS, labels).observe(
+            took_s
+        )
         if not well:
             # Nothing may come that wakes it.
             self._scheduler.activate((pod,))

@@ -138,4 +138,3 @@ class Conditions:
             self._sent.pop(pod.uid, None)
             self.failed += 1
             logger.warning("condition of pod %s: %s", pod.key, error)
-

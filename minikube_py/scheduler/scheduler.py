@@ -26,7 +26,7 @@ from minikube_py.scheduler.changes import columns_differ, node_changes, pod_chan
 from minikube_py.scheduler.columns import NodeColumns
 from minikube_py.scheduler.config import SchedulerConfig
 from minikube_py.scheduler.decisions import Decisions, Explanation
-from minikube_py.scheduler.dry_run import Trial
+from minikube_py.scheduler.dry_run import DryRuns
 from minikube_py.scheduler.evaluate import Evaluator
 from minikube_py.scheduler.explaining import answer
 from minikube_py.scheduler.extenders.asking import Extenders
@@ -227,7 +227,7 @@ class Scheduler:
         self._queue.activate(pods)
         self._after_batch()
 
-    def dry_run(self, pod: PodInfo) -> Callable[[NodeInfo], Trial] | None:
+    def dry_run(self, pod: PodInfo) -> DryRuns | None:
         return self.profiles[pod.scheduler_name].evaluator.dry_run(pod)
 
     def preempt(self, pod: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> None:

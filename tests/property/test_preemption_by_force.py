@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from preemption_reference import Case, best, drawn, guard_object, needs_preemption, node_object, pod_object
+from preemption_reference import (
+    Case,
+    Guard,
+    Running,
+    best,
+    drawn,
+    guard_object,
+    needs_preemption,
+    node_object,
+    pod_object,
+)
 from scheduler_reference import Lent
 
 from minikube_py.scheduler.budgets import BUDGETS, project_budget
 from minikube_py.scheduler.cache import Cache
 from minikube_py.scheduler.config import ProfileConfig
 from minikube_py.scheduler.evaluate import Evaluator
-from minikube_py.scheduler.framework import Code, CycleState, FitError
+from minikube_py.scheduler.framework import Code, CycleState, Diagnosis, FitError
 from minikube_py.scheduler.nominations import Nominations
 from minikube_py.scheduler.objects import project_node, project_pod
+from minikube_py.scheduler.plugins.default_preemption import select_in_all, select_victims
 from minikube_py.scheduler.profile import Profile
 
 
@@ -79,6 +91,41 @@ def test_the_same_node_and_victims_as_by_brute_force(seed: int) -> None:
             assert status.code is Code.UNSCHEDULABLE and "preemption: " in status.message
     else:
         assert not needs_preemption(case), (case, choice.node.name)
+
+
+@settings(max_examples=100)
+@given(st.integers(0, 1 << 32))
+def test_nodes_tried_together_fare_as_each_alone(seed: int) -> None:
+    rng = random.Random(seed)
+    case = drawn(rng)
+    world = World(replace(case, waiting=replace(case.waiting, port=rng.random() < 0.1)), seed)
+    dry_run = world.evaluator.dry_run(world.waiting)
+    assert dry_run is not None and dry_run.can_go_together != bool(world.waiting.spec.host_ports)
+    nodes = [node for node in world.columns.by_slot if node is not None]
+    budgets = list(world.informer(BUDGETS, project_budget).store.values())
+    alone = [select_victims(dry_run, world.waiting, node, budgets) for node in nodes]
+    assert select_in_all(dry_run, world.waiting, nodes, budgets) == alone
+
+
+def test_candidates_are_those_that_a_walk_from_node_to_node_finds() -> None:
+    """More nodes than are tried together, and than are enough."""
+    running = [Running(f"p{i}", f"n{i}", 2, -i % 7, i % 50, "ab"[i % 2]) for i in range(300)]
+    case = Case({f"n{i}": 2 for i in range(300)}, tuple(running), (Guard("g", "a", 0),), Running("w", "", 2, 10))
+    world = World(case, 5)
+    preemption: Any = world.profile.plugin("DefaultPreemption")
+    diagnosis = Diagnosis(300, unschedulable_slots=list(range(300)))
+    before = world.rng.getstate()
+    found, _ = preemption._candidates(world.waiting, diagnosis)
+    world.rng.setstate(before)
+    offset = world.rng.randrange(300)
+    walked: dict[bool, list[str]] = {True: [], False: []}
+    for i in range(300):
+        name = f"n{(offset + i) % 300}"
+        walked[running[int(name[1:])].team == "a"].append(name)
+        if walked[False] and len(walked[False]) + len(walked[True]) == 100:
+            break
+    assert [candidate.node.name for candidate in found] == walked[False] + walked[True]
+    assert [candidate.violations for candidate in found] == [0] * len(walked[False]) + [1] * len(walked[True])
 
 
 def test_the_draw_needs_preemption_often_and_finds_victims_often() -> None:

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from minikube_py.errors import MinikubeError
 from minikube_py.scheduler.budgets import BUDGETS, Budget, project_budget
 from minikube_py.scheduler.configuration.args import with_defaults
@@ -31,9 +33,10 @@ from minikube_py.scheduler.framework import (
 )
 
 if TYPE_CHECKING:
-    from minikube_py.scheduler.dry_run import Trial
+    from minikube_py.scheduler.dry_run import DryRuns, Trial
     from minikube_py.scheduler.extenders.asking import Extenders
     from minikube_py.scheduler.framework import Handle
+    from minikube_py.scheduler.lockstep import Lockstep
     from minikube_py.scheduler.objects import NodeInfo, PodInfo
 
 ATTEMPTS = "scheduler_preemption_attempts_total"
@@ -45,6 +48,8 @@ NO_CANDIDATE = Status(Code.UNSCHEDULABLE, "preemption: no candidate node for pre
 UNDER_WAY = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "waiting for the preemption for this pod to be finished")
 PRIORITY_OFFSET = 1 << 31
 """Added to each priority, so that a few victims of negative priority do not seem to cost more than many."""
+TOGETHER_MIN = 32
+"""Nodes that are tried together cost little more than one."""
 STARTED_NEVER = "9999"
 """Sorts behind every start: a pod that has not started yet counts as started now."""
 
@@ -162,16 +167,19 @@ class DefaultPreemption:
         clean: list[Candidate] = []
         violating: list[Candidate] = []
         statuses: list[Status] = []
-        for i in range(len(slots)):
-            node = columns.by_slot[slots[(offset + i) % len(slots)]]
-            assert node is not None
-            found = select_victims(dry_run, pod, node, budgets)
-            if isinstance(found, Status):
-                statuses.append(found)
-                continue
-            (violating if found.violations else clean).append(found)
-            if clean and len(clean) + len(violating) >= enough:
-                break
+        order = [*slots[offset:], *slots[:offset]]
+        while order:
+            # As many as could be enough, so that what is tried for nothing is little.
+            number = max(enough - len(clean) - len(violating), TOGETHER_MIN)
+            nodes = [node for slot in order[:number] if (node := columns.by_slot[slot]) is not None]
+            del order[:number]
+            for found in select_in_all(dry_run, pod, nodes, budgets):
+                if isinstance(found, Status):
+                    statuses.append(found)
+                    continue
+                (violating if found.violations else clean).append(found)
+                if clean and len(clean) + len(violating) >= enough:
+                    return clean[:enough] + violating[:enough], statuses
         return clean[:enough] + violating[:enough], statuses
 
     def enough(self, nodes: int) -> int:
@@ -209,6 +217,46 @@ def importance(pod: PodInfo) -> tuple[int, str]:
     return -pod.priority, pod.started or STARTED_NEVER
 
 
+def select_in_all(
+    dry_run: DryRuns, pod: PodInfo, nodes: Sequence[NodeInfo], budgets: Sequence[Budget]
+) -> list[Candidate | Status]:
+    """What `select_victims` says of each of `nodes`. Raises: PluginError."""
+    if not dry_run.can_go_together:
+        return [select_victims(dry_run, pod, node, budgets) for node in nodes]
+    found: dict[int, Candidate | Status] = {}
+    trying: list[int] = []
+    below: list[list[PodInfo]] = []
+    for i, node in enumerate(nodes):
+        potential = [other for other in node.pods.values() if other.priority < pod.priority]
+        if potential and not dry_run.goes_alone(node):
+            trying.append(i)
+            below.append(sorted(potential, key=importance))
+        else:
+            found[i] = select_victims(dry_run, pod, node, budgets) if potential else NO_VICTIMS
+    lockstep = dry_run.together([nodes[i] for i in trying], below)
+    rejected = lockstep.rejections()
+    found |= {trying[place]: status for place, status in rejected.items()}
+    left = {place: by_budget(pods, budgets) for place, pods in enumerate(below) if place not in rejected}
+    for place, victims in _victims_of_all(lockstep, {place: (*a, *b) for place, (a, b) in left.items()}).items():
+        node = nodes[trying[place]]
+        protected = {other.uid for other in left[place][0]}
+        found[trying[place]] = _candidate(node, victims, sum(victim.uid in protected for victim in victims))
+    return [found[i] for i in range(len(nodes))]
+
+
+def _victims_of_all(lockstep: Lockstep, orders: Mapping[int, Sequence[PodInfo]]) -> dict[int, list[PodInfo]]:
+    """By place, who must go; `orders`: by place, the pods in the order in which they are let back in."""
+    victims: dict[int, list[PodInfo]] = {place: [] for place in orders}
+    for turn in range(max(map(len, orders.values()), default=0)):
+        places = [place for place, order in orders.items() if turn < len(order)]
+        pods = [orders[place][turn] for place in places]
+        fits = lockstep.let_back(np.array(places, np.int64), pods)
+        for place, other, fit in zip(places, pods, fits.tolist(), strict=True):
+            if not fit:
+                victims[place].append(other)
+    return victims
+
+
 def select_victims(
     dry_run: Callable[[NodeInfo], Trial], pod: PodInfo, node: NodeInfo, budgets: Sequence[Budget]
 ) -> Candidate | Status:
@@ -233,6 +281,10 @@ def select_victims(
                 trial.remove(other)
                 victims.append(other)
                 violations += group is violating
+    return _candidate(node, victims, violations)
+
+
+def _candidate(node: NodeInfo, victims: Sequence[PodInfo], violations: int) -> Candidate | Status:
     if not victims:
         return Status(Code.ERROR, f'expected at least one victim pod on node "{node.name}"')
     return Candidate(node, tuple(sorted(victims, key=importance)), violations)

@@ -16,6 +16,7 @@ from minikube_py.api.errors import aggregate
 from minikube_py.scheduler.columns import label_as_int
 from minikube_py.scheduler.framework import (
     NODE,
+    OF_NO_PODS,
     SKIP,
     Action,
     BoolArray,
@@ -272,6 +273,7 @@ class NodeAffinity:
 
     name = "NodeAffinity"
     node_local = True
+    of_pods = OF_NO_PODS
     normalize = Normalize()
 
     def __init__(self, args: Mapping[str, Any] | None = None, handle: object = None) -> None:
@@ -366,6 +368,7 @@ class NodeName:
 
     name = "NodeName"
     node_local = True
+    of_pods = OF_NO_PODS
 
     def __init__(self, args: Mapping[str, Any] | None = None, handle: object = None) -> None:
         pass

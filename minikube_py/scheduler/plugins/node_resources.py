@@ -20,6 +20,7 @@ from minikube_py.scheduler.framework import (
     ASSIGNED_POD,
     MAX_NODE_SCORE,
     NODE,
+    OF_REQUESTS,
     SKIP,
     UNSCHEDULED_POD,
     Action,
@@ -234,6 +235,7 @@ class NodeResourcesFit:
 
     name = "NodeResourcesFit"
     node_local = True
+    of_pods = OF_REQUESTS
     bounded = True
 
     def __init__(self, args: Mapping[str, Any] | None = None, handle: object = None) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from minikube_py.scheduler.framework import (
     NODE,
+    OF_NO_PODS,
     UNSCHEDULED_POD,
     Action,
     BoolArray,
@@ -61,6 +62,7 @@ class TaintToleration:
 
     name = "TaintToleration"
     node_local = True
+    of_pods = OF_NO_PODS
     normalize = Normalize(reverse=True)
 
     def __init__(self, args: Mapping[str, Any] | None = None, handle: object = None) -> None:
@@ -116,6 +118,7 @@ class NodeUnschedulable:
 
     name = "NodeUnschedulable"
     node_local = True
+    of_pods = OF_NO_PODS
 
     def __init__(self, args: Mapping[str, Any] | None = None, handle: object = None) -> None:
         pass

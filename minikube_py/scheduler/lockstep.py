@@ -1,0 +1,113 @@
+"""Many nodes as each would be without some of its pods, and whether one pod then passes every filter there. Pure.
+
+Where all filters look at nothing of a node's pods but what they request, preemption tries its candidates together: one
+pass over columns for the first pod that is let back in on each of them, one for the second, and so on. What comes of it
+is what `dry_run.Trial` says of each node alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from minikube_py.scheduler.columns import COLUMN_MAX, NodeColumns, Nodes
+from minikube_py.scheduler.framework import OF_NO_PODS, OF_REQUESTS, BoolArray, IntArray, PluginError, Status
+from minikube_py.scheduler.objects import PODS, NodeInfo, PodInfo
+from minikube_py.scheduler.preparing import Prepared
+
+Filters = Sequence[tuple[str, Any]]
+
+
+def can_go_together(prepared: Prepared) -> bool:
+    """Whether no filter looks at more of a node's pods than their requests."""
+    return all(getattr(plugin, "of_pods", None) in (OF_NO_PODS, OF_REQUESTS) for _, plugin in prepared.filters)
+
+
+def is_counted_whole(node: NodeInfo) -> bool:
+    """Whether no sum is so large that its column says less."""
+    return all(amount < COLUMN_MAX for amount in node.requested.values())
+
+
+class Supposed(Nodes):
+    """`less(resource)`: by node, how much of it goes with the pods that are supposed gone."""
+
+    __slots__ = ("_less",)
+
+    def __init__(self, columns: NodeColumns, slots: IntArray, less: Callable[[str], IntArray]) -> None:
+        super().__init__(columns, slots, len(slots))
+        self._less = less
+
+    def requested(self, resource: str) -> IntArray:
+        return super().requested(resource) - self._less(resource)
+
+    def free(self, resource: str) -> IntArray:
+        return super().free(resource) + self._less(resource)
+
+    def nonzero_requested(self, resource: str) -> IntArray:
+        raise PluginError("no filter is to look at what is counted for scores")
+
+
+class Lockstep:
+    """`gone`: by node, the pods that are supposed gone to begin with."""
+
+    def __init__(
+        self, prepared: Prepared, columns: NodeColumns, pod: PodInfo, nodes: Sequence[NodeInfo], gone: Sequence[Any]
+    ) -> None:
+        self._prepared, self._columns, self._pod = prepared, columns, pod
+        self._moving = [each for each in prepared.filters if each[1].of_pods == OF_REQUESTS]
+        self._slots = np.array([node.slot for node in nodes], np.int64)
+        self._gone: list[dict[str, PodInfo]] = [{pod.uid: pod for pod in pods} for pods in gone]
+        self._less: dict[str, IntArray] = {}
+
+    def rejections(self) -> dict[int, Status]:
+        """By place in `nodes`, what the first filter says that turns the pod down, signed. Raises: PluginError."""
+        found: dict[int, Status] = {}
+        left = np.arange(len(self._slots))
+        for name, plugin in self._prepared.filters:
+            passing = self._pass(plugin, left)
+            rejected = left[~passing]
+            if len(rejected):
+                codes, meaning = plugin.reject_codes(self._prepared.state, self._pod, self._supposed(rejected))
+                for place, code in zip(rejected.tolist(), codes.tolist(), strict=True):
+                    found[place] = meaning(code).by(name)
+            left = left[passing]
+        return found
+
+    def let_back(self, places: IntArray, pods: Sequence[PodInfo]) -> BoolArray:
+        """Lets one pod back in at each place; where the pod to be placed then does not fit, it stays gone, and the
+        answer is False. Raises: PluginError."""
+        back = {resource: _amounts(pods, resource) for resource in self._less}
+        for resource, amounts in back.items():
+            self._less[resource][places] -= amounts
+        for place, pod in zip(places.tolist(), pods, strict=True):
+            del self._gone[place][pod.uid]
+        fits = np.ones(len(places), np.bool_)
+        for _, plugin in self._moving:
+            fits &= self._pass(plugin, places)
+        for resource, amounts in back.items():
+            self._less[resource][places[~fits]] += amounts[~fits]
+        for i in np.flatnonzero(~fits).tolist():
+            self._gone[int(places[i])][pods[i].uid] = pods[i]
+        return fits
+
+    def _pass(self, plugin: Any, places: IntArray) -> BoolArray:
+        mask: BoolArray | None = plugin.filter_nodes(self._prepared.state, self._pod, self._supposed(places))
+        return np.ones(len(places), np.bool_) if mask is None else mask
+
+    def _supposed(self, places: IntArray) -> Supposed:
+        return Supposed(self._columns, self._slots[places], lambda resource: self._less_of(resource)[places])
+
+    def _less_of(self, resource: str) -> IntArray:
+        less = self._less.get(resource)
+        if less is None:
+            sums = [int(_amounts(list(pods.values()), resource).sum()) for pods in self._gone]
+            less = self._less[resource] = np.array(sums, np.int64)
+        return less
+
+
+def _amounts(pods: Sequence[PodInfo], resource: str) -> IntArray:
+    if resource == PODS:
+        return np.ones(len(pods), np.int64)
+    return np.array([pod.spec.request(resource) for pod in pods], np.int64)
