@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from minikube_py.api.label_selectors import NOTHING, InvalidSelector, selector_of
@@ -22,14 +22,29 @@ class Budget(NamedTuple):
     allowed: int
     disrupted: Collection[str]
 
-    def protects(self, pod: PodInfo) -> bool:
-        """An empty selector protects nothing here, as upstream's preemption has it."""
-        return (
-            bool(pod.labels)
-            and self.namespace == pod.namespace
-            and self.selector.matches(pod.labels)
-            and pod.name not in self.disrupted
-        )
+    def means(self, pod: PodInfo) -> bool:
+        """An empty selector means nothing here, as upstream's preemption has it."""
+        return bool(pod.labels) and self.namespace == pod.namespace and self.selector.matches(pod.labels)
+
+
+class Budgets:
+    """All of them, while victims are looked for. Pods with the same labels are looked at once."""
+
+    __slots__ = ("_all", "_meaning")
+
+    def __init__(self, budgets: Iterable[Budget]) -> None:
+        self._all = tuple(budgets)
+        self._meaning: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[Budget, ...]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
+    def protecting(self, pod: PodInfo) -> Iterator[Budget]:
+        key = pod.namespace, tuple(pod.labels.items())
+        meaning = self._meaning.get(key)
+        if meaning is None:
+            meaning = self._meaning[key] = tuple(budget for budget in self._all if budget.means(pod))
+        return (budget for budget in meaning if pod.name not in budget.disrupted)
 
 
 def project_budget(obj: Any) -> Budget:

@@ -1,13 +1,13 @@
 """Many nodes as each would be without some of its pods, and whether one pod then passes every filter there. Pure.
 
 Where all filters look at nothing of a node's pods but what they request, preemption tries its candidates together: one
-pass over columns for the first pod that is let back in on each of them, one for the second, and so on. What comes of it
-is what `dry_run.Trial` says of each node alone.
+pass over columns for the first pod that is let back in on each of them, one for the second, and so on. The result is
+what `dry_run.Trial` says of each node alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -102,9 +102,12 @@ class Lockstep:
     def _less_of(self, resource: str) -> IntArray:
         less = self._less.get(resource)
         if less is None:
-            sums = [int(_amounts(list(pods.values()), resource).sum()) for pods in self._gone]
-            less = self._less[resource] = np.array(sums, np.int64)
+            less = self._less[resource] = np.array([_sum(pods.values(), resource) for pods in self._gone], np.int64)
         return less
+
+
+def _sum(pods: Collection[PodInfo], resource: str) -> int:
+    return len(pods) if resource == PODS else sum([pod.spec.request(resource) for pod in pods])
 
 
 def _amounts(pods: Sequence[PodInfo], resource: str) -> IntArray:

@@ -255,14 +255,14 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
     ),
     SchedulerMutant(
         "preemption: a budget protects one pod too many", FORCE, "plugins/default_preemption.py",
-        "                violates |= left[budget.uid] < 0",
-        "                violates |= left[budget.uid] <= 0",
+        "            violates |= left[budget.uid] < 0",
+        "            violates |= left[budget.uid] <= 0",
         "off by one",
     ),
     SchedulerMutant(
         "preemption: pods of the same importance are victims", FORCE, "plugins/default_preemption.py",
-        "    potential = [other for other in node.pods.values() if other.priority < pod.priority]",
-        "    potential = [other for other in node.pods.values() if other.priority <= pod.priority]",
+        "    return [other for other in node.pods.values() if other.priority < pod.priority]",
+        "    return [other for other in node.pods.values() if other.priority <= pod.priority]",
         "off by one",
     ),
     SchedulerMutant(
@@ -279,8 +279,8 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
     ),
     SchedulerMutant(
         "preemption: a pod nominated to the node is no rival unless it is above", FORCE, "evaluate.py",
-        "        rivals = [o for o in self._nominations.on(node.name) if o.priority >= pod.priority and o.uid != pod.uid]",
-        "        rivals = [o for o in self._nominations.on(node.name) if o.priority > pod.priority]",
+        "            return [o for o in self._nominations.on(node.name) if o.priority >= pod.priority and o.uid != pod.uid]",
+        "            return [o for o in self._nominations.on(node.name) if o.priority > pod.priority]",
         "off by one",
     ),
     SchedulerMutant(
@@ -300,6 +300,18 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
         "        del pods[uid]\n        if not pods:\n            del self._by_node[node_name]",
         "        del self._by_node[node_name]",
         "one nomination a node, mostly",
+    ),
+    SchedulerMutant(
+        "preemption: in lockstep what is let back and does not fit stays in", FORCE, "lockstep.py",
+        "            self._less[resource][places[~fits]] += amounts[~fits]",
+        "            self._less[resource][places[~fits]] += 0",
+        "a trial that is not undone",
+    ),
+    SchedulerMutant(
+        "preemption: in lockstep the first of several filters has the last word", FORCE, "lockstep.py",
+        "            left = left[passing]\n        return found",
+        "            left = left[passing] if not len(rejected) else rejected\n        return found",
+        "the wrong half goes on",
     ),
     SchedulerMutant(
         "queue: the less important go first", QUEUE, "plugins/queueing.py",

@@ -21,7 +21,7 @@ from preemption_reference import (
 )
 from scheduler_reference import Lent
 
-from minikube_py.scheduler.budgets import BUDGETS, project_budget
+from minikube_py.scheduler.budgets import BUDGETS, Budgets, project_budget
 from minikube_py.scheduler.cache import Cache
 from minikube_py.scheduler.config import ProfileConfig
 from minikube_py.scheduler.evaluate import Evaluator
@@ -102,7 +102,7 @@ def test_nodes_tried_together_fare_as_each_alone(seed: int) -> None:
     dry_run = world.evaluator.dry_run(world.waiting)
     assert dry_run is not None and dry_run.can_go_together != bool(world.waiting.spec.host_ports)
     nodes = [node for node in world.columns.by_slot if node is not None]
-    budgets = list(world.informer(BUDGETS, project_budget).store.values())
+    budgets = Budgets(world.informer(BUDGETS, project_budget).store.values())
     alone = [select_victims(dry_run, world.waiting, node, budgets) for node in nodes]
     assert select_in_all(dry_run, world.waiting, nodes, budgets) == alone
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from minikube_py.errors import MinikubeError
-from minikube_py.scheduler.budgets import BUDGETS, Budget, project_budget
+from minikube_py.scheduler.budgets import BUDGETS, Budgets, project_budget
 from minikube_py.scheduler.configuration.args import with_defaults
 from minikube_py.scheduler.framework import (
     POD,
@@ -48,8 +48,8 @@ NO_CANDIDATE = Status(Code.UNSCHEDULABLE, "preemption: no candidate node for pre
 UNDER_WAY = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "waiting for the preemption for this pod to be finished")
 PRIORITY_OFFSET = 1 << 31
 """Added to each priority, so that a few victims of negative priority do not seem to cost more than many."""
-TOGETHER_MIN = 32
-"""Nodes that are tried together cost little more than one."""
+TOGETHER_MIN, TOGETHER_MAX = 32, 256
+"""Nodes that are tried together: some cost little more than one."""
 STARTED_NEVER = "9999"
 """Sorts behind every start: a pod that has not started yet counts as started now."""
 
@@ -159,7 +159,7 @@ class DefaultPreemption:
             return [], [NO_VICTIMS] * len(slots)
         enough = self.enough(len(slots))
         offset = self._handle.rng.randrange(len(slots))
-        budgets = list(self._budgets.store.values())
+        budgets = Budgets(self._budgets.store.values())
         columns = self._handle.columns
         dry_run = self._handle.dry_run(pod)
         if dry_run is None:
@@ -169,8 +169,9 @@ class DefaultPreemption:
         statuses: list[Status] = []
         order = [*slots[offset:], *slots[:offset]]
         while order:
-            # As many as could be enough, so that what is tried for nothing is little.
-            number = max(enough - len(clean) - len(violating), TOGETHER_MIN)
+            # As many as could be enough; once they are, but all violate a budget, one that does not may be far.
+            lacking = enough - len(clean) - len(violating)
+            number = max(lacking, TOGETHER_MIN) if lacking > 0 else TOGETHER_MAX
             nodes = [node for slot in order[:number] if (node := columns.by_slot[slot]) is not None]
             del order[:number]
             for found in select_in_all(dry_run, pod, nodes, budgets):
@@ -218,7 +219,7 @@ def importance(pod: PodInfo) -> tuple[int, str]:
 
 
 def select_in_all(
-    dry_run: DryRuns, pod: PodInfo, nodes: Sequence[NodeInfo], budgets: Sequence[Budget]
+    dry_run: DryRuns, pod: PodInfo, nodes: Sequence[NodeInfo], budgets: Budgets
 ) -> list[Candidate | Status]:
     """What `select_victims` says of each of `nodes`. Raises: PluginError."""
     if not dry_run.can_go_together:
@@ -227,7 +228,7 @@ def select_in_all(
     trying: list[int] = []
     below: list[list[PodInfo]] = []
     for i, node in enumerate(nodes):
-        potential = [other for other in node.pods.values() if other.priority < pod.priority]
+        potential = _below(pod, node)
         if potential and not dry_run.goes_alone(node):
             trying.append(i)
             below.append(sorted(potential, key=importance))
@@ -258,10 +259,10 @@ def _victims_of_all(lockstep: Lockstep, orders: Mapping[int, Sequence[PodInfo]])
 
 
 def select_victims(
-    dry_run: Callable[[NodeInfo], Trial], pod: PodInfo, node: NodeInfo, budgets: Sequence[Budget]
+    dry_run: Callable[[NodeInfo], Trial], pod: PodInfo, node: NodeInfo, budgets: Budgets
 ) -> Candidate | Status:
     """The fewest pods of `node` that must go for `pod`, or why none would help. Raises: PluginError."""
-    potential = [other for other in node.pods.values() if other.priority < pod.priority]
+    potential = _below(pod, node)
     if not potential:
         return NO_VICTIMS
     trial = dry_run(node)
@@ -284,23 +285,28 @@ def select_victims(
     return _candidate(node, victims, violations)
 
 
+def _below(pod: PodInfo, node: NodeInfo) -> list[PodInfo]:
+    return [other for other in node.pods.values() if other.priority < pod.priority]
+
+
 def _candidate(node: NodeInfo, victims: Sequence[PodInfo], violations: int) -> Candidate | Status:
     if not victims:
         return Status(Code.ERROR, f'expected at least one victim pod on node "{node.name}"')
     return Candidate(node, tuple(sorted(victims, key=importance)), violations)
 
 
-def by_budget(pods: Sequence[PodInfo], budgets: Sequence[Budget]) -> tuple[list[PodInfo], list[PodInfo]]:
+def by_budget(pods: Sequence[PodInfo], budgets: Budgets) -> tuple[list[PodInfo], list[PodInfo]]:
     """Those whose eviction would violate a disruption budget, given that all before them go too, and the others."""
-    left = {budget.uid: budget.allowed for budget in budgets}
+    if not budgets:
+        return [], list(pods)
+    left: dict[str, int] = {}
     violating: list[PodInfo] = []
     others: list[PodInfo] = []
     for pod in pods:
         violates = False
-        for budget in budgets:
-            if budget.protects(pod):
-                left[budget.uid] -= 1
-                violates |= left[budget.uid] < 0
+        for budget in budgets.protecting(pod):
+            left[budget.uid] = left.get(budget.uid, budget.allowed) - 1
+            violates |= left[budget.uid] < 0
         (violating if violates else others).append(pod)
     return violating, others
 
