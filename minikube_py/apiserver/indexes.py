@@ -346,6 +346,7 @@ def _explained(resource: Kind, selector: FieldSelector, asked: RangeRequest, exp
         "listsAsk": "store" if of_others or selector.has_index else "watch cache",
         "chosen": _choice(explanation.chosen),
         "others": [_choice(each) for each in explanation.others],
+        **({"scannedBelow": explanation.scanned_below} if explanation.scanned_below else {}),
     }
 
 

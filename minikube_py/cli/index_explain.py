@@ -54,6 +54,8 @@ def told(answer: Json) -> str:
     head = f"{answer['where']} on {answer['resource']}, {limit}, at revision {answer['revision']}: {expected}"
     rows = [_row("*", chosen), *(_row("", each) for each in others)]
     lines = [head, table(HEADS, rows, NUMBERS)]
+    if "scannedBelow" in answer:
+        lines.append(f"revisions below {answer['scannedBelow']} are read from etcd, and scanned")
     if answer["listsAsk"] != "store":
         lines.append("lists do not come here: no complete index has its fields; the API server looks through its cache")
     if not any(each["name"] and each["takenUs"] >= 0 for each in (chosen, *others)):

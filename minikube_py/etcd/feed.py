@@ -69,6 +69,7 @@ class Feed:
         self._behind = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._stream: Any = None
+        self.questions_max = UNANSWERED_MAX
         self._unanswered = 0
         self._said: set[tuple[str, str]] = set()
 
@@ -295,7 +296,7 @@ class Feed:
                 if self.mirror.revision < self._wanted and self._stream is not None:
                     self.asked += 1
                     self._unanswered += 1
-                    if self._unanswered > UNANSWERED_MAX:
+                    if self._unanswered > self.questions_max:
                         self._unanswered = 0
                         self._say(self._client.place, "it does not answer")
                         self._client.pass_over(self._client.place)

@@ -225,7 +225,9 @@ class EtcdStorage:
         return (await self._fresh()).state.tables.reports()
 
     async def explain(self, request: RangeRequest) -> Explanation:
-        return await explained((await self._fresh()).state, request, self._clock)
+        state = (await self._fresh()).state
+        explanation = await explained(state, request, self._clock)
+        return explanation._replace(scanned_below=state.compact_revision)
 
     # -- what is going on ----------------------------------------------------------------------------------------------
 

@@ -50,13 +50,15 @@ class Choice(NamedTuple):
 class Explanation(NamedTuple):
     """How a range request with a `where` is answered: by `chosen`; `others` are the other ways, each tried as well.
 
-    `share`: the part of the `rows` that was expected to match, from a sample. `revision`: the one answered at."""
+    `share`: the part of the `rows` that was expected to match, from a sample. `revision`: the one answered at.
+    `scanned_below`: older revisions are answered by scan, where the store is an etcd; 0: none are."""
 
     chosen: Choice
     others: tuple[Choice, ...]
     share: float
     rows: int
     revision: int
+    scanned_below: int = 0
 
 
 def report_to_plain(report: IndexReport) -> Any:
@@ -69,7 +71,8 @@ def report_from_plain(plain: Sequence[Any]) -> IndexReport:
 
 
 def explanation_to_plain(explanation: Explanation) -> Any:
-    return tuple(explanation)
+    # Clients of earlier releases know no more, and a store of ours scans at no revision.
+    return tuple(explanation[:5])
 
 
 def explanation_from_plain(plain: Sequence[Any]) -> Explanation:

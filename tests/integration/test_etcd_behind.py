@@ -5,20 +5,28 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import itertools
 import shutil
 import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import grpc
 import pytest
 from api_core import MAPS, MERGE, PODS, config_map, names, node, pod
 from etcd_api import Caller
 from etcd_behind import OnEtcd, RealEtcd, real_etcd, served, storage_at
 from patience import patience, until
 
+from minikube_py.cli import index_explain
+from minikube_py.control_plane.certificates import ensure_certificates, ensure_client_certificate
+from minikube_py.control_plane.etcd_behind import EtcdBehind
+from minikube_py.env import SystemClock
 from minikube_py.errors import InvalidRequest, OutcomeUnknown, Unavailable
+from minikube_py.etcd.client import Endpoints
 from minikube_py.etcd.compactor import Compactor
 from minikube_py.etcd.messages import pb
+from minikube_py.etcd.storage import EtcdStorage
 from minikube_py.mvcc.types import Put, RangeRequest, prefix_end
 
 pytestmark = pytest.mark.original
@@ -119,6 +127,10 @@ async def test_a_revision_from_before_a_server_began_is_scanned(etcd: str) -> No
         assert names(await core.done("GET", at_old)) == names(full) == []
         assert names(await core.done("GET", FREE)) == ["large"]
         request = RangeRequest(b"/registry/nodes/", prefix_end(b"/registry/nodes/"), 0, int(old), fields=("free.cpu",))
+        explain = "/minikube-py/v1/explain?resource=nodes&where=free.cpu>=4"
+        told = await core.done("GET", explain)
+        assert told["scannedBelow"] == mirror.state.compact_revision
+        assert f"below {told['scannedBelow']} are read from etcd, and scanned" in index_explain.told(told)
         result = await core.storage.range(request)
         assert result.stats is not None and result.stats.structure == "scan"
         free = dict(zip([kv.key[-5:] for kv in result.kvs], result.fields or ()))
@@ -180,6 +192,15 @@ async def test_an_etcd_that_hangs_is_waited_for_no_longer_than_told(tmp_path: Pa
             assert status == 503 and "did not answer in time" in answer["message"]
             etcd.send(signal.SIGCONT)
             await until(lambda: _listed(core), "it answers again")
+            feed = core.storage.feed
+            feed.questions_max = 3
+            etcd.send(signal.SIGSTOP)
+            feed.want(feed.mirror.revision + 1)
+            await until(lambda: not feed.following, "a watch that says nothing is left")
+            etcd.send(signal.SIGCONT)
+            await core.in_step()
+            await core.done("POST", MAPS, config_map("later"))
+            assert "later" in names(await core.done("GET", MAPS))
     finally:
         etcd.send(signal.SIGCONT)
         etcd.end()
@@ -194,7 +215,9 @@ async def test_an_etcd_without_space_takes_deletions_and_says_so(tmp_path: Path)
         async with patience(), served(place) as core:
             await core.done("POST", MAPS, config_map("small"))
             text = base64.b64encode(bytes(range(256)) * 1000).decode()
-            for n in range(9):
+            # etcd looks at its file, which it writes now and then.
+            status, answer = 201, {}
+            for n in itertools.count():
                 status, answer = await core.ask("POST", MAPS, config_map(f"m{n}", text=text))
                 if status != 201:
                     break
@@ -228,6 +251,34 @@ async def test_an_etcd_that_was_put_back_is_read_again(tmp_path: Path) -> None:
             assert not last or last[0]["code"] == 410
             await core.done("POST", "/api/v1/nodes", node("later"))
             assert names(await core.done("GET", FREE)) == ["later"]
+    finally:
+        etcd.end()
+
+
+async def test_an_etcd_with_tls_lets_in_who_shows_a_certificate(tmp_path: Path) -> None:
+    ensure_certificates(tmp_path)
+    certificate, key = ensure_client_certificate(tmp_path, "client")
+    authority = tmp_path / "ca.crt"
+    flags = [
+        *("--cert-file", str(tmp_path / "server.crt"), "--key-file", str(tmp_path / "server.key")),
+        *("--client-cert-auth", "--trusted-ca-file", str(authority)),
+    ]
+    pem = [path.read_bytes() for path in (authority, key, certificate)]
+    etcd = RealEtcd(tmp_path / "etcd", *flags, credentials=grpc.ssl_channel_credentials(*pem))
+    etcd.start()
+    try:
+        behind = EtcdBehind(f"https://{etcd.place}", authority, certificate, key, "/of-tls")
+        behind.check()
+        storage = behind.storage(SystemClock())
+        await storage.start()
+        done = await storage.txn((), (Put(b"/registry/a", b"x"),))
+        kv, _ = await storage.get(b"/registry/a")
+        assert done.succeeded and kv is not None and kv.value == b"x"
+        await storage.close()
+        stranger = EtcdStorage(Endpoints((etcd.place,), pem[0], secure=True), SystemClock(), request_timeout_s=0.5)
+        with pytest.raises(Unavailable):
+            await stranger.start()
+        await stranger.close()
     finally:
         etcd.end()
 

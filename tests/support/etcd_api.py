@@ -193,9 +193,12 @@ def ours(
 class RealEtcd:
     """A real etcd of one member, always at the same addresses; `place`: where it serves."""
 
-    def __init__(self, folder: Path, *flags: str) -> None:
+    def __init__(self, folder: Path, *flags: str, credentials: Any = None) -> None:
+        """`credentials`: its clients', where `flags` make it serve TLS."""
         client, peer = free_ports(2)
-        urls = f"http://127.0.0.1:{client}", f"http://127.0.0.1:{peer}"
+        scheme = "http" if credentials is None else "https"
+        urls = f"{scheme}://127.0.0.1:{client}", f"http://127.0.0.1:{peer}"
+        self._credentials = credentials
         self.place = f"127.0.0.1:{client}"
         self._command = [
             etcd_binary(), "--name", "one", "--data-dir", str(folder), "--unsafe-no-fsync", "--log-level", "error",
@@ -209,7 +212,7 @@ class RealEtcd:
         command = [*self._command, *flags]
         process = self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = Deadline()
-        caller = Caller(self.place)
+        caller = Caller(self.place, self._credentials)
         while caller.call("KV/Range", BY_NAME["RangeRequest"](key=b"a"))[0] != "ok":
             deadline.check("etcd serves")
             assert process.poll() is None
