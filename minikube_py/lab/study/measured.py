@@ -197,10 +197,11 @@ class Measured:
                     plots.draw_intervals(axis, name, points)
             axis.set_title(", ".join(f"{factor} {level}" for factor, level in panel.items()))
             axis.set_xlabel(x)
+            axis.tick_params(axis="x", labelsize=7)
             axis.set_ylabel(y)
             if asked.get("log"):
                 axis.set_yscale("log")
-        axes[0][-1].legend(fontsize=7, loc="upper left")
+        axes[0][-1].legend(fontsize=7, loc="center left", bbox_to_anchor=(1.02, 0.5))
         return plots.save_alike(figure, path)
 
 

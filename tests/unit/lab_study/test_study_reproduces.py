@@ -1,16 +1,19 @@
-"""The committed journal of `bloom` gives the committed report, whoever runs the study."""
+"""The committed journals give the committed reports, whoever ran the studies."""
 
 import csv
 import gzip
 import io
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import orjson
 
 from minikube_py.lab.study.journal import digest
+from minikube_py.lab.study.measured import Measured
 from minikube_py.studies.bloom.predictions import ALL, Evidence, in_process
 from minikube_py.studies.bloom.study import Bloom, csv_rows
+from minikube_py.studies.emptiness.study import Emptiness
 
 STUDIES = Path(__file__).resolve().parents[3] / "docs/studies"
 
@@ -31,3 +34,16 @@ def test_the_committed_journal_gives_the_committed_report() -> None:
             found = judged(evidence)
             wanted = reported[found.name]
             assert (found.outcome, found.evidence) == (wanted["outcome"], wanted["evidence"])
+
+
+def test_the_committed_journal_of_emptiness_gives_its_report() -> None:
+    lines = gzip.decompress((STUDIES / "data/emptiness-quick.jsonl.gz").read_bytes()).splitlines()
+    header, *records = map(orjson.loads, lines)
+    design = Emptiness().load("quick")
+    assert header["design"] == digest(design)
+    measured = Measured(design, records)
+    document = json.loads((STUDIES / "emptiness-report.json").read_text())
+    assert [asdict(each) for each in measured.judge()] == document["findings"]
+    tables = [[each.title, list(each.columns), list(map(list, each.rows))] for each in measured.tables()]
+    assert tables == [[each["title"], each["columns"], each["rows"]] for each in document["tables"]]
+    assert measured.biased == {} and measured.wrong == set()
