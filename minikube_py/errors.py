@@ -93,6 +93,9 @@ class NoSpace(RequestError):
 class ClusterCorrupt(RequestError):
     """Members hold different data, and no majority agrees: nothing is written (etcd: `ErrCorrupt`)."""
 
+    advice = ""
+    """As `NoSpace.advice`."""
+
     def __init__(self) -> None:
         super().__init__("etcdserver: corrupt cluster")
 

@@ -209,8 +209,9 @@ async def translated(operation: Awaitable[T]) -> T:
     except NoSpace as error:
         raise OutOfSpace(f"{error}; {error.advice or ALARM_ADVICE}") from None
     except ClusterCorrupt as error:
-        text = f"{error}: members hold different data, so nothing is written; `minikube-py store hash` compares them"
-        raise StatusError(500, "", f"{text}; {ALARM_ADVICE}") from None
+        advice = error.advice or f"`minikube-py store hash` compares them; {ALARM_ADVICE}"
+        text = f"{error}: members hold different data, so nothing is written; {advice}"
+        raise StatusError(500, "", text) from None
     except Unavailable as error:
         raise service_unavailable(f"the store is not available: {error}") from None
     except OutcomeUnknown as error:

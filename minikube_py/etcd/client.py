@@ -64,7 +64,7 @@ class EtcdClient:
         answered: Callable[[Any, int], None],
         timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> None:
-        self._clock, self._answered, self._timeout_s = clock, answered, timeout_s
+        self._clock, self._answered, self.timeout_s = clock, answered, timeout_s
         self._places = endpoints.places
         credentials = endpoints.credentials()
         self._channels = [
@@ -100,7 +100,7 @@ class EtcdClient:
 
     async def exchange(self, name: str, request: Any) -> Any:
         """The first answer of a stream of both sides, of requests that may be repeated. Raises: Unavailable."""
-        stream = self.stream(name, self._timeout_s)
+        stream = self.stream(name, self.timeout_s)
         try:
             await stream.write(request)
             answer = await stream.read()
@@ -123,7 +123,7 @@ class EtcdClient:
             self._at = (self._at + 1) % len(self._places)
 
     async def _call(self, name: str, request: Any, *, safe: bool) -> Any:
-        deadline_s = self._clock.monotonic_s() + self._timeout_s
+        deadline_s = self._clock.monotonic_s() + self.timeout_s
         while True:
             left_s = deadline_s - self._clock.monotonic_s()
             place, seen = self.place, self.seen_revision

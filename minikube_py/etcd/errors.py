@@ -108,9 +108,13 @@ class EtcdNoSpace(NoSpace):
     advice = "`etcdctl alarm list` tells which member, `etcdctl alarm disarm` ends it once there is room again"
 
 
+class EtcdCorrupt(ClusterCorrupt):
+    advice = "`etcdctl endpoint hashkv --cluster` compares them, `etcdctl alarm disarm` ends the alarm"
+
+
 _BY_TEXT: Final[dict[str, type[MinikubeError]]] = {
     NO_SPACE[1]: EtcdNoSpace,
-    CORRUPT[1]: ClusterCorrupt,
+    CORRUPT[1]: EtcdCorrupt,
     LEASE_NOT_FOUND[1]: LeaseNotFound,
     LEASE_EXISTS[1]: LeaseExists,
 }

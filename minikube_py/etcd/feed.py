@@ -37,6 +37,8 @@ ASK_FIRST_S: Final = 0.01
 ASK_MOST_S: Final = 0.1
 UNANSWERED_MAX: Final = 30
 """Questions; then another member is followed."""
+GAP_MAX: Final = 1_000_000
+"""Revisions without a change of ours that are kept account of one by one."""
 TRIMMED: Final = 1000
 UPKEEP_S: Final = 0.5
 BUILD_ROWS: Final = 256
@@ -219,6 +221,9 @@ class Feed:
             for event in answer.events:
                 self.mirror.compact(_number(event.kv.value))
             return
+        told = answer.events[0].kv.mod_revision if answer.events else answer.header.revision
+        if told - self.mirror.revision > GAP_MAX:
+            raise Lost(f"others have made {told - self.mirror.revision} revisions meanwhile")
         if answer.events:
             self._apply(answer.events)
         elif not answer.created and self.mirror.advance(answer.header.revision):

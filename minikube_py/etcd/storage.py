@@ -77,6 +77,10 @@ class EtcdStorage:
         await self.feed.start()
         self._compacting = asyncio.get_running_loop().create_task(self.compactor.run())
 
+    def wait_at_most(self, request_timeout_s: float) -> None:
+        """From now on, for an answer of etcd."""
+        self._timeout_s = self._client.timeout_s = request_timeout_s
+
     async def close(self) -> None:
         if self._compacting is not None:
             self._compacting.cancel()

@@ -23,7 +23,7 @@ from minikube_py.control_plane.certificates import ensure_certificates, ensure_c
 from minikube_py.control_plane.etcd_behind import EtcdBehind
 from minikube_py.env import SystemClock
 from minikube_py.errors import InvalidRequest, OutcomeUnknown, Unavailable
-from minikube_py.etcd.client import Endpoints
+from minikube_py.etcd.client import REQUEST_TIMEOUT_S, Endpoints
 from minikube_py.etcd.compactor import Compactor
 from minikube_py.etcd.messages import pb
 from minikube_py.etcd.storage import EtcdStorage
@@ -141,7 +141,7 @@ async def test_an_etcd_that_dies_leaves_each_write_done_refused_or_unknown(tmp_p
     etcd = RealEtcd(tmp_path / "etcd")
     etcd.start()
     try:
-        async with patience(), served(etcd.place, timeout_s=1.0) as core:
+        async with patience(), served(etcd.place) as core:
             watch = await core.watch(MAPS)
             outcomes: dict[int, list[str]] = {}
             stop = asyncio.Event()
@@ -158,6 +158,7 @@ async def test_an_etcd_that_dies_leaves_each_write_done_refused_or_unknown(tmp_p
                         assert "etcdserver: request timed out" in answer["message"]
 
             writers = [asyncio.create_task(write(worker)) for worker in range(4)]
+            core.storage.wait_at_most(1.0)
             await until(lambda: len(outcomes.get(201, [])) > 10, "writes are done")
             etcd.end(signal.SIGKILL)
             await until(lambda: outcomes.get(503), "writes are refused")
@@ -165,6 +166,7 @@ async def test_an_etcd_that_dies_leaves_each_write_done_refused_or_unknown(tmp_p
             assert health.status == 500 and b"[-]etcd failed" in health.body
             status, answer = await core.ask("GET", MAPS)
             assert status == 503 and "etcd" in answer["message"]
+            core.storage.wait_at_most(REQUEST_TIMEOUT_S)
             etcd.start()
             await core.in_step()
             done = len(outcomes[201])
@@ -184,13 +186,15 @@ async def test_an_etcd_that_hangs_is_waited_for_no_longer_than_told(tmp_path: Pa
     etcd = RealEtcd(tmp_path / "etcd")
     etcd.start()
     try:
-        async with patience(), served(etcd.place, timeout_s=0.5) as core:
+        async with patience(), served(etcd.place) as core:
             etcd.send(signal.SIGSTOP)
+            core.storage.wait_at_most(0.5)
             with pytest.raises(OutcomeUnknown, match="did not answer in time"):
                 await core.storage.txn((), (Put(b"/registry/lost", b"x"),))
             status, answer = await core.ask("GET", MAPS)
             assert status == 503 and "did not answer in time" in answer["message"]
             etcd.send(signal.SIGCONT)
+            core.storage.wait_at_most(REQUEST_TIMEOUT_S)
             await until(lambda: _listed(core), "it answers again")
             feed = core.storage.feed
             feed.questions_max = 3
@@ -237,7 +241,7 @@ async def test_an_etcd_that_was_put_back_is_read_again(tmp_path: Path) -> None:
     etcd = RealEtcd(tmp_path / "etcd")
     etcd.start()
     try:
-        async with patience(), served(etcd.place, timeout_s=2.0) as core:
+        async with patience(), served(etcd.place) as core:
             await core.done("POST", "/api/v1/nodes", node("n"))
             stream = await core.watch(FREE)
             assert await stream.named(1) == [("ADDED", "n")]
