@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib.metadata import entry_points
 from statistics import fmean
 from typing import Any, Final, NamedTuple
@@ -25,7 +26,7 @@ METHODS: Final = ("passing", "put", "size_bytes")
 VALUES: Final = st.sampled_from([0, 1, 2, 3, 7, 8, 4095, 4096, 2**40])
 """Few, so that nodes are often equal or dominate each other; and the edges of common steps and widths."""
 WORLDS: Final[Mapping[str, Mapping[str, Any]]] = {
-    "synthetic": {"n": 5120, "shards": 20},
+    "synthetic": {"n": 2560, "shards": 10},
     "openb": {"list": "default", "shards": 16},
 }
 BESIDE: Final = ("none", "repairing-max", "joint-8", "skyline")
@@ -161,6 +162,7 @@ def _bench(subject: Subject, name: str, costs: list[Cost]) -> Part:
     """Beside some of the family; the stated bound is checked over all batches."""
     study = Emptiness()
     design = study.load("quick")
+    design = replace(design, raw={**design.raw, "batches": 3, "requests_per_batch": 32})
     world = World(design, {**design.raw["defaults"], **WORLDS[name]}, 0)
     part = Part(name, f"{len(world.points):,} nodes in {world.shards} shards: false positives against the bound")
     rivals = {each: find_front(each, {}).build for each in BESIDE if each != subject.title}

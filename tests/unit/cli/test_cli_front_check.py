@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from minikube_py.cli.main import main
+from minikube_py.studies.emptiness import check
+from minikube_py.studies.emptiness.fronts import Skyline
 
 FRONT = """
 import numpy as np
@@ -74,6 +78,15 @@ def test_a_bound_that_is_not_kept_is_found(tmp_path: Path, capsys: pytest.Captur
     assert judged(tmp_path, bound="0.01", fits="(point[:1] >= asked[:, :1]).all(axis=1)") == 1
     told = capsys.readouterr().out
     assert "it keeps its bound" in told and "of the empty shards, where its bound is 0.01" in told
+
+
+def test_a_front_that_is_installed_is_known_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = "minikube_py.studies.emptiness.fronts:Skyline"
+    point = EntryPoint("theirs", place, "minikube_py.fronts")
+    monkeypatch.setattr(check, "entry_points", lambda group: [point] if group == point.group else [])
+    subject = check.find_front("theirs", {})
+    assert subject.title == "theirs"
+    assert isinstance(subject.build(np.ones((2, 1), dtype=np.int64), 1), Skyline)
 
 
 def test_what_cannot_be_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 from collections.abc import Callable, Iterator
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from scipy import stats
 
 from minikube_py.cli.main import main
 from minikube_py.lab.environment import Environment
-from minikube_py.lab.study import audit, runner, statistics, telling
+from minikube_py.lab.study import audit, experiment, runner, statistics, telling
 from minikube_py.lab.study.design import Design, StudyError
 from minikube_py.lab.study.experiment import Study, find
 from minikube_py.lab.study.journal import Record
@@ -183,6 +184,16 @@ def test_the_report_of_a_contest_is_written(planted: Any, tmp_path: Path) -> Non
     text = (tmp_path / "first-fit-report.md").read_text()
     assert "Student's t over clusters" in text and "first-fit-compared.png" in text
     assert all(path.stat().st_size for path in made.files)
+
+
+def test_a_study_that_is_installed_is_known_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    point = EntryPoint("theirs", "minikube_py.studies.emptiness.study:Emptiness", "minikube_py.studies")
+    monkeypatch.setattr(experiment, "entry_points", lambda group: [point] if group == point.group else [])
+    find.cache_clear()
+    assert find("theirs").name == "theirs"
+    with pytest.raises(StudyError, match="there is no study 'no': there are bloom, emptiness, theirs"):
+        find("no")
+    find.cache_clear()
 
 
 @pytest.mark.parametrize(
