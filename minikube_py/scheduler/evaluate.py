@@ -37,6 +37,7 @@ from minikube_py.scheduler.preparing import Prepared, Rejected, both, prepare
 from minikube_py.scheduler.profile import Profile
 from minikube_py.scheduler.scoring import Choice, NodeScore, normalized, raw_scores
 from minikube_py.scheduler.search import Search
+from minikube_py.scheduler.waiting import needs
 
 INT32_MAX = (1 << 31) - 1
 
@@ -264,6 +265,13 @@ class Evaluator:
         if prepared.node_names is not None and node_name not in prepared.node_names:
             return None
         return prepared, node
+
+    def needs(self, pod: PodInfo) -> dict[str, int]:
+        """What must be free for `helps`, whatever becomes of classes of devices; empty where that is not known."""
+        if pod.spec.asks:
+            return {}
+        filters = self.profile.local.filters.values()
+        return needs(bound for plugin in filters if hasattr(plugin, "bounds") for bound in plugin.bounds(pod))
 
     def _may_preempt(self, prepared: Prepared, pod: PodInfo, node: NodeInfo) -> bool:
         """Whether the node would do without the pods below this one, so that an attempt may evict some."""

@@ -13,7 +13,7 @@ import heapq
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain, islice, takewhile
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from minikube_py.scheduler.framework import (
     EVENT_FORCE_ACTIVATE,
@@ -27,7 +27,12 @@ from minikube_py.scheduler.framework import (
     QueueingHint,
     Status,
 )
-from minikube_py.scheduler.objects import PodInfo, QueuedPodInfo
+from minikube_py.scheduler.objects import NodeInfo, PodInfo, QueuedPodInfo
+from minikube_py.scheduler.waiting import Waiting
+
+if TYPE_CHECKING:
+    from minikube_py.scheduler.evaluate import Evaluator
+    from minikube_py.scheduler.profile import Profile
 
 logger = logging.getLogger(__name__)
 
@@ -51,9 +56,10 @@ POP_FROM_BACKOFF = "PopFromBackoffQ"
 
 class Rules:
     """What the queue asks of a profile. `fits(pod, node)`: passes all node-local filters on the node as it is now, or
-    as it would be without the pods that it may preempt."""
+    as it would be without the pods that it may preempt. `needs(pod)`: how much of each resource must be free for that,
+    as far as is known of every node and for as long as the pod waits."""
 
-    __slots__ = ("events", "fits", "hints", "local_plugins", "pre_enqueue")
+    __slots__ = ("events", "fits", "hints", "local_plugins", "needs", "pre_enqueue")
 
     def __init__(
         self,
@@ -61,6 +67,7 @@ class Rules:
         fits: Callable[[PodInfo, str], bool],
         local_plugins: frozenset[str],
         pre_enqueue: Callable[[PodInfo], Status],
+        needs: Callable[[PodInfo], Mapping[str, int]] = lambda pod: NO_NEEDS,
     ) -> None:
         self.hints: dict[str, list[EventRegistration]] = {}
         for plugin, registration in events:
@@ -68,10 +75,32 @@ class Rules:
         self.fits = fits
         self.local_plugins = local_plugins
         self.pre_enqueue = pre_enqueue
+        self.needs = needs
+
+    @classmethod
+    def of(cls, profile: Profile, evaluator: Evaluator, more: Iterable[tuple[str, EventRegistration]]) -> Rules:
+        """`more`: what else wakes its pods."""
+        events = [*profile.events(), *more]
+        return cls(events, evaluator.helps, profile.local_plugins, profile.run_pre_enqueue, evaluator.needs)
+
+
+NO_NEEDS: Mapping[str, int] = {}
+
+
+class Group:
+    """Waiting pods that share the answer to what a change is worth to them. `row`: of `Waiting`, -1 for pods whose
+    answer depends on more than a node."""
+
+    __slots__ = ("members", "row")
+
+    def __init__(self, row: int) -> None:
+        self.members: dict[str, QueuedPodInfo] = {}
+        self.row = row
 
 
 class SchedulingQueue:
-    """`rules`: by scheduler name. `sort_key(queued)`: smaller goes first; all profiles share it.
+    """`rules`: by scheduler name. `sort_key(queued)`: smaller goes first; all profiles share it. `node(name)`: the node
+    as it is now; without it, all groups are asked whenever a node changes.
 
     After calls that may make work, `has_work` tells; `next_deadline_s` is when `flush` has something to do."""
 
@@ -80,6 +109,7 @@ class SchedulingQueue:
         now_s: Callable[[], float],
         sort_key: Callable[[QueuedPodInfo], Any],
         rules: Mapping[str, Rules],
+        node: Callable[[str], NodeInfo | None] | None = None,
         *,
         initial_backoff_s: float = 1.0,
         max_backoff_s: float = 10.0,
@@ -98,7 +128,11 @@ class SchedulingQueue:
         self._error_backoff: list[tuple[float, Any, int, QueuedPodInfo]] = []
         # In order of their last attempt, since each attempt adds again.
         self._waiting: dict[str, QueuedPodInfo] = {}
-        self._groups: dict[object, dict[str, QueuedPodInfo]] = {}
+        self._groups: dict[object, Group] = {}
+        self._node = node
+        self._needing = Waiting()
+        self.asked = 0
+        """How many groups of waiting pods were asked what a change is worth to them."""
         self._gated: dict[str, QueuedPodInfo] = {}
         self._counts = {ACTIVE: 0, BACKOFF: 0}
         self._sequence = 0
@@ -275,12 +309,15 @@ class SchedulingQueue:
         moved = 0
         if not self._is_heard(change):
             return 0
+        may_fit = self._needing.may_fit(self._node(change.node)) if change.node and self._node is not None else None
         for group in list(self._groups.values()):
-            one = next(iter(group.values()))
+            if may_fit is not None and group.row >= 0 and not may_fit[group.row]:
+                continue
+            self.asked += 1
             # Pods that share a group share the answer.
-            strategy = self._worth(one, change)
+            strategy = self._worth(next(iter(group.members.values())), change)
             if strategy:
-                for queued in [q for q in group.values() if q.pod.uid != but_not]:
+                for queued in [q for q in group.members.values() if q.pod.uid != but_not]:
                     self._requeue(queued, strategy, change.event.label)
                     moved += 1
         return moved
@@ -465,13 +502,25 @@ class SchedulingQueue:
 
     def _join_group(self, queued: QueuedPodInfo) -> None:
         queued.group = self._group(queued)
-        self._groups.setdefault(queued.group, {})[queued.pod.key] = queued
+        group = self._groups.get(queued.group)
+        if group is None:
+            group = self._groups[queued.group] = Group(self._row_of(queued))
+        group.members[queued.pod.key] = queued
+
+    def _row_of(self, queued: QueuedPodInfo) -> int:
+        """Only where a change of a node is worth something if and only if the pod then fits there."""
+        pod, rules = queued.pod, self._rules.get(queued.pod.scheduler_name)
+        if queued.queue == GATED or rules is None or queued.group == pod.uid:
+            return -1
+        return self._needing.put(pod.priority, rules.needs(pod))
 
     def _leave_group(self, queued: QueuedPodInfo) -> None:
         group = self._groups[queued.group]
-        del group[queued.pod.key]
-        if not group:
+        del group.members[queued.pod.key]
+        if not group.members:
             del self._groups[queued.group]
+            if group.row >= 0:
+                self._needing.drop(group.row)
 
     def _leave(self, queued: QueuedPodInfo) -> None:
         """Takes the pod out of the queue it is in."""

@@ -142,16 +142,12 @@ class Scheduler:
         profiles = [run.profile for run in self.profiles.values()]
         require_one_order(profiles)
         more = self.extenders.events()
-        rules = {
-            run.profile.name: Rules(
-                run.profile.events() + more, run.evaluator.helps, run.profile.local_plugins, run.profile.run_pre_enqueue
-            )
-            for run in self.profiles.values()
-        }
+        rules = {run.profile.name: Rules.of(run.profile, run.evaluator, more) for run in self.profiles.values()}
         return SchedulingQueue(
             self._now_s,
             profiles[0].sort_key,
             rules,
+            self._cache.columns.by_name.get,
             initial_backoff_s=self.config.pod_initial_backoff_s,
             max_backoff_s=self.config.pod_max_backoff_s,
             max_unschedulable_s=self.config.pod_max_in_unschedulable_s,

@@ -49,6 +49,7 @@ def check(scheduler: Scheduler, asked: Iterable[PodInfo] = ()) -> None:
     check_storage(scheduler)
     check_devices(scheduler)
     check_queue(scheduler.queue)
+    check_waiting(scheduler)
     check_nominations(scheduler.nominations)
     for run in scheduler.profiles.values():
         for pod in pods:
@@ -252,8 +253,10 @@ def check_queue(queue: SchedulingQueue) -> None:
         places[queued.queue].add(key)
     assert {name: len(keys) for name, keys in places.items()} == queue.pending()
     assert queue._waiting.keys() == places[UNSCHEDULABLE] and queue._gated.keys() == places[GATED]
-    grouped = {key: group for group, members in queue._groups.items() for key in members}
-    assert sum(map(len, queue._groups.values())) == len(grouped)
+    grouped = {key: name for name, group in queue._groups.items() for key in group.members}
+    assert sum(len(group.members) for group in queue._groups.values()) == len(grouped)
+    rows = [group.row for group in queue._groups.values() if group.row >= 0]
+    assert sorted([*rows, *queue._needing._free_rows]) == list(range(queue._needing._size))
     assert grouped == {key: queue._group(queue._all[key]) for key in places[UNSCHEDULABLE] | places[GATED]}
     rejected: dict[tuple[str, str], int] = {}
     for queued in queue._all.values():
@@ -261,6 +264,20 @@ def check_queue(queue: SchedulingQueue) -> None:
             where = plugin, queued.pod.scheduler_name
             rejected[where] = rejected.get(where, 0) + 1
     assert {where: number for where, number in queue.unschedulable_by_plugin.items() if number} == rejected
+
+
+def check_waiting(scheduler: Scheduler) -> None:
+    """Pods that share an answer would each be given it, and none is passed over whom the node would help."""
+    queue = scheduler.queue
+    for node in scheduler.columns.by_name.values():
+        may_fit = queue._needing.may_fit(node)
+        for group in queue._groups.values():
+            if group.row < 0:
+                continue
+            pods = [queued.pod for queued in group.members.values()]
+            answers = {scheduler.profiles[pod.scheduler_name].evaluator.helps(pod, node.name) for pod in pods}
+            assert len(answers) == 1, (node.name, pods)
+            assert may_fit[group.row] or answers == {False}, (node.name, pods)
 
 
 def check_nominations(nominations: Nominations) -> None:
