@@ -41,8 +41,9 @@ ONCE = (
     ("preemption", 7), ("preemption", 19),
 )  # fmt: skip
 BATCH = 40
-AGAIN = 3
-"""Times that a script which differs is asked again."""
+AGAIN = 20
+"""Times that a script which differs is asked again. Which of several pods that wake at one instant goes first, upstream
+leaves to the order of a Go map: binding 511 ends as ours does in one of five runs of its own."""
 PARTS = ("scripts", "pods", "woken for nothing upstream", "woken for nothing here", "differing")
 
 

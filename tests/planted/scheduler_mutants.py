@@ -12,11 +12,12 @@ DECISIONS = "property/test_scheduler_decisions.py"
 TOPOLOGY = "property/test_scheduler_topology.py"
 LAWS = "property/test_scheduler_laws.py"
 RECOUNTS = "property/test_scheduler_recounts.py"
+DEVICES = "property/test_scheduler_device_books.py"
 QUEUE = "property/test_scheduler_queue_model.py"
 FORCE = "property/test_preemption_by_force.py"
 MATCHER = "property/test_scheduler_matcher.py property/test_scheduler_scope.py"
 TWINS = "unit/scheduler/test_scheduler_twins.py"
-JUDGES = (LAWS, RECOUNTS, DECISIONS, QUEUE, FORCE, TOPOLOGY, TWINS, MATCHER)
+JUDGES = (LAWS, RECOUNTS, DEVICES, DECISIONS, QUEUE, FORCE, TOPOLOGY, TWINS, MATCHER)
 
 
 class SchedulerMutant(NamedTuple):
@@ -236,13 +237,13 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
         "volumes counted for each pod",
     ),
     SchedulerMutant(
-        "devices: what a claim gives back is not given back", LAWS, "devices/known.py",
+        "devices: what a claim gives back is not given back", DEVICES, "devices/known.py",
         "        if held != results:\n            self.allocated.remove(held)\n            self.allocated.add(results)",
         "        if held != results:\n            self.allocated.add(results)",
         "a claim gets devices once, mostly",
     ),
     SchedulerMutant(
-        "devices: a slice that moved to another pool stays in the first", LAWS, "devices/pools.py",
+        "devices: a slice that moved to another pool stays in the first", DEVICES, "devices/pools.py",
         "            if new is None or old.pool != new.pool:",
         "            if new is None:",
         "which slices make a pool is kept for slices that come and go",
@@ -314,6 +315,18 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
         "the wrong half goes on",
     ),
     SchedulerMutant(
+        "waiting pods: a row keeps what its last pod needed", LAWS, "waiting.py",
+        "            column[row] = INT64_MIN\n",
+        "            column[row] = max(column[row], INT64_MIN)\n",
+        "a row is given out again as it is",
+    ),
+    SchedulerMutant(
+        "waiting pods: those below count as if they stayed", LAWS, "waiting.py",
+        "side=\"left\")",
+        "side=\"left\") * 0",
+        "what preemption may free is left out",
+    ),
+    SchedulerMutant(
         "queue: the less important go first", QUEUE, "plugins/queueing.py",
         "        return (-queued.pod.priority, queued.timestamp_s)",
         "        return (queued.pod.priority, queued.timestamp_s)",
@@ -345,7 +358,7 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
     ),
     SchedulerMutant(
         "queue: of a group the first alone is woken", QUEUE, "queue.py",
-        "                for queued in [q for q in group.values() if q.pod.uid != but_not]:",
+        "                for queued in [q for q in group.members.values() if q.pod.uid != but_not]:",
         "                for queued in [q for q in group.values() if q.pod.uid != but_not][:1]:",
         "the answer for one is the answer for all, and was given to one",
     ),

@@ -18,7 +18,7 @@ from minikube_py.scheduler.devices.allocated import Allocated
 from minikube_py.scheduler.devices.known import Devices
 from minikube_py.scheduler.devices.pools import Inventory
 from minikube_py.scheduler.devices.views import CLAIMS as DEVICE_CLAIMS
-from minikube_py.scheduler.devices.views import SLICES
+from minikube_py.scheduler.devices.views import SLICES, SliceView
 from minikube_py.scheduler.evaluate import Evaluator
 from minikube_py.scheduler.framework import PluginError, Status
 from minikube_py.scheduler.kept import Kept, KeptResults
@@ -47,7 +47,10 @@ def check(scheduler: Scheduler, asked: Iterable[PodInfo] = ()) -> None:
     check_columns(scheduler)
     check_counts(scheduler.columns)
     check_storage(scheduler)
-    check_devices(scheduler)
+    devices = scheduler.kinds._shared.get("devices")
+    if devices is not None:
+        kinds, nodes = scheduler.kinds, [node for node in scheduler.columns.by_name.values() if node.present]
+        check_devices(devices, kinds.of(DEVICE_CLAIMS).store.keys(), kinds.of(SLICES).store.values(), nodes)
     check_queue(scheduler.queue)
     check_waiting(scheduler)
     check_nominations(scheduler.nominations)
@@ -212,30 +215,35 @@ def check_storage(scheduler: Scheduler) -> None:
             assert served is not None and served.resource_version == view.resource_version, key
 
 
-def check_devices(scheduler: Scheduler) -> None:
-    """What claims hold, against adding up what each of them holds; pools of nodes, against gathering them again."""
-    devices: Devices | None = scheduler.kinds._shared.get("devices")
-    if devices is None:
-        return
+def check_devices(
+    devices: Devices, claims: Iterable[str], slices: Iterable[SliceView], nodes: Iterable[NodeInfo]
+) -> None:
+    """What claims hold, against adding up what each of them holds; pools of nodes, against gathering them again.
+    `claims`: the keys of all that are served."""
     fresh, held = Allocated(), {}
     promised = dict(devices._pending.values())
-    known = (claim.key for claim in scheduler.kinds.of(DEVICE_CLAIMS).store.values())
-    for key in dict.fromkeys((*known, *promised)):
+    for key in dict.fromkeys((*claims, *promised)):
         claim = devices.claim(key)
         results: Any = claim.results if claim is not None else ()
-        if key in promised and (claim is None or claim.allocation is None):
+        # A claim that is gone holds nothing, unless it never was more than a promise.
+        if key in promised and (key in devices._pending if claim is None else claim.allocation is None):
             results = promised[key]["devices"].get("results") or ()
         if results:
             held[key] = results
             fresh.add(results)
     assert devices._held == held
     ours = devices.allocated
-    assert (ours.devices, ours.shared, ours.capacity) == (fresh.devices, fresh.shared, fresh.capacity)
-    inventory = Inventory.of(scheduler.kinds.of(SLICES).store.values())
-    for node in scheduler.columns.by_name.values():
-        if node.present:
-            told = [[_pool(pool) for pool in each.pools(node)] for each in (devices._inventory, inventory)]
-            assert told[0] == told[1], node.name
+    assert (ours.devices, ours.shared) == (fresh.devices, fresh.shared)
+    assert _amounts(ours.capacity) == _amounts(fresh.capacity)
+    inventory = Inventory.of(slices)
+    for node in nodes:
+        told = [[_pool(pool) for pool in each.pools(node)] for each in (devices._inventory, inventory)]
+        assert told[0] == told[1], node.name
+
+
+def _amounts(capacity: Mapping[Any, Mapping[str, Any]]) -> Counts:
+    held = {id: {n: taken.at_scale(-9) for n, taken in some.items() if taken.unscaled} for id, some in capacity.items()}
+    return {id: some for id, some in held.items() if some}
 
 
 def _pool(pool: Any) -> Any:
