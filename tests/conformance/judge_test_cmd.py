@@ -1,4 +1,4 @@
-"""Kubernetes' own test-cmd - hack/make-rules/test-cmd.sh, 93 functions that drive kubectl - against ours, or upstream.
+"""Kubernetes' own test-cmd - hack/make-rules/test-cmd.sh, 92 functions that drive kubectl - against ours, or upstream.
 
     python tests/conformance/judge_test_cmd.py [--on ours|upstream] [--only a,b] [--logs FOLDER] [--write]
 
@@ -232,7 +232,7 @@ them. Each is run as it is, with kubectl {kubernetes}, against upstream and agai
 127.0.0.1, controllers, everything allowed, no scheduler and no kubelet. `ALLOW_SKEW` is set, as our version is no
 release of Kubernetes.
 
-**{ours} pass here, {upstream} on upstream.** CI runs some of them.
+**Of these {whole}, {ours} pass here and {upstream} on upstream.** CI runs some of them.
 
 | Function | Upstream | minikube_py |
 |---|---|---|
@@ -258,7 +258,7 @@ def table(results: dict[str, dict[str, str]]) -> str:
         told = found if found in ("passed", "not run") else f"fails at {found}{f': {why}' if why else ''}"
         rows.append(f"| {name} | {theirs[name] if theirs[name] == 'passed' else f'fails at {theirs[name]}'} | {told} |")
     count = sum(name != BETWEEN for name in theirs)
-    head = HEAD.format(count=count, kubernetes=upstream_build.KUBERNETES, **passed)
+    head = HEAD.format(count=count, whole=len(theirs), kubernetes=upstream_build.KUBERNETES, **passed)
     return head + "\n".join(rows) + "\n"
 
 

@@ -10,7 +10,7 @@ set -o nounset
 set -o pipefail
 
 if [[ "$1" == list ]]; then
-  grep -oE 'record_command run_\w+' test/cmd/legacy-script.sh | sed 's/record_command //'
+  grep -oE '^ *record_command run_\w+' test/cmd/legacy-script.sh | sed 's/.* //'
   exit
 fi
 
@@ -33,6 +33,7 @@ prepare() {
 
 record_command() {
   [[ -n "${CHOSEN}" ]] || return 0
+  declare -F "${CHOSEN}"
   set +o nounset
   set +o errexit
   "${CHOSEN}"
