@@ -132,8 +132,9 @@ class IncomingSnapshot:
 
     def _sync(self) -> None:
         """After one that failed nobody knows what is on the disk, and no other one brings it there: what came is to
-        come again. Raises: OSError."""
-        assert self._file is not None
+        come again. Raises: OSError; TransferRefused."""
+        if self._file is None:
+            raise TransferRefused("another offer took its place")
         try:
             self._file.sync()
         except OSError:
