@@ -133,10 +133,9 @@ class IncomingSnapshot:
     def _sync(self) -> None:
         """After one that failed nobody knows what is on the disk, and no other one brings it there: what came is to
         come again. Raises: OSError; TransferRefused."""
-        if self._file is None:
-            raise TransferRefused("another offer took its place")
+        file = self._open()
         try:
-            self._file.sync()
+            file.sync()
         except OSError:
             self.close()
             raise
@@ -151,7 +150,7 @@ class IncomingSnapshot:
             raise TransferRefused(f"{self.offset} of {self.offer.size_bytes} bytes have come")
         yield self._sync
         try:
-            reader = SnapshotReader(INCOMING, self._read)
+            reader = SnapshotReader(INCOMING, lambda *place: self._open().read_at(*place))
             loader = Loader(StateMachine())
             for chunk in reader.chunks():
                 loader.feed(chunk)
@@ -159,19 +158,18 @@ class IncomingSnapshot:
             for _ in loader.finish():
                 yield None
             self._check(reader)
-        except Corruption as error:
+        except (Corruption, TooNew) as error:
             self.close()
-            raise TransferRefused(f"what came is not what was sent: {error}") from None
-        except TooNew as error:
-            self.close()
-            raise TransferRefused(str(error)) from None
+            wrong = "" if isinstance(error, TooNew) else "what came is not what was sent: "
+            raise TransferRefused(f"{wrong}{error}") from None
         self._head = reader.head
         self._state = loader.state
 
-    def _read(self, offset: int, size_bytes: int) -> bytes:
+    def _open(self) -> File:
+        """Raises: TransferRefused, where it was closed meanwhile."""
         if self._file is None:
             raise TransferRefused("another offer took its place")
-        return self._file.read_at(offset, size_bytes)
+        return self._file
 
     def result(self) -> tuple[SnapshotFile, StateMachine]:
         """To be installed; the transfer is closed."""
