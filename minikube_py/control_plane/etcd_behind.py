@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from minikube_py.control_plane.errors import SetupError
+from minikube_py.control_plane.etcd_urls import parse_urls
 from minikube_py.control_plane.private_files import read_text
 from minikube_py.env import Clock
+from minikube_py.etcd.keys import PREFIX
+from minikube_py.ports.addresses import join_address
 
 if TYPE_CHECKING:
     from minikube_py.etcd.storage import EtcdStorage
 
-PREFIX = "/registry"
 COMPACTION_INTERVAL_S = 300.0
-"""Both as kube-apiserver has them."""
+"""As kube-apiserver has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class EtcdBehind:
             raise SetupError(f"--etcd-servers needs {error.name}: pip install 'minikube_py[etcd]'") from None
         secure, places = self._places()
         endpoints = Endpoints(
-            places,
+            tuple([join_address(*place) for place in places]),
             _pem(self.authority_file, "authority of --etcd-cafile"),
             _pem(self.certificate_file, "certificate of --etcd-certfile"),
             _pem(self.key_file, "private key of --etcd-keyfile"),
@@ -71,21 +73,8 @@ class EtcdBehind:
         if not self.prefix.strip("/"):
             raise SetupError("--etcd-prefix: name one, as /registry; without it others' keys would be taken for ours")
 
-    def _places(self) -> tuple[bool, tuple[str, ...]]:
-        schemes, places = set(), []
-        for item in filter(None, (part.strip() for part in self.servers.split(","))):
-            url = urlsplit(item)
-            try:
-                port = url.port
-            except ValueError:
-                port = None
-            if url.scheme not in ("http", "https") or not url.hostname or port is None or url.path.strip("/"):
-                raise SetupError(f"--etcd-servers {item!r}: write https://HOST:PORT, several with commas between")
-            schemes.add(url.scheme)
-            places.append(url.netloc)
-        if len(schemes) != 1:
-            raise SetupError(f"--etcd-servers {self.servers!r}: names no URL, or http and https together")
-        return schemes == {"https"}, tuple(places)
+    def _places(self) -> tuple[bool, Sequence[tuple[str, int]]]:
+        return parse_urls(self.servers, "--etcd-servers", plain_anywhere=True)
 
 
 def _pem(path: Path | None, what: str) -> bytes | None:

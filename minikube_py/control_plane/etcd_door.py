@@ -5,17 +5,15 @@ loopback addresses alone."""
 
 from __future__ import annotations
 
-import ipaddress
 import ssl
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from minikube_py.control_plane.config import LOOPBACK, ControlPlaneConfig
 from minikube_py.control_plane.errors import SetupError
+from minikube_py.control_plane.etcd_urls import parse_urls
 from minikube_py.control_plane.listen import free_address, start_http
 from minikube_py.control_plane.private_files import read_text
 from minikube_py.control_plane.role import TlsFiles
@@ -112,31 +110,3 @@ def of_plane(config: ControlPlaneConfig, position: int = 0) -> EtcdOptions | Non
     port = config.etcd_port and config.etcd_port + position
     tls = TlsFiles(folder / "server.crt", folder / "server.key")
     return EtcdOptions(f"https://{LOOPBACK}:{port}", tls, folder / "ca.crt")
-
-
-def parse_urls(text: str, flag: str) -> tuple[bool, Sequence[tuple[str, int]]]:
-    """Whether they are https, and the places. Raises: SetupError."""
-    schemes, places = set(), []
-    for item in filter(None, (part.strip() for part in text.split(","))):
-        wrong = SetupError(f"{flag} {item!r}: write https://HOST:PORT, several with commas between")
-        try:
-            url = urlsplit(item)
-            port = url.port
-        except ValueError:
-            raise wrong from None
-        if url.scheme not in ("http", "https") or not url.hostname or port is None or url.path.strip("/"):
-            raise wrong
-        if url.scheme == "http" and not _is_loopback(url.hostname):
-            raise SetupError(f"{flag} {item!r}: without TLS there is no telling who asks; only a loopback address may")
-        schemes.add(url.scheme)
-        places.append((url.hostname, port))
-    if len(schemes) != 1:
-        raise SetupError(f"{flag} {text!r}: names no URL, or http and https together")
-    return schemes == {"https"}, places
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

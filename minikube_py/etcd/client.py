@@ -34,7 +34,7 @@ OPTIONS: Final = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 500),
 )
-METHODS: Final[dict[str, Method]] = {f"{each.service.rpartition('.')[2]}/{each.name}": each for each in methods()}
+METHODS: Final[dict[str, Method]] = {each.short: each for each in methods()}
 
 
 @dataclass(frozen=True, slots=True)

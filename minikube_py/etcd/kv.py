@@ -22,6 +22,7 @@ from minikube_py.etcd.errors import (
 )
 from minikube_py.etcd.messages import pb
 from minikube_py.etcd.node import Node
+from minikube_py.mvcc.alarms import KINDS
 from minikube_py.mvcc.types import (
     Compact,
     Compare,
@@ -44,6 +45,7 @@ STREAM_BYTES: Final = 1 << 20
 ORDERS: Final = ("NONE", "ASCEND", "DESCEND")
 TARGETS: Final = ("KEY", "VERSION", "CREATE", "MOD", "VALUE")
 OPERATORS: Final = ("=", ">", "<", "!=")
+ALARMS: Final = ("", *KINDS)
 COMPARED: Final = (
     ("VERSION", "version"),
     ("CREATE", "create_revision"),

@@ -8,9 +8,9 @@ from grpc import StatusCode
 
 from minikube_py.errors import Unavailable
 from minikube_py.etcd.errors import BAD_TRANSFEREE, NO_LEADER, NOT_LEADER, TIMED_OUT, Refused
+from minikube_py.etcd.kv import ALARMS
 from minikube_py.etcd.messages import pb
 from minikube_py.etcd.node import Node
-from minikube_py.mvcc.alarms import KINDS
 from minikube_py.mvcc.types import SetAlarm
 from minikube_py.raft.configuration import NodeId
 
@@ -18,7 +18,6 @@ VERSION: Final = "3.7.3"
 """Of etcd, whose API this is: clients ask which they may use by it."""
 STORAGE_VERSION: Final = "3.7.0"
 EMPTY_BYTES: Final = 4096
-ALARMS: Final = ("", *KINDS)
 GET, ACTIVATE, DEACTIVATE = range(3)
 
 

@@ -18,6 +18,7 @@ from minikube_py.etcd.compactor import Compactor
 from minikube_py.etcd.errors import COMPACTED, FUTURE, EtcdNoSpace
 from minikube_py.etcd.feed import Feed
 from minikube_py.etcd.keys import PREFIX, Keys
+from minikube_py.etcd.kv import ALARMS
 from minikube_py.etcd.messages import pb
 from minikube_py.etcd.mirror import Mirror, fields_key, fields_value
 from minikube_py.etcd.wording import Wording
@@ -46,9 +47,7 @@ from minikube_py.mvcc.versions import LATEST
 from minikube_py.store.explaining import explained, measured
 from minikube_py.store.storage import WatchHandle, WatchSink
 
-COMPACTION_INTERVAL_S: Final = 300.0
 ANY_KEY: Final = b"/registry/"
-ALARMS: Final = ("", "NOSPACE", "CORRUPT")
 
 
 class EtcdStorage:
@@ -62,7 +61,7 @@ class EtcdStorage:
         clock: Clock,
         *,
         prefix: str = PREFIX,
-        compaction_interval_s: float = COMPACTION_INTERVAL_S,
+        compaction_interval_s: float,
         request_timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> None:
         self._clock, self._timeout_s = clock, request_timeout_s

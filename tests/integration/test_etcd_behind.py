@@ -279,7 +279,9 @@ async def test_an_etcd_with_tls_lets_in_who_shows_a_certificate(tmp_path: Path) 
         kv, _ = await storage.get(b"/registry/a")
         assert done.succeeded and kv is not None and kv.value == b"x"
         await storage.close()
-        stranger = EtcdStorage(Endpoints((etcd.place,), pem[0], secure=True), SystemClock(), request_timeout_s=0.5)
+        stranger = EtcdStorage(
+            Endpoints((etcd.place,), pem[0], secure=True), SystemClock(), compaction_interval_s=0, request_timeout_s=0.5
+        )
         with pytest.raises(Unavailable):
             await stranger.start()
         await stranger.close()

@@ -8,7 +8,9 @@ import pytest
 
 from minikube_py.cli.main import main
 from minikube_py.control_plane.errors import SetupError
-from minikube_py.control_plane.etcd_door import FLAG, parse_urls
+from minikube_py.control_plane.etcd_behind import EtcdBehind
+from minikube_py.control_plane.etcd_door import FLAG
+from minikube_py.control_plane.etcd_urls import parse_urls
 
 
 def test_urls_are_read_as_etcd_writes_them() -> None:
@@ -29,6 +31,13 @@ def test_urls_are_read_as_etcd_writes_them() -> None:
 def test_what_is_no_place_or_would_let_anybody_in_is_refused(text: str) -> None:
     with pytest.raises(SetupError, match=FLAG):
         parse_urls(text, FLAG)
+
+
+@pytest.mark.parametrize("text", ["", "https://[::1", "10.0.0.1:2379", "http://10.0.0.1:1,https://10.0.0.1:2"])
+def test_an_etcd_of_somebody_elses_is_named_by_its_urls(text: str) -> None:
+    EtcdBehind("http://10.0.0.1:2379").check()
+    with pytest.raises(SetupError, match="--etcd-servers"):
+        EtcdBehind(text).check()
 
 
 def test_http_alone_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
