@@ -51,8 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
     progress.done()
     holds = all(part.failure is None for part in parts)
     if arguments.json:
-        told = [{"name": p.name, "what": p.what, "failure": p.failure._asdict() if p.failure else None} for p in parts]
-        print(json.dumps({"model": name, "holds": holds, "parts": told}, indent=2))
+        told = {"model": name, "holds": holds, "parts": [part.as_json() for part in parts]}
+        print(json.dumps(told, indent=2))
         return 0 if holds else 1
     for part in parts:
         print_part(part)

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
+from fed_kinds import FedKinds
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from minikube_py.client.store import ObjectStore
 from minikube_py.scheduler.volumes.assumed import OutOfSync
 from minikube_py.scheduler.volumes.binding import Chosen, assume, restore, write
 from minikube_py.scheduler.volumes.finding import find, sorted_claims
@@ -26,25 +26,6 @@ CLAIM_NAMES = st.sampled_from(["c0", "c1", "c2"])
 CHOICES = st.sampled_from([["c0"], ["c1"], ["c0", "c1"], ["c2", "c0"]])
 NODES = st.sampled_from(["n0", "n1"])
 AMOUNTS = st.sampled_from(["1Gi", "2Gi"])
-
-
-class Kinds:
-    """Stores and handlers as informers have them, fed by hand."""
-
-    def __init__(self) -> None:
-        self.stores: dict[str, Any] = {}
-        self.handlers: dict[str, Any] = {}
-
-    def of(self, kind: Any) -> Any:
-        kinds = self
-
-        class Lent:
-            store = kinds.stores.setdefault(kind.name, ObjectStore(kind.indexers))
-
-            def add_handler(self, handler: Any) -> None:
-                kinds.handlers[kind.name] = handler
-
-        return Lent()
 
 
 class Refused(Exception):
@@ -59,7 +40,7 @@ def _pause() -> Iterator[None]:
 class Volumes(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.kinds = Kinds()
+        self.kinds = FedKinds()
         self.storage = Storage(self.kinds)  # type: ignore[arg-type]
         self.version = 0
         self.objects: dict[tuple[str, str], dict[str, Any]] = {}
@@ -89,18 +70,10 @@ class Volumes(RuleBasedStateMachine):
     @rule(number=st.integers(1, 3))
     def deliver(self, number: int) -> None:
         for kind, key, obj in self.late[:number]:
-            store, handler = self.kinds.stores[kind], self.kinds.handlers[kind]
             if obj is None:
-                gone = store.remove(key)
-                if gone is not None:
-                    handler.on_delete(gone)
-                continue
-            view = VolumeView(obj) if kind == VOLUMES.name else ClaimView(obj)
-            old = store.put(key, view)
-            if old is None:
-                handler.on_add(view)
+                self.kinds.remove(kind, key)
             else:
-                handler.on_update(old, view)
+                self.kinds.put(kind, VolumeView(obj) if kind == VOLUMES.name else ClaimView(obj))
         del self.late[:number]
 
     @initialize(sizes=st.tuples(AMOUNTS, AMOUNTS, AMOUNTS))

@@ -8,45 +8,16 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from fed_kinds import FedKinds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scheduler_laws import check_devices
 from scheduler_objects import node
 
-from minikube_py.client.store import ObjectStore
 from minikube_py.scheduler.devices.known import Devices
 from minikube_py.scheduler.devices.views import CLAIMS, SLICES, ClaimView, SliceView
 
 NODES = [node("n0"), node("n1")]
-
-
-class Kinds:
-    """Stores and handlers as informers have them, fed by hand."""
-
-    def __init__(self) -> None:
-        self.stores: dict[str, Any] = {}
-        self.handlers: dict[str, Any] = {}
-
-    def of(self, kind: Any) -> Any:
-        kinds = self
-
-        class Informer:
-            store = kinds.stores.setdefault(kind.name, ObjectStore(kind.indexers))
-
-            def add_handler(self, handler: Any) -> None:
-                kinds.handlers[kind.name] = handler
-
-        return Informer()
-
-    def put(self, name: str, view: Any) -> None:
-        old = self.stores[name].put(view.key, view)
-        handler = self.handlers[name]
-        handler.on_add(view) if old is None else handler.on_update(old, view)
-
-    def remove(self, name: str, key: str) -> None:
-        old = self.stores[name].remove(key)
-        if old is not None:
-            self.handlers[name].on_delete(old)
 
 
 def results(rng: random.Random) -> list[dict[str, Any]]:
@@ -66,8 +37,8 @@ def results(rng: random.Random) -> list[dict[str, Any]]:
 class Books:
     def __init__(self, rng: random.Random) -> None:
         self.rng, self.version = rng, 0
-        self.kinds: Any = Kinds()
-        self.devices = Devices(self.kinds)
+        self.kinds = FedKinds()
+        self.devices = Devices(self.kinds)  # type: ignore[arg-type]
 
     def claim(self, allocated: bool) -> ClaimView:
         self.version += 1

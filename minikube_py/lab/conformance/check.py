@@ -34,6 +34,9 @@ class Part:
     what: str
     failure: Failure | None = None
 
+    def as_json(self) -> dict[str, Any]:
+        return {"name": self.name, "what": self.what, "failure": self.failure._asdict() if self.failure else None}
+
 
 @dataclass(slots=True)
 class Verdict:
@@ -126,10 +129,7 @@ def as_json(verdict: Verdict) -> dict[str, Any]:
     return {
         "structure": verdict.structure,
         "holds": verdict.holds,
-        "parts": [
-            {"name": part.name, "what": part.what, "failure": part.failure._asdict() if part.failure else None}
-            for part in verdict.parts
-        ],
+        "parts": [part.as_json() for part in verdict.parts],
         "costs": [cost._asdict() for cost in verdict.costs],
         "leftOut": [each._asdict() for each in verdict.left_out],
         "notes": verdict.notes,

@@ -156,10 +156,7 @@ def as_json(verdict: Verdict) -> dict[str, Any]:
         "plugin": verdict.plugin,
         "scope": verdict.scope.value,
         "holds": verdict.holds,
-        "parts": [
-            {"name": part.name, "what": part.what, "failure": part.failure._asdict() if part.failure else None}
-            for part in verdict.parts
-        ],
+        "parts": [part.as_json() for part in verdict.parts],
         "costs": [cost._asdict() for cost in verdict.costs],
         "notes": verdict.notes,
     }

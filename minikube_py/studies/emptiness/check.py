@@ -186,10 +186,7 @@ def as_json(verdict: Verdict) -> dict[str, Any]:
     return {
         "front": verdict.front,
         "holds": verdict.holds,
-        "parts": [
-            {"name": part.name, "what": part.what, "failure": part.failure._asdict() if part.failure else None}
-            for part in verdict.parts
-        ],
+        "parts": [part.as_json() for part in verdict.parts],
         # What is not counted is no number.
         "costs": [
             {name: None if figure != figure else figure for name, figure in cost._asdict().items()}

@@ -90,9 +90,7 @@ class Skyband(Table):
         self.rows_read = 0
 
     def passing(self, asked: IntArray) -> Bools:
-        wanted = np.maximum(asked, LOW)
-        fits: Bools = np.any(np.all(self._kept[None] >= wanted[:, None, None], axis=3), axis=2)
-        return fits
+        return reached(self._kept, asked)
 
     def put(self, slot: int, point: Point) -> None:
         shard = slot % self.shards
@@ -156,6 +154,13 @@ class Skyband(Table):
         return (self.members() * (self.point_bits + SLOT_BITS) + 7) // 8
 
 
+def reached(rows: IntArray, asked: IntArray) -> Bools:
+    """Requests x shards: whether one of a shard's rows has all that is asked. `rows`: shards x rows x dimensions."""
+    wanted = np.maximum(asked, LOW)
+    fits: Bools = np.any(np.all(rows[None] >= wanted[:, None, None], axis=3), axis=2)
+    return fits
+
+
 def band(points: IntArray, slots: IntArray, k: int) -> Bools:
     """Which of `points` fewer than `k` others dominate; of equal ones the lower slot does."""
     over = (points[:, None] >= points[None]).all(axis=2)
@@ -209,9 +214,7 @@ class MaxVectors(Table):
         self.rows_read = 0
 
     def passing(self, asked: IntArray) -> Bools:
-        wanted = np.maximum(asked, LOW)
-        fits: Bools = np.any(np.all(self._highs[None] >= wanted[:, None, None], axis=3), axis=2)
-        return fits
+        return reached(self._highs, asked)
 
     def put(self, slot: int, point: Point) -> None:
         shard, group = slot % self.shards, self._group[slot]
