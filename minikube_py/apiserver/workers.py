@@ -8,6 +8,7 @@ import logging
 import pickle
 import socket
 import subprocess
+from collections.abc import Callable
 from typing import Any, Final
 
 from minikube_py.api.errors import StatusError, internal, timeout, too_many_requests
@@ -18,6 +19,8 @@ from minikube_py.env import module_command
 log = logging.getLogger(__name__)
 STREAM_BYTES: Final = 1 << 20
 RETRY_AFTER_S: Final = 1
+FRESH_MAX: Final = 3
+"""Processes started for one job: a job that ends each of them is given up."""
 
 
 class WorkerEnded(Exception):
@@ -36,10 +39,11 @@ class Workers:
         self._closed = False
         self.done = 0
         self.killed = 0
+        self.lost = 0
 
     async def run(self, job: str, *given: Any) -> Any:
-        """Raises: what the job raises; StatusError 429 where too many wait, 504 where it takes too long, 500 where the
-        process ended twice."""
+        """Raises: what the job raises; StatusError 429 where too many wait, 504 where it takes too long, 500 where
+        FRESH_MAX processes ended on it."""
         limits = self._limits
         if self._waiting >= limits.jobs_waiting_max + limits.workers_max:
             raise too_many_requests(
@@ -54,14 +58,19 @@ class Workers:
             self._waiting -= 1
 
     async def _run(self, frame: bytes) -> Any:
-        for _ in range(2):
-            worker = self._idle.pop() if self._idle else await self._start()
+        fresh = 0
+        while fresh < FRESH_MAX:
+            worker = self._idle.pop() if self._idle else None
+            if worker is None:
+                fresh += 1
+                worker = await self._start()
             try:
                 async with asyncio.timeout(self._limits.job_timeout_s):
                     done, result = await worker.ask(frame)
             except WorkerEnded:
-                # One that was idle may end just now; a job that ends its process does so twice.
+                # The kernel may have ended it, or a person: no fault of the job's until it has ended several.
                 self._end(worker)
+                self.lost += 1
                 continue
             except TimeoutError:
                 self.killed += 1
@@ -79,14 +88,20 @@ class Workers:
                 raise result
             log.error("a large request: %s", result)
             raise internal("the server met a condition that it does not know")
-        raise internal("the process that works on large requests has ended twice on this one")
+        raise internal(f"{FRESH_MAX} processes that work on large requests have ended on this one")
 
     async def _start(self) -> _Worker:
         if self._closed:
             raise internal("the server is stopping")
-        worker = await _Worker.start()
+        worker = await _Worker.start(self._left)
         self._all.add(worker)
         return worker
+
+    def _left(self, worker: _Worker) -> None:
+        """It ended; one that works is found out by its job."""
+        if worker in self._idle:
+            self._idle.remove(worker)
+            self._end(worker)
 
     def _end(self, worker: _Worker) -> None:
         self._all.discard(worker)
@@ -105,6 +120,7 @@ class Workers:
             "apiserver_worker_jobs_waiting": self._waiting,
             "apiserver_worker_jobs_total": self.done,
             "apiserver_workers_killed_total": self.killed,
+            "apiserver_workers_lost_total": self.lost,
         }
 
 
@@ -122,6 +138,19 @@ def _abandon(spawning: asyncio.Future[subprocess.Popen[bytes]]) -> None:
         process.wait()
 
 
+class _Link(asyncio.StreamReaderProtocol):
+    left: Callable[[], None] | None = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self.left is not None:
+            self.left()
+
+    def eof_received(self) -> bool:
+        super().eof_received()
+        return False
+
+
 class _Worker:
     def __init__(self, process: subprocess.Popen[bytes], reader: asyncio.StreamReader, writer: asyncio.StreamWriter):
         self._process = process
@@ -129,19 +158,25 @@ class _Worker:
         self._writer = writer
 
     @staticmethod
-    async def start() -> _Worker:
+    async def start(left: Callable[[_Worker], None]) -> _Worker:
+        """`left` is called once the process has closed its end."""
         ours, theirs = socket.socketpair()
         command = module_command("minikube_py.apiserver.worker")
         spawning = asyncio.get_running_loop().run_in_executor(None, _spawn, command, theirs)
         try:
             process = await asyncio.shield(spawning)
             ours.setblocking(False)
-            reader, writer = await asyncio.open_connection(sock=ours, limit=STREAM_BYTES)
+            loop = asyncio.get_running_loop()
+            reader = asyncio.StreamReader(limit=STREAM_BYTES)
+            link = _Link(reader)
+            transport, _ = await loop.create_connection(lambda: link, sock=ours)
         except BaseException:
             ours.close()
             spawning.add_done_callback(_abandon)
             raise
-        return _Worker(process, reader, writer)
+        worker = _Worker(process, reader, asyncio.StreamWriter(transport, link, reader, loop))
+        link.left = lambda: left(worker)
+        return worker
 
     async def ask(self, frame: bytes) -> tuple[bool, Any]:
         """Raises: WorkerEnded."""

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from patience import patience
+from patience import patience, until
 
 from minikube_py.api.errors import StatusError
+from minikube_py.apiserver import workers as workers_module
 from minikube_py.apiserver.http_server import HttpServer
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.preparing import Body
-from minikube_py.apiserver.workers import Workers
+from minikube_py.apiserver.workers import FRESH_MAX, Workers
 from tests.support.api_core import Core
 
 MAPS = ("", "v1", "configmaps")
@@ -59,6 +61,46 @@ async def test_a_worker_that_ended_is_replaced(workers: Callable[..., Workers]) 
     await asyncio.to_thread(worker._process.wait)
     assert (await pool.run("create", body(b'{"metadata":{"name":"a"}}'), 0.0, 1)).name == "a"
     assert pool._all and worker not in pool._all
+
+
+async def test_idle_workers_that_end_are_gone_at_once(workers: Callable[..., Workers]) -> None:
+    pool = workers(workers_max=4)
+    given = body(b'{"metadata":{"name":"a"}}')
+    await asyncio.gather(*(pool.run("create", given, 0.0, 1) for _ in range(4)))
+    ended = set(pool._all)
+    for worker in ended:
+        worker._process.kill()
+    # Whoever asks before the loop has heard of it is served all the same.
+    assert (await pool.run("create", given, 0.0, 1)).name == "a"
+    await until(lambda: len(pool._all) == 1)
+    assert not pool._all & ended and pool._idle == list(pool._all)
+
+
+@pytest.mark.parametrize("kills", range(FRESH_MAX + 1))
+async def test_a_request_outlives_the_processes_that_work_on_it(workers: Callable[..., Workers], kills: int) -> None:
+    """One is idle when the job comes; each that gets it is ended in the middle of it."""
+    pool = workers(workers_max=1)
+    await pool.run("create", body(b'{"metadata":{"name":"a"}}'), 0.0, 1)
+    values = b",".join(b'"k%d":"v"' % number for number in range(40_000))
+    asking = asyncio.create_task(pool.run("create", body(b'{"metadata":{"name":"b"},"data":{%s}}' % values), 0.0, 1))
+    ended: set[object] = set()
+    for _ in range(kills):
+        await until(lambda: bool(pool._all - ended))
+        (worker,) = pool._all - ended
+        ended.add(worker)
+        worker._process.kill()
+    assert (await asking).name == "b"
+    assert pool.lost == kills
+
+
+async def test_a_job_that_ends_every_process_is_refused_in_the_end(
+    workers: Callable[..., Workers], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers_module, "module_command", lambda name: [sys.executable, "-c", ""])
+    pool = workers()
+    with pytest.raises(StatusError, match=f"{FRESH_MAX} processes .* have ended on this one") as refused:
+        await pool.run("create", body(b"{}"), 0.0, 1)
+    assert refused.value.code == 500 and pool.lost == FRESH_MAX and not pool._all
 
 
 async def test_a_job_that_takes_too_long_is_ended_with_its_worker(workers: Callable[..., Workers]) -> None:
