@@ -5,6 +5,7 @@ BIN    := $(VENV)/bin
 JOBS   ?= 2
 SEEDS  ?= 1000
 SCRIPTS ?= 128
+REQUESTS ?= 2000
 RUNS   ?= 34
 EXAMPLES ?= 2000
 SEED   ?= 1
@@ -93,6 +94,7 @@ planted: $(BIN)/.installed-dev  ## bugs planted in store, components, indexes an
 	@PYTHONPATH=tests/planted $(BIN)/python tests/planted/swarm_planting.py --of cluster
 	@PYTHONPATH=tests/planted $(BIN)/python tests/planted/index_planting.py
 	@PYTHONPATH=tests/planted $(BIN)/python tests/planted/scheduler_planting.py
+	@MINIKUBE_PY_PLANTED=all $(BIN)/python -m pytest -n $(JOBS) tests/planted/test_planted_bugs.py
 
 mutants: $(BIN)/.installed-dev  ## LIMIT=n automatic mutants of raft, wal, mvcc and store: how many are noticed; resumable
 	@$(BIN)/python tests/mutants/mutants_command.py --limit $(LIMIT) --jobs $(JOBS)
@@ -101,7 +103,8 @@ laws: $(BIN)/.installed-dev  ## EXAMPLES=n programs and histories put to every s
 	@MINIKUBE_PY_LAW_EXAMPLES=$(EXAMPLES) MINIKUBE_PY_LAW_SEED=$(SEED) $(BIN)/python -m pytest -n $(JOBS) --timeout 3600 tests/property/test_index_laws.py tests/property/test_index_laws_store.py
 
 .PHONY: judge
-judge: $(BIN)/.installed-dev  ## SCRIPTS=n scripts of each theme to upstream's scheduler and to ours, step by step (needs Go); resumable
+judge: $(BIN)/.installed-dev  ## SCRIPTS=n scripts of each theme to upstream's scheduler and to ours; REQUESTS=n to both API servers (needs Go)
+	@MINIKUBE_PY_JUDGE_EXAMPLES=$(REQUESTS) $(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests/conformance/test_differential.py
 	@$(BIN)/python tests/conformance/judge_scheduler.py --seeds $(SCRIPTS) --journal results/judge-scheduler.jsonl --write
 
 .PHONY: test-cmd

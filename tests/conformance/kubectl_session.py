@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import time
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -106,6 +107,17 @@ def comparable(step: Step, output: Output) -> dict[str, object]:
 def session(
     kubectl: Path, minor: int, kubeconfig: Path, home: Path, steps: Iterable[Step]
 ) -> Iterator[tuple[Step, Output]]:
-    for step in steps:
-        if not step.only or minor in step.only:
+    """What runs beside others has ended before anything is created from standard input."""
+    with ThreadPoolExecutor() as beside:
+        waiting: list[tuple[Step, Future[Output]]] = []
+        for step in steps:
+            if step.only and minor not in step.only:
+                continue
+            if step.beside:
+                waiting.append((step, beside.submit(run_step, kubectl, kubeconfig, home, step)))
+                continue
+            if step.stdin:
+                yield from ((each, output.result()) for each, output in waiting)
+                waiting.clear()
             yield step, run_step(kubectl, kubeconfig, home, step)
+        yield from ((each, output.result()) for each, output in waiting)

@@ -15,7 +15,7 @@ class Step:
     """`command` follows `kubectl`; `stdin` is its standard input; `env` is added to its environment.
 
     `only`: kubectl minor versions it runs with, all if empty. `compare` is what must be alike: "all", "stdout",
-    "sorted" (lines in any order), "fields" (of an explanation, without its texts), "object" (all but its status) or "code". `keep`: only output lines that begin with one of these are compared.
+    "sorted" (lines in any order), "fields" (of an explanation, without its texts), "object" (all but its status) or "code". `keep`: only output lines that begin with one of these are compared. `beside`: it takes seconds, and runs beside the next steps up to one that changes something.
     """
 
     name: str
@@ -26,6 +26,7 @@ class Step:
     keep: tuple[str, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
     only: tuple[int, ...] = ()
+    beside: bool = False
 
 
 NODE = """
@@ -289,9 +290,9 @@ WORK = [
     S("drained", "get pods -A --field-selector spec.nodeName=n2 -o name"),
     S("uncordon drained", "uncordon n2"),
     S("wait for delete", "-n shop wait --for=delete pod/nothing --timeout=5s"),
-    S("wait times out", "-n shop wait --for=condition=Ready pod/big --timeout=1s"),
-    S("watch only", "-n shop get pods -w --request-timeout=5s", compare="stdout"),
-    S("watch events", "-n shop get cm settings -w --output-watch-events --request-timeout=5s", compare="stdout"),
+    S("wait times out", "-n shop wait --for=condition=Ready pod/big --timeout=1s", beside=True),
+    S("watch only", "-n shop get pods -w --request-timeout=5s", compare="stdout", beside=True),
+    S("watch events", "-n shop get cm settings -w --output-watch-events --request-timeout=5s", compare="stdout", beside=True),
 ]
 
 ASK = [
