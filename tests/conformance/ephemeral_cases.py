@@ -51,6 +51,11 @@ def told() -> Iterator[Ask]:
     yield _patch("spaces", {"name": "a", "image": " x"})
     mounts = [{"name": "v", "mountPath": "/v", "subPath": "a"}, {"name": "v", "mountPath": "/w", "subPathExpr": "$(A)"}]
     yield _patch("parts of volumes", {"name": "a", "image": "x", "volumeMounts": mounts})
+    for devices in ([{}, {}], [{"name": "v", "devicePath": ".."}] * 2, [{"devicePath": "/v"}] * 2):
+        container = {"name": "a", "image": "x", "volumeDevices": devices, "volumeMounts": mounts[:1]}
+        yield _patch("devices", container)
+        spec = {**_SPEC, "containers": [container]}
+        yield Ask("devices of others", "POST", f"{_PODS}?dryRun=All", {"metadata": {"name": "o"}, "spec": spec})
     beside = {"metadata": {"labels": {"new": "label"}, "annotations": {"x": "y"}, "finalizers": ["a.io/b"]}}
     yield _patch("what stands beside", {"name": "third", "image": "x"}, status={"phase": "Failed"}, **beside)
     yield Ask("main path", "PATCH", POD, {"spec": {"ephemeralContainers": [{"name": "m", "image": "x"}]}}, STRATEGIC)

@@ -263,18 +263,18 @@ def _validate_devices(container: Json, volumes: Mapping[str, Json], path: str) -
         if name in names:
             errors.append(invalid_value(f"{at}.name", name, "must be unique"))
         volume = volumes.get(name)
-        if name and volume is None:
+        if volume is None:
             errors.append(value_not_found(f"{at}.name", name))
-        elif volume is not None and not {"persistentVolumeClaim", "ephemeral"} & volume.keys():
+        elif not {"persistentVolumeClaim", "ephemeral"} & volume.keys():
             detail = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
             errors.append(invalid_value(f"{at}.name", name, detail))
         if not point:
             errors.append(required(f"{at}.devicePath"))
         if point in points:
             errors.append(invalid_value(f"{at}.devicePath", point, "must be unique"))
-        if point:
-            if ".." in point.split("/"):
-                errors.append(invalid_value(f"{at}.devicePath", point, "can not contain backsteps ('..')"))
+        if ".." in point.split("/"):
+            errors.append(invalid_value(f"{at}.devicePath", point, "can not contain backsteps ('..')"))
+        else:
             points.add(point)
         if name in mounts:
             errors.append(invalid_value(f"{at}.name", name, "must not already exist in volumeMounts"))
