@@ -22,12 +22,12 @@ import pytest
 from hypothesis import HealthCheck, event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-from raft_rules import is_quorum
-from raft_world import NOTHING, Member, World
+from raft_rules import Broken, is_quorum
+from raft_world import NOTHING, Listener, Member, World
 
 from minikube_py.raft.codec import encode_change
 from minikube_py.raft.configuration import Change, ChangeRefused, ChangeType, ConfChange, Configuration
-from minikube_py.raft.message import Entry, EntryKind, HardState, MessageType
+from minikube_py.raft.message import Entry, EntryKind, HardState, Message, MessageType
 from minikube_py.raft.ready import ProposalDropped
 
 LONG = "RAFT_MACHINE_EXAMPLES" in os.environ or "RAFT_MACHINE_STEPS" in os.environ
@@ -504,6 +504,49 @@ TestRaft.settings = settings(
     suppress_health_check=list(HealthCheck),
 )
 TestRaft = pytest.mark.timeout(0 if LONG else 600)(TestRaft)
+
+
+class Late(Listener):
+    """Keeps the appends of former leaders that go beyond what those have handed out since a newer one cut their log."""
+
+    def __init__(self) -> None:
+        self.appends: list[Message] = []
+
+    def sent(self, member: Member, message: Message, *, after: bool) -> None:
+        late = message.type == MessageType.APPEND and message.term < member.up.term
+        if late and message.index > member.up.log.handed:
+            self.appends.append(message)
+
+
+def deposed_with_an_append_queued() -> tuple[RaftMachine, Late]:
+    """A drawn example: member 4 queues an append without entries when a heartbeat is answered, and member 5, elected
+    meanwhile, cuts its log before that append leaves."""
+    machine = RaftMachine()
+    machine.start(size=5, seed=0, by_entry=False, pre_vote=False, check_quorum=False, small=False, leads=0)
+    machine.flow(2)
+    machine.depose(side=0, ahead=False, tail=0, asks=False, returns=False)
+    machine.heal()
+    machine.flow(4)
+    machine.tick_all(1, acts=False)
+    machine.depose(side=2, ahead=False, tail=2, asks=False, returns=False)
+    late = machine.world.listener = Late()
+    return machine, late
+
+
+def test_what_a_deposed_leader_had_queued_leaves_late_and_harms_nothing() -> None:
+    machine, late = deposed_with_an_append_queued()
+    converge(machine.world)
+    assert late.appends and not any(message.entries for message in late.appends)
+
+
+def test_an_append_beyond_what_was_handed_out_breaks_a_law() -> None:
+    machine, late = deposed_with_an_append_queued()
+    converge(machine.world)
+    [append, *_] = late.appends
+    for message in (append._replace(index=append.index + 1), append._replace(term=append.term - 1)):
+        machine.world[append.sender].messages.append(message)
+        with pytest.raises(Broken, match="handed out"):
+            machine.world.work(append.sender)
 
 
 def test_what_the_examples_contained() -> None:

@@ -44,6 +44,7 @@ class Laws:
         self.commit_terms: dict[int, int] = {}
         self.commit = 0
         self.configurations: dict[int, Configuration] = {}
+        self.led_to: dict[tuple[int, int], int] = {}
         self._seen: dict[int, Seen] = {}
         self._asked: dict[tuple[int, bytes], tuple[int, Question]] = {}
         self.evidence = Evidence()
@@ -171,6 +172,8 @@ class Laws:
 
     def handed(self, member: Member, ready: Ready, *, can_write: bool) -> None:
         raft, disk = member.up, member.disk
+        if raft.role == "LEADER":
+            self.led_to[member.id, raft.term] = raft.log.handed
         if not can_write:
             held = not (ready.hard_state or ready.entries or ready.messages_after or ready.snapshot)
             require(held and not ready.must_sync, "while it may not write, Ready has nothing to be written", ready)
@@ -285,7 +288,9 @@ class Laws:
         for entry, index in zip(message.entries, range(message.index + 1, log.last_index + 2)):
             require(entry.index == index, "entries are sent without holes", message)
         until = message.index + len(message.entries)
-        require(until <= log.handed, "entries are sent when they are handed out for writing", log.handed, message)
+        # Of the term it led in: what it queued then may leave after a newer leader has cut its log.
+        handed = self.led_to.get((member.id, message.term), 0)
+        require(until <= handed, "entries are sent when they are handed out for writing", handed, message)
         size = sum(len(entry.data) for entry in message.entries)
         require(len(message.entries) <= 1 or size <= limit, "a message's bytes are limited", size, limit)
         if raft.role == "LEADER" and raft.term == message.term and message.index >= log.offset:
