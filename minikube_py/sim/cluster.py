@@ -45,7 +45,8 @@ class Place:
     """A member's machine. `down`: how many faults hold it down. `member`: what runs there and takes part. `last`: the
     latest whose log was opened there, looked at by `look`; `opened`: in this life. `wiped`: what that one held is gone;
     `corrupt`: it may be; `rejoin`: whoever starts there on an empty disk comes under a new id. `sick`: its disk was
-    made to fail. `leaving`: somebody asked that the member be removed; `gone`: it was. `known`: a member belongs there.
+    made to fail. `leaving`: the member that somebody asked to be removed; `gone`: it was. `known`: a member belongs
+    there.
     """
 
     number: int
@@ -63,7 +64,7 @@ class Place:
     rejoin: bool = False
     corrupt: bool = False
     sick: bool = False
-    leaving: bool = False
+    leaving: NodeId = NOBODY
     gone: bool = False
 
     @property
@@ -192,7 +193,7 @@ class SimCluster:
         if "was removed" in (str(error) if isinstance(error, BootstrapRefused) else ended.why):
             if not place.leaving and not place.gone:
                 self.fail(f"{process.loop.name} was removed, and nobody had asked for it: {ended.why}")
-            place.gone, place.leaving = True, False
+            place.gone, place.leaving = True, NOBODY
         elif isinstance(error, Corruption | LogLost) and place.corrupt:
             self.world.scheduler.log(f"{place.host} refuses to start, rightly: {error}")
             self.counts["rot detected"] += 1
@@ -331,14 +332,17 @@ class SimCluster:
         place = self.places[number]
         if not place.opened or len(self.configuration().voters) < 3 or not self.quiet() or self.lost_voters():
             return False
-        place.leaving = True
-        return self._try(self._remove, place)
+        place.leaving = place.member_id
+        return self._try(partial(self._remove, place.leaving), place)
 
-    async def _remove(self, place: Place) -> bool:
-        change = MemberChange(ChangeKind.REMOVE, id=place.member_id)
+    async def _remove(self, id: NodeId, place: Place) -> bool:
+        """Done, too, once somebody else has taken the place: whom nobody asked to leave is left alone."""
+        change = MemberChange(ChangeKind.REMOVE, id=id)
         await self._at_leader(lambda member: member.change_members(change))
         self.follow()
-        return place.gone
+        if place.member_id != id and place.leaving == id:
+            place.leaving = NOBODY
+        return place.gone or place.member_id != id
 
     def transfer(self, number: int) -> bool:
         place, leader = self.places[number], self.leader()
@@ -433,7 +437,7 @@ class SimCluster:
                 place.known = True
                 self.start(place)
             if place.leaving and place.member_id in removed:
-                place.gone, place.leaving = True, False
+                place.gone, place.leaving = True, NOBODY
             if place.rejoin and place.opened and place.member_id in voters:
                 place.rejoin = False
 
