@@ -7,57 +7,39 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
 
-from minikube_py.scheduler.flow.model import (
-    TASK_TYPE,
-    TASK_TYPES,
-    Arc,
-    Arcs,
-    CostModel,
-    EquivClass,
-    Machine,
-    Machines,
-    Task,
-)
-from minikube_py.scheduler.objects import CPU, MEMORY, PodInfo
+from minikube_py.scheduler.flow.model import TASK_TYPES, Arc, Arcs, EquivClass, Machine, Machines, Task, task_type
+from minikube_py.scheduler.flow.shared import OneClass
+from minikube_py.scheduler.objects import CPU, MEMORY
 
 OMEGA: Final = 1000
 PRIORITY_MAX: Final = 10
 PARTS_MAX: Final = 1000
 """So many times all of a resource is the most that a price tells apart."""
 
-_PENALTY: Final[Mapping[str, Mapping[str, int]]] = {
+PENALTY: Final[Mapping[str, Mapping[str, int]]] = {
     "turtle": {"turtle": 50, "sheep": 50, "rabbit": 50, "devil": 50},
     "sheep": {"turtle": 10, "sheep": 50, "rabbit": 100, "devil": 200},
     "rabbit": {"turtle": 10, "sheep": 50, "rabbit": 200, "devil": 1000},
     "devil": {"turtle": 10, "sheep": 200, "rabbit": 1000, "devil": 200},
 }
-
-
-def penalty(running: str, coming: str) -> int:
-    """What a pod of the one type adds to the price of a machine for pods of the other."""
-    return _PENALTY[running][coming]
-
-
-def type_of(pod: PodInfo) -> str:
-    found = pod.labels.get(TASK_TYPE, TASK_TYPES[0])
-    return found if found in TASK_TYPES else TASK_TYPES[0]
+"""What a pod of the one type, which runs there, adds to the price of a machine for pods of the other."""
 
 
 def penalties_of(machine: Machine) -> dict[str, int]:
     """By type of what comes, for all that runs there."""
     found = dict.fromkeys(TASK_TYPES, 0)
     for pod in machine.info.pods.values():
-        for coming, amount in _PENALTY[type_of(pod)].items():
+        for coming, amount in PENALTY[task_type(pod)].items():
             found[coming] += amount
     return found
 
 
-class Coco(CostModel):
+class Coco(OneClass):
     """args: `resources`: those beside cpu and memory that make up a cost, such as network and disk bandwidth. Firmament
     has five in all; one that no machine has costs a waiting pod OMEGA and nothing else."""
 
@@ -70,7 +52,6 @@ class Coco(CostModel):
         self._least: dict[str, int] = {}
         self._most: dict[str, int] = {}
         self._penalties: dict[str, dict[str, int]] = {}
-        self._tasks: dict[EquivClass, Task] = {}
 
     @staticmethod
     def normalized(raw: int, most: int) -> int:
@@ -104,16 +85,7 @@ class Coco(CostModel):
         # 1 each for the type of the machine and for interference; then tenths of seconds.
         return Arc(base + 2 + int(task.waited_s * 10))
 
-    def get_task_equiv_classes(self, task: Task) -> Sequence[EquivClass]:
-        ec = self._class_of(task)
-        self._tasks[ec] = task
-        return (ec,)
-
-    def remove_task(self, task: Task) -> None:
-        self._tasks.pop(self._class_of(task), None)
-
-    @staticmethod
-    def _class_of(task: Task) -> EquivClass:
+    def _class_of(self, task: Task) -> EquivClass:
         return f"job {task.job}, {task.type}, {task.pod.spec.requests}"
 
     def task_to_equiv_class_aggregator(self, task: Task, ec: EquivClass) -> Arc:

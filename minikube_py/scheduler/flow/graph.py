@@ -67,10 +67,9 @@ class _Part(NamedTuple):
 class _Own:
     """What a class has in the graph. `inner`: its arcs between its own nodes, as (arc, from, to, label)."""
 
-    __slots__ = ("inner", "name", "node", "parts", "unscheduled")
+    __slots__ = ("inner", "node", "parts", "unscheduled")
 
-    def __init__(self, name: str, node: int) -> None:
-        self.name = name
+    def __init__(self, node: int) -> None:
         self.node = node
         self.parts: list[_Part] = []
         self.inner: list[tuple[int, int, int, str]] = []
@@ -172,7 +171,7 @@ class Graph:
 
     def _class(self, number: int, of: TaskClass) -> _Own | None:
         """None where the model failed: what was begun stays, without supply."""
-        own = _Own(of.name, self._node())
+        own = _Own(self._node())
         try:
             self._arcs_of(own, of)
         except ModelError as error:
@@ -181,8 +180,8 @@ class Graph:
         self._supply.append((own.node, of.task.count))
         return own
 
-    def _unscheduled(self, own: _Own, task: Task, asking: Asking, price: str) -> None:
-        arc = asking.arc("task -> unscheduled", getattr(self._model, price), task)
+    def _unscheduled(self, own: _Own, task: Task, asking: Asking) -> None:
+        arc = asking.arc("task -> unscheduled", self._model.task_to_unscheduled_agg, task)
         job = self._jobs.get(task.job)
         if job is None:
             job = self._jobs[task.job] = [self._node(), 0]
@@ -194,7 +193,7 @@ class Graph:
         asking = Asking(model.name, of.name, task)
         asking.ask("add_task", model.add_task, task)
         machines = Machines(self._columns.some(of.slots), of.slots)
-        self._unscheduled(own, task, asking, "task_to_unscheduled_agg")
+        self._unscheduled(own, task, asking)
         seen: dict[Hashable, int] = {}
         for ec in asking.ask("task -> class", model.get_task_equiv_classes, task):
             arc = asking.arc(f"task -> {ec}", model.task_to_equiv_class_aggregator, task, ec)

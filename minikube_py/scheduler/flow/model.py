@@ -41,6 +41,11 @@ class Arcs(NamedTuple):
     capacity: IntArray | int = 1
 
 
+def task_type(pod: PodInfo) -> str:
+    found = pod.labels.get(TASK_TYPE, TASK_TYPES[0])
+    return found if found in TASK_TYPES else TASK_TYPES[0]
+
+
 class Task:
     """Pods that are alike. `pod` is one of them, `count` how many they are; `waited_s` since that one was first tried;
     `node` and `ran_s` where they run, "" and 0 where they wait."""
@@ -67,8 +72,7 @@ class Task:
 
     @property
     def type(self) -> str:
-        found = self.labels.get(TASK_TYPE, TASK_TYPES[0])
-        return found if found in TASK_TYPES else TASK_TYPES[0]
+        return task_type(self.pod)
 
     def request(self, resource: str) -> int:
         return self.pod.spec.request(resource)

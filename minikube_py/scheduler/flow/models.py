@@ -18,6 +18,7 @@ from minikube_py.scheduler.flow.coco import Coco
 from minikube_py.scheduler.flow.model import Arc, Arcs, CostModel, EquivClass, Machine, Machines, Task
 from minikube_py.scheduler.flow.problem import COST_MAX
 from minikube_py.scheduler.flow.quincy import Quincy, QuincyInterference
+from minikube_py.scheduler.flow.shared import OneClass, Slots
 from minikube_py.scheduler.flow.wharemap import WhareMap
 from minikube_py.scheduler.framework import IntArray
 from minikube_py.scheduler.objects import CPU, MEMORY, PodSpec
@@ -28,19 +29,6 @@ RUNTIME: Final = "minikube-py.io/runtime-seconds"
 """Label of a pod: how long its like run on average."""
 IDLE_WATTS, PEAK_WATTS = "minikube-py.io/idle-watts", "minikube-py.io/peak-watts"
 """Labels of a node."""
-
-
-class Slots(CostModel):
-    """What most of Firmament's models share: a class reaches every machine at one price, as often as it has slots."""
-
-    def equiv_class_to_resource_nodes(self, ec: EquivClass, machines: Machines) -> Arcs:
-        return Arcs(0, machines.free_slots)
-
-    def resource_nodes_to_resource_nodes(self, machines: Machines) -> Arcs:
-        return Arcs(0, machines.free_slots)
-
-    def leaf_resource_nodes_to_sink(self, machines: Machines) -> Arcs:
-        return Arcs(0, machines.free_slots)
 
 
 class Trivial(Slots):
@@ -151,7 +139,7 @@ class SpecClass(NamedTuple):
         return ", ".join(f"{name}={amount}" for name, amount in self.spec.requests) or "no requests"
 
 
-class _Tiers(Slots):
+class _Tiers(Slots, OneClass):
     """Each further pod on a machine has its own price. args: `machineClasses`, how many a round may put there (10)."""
 
     UNSCHEDULED: Final = 2_560_000
@@ -159,21 +147,12 @@ class _Tiers(Slots):
     def __init__(self, args: Mapping[str, Any], rng: random.Random) -> None:
         super().__init__(args, rng)
         self.machine_classes = int(args.get("machineClasses", 10))
-        self._tasks: dict[EquivClass, Task] = {}
 
     def task_to_unscheduled_agg(self, task: Task) -> Arc:
         return Arc(self.UNSCHEDULED)
 
     def _class_of(self, task: Task) -> EquivClass:
         return SpecClass(task.pod.spec)
-
-    def get_task_equiv_classes(self, task: Task) -> Sequence[EquivClass]:
-        ec = self._class_of(task)
-        self._tasks[ec] = task
-        return (ec,)
-
-    def remove_task(self, task: Task) -> None:
-        self._tasks.pop(self._class_of(task), None)
 
 
 class Net(_Tiers):

@@ -12,7 +12,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from minikube_py.scheduler.flow.coco import penalties_of
-from minikube_py.scheduler.flow.model import CLUSTER, Arc, Arcs, CostModel, EquivClass, Machine, Machines, Task
+from minikube_py.scheduler.flow.model import CLUSTER, Arc, Arcs, EquivClass, Machine, Machines, Task
+from minikube_py.scheduler.flow.shared import ByLabel, Slots
 from minikube_py.scheduler.framework import IntArray
 
 INPUT: Final = "minikube-py.io/input"
@@ -35,7 +36,7 @@ class _Input(NamedTuple):
     on: Mapping[str, float]
 
 
-class Quincy(CostModel):
+class Quincy(Slots):
     """args: `inputs`: by the value of the pod's label INPUT, `{gib: 8, on: {node-1: 8, node-2: 3}}`; `rackLabel` of
     nodes (topology.kubernetes.io/zone); `noSchedulingDelay` (false)."""
 
@@ -52,20 +53,14 @@ class Quincy(CostModel):
             str(name): _Input(float(each["gib"]), {str(n): float(g) for n, g in dict(each.get("on", {})).items()})
             for name, each in dict(args.get("inputs", {})).items()
         }
-        self._label = str(args.get("rackLabel", "topology.kubernetes.io/zone"))
+        self._racks = ByLabel(str(args.get("rackLabel", "topology.kubernetes.io/zone")))
         self._delay = 39 * self.CORE_COST if args.get("noSchedulingDelay") else 0
-        self._racks: dict[str, dict[str, None]] = {}
-        self._rack_of: dict[str, str] = {}
 
     def add_machine(self, machine: Machine) -> None:
-        rack = self._rack_of[machine.name] = machine.labels.get(self._label, "")
-        self._racks.setdefault(rack, {})[machine.name] = None
+        self._racks.add(machine)
 
     def remove_machine(self, name: str) -> None:
-        rack = self._rack_of.pop(name)
-        del self._racks[rack][name]
-        if not self._racks[rack]:
-            del self._racks[rack]
+        self._racks.remove(name)
 
     def task_key(self, task: Task) -> object:
         return int(task.waited_s), task.labels.get(INPUT, "")
@@ -77,7 +72,7 @@ class Quincy(CostModel):
 
     def _on_rack(self, data: _Input, rack: str) -> float:
         """At most all of it: machines of a rack may hold the same blocks, of which the args do not tell."""
-        return min(data.size, sum(gib for node, gib in data.on.items() if self._rack_of.get(node) == rack))
+        return min(data.size, sum(gib for node, gib in data.on.items() if self._racks.of(node) == rack))
 
     def transfer_cost(self, remote: float, on_rack: float) -> int:
         """GiB that are not on the machine, and of these, those that are in its rack."""
@@ -85,15 +80,15 @@ class Quincy(CostModel):
 
     def _to_machine(self, data: _Input, name: str) -> int:
         here = min(data.size, data.on.get(name, 0.0))
-        there = self._on_rack(data, self._rack_of.get(name, ""))
+        there = self._on_rack(data, self._racks.of(name) or "")
         return self.transfer_cost(data.size - here, max(0.0, there - here))
 
     def _to_rack(self, data: _Input, rack: str) -> int:
         """Its worst machine's."""
-        return max(self._to_machine(data, name) for name in self._racks[rack])
+        return max(self._to_machine(data, name) for name in self._racks.names(rack))
 
     def _to_cluster(self, data: _Input) -> int:
-        known = {self._rack_of.get(node) for node in data.on} & set(self._racks)
+        known = {self._racks.of(node) for node in data.on} - {None}
         worst = int(self.CORE_COST * data.size) if len(known) < len(self._racks) else 0
         return max([worst, *(self._to_rack(data, rack) for rack in self._racks if rack in known)])
 
@@ -110,9 +105,8 @@ class Quincy(CostModel):
 
     def get_task_equiv_classes(self, task: Task) -> Sequence[EquivClass]:
         data = self._input(task)
-        least = data.size * self.PREFERRED
-        racks = [Rack(rack) for rack in self._racks if data.size and self._on_rack(data, rack) >= least]
-        return (CLUSTER, *(rack for rack in racks if self._on_rack(data, rack.name)))
+        held = ((rack, self._on_rack(data, rack)) for rack in self._racks) if data.size else ()
+        return CLUSTER, *(Rack(rack) for rack, gib in held if gib and gib >= data.size * self.PREFERRED)
 
     def task_to_equiv_class_aggregator(self, task: Task, ec: EquivClass) -> Arc:
         data = self._input(task)
@@ -135,16 +129,7 @@ class Quincy(CostModel):
     def get_outgoing_equiv_class_pref_arcs(self, ec: EquivClass, machines: Machines) -> IntArray | Sequence[int]:
         if not isinstance(ec, Rack):
             return ()
-        return machines.positions(list(self._racks.get(ec.name, ())))
-
-    def equiv_class_to_resource_nodes(self, ec: EquivClass, machines: Machines) -> Arcs:
-        return Arcs(0, machines.free_slots)
-
-    def resource_nodes_to_resource_nodes(self, machines: Machines) -> Arcs:
-        return Arcs(0, machines.free_slots)
-
-    def leaf_resource_nodes_to_sink(self, machines: Machines) -> Arcs:
-        return Arcs(0, machines.free_slots)
+        return machines.positions(self._racks.names(ec.name))
 
 
 class QuincyInterference(Quincy):

@@ -6,13 +6,13 @@ Source: camsas/firmament, wharemap_cost_model.cc; Mars and Tang, ISCA 2013.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from minikube_py.scheduler.flow.coco import type_of
-from minikube_py.scheduler.flow.model import CLUSTER, Arc, Arcs, CostModel, EquivClass, Machine, Machines, Task
+from minikube_py.scheduler.flow.model import CLUSTER, Arc, Arcs, EquivClass, Machine, Machines, Task, task_type
+from minikube_py.scheduler.flow.shared import ByLabel, Slots
 from minikube_py.scheduler.framework import IntArray
 
 APP: Final = "minikube-py.io/app"
@@ -39,7 +39,7 @@ class MachineType(NamedTuple):
         return f"type {self.name}"
 
 
-class WhareMap(CostModel):
+class WhareMap(Slots):
     """args: `machineTypeLabel` of nodes (node.kubernetes.io/instance-type); `samples`: what Firmament takes from final
     reports, `{app, machineType, coRunners: [idle, devils, rabbits, sheep, turtles], runtimeSeconds, instructions}`."""
 
@@ -48,11 +48,9 @@ class WhareMap(CostModel):
 
     def __init__(self, args: Mapping[str, Any], rng: random.Random) -> None:
         super().__init__(args, rng)
-        self._label = str(args.get("machineTypeLabel", "node.kubernetes.io/instance-type"))
+        self._types = ByLabel(str(args.get("machineTypeLabel", "node.kubernetes.io/instance-type")))
         self._psi: dict[tuple[str, str], list[int]] = {}
         self._xi: dict[tuple[str, CoRunners, str], list[int]] = {}
-        self._types: dict[str, dict[str, None]] = {}
-        self._type_of: dict[str, str] = {}
         self._beside: dict[str, CoRunners] = {}
         for each in args.get("samples", ()):
             idle, devils, rabbits, sheep, turtles = each.get("coRunners", (0, 0, 0, 0, 0))
@@ -72,20 +70,16 @@ class WhareMap(CostModel):
     # --- what is known of machines ----------------------------------------------------------------------------------
 
     def add_machine(self, machine: Machine) -> None:
-        kind = self._type_of[machine.name] = machine.labels.get(self._label, "")
-        self._types.setdefault(kind, {})[machine.name] = None
+        self._types.add(machine)
 
     def remove_machine(self, name: str) -> None:
-        kind = self._type_of.pop(name)
+        self._types.remove(name)
         self._beside.pop(name, None)
-        del self._types[kind][name]
-        if not self._types[kind]:
-            del self._types[kind]
 
     def gather_stats(self, machine: Machine) -> None:
         counts = dict.fromkeys(("devil", "rabbit", "sheep", "turtle"), 0)
         for pod in machine.info.pods.values():
-            counts[type_of(pod)] += 1
+            counts[task_type(pod)] += 1
         self._beside[machine.name] = (machine.free_slots, *counts.values())  # type: ignore[assignment]
 
     # --- arcs -------------------------------------------------------------------------------------------------------
@@ -121,35 +115,29 @@ class WhareMap(CostModel):
 
     def get_outgoing_equiv_class_pref_arcs(self, ec: EquivClass, machines: Machines) -> IntArray | list[int] | None:
         if isinstance(ec, MachineType):
-            return machines.positions(list(self._types.get(ec.name, ())))
+            return machines.positions(self._types.names(ec.name))
         if not isinstance(ec, App):
             return None
         averages = self._averages(self._xi, ec.name)
         worst = max(averages) * 100 // max(1, min(averages)) if averages else 0
-        priced = [(self._co_run(ec.name, machine), i) for i, machine in enumerate(machines)] if averages else []
+        priced = [(cost, i) for i, cost in enumerate(self._co_runs(ec.name, machines))] if averages else []
         return [i for cost, i in sorted(priced) if cost < worst][:PREFERRED_ARCS]
 
-    def _co_run(self, app: str, machine: Machine) -> int:
-        beside = self._beside.get(machine.name, (machine.free_slots, 0, 0, 0, 0))
-        samples = self._xi.get((app, beside, self._type_of.get(machine.name, "")))
-        if not samples:
-            return MAX_ARC_COST
-        return _average(samples) * 100 // max(1, min(self._averages(self._xi, app)))
+    def _co_runs(self, app: str, machines: Iterable[Machine]) -> Iterator[int]:
+        """What it costs to run the app on each, beside what runs there."""
+        best = max(1, min(self._averages(self._xi, app), default=1))
+        for machine in machines:
+            beside = self._beside.get(machine.name, (machine.free_slots, 0, 0, 0, 0))
+            samples = self._xi.get((app, beside, self._types.of(machine.name) or ""))
+            yield _average(samples) * 100 // best if samples else MAX_ARC_COST
 
     def equiv_class_to_resource_nodes(self, ec: EquivClass, machines: Machines) -> Arcs:
         if not isinstance(ec, App):
-            return Arcs(0, machines.free_slots)
-        cost = [self._co_run(ec.name, machine) for machine in machines]
-        return Arcs(np.array(cost, np.int64), machines.free_slots)
+            return super().equiv_class_to_resource_nodes(ec, machines)
+        return Arcs(np.fromiter(self._co_runs(ec.name, machines), np.int64), machines.free_slots)
 
     def equiv_class_to_resource_node(self, ec: EquivClass, machine: Machine) -> Arc:
-        return Arc(self._co_run(ec.name, machine) if isinstance(ec, App) else 0, machine.free_slots)
-
-    def resource_nodes_to_resource_nodes(self, machines: Machines) -> Arcs:
-        return Arcs(0, machines.free_slots)
-
-    def leaf_resource_nodes_to_sink(self, machines: Machines) -> Arcs:
-        return Arcs(0, machines.free_slots)
+        return Arc(next(self._co_runs(ec.name, [machine])) if isinstance(ec, App) else 0, machine.free_slots)
 
 
 def _average(numbers: Sequence[int]) -> int:
