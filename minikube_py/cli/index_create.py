@@ -61,16 +61,24 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if arguments.wait and item["status"]["state"] != "ready" else 0
 
 
+def _structure(text: str) -> str:
+    """As the API has it. A class of one's own is looked at first, and only for that the catalogue is loaded."""
+    if ":" not in text:
+        return text
+    from minikube_py.index.catalogue import name_of
+
+    return name_of(text)
+
+
 async def _create(arguments: argparse.Namespace) -> Json:
     from minikube_py.api.errors import StatusError
-    from minikube_py.index.catalogue import name_of
 
     body: dict[str, Any] = {
         "name": arguments.name,
         "on": arguments.on,
         "fields": arguments.fields,
         "sums": arguments.sum,
-        "structure": name_of(arguments.structure),
+        "structure": _structure(arguments.structure),
         "options": dict(arguments.option),
     }
     if arguments.memory_limit is not None:

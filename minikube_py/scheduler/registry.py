@@ -8,7 +8,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 from minikube_py.own_code import told
 from minikube_py.scheduler.config import NOT_YET, ConfigError
-from minikube_py.scheduler.flow.placement import FlowPlacement
+from minikube_py.scheduler.flow.starting import flow_placement
 from minikube_py.scheduler.framework import PluginFactory
 from minikube_py.scheduler.own import find
 from minikube_py.scheduler.plugins.default_binder import DefaultBinder
@@ -50,7 +50,7 @@ BUILT_IN: Mapping[str, PluginFactory] = {
     "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocation,
     "ImageLocality": ImageLocality,
     "DefaultBinder": DefaultBinder,
-    "FlowPlacement": FlowPlacement,
+    "FlowPlacement": flow_placement,
     "NodeDeclaredFeatures": NodeDeclaredFeatures,
 }
 

@@ -31,7 +31,7 @@ from minikube_py.scheduler.evaluate import Evaluator
 from minikube_py.scheduler.explaining import answer
 from minikube_py.scheduler.extenders.asking import Extenders
 from minikube_py.scheduler.extenders.cycle import ExtendedCycle
-from minikube_py.scheduler.flow.rounds import Rounds, rounds_of
+from minikube_py.scheduler.flow import starting
 from minikube_py.scheduler.framework import (
     CODE_NAMES,
     EVENT_ASSIGNED_POD_ADD,
@@ -77,7 +77,7 @@ class ProfileRun:
         self.evaluator = evaluator
         self.attempts = attempts
         self.events = events
-        self.rounds: Rounds | None = None
+        self.rounds: starting.Rounds | None = None
 
 
 class Scheduler:
@@ -113,7 +113,7 @@ class Scheduler:
         self.profiles = {p.scheduler_name: self._run_of(p, rng) for p in config.profiles}
         self._queue = self._make_queue()
         self._bindings = Bindings(self)
-        self._rounds = rounds_of(self, self._bindings, self._timers)
+        self._rounds = starting.rounds_of(self, self._bindings, self._timers)
         self.kinds = LentKinds(self.client, clock, rng, self._kind_changed, self._after_kinds)
         # Pods that need a kind which is not yet known, by key.
         self._held: dict[str, PodInfo] = {}

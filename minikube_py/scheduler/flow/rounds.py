@@ -391,14 +391,6 @@ class Rounds:
         self._scheduler.activate(pods.values())
 
 
-def rounds_of(scheduler: Scheduler, bindings: Bindings, timers: Timers) -> list[Rounds]:
-    """Gives them to those of the scheduler's profiles that are placed by flow."""
-    for run in scheduler.profiles.values():
-        if run.profile.placer is not None:
-            run.rounds = Rounds(scheduler, run, run.profile.placer, bindings, timers)
-    return [run.rounds for run in scheduler.profiles.values() if run.rounds is not None]
-
-
 def _job_of(pod: PodInfo) -> str:
     """Pods without an owner share one job within their namespace."""
     if pod.controller is None:
