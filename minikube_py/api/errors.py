@@ -396,12 +396,6 @@ def no_representation(available: Iterable[str]) -> StatusError:
     return StatusError(406, "NotAcceptable", message, {})
 
 
-def not_acceptable_conversion(target: str, accepted: Iterable[str]) -> StatusError:
-    """`target` is what the object was to be converted to, as `meta.k8s.io/v1, Kind=Table` prints."""
-    message = f"only the following media types are accepted when converting to {target}: {', '.join(accepted)}"
-    return StatusError(406, "NotAcceptable", message)
-
-
 def unsupported_media_type(accepted: Iterable[str]) -> StatusError:
     message = f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}"
     return StatusError(415, "UnsupportedMediaType", message)
@@ -427,14 +421,6 @@ def request_entity_too_large(message: str) -> StatusError:
 
 def service_unavailable(message: str) -> StatusError:
     return StatusError(503, "ServiceUnavailable", message)
-
-
-def server_timeout(resource: NamedResource, operation: str, retry_after_s: int = 0) -> StatusError:
-    message = (
-        f"The {operation} operation against {_title(resource)} could not be completed at this time, "
-        "please try again."
-    )
-    return StatusError(500, "ServerTimeout", message, _details(resource, operation), retry_after_s or None)
 
 
 def internal(message: str) -> StatusError:

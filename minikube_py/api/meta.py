@@ -317,14 +317,6 @@ def namespace_of(obj: Mapping[str, Any]) -> str:
     return str(obj["metadata"].get("namespace") or "")
 
 
-def uid_of(obj: Mapping[str, Any]) -> str:
-    return str(obj["metadata"].get("uid") or "")
-
-
-def resource_version_of(obj: Mapping[str, Any]) -> str:
-    return str(obj["metadata"].get("resourceVersion") or "")
-
-
 def labels_of(obj: Mapping[str, Any]) -> Mapping[str, str]:
     labels: Mapping[str, str] | None = obj["metadata"].get("labels")
     return labels or {}
@@ -333,15 +325,6 @@ def labels_of(obj: Mapping[str, Any]) -> Mapping[str, str]:
 def annotations_of(obj: Mapping[str, Any]) -> Mapping[str, str]:
     annotations: Mapping[str, str] | None = obj["metadata"].get("annotations")
     return annotations or {}
-
-
-def finalizers_of(obj: Mapping[str, Any]) -> Sequence[str]:
-    finalizers: Sequence[str] | None = obj["metadata"].get("finalizers")
-    return finalizers or ()
-
-
-def is_being_deleted(obj: Mapping[str, Any]) -> bool:
-    return bool(obj["metadata"].get("deletionTimestamp"))
 
 
 def owners_of(obj: Mapping[str, Any]) -> list[Owner]:

@@ -54,10 +54,6 @@ class WorkQueue(Generic[K]):
         """Items waiting; those being worked on do not count."""
         return len(self._queue)
 
-    @property
-    def shutting_down(self) -> bool:
-        return self._shutting_down
-
     def add(self, item: K) -> None:
         """Once per item until it is taken; dropped after shutdown."""
         if self._shutting_down or item in self._dirty:

@@ -325,10 +325,6 @@ def involved(kind: str, view: MetaView, api_version: str = "v1") -> Involved:
     return Involved(kind, view.namespace, view.name, view.uid, api_version, view.resource_version)
 
 
-def is_reason(error: StatusError, reason: str) -> bool:
-    return error.reason == reason
-
-
 def has_cause(error: StatusError, cause: str) -> bool:
     """`cause` is a reason among details.causes, as NamespaceTerminating."""
     causes = (error.details or {}).get("causes") or ()

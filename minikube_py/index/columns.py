@@ -428,10 +428,6 @@ class ColumnIndex(Answering):
     def unchanged_since(self, revision: int) -> bool:
         return revision >= self._last_change()
 
-    def changes_since(self, revision: int) -> int:
-        """How many changes of rows the log holds since."""
-        return sum([chunk.length - chunk.after(revision) for chunk in self._chunks_after(revision)])
-
     def keys_of(self, slots: Cells) -> list[bytes]:
         keys = self._keys
         return [keys[slot] for slot in slots.tolist()]

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import copy
 import random
-from typing import Any
 
 import drawn_topology
 from scripts_of_scheduling import (
@@ -101,10 +100,6 @@ def preemption(s: Script) -> None:
     for obj in rng.sample(running, min(len(running), 3)):
         s.delete(obj)
         s.look()
-
-
-def _changed(obj: Obj, **spec: Any) -> Obj:
-    return {**obj, "spec": {**obj["spec"], **spec}}
 
 
 def wake_ups(s: Script) -> None:

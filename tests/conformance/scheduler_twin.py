@@ -57,7 +57,6 @@ class Witnessed(Scheduler):
         super().__init__(*given)
         self.held: set[str] = set()
         self.attempts: list[Json] = []
-        self.quiet = 0
 
     def place(self, run: ProfileRun, queued: QueuedPodInfo, choice: Choice, started_s: float) -> None:
         pod = queued.pod

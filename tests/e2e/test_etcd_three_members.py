@@ -20,8 +20,6 @@ from store_cluster import HOST, StoreCluster, make_secrets
 
 from minikube_py.etcd.messages import pb
 
-UNKNOWN = ("etcdserver: request timed out", "etcdserver: request timed out, possibly due to previous leader failure")
-
 
 class Doors:
     """The members' etcd APIs, by name."""

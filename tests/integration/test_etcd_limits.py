@@ -26,12 +26,6 @@ def small(tmp_path: Path) -> Iterator[Ours]:
         yield server
 
 
-def watching(caller: Caller) -> object:
-    stream = caller.stream("Watch/Watch")
-    stream.send(pb.WatchRequest(create_request=pb.WatchCreateRequest(key=b"a")))
-    return stream
-
-
 def test_a_stream_beyond_the_bound_is_refused_and_requests_go_on_once_there_is_room(small: Ours) -> None:
     with contextlib.ExitStack() as stack:
         callers = [Caller(f"127.0.0.1:{small.port}", unshared=str(number)) for number in range(4)]

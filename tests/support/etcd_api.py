@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-from google.protobuf import json_format
 from needs import etcd_binary
 from patience import PATIENCE_S, Deadline
 from ports import free_ports
@@ -131,9 +130,6 @@ class Stream:
             found.append(self.next())
         return found
 
-    def half_close(self) -> None:
-        self._requests.put(None)
-
     def close(self) -> None:
         self._requests.put(None)
         self._call.cancel()
@@ -238,7 +234,3 @@ def real_etcd(folder: Path, *flags: str) -> Iterator[str]:
         yield etcd.place
     finally:
         etcd.end()
-
-
-def as_json(message: Any) -> str:
-    return str(json_format.MessageToJson(whole(message), preserving_proto_field_name=True))
