@@ -10,6 +10,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from run_report import RunReport
 from virtual_time import VirtualLoop
 
 from minikube_py.ports.memory import give_back
@@ -54,8 +55,10 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    named = os.environ.get("MINIKUBE_PY_FAILED")
-    if named and not hasattr(config, "workerinput"):
+    if hasattr(config, "workerinput"):
+        return
+    config.pluginmanager.register(RunReport())
+    if named := os.environ.get("MINIKUBE_PY_FAILED"):
         config.pluginmanager.register(FailedTests(Path(named)))
 
 
