@@ -35,6 +35,8 @@ class Mutant(NamedTuple):
     old: str
     new: str
     why: str
+    seed: int = 1
+    """The first to try: which one finds it soon."""
 
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -62,6 +64,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "        if kv is not None and kv.mod_revision <= revision:\n            return kv",
         "        if kv is not None and kv.create_revision <= revision:\n            return kv",
         "create_revision taken for mod_revision",
+        seed=3,
     ),
     Mutant(
         "mvcc: a revoked lease leaves a key", MVCC, "mvcc/state.py",

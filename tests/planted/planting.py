@@ -38,8 +38,15 @@ class Verdict(NamedTuple):
 
 
 def copy_package(folder: Path) -> None:
-    """With the compiled files, which stay valid because times are kept."""
-    shutil.copytree(ROOT / "minikube_py", folder / "minikube_py")
+    """With the compiled files, which stay valid because times are kept. Files are links until they are changed."""
+    shutil.copytree(ROOT / "minikube_py", folder / "minikube_py", copy_function=_link)
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 def plant(folder: Path, mutant: Mutant) -> None:
@@ -51,6 +58,7 @@ def plant(folder: Path, mutant: Mutant) -> None:
         f"{mutant.name}: its old text stands {count} times in minikube_py/{mutant.file}, not once; the code has "
         f"changed: bring tests/planted/mutants.py up to date. Looked for:\n{mutant.old}"
     )
+    path.unlink()
     path.write_text(text.replace(mutant.old, mutant.new))
     for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
         compiled.unlink()
