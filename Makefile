@@ -111,6 +111,10 @@ judge: $(BIN)/.installed-dev  ## SCRIPTS=n scripts of each theme to upstream's s
 test-cmd: $(BIN)/.installed-dev  ## ON=ours|upstream Kubernetes' own test-cmd with the real kubectl, function by function (needs Go)
 	@$(BIN)/python tests/conformance/judge_test_cmd.py --on $(ON) --write
 
+.PHONY: packing
+packing: $(BIN)/.installed  ## JOBS=n the 17 published pod lists under six packing policies, 10 seeds each: half an hour on two cores; resumable
+	@$(BIN)/minikube-py lab packing --pods all --jobs $(JOBS) --journal results/packing.jsonl --write docs/data/packing.json
+
 study-quick: $(BIN)/.installed  ## the pre-registered study of filters and indexes, small: minutes; report in results/
 	@rm -rf results/study-bloom-quick
 	@$(BIN)/minikube-py lab study bloom --quick --jobs $(JOBS)

@@ -1,9 +1,11 @@
-"""The laboratory: what is asked of a store, and what answers it best.
+"""The laboratory: what is asked of a store, what answers it best, and how well policies pack.
 
   minikube-py lab calls
+  minikube-py lab packing --seeds 42
   minikube-py lab study emptiness --quick"""
 
 SUBCOMMANDS = {
     "calls": "record every call from API server to store during a run; histograms and diagrams",
+    "packing": "what six published policies allocate of the GPUs of a production trace, and what they fragment",
     "study": "run a study that was written down before, and write its report",
 }

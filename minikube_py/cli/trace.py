@@ -1,6 +1,7 @@
 """Convert the published openb trace to the compact table that minikube_py carries.
 
-  minikube-py trace convert --from FOLDER     writes openb_nodes.csv and openb_pods.csv
+minikube-py trace convert --from FOLDER             writes openb_nodes.csv and openb_pods.csv
+minikube-py trace convert --from FOLDER --lists     writes openb_lists.csv: the shapes of all pod lists, counted
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 from pathlib import Path
 
 from minikube_py.lab import trace
+from minikube_py.lab.packing import lists
 
 ENVIRONMENT = "MINIKUBE_PY_DATA"
 
@@ -24,6 +26,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     convert.add_argument("--from", dest="source", type=Path, metavar="DIR", help=source_help)
     target_help = "where to write the tables (default: .)"
     convert.add_argument("--to", dest="target", type=Path, default=Path("."), metavar="DIR", help=target_help)
+    lists_help = "write the table of all pod lists, which `lab packing` replays, in place of nodes and pods"
+    convert.add_argument("--lists", action="store_true", help=lists_help)
     convert.add_argument("--pods", choices=trace.POD_LISTS, default="default", help="which pod list (default: default)")
 
 
@@ -31,11 +35,12 @@ def run(arguments: argparse.Namespace) -> int:
     source = arguments.source or (Path(os.environ[ENVIRONMENT]) if os.environ.get(ENVIRONMENT) else None)
     if source is None:
         raise trace.TraceError(f"where are the published files? Name their folder with --from or in ${ENVIRONMENT}")
-    for name, table in trace.convert(source, arguments.pods).items():
+    tables = {lists.TABLE: lists.convert(source)} if arguments.lists else trace.convert(source, arguments.pods)
+    for name, table in tables.items():
         path = arguments.target / name
         try:
             path.write_bytes(table)
         except OSError as error:
             raise trace.TraceError(f"cannot write {path}: {error.strerror}; name another folder with --to") from error
-        print(f"wrote {path}: {len(table.splitlines()) - 2:,} rows, {len(table):,} bytes")
+        print(f"wrote {path}: {len(table.splitlines()) - (1 if arguments.lists else 2):,} rows, {len(table):,} bytes")
     return 0

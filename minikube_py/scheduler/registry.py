@@ -11,6 +11,7 @@ from minikube_py.scheduler.config import NOT_YET, ConfigError
 from minikube_py.scheduler.flow.starting import flow_placement
 from minikube_py.scheduler.framework import PluginFactory
 from minikube_py.scheduler.own import find
+from minikube_py.scheduler.packing.policies import POLICIES
 from minikube_py.scheduler.plugins.default_binder import DefaultBinder
 from minikube_py.scheduler.plugins.default_preemption import DefaultPreemption
 from minikube_py.scheduler.plugins.dynamic_resources import DynamicResources
@@ -52,6 +53,7 @@ BUILT_IN: Mapping[str, PluginFactory] = {
     "DefaultBinder": DefaultBinder,
     "FlowPlacement": flow_placement,
     "NodeDeclaredFeatures": NodeDeclaredFeatures,
+    **{policy.name: policy for policy in POLICIES.values()},
 }
 
 UPSTREAM_POINTS: Mapping[str, tuple[str, ...]] = {

@@ -1,0 +1,107 @@
+"""How much of the GPUs six published policies put to use, and what they leave in pieces that nobody can use.
+
+  minikube-py lab packing --seeds 42                          six policies on the default list: half a minute
+  minikube-py lab packing --pods cpu250 --policy fgd,bestfit
+  minikube-py lab packing --pods all --jobs 2 --journal results/packing.jsonl
+
+Replays the openb trace as the simulator of FGD (Weng et al., USENIX ATC 2023) does: the pods of a list on 1,213 nodes,
+shuffled by the seed, then drawn again until 130 % of the GPUs are asked for; nobody leaves. Where there are published
+means of 10 seeds, they stand beside."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from minikube_py.cli import flags
+from minikube_py.cli.table import table
+
+if TYPE_CHECKING:
+    from minikube_py.lab.packing.study import Mean, Row
+
+POLICIES = ("random", "dotprod", "clustering", "packing", "bestfit", "fgd")
+SEEDS = "42-51"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    pods_help = "pod lists of the trace, by comma; `all` for the 17 that results were published of (default: default)"
+    parser.add_argument("--pods", default="default", metavar="LIST", help=pods_help)
+    policy_help = f"which policies, by comma (default: {','.join(POLICIES)})"
+    parser.add_argument("--policy", type=_policies, default=list(POLICIES), metavar="P,...", help=policy_help)
+    seeds_help = f"which seeds, such as 42, 42-51 or 42,45 (default: {SEEDS})"
+    parser.add_argument("--seeds", type=_seeds, default=_seeds(SEEDS), metavar="S", help=seeds_help)
+    parser.add_argument("--jobs", type=flags.whole_number(1, 1024), default=1, metavar="N", help="how many processes")
+    journal_help = "keep what has ended in FILE, and do not run it again"
+    parser.add_argument("--journal", type=Path, metavar="FILE", help=journal_help)
+    parser.add_argument("--json", action="store_true", help="print the JSON in place of the table")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the JSON to FILE as well")
+
+
+def _policies(text: str) -> list[str]:
+    found = list(dict.fromkeys(text.split(",")))
+    for name in found:
+        if name not in POLICIES:
+            raise argparse.ArgumentTypeError(f"there is no policy {name!r}; there are {', '.join(POLICIES)}")
+    return found
+
+
+def _seeds(text: str) -> list[int]:
+    found: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()) or len(part) > 30:
+            raise argparse.ArgumentTypeError(f"{text!r} is no list of seeds; write 42, 42-51 or 42,45")
+        start, stop = int(first), int(last or first)
+        if not start <= stop < start + 10_000:
+            raise argparse.ArgumentTypeError(f"{part}: the last seed comes after the first, and within 10,000")
+        found += range(start, stop + 1)
+    return list(dict.fromkeys(found))
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from minikube_py.lab.packing import lists, study
+    from minikube_py.lab.report import require_writable
+
+    names = list(lists.PUBLISHED) if arguments.pods == "all" else list(dict.fromkeys(arguments.pods.split(",")))
+    if arguments.write is not None:
+        require_writable(arguments.write.parent)
+    tasks = [study.Task(n, p, seed) for n in names for p in arguments.policy for seed in arguments.seeds]
+    found = study.run(tasks, jobs=arguments.jobs, journal=arguments.journal, say=_say)
+    rows = study.means({task: found[task] for task in tasks})
+    document = study.as_json(rows, arguments.seeds)
+    if arguments.write is not None:
+        arguments.write.write_bytes(document)
+    print(document.decode() if arguments.json else _told(rows), end="" if arguments.json else "\n")
+    return 0
+
+
+def _say(text: str) -> None:
+    print(f"  {text}", file=sys.stderr, flush=True)
+
+
+def _told(rows: list[Row]) -> str:
+    from minikube_py.lab.packing.replay import MARKS
+    from minikube_py.lab.packing.study import out_of_order, outside, published
+
+    expected = published()
+    heads = ["PODS", "POLICY", "SEEDS"]
+    for mark in MARKS:
+        heads += [f"ALLOCATED @{mark}", f"FRAGMENTED @{mark}", f"PUBLISHED @{mark}"]
+    cells = []
+    for row in rows:
+        line = [row.pods, row.policy, str(row.seeds)]
+        for mark in MARKS:
+            known = expected.get((row.pods, row.policy, mark))
+            line += [_mean(row.allocated[mark]), _mean(row.fragmented[mark])]
+            line.append("-" if known is None else f"{known.mean:.2f} +-{known.tolerance:.2f}")
+        cells.append(line)
+    text = ["percent of the GPUs, mean and standard deviation over the seeds; @: GPUs asked for by then, percent"]
+    text.append(table(heads, cells, set(heads[2:])))
+    text.append("published: Weng et al., mean of 10 seeds, and what two such means may differ by")
+    return "\n".join((*text, *outside(rows), *out_of_order(rows)))
+
+
+def _mean(mean: Mean) -> str:
+    return f"{mean.mean:.2f} ({mean.deviation:.2f})"

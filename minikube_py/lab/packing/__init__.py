@@ -1,0 +1,1 @@
+"""Packing quality: published policies replayed, and what they leave of the GPUs."""

@@ -1,0 +1,187 @@
+"""One list, one policy, one seed: the scheduler's own decisions over nodes in memory, one pod after another.
+
+Nobody leaves, and a pod that fits nowhere is not tried again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from minikube_py.lab.packing.arrivals import Arrival, drawn, order_of_nodes
+from minikube_py.lab.packing.lists import Pods
+from minikube_py.lab.trace import TraceNode, TracePod
+from minikube_py.lab.workload import GPU_MODEL_LABEL, GPU_RESOURCE, trace_nodes, trace_pods
+from minikube_py.scheduler.cache import Cache
+from minikube_py.scheduler.config import ProfileConfig, SchedulerConfig
+from minikube_py.scheduler.configuration.checking import NoCluster
+from minikube_py.scheduler.configuration.merging import PluginSet
+from minikube_py.scheduler.evaluate import Evaluator
+from minikube_py.scheduler.framework import FitError
+from minikube_py.scheduler.objects import CPU, PodInfo, PodSpec, project_node, project_pod
+from minikube_py.scheduler.packing.fragmentation import Fragmentation, Shape, typical
+from minikube_py.scheduler.packing.policies import POLICIES, GpuPolicy
+from minikube_py.scheduler.profile import Profile
+
+PODS_PER_NODE: Final = 1001
+MARKS: Final = (100, 130)
+"""Arrivals, in percent of the GPUs that there are."""
+
+
+class Replayed(NamedTuple):
+    """By mark, percent of the GPUs: `allocated` is the mean over the arrivals that are nearest to the mark, as the
+    published figures are; `fragmented` is as of the last of them."""
+
+    allocated: Mapping[int, float]
+    fragmented: Mapping[int, float]
+    placed: int
+    unplaced: int
+    digest: str
+
+
+class _FirstOfTies(random.Random):
+    """Of nodes that score alike, the first in the order of the seed."""
+
+    def randrange(self, *args: Any) -> int:
+        return 0
+
+
+def configuration(policy: str, pods: Pods) -> SchedulerConfig:
+    """A scheduler that looks at resources, the GPU model and devices, and scores by the policy alone."""
+    name = POLICIES[policy].name
+    args: dict[str, Any] = {"resource": GPU_RESOURCE, "modelLabel": GPU_MODEL_LABEL}
+    if policy == "fgd":
+        args["typicalPods"] = [
+            {"cpuMilli": s.cpu_milli, "gpuMilli": s.gpu_milli, "gpus": s.gpus, "models": s.models, "weight": weight}
+            for s, weight in typical(shapes(pods)).items()
+        ]
+    used = ("PrioritySort", "NodeAffinity", "NodeResourcesFit", "DefaultBinder", name)
+    scoring = ((name, 1),) if hasattr(POLICIES[policy], "score") else ()
+    plugins = {
+        "multiPoint": PluginSet(tuple((each, 0) for each in used), ("*",)),
+        "score": PluginSet(scoring, ("*",)),
+        "preScore": PluginSet((), ("*",)),
+    }
+    return SchedulerConfig(profiles=(ProfileConfig(plugins=plugins, plugin_args={name: args}),))
+
+
+def shapes(pods: Pods) -> dict[Shape, int]:
+    """What the measure tells apart: memory is not."""
+    found: dict[Shape, int] = {}
+    for (shape, _), count in pods.items():
+        found[shape] = found.get(shape, 0) + count
+    return found
+
+
+def replay(nodes: Sequence[TraceNode], pods: Pods, policy: str, seed: int) -> Replayed:
+    """The same answer for the same seed. Raises: ConfigError, PluginError."""
+    cache, handle = Cache(), _Lent(seed)
+    handle.columns = cache.columns
+    for number in order_of_nodes(len(nodes), seed):
+        _add_node(cache, nodes[number], number)
+    lent: Any = handle
+    config = configuration(policy, pods)
+    profile = Profile(config.profiles[0], lent, config.registry)
+    # Where nothing scores, all that fit are alike, and chance is the policy.
+    ties = _FirstOfTies() if profile.looking.scorers else random.Random(f"nodes by chance {seed}")
+    evaluator = Evaluator(profile, cache.columns, ties, config.percentage_of_nodes_to_score)
+    plugin: Any = profile.plugin(POLICIES[policy].name)
+    capacity = sum(node.gpus for node in nodes) * 1000
+    tally = _Tally(capacity, plugin, cache, Fragmentation(typical(shapes(pods))))
+    specs: dict[Arrival, PodSpec] = {}
+    # Nobody leaves: what fitted nowhere once never will.
+    nowhere: set[Arrival] = set()
+    for number, arrival in enumerate(drawn(pods, capacity, seed)):
+        if arrival not in specs:
+            specs[arrival] = _spec(arrival)
+        pod = PodInfo("packing", f"pod-{number:05d}", f"pod-{number}", specs[arrival])
+        node = "" if arrival in nowhere else _place(profile, evaluator, cache, pod)
+        if not node:
+            nowhere.add(arrival)
+        tally.add(arrival, pod, node)
+    return tally.replayed()
+
+
+class _Lent(NoCluster):
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.rng = random.Random(f"devices {seed}")
+
+
+def _add_node(cache: Cache, node: TraceNode, number: int) -> None:
+    (shape,) = trace_nodes((node,))
+    allocatable = {**shape.capacity, "pods": str(PODS_PER_NODE)}
+    metadata = {"name": shape.name, "uid": f"node-{number}", "labels": shape.labels}
+    cache.put_node(project_node({"metadata": metadata, "spec": {}, "status": {"allocatable": allocatable}}))
+
+
+def _spec(arrival: Arrival) -> PodSpec:
+    cpu, milli, gpus, models = arrival.shape
+    (body,) = trace_pods((TracePod("pod", 0, 0, cpu, arrival.memory_mib, gpus, milli, models),), "packing", "packing")
+    obj = orjson.loads(body.body)
+    obj["metadata"]["uid"] = "pod"
+    return project_pod({**obj, "status": {}}).spec
+
+
+def _place(profile: Profile, evaluator: Evaluator, cache: Cache, pod: PodInfo) -> str:
+    """The node, "" where there is none."""
+    try:
+        choice = evaluator.choose(pod)
+    except FitError:
+        return ""
+    cache.assume(pod, choice.node.name)
+    if profile.run_reserve(choice.state, pod, choice.node.name).is_success:
+        return choice.node.name
+    profile.run_unreserve(choice.state, pod, choice.node.name)
+    cache.forget(pod.uid)
+    return ""
+
+
+class _Tally:
+    def __init__(self, capacity_milli: int, plugin: GpuPolicy, cache: Cache, measure: Fragmentation) -> None:
+        self._capacity, self._plugin, self._cache, self._measure = capacity_milli, plugin, cache, measure
+        self._arrived = self._allocated = 0
+        self._near: dict[int, list[float]] = {mark: [] for mark in MARKS}
+        self._fragmented: dict[int, float] = {}
+        self._where: list[str] = []
+
+    def add(self, arrival: Arrival, pod: PodInfo, node: str) -> None:
+        before = self._mark()
+        self._arrived += arrival.gpu_total_milli
+        if node:
+            self._allocated += arrival.gpu_total_milli
+        devices = self._plugin.devices.chosen.get(pod.uid, ())
+        self._where.append(f"{node} {'-'.join(map(str, devices))}")
+        mark = self._mark()
+        if before in self._near and mark != before:
+            self._fragmented[before] = self._lost()
+        if mark in self._near:
+            self._near[mark].append(100 * self._allocated / self._capacity)
+
+    def _mark(self) -> int:
+        return round(100 * self._arrived / self._capacity)
+
+    def _lost(self) -> float:
+        devices = self._plugin.devices
+        nodes = [node for node in self._cache.columns.by_slot if node is not None]
+        free = (
+            (
+                node.allocatable[CPU] - node.requested.get(CPU, 0),
+                node.labels.get(GPU_MODEL_LABEL, ""),
+                devices.known(node),
+            )
+            for node in nodes
+        )
+        return 100 * self._measure.share(free) / self._capacity
+
+    def replayed(self) -> Replayed:
+        self._fragmented.setdefault(self._mark(), self._lost())
+        allocated = {mark: sum(shares) / len(shares) for mark, shares in self._near.items() if shares}
+        fragmented = {mark: self._fragmented[mark] for mark in allocated}
+        digest = hashlib.sha256("\n".join(self._where).encode()).hexdigest()
+        placed = sum(not each.startswith(" ") for each in self._where)
+        return Replayed(allocated, fragmented, placed, len(self._where) - placed, digest)

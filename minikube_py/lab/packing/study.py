@@ -1,0 +1,226 @@
+"""`minikube-py lab packing`: lists, policies and seeds, what each replay came to, and the means beside the published.
+
+A journal keeps every replay that has ended: a run that was stopped goes on where it was.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from importlib import resources
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from minikube_py.errors import MinikubeError
+from minikube_py.lab.packing import lists
+from minikube_py.lab.packing.replay import MARKS, Replayed, replay
+from minikube_py.lab.trace import load
+
+EXPECTED: Final = "fgd_expected.csv"
+PUBLISHED_NAMES: Final[Mapping[str, str]] = {
+    "01-Random": "random",
+    "02-DotProd": "dotprod",
+    "03-GpuClustering": "clustering",
+    "04-GpuPacking": "packing",
+    "05-BestFit": "bestfit",
+    "06-FGD": "fgd",
+}
+LEAST_TOLERANCE: Final = 0.3
+SHARES: Final = ("allocated", "fragmented")
+SEEDS_PUBLISHED: Final = 10
+
+
+class JournalError(MinikubeError):
+    """The journal cannot be read or written; the text says where and why."""
+
+
+class Task(NamedTuple):
+    pods: str
+    policy: str
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """Of the seeds that were replayed, percent of the GPUs, in the order of the seeds. `deviation`: of the sample, 0
+    for one seed."""
+
+    mean: float
+    deviation: float
+    by_seed: tuple[float, ...]
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Mean:
+        return cls(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0, tuple(values))
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One list under one policy, by mark."""
+
+    pods: str
+    policy: str
+    seeds: int
+    allocated: Mapping[int, Mean]
+    fragmented: Mapping[int, Mean]
+
+
+class Expected(NamedTuple):
+    """The published mean of 10 seeds. At 130 % no deviation is published: that at 100 % stands for it."""
+
+    mean: float
+    deviation: float
+
+    @property
+    def tolerance(self) -> float:
+        """What two means of 10 seeds may differ by, twice over."""
+        return float(max(LEAST_TOLERANCE, 2 * self.deviation * (2 / SEEDS_PUBLISHED) ** 0.5))
+
+
+def published() -> dict[tuple[str, str, int], Expected]:
+    """By list, policy and mark; for twelve of the lists."""
+    text = resources.files("minikube_py.lab.traces").joinpath(EXPECTED).read_text(encoding="utf-8")
+    found = {}
+    for row in csv.DictReader(line for line in text.splitlines() if not line.startswith("#")):
+        key = row["pod_list"], PUBLISHED_NAMES[row["policy"]]
+        for mark in MARKS:
+            found[(*key, mark)] = Expected(float(row[f"at{mark}_mean"]), float(row["at100_sd"]))
+    return found
+
+
+def run(tasks: Sequence[Task], *, jobs: int, journal: Path | None, say: Callable[[str], None]) -> dict[Task, Replayed]:
+    """Raises: JournalError, TraceError."""
+    for name in dict.fromkeys(task.pods for task in tasks):
+        lists.read(name)
+    wanted = set(tasks)
+    found = {task: each for task, each in _read(journal) if task in wanted}
+    left = [task for task in tasks if task not in found]
+    for task, each in _replayed(left, jobs):
+        found[task] = each
+        if journal is not None:
+            _append(journal, task, each)
+        say(f"{task.pods}, {task.policy}, seed {task.seed}: {_told(each)} ({len(found)} of {len(tasks)})")
+    return found
+
+
+def _told(each: Replayed) -> str:
+    return ", ".join(f"{share:.2f} % allocated at {mark} %" for mark, share in each.allocated.items())
+
+
+def _replayed(tasks: Sequence[Task], jobs: int) -> Iterator[tuple[Task, Replayed]]:
+    if jobs == 1 or len(tasks) < 2:
+        yield from ((task, _one(task)) for task in tasks)
+        return
+    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
+        yield from zip(tasks, pool.map(_one, tasks), strict=True)
+
+
+def _one(task: Task) -> Replayed:
+    return replay(load().nodes, lists.read(task.pods), task.policy, task.seed)
+
+
+def _append(journal: Path, task: Task, each: Replayed) -> None:
+    try:
+        journal.parent.mkdir(parents=True, exist_ok=True)
+        with journal.open("ab") as file:
+            file.write(orjson.dumps({**task._asdict(), **_json(each)}, option=orjson.OPT_NON_STR_KEYS) + b"\n")
+    except OSError as error:
+        raise JournalError(f"cannot write {journal}: {error.strerror}") from error
+
+
+def _json(each: Replayed) -> dict[str, Any]:
+    rounded = {name: {mark: round(v, 4) for mark, v in getattr(each, name).items()} for name in SHARES}
+    return {**each._asdict(), **rounded}
+
+
+def _read(journal: Path | None) -> Iterator[tuple[Task, Replayed]]:
+    if journal is None or not journal.exists():
+        return
+    for number, line in enumerate(journal.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            row = json.loads(line)
+            task = Task(row.pop("pods"), row.pop("policy"), row.pop("seed"))
+            allocated, fragmented = ({int(mark): v for mark, v in row.pop(name).items()} for name in SHARES)
+            yield task, Replayed(allocated, fragmented, **row)
+        except (ValueError, KeyError, TypeError) as error:
+            raise JournalError(f"{journal}, line {number}: {error}; remove the line, and run again") from error
+
+
+def means(found: Mapping[Task, Replayed]) -> list[Row]:
+    """In the order of the tasks."""
+    by_row: dict[tuple[str, str], list[Replayed]] = {}
+    for task, each in sorted(found.items(), key=lambda item: item[0].seed):
+        by_row.setdefault((task.pods, task.policy), []).append(each)
+    rows = []
+    for pods, policy in dict.fromkeys((task.pods, task.policy) for task in found):
+        runs = by_row[pods, policy]
+        shares = [
+            {mark: Mean.of([getattr(run, name)[mark] for run in runs if mark in run.allocated]) for mark in MARKS}
+            for name in SHARES
+        ]
+        rows.append(Row(pods, policy, len(runs), *shares))
+    return rows
+
+
+def as_json(rows: Sequence[Row], seeds: Sequence[int]) -> bytes:
+    """The same bytes for the same lists, policies and seeds; a line for each list and policy."""
+    expected = published()
+    lines = b",\n".join(orjson.dumps(_row_json(row, expected)) for row in rows)
+    return b'{"seeds":%b,"rows":[\n%b\n]}\n' % (orjson.dumps(list(seeds)), lines)
+
+
+def _row_json(row: Row, expected: Mapping[tuple[str, str, int], Expected]) -> dict[str, Any]:
+    found: dict[str, Any] = {"pods": row.pods, "policy": row.policy, "seeds": row.seeds}
+    for mark in MARKS:
+        at: dict[str, Any] = {}
+        for name in SHARES:
+            each = getattr(row, name)[mark]
+            at[name] = {"mean": round(each.mean, 3), "deviation": round(each.deviation, 3)}
+            at[name]["bySeed"] = [round(value, 2) for value in each.by_seed]
+        known = expected.get((row.pods, row.policy, mark))
+        if known is not None:
+            at["published"] = {"mean": known.mean, "tolerance": round(known.tolerance, 3)}
+            at["within"] = abs(row.allocated[mark].mean - known.mean) <= known.tolerance
+        found[f"at{mark}"] = at
+    return found
+
+
+def outside(rows: Sequence[Row]) -> list[str]:
+    """The means that differ from the published ones by more than ten seeds explain."""
+    expected = published()
+    found = []
+    for row in rows:
+        for mark in MARKS:
+            known = expected.get((row.pods, row.policy, mark))
+            mean = row.allocated[mark].mean
+            if known is not None and abs(mean - known.mean) > known.tolerance:
+                found.append(
+                    f"{row.pods} at {mark} %: {row.policy} is {mean - known.mean:+.2f} from the published mean"
+                )
+    return found
+
+
+def out_of_order(rows: Sequence[Row]) -> list[str]:
+    """Pairs of policies that the published means put in another order, by more than both tolerances."""
+    expected = published()
+    found = []
+    for one in rows:
+        for other in rows:
+            if one.pods != other.pods:
+                continue
+            for mark in MARKS:
+                first = expected.get((one.pods, one.policy, mark))
+                second = expected.get((other.pods, other.policy, mark))
+                if first is None or second is None:
+                    continue
+                apart = first.mean - second.mean > max(first.tolerance, second.tolerance)
+                if apart and one.allocated[mark].mean <= other.allocated[mark].mean:
+                    found.append(f"{one.pods} at {mark} %: {one.policy} is not above {other.policy}")
+    return found

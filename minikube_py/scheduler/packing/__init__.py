@@ -1,0 +1,1 @@
+"""GPUs by thousandths, device by device, and policies that pack them."""
