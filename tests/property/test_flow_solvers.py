@@ -9,7 +9,7 @@ from importlib.util import find_spec
 import networkx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 from scipy.sparse import coo_array
@@ -40,7 +40,13 @@ def problems(draw: st.DrawFn, lowest: int = 0) -> Problem:
     return Problem(supply, start, end, capacity, np.array([arc[2] for arc in arcs], np.int64), lower)
 
 
+def _arcs_that_pay_without_room() -> Problem:
+    zero, one = np.zeros(2, np.int64), np.ones(2, np.int64)
+    return Problem(np.array([1, -1]), zero, one, np.array([0, 1]), np.array([-1, 0]), zero)
+
+
 @given(problems())
+@example(_arcs_that_pay_without_room())
 @settings(max_examples=120, deadline=None)
 def test_all_solvers_find_a_cheapest_flow_and_all_of_the_same_price(problem: Problem) -> None:
     prices = {}

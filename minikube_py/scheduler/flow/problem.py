@@ -51,7 +51,7 @@ def reduced(problem: Problem) -> Reduced:
     lower = np.zeros(len(problem.start), np.int64) if problem.lower is None else problem.lower
     pays = problem.cost < 0
     base = np.where(pays, problem.capacity, lower)
-    if not base.any():
+    if not (base.any() or pays.any()):
         return Reduced(problem._replace(lower=None), base, np.ones(len(base), np.int64))
     supply = problem.supply.copy()
     np.subtract.at(supply, problem.start, base)
