@@ -201,7 +201,10 @@ def decode_free(
     try:
         value, problems = _free_value(body, media, strict)
         actual = _with_defaults(*_interpret(_members(value) if isinstance(value, dict) else value), expected)
-    except (Syntax, YamlError, _Bare, OverflowError) as error:
+    except OverflowError as error:
+        why = f"json: cannot unmarshal number {error} into Go value of type float64"
+        raise _cannot_be_handled(expected.kind, expected.version, expected, why) from None
+    except (Syntax, YamlError, _Bare) as error:
         raise bad_request(
             f"the object provided is unrecognized (must be of type {expected.kind}): {error} ({_summary(body)})"
         ) from None

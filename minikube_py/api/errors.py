@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import orjson
 
+from minikube_py.api.go_format import go_float
 from minikube_py.errors import MinikubeError
 
 Json = dict[str, Any]
@@ -234,7 +235,7 @@ def go_value(value: Any) -> str:
         return str(value)
     if isinstance(value, str):
         return go_quote(value)
-    return go_json(value)
+    return go_float(value) if isinstance(value, float) else go_json(value)
 
 
 def qualified(group: str, name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+from decimal import Decimal
 from typing import Any
 
 
@@ -29,22 +30,17 @@ def go_format(value: Any) -> str:
         return "<nil>"
     if isinstance(value, bool):
         return "true" if value else "false"
-    return _float(value) if isinstance(value, float) else str(value)
+    return go_float(value) if isinstance(value, float) else str(value)
 
 
-def _float(value: float) -> str:
-    """The shortest form; with an exponent below 1e-4 and from 1e21 on, of two digits at least."""
-    text = repr(value)
-    if 1e-4 <= abs(value) < 1e21 or value == 0:
-        if "e" in text:
-            text = f"{value:.0f}"
-        return text.removesuffix(".0")
-    mantissa, _, exponent = text.partition("e")
-    if not exponent:
-        mantissa, _, exponent = f"{value:e}".partition("e")
-        mantissa = mantissa.rstrip("0").rstrip(".")
-    sign = "-" if exponent.startswith("-") else "+"
-    return f"{mantissa.removesuffix('.0')}e{sign}{exponent.lstrip('+-').zfill(2)}"
+def go_float(value: float) -> str:
+    """The shortest form; with an exponent below 1e-4 and from 1e6 on, of two digits at least."""
+    if 1e-4 <= abs(value) < 1e6 or value == 0:
+        return repr(value).removesuffix(".0")
+    digits = Decimal(repr(value)).normalize()
+    exponent = digits.adjusted()
+    mantissa = format(digits.scaleb(-exponent), "f")
+    return f"{mantissa}e{'-' if exponent < 0 else '+'}{abs(exponent):02}"
 
 
 def go_type(value: Any) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import orjson
 
-from minikube_py.api import json_patch, json_text, merge_patch, strategic_merge, yaml_text
+from minikube_py.api import go_numbers, json_patch, json_text, merge_patch, strategic_merge, yaml_text
 from minikube_py.api.decode import Object, Target, check_size, decode_value, no_repeats, refuse_cut, repeats, target_of
 from minikube_py.api.errors import (
     GroupResource,
@@ -44,11 +44,13 @@ ACCEPTED: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH)
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 
-def patch_type(content_type: str | None) -> str:
-    """The patch type that a Content-Type header names. Raises: StatusError (415)."""
+def patch_type(content_type: str | None, structured: bool = True) -> str:
+    """The patch type that a Content-Type header names; `structured`: of objects that have a message.
+
+    Raises: StatusError (415)."""
     media = (content_type or "").partition(";")[0]
-    if media not in ACCEPTED:
-        raise unsupported_media_type(ACCEPTED)
+    if media not in ACCEPTED or (media == STRATEGIC_MERGE_PATCH and not structured):
+        raise unsupported_media_type(ACCEPTED if structured else (JSON_PATCH, MERGE_PATCH, APPLY_PATCH))
     return media
 
 
@@ -67,12 +69,10 @@ def apply_patch(
 
     Raises: StatusError (400, 413, 415, 422).
     """
-    media = patch_type(content_type)
+    codec = resource.codec if subresource is None else None
+    media = patch_type(content_type, codec is None)
     check_size(patch)
     strict = field_validation != "Ignore"
-    codec = resource.codec if subresource is None else None
-    if codec is not None and media == STRATEGIC_MERGE_PATCH:
-        raise unsupported_media_type((JSON_PATCH, MERGE_PATCH, APPLY_PATCH))
     try:
         if codec is not None:
             found, problems, shown = _json(codec.value, _sorted, original, patch, media, strict)
@@ -116,6 +116,7 @@ def read_config(patch: bytes) -> tuple[Object, str]:
             value, repeats = yaml_text.read(patch)
         except yaml_text.YamlError as error:
             raise bad_request(f"error decoding YAML: error converting YAML to JSON: {error}") from None
+    value = go_numbers.through_yaml(value)
     if value is not None and not isinstance(value, dict):
         raise bad_request(
             "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal "

@@ -10,6 +10,9 @@ from typing import Any, Final
 
 import yaml
 
+from minikube_py.api.go_format import go_float
+from minikube_py.api.go_numbers import reread
+
 MAX_NODES: Final = 200_000
 """Nodes that a document may unfold into, aliases counted at each use."""
 MAX_ALIASED: Final = 1000
@@ -20,6 +23,7 @@ INT_CHARS_MAX: Final = 1000
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _STR: Final = "tag:yaml.org,2002:str"
+_FLOAT_TAG: Final = "tag:yaml.org,2002:float"
 _IMPLICIT: Final = frozenset(
     f"tag:yaml.org,2002:{name}" for name in ("bool", "int", "float", "null", "timestamp", "merge", "value")
 )
@@ -58,7 +62,7 @@ def resolve(text: str) -> Any:
     if _FLOAT.fullmatch(plain):
         number = float(plain)
         if number not in (float("inf"), float("-inf")):
-            return int(number) if number.is_integer() and abs(number) < 1e15 else number
+            return reread(number)
     return text
 
 
@@ -207,7 +211,12 @@ def _key(value: Any) -> str:
 
 # --- writing ----------------------------------------------------------------------------------------------------------
 
-_Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+    """With floats as Go writes them."""
+
+
+_Dumper.add_representer(float, lambda dumper, value: dumper.represent_scalar(_FLOAT_TAG, go_float(value)))
 
 
 def write(value: Any) -> bytes:

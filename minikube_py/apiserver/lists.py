@@ -375,6 +375,8 @@ class Lister:
             metadata["continue"] = encode_continue(page.revision, page.after, selection.prefix)
             if page.remaining:
                 metadata["remainingItemCount"] = page.remaining
+        elif resource.names_items and form.kind == "object":
+            metadata["continue"] = ""
         check_options(form)
         if form.kind == "table":
             fields = await self._table_fields(resource, page, selection)

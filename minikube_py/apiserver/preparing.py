@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
-from minikube_py.api import go_json, strategy, yaml_text
+from minikube_py.api import go_json, go_numbers, strategy, yaml_text
 from minikube_py.api.apply.managed_fields import (
     Sender,
     field_manager,
@@ -82,7 +82,7 @@ def as_stored(kind: Kind, *objects: Json) -> Kind:
 
 def as_served(kind: Kind, value: bytes) -> bytes:
     """What was just stored, in the version of `kind`."""
-    return value if kind.converts is None or kind.read is None else kind.read(value)
+    return value if kind.read is None else kind.read(value)
 
 
 def shown(kind: Kind, obj: Json) -> Json:
@@ -96,6 +96,8 @@ def shown(kind: Kind, obj: Json) -> Json:
 def stored(kind: Kind, value: bytes, revision: int) -> Json:
     """The object that `encode` made these bytes of, with its version."""
     obj: Json = orjson.loads(value if kind.read is None else kind.read(value))
+    if kind.codec is not None and go_numbers.LONG.search(value):
+        go_numbers.read(obj)
     obj["metadata"]["resourceVersion"] = str(revision)
     return obj
 

@@ -27,6 +27,7 @@ from minikube_py.api.errors import (
 )
 from minikube_py.api.kind import Kind, Subresource
 from minikube_py.api.kinds.core import SERVICES
+from minikube_py.api.patch import patch_type
 from minikube_py.api.quota.charging import Refused
 from minikube_py.apiserver.addresses import AddressAllocator, held_keys
 from minikube_py.apiserver.admission import Chain, Passage
@@ -35,7 +36,7 @@ from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.messages import Admission, Request, with_warnings
 from minikube_py.apiserver.namespaces import NamespaceGate
 from minikube_py.apiserver.object_store import Claim, ObjectStore, Outcome
-from minikube_py.apiserver.options import DeleteOptions, WriteOptions, check_patch_type, delete_options
+from minikube_py.apiserver.options import DeleteOptions, WriteOptions, delete_options
 from minikube_py.apiserver.preparing import (
     Body,
     Made,
@@ -368,7 +369,7 @@ class Writer:
         resource, sub = route.resource, route.subresource.name if route.subresource else ""
         warnings: list[str] = []
         said: list[str] = []
-        check_patch_type(request.content_type)
+        patch_type(request.content_type, resource.codec is None)
         passage = self.enter(route, request, "UPDATE")
         content_type, validation = request.content_type, options.field_validation
         sender = self.sender(request, options)
@@ -448,9 +449,6 @@ class Writer:
                 raise conflict(resource, route.name)
         except StatusError as error:
             raise _told(error, warnings, said) from None
-        if resource.read is not None:
-            # What no schema names is owned and stored, but not read.
-            written = written._replace(value=resource.read(written.value))
         return written._replace(warnings=warnings + said) if warnings or said else written
 
     # --- other bodies -----------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ _NOISE = (
     (re.compile(rb"(ResourceVersion in record \()\d+(?=\))"), rb"\1<n>"),
     (re.compile(_TIME), rb"<time>"),
     (re.compile(rb'("(?:clusterIP|clusterIPs|ip)":\s*\[?\s*)"10\.\d+\.\d+\.\d+"'), rb'\1"<ip>"'),
-    (re.compile(rb'("nodePort":\s*)\d+'), rb"\1<port>"),
+    (re.compile(rb'("(?:nodePort|healthCheckNodePort)":\s*)[1-9]\d+'), rb"\1<port>"),
     (re.compile(rb'("continue":\s*)"[A-Za-z0-9_=-]+"'), rb'\1"<continue>"'),
     (re.compile(rb"(resource version: )\d+, current: \d+"), rb"\1<n>"),
     (re.compile(rb'("serverAddress":\s*)"[0-9.:]+"'), rb'\1"<server>"'),
@@ -79,6 +79,14 @@ class Tree(NamedTuple):
         if self.kind == "object":
             return b"{" + b",".join(name + b":" + tree.told() for name, tree in self.members) + b"}"
         return b"[" + b",".join(tree.told() for tree in self.members) + b"]" if self.kind == "list" else self.raw
+
+    def with_sorted(self, name: str) -> Tree:
+        """With the lists of this name sorted, at any depth."""
+        if self.kind == "object":
+            key = f'"{name}"'.encode()
+            pairs = ((n, t.unordered() if n == key else t.with_sorted(name)) for n, t in self.members)
+            return Tree("object", tuple(pairs))
+        return Tree(self.kind, tuple(each.with_sorted(name) for each in self.members), self.raw)
 
     def without(self, *names: str) -> Tree:
         """Less the members of these names, at any depth."""

@@ -134,6 +134,13 @@ RULES: tuple[Rule, ...] = (
         _trees(_with_causes_sorted),
     ),
     Rule(
+        "order of owners",
+        "other bytes",
+        "owners stand in the order of the seconds of their writes, which fall differently on two servers",
+        lambda ask, theirs, mine: "managedFields" in theirs.tree_text and "managedFields" in mine.tree_text,
+        _trees(lambda tree: tree.sorted().with_sorted("managedFields")),
+    ),
+    Rule(
         "representations offered",
         "not served",
         "objects are not answered in protobuf, so it is not among the representations offered",

@@ -73,10 +73,11 @@ class Report:
 
 def _remember(ask: Ask, answer: Answer, versions: dict[str, str]) -> None:
     """The version of what stands now, by its path."""
-    if ask.method in ("POST", "PATCH") and answer.code in (200, 201) and not ask.target.endswith("/binding"):
+    target = ask.target.partition("?")[0]
+    if ask.method in ("POST", "PATCH", "PUT") and answer.code in (200, 201) and not target.endswith("/binding"):
         metadata = json.loads(answer.body)["metadata"]
-        path = ask.target.removesuffix("/status") if ask.method == "PATCH" else f"{ask.target}/{metadata['name']}"
-        versions[path] = metadata["resourceVersion"]
+        path = target.removesuffix("/status") if ask.method != "POST" else f"{target}/{metadata['name']}"
+        versions[path] = metadata.get("resourceVersion", "1")
 
 
 def _with_version(ask: Ask, versions: dict[str, str]) -> Ask:
@@ -85,6 +86,21 @@ def _with_version(ask: Ask, versions: dict[str, str]) -> Ask:
         return ask
     version = versions.get(ask.target.partition("?")[0].removesuffix("/status"), "1")
     return replace(ask, body=body.replace(VERSION.encode(), version.encode()))
+
+
+class Lockstep:
+    """One request after the other to both, with the version that the object has on each."""
+
+    def __init__(self, theirs: Server, mine: Server, report: Report) -> None:
+        self._servers = theirs, mine
+        self._report = report
+        self._versions: tuple[dict[str, str], dict[str, str]] = ({}, {})
+
+    def take(self, ask: Ask) -> None:
+        answers = [server.ask(_with_version(ask, known)) for server, known in zip(self._servers, self._versions)]
+        self._report.take(ask, *answers)
+        for answer, known in zip(answers, self._versions):
+            _remember(ask, answer, known)
 
 
 def judge(theirs: Server, mine: Server, examples: int, seeded: int) -> Report:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import orjson
 
-from minikube_py.api import go_json
+from minikube_py.api import go_json, go_numbers
 from minikube_py.api.apply.types import Ref
 from minikube_py.api.errors import go_quote
 from minikube_py.api.go_format import go_format
@@ -70,7 +70,7 @@ def written(element: Element) -> str:
     if kind == INDEX:
         return f"i:{content}"
     plain = {name: _plain(each) for name, each in content} if kind == KEY else _plain(content)
-    return _PREFIX[kind] + go_json.dumps(plain).decode()
+    return _PREFIX[kind] + go_json.dumps(go_numbers.written(plain)).decode()
 
 
 def read(text: str) -> Element | None:

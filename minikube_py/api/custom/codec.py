@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from minikube_py.api import go_numbers
 from minikube_py.api.custom.structural import Malformed, Structural, coerce, drop_nulls, fill_defaults, prune
 from minikube_py.api.decode import Named, decode_free, metadata_of
 from minikube_py.api.errors import GroupResource, Json, bad_request, go_quote, invalid, invalid_value
@@ -39,6 +40,7 @@ class CustomCodec:
 
     def _settle(self, obj: Json, strict: bool) -> list[str]:
         problems: list[str] = []
+        go_numbers.read(obj)
         if "metadata" in obj:
             obj["metadata"], unknown = metadata_of(obj["metadata"])
             problems += [f"metadata.{path}" for path in unknown]
@@ -71,4 +73,5 @@ class CustomCodec:
         fill_defaults(obj, self._schema)
         if orjson.dumps(obj) == before:
             return value
+        go_numbers.write(obj)
         return orjson.dumps({"metadata": metadata, **obj})

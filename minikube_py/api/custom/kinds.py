@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import orjson
 
-from minikube_py.api import meta
+from minikube_py.api import go_numbers, meta
 from minikube_py.api.custom.cel_rules import BLOCKED, Ruled, is_blocked, judged, ruled
 from minikube_py.api.custom.codec import CustomCodec
 from minikube_py.api.custom.paths import BadPath, follow, steps_of
@@ -84,6 +84,7 @@ def _kind(content: Json, version: Json, form: bytes) -> Kind:
         prepare_create=rules.prepare_create,
         prepare_update=rules.prepare_update,
         prepare_status=_prepare_status,
+        canonicalize=go_numbers.write,
         validate=rules.validate,
         validate_update={"": rules.validate_update, "status": rules.validate_status},
         warn=rules.warn,

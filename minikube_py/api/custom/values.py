@@ -26,6 +26,7 @@ from minikube_py.api.errors import (
     too_many,
 )
 from minikube_py.api.go_format import go_format
+from minikube_py.api.go_numbers import whole
 from minikube_py.cel.regex import TooDear, compiled
 
 _NOWHERE: Final = "<nil>"
@@ -262,7 +263,8 @@ def _range_error(value: float, type_: str, format_: str, what: str, path: str) -
     wrong = False
     if type_ == "integer":
         low, high = _RANGES.get(format_, _INT64)
-        wrong = (isinstance(value, float) and not value.is_integer()) or not low <= value <= high
+        exact = whole(value) if isinstance(value, float) else value
+        wrong = exact is None or not low <= exact <= high
     elif format_ == "float":
         wrong = abs(value) > _FLOAT32_MAX
     if not wrong:
@@ -300,12 +302,12 @@ _BOUNDS: Final = (
 
 
 def _multiple_errors(value: float, factor: float, as_float: bool, path: str) -> list[FieldError]:
-    whole = isinstance(value, int) and not as_float
-    used: float = int(factor) if whole else float(factor)
+    exact = isinstance(value, int) and not as_float
+    used: float = int(factor) if exact else float(factor)
     if used <= 0:
         text = f"factor MultipleOf declared for {path} must be positive: {go_format(used)}"
         return [invalid_value(_at(path), used, text)]
-    if whole:
+    if exact:
         fits = value % used == 0
     else:
         fits = is_whole(1 / used * value if used < 1 else value / used)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from minikube_py.api import go_numbers
 from minikube_py.api.custom.definition_rules import (
     unknown_formats,
     validate_definition,
@@ -97,6 +98,8 @@ CUSTOMRESOURCEDEFINITIONS: Final = Kind(
     default=_default,
     prepare_create=_create,
     prepare_update=_update,
+    # Defaults, enums and examples are values of the objects to come.
+    canonicalize=go_numbers.write,
     validate=validate_definition,
     validate_update={"": validate_definition_update, "status": validate_definition_status},
     warn=_warn,

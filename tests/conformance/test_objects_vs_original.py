@@ -1,0 +1,53 @@
+"""What becomes of objects, beside a live upstream: the scripts of `object_cases`, answers compared one by one."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from functools import partial
+
+import judging
+import needs
+import object_cases
+import ours
+import patience
+import pytest
+from asking import Ask, Server
+from hypothesis import Phase, given, seed, settings
+from hypothesis import strategies as st
+
+EXAMPLES = int(os.environ.get("MINIKUBE_PY_JUDGE_EXAMPLES", "1000"))
+SEED = int(os.environ.get("MINIKUBE_PY_JUDGE_SEED", "11"))
+
+
+def _served(server: Server, ask: Ask) -> bool:
+    return server.ask(ask).code == 200
+
+
+@pytest.mark.original
+@pytest.mark.timeout(120 + EXAMPLES)
+def test_objects_become_what_they_become_upstream() -> None:
+    report, numbers = judging.Report(), itertools.count()
+    with (
+        needs.original() as upstream,
+        ours.serve() as local,
+        Server(upstream["url"], upstream["token"]) as theirs,
+        Server(local["url"], local["token"]) as mine,
+    ):
+        lockstep = judging.Lockstep(theirs, mine, report)
+        for ask in object_cases.SETUP:
+            lockstep.take(ask)
+        for ask in object_cases.AWAITED:
+            for server in (theirs, mine):
+                patience.eventually(partial(_served, server, ask), "what is to be written is served")
+
+        @seed(SEED)
+        @settings(max_examples=EXAMPLES // 12, deadline=None, database=None, phases=[Phase.generate])
+        @given(st.data())
+        def drawn(data: st.DataObject) -> None:
+            for ask in data.draw(object_cases.drawn(next(numbers))):
+                lockstep.take(ask)
+
+        drawn()
+    print(report.counts())
+    assert not report.findings, f"{report.text()}\n{report.counts()}"
