@@ -6,9 +6,10 @@ joins under the name that its peer address is.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from ipaddress import IPv6Address
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from minikube_py.errors import Unavailable
 from minikube_py.etcd.errors import (
@@ -27,6 +28,10 @@ from minikube_py.ports.addresses import join_address
 from minikube_py.raft.configuration import NodeId
 from minikube_py.store.membership import ChangeKind, Member, MemberChange
 
+_URL: Final = re.compile(
+    r"https?://(?:(?P<host>[A-Za-z0-9._-]{1,200})|\[(?P<literal>[0-9A-Fa-f:.]+)\]):(?P<port>[0-9]{1,8})", re.IGNORECASE
+)
+PORT_MAX: Final = 65535
 UNNAMED: Final = "default"
 """etcd's name of a member that was given none."""
 
@@ -106,18 +111,19 @@ class Cluster:
             for each in (*membership.members, *membership.expected)
         ]
 
-    def _peer(self, urls: Sequence[str]) -> str:
-        """`host:port`: a member listens to the others at one address. Raises: Refused."""
-        if len(urls) != 1:
+    @staticmethod
+    def _peer(urls: Sequence[str]) -> str:
+        """`host:port`: a member listens to the others at one address, which has nothing but these. Raises: Refused."""
+        found = _URL.fullmatch(urls[0].strip()) if len(urls) == 1 else None
+        if found is None or not 0 < int(found["port"]) <= PORT_MAX:
             raise Refused(*BAD_URLS)
+        host = found["host"] or found["literal"]
         try:
-            url = urlsplit(urls[0])
-            port = url.port
+            if found["literal"]:
+                IPv6Address(host)
         except ValueError:
             raise Refused(*BAD_URLS) from None
-        if url.scheme not in ("http", "https") or not url.hostname or port is None or url.path:
-            raise Refused(*BAD_URLS)
-        return join_address(url.hostname, port)
+        return join_address(host.lower(), int(found["port"]))
 
     def _require_free(self, peer: str) -> None:
         membership = self._node.member.membership

@@ -6,9 +6,8 @@ What is wrong whatever the state is refused here, in etcd's order (api/v3rpc/key
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
-from google.protobuf.message import DecodeError
 from grpc import StatusCode
 
 from minikube_py.etcd.errors import (
@@ -22,6 +21,7 @@ from minikube_py.etcd.errors import (
 )
 from minikube_py.etcd.messages import pb
 from minikube_py.etcd.node import Node
+from minikube_py.etcd.wire import read
 from minikube_py.mvcc.alarms import KINDS
 from minikube_py.mvcc.types import (
     Compact,
@@ -40,6 +40,8 @@ from minikube_py.mvcc.types import (
 from minikube_py.store.protocol import split
 
 OPS_MAX: Final = 128
+NESTED_MAX: Final = 4_096
+"""Txns within one. etcd bounds them by the size of the request alone."""
 STREAM_BYTES: Final = 1 << 20
 """About so many of a RangeStream are in one part."""
 ORDERS: Final = ("NONE", "ASCEND", "DESCEND")
@@ -91,9 +93,10 @@ class KV:
 
     async def txn(self, request: Any) -> Any:
         """One that only reads goes through no log."""
-        txn = txn_of(request, OPS_MAX)
+        tree = tree_of(request)
+        txn = txn_of(tree, OPS_MAX)
         if reads_only(txn):
-            if not all(read.serializable for read in reads_of(request)) or txn.compare:
+            if not all(read.serializable for read in reads_of(tree)) or txn.compare:
                 await self._node.confirmed()
             result = self._node.member.state.read_txn(txn)
         else:
@@ -154,17 +157,45 @@ def delete_of(request: Any) -> DeleteRange:
     return DeleteRange(request.key, request.range_end, request.prev_kv)
 
 
-def txn_of(request: Any, budget: int) -> Txn:
+class Tree(NamedTuple):
+    """A txn's message with those nested in it, in the order of their ops."""
+
+    request: Any
+    nested: tuple[Tree, ...]
+
+
+def tree_of(request: Any) -> Tree:
+    """All of its bytes are read before anything is judged, as Go does; but not those of what is too wide or too deep,
+    which is refused for that. Raises: Refused."""
+    left = NESTED_MAX
+
+    def grown(request: Any, levels: int) -> Tree:
+        nonlocal left
+        if not levels or max(len(request.success), len(request.failure)) > OPS_MAX:
+            return Tree(request, ())
+        ops = (*request.success, *request.failure)
+        inner = [op.request_txn for op in ops if op.WhichOneof("request") == "request_txn"]
+        left -= len(inner)
+        if left < 0:
+            raise Refused(*TOO_MANY_OPS)
+        return Tree(request, tuple([grown(read(pb.TxnRequest, data), levels - 1) for data in inner]))
+
+    return grown(request, OPS_MAX)
+
+
+def txn_of(tree: Tree, budget: int) -> Txn:
     """Raises: Refused."""
+    request = tree.request
     used = max(len(request.compare), len(request.success), len(request.failure))
     if used > budget:
         raise Refused(*TOO_MANY_OPS)
+    nested = iter(tree.nested)
     compares = tuple([compare_of(each) for each in request.compare])
-    success = tuple([op_of(each, budget - used) for each in request.success])
-    return Txn(compares, success, tuple([op_of(each, budget - used) for each in request.failure]))
+    success = tuple([op_of(each, budget - used, nested) for each in request.success])
+    return Txn(compares, success, tuple([op_of(each, budget - used, nested) for each in request.failure]))
 
 
-def op_of(request: Any, budget: int) -> Op:
+def op_of(request: Any, budget: int, nested: Iterator[Tree]) -> Op:
     """Raises: Refused."""
     chosen = request.WhichOneof("request")
     if chosen == "request_range":
@@ -174,16 +205,8 @@ def op_of(request: Any, budget: int) -> Op:
     if chosen == "request_delete_range":
         return delete_of(request.request_delete_range)
     if chosen == "request_txn":
-        return txn_of(nested_of(request), budget)
+        return txn_of(next(nested), budget)
     raise Refused(*KEY_NOT_FOUND)
-
-
-def nested_of(request: Any) -> Any:
-    """Raises: Refused."""
-    try:
-        return pb.TxnRequest.FromString(request.request_txn)
-    except DecodeError as error:
-        raise Refused(StatusCode.INTERNAL, f"grpc: error unmarshalling request: {error}") from None
 
 
 def compare_of(request: Any) -> Compare:
@@ -207,12 +230,12 @@ def reads_only(txn: Txn) -> bool:
     return all(type(op) is RangeRequest or (type(op) is Txn and reads_only(op)) for op in (*txn.success, *txn.failure))
 
 
-def reads_of(request: Any) -> Iterator[Any]:
-    for op in (*request.success, *request.failure):
-        if op.WhichOneof("request") == "request_txn":
-            yield from reads_of(nested_of(op))
-        else:
+def reads_of(tree: Tree) -> Iterator[Any]:
+    for op in (*tree.request.success, *tree.request.failure):
+        if op.WhichOneof("request") == "request_range":
             yield op.request_range
+    for each in tree.nested:
+        yield from reads_of(each)
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------

@@ -52,6 +52,9 @@ class Maintenance:
         node = self._node
         if request.action == ACTIVATE:
             raise Refused(StatusCode.INVALID_ARGUMENT, "etcdserver: alarms are raised by the members alone")
+        if request.action not in (GET, DEACTIVATE):
+            # It would end a member of etcd.
+            raise Refused(StatusCode.INVALID_ARGUMENT, f"etcdserver: there is no action {request.action} for alarms")
         await node.confirmed()
         kind = ALARMS[request.alarm] if 0 <= request.alarm < len(ALARMS) else "?"
         found = [
@@ -78,7 +81,8 @@ class Maintenance:
         return pb.HashResponse(header=self._node.header(revision), hash=found)
 
     async def hash_kv(self, request: Any) -> Any:
-        found, revision = await self._hash(request.revision)
+        # At a revision before the first there is nothing.
+        found, revision = await self._hash(request.revision) if request.revision >= 0 else (0, request.revision)
         compacted = self._node.member.state.compact_revision
         header = self._node.header_now()
         return pb.HashKVResponse(header=header, hash=found, compact_revision=compacted, hash_revision=revision)

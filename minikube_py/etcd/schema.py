@@ -147,6 +147,9 @@ ResignRequest leader:LeaderKey
 ResignResponse header:ResponseHeader
 HealthCheckRequest service:string
 HealthCheckResponse status:int32
+HealthListRequest
+HealthEntry key:string value:HealthCheckResponse
+HealthListResponse statuses:*HealthEntry
 """
 
 SERVICES: Final = """
@@ -163,7 +166,7 @@ etcdserverpb.Auth AuthEnable AuthDisable AuthStatus Authenticate UserAdd:AuthUse
 + RoleRevokePermission:AuthRoleRevokePermission
 v3lockpb.Lock Lock Unlock
 v3electionpb.Election Campaign Proclaim Leader Observe:LeaderRequest>LeaderResponse Resign
-grpc.health.v1.Health Check:HealthCheck Watch:HealthCheck>
+grpc.health.v1.Health Check:HealthCheck Watch:HealthCheck> List:HealthList
 """
 """`Name:Stem` takes StemRequest and gives StemResponse; `A>B` names both. `>` gives a stream; `<>` takes one too."""
 

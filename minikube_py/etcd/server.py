@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -14,6 +15,7 @@ from typing import Any, Final
 import grpc
 
 from minikube_py.errors import MinikubeError
+from minikube_py.etcd import wire
 from minikube_py.etcd.cluster import Cluster
 from minikube_py.etcd.errors import AUTH_NOT_ENABLED, FOR_LEARNER, NO_LEADER, Refused, status_of
 from minikube_py.etcd.kv import KV
@@ -31,7 +33,7 @@ Stream = Callable[[Any], AsyncIterator[Any]]
 HAS_LEADER: Final = "hasleader"
 """The metadata by which a client asks not to be served by a member that knows no leader."""
 LEADERLESS_TIMEOUTS: Final = 3
-FOR_LEARNERS: Final = frozenset({"Status", "Snapshot", "Check"})
+FOR_LEARNERS: Final = frozenset({"Status", "Snapshot", "Check", "List"})
 STOP_S: Final = 1.0
 SERVING, NOT_SERVING = 1, 2
 
@@ -120,6 +122,7 @@ class EtcdServer:
             "Auth/AuthStatus": self._auth_status,
             "Auth/Authenticate": self._authenticate,
             "Health/Check": self._health,
+            "Health/List": self._list_health,
         }
         self.streams: dict[str, Stream] = {"KV/RangeStream": kv.range_stream, "Election/Observe": locks.observe}
         self.streams["Health/Watch"] = self._watch_health
@@ -146,9 +149,8 @@ class EtcdServer:
         by_service: dict[str, dict[str, Any]] = {}
         for method in methods():
             by_service.setdefault(method.service, {})[method.name] = self._handler(method)
-        server.add_generic_rpc_handlers(
-            tuple(grpc.method_handlers_generic_handler(name, found) for name, found in by_service.items())
-        )
+        handlers = [grpc.method_handlers_generic_handler(name, found) for name, found in by_service.items()]
+        server.add_generic_rpc_handlers((*handlers, _Unknown(frozenset(by_service))))
         try:
             self.port, *_ = [self._listen(server, address) for address in self._addresses]
         except RuntimeError as error:
@@ -198,8 +200,7 @@ class EtcdServer:
             kind, call = grpc.unary_stream_rpc_method_handler, self._guarded(method, self._streaming(name))
         else:
             kind, call = grpc.unary_unary_rpc_method_handler, self._guarded(method, self._answering(name))
-        request, response = BY_NAME[method.request], BY_NAME[method.response]
-        return kind(call, request_deserializer=request.FromString, response_serializer=response.SerializeToString)
+        return kind(call, response_serializer=BY_NAME[method.response].SerializeToString)
 
     def _answering(self, name: str) -> Callable[[Any, Any], Awaitable[Any]]:
         call = self.unary.get(name)
@@ -225,10 +226,11 @@ class EtcdServer:
     def _guarded(
         self, method: Method, call: Callable[[Any, Any], Awaitable[Any]]
     ) -> Callable[[Any, Any], Awaitable[Any]]:
-        streams = method.takes_stream or method.gives_stream
+        streams, kind = method.takes_stream or method.gives_stream, BY_NAME[method.request]
 
         async def guarded(request: Any, context: Any) -> Any:
             try:
+                request = _read(kind, request) if method.takes_stream else wire.read(kind, request)
                 needs_leader = self._admit(method, request, context)
                 if not (streams and needs_leader):
                     return await call(request, context)
@@ -302,7 +304,7 @@ class EtcdServer:
                 stream.take(request)
                 while stream.waiting > WAITING_ANSWERS_MAX:
                     await stream.read_on()
-        except MinikubeError as error:
+        except (MinikubeError, Refused) as error:
             stream.end(error)
 
     async def _auth_status(self, request: Any) -> Any:
@@ -316,6 +318,10 @@ class EtcdServer:
         if request.service:
             raise Refused(grpc.StatusCode.NOT_FOUND, "unknown service")
         return BY_NAME["HealthCheckResponse"](status=SERVING if self.node.member.leader() is not None else NOT_SERVING)
+
+    async def _list_health(self, request: Any) -> Any:
+        found = await self._health(BY_NAME["HealthCheckRequest"]())
+        return BY_NAME["HealthListResponse"](statuses=[BY_NAME["HealthEntry"](key="", value=found)])
 
     async def _watch_health(self, request: Any) -> AsyncIterator[Any]:
         """At first, and whenever it changes."""
@@ -341,6 +347,33 @@ class EtcdServer:
     async def _keep_alive(self, requests: Any, context: Any) -> None:
         async for request in requests:
             await context.write(await self.lease.keep_alive(request))
+
+
+async def _read(kind: Any, requests: AsyncIterator[bytes]) -> AsyncIterator[Any]:
+    async for data in requests:
+        yield wire.read(kind, data, wire.STREAM)
+
+
+class _Unknown(grpc.GenericRpcHandler):  # type: ignore[misc]
+    """Answers requests for methods that there are not, in the words of Go's gRPC."""
+
+    def __init__(self, services: frozenset[str]) -> None:
+        self._services = services
+
+    def service(self, details: Any) -> Any:
+        service, slash, name = details.method.removeprefix("/").rpartition("/")
+        why = (
+            f"unknown method {name} for service {service}"
+            if service in self._services
+            else f"unknown service {service}"
+        )
+        if not slash:
+            why = f"malformed method name: {json.dumps(details.method, ensure_ascii=False)}"
+
+        async def refuse(requests: Any, context: Any) -> None:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, why)
+
+        return grpc.stream_stream_rpc_method_handler(refuse)
 
 
 WAITING_ANSWERS_MAX: Final = 10_000

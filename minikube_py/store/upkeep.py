@@ -103,7 +103,7 @@ class Upkeep:
             self._propose(state.lessor.revoke_of(lease_id))
         written_bytes = member.replica.files.written_bytes
         revision = self.compaction.due(self._clock.monotonic_s(), state.revision, written_bytes)
-        if revision > state.compact_revision:
+        if revision > max(state.compact_revision, 0):
             self._propose(Compact(revision))
         if not member.replica.alone:
             self._promote()

@@ -4,7 +4,7 @@ numbers at the edges of int64 and enums that nobody knows."""
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from minikube_py.etcd.messages import pb
@@ -22,6 +22,56 @@ UNARY = {
     "LeaseRevokeRequest": "Lease/LeaseRevoke", "LeaseTimeToLiveRequest": "Lease/LeaseTimeToLive",
     "LeaseLeasesRequest": "Lease/LeaseLeases",
 }  # fmt: skip
+
+
+EDGES = {
+    "TYPE_INT64": (0, 1, 2, -1, -2, 1 << 31, INT64_EDGES[0], INT64_EDGES[-1]),
+    "TYPE_UINT64": (0, 1, 1 << 63, (1 << 64) - 1),
+    "TYPE_ENUM": (0, 1, 2, 3, 4, *ODD_ENUMS),
+    "TYPE_BOOL": (False, True),
+}
+NUMBERED = (
+    ("KV/Range", pb.RangeRequest(key=b"a", range_end=b"c")),
+    ("KV/Range", pb.RangeRequest(key=b"a", range_end=b"c", count_only=True)),
+    ("KV/Range", pb.RangeRequest(key=b"a", range_end=b"c", sort_order=2, sort_target=3)),
+    ("KV/Put", pb.PutRequest(key=b"a", value=b"v")),
+    ("KV/DeleteRange", pb.DeleteRangeRequest(key=b"c")),
+    ("Lease/LeaseGrant", pb.LeaseGrantRequest(ID=77, TTL=600)),
+    ("Lease/LeaseRevoke", pb.LeaseRevokeRequest()),
+    ("Lease/LeaseTimeToLive", pb.LeaseTimeToLiveRequest()),
+    ("Maintenance/HashKV", pb.HashKVRequest()),
+    ("Maintenance/MoveLeader", pb.MoveLeaderRequest()),
+    ("Cluster/MemberRemove", pb.MemberRemoveRequest()),
+    ("Cluster/MemberUpdate", pb.MemberUpdateRequest(peerURLs=["http://127.0.0.1:1"])),
+    ("Cluster/MemberPromote", pb.MemberPromoteRequest()),
+    ("Maintenance/Alarm", pb.AlarmRequest()),
+    ("KV/Compact", pb.CompactionRequest()),
+)
+
+
+ODD_BYTES = (b"\xff" * 9 + b"\x7f", b"\x80" * 11, b"\0", b"\x0b", b"\x0b\x0c", b"\xff\xff", b"\x9a\x06\x01x")
+NOT_ALIKE = (("Lease/LeaseGrant", "ID", 0), ("KV/Compact", "revision", 1), ("KV/Compact", "revision", 0))
+"""An id that the server chooses; what ends the past."""
+
+
+def at_edges() -> Iterator[tuple[str, Any]]:
+    """Each number of each request at the edges of its type; what may be part of a txn as one, too."""
+    for name, base in NUMBERED:
+        for field in base.DESCRIPTOR.fields:
+            for value in next((EDGES[kind] for kind in EDGES if field.type == getattr(field, kind)), ()):
+                # An action that it does not know ends a member of etcd.
+                if (name, field.name, value) in NOT_ALIKE or (field.name == "action" and value not in (0, 2)):
+                    continue
+                request = type(base).FromString(base.SerializeToString())
+                setattr(request, field.name, value)
+                yield name, request
+                if name == "Lease/LeaseGrant" and (request.ID or request.TTL):
+                    yield "Lease/LeaseRevoke", pb.LeaseRevokeRequest(ID=request.ID or 77)
+                op = {"KV/Range": "request_range", "KV/Put": "request_put"}.get(name)
+                if op is not None and base.ByteSize() == 6:
+                    read = pb.RequestOp(**{op: request})
+                    yield "KV/Txn", pb.TxnRequest(success=[read])
+                    yield "KV/Txn", pb.TxnRequest(success=[pb.RequestOp(request_put=pb.PutRequest(key=b"z")), read])
 
 
 class Draws:
@@ -123,6 +173,23 @@ class Draws:
             progress_notify=self.chance(0.2), filters=[self.enum(2, 0.1)] if self.chance(0.3) else [],
             prev_kv=self.chance(0.5), watch_id=self.pick([0, 0, 0, 0, 1, 2, 5, 1 << 40, -7]), fragment=self.chance(0.2),
         )  # fmt: skip
+
+    def garbage(self) -> tuple[str, bytes]:
+        """A request to KV whose bytes have been tampered with."""
+        request = self.pick([self.put, self.delete, self.range, self.txn])()
+        data = bytearray(request.SerializeToString())
+        for _ in range(self.pick([1, 1, 2, 5])):
+            at = self.random.randrange(len(data) + 1)
+            kind = self.random.randrange(4)
+            if kind == 0:
+                del data[at:]
+            elif kind == 1 and at < len(data):
+                data[at] ^= 1 << self.random.randrange(8)
+            elif kind == 2:
+                data[at:at] = self.pick(ODD_BYTES)
+            else:
+                del data[at : at + 1]
+        return f"/etcdserverpb.{UNARY[request.DESCRIPTOR.name]}", bytes(data)
 
     def request(self) -> Any:
         kind = self.random.random()

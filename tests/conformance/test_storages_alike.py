@@ -24,7 +24,7 @@ from minikube_py.api.kinds.core import NODES
 from minikube_py.env import SystemClock, SystemDisk
 from minikube_py.errors import MinikubeError
 from minikube_py.etcd.errors import Refused
-from minikube_py.etcd.kv import delete_of, put_of, range_of, txn_of
+from minikube_py.etcd.kv import delete_of, put_of, range_of, tree_of, txn_of
 from minikube_py.etcd.storage import EtcdStorage
 from minikube_py.fields.where import Comparison, Where
 from minikube_py.index.declared import IndexSpec
@@ -116,7 +116,7 @@ class Pair:
             elif roll < 0.42:
                 await self.write(placed(delete_of(draws.delete())))
             elif roll < 0.55:
-                await self.write(placed(txn_of(draws.txn(), 128)))
+                await self.write(placed(txn_of(tree_of(draws.txn()), 128)))
             elif roll < 0.75:
                 request = placed(range_of(draws.range()))
                 assert type(request) is RangeRequest
@@ -198,7 +198,6 @@ class Pair:
             assert _with_revisions(pair[0].events) == _with_revisions(pair[1].events)
             for side in pair:
                 side.handle.cancel()
-
 
     def _told_all(self, *watches: Told) -> bool:
         return all(each.error or each.revision >= self.draws.revision for each in watches)
