@@ -189,7 +189,8 @@ class _Scanner:
     """Walks over the text once, without recursion, and stops with Go's message."""
 
     def __init__(self, body: bytes) -> None:
-        self.body = body
+        # Go sees a blank at the end, which tells a literal that breaks off from other ends.
+        self.body = body + b" "
         self.at = 0
 
     def wrong(self, where: str) -> Syntax:

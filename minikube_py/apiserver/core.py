@@ -107,7 +107,7 @@ class ApiServer:
         self.limits = limits or Limits()
         self.clock = clock
         self.storage = storage
-        self._rng = rng
+        self.rng = rng
         self.store = ObjectStore(storage, clock)
         self.cache = WatchCache(registry.kinds, self.limits)
         self.declared = Declarations(registry.kinds)
@@ -162,7 +162,7 @@ class ApiServer:
         await system.create_namespaces(self.writer)
         await system.create_priority_classes(self.writer)
         patience_s = self.limits.request_timeout_s
-        await bootstrap.reconcile(self.writer, self.cache, self._rng, self.clock.wall_s(), patience_s)
+        await bootstrap.reconcile(self.writer, self.cache, self.rng, self.clock.wall_s(), patience_s)
         forever = (self._bookmark_forever(), self._sweep_forever(), self._follow_builds())
         self._tasks = [asyncio.create_task(work) for work in forever]
         if late:

@@ -10,14 +10,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from minikube_py.api.errors import StatusError, bad_request, internal, request_entity_too_large, too_many_requests
+from minikube_py.api.meta import new_uid
 from minikube_py.apiserver.core import error_response
 from minikube_py.apiserver.forms import is_pretty, presented
 from minikube_py.apiserver.http1 import CHUNKED, Head, Malformed, Refused, RequestReader
-from minikube_py.apiserver.http_bytes import CONTINUE, LAST_CHUNK, chunk, encode, head, wire
+from minikube_py.apiserver.http_bytes import CONTINUE, LAST_CHUNK, Packer, chunk, encode, head, packs, wire
 from minikube_py.apiserver.impersonation import PREFIX, wanted_user
 from minikube_py.apiserver.messages import NO_QUERY, Request, Response, parse_query
 from minikube_py.apiserver.watch_stream import Batch, Stream, error_event
@@ -45,10 +47,14 @@ LINGER: Final = 4
 _IMPERSONATES: Final = re.compile(PREFIX).match
 
 
+def sliced(body: bytes) -> Iterator[bytes]:
+    return (body[at : at + GATHERED_BYTES] for at in range(0, len(body), GATHERED_BYTES))
+
+
 class Connection(asyncio.Protocol):
     """`incoming`: authenticated once a request on it has named a user."""
 
-    __slots__ = ("_body_error", "_body_wanted", "_data_waiter", "_drained", "_reading_paused", "head_bytes",
+    __slots__ = ("_audit_id", "_body_error", "_data_waiter", "_drained", "_reading_paused", "head_bytes",
                  "incoming", "phase", "reader", "server", "stalled_bytes", "task", "transport")  # fmt: skip
 
     def __init__(self, server: HttpServer, incoming: Incoming) -> None:
@@ -58,6 +64,7 @@ class Connection(asyncio.Protocol):
         self.reader = RequestReader(server.limits.header_bytes_max, server.limits.headers_max)
         self.task: asyncio.Task[None] | None = None
         self.transport: asyncio.Transport
+        self._audit_id = ""
         self.head_bytes = 0
         self.stalled_bytes = 0
         self._reading_paused = False
@@ -189,6 +196,7 @@ class Connection(asyncio.Protocol):
         headers = asked.headers
         keep_alive = asked.keep_alive
         core = self.server.core
+        self._audit_id = headers.get("audit-id") or new_uid(core.rng)
         query: Mapping[str, str] = NO_QUERY
         try:
             if asked.query:
@@ -231,18 +239,21 @@ class Connection(asyncio.Protocol):
                 response = response.warning(warning)
             if response.stream is not None:
                 return await self._stream(asked, response.stream)
+            packed_above = packs(response, get("accept-encoding") or "")
+            if packed_above is not None and len(response.body) > packed_above:
+                response.pieces = sliced(response.body)
             if response.pieces is not None:
                 try:
-                    return await self._pieces(asked, response)
+                    return await self._pieces(asked, response, packed_above)
                 finally:
                     response.sent()
         if not self.reader.body_ended:
             small = self.reader.body_left_bytes() <= DISCARDED_BYTES_MAX
             keep_alive = keep_alive and small and not asked.expects_continue and self._body_error is None
         if asked.method == "HEAD":
-            self.transport.write(head(response, keep_alive, len(response.body)))
+            self.transport.write(head(response, keep_alive, len(response.body), self._audit_id))
         else:
-            self.transport.write(encode(response, keep_alive))
+            self.transport.write(encode(response, keep_alive, self._audit_id))
         return keep_alive
 
     # --- bodies -----------------------------------------------------------------------------------------------------
@@ -294,36 +305,52 @@ class Connection(asyncio.Protocol):
 
     # --- long answers -----------------------------------------------------------------------------------------------
 
-    async def _pieces(self, asked: Head, response: Response) -> bool:
-        """A large list, a part at a time, no faster than it is read."""
+    async def _pieces(self, asked: Head, response: Response, packed_above: int | None) -> bool:
+        """A large answer, a part at a time, no faster than it is read."""
         transport = self.transport
         assert response.pieces is not None
         chunked = asked.minor > 0
         keep_alive = asked.keep_alive and chunked and self.reader.body_ended
-        start = head(response, keep_alive, CHUNKED if chunked else None)
+        length = CHUNKED if chunked else None
         if asked.method == "HEAD":
-            transport.write(start)
+            transport.write(head(response, keep_alive, length, self._audit_id))
             return keep_alive
-        parts, size_bytes = [start], 0
+        parts: list[bytes] = []
+        size_bytes = 0
+        begun, packer = False, None
+
+        async def send(last: bool) -> None:
+            nonlocal begun, packer
+            data, start = b"".join(parts), b""
+            parts.clear()
+            if not begun:
+                begun = True
+                if packed_above is not None and len(data) > packed_above:
+                    packer = Packer(response)
+                start = head(response, keep_alive, length, self._audit_id)
+            if packer is not None:
+                data = await self.server.pack(packer, data, last)
+            end = LAST_CHUNK if chunked and last else b""
+            transport.write(start + (chunk(data) if chunked else data) + end)
+
         try:
             for piece in response.pieces:
-                parts.append(chunk(piece) if chunked else piece)
+                parts.append(piece)
                 size_bytes += len(piece)
                 if size_bytes >= GATHERED_BYTES:
-                    transport.write(b"".join(parts))
-                    parts, size_bytes = [], 0
+                    await send(False)
+                    size_bytes = 0
                     await self._drain()
                 await asyncio.sleep(0)
+            await send(True)
         except Exception as error:
             if not isinstance(error, ConnectionError):
                 log.exception("a list broke off: %s", asked.path)
-                transport.write(b"".join(parts))
+                with suppress(Exception):
+                    await send(False)
             # Its head has said that all is well. Without a last chunk, it is seen not to be whole.
             transport.abort()
             return False
-        if chunked:
-            parts.append(LAST_CHUNK)
-        transport.write(b"".join(parts))
         return keep_alive
 
     async def _stream(self, asked: Head, stream: Stream) -> bool:
@@ -332,7 +359,7 @@ class Connection(asyncio.Protocol):
         chunked = asked.minor > 0
         keep_alive = chunked and asked.keep_alive and self.reader.body_ended
         encoding: Any = wire if chunked else Batch.lines
-        transport.write(head(Response(200), keep_alive, CHUNKED if chunked else None))
+        transport.write(head(Response(200), keep_alive, CHUNKED if chunked else None, self._audit_id))
         try:
             while batches := await stream.next(WRITE_BUFFER_BYTES):
                 if transport.is_closing():

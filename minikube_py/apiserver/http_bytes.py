@@ -1,8 +1,9 @@
-"""The bytes of an answer over HTTP/1.1: its head, its chunks, and the date, made once a second."""
+"""The bytes of an answer over HTTP/1.1: its head, its chunks, the date, made once a second, and gzip."""
 
 from __future__ import annotations
 
 import time
+import zlib
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Final
@@ -13,6 +14,7 @@ from minikube_py.apiserver.watch_stream import Batch
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK: Final = b"0\r\n\r\n"
 _REASONS: Final = {status.value: status.phrase for status in HTTPStatus}
+_OBJECTS: Final = ("application/json", "application/yaml")
 _NO_CACHE: Final = b"Cache-Control: no-cache, private\r\n"
 _starts: dict[tuple[int, str], bytes] = {}
 
@@ -53,12 +55,12 @@ def _start(status: int, content_type: str) -> bytes:
     return found
 
 
-def head(response: Response, keep_alive: bool, length: int | None) -> bytes:
+def head(response: Response, keep_alive: bool, length: int | None, audit_id: str) -> bytes:
     """Everything before the body. `length` -1: chunked; None: until the connection closes."""
     start = _start(response.status, response.content_type)
     if "Cache-Control" in response.headers:
         start = start.replace(_NO_CACHE, b"")
-    parts = [start, _date()]
+    parts = [start, _date(), f"Audit-Id: {audit_id}\r\n".encode("latin-1")]
     if response.headers is not NO_HEADERS:
         for name, value in response.headers.items():
             parts += [f"{name}: {line}\r\n".encode() for line in value.split("\n")]
@@ -72,10 +74,41 @@ def head(response: Response, keep_alive: bool, length: int | None) -> bytes:
     return b"".join(parts)
 
 
-def encode(response: Response, keep_alive: bool) -> bytes:
+def encode(response: Response, keep_alive: bool, audit_id: str) -> bytes:
     """A whole answer."""
     body = response.body
     if keep_alive and response.headers is NO_HEADERS:
-        start = _start(response.status, response.content_type)
-        return b"%b%bContent-Length: %d\r\n\r\n%b" % (start, _date(), len(body), body)
-    return head(response, keep_alive, len(body)) + body
+        start, told = _start(response.status, response.content_type), audit_id.encode("latin-1")
+        return b"%b%bAudit-Id: %b\r\nContent-Length: %d\r\n\r\n%b" % (start, _date(), told, len(body), body)
+    return head(response, keep_alive, len(body), audit_id) + body
+
+
+# --- compression ----------------------------------------------------------------------------------------------------
+
+PACKED_ABOVE_BYTES: Final = 128 << 10
+_PACKED: Final = {"Content-Encoding": "gzip"}
+_GZIP: Final = zlib.MAX_WBITS | 16
+
+
+def packs(response: Response, accepted: str) -> int | None:
+    """Above which length the answer is compressed for who sent this Accept-Encoding; None: at no length.
+
+    Source: apiserver `pkg/endpoints/handlers/responsewriters/writers.go`: weights are not read."""
+    if "gzip" not in map(str.strip, accepted.split(",")):
+        return None
+    if response.packed_above_bytes is None and not response.exact:
+        return PACKED_ABOVE_BYTES if response.content_type.startswith(_OBJECTS) else None
+    return response.packed_above_bytes
+
+
+class Packer:
+    """An answer as gzip, part by part, at upstream's level."""
+
+    def __init__(self, response: Response) -> None:
+        varies = {} if response.packed_above_bytes is not None else {"Vary": "Accept-Encoding"}
+        response.headers = {**response.headers, **_PACKED, **varies}
+        self._stream = zlib.compressobj(1, zlib.DEFLATED, _GZIP)
+
+    def pack(self, data: bytes, last: bool) -> bytes:
+        packed = self._stream.compress(data)
+        return packed + self._stream.flush() if last else packed

@@ -9,11 +9,13 @@ import asyncio
 import os
 import ssl
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
 
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.http import ANSWER, BODY, HEADS, IDLE, LINGER, Connection
+from minikube_py.apiserver.http_bytes import Packer
 from minikube_py.apiserver.workers import Workers
 from minikube_py.ports.descriptors import PROCESS, PortLimits
 from minikube_py.ports.port import SHUTDOWN_TIMEOUT_S, Port
@@ -55,6 +57,7 @@ class HttpServer:
         self._bodies_bytes = 0
         self._workers: Workers | None = None
         self.refused: Counter[str] = Counter()
+        self._packing: ThreadPoolExecutor | None = None
         core.connection_metrics = self.metrics
 
     async def start(self) -> int:
@@ -79,6 +82,8 @@ class HttpServer:
             connection.transport.abort()
         if self._workers is not None:
             self._workers.close()
+        if self._packing is not None:
+            self._packing.shutdown(wait=False)
         await asyncio.sleep(0)
         await asyncio.gather(*(task for task in busy if not task.done()), return_exceptions=True)
 
@@ -102,6 +107,13 @@ class HttpServer:
         for reason, count in (self.refused + self.port.ended).items():
             found[f'apiserver_connections_ended_total{{reason="{reason}"}}'] = count
         return found | (self._workers.metrics() if self._workers is not None else {})
+
+    async def pack(self, packer: Packer, data: bytes, last: bool) -> bytes:
+        """Off the loop, and by a thread of its own: the syncs of a store in this process do not wait behind it."""
+        if self._packing is None:
+            self._packing = ThreadPoolExecutor(1, "packing")
+        return await asyncio.get_running_loop().run_in_executor(self._packing, packer.pack, data, last)
+
     # --- what connections tell --------------------------------------------------------------------------------------
 
     def opened(self, connection: Connection) -> None:

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 import orjson
 
-from minikube_py.api import go_json
+from minikube_py.api import go_json, json_text
 from minikube_py.api.errors import (
     Json,
     StatusError,
@@ -29,6 +29,7 @@ from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.core import NODES, PODS
 from minikube_py.api.selectors import parse_field_selector, parse_label_selector
 from minikube_py.api.tables import TablePrinter, table_head
+from minikube_py.api.values import json_type
 from minikube_py.apiserver.declared import Declarations
 from minikube_py.apiserver.forms import (
     FieldValues,
@@ -55,7 +56,8 @@ from minikube_py.fields.spec import FieldSet
 from minikube_py.fields.text import value_text
 from minikube_py.mvcc.types import KeyValue, RangeRequest, prefix_end
 
-_NOT_BASE64: Final = re.compile("[^A-Za-z0-9_-]")
+_NOT_BASE64: Final = re.compile(r"[^A-Za-z0-9_\r\n-]")
+_WHOLE: Final = re.compile("-?(?:0|[1-9][0-9]{0,18})")
 _TOKEN_VERSION: Final = "meta.k8s.io/v1"
 _INCONSISTENT_CONTINUE: Final = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
@@ -81,40 +83,39 @@ def _continue_expired(low: bytes, prefix: bytes) -> StatusError:
     return ContinueExpired(_INCONSISTENT_CONTINUE, encode_continue(-1, low.removesuffix(b"\0"), prefix))
 
 
-def go_kind(value: object) -> str:
-    """What Go's decoder calls a JSON value."""
-    kinds = {str: "string", bool: "bool", list: "array", dict: "object"}
-    return kinds.get(type(value), "number")
-
-
-_NUMBER: Final = re.compile(rb"-?(?:0|[1-9][0-9]*)(?![0-9.eE])")
+def _is_int64(number: str) -> bool:
+    return _WHOLE.fullmatch(number) is not None and -(1 << 63) <= int(number) < 1 << 63
 
 
 def decode_continue(token: str, prefix: bytes) -> tuple[int, bytes]:
     """(revision, first key). Raises: StatusError 400."""
     what = "invalid continue token: continue key is not valid"
     wrong = _NOT_BASE64.search(token)
-    if wrong is not None or len(token) % 4 == 1:
-        position = wrong.start() if wrong is not None else len(token)
+    # Go skips line breaks, and points at the first of the characters that are too few.
+    packed = token.replace("\r", "").replace("\n", "")
+    if wrong is not None or len(packed) % 4 == 1:
+        position = wrong.start() if wrong is not None else len(token) - 1
         raise bad_request(f"{what}: illegal base64 data at input byte {position}")
-    text = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+    text = base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4))
     try:
-        fields = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        # Go shows the byte as the character of that number.
-        number = _NUMBER.match(text)
-        first, where = text[:1].decode("latin-1"), "looking for beginning of value"
-        if number is not None:
-            first, where = text[number.end() :][:1].decode("latin-1"), "after top-level value"
-        why = f"invalid character '{first}' {where}" if first else "unexpected end of JSON input"
-        raise bad_request(f"{what}: {why}") from None
+        value = json_text.read(text)
+    except json_text.Syntax as error:
+        raise bad_request(f"{what}: {error}") from None
     into = f"{what}: json: cannot unmarshal {{}} into Go "
-    if not isinstance(fields, dict):
-        raise bad_request(into.format(go_kind(fields)) + "value of type storage.continueToken")
-    for name, kind, known in (("v", str, "string"), ("rv", int, "int64"), ("start", str, "string")):
-        if not isinstance(fields.setdefault(name, kind()), kind):
-            struct = f"struct field continueToken.{name} of type {known}"
-            raise bad_request(into.format(go_kind(fields[name])) + struct)
+    if not isinstance(value, json_text.Members | None):
+        raise bad_request(into.format(json_type(value)) + "value of type storage.continueToken")
+    fields: Json = {"v": "", "rv": 0, "start": ""}
+    for name, item in value or ():
+        known = fields.get(name.lower())
+        if known is None or item is None:
+            continue
+        number, whole, told = isinstance(item, json_text.Number), known.__class__ is int, json_type(item)
+        if number and whole:
+            told = f"number {item}"
+        if number != whole or not isinstance(item, str) or (number and not _is_int64(item)):
+            wanted = "int64" if whole else "string"
+            raise bad_request(into.format(told) + f"struct field continueToken.{name.lower()} of type {wanted}")
+        fields[name.lower()] = int(item) if number else item
     if fields["v"] != _TOKEN_VERSION:
         raise bad_request(f"{what}: server does not recognize this encoded version {fields['v']}")
     revision, start = fields["rv"], fields["start"]

@@ -106,10 +106,11 @@ class Response:
 
     `pieces` yields the parts of a large list one after another; the objects they hold are those of one moment.
     `exact`: the body goes out to the byte, neither laid out nor ended with a newline. `sent` is to be called by whoever
-    asked once `pieces` are used up or dropped: until then the request counts as in flight.
+    asked once `pieces` are used up or dropped: until then the request counts as in flight. What is longer than
+    `packed_above_bytes` may be compressed for a client that accepts it; None: as upstream does for this content.
     """
 
-    __slots__ = ("body", "content_type", "exact", "headers", "pieces", "sent", "status", "stream")
+    __slots__ = ("body", "content_type", "exact", "headers", "packed_above_bytes", "pieces", "sent", "status", "stream")
 
     def __init__(
         self,
@@ -127,6 +128,7 @@ class Response:
         self.pieces = pieces
         self.stream = stream
         self.exact = False
+        self.packed_above_bytes: int | None = None
         self.sent: Callable[[], None] = _nothing
 
     def warned(self, texts: Iterable[str]) -> Response:

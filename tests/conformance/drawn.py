@@ -68,6 +68,8 @@ SETUP = [
         for name, status in reported.items()
     ),
     Ask("setup", "POST", f"{IN}/configmaps", {"metadata": {"name": "odd", "finalizers": ["x.io/f"]}, "data": {"a": "<&>\u2028\x01"}}),
+    # Longer than what is sent without compression to those who accept it.
+    Ask("setup", "POST", f"{IN}/configmaps", {"metadata": {"name": "large"}, "data": {"a": "x<" * 70_000}}),
 ]  # fmt: skip
 
 # --- bodies -----------------------------------------------------------------------------------------------------------
@@ -138,7 +140,9 @@ _accepts = st.sampled_from(
        "application/vnd.kubernetes.protobuf,application/json", "text/html,application/json;q=0.9,*/*;q=0.8", "json", ";")
 )  # fmt: skip
 _AGENTS = (("User-Agent", "curl/8.5.0"), ("User-Agent", "Mozilla/5.0 (X11)"), ("User-Agent", "kubectl/v1.36.2"))
-_agents = st.one_of(st.just(()), st.just(()), st.just(()), st.sampled_from(_AGENTS).map(lambda each: (each,)))
+_CODINGS = ("gzip", "identity", "br", "deflate, gzip", "gzip;q=1", "*", "GZIP", " gzip ,br", "")
+_packing = st.sampled_from(("gzip", *_CODINGS)).map(lambda coding: (("Accept-Encoding", coding),))
+_agents = st.one_of(st.just(()), st.just(()), st.just(()), st.sampled_from(_AGENTS).map(lambda each: (each,)), _packing)
 
 
 def _query(draw: st.DrawFn, options: dict[str, SearchStrategy[str]], always: str = "") -> str:
@@ -401,10 +405,10 @@ _HEADERS: dict[str, SearchStrategy[str]] = {
     "Impersonate-Uid": st.sampled_from(("7", "")),
     "Impersonate-Extra-Scopes": st.sampled_from(("a", "b", "")),
     "Impersonate-Extra-x%2fy": st.just("1"),
-    "If-Match": st.just('"x"'), "If-None-Match": st.just("*"), "Range": st.just("bytes=0-3"), "Accept-Encoding": st.sampled_from(("gzip", "identity", "br")),
+    "If-Match": st.just('"x"'), "If-None-Match": st.just("*"), "Range": st.just("bytes=0-3"), "Accept-Encoding": st.sampled_from(_CODINGS),
     "X-Stream-Protocol-Version": st.just("v4.channel.k8s.io"), "X-Http-Method-Override": st.just("DELETE"), "X-Forwarded-For": st.just("1.2.3.4"),
     "X-Remote-User": st.just("root"), "Origin": st.just("http://evil.example"), "Content-Type": st.sampled_from(("text/plain", "x")),
-    "Authorization": st.sampled_from(("Basic eDp5", "Bearer", "Bearer ", "Bearer x y", "Negotiate x", "")), "Audit-Id": st.just("mine"),
+    "Authorization": st.sampled_from(("Basic eDp5", "Bearer", "Bearer ", "Bearer x y", "Negotiate x", "")), "Audit-Id": st.sampled_from(("mine", "", "a" * 300, '\xe9"\t z')),
     "Accept": _accepts, "Accept-Charset": st.just("latin-1"), "Expect": st.just("x"), "Cookie": st.just("a=b"), "Connection": st.just("close"),
     "User-Agent": st.sampled_from(("curl/8", "Wget/1", "Mozilla/5.0", "Mozilla/4.0", "CURL")), "Kubectl-Command": st.just("kubectl get"),
 }  # fmt: skip
@@ -412,7 +416,7 @@ _HEADERS: dict[str, SearchStrategy[str]] = {
 
 @st.composite
 def headers(draw: st.DrawFn) -> Ask:
-    places = (f"{IN}/pods/one", f"{IN}/configmaps", "/version", "/api", f"{IN}/pods/absent", f"{CORE}/nodes?labelSelector=world%3D{NAMESPACE}", "/healthz", "/nope", f"{IN}/pods?watch=1&timeoutSeconds=x")
+    places = (f"{IN}/pods/one", f"{IN}/configmaps", f"{IN}/configmaps/large", f"{IN}/configmaps?limit=2", "/version", "/api", f"{IN}/pods/absent", f"{CORE}/nodes?labelSelector=world%3D{NAMESPACE}", "/healthz", "/nope", f"{IN}/pods?watch=1&timeoutSeconds=x")
     drawn = draw(st.lists(st.sampled_from(sorted(_HEADERS)), min_size=1, max_size=3))
     if draw(st.booleans()):
         return Ask("headers", "GET", draw(st.sampled_from(places)), headers=tuple((name, draw(_HEADERS[name])) for name in drawn))

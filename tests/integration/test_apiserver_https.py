@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 import io
 import json
 import ssl
+import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -276,6 +278,40 @@ async def test_large_lists_and_watches_through_our_own_client(served: Served) ->
                 break
     assert seen == [f"p{i:03}" for i in range(120)]
     await transport.close()
+
+
+async def test_long_answers_are_compressed_for_those_who_accept_it(served: Served) -> None:
+    async def asked(path: str, coding: str, accept: str = "application/json") -> tuple[Any, bytes]:
+        headers = {"Authorization": "Bearer admin-token", "Accept-Encoding": coding, "Accept": accept}
+        async with served.session.get(served.url + path, headers=headers, auto_decompress=False) as answer:
+            return answer.headers, await answer.read()
+
+    for index in range(3):
+        assert (await served.ask("POST", MAPS, config_map(f"c{index}", x=chr(97 + index) * 128_000)))[0] == 201
+    assert (await served.ask("POST", MAPS, config_map("long", x="l" * 132_000)))[0] == 201
+    long, pieces = f"{MAPS}/long", f"{MAPS}?fieldSelector=metadata.name!=kube-root-ca.crt"
+    asks = [(each, "*/*") for each in (long, f"{long}?pretty=1", MAPS, pieces)]
+    for path, accept in (*asks, (long, "application/yaml")):
+        headers, packed = await asked(path, "br, gzip", accept)
+        assert (headers["Content-Encoding"], headers["Vary"]) == ("gzip", "Accept-Encoding")
+        plain_headers, plain = await asked(path, "gzip;q=1", accept)
+        assert "Content-Encoding" not in plain_headers
+        assert gzip.decompress(packed) == plain and len(packed) < 20_000 < 128 << 10 < len(plain)
+    for path in (f"{MAPS}/c0", f"{MAPS}?limit=1", f"{MAPS}?watch=1&timeoutSeconds=1", "/version"):
+        assert "Content-Encoding" not in (await asked(path, "gzip"))[0]
+
+
+async def test_each_answer_tells_the_id_that_was_sent_or_a_new_one(served: Served) -> None:
+    found = []
+    for path in ("/version", "/nope", MAPS, f"{MAPS}/absent", f"{MAPS}?watch=1&timeoutSeconds=1"):
+        for sent, expected in (("", None), ("mine", "mine"), ("x" * 300, "x" * 300)):
+            headers = {"Authorization": "Bearer admin-token", **({"Audit-Id": sent} if sent else {})}
+            async with served.session.get(served.url + path, headers=headers) as answer:
+                told = answer.headers["Audit-Id"]
+                await answer.read()
+            assert told == expected if expected else str(uuid.UUID(told)) == told
+            found.append(told)
+    assert len(set(found)) == 5 + 2
 
 
 async def test_metrics_count_what_was_asked(served: Served) -> None:
