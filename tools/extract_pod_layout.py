@@ -2,10 +2,11 @@
 
     python tools/extract_pod_layout.py "$(go env GOMODCACHE)/k8s.io" v1.36.2 v0.36.2
 
-The layout is needed for one thing, the diff in the refusal of an update of a pod, claim or volume. Each type is one
-text: its fields in order, as `GoName`, `=jsonName` where that is not the Go name with its first letter lowered (`=-`
-where the field stands elsewhere in JSON), and a mark: `$` text, `#` number, `!` boolean, `?` null when missing, `%`
-map, `[T` list, `*T` pointer, `.T` value, `@T` fields of T in this place.
+The layout is needed where a refusal shows internal types: the diff in that of an update of a pod, claim or volume, and
+values of events and flow schemas. Each type is one text: its fields in order, as `GoName`, `=jsonName` where that is
+not the Go name with its first letter lowered (`=-` where the field stands elsewhere in JSON), and a mark: `$` text, `#`
+number, `!` boolean, `?` null when missing, `%` map, `[T` list, `*T` pointer, `.T` value, `@T` fields of T in this
+place.
 """
 
 from __future__ import annotations
@@ -18,6 +19,13 @@ import sys
 Field = tuple[str, str, str]
 """Go name (empty where embedded), Go type, JSON name."""
 
+ROOTS = {
+    "core": (
+        "PodSpec", "PersistentVolumeClaimSpec", "PersistentVolumeSpec", "VolumeNodeAffinity", "ObjectReference",
+        "EventSource",
+    ),
+    "flowcontrol": ("FlowSchemaSpec", "PriorityLevelConfigurationSpec"),
+}  # fmt: skip
 _SCALARS = {"string": "$", "UID": "$", "NodeName": "$", "bool": "!", "int": "#", "int32": "#", "int64": "#"}
 
 
@@ -91,13 +99,15 @@ class Extractor:
 
 def main() -> None:
     modules, kubernetes, staging = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
-    extractor = Extractor(
-        modules / f"kubernetes@{kubernetes}/pkg/apis/core/types.go", modules / f"api@{staging}/core/v1/types.go"
-    )
-    for struct in ("PodSpec", "PersistentVolumeClaimSpec", "PersistentVolumeSpec", "VolumeNodeAffinity"):
-        extractor.visit(struct)
+    layout: dict[str, str] = {}
+    for group, structs in ROOTS.items():
+        internal = modules / f"kubernetes@{kubernetes}/pkg/apis/{group}/types.go"
+        extractor = Extractor(internal, modules / f"api@{staging}/{group}/v1/types.go")
+        for struct in structs:
+            extractor.visit(struct)
+        layout |= extractor.layout
     target = pathlib.Path(__file__).parents[1] / "minikube_py/api/validation/pod_layout.json"
-    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(text)}" for name, text in sorted(extractor.layout.items()))
+    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(text)}" for name, text in sorted(layout.items()))
     target.write_text("{\n" + lines + "\n}\n")
 
 

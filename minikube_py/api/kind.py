@@ -208,6 +208,8 @@ class Kind:
     ttl_s: int = 0
     orphans_by_default: bool = False
     orphaning_warning: str = ""
+    has_dependents: bool = True
+    """Whether a deletion may say what becomes of dependents."""
     scale: ScalePaths | None = None
     sees: tuple[tuple[str, str, str], ...] = ()
     is_default: Callable[[Json], bool] = never_default
@@ -268,6 +270,8 @@ class Kind:
     @cached_property
     def prefix(self) -> bytes:
         """Where its objects are stored: `/registry/pods/`."""
+        if self.converts is not None:
+            return self.converts.stored.prefix
         middle = f"{self.group}/{self.plural}" if self.group else self.plural
         return f"/registry/{middle}/".encode()
 

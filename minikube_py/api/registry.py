@@ -17,6 +17,7 @@ from minikube_py.api.kinds import (
     coordination,
     core,
     discovery,
+    events,
     networking,
     node,
     policy,
@@ -58,6 +59,6 @@ class Registry:
 
 GROUPS: Final = (
     core, admissionregistration, apiextensions, apps, authentication, authorization, autoscaling, batch, certificates,
-    coordination, discovery, networking, node, policy, rbac, resource, scheduling, storage, volume_attributes,
+    coordination, discovery, events, networking, node, policy, rbac, resource, scheduling, storage, volume_attributes,
 )  # fmt: skip
 REGISTRY: Final = Registry(tuple(kind for group in GROUPS for kind in group.KINDS))

@@ -145,7 +145,11 @@ class Reader:
         except Mismatch as error:
             self._save(error)
             return None
-        return _SPECIALS[kind](value)
+        try:
+            return _SPECIALS[kind](value)
+        except Mismatch as error:
+            # Types that read themselves stop the reading, whatever was wrong before.
+            raise BadValue(self._explain(error)) from None
 
     def _object(self, value: Any, type: Type, old: Any) -> dict[str, Any] | None:
         if not isinstance(value, Members):

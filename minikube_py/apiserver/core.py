@@ -486,6 +486,8 @@ class ApiServer:
         """Counters and gauges by Prometheus name: of the API server, and of its store."""
         found: dict[str, float] = {"apiserver_current_inflight_requests": len(self._inflight)}
         for resource, cache in self.cache.caches.items():
+            if resource.converts is not None:
+                continue
             labels = f'{{group="{resource.group}",resource="{resource.plural}"}}'
             found[f"apiserver_resource_objects{labels}"] = len(cache.entries)
         for resource, broadcaster in self.watching.broadcasters.items():

@@ -29,7 +29,7 @@ class Declarations:
     """`specs`: the declared indexes by name. `version` grows with each change."""
 
     def __init__(self, resources: Iterable[Kind]) -> None:
-        self.resources = {resource.plural: resource for resource in resources if resource.stored}
+        self.resources = {each.plural: each for each in resources if each.stored and each.converts is None}
         self.specs: dict[str, IndexSpec] = {}
         self.version = 0
         self._declared_at: dict[str, int] = {}

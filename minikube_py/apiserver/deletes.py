@@ -213,6 +213,8 @@ def _finalizers(resource: Kind, before: list[str], options: DeleteOptions) -> li
 
 def _propagation(resource: Kind, before: list[str], options: DeleteOptions) -> tuple[bool, bool]:
     """(orphan the dependents, delete them first)."""
+    if not resource.has_dependents:
+        return False, False
     if options.orphan is not None:
         return options.orphan, False
     if options.propagation:

@@ -48,7 +48,7 @@ from minikube_py.apiserver.object_store import TOO_OLD, ObjectStore
 from minikube_py.apiserver.options import EXACT, ListOptions
 from minikube_py.apiserver.routes import Route
 from minikube_py.apiserver.selection import STEPS_OF_OBJECT, Selection, pick, pick_all
-from minikube_py.apiserver.watch_cache import Entry, ResourceCache, WatchCache, slices
+from minikube_py.apiserver.watch_cache import Entry, ResourceCache, WatchCache, kv_as_read, slices
 from minikube_py.apiserver.work import Work, WorkHere, in_form
 from minikube_py.client.transport import JSON
 from minikube_py.env import Clock
@@ -307,7 +307,7 @@ class Lister:
                 result = await self._store.range(request)
             except StatusError as error:
                 raise self._expired(error, low, prefix, going_on) from None
-            entries = [Entry(cache.resource, kv) for kv in result.kvs]
+            entries = [Entry(cache.resource, kv_as_read(cache.resource, kv)) for kv in result.kvs]
             if not selective:
                 remaining = result.count - len(entries) if limit and result.more else None
                 return Page(entries, revision, entries[-1].key if result.more else None, remaining)
@@ -358,7 +358,7 @@ class Lister:
             except StatusError as error:
                 raise self._expired(error, low, prefix, going_on) from None
             revision = revision or result.revision
-            entries = [Entry(resource, kv) for kv in result.kvs]
+            entries = [Entry(resource, kv_as_read(resource, kv)) for kv in result.kvs]
             if shown is not None:
                 shown.rows.update((kv.key, row) for kv, row in zip(result.kvs, result.fields or ()))
             after = await self._take(found, entries, selection, limit, result.more)

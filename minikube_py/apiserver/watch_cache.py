@@ -139,6 +139,39 @@ def slices(entries: Sequence[Entry], count_max: int, decoded: bool) -> Iterator[
         first, sent = last, ends[last - 1]
 
 
+def as_read(resource: Kind, value: bytes) -> bytes:
+    """What the store holds, as it is shown; what is no object stays as it is."""
+    if resource.read is None:
+        return value
+    try:
+        return resource.read(value)
+    except (ValueError, TypeError, AttributeError, LookupError):
+        return value
+
+
+def kv_as_read(resource: Kind, kv: KeyValue) -> KeyValue:
+    return kv if resource.read is None else kv._replace(value=as_read(resource, kv.value))
+
+
+class ShownEntry(Entry):
+    """An object in another version than it is stored in. It is converted once somebody asks for its bytes."""
+
+    __slots__ = ("_stored",)
+
+    def __init__(self, resource: Kind, stored: Entry) -> None:
+        self.resource = resource
+        self.key = stored.key
+        self.revision = stored.revision
+        self._stored = stored
+        self.forget()
+
+    def __getattr__(self, name: str) -> bytes:
+        if name != "value":
+            raise AttributeError(name)
+        self.value = as_read(self.resource, self._stored.value)
+        return self.value
+
+
 class Change:
     """One event of one resource. `entry` is None for a deletion, `previous` for a creation.
 
@@ -146,12 +179,14 @@ class Change:
 
     __slots__ = ("encoded", "entry", "key", "previous", "revision", "size_bytes")
 
-    def __init__(self, key: bytes, revision: int, entry: Entry | None, previous: Entry | None) -> None:
+    def __init__(
+        self, key: bytes, revision: int, entry: Entry | None, previous: Entry | None, size_bytes: int = 0
+    ) -> None:
         self.key = key
         self.revision = revision
         self.entry = entry
         self.previous = previous
-        self.size_bytes = len(previous.value) if previous is not None else 100
+        self.size_bytes = size_bytes or (len(previous.value) if previous is not None else 100)
         self.encoded: dict[Any, bytes] = {}
 
 
@@ -173,6 +208,8 @@ class ResourceCache:
         self.last_change = 0
         self.sink: ChangeSink | None = None
         self.projection: Projection | None = None
+        self.faces: list[Face] = []
+        """Those that somebody has asked for."""
         self._history_bytes = 0
         self._limits = limits
         self._by_node: dict[str, dict[bytes, Entry]] | None = None
@@ -188,6 +225,8 @@ class ResourceCache:
         self._by_node = None
         if self.projection is not None:
             self.projection.load(self.entries.values())
+        for face in self.faces:
+            face.begin()
 
     def apply(self, event: Event) -> None:
         kv = event.kv
@@ -210,6 +249,8 @@ class ResourceCache:
             self._index(self._by_node, previous, entry)
         if self.sink is not None:
             self.sink(change)
+        for face in self.faces:
+            face.follow(change)
 
     def _remember(self, change: Change) -> None:
         history = self.history
@@ -275,13 +316,50 @@ class ResourceCache:
             by_node.setdefault(node, {})[entry.key] = entry
 
 
+class Face(ResourceCache):
+    """A resource that is stored as another one: what that one's cache holds, in its own version. It costs nothing until
+    it is asked for, and from then on only what is read of it is converted."""
+
+    def __init__(self, standing: ResourceCache, resource: Kind, limits: Limits) -> None:
+        super().__init__(standing.owner, resource, limits)
+        self._standing = standing
+
+    def wake(self) -> None:
+        if self not in self._standing.faces:
+            self._standing.faces.append(self)
+            self.begin()
+
+    def begin(self) -> None:
+        """Begins again with what the other cache holds, and with its history."""
+        standing = self._standing
+        self.entries = SortedDict((key, ShownEntry(self.resource, entry)) for key, entry in standing.entries.items())
+        self.history = deque(map(self._shown, standing.history))
+        self._history_bytes = sum(change.size_bytes for change in self.history)
+        self.history_from, self.last_change = standing.history_from, standing.last_change
+
+    def _shown(self, change: Change) -> Change:
+        entry, previous = (each and ShownEntry(self.resource, each) for each in (change.entry, change.previous))
+        return Change(change.key, change.revision, entry, previous, change.size_bytes)
+
+    def follow(self, stored: Change) -> None:
+        change = self._shown(stored)
+        if change.entry is not None:
+            self.entries[change.key] = change.entry
+        else:
+            del self.entries[change.key]
+        self.last_change = change.revision
+        self._remember(change)
+        if self.sink is not None:
+            self.sink(change)
+
+
 class SharedKeys:
     """The objects under a prefix as they are stored, and the caches that show them: one for each version in which a
     resource is served, none where none is. They come and go while the server runs."""
 
-    def __init__(self, caches: tuple[ResourceCache, ...] = ()) -> None:
+    def __init__(self) -> None:
         self._kvs: dict[bytes, KeyValue] = {}
-        self.caches = caches
+        self.caches: tuple[ResourceCache, ...] = ()
 
     def load(self, kvs: Iterable[KeyValue], revision: int) -> None:
         self._kvs = {kv.key: kv for kv in kvs}
@@ -291,7 +369,7 @@ class SharedKeys:
         """From now on by these caches, which start afresh."""
         self.caches = caches
         for cache in caches:
-            kvs = (_as_read(cache.resource, kv) for _, kv in sorted(self._kvs.items()))
+            kvs = (kv_as_read(cache.resource, kv) for _, kv in sorted(self._kvs.items()))
             cache.load((kv for kv in kvs if entry_of(cache.resource, kv) is not None), revision)
 
     def apply(self, event: Event) -> None:
@@ -301,16 +379,7 @@ class SharedKeys:
         else:
             self._kvs.pop(kv.key, None)
         for cache in self.caches:
-            cache.apply(event if event.type != "PUT" else event._replace(kv=_as_read(cache.resource, kv)))
-
-
-def _as_read(resource: Kind, kv: KeyValue) -> KeyValue:
-    if resource.read is None:
-        return kv
-    try:
-        return kv._replace(value=resource.read(kv.value))
-    except (ValueError, TypeError, AttributeError, LookupError):
-        return kv
+            cache.apply(event if event.type != "PUT" else event._replace(kv=kv_as_read(cache.resource, kv)))
 
 
 class WatchCache:
@@ -322,10 +391,12 @@ class WatchCache:
 
     def __init__(self, resources: Iterable[Kind], limits: Limits) -> None:
         self.revision = 0
+        stored = [resource for resource in resources if resource.stored]
         self.caches: dict[Kind, ResourceCache] = {
-            resource: ResourceCache(self, resource, limits) for resource in resources if resource.stored
+            resource: ResourceCache(self, resource, limits) for resource in stored if resource.converts is None
         }
         self._limits = limits
+        by_prefix = {resource.prefix: cache for resource, cache in self.caches.items()}
         self._by_segment: dict[bytes, ResourceCache | dict[bytes, ResourceCache | SharedKeys]] = {}
         for resource, cache in self.caches.items():
             parts = resource.prefix.split(b"/")[2:-1]
@@ -334,11 +405,10 @@ class WatchCache:
             else:
                 group = self._by_segment.setdefault(parts[0], {})
                 assert isinstance(group, dict), "a group is no core resource's plural"
-                standing = group.get(parts[1])
-                if isinstance(standing, ResourceCache):
-                    group[parts[1]] = SharedKeys((standing, cache))
-                else:
-                    group[parts[1]] = cache
+                group[parts[1]] = cache
+        for resource in stored:
+            if resource.converts is not None:
+                self.caches[resource] = Face(by_prefix[resource.prefix], resource, limits)
         self._waiting: dict[asyncio.Future[None], int] = {}
 
     def of(self, resource: Kind) -> ResourceCache:
@@ -346,6 +416,8 @@ class WatchCache:
         found = self.caches.get(resource)
         if found is None:
             raise path_not_found()
+        if isinstance(found, Face):
+            found.wake()
         return found
 
     def serve(self, kinds: Sequence[Kind]) -> None:

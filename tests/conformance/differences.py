@@ -297,6 +297,16 @@ RULES: tuple[Rule, ...] = (
         _trees(lambda tree: tree.without("resourceVersion")),
     ),
     Rule(
+        "cache of events",
+        "other bytes",
+        "events are cached as all kinds are; upstream asks its store, which does not say when to ask again",
+        lambda ask, theirs, mine: "/events" in ask.target and theirs.code == mine.code == 504,
+        lambda found: found._replace(
+            headers=tuple(each for each in found.headers if each[0] != "retry-after"),
+            tree=found.tree and found.tree.without("retryAfterSeconds"), body=b"",
+        ),
+    ),
+    Rule(
         "empty map cited",
         "other words",
         "an empty map or list that was sent is the same as none, also where a refusal cites it",
@@ -346,7 +356,7 @@ RULES: tuple[Rule, ...] = (
         "length of a quantity",
         "stricter",
         "a quantity has at most 4,096 characters",
-        lambda ask, theirs, mine: mine.code == 400
+        lambda ask, theirs, mine: mine.code in (400, 422)
         and "quantities must match" in mine.message
         and re.search(rb'"[^"]{4097,}"', ask.payload() or b"") is not None,
     ),

@@ -78,6 +78,8 @@ _HOOK = {
     "matchConditions": [{"name": "c", "expression": "object.metadata.name != 'x'"}],
 }
 _SERVED_HOOK = {**_HOOK, "name": "b.example.com", "clientConfig": {"service": {"name": "s", "namespace": "n", "path": "/a/b"}}, "timeoutSeconds": 3}
+_ABOUT = {"kind": "Pod", "name": "x", "namespace": NAMESPACE, "uid": "u"}
+_HAPPENED = {"reason": "R", "type": "Normal", "action": "A", "reportingInstance": "i", "eventTime": "2026-01-01T00:00:00.123456Z"}
 WORLD: dict[str, tuple[str, Body]] = {
     "pods": (
         f"{IN}/pods",
@@ -92,6 +94,10 @@ WORLD: dict[str, tuple[str, Body]] = {
     "events": (
         f"{IN}/events",
         {"involvedObject": {"kind": "Pod", "name": "x", "namespace": NAMESPACE}, "reason": "R", "message": "m", "type": "Normal", "count": 1},
+    ),
+    "events v1": (
+        f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events",
+        {**_HAPPENED, "regarding": _ABOUT, "note": "m", "reportingController": "x.io/c", "series": {"count": 2, "lastObservedTime": "2026-01-01T00:00:01.000000Z"}},
     ),
     "leases": (LEASES, {"spec": {"holderIdentity": "h", "leaseDurationSeconds": 10, "leaseTransitions": 1}}),
     "nodes": (f"{CORE}/nodes", {"spec": {"unschedulable": True}, "status": {"capacity": {"cpu": "4", "memory": "8Gi"}}}),
@@ -236,7 +242,7 @@ WORLD: dict[str, tuple[str, Body]] = {
 and served in another, too, is that version's object: the second create meets the first one's."""
 CLUSTER_WIDE = frozenset(plural for plural, (where, _) in WORLD.items() if "/namespaces/" not in where)
 BY_SCHEMA = frozenset((
-    "horizontalpodautoscalers", "horizontalpodautoscalers v1", "jobs", "cronjobs", "persistentvolumes", "persistentvolumeclaims", "poddisruptionbudgets", "priorityclasses", "storageclasses", "csidrivers", "csinodes",
+    "events", "events v1", "horizontalpodautoscalers", "horizontalpodautoscalers v1", "jobs", "cronjobs", "persistentvolumes", "persistentvolumeclaims", "poddisruptionbudgets", "priorityclasses", "storageclasses", "csidrivers", "csinodes",
     "csistoragecapacities", "volumeattachments", "volumeattributesclasses", "runtimeclasses", "endpointslices", "ingressclasses", "ingresses", "networkpolicies",
     "deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices", "limitranges",
     "resourcequotas",
@@ -246,6 +252,8 @@ BY_SCHEMA = frozenset((
 """Kinds whose writes are also drawn by the schema, field by field: all but the older ones that hold the template of a pod."""
 OTHERS: dict[str, dict[str, Body]] = {
     "persistentvolumes": {"disk": {"spec": {"capacity": {"storage": "5Gi"}, "accessModes": ["ReadWriteMany"], "hostPath": {"path": "/a"}}}},
+    "events": {"newer": {**_HAPPENED, "involvedObject": _ABOUT, "message": "m", "reportingComponent": "x.io/c"}},
+    "events v1": {"noted": {**_HAPPENED, "regarding": _ABOUT, "note": "m", "reportingController": "x.io/c"}},
     "horizontalpodautoscalers v1": {
         "many": {"spec": {"scaleTargetRef": {"kind": "ReplicationController", "name": "r"}, "maxReplicas": 3}},
         "old": {"spec": {"scaleTargetRef": {"apiVersion": "x.io/v1", "kind": "K", "name": "k"}, "minReplicas": 2, "maxReplicas": 3}},

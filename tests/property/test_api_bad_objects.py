@@ -25,7 +25,7 @@ from minikube_py.api.validation.dispatch import validate_create, validate_update
 CONFORMANCE = pathlib.Path(__file__).parents[1] / "conformance"
 
 Json = dict[str, Any]
-BY_PLURAL = {resource.plural: resource for resource in REGISTRY.kinds}
+BY_PLURAL = {resource.plural: resource for resource in reversed(REGISTRY.kinds)}
 SIZE_LIMIT_BYTES = 5000
 UPSTREAM_FAILURES = ("resource name may not be empty",)
 """What upstream answers with 500: it looks for a RuntimeClass whose name is empty."""

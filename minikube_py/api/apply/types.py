@@ -211,6 +211,6 @@ def empty(name: str) -> dict[str, Any]:
         type_ = each.type
         if type_.kind == "message" and not type_.pointer:
             found[each.name] = empty(type_.message)
-        elif not each.omitempty:
+        elif not each.omitempty or type_.kind in ("time", "microtime"):
             found[each.name] = None if type_.pointer else _ZERO.get(type_.kind)
     return found

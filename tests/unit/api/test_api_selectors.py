@@ -22,7 +22,7 @@ from minikube_py.fields.where import Comparison
 DATA = pathlib.Path(__file__).parents[2] / "conformance" / "data" / "selectors.json"
 RECORDED: dict[str, Any] = json.loads(DATA.read_text())
 PODS: dict[str, Any] = RECORDED["pods"]
-BY_PLURAL = {resource.plural: resource for resource in registry.REGISTRY.kinds}
+BY_PLURAL = {resource.plural: resource for resource in reversed(registry.REGISTRY.kinds)}
 
 
 

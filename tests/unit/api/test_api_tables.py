@@ -16,7 +16,7 @@ from minikube_py.api.meta import parse_timestamp
 
 DATA = pathlib.Path(__file__).parents[2] / "conformance" / "data" / "tables.json"
 RECORDED: dict[str, Any] = json.loads(DATA.read_text())
-BY_PLURAL = {resource.plural: resource for resource in registry.REGISTRY.kinds}
+BY_PLURAL = {resource.plural: resource for resource in reversed(registry.REGISTRY.kinds)}
 NOW_S = parse_timestamp("2027-03-01T00:00:00Z")
 ROWS = [
     pytest.param(plural, row, id=f"{plural}: {row['object']['metadata']['name']}")

@@ -23,7 +23,7 @@ CONFORMANCE = pathlib.Path(__file__).parents[2] / "conformance"
 Json = dict[str, Any]
 RECORDED_CREATES: Json = json.loads((CONFORMANCE / "data" / "validation_create.json").read_text())
 RECORDED_UPDATES: Json = json.loads((CONFORMANCE / "data" / "validation_update.json").read_text())
-BY_PLURAL = {resource.plural: resource for resource in REGISTRY.kinds}
+BY_PLURAL = {resource.plural: resource for resource in reversed(REGISTRY.kinds)}
 NOW = "2024-01-01T00:00:00Z"
 ALLOCATED = ("clusterIP", "clusterIPs", "healthCheckNodePort")
 """What the API server finds for a service after its rules have passed."""

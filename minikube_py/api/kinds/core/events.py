@@ -26,7 +26,8 @@ _EVENT_LIMITS: Final = (("reportingInstance", 128), ("action", 128), ("reason", 
 _NOTE_LIMIT: Final = 1024
 
 
-def validate_event(event: Json) -> list[FieldError]:
+def validate_event(event: Json, reporting: str = "reportingComponent") -> list[FieldError]:
+    """`reporting`: what the version that was sent calls that field."""
     errors: list[FieldError] = []
     namespace = event["metadata"].get("namespace") or ""
     involved = (event.get("involvedObject") or {}).get("namespace") or ""
@@ -39,8 +40,8 @@ def validate_event(event: Json) -> list[FieldError]:
             errors.append(mismatch)
         component = event.get("reportingComponent") or ""
         if not component:
-            errors.append(required("reportingComponent"))
-        errors += [invalid_value("reportingComponent", component, message) for message in is_qualified_name(component)]
+            errors.append(required(reporting))
+        errors += [invalid_value(reporting, component, message) for message in is_qualified_name(component)]
         for name, limit in _EVENT_LIMITS:
             text = event.get(name) or ""
             if not text:
@@ -53,7 +54,7 @@ def validate_event(event: Json) -> list[FieldError]:
     return errors
 
 
-def _print_event(event: Json, age: Age) -> list[Any]:
+def print_event(event: Json, age: Age) -> list[Any]:
     get = event.get
     first = age(get("firstTimestamp") or get("eventTime"))
     last = age(get("lastTimestamp")) if get("lastTimestamp") else first
@@ -101,6 +102,7 @@ EVENTS: Final = Kind(
     },
     allow_create_on_update=True,
     ttl_s=TTL_S,
+    has_dependents=False,
     default=_default_event,
     validate=validate_event,
     checks_metadata=False,
@@ -118,6 +120,6 @@ EVENTS: Final = Kind(
             column("Count", "How often it happened.", 1),
             NAME._replace(priority=1),
         ),
-        _print_event,
+        print_event,
     ),
 )  # fmt: skip
