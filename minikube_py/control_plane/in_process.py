@@ -24,6 +24,7 @@ from minikube_py.control_plane.files import (
 from minikube_py.control_plane.listen import free_address, publish, start_http, url_of
 from minikube_py.control_plane.plane import Plane, PlaneConfig
 from minikube_py.control_plane.progress import Say
+from minikube_py.control_plane.room import require_room
 from minikube_py.control_plane.running import Note
 from minikube_py.control_plane.store_layout import restore_first
 from minikube_py.control_plane.users import users_by_token
@@ -132,7 +133,9 @@ class ControlPlane(Plane):
         held = DataDir(self.config.member_folder)
         self._running.callback(held.close)
         room = MemberConfig(own_gc=True, quota_bytes=self.config.quota_bytes, reserve_bytes=self.config.reserve_bytes)
-        await self.start_member(held.disk(), room)
+        disk = held.disk()
+        require_room(disk, room.reserved_bytes)
+        await self.start_member(disk, room)
         # For who looks at the store from outside: `minikube-py store status`, `snapshot save`.
         credentials = self.credentials
         token, context = credentials.by_role[tokens.STORE], credentials.certificates.server_context()

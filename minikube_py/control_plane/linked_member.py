@@ -27,7 +27,7 @@ from minikube_py.store.membership import Member, MemberChange
 from minikube_py.store.peer_asking import PeerAsker
 from minikube_py.store.peer_connection import PeerLimits
 from minikube_py.store.peers import Joined, Peers
-from minikube_py.store.replica import Bootstrap
+from minikube_py.store.replica_config import Bootstrap
 from minikube_py.store.room import where
 from minikube_py.store.telling import Telling
 

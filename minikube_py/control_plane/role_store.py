@@ -17,6 +17,7 @@ from minikube_py.control_plane.listen import parse_address
 from minikube_py.control_plane.private_files import read_text
 from minikube_py.control_plane.progress import say
 from minikube_py.control_plane.role import StackedRole, TlsFiles
+from minikube_py.control_plane.room import require_room
 from minikube_py.control_plane.store_access import StoreAccess
 from minikube_py.control_plane.tls import peer_client_context, peer_server_context
 from minikube_py.control_plane.tokens import read_token
@@ -109,8 +110,10 @@ class StoreRole(StackedRole):
         peers = options.peers.port() if options.peers else None
         held = DataDir(options.data_dir)
         self.running.callback(held.close)
+        disk, config = held.disk(), options.config()
+        require_room(disk, config.reserved_bytes)
         self._linked = LinkedMember(
-            held.disk(),
+            disk,
             SystemClock(),
             random.Random(),
             peers,
@@ -120,7 +123,7 @@ class StoreRole(StackedRole):
             fatal=exit_now,
             removed=self._removed,
             say=say,
-            config=options.config(),
+            config=config,
         )
         member = self._linked.member
         server = StoreServer(member, token, host, port, context, descriptors=PROCESS)

@@ -34,7 +34,7 @@ from minikube_py.sim.plane_users import User
 from minikube_py.sim.run import BEGIN_S, SETTLE_S, Outcome, Run, RunOptions, drawn_faults, drawn_world
 from minikube_py.sim.world import Ended, Process
 from minikube_py.store.member_config import TICK_S
-from minikube_py.store.replica import REQUEST_BYTES_MAX
+from minikube_py.store.replica_config import REQUEST_BYTES_MAX
 
 LOOK_S: Final = 0.25
 LONG_TICK_S: Final = 0.25

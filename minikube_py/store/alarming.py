@@ -31,7 +31,7 @@ class Alarming:
         """To be called regularly."""
         member = self._member
         state, room = member.state, member.room
-        room.look(state.data_bytes)
+        room.look(state.data_bytes, member.replica.files.spare.held_bytes)
         member.replica.shortage = room.shortage
         raised = state.alarms.raised
         if raised != self._known:

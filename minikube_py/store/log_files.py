@@ -34,6 +34,8 @@ from minikube_py.wal.snapshot import PART_SUFFIX, SnapshotHead, SnapshotReader, 
 RECORD_BYTES_MAX = 4 << 20
 """Entries are put into one record up to this; a batch above it becomes several records under the same sync."""
 INCOMING_NAME = "incoming.part"
+FIRST_SEGMENT_BYTES = 1 << 20
+"""Of a log that begins: most stay small, and there are many of them on one disk."""
 WITNESS_BYTES = 64
 """Room that entries leave at a segment's end, so that what is durable there always has its witness."""
 
@@ -107,7 +109,7 @@ class LogFiles:
         self._ended: list[Segment] = []
         self._installing = ""
         self._removal_due = False
-        self._spare = Spare(disk, segment_bytes)
+        self.spare = Spare(disk, segment_bytes)
         self._next_index = 1
         self._state: HardState | None = None
         self._record_bytes_max = min(RECORD_BYTES_MAX, (segment_bytes - HEAD_BYTES) // 4)
@@ -262,15 +264,20 @@ class LogFiles:
             self._removal_due = False
             yield from self.remove_old()
         if self._wants_spare:
-            yield from self._spare.prepare()
+            yield from self.spare.prepare()
 
     @property
     def wants_upkeep(self) -> bool:
         return self._removal_due or self._wants_spare
 
     @property
+    def reclaimable(self) -> bool:
+        """Segments stay only for the snapshot before the newest: two new ones would give their room back."""
+        return len(self._heads) > 1 and self.kept_from + 1 < self._heads[-1].first_index
+
+    @property
     def _wants_spare(self) -> bool:
-        return not self._spare.begun and self._writer.end > self._segment_bytes // 4
+        return not self.spare.begun and self._writer.end > self._writer.head.size_bytes // 4
 
     def write_snapshot(self, index: int) -> File:
         """The file to write a snapshot to; `finish_snapshot` gives it its name once it is synced."""
@@ -333,7 +340,7 @@ class LogFiles:
 
     def close(self) -> None:
         self._current.file.close()
-        self._spare.close()
+        self.spare.close()
 
     def _fresh(self, name: str) -> File:
         if name in self.disk.names():
@@ -349,7 +356,7 @@ class LogFiles:
 
     def _remove_leftovers(self, loaded: Loaded) -> None:
         kept = {loaded.snapshot.head.index, loaded.kept_from} if loaded.snapshot else {0}
-        spare = self._spare.adopt()
+        spare = self.spare.adopt()
         for name in self.disk.names():
             index = snapshot_index(name)
             part = name.endswith(PART_SUFFIX) and not (spare and name == SPARE_NAME)
@@ -369,8 +376,9 @@ class LogFiles:
                 if old in self.disk.names():
                     self.disk.remove(old)
         while len(self._heads) > 1 and self._heads[1].first_index <= self.kept_from + 1:
-            old_name = segment_name(self._heads.pop(0).sequence)
-            if not self._spare.offer(old_name):
+            old_head = self._heads.pop(0)
+            old_name = segment_name(old_head.sequence)
+            if old_head.size_bytes < self._segment_bytes or not self.spare.offer(old_name):
                 yield None
                 self.disk.remove(old_name)
         yield self._sync_folder
@@ -414,7 +422,8 @@ class LogFiles:
 
     def _start_log(self, origin: Origin) -> None:
         seed = self._rng.getrandbits(32)
-        head = SegmentHead(origin.cluster_id, origin.member_id, 1, 1, 0, self._segment_bytes, seed)
+        size_bytes = min(FIRST_SEGMENT_BYTES, self._segment_bytes)
+        head = SegmentHead(origin.cluster_id, origin.member_id, 1, 1, 0, size_bytes, seed)
         records: list[tuple[RecordType, bytes]] = []
         if origin.joined:
             records.append((RecordType.JOINED, msgpack.packb(())))
@@ -430,7 +439,7 @@ class LogFiles:
         """Head, hard state and `records` are durable before the segment gets its name: the segment before, which held
         the hard state until now, may go then."""
         part = segment_name(head.sequence) + PART_SUFFIX
-        file = self._spare.take(part)
+        file = self.spare.take(part, head.size_bytes)
         writer = SegmentWriter(head)
         data = encode_head(head)
         if self._state is not None:

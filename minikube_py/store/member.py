@@ -34,8 +34,8 @@ from minikube_py.store.member_status import PREFIX, metrics_of, status_of
 from minikube_py.store.membership import Member, MemberChange, Membership
 from minikube_py.store.query_metrics import QueryMetrics
 from minikube_py.store.read_rounds import ReadDone
-from minikube_py.store.replica import REQUEST_BYTES_MAX as REQUEST_BYTES_MAX
-from minikube_py.store.replica import Bootstrap, Replica, Reply
+from minikube_py.store.replica import Replica, Reply
+from minikube_py.store.replica_config import Bootstrap
 from minikube_py.store.room import Room
 from minikube_py.store.snapshot_transfer import IncomingSnapshot, SnapshotOffer, SnapshotSource
 from minikube_py.store.snapshotter import Snapshotter, Wait, drive

@@ -378,15 +378,8 @@ class Peers:
         return self._who().applied if self._who is not None else 0
 
     def _admission(self) -> Admission:
-        begun = self._driver is not None
-        return Admission(
-            self.own.id,
-            self.own.name,
-            self.cluster_id if begun else 0,
-            self._members,
-            self._removed,
-            self._applied,
-        )
+        cluster_id = self.cluster_id if self._driver is not None else 0
+        return Admission(self.own.id, self.own.name, cluster_id, self._members, self._removed, self._applied)
 
     def _leave(self, id: NodeId) -> None:
         self.received.pop(id, None)

@@ -74,17 +74,12 @@ def recover(files: LogFiles, rng: Rng, bootstrap: Bootstrap | None) -> Recovered
         entries = [origin.first]
         hard_state = HardState(origin.first.term, commit=origin.first.index)
     base = _base(loaded, member_id, entries, joined=origin.joined if origin else loaded.log.joined)
+    behind = [entry for entry in entries if entry.index > base.meta.index]
+    state = StateMachine.restore(loaded.chunks) if loaded.snapshot else StateMachine(base.version)
     return Recovered(
-        head.cluster_id,
-        member_id,
-        base.meta,
-        [entry for entry in entries if entry.index > base.meta.index],
-        hard_state,
-        base.membership,
-        StateMachine.restore(loaded.chunks) if loaded.snapshot else StateMachine(base.version),
-        loaded.snapshot is not None,
+        head.cluster_id, member_id, base.meta, behind, hard_state, base.membership, state, loaded.snapshot is not None,
         loaded.log.size_bytes,
-    )
+    )  # fmt: skip
 
 
 def _origin(files: LogFiles, rng: Rng, loaded: Loaded, bootstrap: Bootstrap | None) -> Origin | None:

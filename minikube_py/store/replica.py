@@ -41,10 +41,7 @@ from minikube_py.store.membership import Member, MemberChange, Membership, decod
 from minikube_py.store.read_rounds import ReadDone, ReadRounds
 from minikube_py.store.recovery import recover
 from minikube_py.store.releases import Releases
-from minikube_py.store.replica_config import REQUEST_BYTES_MAX as REQUEST_BYTES_MAX
-from minikube_py.store.replica_config import Bootstrap as Bootstrap
-from minikube_py.store.replica_config import ReplicaConfig as ReplicaConfig
-from minikube_py.store.replica_config import Turn as Turn
+from minikube_py.store.replica_config import Bootstrap, ReplicaConfig, Turn
 from minikube_py.store.replica_snapshots import Snapshots
 from minikube_py.store.room import explained, where
 from minikube_py.store.snapshot_transfer import (
@@ -60,7 +57,6 @@ from minikube_py.store.telling import Telling, describe
 Reply = Callable[[Result | None, MinikubeError | None], None]
 """Told how a proposal ended: its result (None for a change of members), or why there is none. Called once; what it
 raises is counted, and stops nobody."""
-
 
 
 class Failed(MinikubeError):
@@ -465,8 +461,8 @@ class Replica:
 
     @property
     def snapshot_due(self) -> bool:
-        """Enough log was written since the last one, or another member cannot be helped without a new one."""
-        return not self.failure and self._snapshots.due(self.raft, self.alone)
+        """Enough log was written since the last one, another member needs one, or the disk has no room."""
+        return not self.failure and self._snapshots.due(self.raft, self.alone, bool(self.shortage))
 
     def take_snapshot(self) -> Steps:
         """Writes the state as of the first step, and forgets the log that it replaces. Raises: OSError."""

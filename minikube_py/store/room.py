@@ -29,27 +29,29 @@ class Room:
         self.free_bytes = 0
         self.shortage = ""
 
-    def look(self, data_bytes: int) -> None:
+    def look(self, data_bytes: int, held_bytes: int = 0) -> None:
+        """`held_bytes` are taken on the disk by the log, which will be written to them: they are as good as free."""
         quota, reserve = self.quota_bytes, self.reserve_bytes
+        enough_quota, enough = quota - quota // SLACK, reserve + reserve // SLACK
         try:
-            self.free_bytes = self._disk.free_bytes()
+            self.free_bytes = self._disk.free_bytes() + held_bytes
         except OSError:
             # Whoever writes next finds out more.
             self.free_bytes = reserve
         if self.shortage:
-            quota -= quota // SLACK
-            reserve += reserve // SLACK
+            quota, reserve = enough_quota, enough
         self.shortage = ""
         if quota and data_bytes >= quota:
             self.shortage = (
                 f"the data in {where(self._disk)} take {data_bytes:,} bytes, the quota is {self.quota_bytes:,}: delete "
                 "what is not needed, or raise --quota-bytes; there is room once history is compacted, and the member "
-                "clears the alarm then"
+                f"clears the alarm below {enough_quota:,}"
             )
         elif self.free_bytes < reserve:
             self.shortage = (
                 f"{where(self._disk)} has {self.free_bytes:,} bytes free, and {self.reserve_bytes:,} are reserved for "
-                "deletes: free room on that disk, or delete what is not needed; the member clears the alarm then"
+                "deletes: free room on that disk, or delete what is not needed; the member clears the alarm when "
+                f"{enough:,} are free"
             )
 
 
@@ -58,8 +60,8 @@ def where(disk: Disk) -> str:
     return str(getattr(disk, "folder", "its folder"))
 
 
-def explained(error: OSError, disk: Disk) -> str:
-    """The error with the folder; where it is full, with the bytes that are free and what to do."""
+def explained(error: OSError, disk: Disk, needed_bytes: int = 0) -> str:
+    """The error with the folder; where it is full, with the bytes that are free and needed, and what to do."""
     text = error.strerror or str(error)
     if error.errno not in FULL:
         return f"{text} ({where(disk)})"
@@ -67,4 +69,5 @@ def explained(error: OSError, disk: Disk) -> str:
         free = f"{disk.free_bytes():,} bytes free"
     except OSError:
         free = "an unknown number of bytes free"
-    return f"{text}: {where(disk)} has {free}; {ADVICE}"
+    needed = f", and {needed_bytes:,} are needed" if needed_bytes else ""
+    return f"{text}: {where(disk)} has {free}{needed}; {ADVICE}"

@@ -34,6 +34,11 @@ class Spare:
         """It is ready, or being made so."""
         return self._file is not None
 
+    @property
+    def held_bytes(self) -> int:
+        """Room of the disk that is taken, and is the log's to write to."""
+        return self._size_bytes * (self.begun + (self._recycled is not None))
+
     def adopt(self) -> bool:
         """Takes over what an earlier life left. False: there is nothing of use under the spare's name."""
         if SPARE_NAME not in self._disk.names():
@@ -77,8 +82,9 @@ class Spare:
             raise
         self._ready = True
 
-    def take(self, name: str) -> File:
-        """A file of zeros, which has the name `name` from now on; what was written to it is not durable yet.
+    def take(self, name: str, size_bytes: int) -> File:
+        """A file of zeros, which has the name `name` from now on; what was written to it is not durable yet. It has
+        `size_bytes`, or those of a spare.
 
         Raises: OSError where there is no room for one."""
         if self._ready:
@@ -88,7 +94,7 @@ class Spare:
             return file
         self._drop()
         try:
-            return self._fresh(name)
+            return self._fresh(name, size_bytes)
         except OSError:
             if self._recycled is None:
                 raise
@@ -120,10 +126,10 @@ class Spare:
         self._file = self._disk.open(SPARE_NAME)
         self._file.truncate(self._size_bytes)
 
-    def _fresh(self, name: str) -> File:
+    def _fresh(self, name: str, size_bytes: int) -> File:
         file = self._disk.open(name, create=True)
         try:
-            file.allocate(self._size_bytes)
+            file.allocate(size_bytes)
         except OSError:
             file.close()
             self._disk.remove(name)

@@ -27,12 +27,7 @@ class Turns:
     `stopped`. `due`: a turn comes at the end of this turn of the loop."""
 
     def __init__(
-        self,
-        replica: Replica,
-        fsync: SyncRunner,
-        clock: Clock,
-        turned: Callable[[], None],
-        fail: Callable[[str], None],
+        self, replica: Replica, fsync: SyncRunner, clock: Clock, turned: Callable[[], None], fail: Callable[[str], None]
     ) -> None:
         self._replica = replica
         self._fsync = fsync

@@ -180,7 +180,7 @@ class Upkeep:
             except FolderLost as error:
                 member.fail(f"cannot sync its folder: {explained(error, files.disk)}")
             except OSError as error:
-                why = explained(error, files.disk)
+                why = explained(error, files.disk, member.config.segment_bytes)
                 again_s = spare.failed(why)
                 member.say(f"cannot make the next segment of the log ready: {why}; trying again in {again_s:g} s")
             try:

@@ -43,7 +43,7 @@ from minikube_py.store.member import MemberConfig, StoreMember
 from minikube_py.store.membership import Member
 from minikube_py.store.peers import Peers
 from minikube_py.store.protocol import Op, frame
-from minikube_py.store.replica import Bootstrap
+from minikube_py.store.replica_config import Bootstrap
 from minikube_py.store.server import StoreServer
 
 MEMBERS = 3

@@ -12,7 +12,7 @@ from replica_net import CLUSTER, Outcome, ReplicaNet
 from minikube_py.errors import MinikubeError
 from minikube_py.mvcc.types import Put
 from minikube_py.store.membership import ChangeKind, MemberChange
-from minikube_py.store.replica import Bootstrap, ReplicaConfig
+from minikube_py.store.replica_config import Bootstrap, ReplicaConfig
 
 CONFIG = ReplicaConfig(tail_entries_max=5, snapshot_log_bytes=3000, election_ticks=5, heartbeat_ticks=1)
 

@@ -23,7 +23,8 @@ from minikube_py.sim.disk import SimDisk
 from minikube_py.store.data_dir import DataDir
 from minikube_py.store.identity import LogLost
 from minikube_py.store.log_files import LogFiles
-from minikube_py.store.replica import Replica, ReplicaConfig
+from minikube_py.store.replica import Replica
+from minikube_py.store.replica_config import ReplicaConfig
 from minikube_py.store.salvage import salvage
 from minikube_py.wal.record import RecordType, decode_record, find_records
 from minikube_py.wal.segment import HEAD_BYTES, decode_head, segment_sequence

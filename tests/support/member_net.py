@@ -18,7 +18,7 @@ from minikube_py.raft.configuration import NodeId
 from minikube_py.raft.message import Message, MessageType
 from minikube_py.store.member import MemberConfig, StoreMember
 from minikube_py.store.membership import Member
-from minikube_py.store.replica import Bootstrap
+from minikube_py.store.replica_config import Bootstrap
 from minikube_py.store.snapshot_transfer import TransferRefused
 
 CLUSTER = 99

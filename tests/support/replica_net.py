@@ -18,7 +18,8 @@ from minikube_py.raft.message import Message, MessageType
 from minikube_py.sim.disk import SimDisk
 from minikube_py.store.log_files import LogFiles
 from minikube_py.store.membership import ChangeKind, Member, MemberChange
-from minikube_py.store.replica import Bootstrap, Failed, Replica, ReplicaConfig, Turn
+from minikube_py.store.replica import Failed, Replica
+from minikube_py.store.replica_config import Bootstrap, ReplicaConfig, Turn
 from minikube_py.store.snapshot_transfer import TransferRefused
 
 CLUSTER = 77

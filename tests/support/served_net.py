@@ -17,7 +17,7 @@ from minikube_py.store.client import StoreClient
 from minikube_py.store.client_connection import Endpoint
 from minikube_py.store.member import MemberConfig, StoreMember
 from minikube_py.store.membership import Member
-from minikube_py.store.replica import Bootstrap
+from minikube_py.store.replica_config import Bootstrap
 from minikube_py.store.server import StoreServer
 
 TOKEN = "three"

@@ -25,7 +25,7 @@ from minikube_py.store.fsync import Done, FsyncMode, Histogram
 from minikube_py.store.limits import ServerLimits
 from minikube_py.store.member import StoreMember
 from minikube_py.store.membership import Member
-from minikube_py.store.replica import Bootstrap
+from minikube_py.store.replica_config import Bootstrap
 from minikube_py.store.server import StoreServer
 
 TICK_S = 0.05

@@ -38,7 +38,7 @@ from minikube_py.store.alarming import stands_aside
 from minikube_py.store.hash_check import Verdict, judge
 from minikube_py.store.log_files import LogFiles
 from minikube_py.store.member import StoreMember
-from minikube_py.store.spare import Spare
+from minikube_py.store.spare import SPARE_NAME, Spare
 
 GROWING = [
     Put(b"/b", b"v"),
@@ -231,6 +231,49 @@ async def test_a_store_starts_on_a_full_disk_serves_reads_and_takes_deletes(tmp_
     assert said == []
 
 
+async def test_a_small_disk_is_well_again_once_what_was_written_is_not_needed():
+    """The log alone has filled it, long before a snapshot is due by its size; nobody frees room from outside."""
+    disk, said = SimDisk(), []
+    config = dataclasses.replace(PLAIN, segment_bytes=64 << 10, snapshot_log_bytes=32 << 20, retain_s=1.0)
+    disk.capacity_bytes = config.reserved_bytes + 6 * config.segment_bytes
+    member = StoreMember(disk, LoopClock(), random.Random(1), config, said.append, syncs=LoopSyncs())
+    await member.start()
+    for turn in range(3):
+        for i in range(1000):
+            try:
+                await put(member, b"/%d" % (i % 5), bytes(2000))
+            except NoSpace as error:
+                assert "bytes free" in str(error) and "clears the alarm when 275,251 are free" in str(error)
+                break
+            await asyncio.sleep(0.01)
+        else:
+            raise AssertionError("no end of it")
+        for i in range(5):
+            await member.storage.txn((), (DeleteRange(b"/%d" % i),))
+        await until(lambda: not member.state.alarms.raised and not member.replica.shortage)
+        await put(member, b"/again")
+        taken = member.snapshotter.metrics("")["snapshots_total"]
+        assert taken <= 8 * (turn + 1), "not one after the other"
+    await member.stop()
+    assert said == []
+
+
+async def test_the_next_segment_counts_as_room():
+    """Else the alarm would be raised, or stay, only because the log is ready to go on."""
+    disk = SimDisk()
+    config = dataclasses.replace(PLAIN, segment_bytes=64 << 10)
+    disk.capacity_bytes = config.reserved_bytes + config.segment_bytes + (20 << 10)
+    member = StoreMember(disk, LoopClock(), random.Random(1), config, syncs=LoopSyncs())
+    await member.start()
+    await put(member, b"/a", bytes(20_000))
+    await until(lambda: SPARE_NAME in disk.names() and not member.replica.files.wants_upkeep)
+    assert disk.free_bytes() < config.reserved_bytes
+    await asyncio.sleep(5.0)
+    assert not member.replica.shortage and not member.state.alarms.raised
+    assert member.room.free_bytes == disk.free_bytes() + config.segment_bytes
+    await member.stop()
+
+
 def test_the_last_room_is_that_of_segments_that_nobody_needs():
     """The disk is full to the byte, there is no spare: the log goes on in the room of old segments."""
     disk = SimDisk()
@@ -252,7 +295,7 @@ def test_a_spare_in_preparation_gives_its_room_to_the_log_at_once():
     sync = next(preparing)
     disk.capacity_bytes = disk.used_bytes()
     assert disk.free_bytes() == 0
-    file = spare.take("next")
+    file = spare.take("next", 32 << 10)
     assert disk.names() == ["next"] and disk.free_bytes() == 0
     sync()
     assert next(preparing, "ended") == "ended" and not spare.begun

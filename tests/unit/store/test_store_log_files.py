@@ -11,9 +11,10 @@ from minikube_py.env import SystemDisk
 from minikube_py.errors import Corruption
 from minikube_py.raft.message import Entry, HardState
 from minikube_py.sim.disk import SimDisk
-from minikube_py.store.log_files import LogFiles, Origin, SnapshotFile
+from minikube_py.store.log_files import FIRST_SEGMENT_BYTES, LogFiles, Origin, SnapshotFile
 from minikube_py.store.spare import SPARE_NAME
 from minikube_py.wal.segment import HEAD_BYTES, segment_name
+from minikube_py.wal.segment import SEGMENT_BYTES as LARGE_BYTES
 from minikube_py.wal.snapshot import SnapshotHead, SnapshotWriter, snapshot_name
 
 SEGMENT_BYTES = 32 << 10
@@ -62,6 +63,26 @@ def test_a_log_goes_on_over_segments_and_starts(tmp_path):
         append(files, turn * 50 + 1, 50)
         files.close()
     assert len(list(tmp_path.glob("wal-*"))) >= 7
+
+
+@pytest.mark.parametrize("size_bytes", [1000, 200_000, FIRST_SEGMENT_BYTES - 200, 3 << 19, 3 << 20])
+def test_a_log_that_begins_is_small_and_goes_on_in_large_segments(size_bytes):
+    disk = SimDisk()
+    files = LogFiles(disk, random.Random(1))
+    files.begin(files.load())
+    assert disk.used_bytes() == FIRST_SEGMENT_BYTES
+    count = 2 * FIRST_SEGMENT_BYTES // size_bytes + 1
+    append(files, 1, count, size_bytes)
+    assert [head.size_bytes for head in files._heads] == [FIRST_SEGMENT_BYTES, LARGE_BYTES]
+    take_snapshot(files, count)
+    append(files, count + 1, 1)
+    take_snapshot(files, count + 1)
+    assert segment_name(1) not in disk.names() and SPARE_NAME not in disk.names(), "too small to be the next one"
+    files.close()
+    again = LogFiles(disk, random.Random(2))
+    again.begin(again.load())
+    assert [head.size_bytes for head in again._heads] == [LARGE_BYTES]
+    again.close()
 
 
 def test_a_snapshot_frees_exactly_the_segments_that_the_one_before_does_not_need(tmp_path):

@@ -23,7 +23,8 @@ from minikube_py.errors import (
     Unavailable,
 )
 from minikube_py.mvcc.types import Compare, DeleteRange, Put, RangeRequest, WatchBatch
-from minikube_py.store.member import REQUEST_BYTES_MAX, MemberConfig, StoreMember
+from minikube_py.store.member import MemberConfig, StoreMember
+from minikube_py.store.replica_config import REQUEST_BYTES_MAX
 
 ALL = RangeRequest(b"\0", b"\0")
 SMALL = MemberConfig(

@@ -22,7 +22,7 @@ from minikube_py.errors import (
 )
 from minikube_py.mvcc.types import Put, RangeRequest, WatchBatch
 from minikube_py.store.membership import ChangeKind, MemberChange
-from minikube_py.store.replica import Bootstrap
+from minikube_py.store.replica_config import Bootstrap
 
 ALL = RangeRequest(b"\0", b"\0")
 

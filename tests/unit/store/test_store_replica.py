@@ -22,7 +22,7 @@ from minikube_py.raft.configuration import Configuration
 from minikube_py.raft.message import Message, MessageType
 from minikube_py.sim.disk import SimDisk
 from minikube_py.store.membership import ChangeKind, Member, MemberChange
-from minikube_py.store.replica import Bootstrap, ReplicaConfig
+from minikube_py.store.replica_config import Bootstrap, ReplicaConfig
 
 EXPECT, JOIN, PROMOTE, REMOVE, UPDATE = list(ChangeKind)[1:]
 

@@ -1,0 +1,20 @@
+"""Whether a disk has room for a store that is about to begin there."""
+
+from __future__ import annotations
+
+from minikube_py.control_plane.errors import SetupError
+from minikube_py.env import Disk
+from minikube_py.store.log_files import FIRST_SEGMENT_BYTES
+from minikube_py.store.room import where
+
+
+def require_room(disk: Disk, reserve_bytes: int) -> None:
+    """Where a new store would raise the alarm NOSPACE at once, and on three members hold up the others, too. One that
+    has begun starts without room: people want to delete. Raises: SetupError."""
+    free_bytes, needed_bytes = disk.free_bytes(), FIRST_SEGMENT_BYTES + reserve_bytes
+    if free_bytes < needed_bytes and not disk.names():
+        raise SetupError(
+            f"{where(disk)} has {free_bytes:,} bytes free, and a new store needs {needed_bytes:,}: "
+            f"{FIRST_SEGMENT_BYTES:,} for its log, and {reserve_bytes:,} that are reserved for deletes. Free room "
+            "there, name a folder on another disk with --data-dir, or reserve less with --reserve-bytes"
+        )
