@@ -58,7 +58,7 @@ def read(body: bytes) -> Any:
     """
     try:
         if is_deep(body):
-            _Scanner(body).document()
+            Scanner(body).document()
             body = _cut(body)
         return _decoder.decode(go_text(body))
     except Syntax:
@@ -165,7 +165,7 @@ def explain(body: bytes) -> str:
     if len(body) > MAX_EXPLAINED_BYTES and not is_deep(body):
         return _explain_large(body)
     try:
-        _Scanner(body).document()
+        Scanner(body).document()
     except Syntax as error:
         return str(error)
     return "invalid JSON"
@@ -185,7 +185,7 @@ def _quoted(code: int) -> str:
     return f"'\\x{code:02x}'" if code < 0x80 else f"'\\u{code:04x}'"
 
 
-class _Scanner:
+class Scanner:
     """Walks over the text once, without recursion, and stops with Go's message."""
 
     def __init__(self, body: bytes) -> None:
@@ -205,6 +205,12 @@ class _Scanner:
         return self.body[self.at] if self.at < len(self.body) else -1
 
     def document(self) -> None:
+        self.value()
+        if self.peek() != -1:
+            raise self.wrong("after top-level value")
+
+    def value(self) -> None:
+        """One value; `at` is where it ends."""
         stack: list[int] = []
         self.begin_value(stack)
         while stack:
@@ -225,8 +231,6 @@ class _Scanner:
                 self.begin_value(stack)
             else:
                 raise self.wrong("after object key:value pair" if closer == 0x7D else "after array element")
-        if self.peek() != -1:
-            raise self.wrong("after top-level value")
 
     def begin_value(self, stack: list[int]) -> None:
         """Reads a scalar, or opens containers down to the first scalar or empty one."""

@@ -67,8 +67,8 @@ class Cluster:
         return pb.MemberRemoveResponse(header=self._header(), members=await self._members())
 
     async def update(self, request: Any) -> Any:
-        peer = self._peer(request.peerURLs)
         member = await self._known(request.ID)
+        peer = self._peer(request.peerURLs)
         if member.peer != peer:
             self._require_free(peer)
             await self._node.change_members(MemberChange(ChangeKind.UPDATE, member.id, peer=peer))

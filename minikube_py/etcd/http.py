@@ -6,6 +6,7 @@ aiohttp reads and writes it; connections are accepted, bounded and timed as at e
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 import ssl
@@ -22,17 +23,18 @@ from minikube_py.errors import MinikubeError
 from minikube_py.etcd.errors import Refused, status_of
 from minikube_py.etcd.maintenance import STORAGE_VERSION, VERSION
 from minikube_py.etcd.messages import BY_NAME, WHOLE_BY_NAME
+from minikube_py.etcd.proto_json import Bodies, Wrong, read
 from minikube_py.etcd.schema import Method, methods
 from minikube_py.etcd.server import EtcdServer, not_built
 from minikube_py.etcd.watch import FRAGMENT_BYTES
 from minikube_py.mvcc.types import RangeRequest
+from minikube_py.mvcc.validate import INT64_MAX, INT64_MIN
 from minikube_py.ports.descriptors import PROCESS, PortLimits
 from minikube_py.ports.port import Incoming, Port
 
 LIMITS: Final = PortLimits(256)
 MESSAGES_MAX: Final = 1_000
 """In one body: they are decoded in one turn of the loop."""
-_SPACE: Final = re.compile(r"\s*")
 UNUSUAL: Final = {"MoveLeader": "transfer-leadership", "Compact": "compaction"}
 STATUS_OF: Final = {
     StatusCode.INVALID_ARGUMENT: 400,
@@ -41,9 +43,11 @@ STATUS_OF: Final = {
     StatusCode.UNAUTHENTICATED: 401,
     StatusCode.PERMISSION_DENIED: 403,
     StatusCode.NOT_FOUND: 404,
+    StatusCode.ALREADY_EXISTS: 409,
     StatusCode.RESOURCE_EXHAUSTED: 429,
     StatusCode.UNIMPLEMENTED: 501,
     StatusCode.UNAVAILABLE: 503,
+    StatusCode.DEADLINE_EXCEEDED: 504,
 }
 Check = Callable[[], Awaitable[str]]
 """Why it is not well, "" where it is."""
@@ -76,9 +80,12 @@ class HttpDoor:
         return _Connection(self._http(), incoming)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        method = self._routes.get(request.path)
+        below = request.path.replace("/v3beta/", "/v3/", 1)
+        method = self._routes.get(below)
         if method is not None:
             return await self._gateway(method, request)
+        if below.startswith("/v3/"):
+            return _failure(StatusCode.NOT_FOUND, "Not Found")
         if request.method not in ("GET", "HEAD"):
             return web.Response(status=405 if request.path in PLAIN else 404, headers={"Allow": "GET"})
         if request.path == "/version":
@@ -159,58 +166,90 @@ class HttpDoor:
     async def _gateway(self, method: Method, request: web.BaseRequest) -> web.StreamResponse:
         """A stream's requests are all in the body; its answers come a line each, until the client goes."""
         if request.method != "POST":
-            return _failure(StatusCode.UNIMPLEMENTED, "Method Not Allowed", 501)
+            return _failure(StatusCode.UNIMPLEMENTED, "Method Not Allowed")
+        clock = self._server.node.member.clock
+        try:
+            within_s, since_s = timeout_s(request.headers.get("Grpc-Timeout", "")), clock.monotonic_s()
+            body = await self._body(request)
+            if within_s is not None and (within_s := within_s + since_s - clock.monotonic_s()) <= 0:
+                raise TimeoutError
+            return await self._called(method, Bodies(body), request, within_s)
+        except TimeoutError:
+            return _failure(*LATE)
+        except Wrong as wrong:
+            return _failure(StatusCode.INVALID_ARGUMENT, str(wrong))
+        except (Refused, MinikubeError) as error:
+            return _failure(*status_of(error))
+
+    async def _body(self, request: web.BaseRequest) -> bytes:
         body = b""
         async for chunk in request.content.iter_chunked(1 << 16):
             body += chunk
             if len(body) > FRAGMENT_BYTES * 2:
-                return _failure(StatusCode.RESOURCE_EXHAUSTED, "the body is too large")
+                raise Refused(StatusCode.RESOURCE_EXHAUSTED, "the body is too large")
+        return body
+
+    async def _called(
+        self, method: Method, bodies: Bodies, request: web.BaseRequest, within_s: float | None
+    ) -> web.StreamResponse:
         name = method.short
-        try:
-            asked = list(_messages(method.request, body))
-            if not (method.takes_stream or method.gives_stream):
-                call = self._server.unary.get(name)
-                if call is None:
-                    raise not_built(name)
-                return web.json_response(text=_json(await call(asked[0] if asked else BY_NAME[method.request]())))
-            return await self._stream(name, method, asked, request)
-        except json_format.ParseError as error:
-            return _failure(StatusCode.INVALID_ARGUMENT, str(error))
-        except (Refused, MinikubeError) as error:
-            return _failure(*status_of(error))
+        if method.takes_stream:
+            # As in etcd: what does not read ends what is sent, and not the stream.
+            asked: list[Any] = []
+            with contextlib.suppress(Wrong):
+                while (each := await _message(method, bodies)) is not None:
+                    asked.append(each)
+                    if len(asked) > MESSAGES_MAX:
+                        text = f"the body has more than {MESSAGES_MAX:,} messages"
+                        raise Refused(StatusCode.RESOURCE_EXHAUSTED, text)
+            return await self._stream(self._answers(name, asked), request, within_s)
+        message = await _message(method, bodies)
+        if message is None:
+            message = BY_NAME[method.request]()
+        if method.gives_stream:
+            stream = self._server.streams.get(name)
+            if stream is None:
+                raise not_built(name)
+            return await self._stream(stream(message), request, within_s)
+        call = self._server.unary.get(name)
+        if call is None:
+            raise not_built(name)
+        async with asyncio.timeout(within_s):
+            return _told(_json(await call(message)))
 
     async def _stream(
-        self, name: str, method: Method, asked: list[Any], request: web.BaseRequest
+        self, answers: AsyncIterator[Any], request: web.BaseRequest, within_s: float | None
     ) -> web.StreamResponse:
-        answers = self._answers(name, method, asked)
-        response = web.StreamResponse(headers={"Content-Type": "application/json"})
-        await response.prepare(request)
+        """Its last line says what ended it; so does the status, where none was sent before."""
+        response: web.StreamResponse | None = None
         try:
-            async for each in answers:
-                await response.write(f'{{"result":{_json(each)}}}\n'.encode())
+            async with asyncio.timeout(within_s), contextlib.aclosing(answers):  # type: ignore[type-var]
+                async for each in answers:
+                    if response is None:
+                        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+                        await response.prepare(request)
+                    await response.write(f'{{"result":{_json(each)}}}\n'.encode())
+        except TimeoutError:
+            code, text = LATE
         except (Refused, MinikubeError) as error:
-            told = json.dumps({"error": _error(*status_of(error))}, separators=(",", ":"))
-            await response.write(f"{told}\n".encode())
-        finally:
-            await answers.aclose()  # type: ignore[attr-defined]
+            code, text = status_of(error)
+        else:
+            return response or web.Response()
+        told = f'{{"error":{_error(code, text)}}}\n'
+        if response is None:
+            return _told(told, STATUS_OF.get(code, HTTPStatus.INTERNAL_SERVER_ERROR))
+        await response.write(told.encode())
         return response
 
-    async def _answers(self, name: str, method: Method, asked: list[Any]) -> AsyncIterator[Any]:
+    async def _answers(self, name: str, asked: list[Any]) -> AsyncIterator[Any]:
         if name == "Watch/Watch":
             with self._server.watch_stream() as stream:
                 for each in asked:
                     stream.take(each)
                 while True:
                     yield await stream.next()
-        elif method.takes_stream:
-            for each in asked:
-                yield await self._server.lease.keep_alive(each)
-        else:
-            call = self._server.streams.get(name)
-            if call is None:
-                raise not_built(name)
-            async for each in call(asked[0] if asked else BY_NAME[method.request]()):
-                yield each
+        for each in asked:
+            yield await self._server.lease.keep_alive(each)
 
 
 PLAIN: Final = ("/version", "/metrics", "/health", "/livez", "/readyz")
@@ -245,6 +284,9 @@ class _Connection(asyncio.Protocol):
         self._incoming.left()
 
 
+_AUTH: Final = re.compile("^auth(?!enticate)")
+
+
 def paths_of(method: Method) -> Iterator[str]:
     """Below /v3/. RangeStream and the health of gRPC have none."""
     service = method.service.rpartition(".")[2]
@@ -260,30 +302,41 @@ def paths_of(method: Method) -> Iterator[str]:
             yield f"kv/lease/{name}"
     elif service == "Cluster":
         yield f"cluster/member/{lower.removeprefix('member')}"
+    elif service == "Auth":
+        found = re.match("(user|role)(changep|[a-z]+?(?=role|permission|$))", lower)
+        yield f"auth/{found[1]}/{found[2].replace('changep', 'changepw')}" if found else f"auth/{_AUTH.sub('', lower)}"
     elif service in ("Maintenance", "Lock", "Election"):
         yield f"{service.lower()}/{lower}"
 
 
-def _messages(name: str, body: bytes) -> Iterator[Any]:
-    """Of the JSON objects in the body. Raises: ParseError; Refused where there are too many."""
-    decoder, text, start, count = json.JSONDecoder(), body.decode("utf-8", "replace"), 0, 0
-    while (start := _text_from(text, start)) < len(text):
-        count += 1
-        if count > MESSAGES_MAX:
-            raise Refused(StatusCode.RESOURCE_EXHAUSTED, f"the body has more than {MESSAGES_MAX:,} messages")
+async def _message(method: Method, bodies: Bodies) -> Any:
+    """The next one of the body, None at its end. Raises: Wrong, Refused."""
+    text = bodies.next()
+    if text is None:
+        return None
+    reading = read(method.request, text)
+    while True:
         try:
-            value, start = decoder.raw_decode(text, start)
-        except (ValueError, RecursionError) as error:
-            raise json_format.ParseError(f"not JSON: {error}") from None
-        whole = json_format.ParseDict(value, WHOLE_BY_NAME[name](), ignore_unknown_fields=True)
-        yield BY_NAME[name].FromString(whole.SerializeToString())
+            next(reading)
+        except StopIteration as ended:
+            return ended.value
+        await asyncio.sleep(0)
 
 
-def _text_from(text: str, start: int) -> int:
-    """Where white space ends. Nothing is copied: a body may be all small objects."""
-    found = _SPACE.match(text, start)
-    assert found is not None
-    return found.end()
+LATE: Final = (StatusCode.DEADLINE_EXCEEDED, "context deadline exceeded")
+_UNITS_NS: Final = {"H": 3600 * 10**9, "M": 60 * 10**9, "S": 10**9, "m": 10**6, "u": 1000, "n": 1}
+_TIMEOUT: Final = re.compile(r"([+-]?[0-9]{1,19})([HMSmun])")
+
+
+def timeout_s(header: str) -> float | None:
+    """Of `Grpc-Timeout`: how long a call may take. One too long for Go has passed already. Raises: Refused."""
+    if not header:
+        return None
+    found = _TIMEOUT.fullmatch(header)
+    if found is None or not INT64_MIN <= int(found[1]) <= INT64_MAX:
+        raise Refused(StatusCode.INVALID_ARGUMENT, f"invalid grpc-timeout: {header}")
+    wrapped_ns = (int(found[1]) * _UNITS_NS[found[2]] - INT64_MIN) % (1 << 64) + INT64_MIN
+    return wrapped_ns / 10**9 if wrapped_ns else None
 
 
 def _json(message: Any) -> str:
@@ -292,9 +345,13 @@ def _json(message: Any) -> str:
     return json.dumps(plain, separators=(",", ":"), ensure_ascii=False)
 
 
-def _error(code: Any, text: str) -> dict[str, Any]:
-    return {"code": code.value[0], "message": text, "details": []}
+def _error(code: Any, text: str) -> str:
+    return json.dumps({"code": code.value[0], "message": text}, separators=(",", ":"), ensure_ascii=False)
 
 
-def _failure(code: Any, text: str, status: int = 0) -> web.Response:
-    return web.json_response(_error(code, text), status=status or STATUS_OF.get(code, HTTPStatus.INTERNAL_SERVER_ERROR))
+def _failure(code: Any, text: str) -> web.Response:
+    return _told(_error(code, text), STATUS_OF.get(code, HTTPStatus.INTERNAL_SERVER_ERROR))
+
+
+def _told(body: str, status: int = 200) -> web.Response:
+    return web.Response(body=body.encode("utf-8", "replace"), status=status, content_type="application/json")
