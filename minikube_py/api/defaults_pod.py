@@ -285,11 +285,8 @@ def default_pod_spec(spec: Json) -> None:
     spec.pop("schedulingGroup", None)
     if not get("restartPolicy"):
         spec["restartPolicy"] = "Always"
-    period = get("terminationGracePeriodSeconds")
-    if period is None:
+    if get("terminationGracePeriodSeconds") is None:
         spec["terminationGracePeriodSeconds"] = 30
-    elif period < 0:
-        spec["terminationGracePeriodSeconds"] = 1
     if not get("dnsPolicy"):
         spec["dnsPolicy"] = "ClusterFirst"
     if get("securityContext") is None:
@@ -327,6 +324,8 @@ def default_pod(pod: Json) -> None:
     if spec is None:
         spec = pod["spec"] = {}
     default_pod_spec(spec)
+    if spec["terminationGracePeriodSeconds"] < 0:
+        spec["terminationGracePeriodSeconds"] = 1
     for name in ("containers", "initContainers"):
         if containers := spec.get(name):
             for container in containers:

@@ -98,6 +98,10 @@ def never_default(obj: Json) -> bool:
     return False
 
 
+def says_nothing(obj: Json) -> list[str]:
+    return []
+
+
 def warns_of_nothing(new: Json, old: Json | None) -> list[str]:
     return []
 
@@ -229,6 +233,8 @@ class Kind:
     validate_update: Mapping[str, ValidateUpdate] = field(default_factory=dict)
     canonicalize: Change = nothing
     warn: Warn = warns_of_nothing
+    warn_given: Callable[[Json], list[str]] = says_nothing
+    """Of a new object as it was sent."""
     warn_status: Warn = warns_of_nothing
     """For writes of `status`."""
     deletion_grace_s: Callable[[Json, int | None], int] | None = None

@@ -5,11 +5,13 @@ Source: `pkg/api/pod/warnings.go`. Objects have their defaults.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from minikube_py.api.errors import Json, go_quote
 from minikube_py.api.meta import is_dns1123_label
+from minikube_py.api.validation.ips import ip_warnings
+from minikube_py.api.validation.profiles import container_warnings
 from minikube_py.fields import quantity
 
 DEPRECATED_LABELS: Final = {
@@ -40,6 +42,10 @@ _VOLUMES: Final = {
 }
 _GO_VOLUME_NAMES: Final = {"storageos": "storageOS"}
 _SECCOMP: Final = "seccomp.security.alpha.kubernetes.io/pod"
+_KEYED: Final = (
+    ("configMap", "ConfigMap", "name"), ("secret", "Secret", "secretName"), ("downwardAPI", "DownwardAPI", ""),
+)  # fmt: skip
+"""Volumes that put items at paths, and the member that names what they come from."""
 _NO_SELECTOR: Final = "a null labelSelector results in matching no pod"
 _DNS_LABEL_WANTED: Final = "which can result in surprising behavior; a DNS label is recommended"
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -83,15 +89,88 @@ def pod_warnings(metadata: Json, spec: Json, prefix: str) -> list[str]:
         if template := (volume.get("ephemeral") or {}).get("volumeClaimTemplate"):
             at = f"{path}.volumes[{i}].ephemeral.volumeClaimTemplate.spec"
             found += claim_warnings(template.get("spec") or {}, at)
+    found += _path_warnings(get("volumes") or ())
     found += _list_warnings(spec, path)
+    found += [f"{path}.overhead[{name}]: {why}" for name, why in _fractions(get("overhead") or {})]
     if _SECCOMP in annotations and not (get("securityContext") or {}).get("seccompProfile"):
         text = 'non-functional in v1.27+; use the "seccompProfile" field instead'
         found.append(f"{prefix}metadata.annotations[{_SECCOMP}]: {text}")
-    found += _container_warnings(spec, prefix)
+    found += _container_warnings(spec, annotations, prefix)
+    if (get("terminationGracePeriodSeconds") or 0) < 0:
+        why = "must be >= 0; negative values are invalid and will be treated as 1"
+        found.append(f"{path}.terminationGracePeriodSeconds: {why}")
     for kind in ("podAffinity", "podAntiAffinity"):
         if terms := affinity.get(kind):
             found += _pod_affinity_warnings(terms, f"{path}.affinity.{kind}")
+    for i, text in enumerate((get("dnsConfig") or {}).get("nameservers") or ()):
+        found += ip_warnings(text, f"{path}.dnsConfig.nameservers[{i}]")
+    for i, alias in enumerate(get("hostAliases") or ()):
+        found += ip_warnings(alias.get("ip") or "", f"{path}.hostAliases[{i}].ip")
     return found
+
+
+def _items(source: Json, told: str = "") -> list[tuple[str, str]]:
+    return [((item.get("path") or "").rstrip("/"), told) for item in source.get("items") or ()]
+
+
+def _projected(source: Json) -> list[tuple[str, str]]:
+    """The paths of one source of a projected volume, and what each comes from."""
+    get = source.get
+    if (found := get("configMap") or {}).get("items"):
+        return _items(found, f"ConfigMap {go_quote(found.get('name') or '')}")
+    if (found := get("secret") or {}).get("items"):
+        return _items(found, f"Secret {go_quote(found.get('name') or '')}")
+    if (found := get("downwardAPI") or {}).get("items"):
+        return _items(found, "DownwardAPI")
+    if (found := get("serviceAccountToken")) is not None:
+        return [((found.get("path") or "").rstrip("/"), "ServiceAccountToken")]
+    if (found := get("clusterTrustBundle")) is not None:
+        name = found.get("name") if found.get("name") is not None else found.get("signerName") or ""
+        return [((found.get("path") or "").rstrip("/"), f"ClusterTrustBundle {go_quote(name)}")]
+    found = get("podCertificate") or {}
+    parts = (("certificateChainPath", "chain"), ("keyPath", "key"), ("credentialBundlePath", "credential bundle"))
+    return [(found[name].rstrip("/"), f"PodCertificate {told}") for name, told in parts if found.get(name)]
+
+
+def _path_warnings(volumes: Sequence[Json]) -> list[str]:
+    """Of files of a volume that lie where others do."""
+    found: list[str] = []
+    for volume in volumes:
+        name = go_quote(volume.get("name") or "")
+        for kind, told, key in _KEYED:
+            if (source := volume.get(kind)) is not None:
+                what = f"{told} {go_quote(source.get(key) or '')}" if key else told
+                found += [f"volume {name} ({what}): overlapping paths: {each}" for each in _overlaps(_items(source))]
+        paths: list[tuple[str, str]] = []
+        for source in (volume.get("projected") or {}).get("sources") or ():
+            if not source:
+                found.append(f"volume {name} (Projected) has no sources provided")
+            paths += _projected(source)
+        found += [f"volume {name} (Projected): overlapping paths: {each}" for each in _overlaps(paths)]
+    return found
+
+
+def _overlaps(paths: Sequence[tuple[str, str]]) -> list[str]:
+    """Of each path with those before it, at most so many as the headers of an answer hold."""
+    found: list[str] = []
+    above: dict[str, list[int]] = {}
+    for index, (path, told) in enumerate(paths):
+        if not path:
+            continue
+        parts = path.split("/")
+        parents = ["/".join(parts[: i + 1]) for i in range(len(parts))]
+        # Those at this path or below it, and those at a path above it.
+        others = {*above.get(path, ()), *(i for each in parents for i in above.get(each, ()) if paths[i][0] == each)}
+        for other in sorted(others)[: WARNINGS_MAX - len(found)]:
+            where, source = paths[other]
+            found.append(f"{go_quote(path)}{_from(told)} with {go_quote(where)}{_from(source)}")
+        for each in parents:
+            above.setdefault(each, []).append(index)
+    return found
+
+
+def _from(source: str) -> str:
+    return f" ({source})" if source else ""
 
 
 def _node_affinity_warnings(affinity: Json, path: str) -> list[str]:
@@ -118,13 +197,11 @@ def _node_term_warnings(term: Json, path: str) -> list[str]:
 def claim_warnings(spec: Json, path: str) -> list[str]:
     """Of the spec of a PersistentVolumeClaim, or of a template of one."""
     resources = spec.get("resources") or {}
-    found = []
-    for name in ("requests", "limits"):
-        text = (resources.get(name) or {}).get("storage")
-        if text is not None and quantity.parse(text).milli_value() % 1000:
-            at = f"{path}.resources.{name}[storage]"
-            found.append(f"{at}: fractional byte value {go_quote(text)} is invalid, must be an integer")
-    return found
+    return [
+        f"{path}.resources.{part}[{name}]: {why}"
+        for part in ("requests", "limits")
+        for name, why in _fractions(resources.get(part) or {}, ("storage",))
+    ]
 
 
 def _pod_affinity_warnings(affinity: Json, path: str) -> list[str]:
@@ -161,25 +238,36 @@ def _list_warnings(spec: Json, path: str) -> list[str]:
     return found
 
 
-def _container_warnings(spec: Json, prefix: str) -> list[str]:
+def _container_warnings(spec: Json, annotations: Mapping[str, str], prefix: str) -> list[str]:
     found: list[str] = []
     ports: list[tuple[Json, str]] = []
     for container, at in _containers(spec, prefix):
+        if annotations:
+            found += container_warnings(annotations, container, spec, prefix)
         if resources := container.get("resources"):
             found += _fraction_warnings(resources, f"{at}.resources")
         env = container.get("env")
         if env and len(env) > 1:
             found += _env_warnings(env, f"{at}.env")
         ports += [(port, f"{at}.ports[{i}]") for i, port in enumerate(container.get("ports") or ())]
-    return found + _port_warnings(ports) if len(ports) > 1 else found
+    return found + _port_warnings(ports) if ports else found
+
+
+def _fractions(amounts: Json, names: Sequence[str] = ("memory", "ephemeral-storage")) -> list[tuple[str, str]]:
+    """The names of those with a part of a byte, and what is said of them."""
+    return [
+        (name, f"fractional byte value {go_quote(text)} is invalid, must be an integer")
+        for name in names
+        if (text := amounts.get(name)) and quantity.parse(text).milli_value() % 1000
+    ]
 
 
 def _fraction_warnings(resources: Json, path: str) -> list[str]:
     return [
-        f"{path}.{part}[{name}]: fractional byte value {go_quote(text)} is invalid, must be an integer"
-        for name in ("memory", "ephemeral-storage")
+        f"{path}.{part}[{name}]: {why}"
+        for each in ("memory", "ephemeral-storage")
         for part in ("limits", "requests")
-        if (text := (resources.get(part) or {}).get(name)) and quantity.parse(text).milli_value() % 1000
+        for name, why in _fractions(resources.get(part) or {}, (each,))
     ]
 
 
@@ -196,7 +284,7 @@ def _env_warnings(env: Sequence[Json], path: str) -> list[str]:
     return found
 
 
-PORT_WARNINGS_MAX: Final = 256
+WARNINGS_MAX: Final = 256
 """Each two ports of a pod may be worth a warning, and the headers of an answer hold fewer than these."""
 
 
@@ -211,6 +299,9 @@ def _same_port_warnings(ports: Sequence[tuple[Json, str]]) -> list[str]:
     for index, (port, at) in enumerate(ports):
         number, protocol = port.get("containerPort") or 0, port.get("protocol") or ""
         host, address = port.get("hostPort") or 0, port.get("hostIP") or ""
+        if address and not host and len(found) < WARNINGS_MAX:
+            shown = f"HostPort:0 ContainerPort:{number} Protocol:{protocol} HostIP:{address}"
+            found.append(f"{at}: hostIP set without hostPort: {{Name:{port.get('name') or ''} {shown}}}")
         same = (number, protocol)
         exact, ambiguous = (*same, host, address), (*same, host, bool(address))
         if host:
@@ -219,7 +310,7 @@ def _same_port_warnings(ports: Sequence[tuple[Json, str]]) -> list[str]:
         else:
             others = taken.get(same, [])
         for other in others:
-            if len(found) >= PORT_WARNINGS_MAX:
+            if len(found) >= WARNINGS_MAX:
                 return found
             was, where = ports[other]
             if (address, host) == (was.get("hostIP") or "", was.get("hostPort") or 0):

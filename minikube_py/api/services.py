@@ -28,9 +28,18 @@ def set_cluster_ip(service: Json, address: str) -> None:
     spec["clusterIPs"] = [address]
 
 
-def complete_families(service: Json) -> None:
+def reduced(spec: Json, before: Json) -> list[str]:
+    """What an update takes away that it may only take with the policy SingleStack."""
+    if spec.get("ipFamilyPolicy") == "SingleStack":
+        return []
+    names = (("clusterIPs", "cluster IP"), ("ipFamilies", "IP family"))
+    return [told for name, told in names if 0 < len(spec.get(name) or ()) < len(before.get(name) or ())]
+
+
+def complete_families(service: Json, old: Json | None = None) -> None:
     """Addresses' families, of a cluster that has IPv4 alone."""
     spec = service["spec"]
+    before: Json = old["spec"] if old is not None else {}
     if spec.get("clusterIP") and not spec.get("clusterIPs"):
         spec["clusterIPs"] = [spec["clusterIP"]]
     if spec.get("type") == "ExternalName":
@@ -40,6 +49,13 @@ def complete_families(service: Json) -> None:
     anything = spec.get("clusterIP") == HEADLESS and not spec.get("selector")
     if not spec.get("ipFamilyPolicy"):
         spec["ipFamilyPolicy"] = "RequireDualStack" if anything else "SingleStack"
+    if old is not None and spec["ipFamilyPolicy"] == "SingleStack":
+        for name in ("clusterIPs", "ipFamilies"):
+            if len(spec.get(name) or ()) > 1 and spec[name] == before.get(name):
+                spec[name] = spec[name][:1]
+    if reduced(spec, before):
+        # It will be refused as it is.
+        return
     if not spec.get("ipFamilies"):
         spec["ipFamilies"] = ["IPv4"]
     if anything and len(spec["ipFamilies"]) == 1 and spec["ipFamilyPolicy"] != "SingleStack":
@@ -49,18 +65,20 @@ def complete_families(service: Json) -> None:
 def ports_without_node_port(service: Json) -> Iterator[Json]:
     """The ports that a node port is to be found for."""
     spec = service["spec"]
-    wanted = spec.get("type") == "NodePort" or (
-        spec.get("type") == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is not False
-    )
-    if wanted:
+    if _wants_node_ports(spec):
         yield from (port for port in spec.get("ports") or () if not port.get("nodePort"))
+
+
+def _wants_node_ports(spec: Json) -> bool:
+    kind = spec.get("type")
+    return kind == "NodePort" or (kind == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is not False)
 
 
 def _uses_node_ports(spec: Json) -> bool:
     return spec.get("type") in ("NodePort", "LoadBalancer")
 
 
-def _needs_health_port(spec: Json) -> bool:
+def needs_health_port(spec: Json) -> bool:
     return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
 
 
@@ -92,15 +110,16 @@ def keep_allocated(new: Json, old: Json) -> None:
                 spec[name] = before[name]
     if before.get("ipFamilyPolicy") and not spec.get("ipFamilyPolicy") and spec.get("type") != "ExternalName":
         spec["ipFamilyPolicy"] = before["ipFamilyPolicy"]
-    if _uses_node_ports(spec) and _uses_node_ports(before):
-        known = {(p.get("protocol"), p.get("port")): p.get("nodePort") for p in before.get("ports") or ()}
+    if _wants_node_ports(spec) and _wants_node_ports(before):
+        # By their names: all else of a port may have changed.
+        known = {port.get("name"): port.get("nodePort") for port in before.get("ports") or ()}
         taken = {port.get("nodePort") for port in spec.get("ports") or ()}
         for port in spec.get("ports") or ():
-            found = known.get((port.get("protocol"), port.get("port")))
+            found = known.get(port.get("name"))
             if not port.get("nodePort") and found and found not in taken:
                 port["nodePort"] = found
     found = before.get("healthCheckNodePort")
-    if found and _needs_health_port(spec) and _needs_health_port(before) and not spec.get("healthCheckNodePort"):
+    if found and needs_health_port(spec) and needs_health_port(before) and not spec.get("healthCheckNodePort"):
         spec["healthCheckNodePort"] = found
 
 
@@ -123,7 +142,7 @@ def drop_type_dependent(new: Json, old: Json) -> None:
         if all(port.get("nodePort") in known for port in spec.get("ports") or () if port.get("nodePort")):
             for port in spec.get("ports") or ():
                 port.pop("nodePort", None)
-    if _needs_health_port(before) and not _needs_health_port(spec):
+    if needs_health_port(before) and not needs_health_port(spec):
         _drop_same(spec, before, "healthCheckNodePort")
     if before.get("type") == "LoadBalancer" and spec.get("type") != "LoadBalancer":
         _drop_same(spec, before, "allocateLoadBalancerNodePorts")

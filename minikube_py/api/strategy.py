@@ -6,6 +6,8 @@ they are changed in place, and parts of the old object are shared with the new o
 
 from __future__ import annotations
 
+from typing import Final
+
 from minikube_py.api.equality import same_spec
 from minikube_py.api.errors import Json, conflict
 from minikube_py.api.kind import Cluster, Kind, stamps_nothing
@@ -102,3 +104,30 @@ def check_preconditions(kind: Kind, obj: Json, uid: str | None, resource_version
                 f"{what} in object meta: {found}"
             )
             raise conflict(kind, name, why)
+
+
+_REPEATED_OWNERS: Final = (
+    ".metadata.ownerReferences contains duplicate entries{}; API server dedups owner references in 1.20+, and may "
+    "reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}"
+)
+
+
+def without_repeats(obj: Json, after: str = "") -> list[str]:
+    """Drops owners that are named twice, and returns the warning."""
+    owners = obj["metadata"].get("ownerReferences")
+    if not owners or len(owners) < 2:
+        return []
+    kept: list[Json] = []
+    for each in owners:
+        if each not in kept:
+            kept.append(each)
+    if len(kept) == len(owners):
+        return []
+    obj["metadata"]["ownerReferences"] = kept
+    repeated = [each.get("uid") or "" for i, each in enumerate(owners) if each in owners[:i]]
+    return [_REPEATED_OWNERS.format(after, ", ".join(repeated))]
+
+
+def told_of_new(kind: Kind, obj: Json) -> list[str]:
+    """Of an object to be created, as it was sent; owners named twice are dropped."""
+    return without_repeats(obj) + kind.warn_given(obj)

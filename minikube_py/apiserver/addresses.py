@@ -67,6 +67,8 @@ class AddressAllocator:
             services.set_cluster_ip(service, await self._free_address(taken))
         for port in services.ports_without_node_port(service):
             port["nodePort"] = await self._free_port(taken, _node_ports(service))
+        if services.needs_health_port(service["spec"]) and not service["spec"].get("healthCheckNodePort"):
+            service["spec"]["healthCheckNodePort"] = await self._free_port(taken, _node_ports(service))
         self._check_range(service, held)
         return [Claim(key, owner) for key in sorted(held_keys(service) - held)]
 

@@ -246,7 +246,16 @@ def settle_create(kind: Kind, obj: Json, cluster: Cluster) -> None:
     if errors:
         raise invalid(kind, obj["metadata"].get("name") or "", errors)
     kind.canonicalize(obj)
-    kind.validate_admission(obj, None, cluster)
+    _admit_valid(kind, obj, None, cluster)
+
+
+def _admit_valid(kind: Kind, new: Json, old: Json | None, cluster: Cluster) -> None:
+    """Raises: StatusError 403, with what is said of the object."""
+    try:
+        kind.validate_admission(new, old, cluster)
+    except StatusError as error:
+        error.warnings = (*error.warnings, *kind.warn(new, old))
+        raise
 
 
 def finish_update(kind: Kind, new: Json, old: Json, sub: str, said: list[str], cluster: Cluster) -> Json:
@@ -258,16 +267,18 @@ def finish_update(kind: Kind, new: Json, old: Json, sub: str, said: list[str], c
 def settle_update(kind: Kind, new: Json, old: Json, sub: str, said: list[str], cluster: Cluster) -> Json:
     """The second half of `finish_update`, after all that may still change the object."""
     kind = as_stored(kind, new, old)
+    repeated = strategy.without_repeats(new, " after mutating admission happens")
     strategy.settle_update(kind, new, old, sub, cluster)
     errors = validate_update(kind, new, old, sub)
     if errors:
         refusal = invalid(kind, old["metadata"]["name"], errors)
-        refusal.warnings = tuple(kind.warn_status(new, old))
+        refusal.warnings = (*repeated, *kind.warn_status(new, old))
         raise refusal
     kind.canonicalize(new)
     if not sub:
-        kind.validate_admission(new, old, cluster)
-    said[:] = kind.warn_status(new, old) if sub == "status" else () if sub else kind.warn(new, old)
+        _admit_valid(kind, new, old, cluster)
+    told = kind.warn_status(new, old) if sub == "status" else () if sub else kind.warn(new, old)
+    said[:] = [*repeated, *told]
     with_times_of(new, old)
     return new
 
@@ -456,6 +467,7 @@ def create(kinds: Registry, asked: Body, wall_s: float, seed: int, updating: boo
     """`updating`: a PUT of what is not there yet. Raises: StatusError 400, 413, 415, before the namespace counts."""
     kind, rng = _kind(kinds, asked), random.Random(seed)
     obj, warnings = decode(kind, asked.body, asked.content_type, asked.field_validation)
+    warnings += strategy.told_of_new(kind, obj)
     generated = "generateName" in obj["metadata"] and not obj["metadata"].get("name")
     try:
         if updating:
@@ -464,7 +476,7 @@ def create(kinds: Registry, asked: Body, wall_s: float, seed: int, updating: boo
         name = named_for_create(kind, asked.namespace, obj, rng)
     except StatusError as error:
         raise _warned(error, warnings) from None
-    return _created(kind, asked, obj, name, rng, wall_s, warnings, asked.sender, updating, generated)
+    return _created(kind, asked, obj, name, rng, wall_s, warnings, asked.sender, generated)
 
 
 def _created(
@@ -476,13 +488,12 @@ def _created(
     wall_s: float,
     warnings: list[str],
     sender: Sender | None,
-    updating: bool,
     generated: bool = False,
 ) -> Made:
     reached = _Reached()
     try:
         finish_create(kind, obj, rng, wall_s, Seen(asked.seen, asked.wall_s), reached.admit, sender)
-        said = kind.warn(obj, None) if not updating else []
+        said = kind.warn(obj, None)
         return Made(name, _checked(encode(obj)), warnings + said, generated)
     except StatusError as error:
         try:
@@ -495,6 +506,7 @@ def update(kinds: Registry, asked: Body, old_value: bytes | None, revision: int,
     """None: it is not there, and may be created. Raises: StatusError."""
     kind = _kind(kinds, asked)
     new, warnings = decode(kind, asked.body, asked.content_type, asked.field_validation)
+    warnings += strategy.without_repeats(new)
     said: list[str] = []
     reached = _Reached()
     try:
@@ -548,7 +560,8 @@ def apply(kinds: Registry, asked: Body, old_value: bytes | None, revision: int, 
         new = applied(kind, old, given, asked.sub, warnings)
         if old is None or old_value is None:
             settle_version(kind, asked.name, new["metadata"])
-            return _created(kind, asked, new, asked.name, random.Random(seed), asked.wall_s, warnings, None, True)
+            warnings += kind.warn_given(new)
+            return _created(kind, asked, new, asked.name, random.Random(seed), asked.wall_s, warnings, None)
         seen = Seen(asked.seen, asked.wall_s)
         check_applied(kind, new, old, given, asked.sub, reached.admit)
         return _made(kind, finish_update(kind, new, old, asked.sub, said, seen), old_value, warnings + said)

@@ -112,6 +112,7 @@ class Writer:
         if passage is None and is_large(request.body, request.content_type):
             return await self._create_large(route, request, options)
         obj, warnings = decode(route.resource, request.body, request.content_type, options.field_validation)
+        warnings += strategy.told_of_new(route.resource, obj)
         attempts_left = self._limits.generate_name_attempts_max
         while True:
             generated = "generateName" in obj["metadata"] and not obj["metadata"].get("name")
@@ -124,11 +125,12 @@ class Writer:
                 attempts_left -= 1
                 if not generated or error.reason != "AlreadyExists":
                     checked = error.reason == "AlreadyExists" or isinstance(error, Refused)
-                    said = route.resource.warn(obj, None) if checked else []
+                    said = route.resource.warn(obj, None) if checked else list(error.warnings)
                     raise with_warnings(error, warnings + said) from None
                 if not attempts_left:
                     raise generate_name_conflict(route.resource, obj["metadata"]["name"]) from None
             obj, _ = decode(route.resource, request.body, request.content_type, options.field_validation)
+            strategy.without_repeats(obj)
 
     async def create_object(
         self,
@@ -226,8 +228,7 @@ class Writer:
     ) -> Written:
         guard = await self._gate.admit(resource, namespace, made.name) if resource.namespaced else None
         if admit is not None and made.value:
-            obj = orjson.loads(made.value)
-            admit(resource, "", made.name, None, obj)
+            admit(resource, "", made.name, None, obj := orjson.loads(made.value))
             made = made._replace(value=encode(obj))
         if made.refusal is not None:
             raise made.refusal
@@ -307,6 +308,7 @@ class Writer:
         sender = self.sender(request, options)
         if not large:
             spare, warnings = decode(resource, request.body, request.content_type, options.field_validation)
+            warnings += strategy.without_repeats(spare)
             try:
                 check_name(spare["metadata"], route.name)
                 check_namespace(resource, spare["metadata"], route.namespace)
@@ -336,13 +338,13 @@ class Writer:
             return _Next(await self._finished(resource, obj, old, sub, said, passage, request.admit))
 
         try:
-            name, dry_run = route.name, options.dry_run
-            written = await self._change(resource, route.namespace, name, make, dry_run, create_new, sub)
+            where = resource, route.namespace, route.name
+            written = await self._change(*where, make, options.dry_run, create_new, sub)
         except _Absent:
             if large:
                 return await self._create_large(route, request, options, updating=True)
-            by = (request.admit, sender, passage)
-            return await self._create_by_update(route, orjson.loads(body), options, warnings, *by)
+            obj = orjson.loads(body)
+            return await self._create_by_update(route, obj, options, warnings, request.admit, sender, passage)
         except StatusError as error:
             raise _told(error, warnings, said) from None
         return written._replace(warnings=warnings + said) if warnings or said else written
@@ -358,9 +360,10 @@ class Writer:
         passage: Passage | None,
     ) -> Written:
         settle_version(route.resource, route.name, obj["metadata"])
+        warnings += route.resource.warn_given(obj)
         given = (options.dry_run, admit, sender, passage.created() if passage is not None else None)
         written = await self.create_object(route.resource, route.namespace, obj, *given)
-        return written._replace(warnings=warnings)
+        return written._replace(warnings=warnings + route.resource.warn(obj, None))
 
     # --- patch ------------------------------------------------------------------------------------------------------
 
@@ -476,13 +479,7 @@ class Writer:
     # --- the common way of a change ---------------------------------------------------------------------------------
 
     async def change(
-        self,
-        resource: Kind,
-        namespace: str,
-        name: str,
-        make: Make,
-        dry_run: bool = False,
-        may_be_absent: bool = False,
+        self, resource: Kind, namespace: str, name: str, make: Make, dry_run: bool = False, may_be_absent: bool = False
     ) -> Written:
         """Reads, makes, writes if unchanged; again on a conflict. What changes nothing is not written.
 
@@ -556,12 +553,12 @@ class Writer:
         raise conflict(resource, name)
 
 
-async def _nothing_is_written(charges: Sequence[Claim]) -> Outcome:
-    return Outcome(True, 0)
-
-
 class _Absent(Exception):
     """The object to be changed is not there, and may be created."""
+
+
+async def _nothing_is_written(charges: Sequence[Claim]) -> Outcome:
+    return Outcome(True, 0)
 
 
 class _Next(NamedTuple):
@@ -580,8 +577,8 @@ def _next(made: Made, resource: Kind, warnings: list[str], request: Request, kv:
     at what would be stored; then what else speaks against it."""
     warnings[:] = made.warnings
     if request.admit is not None and kv is not None:
-        obj = orjson.loads(made.value)
-        request.admit(resource, asked.sub, asked.name, stored(resource, kv.value, kv.mod_revision), obj)
+        old = stored(resource, kv.value, kv.mod_revision)
+        request.admit(resource, asked.sub, asked.name, old, obj := orjson.loads(made.value))
         # The admission of kubelets writes down who plays a node.
         made = made._replace(value=encode(obj))
     if made.refusal is not None:
@@ -594,5 +591,5 @@ def _taken(resource: Kind, name: str, standing: KeyValue) -> StatusError:
 
 
 def _told(error: StatusError, warnings: list[str], said: list[str]) -> StatusError:
-    """`warnings` of the body, `said` of the object: whom a quota refuses, after all was found valid, gets both."""
+    """What is `said` of the object, after it was found valid: whom a quota refuses gets it, too."""
     return with_warnings(error, warnings + said if isinstance(error, Refused) else [*warnings, *error.warnings])

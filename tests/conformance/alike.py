@@ -27,6 +27,7 @@ _NOISE = (
     (re.compile(rb"(ResourceVersion in record \()\d+(?=\))"), rb"\1<n>"),
     (re.compile(_TIME), rb"<time>"),
     (re.compile(rb'("(?:clusterIP|clusterIPs|ip)":\s*\[?\s*)"10\.\d+\.\d+\.\d+"'), rb'\1"<ip>"'),
+    (re.compile(rb'(Invalid value: \\")10\.0\.\d+\.\d+(?=\\": expected an IPv)'), rb"\1<ip>"),
     (re.compile(rb'("(?:nodePort|healthCheckNodePort)":\s*)[1-9]\d+'), rb"\1<port>"),
     (re.compile(rb'("continue":\s*)"[A-Za-z0-9_=-]+"'), rb'\1"<continue>"'),
     (re.compile(rb"(resource version: )\d+, current: \d+"), rb"\1<n>"),

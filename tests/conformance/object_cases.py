@@ -108,7 +108,151 @@ def numbers(draw: st.DrawFn, name: str) -> list[Ask]:
     ]
 
 
-SCRIPTS: dict[str, Any] = {"numbers": numbers}
+# --- services ---------------------------------------------------------------------------------------------------------
+
+_IN = "/api/v1/namespaces/default"
+_STRATEGIC = "application/strategic-merge-patch+json"
+_PORTS = ([{"port": 80}], [{"port": 80, "name": "a"}, {"port": 81, "name": "b"}], [{"port": 80, "name": "a"}, {"port": 80, "name": "u", "protocol": "UDP"}], [])
+_SERVICE: dict[str, tuple[Any, ...]] = {
+    "type": ("ClusterIP", "NodePort", "LoadBalancer", "LoadBalancer", "ExternalName", None), "ports": _PORTS,
+    "externalTrafficPolicy": ("Local", "Local", "Cluster", None), "internalTrafficPolicy": ("Local", "Cluster", None),
+    "externalName": ("a.b", "", None), "sessionAffinity": ("ClientIP", "None", None), "selector": ({"a": "b"}, None),
+    "sessionAffinityConfig": ({"clientIP": {"timeoutSeconds": 5}}, {"clientIP": {}}, None), "clusterIP": ("None", "", None),
+    "clusterIPs": (["None"], [], None), "ipFamilies": (["IPv4"], ["IPv6"], ["IPv4", "IPv6"], [], None),
+    "ipFamilyPolicy": ("SingleStack", "PreferDualStack", "RequireDualStack", None), "healthCheckNodePort": (0, None),
+    "allocateLoadBalancerNodePorts": (True, False, None), "loadBalancerClass": ("x.io/y", None), "externalIPs": (["1.2.3.4"], ["::FFFF:1.2.3.4"], None),
+    "loadBalancerIP": ("1.2.3.4", "01.2.3.4", "FD00::1", None), "loadBalancerSourceRanges": (["10.0.0.0/8"], ["10.0.0.1/8"], None),
+    "publishNotReadyAddresses": (True, None), "trafficDistribution": ("PreferClose", "PreferSameZone", None),
+}  # fmt: skip
+
+
+@st.composite
+def services(draw: st.DrawFn, name: str) -> list[Ask]:
+    """Creates a service and takes it through changes of type, policy, families and affinity."""
+
+    def spec(most: int) -> dict[str, Any]:
+        fields = draw(st.lists(st.sampled_from(sorted(_SERVICE)), max_size=most, unique=True))
+        return {field: draw(st.sampled_from(_SERVICE[field])) for field in fields}
+
+    path, first = f"{_IN}/services/{name}", spec(4)
+    first = {"ports": [{"port": 80}], "type": draw(st.sampled_from(_SERVICE["type"])), **first}
+    notes = draw(st.sampled_from(({}, {}, {"service.kubernetes.io/topology-aware-hints": "auto"})))
+    asks = [Ask("service created", "POST", f"{_IN}/services?fieldManager=maker", {"metadata": {"name": name, "annotations": notes}, "spec": first})]
+    for _ in range(draw(st.integers(2, 6))):
+        changed, dry = spec(3), draw(st.sampled_from(("", "", "", "&dryRun=All")))
+        for field in ("clusterIP", "clusterIPs"):
+            # Upstream panics where an address is taken away.
+            changed.pop(field, None)
+        if draw(st.booleans()):
+            asks.append(Ask("service patched", "PATCH", f"{path}?fieldManager=one{dry}", {"spec": changed}, draw(st.sampled_from((MERGE, _STRATEGIC)))))
+        else:
+            body = {"metadata": {"name": name}, "spec": {**first, **changed}}
+            asks.append(Ask("service put", "PUT", f"{path}?fieldManager=one{dry}", body))
+    return [*asks, Ask("service read", "GET", path), Ask("service gone", "DELETE", path)]
+
+
+# --- what is said of pods, and of what holds them ---------------------------------------------------------------------
+
+_SECCOMP, _ARMOR = "container.seccomp.security.alpha.kubernetes.io/", "container.apparmor.security.beta.kubernetes.io/"
+_PROFILES = ("runtime/default", "docker/default", "unconfined", "localhost/a", "localhost/", "localhost/../a", "x", "")
+_NOTES = ("seccomp.security.alpha.kubernetes.io/pod", *(f"{prefix}{name}" for prefix in (_SECCOMP, _ARMOR) for name in ("c", "d", "i")))
+_FIELDS_OF_PROFILES = ({"type": "RuntimeDefault"}, {"type": "Unconfined"}, {"type": "Localhost", "localhostProfile": "a"}, {"type": "Localhost"})
+_POD: dict[str, tuple[Any, ...]] = {
+    "overhead": ({"memory": "1500m"}, {"ephemeral-storage": "1m", "cpu": "1m"}), "terminationGracePeriodSeconds": (-1, 0, 5),
+    "hostAliases": ([{"ip": "01.2.3.4"}], [{"ip": "::FFFF:1.2.3.4"}], [{"ip": "FD00::1"}, {"ip": "FD00::1"}]), "os": ({"name": "windows"}, {"name": "linux"}),
+    "dnsConfig": ({"nameservers": ["FD00::1"]}, {"nameservers": ["1.2.3.4"]}), "nodeSelector": ({"beta.kubernetes.io/os": "x"},),
+    "imagePullSecrets": ([{"name": "a"}, {"name": "a"}], [{}]),
+    "topologySpreadConstraints": ([{"maxSkew": 1, "topologyKey": "failure-domain.beta.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule"}],),
+    "volumes": (
+        [{"name": "v", "configMap": {"name": "k", "items": [{"key": "a", "path": "p"}, {"key": "b", "path": "p/q"}, {"key": "c", "path": "p"}]}}],
+        [{"name": "v", "secret": {"secretName": "k", "items": [{"key": "a", "path": "p/q/"}, {"key": "b", "path": "p"}]}}],
+        [{"name": "v", "downwardAPI": {"items": [{"path": "p", "fieldRef": {"fieldPath": "metadata.name"}}, {"path": "p", "fieldRef": {"fieldPath": "metadata.uid"}}]}}],
+        [{"name": "v", "projected": {"sources": [{"configMap": {"name": "k", "items": [{"key": "a", "path": "t"}]}}, {"serviceAccountToken": {"path": "t"}}, {"secret": {"name": "s", "items": [{"key": "a", "path": "t/u"}]}}]}}],
+        [{"name": "v", "emptyDir": {}}, {"name": "w", "gitRepo": {"repository": "r"}}],
+        [{"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1500m"}}}}}}],
+    ),
+}  # fmt: skip
+_CONTAINER: dict[str, tuple[Any, ...]] = {
+    "ports": ([{"containerPort": 80, "hostIP": "1.2.3.4"}], [{"containerPort": 80}, {"containerPort": 80, "hostPort": 80}], [{"containerPort": 80, "name": "a"}]),
+    "env": ([{"name": "A", "value": "1"}, {"name": "A", "value": "1"}], [{"name": "A", "value": "1"}, {"name": "A", "value": "$(A)2"}]),
+    "resources": ({"requests": {"memory": "1m"}}, {"limits": {"ephemeral-storage": "1500m", "memory": "1.5"}}),
+}  # fmt: skip
+_OWNERS = [{"apiVersion": "v1", "kind": "A", "name": name, "uid": uid} for name, uid in (("a", "u"), ("b", "u"), ("a", "v"))]
+
+
+@st.composite
+def pods(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Annotations and spec of a pod or a template."""
+
+    def some(fields: dict[str, tuple[Any, ...]], most: int) -> dict[str, Any]:
+        names = draw(st.lists(st.sampled_from(sorted(fields)), max_size=most, unique=True))
+        return {name: draw(st.sampled_from(fields[name])) for name in names}
+
+    def context() -> dict[str, Any]:
+        names = draw(st.lists(st.sampled_from(("seccompProfile", "appArmorProfile")), max_size=1))
+        found = {name: draw(st.sampled_from(_FIELDS_OF_PROFILES)) for name in names}
+        return {"securityContext": found} if found else {}
+
+    # Of several keys of one kind, upstream tells in the order of a Go map.
+    kinds = draw(st.lists(st.sampled_from(_NOTES), max_size=2, unique_by=lambda key: key.rpartition("/")[0]))
+    notes = {key: draw(st.sampled_from(_PROFILES)) for key in kinds}
+    containers = [{"name": each, "image": "i", **some(_CONTAINER, 1), **(context() if notes else {})} for each in draw(st.sampled_from((("c",), ("c", "d"))))]
+    spec = {"containers": containers, **(context() if notes else {}), **some(_POD, 2)}
+    if draw(st.integers(0, 3)) == 0:
+        spec["initContainers"] = [{"name": "i", "image": "i", **some(_CONTAINER, 1)}]
+    return notes, spec
+
+
+@st.composite
+def said(draw: st.DrawFn, name: str) -> list[Ask]:
+    """Creates and changes of a pod, or of what holds its template, and what is said of them."""
+    notes, spec = draw(pods())
+    owners = draw(st.lists(st.sampled_from(_OWNERS), max_size=4))
+    meta = {"name": name, **({"ownerReferences": owners} if owners else {})}
+    labels = {"labels": {"a": "b"}}
+    template = {"metadata": {**labels, "annotations": notes}, "spec": spec}
+    chosen = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    claim = {"metadata": {"name": "v"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": draw(st.sampled_from(("1", "1500m")))}}}}
+    bare = {"metadata": {"annotations": notes, **draw(st.sampled_from(({}, labels, {"labels": {}})))}, "spec": {**spec, "restartPolicy": "Never"}}
+    match draw(st.sampled_from(("pods", "pods", "deployments", "statefulsets", "podtemplates", "jobs", "cronjobs"))):
+        case "pods":
+            root, body = f"{_IN}/pods", {"metadata": {**meta, "annotations": notes}, "spec": spec}
+        case "deployments":
+            root, body = "/apis/apps/v1/namespaces/default/deployments", {"metadata": meta, "spec": chosen}
+        case "statefulsets":
+            more = {"serviceName": "s", "revisionHistoryLimit": draw(st.sampled_from((-1, 1))), "volumeClaimTemplates": [claim]}
+            root, body = "/apis/apps/v1/namespaces/default/statefulsets", {"metadata": meta, "spec": {**chosen, **more}}
+        case "podtemplates":
+            root, body = f"{_IN}/podtemplates", {"metadata": meta, "template": template}
+        case "jobs":
+            root, body = "/apis/batch/v1/namespaces/default/jobs", {"metadata": {**meta, **draw(st.sampled_from(({}, {"labels": {"x": "y"}})))}, "spec": {"template": bare}}
+        case _:
+            root, body = "/apis/batch/v1/namespaces/default/cronjobs", {"metadata": meta, "spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": bare}}}}
+    plural, path = root.rpartition("/")[2], f"{root}/{name}"
+    asks = [Ask(f"{plural} created", "POST", f"{root}?fieldManager=maker", body), Ask(f"{plural} put", "PUT", f"{path}?fieldManager=maker", body)]
+    again = draw(st.lists(st.sampled_from(_OWNERS), min_size=1, max_size=3))
+    change: dict[str, Any] = {"metadata": {"ownerReferences": again, "labels": {"z": "z"}}}
+    if plural == "pods":
+        change["metadata"]["annotations"] = {draw(st.sampled_from(_NOTES)): draw(st.sampled_from((None, *_PROFILES)))}
+    asks.append(Ask(f"{plural} patched", "PATCH", f"{path}?fieldManager=one", change, MERGE))
+    return [*asks, Ask(f"{plural} read", "GET", path), Ask(f"{plural} gone", "DELETE", f"{path}?gracePeriodSeconds=0&propagationPolicy=Background")]
+
+
+@st.composite
+def leases(draw: st.DrawFn, name: str) -> list[Ask]:
+    """Of fields whose gate is off."""
+    root = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+    spec = {"holderIdentity": "x", "preferredHolder": draw(st.sampled_from(("y", ""))), "strategy": draw(st.sampled_from(("OldestEmulationVersion", "x")))}
+    body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}, "spec": spec}
+    return [
+        Ask("lease created", "POST", f"{root}?fieldManager=maker", body),
+        Ask("lease patched", "PATCH", f"{root}/{name}?fieldManager=one", {"spec": spec}, draw(st.sampled_from((MERGE, _STRATEGIC)))),
+        Ask("lease applied", "PATCH", f"{root}/{name}?fieldManager=two&force=true", body, APPLY),
+        Ask("lease gone", "DELETE", f"{root}/{name}"),
+    ]
+
+
+SCRIPTS: dict[str, Any] = {"numbers": numbers, "services": services, "said": said, "leases": leases}
 """By name, what draws a script for an object of a given name."""
 
 

@@ -79,7 +79,7 @@ def _default_template(spec: Json) -> Json:
 
 def _default_job(obj: Json) -> None:
     spec = part(obj, "spec")
-    labels = _default_template(spec)["metadata"].get("labels")
+    _default_template(spec)
     part(obj, "status")
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = 1
@@ -93,6 +93,11 @@ def _default_job(obj: Json) -> None:
         "manualSelector": False,
     }
     defaults(filled)(spec)
+    _label_as_template(obj)
+
+
+def _label_as_template(obj: Json) -> None:
+    labels = template_labels(obj["spec"])
     if labels and not obj["metadata"].get("labels"):
         # The same map: what is added to the template's labels for the selector shows here, too, as in upstream.
         obj["metadata"]["labels"] = labels
@@ -298,6 +303,8 @@ JOBS: Final = Kind(
     orphaning_warning=_ORPHANS,
     default=_default_job,
     prepare_create=_create_job,
+    # What is stored gets its defaults whenever it is read.
+    canonicalize=_label_as_template,
     validate=_validate_job,
     validate_update={"": _update_job, "status": changes(meta_update, validate_job_status)},
     warn=_warn_job,

@@ -33,6 +33,7 @@ from minikube_py.api.selectors import LabelSelector
 from minikube_py.api.validation.affinity import validate_label_selector
 from minikube_py.api.validation.metadata import validate_object_meta, validate_object_meta_update
 from minikube_py.api.validation.pods import validate_pod_annotations, validate_pod_spec
+from minikube_py.api.validation.profiles import validate_fields_match
 from minikube_py.api.validation.resources import NEGATIVE
 
 SCALE: Final = Subresource("scale", "Scale", STATUS_VERBS, "autoscaling", "v1")
@@ -77,6 +78,8 @@ def validate_template(template: Json, path: str) -> list[FieldError]:
     errors += validate_annotations(annotations, f"{path}.annotations")
     errors += validate_pod_annotations(annotations, spec, f"{path}.annotations")
     errors += validate_pod_spec(spec, f"{path}.spec", is_pod=False)
+    if annotations:
+        errors += validate_fields_match(annotations, spec, f"{path}.spec")
     if spec.get("ephemeralContainers"):
         where = f"{path}.spec.ephemeralContainers"
         errors += [

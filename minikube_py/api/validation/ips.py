@@ -69,8 +69,12 @@ def validate_canonical_ip(text: str, path: str) -> list[FieldError]:
 
 def ip_warnings(text: str, path: str) -> list[str]:
     """What is said of an address that `validate_ip` lets pass."""
-    if ":" not in text or (address := parse_ip(text)) is None or str(address) == text:
+    address = parse_ip(text)
+    if address is None or str(address) == text:
         return []
+    if _is_mapped(address) or address.version == 4:
+        shown = getattr(address, "ipv4_mapped", None) or address
+        return [f'{path}: non-standard IP address "{text}" is invalid: use "{shown}"']
     return [f'{path}: IPv6 address "{text}" should be in RFC 5952 canonical format ("{address}")']
 
 

@@ -28,6 +28,7 @@ from minikube_py.api.meta import (
     regex_message,
     validate_labels,
 )
+from minikube_py.api.validation import profiles
 from minikube_py.api.validation.affinity import validate_affinity, validate_topology_spread
 from minikube_py.api.validation.containers import (
     WHITESPACE,
@@ -46,7 +47,7 @@ from minikube_py.api.validation.resources import (
     validate_pod_level,
     validate_requirements,
 )
-from minikube_py.api.validation.security import validate_host_users, validate_pod_security
+from minikube_py.api.validation.security import validate_for_system, validate_host_users, validate_pod_security
 from minikube_py.api.validation.taints import validate_tolerations
 from minikube_py.api.validation.volumes import validate_volumes
 
@@ -296,6 +297,7 @@ def _validate_rest_of_spec(spec: Json, path: str, volumes: Mapping[str, Json]) -
         errors += validate_amount(name, text, f"{path}.overhead.limits[{name}]")
     if (system := get("os")) is not None:
         errors += _one_of(system.get("name") or "", ("linux", "windows"), f"{path}.os")
+        errors += validate_for_system(spec, system.get("name") or "", path)
     return errors + _validate_file_volumes(spec, volumes, path)
 
 
@@ -312,7 +314,7 @@ def validate_pod_annotations(annotations: Mapping[str, str], spec: Json, path: s
     cost = annotations.get(_DELETION_COST)
     if cost is not None and not _is_int32(cost):
         errors.append(invalid_value(f"{path}[{_DELETION_COST}]", cost, "must be a 32bit integer"))
-    return errors
+    return errors + profiles.validate_annotations(annotations, spec, path)
 
 
 def _is_int32(text: str) -> bool:
@@ -355,12 +357,19 @@ def validate_pod_create(pod: Json) -> list[FieldError]:
         errors.append(forbidden_value("spec.ephemeralContainers", "cannot be set on create"))
     if spec.get("schedulingGates") and spec.get("nodeName"):
         errors.append(forbidden_value("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
+    if annotations := pod["metadata"].get("annotations"):
+        errors += profiles.validate_fields_match(annotations, spec, "spec")
     return errors
 
 
 def validate_pod_update(new: Json, old: Json) -> list[FieldError]:
     errors = validate_object_meta_update(new["metadata"], old["metadata"])
     errors += _validate_metadata_and_spec(new)
+    now, before = (each["metadata"].get("annotations") or {} for each in (new, old))
+    if now != before:
+        errors += profiles.validate_annotation_update(now, before)
+    if now:
+        errors += validate_pod_annotations(now, new["spec"], "metadata.annotations")
     return errors + validate_pod_spec_update(new["spec"], old["spec"])
 
 

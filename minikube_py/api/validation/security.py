@@ -203,3 +203,46 @@ def validate_host_users(spec: Json, path: str) -> list[FieldError]:
             if container.get("volumeDevices"):
                 errors.append(forbidden_value(f"{path}.{name}[{i}].volumeDevices", why))
     return errors
+
+
+_NO_LINUX: Final = "cannot be set for a windows pod"
+_POD_LINUX: Final = (
+    "securityContext.appArmorProfile", "securityContext.seLinuxOptions", "hostUsers", "hostPID", "hostIPC",
+    "securityContext.seccompProfile", "securityContext.fsGroup", "securityContext.fsGroupChangePolicy",
+    "securityContext.sysctls", "shareProcessNamespace", "securityContext.runAsUser", "securityContext.runAsGroup",
+    "securityContext.supplementalGroups", "securityContext.supplementalGroupsPolicy",
+    "securityContext.seLinuxChangePolicy",
+)  # fmt: skip
+_CONTAINER_LINUX: Final = (
+    "appArmorProfile", "seLinuxOptions", "seccompProfile", "capabilities", "readOnlyRootFilesystem", "privileged",
+    "allowPrivilegeEscalation", "procMount", "runAsUser", "runAsGroup",
+)  # fmt: skip
+
+
+def validate_for_system(spec: Json, system: str, path: str) -> list[FieldError]:
+    """What only the other operating system knows is not set."""
+    contexts = [
+        (container.get("securityContext") or {}, f"{path}.{kind}[{i}].securityContext")
+        for kind in ("initContainers", "containers", "ephemeralContainers")
+        for i, container in enumerate(spec.get(kind) or ())
+    ]
+    own = spec.get("securityContext") or {}
+    if system == "linux":
+        why = "windows options cannot be set for a linux pod"
+        both = [(own, f"{path}.securityContext"), *contexts]
+        places = [at for context, at in both if context.get("windowsOptions") is not None]
+        return [forbidden_value(f"{at}.windowsOptions", why) for at in places]
+    if system != "windows":
+        return []
+    errors = []
+    for name in _POD_LINUX:
+        holder = own if name.startswith("securityContext.") else spec
+        found = holder.get(name.rpartition(".")[2])
+        if found is not None and not (name in ("hostPID", "hostIPC") and not found):
+            errors.append(forbidden_value(f"{path}.{name}", _NO_LINUX))
+    return errors + [
+        forbidden_value(f"{at}.{name}", _NO_LINUX)
+        for context, at in contexts
+        for name in _CONTAINER_LINUX
+        if context.get(name) is not None
+    ]

@@ -24,7 +24,7 @@ from minikube_py.api.meta import (
     is_qualified_name,
     validate_labels,
 )
-from minikube_py.api.services import HEADLESS, is_externally_accessible
+from minikube_py.api.services import HEADLESS, is_externally_accessible, reduced
 from minikube_py.api.validation.containers import PROTOCOLS, validate_port_or_name
 from minikube_py.api.validation.ips import (
     is_dual_stack,
@@ -303,16 +303,19 @@ def validate_service_create(service: Json) -> list[FieldError]:
 def _addresses_first(service: Json, old: Json | None) -> list[FieldError]:
     """Addresses are looked at before one is found for the service, and what is wrong with them is told alone."""
     spec = service.get("spec") or {}
-    known = ((old or {}).get("spec") or {}).get("clusterIPs") or ()
-    return _validate_cluster_ips(spec, tuple(known)) or _validate_configured(spec)
+    before = (old or {}).get("spec") or {}
+    return _validate_cluster_ips(spec, tuple(before.get("clusterIPs") or ())) or _validate_configured(spec, before)
 
 
-def _validate_configured(spec: Json) -> list[FieldError]:
+def _validate_configured(spec: Json, before: Json) -> list[FieldError]:
     """What a cluster that has IPv4 addresses alone can give."""
     if spec.get("type") == "ExternalName":
         return []
-    errors: list[FieldError] = []
     policy, families = spec.get("ipFamilyPolicy"), spec.get("ipFamilies") or ()
+    errors = [
+        invalid_value("spec.ipFamilyPolicy", policy, f"must be 'SingleStack' to release the secondary {what}")
+        for what in reduced(spec, before)
+    ]
     if policy == "SingleStack":
         must = "must be 'RequireDualStack' or 'PreferDualStack' when multiple"
         for name, what in (("clusterIPs", "cluster IPs"), ("ipFamilies", "IP families")):

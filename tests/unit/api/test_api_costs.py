@@ -23,7 +23,7 @@ from minikube_py.api.decode import target_of
 from minikube_py.api.errors import ERRORS_CHARS_MAX, GroupResource, StatusError, invalid, invalid_value, shortened
 from minikube_py.api.json_patch import COPIED_BYTES_MAX, JsonPatchError
 from minikube_py.api.kinds.core import PODS
-from minikube_py.api.pod_warnings import PORT_WARNINGS_MAX, _port_warnings
+from minikube_py.api.pod_warnings import WARNINGS_MAX, _port_warnings
 from minikube_py.api.registry import REGISTRY
 from minikube_py.api.selectors import SELECTOR_CHARS_MAX, parse_field_selector, parse_label_selector
 from minikube_py.api.strategic_merge import VISITS_MAX, StrategicMergeError, merge
@@ -226,6 +226,9 @@ def pairs(ports: list[tuple[dict[str, Any], str]]) -> list[str]:
     """Each port beside each one before it, as upstream does."""
     found = []
     for at, (port, where) in enumerate(ports):
+        if port.get("hostIP") and not port.get("hostPort"):
+            shown = f"HostPort:0 ContainerPort:{port['containerPort']} Protocol:{port.get('protocol', '')}"
+            found.append(f"{where}: hostIP set without hostPort: {{Name: {shown} HostIP:{port['hostIP']}}}")
         for other, there in ports[:at]:
             if any((port.get(key) or empty) != (other.get(key) or empty) for key, empty in (("containerPort", 0), ("protocol", ""))):
                 continue
@@ -253,7 +256,7 @@ def test_ports_are_warned_of_as_if_each_was_compared_with_each(ports: list[dict[
 
 
 def test_warnings_of_ports_are_few() -> None:
-    assert len(_port_warnings([({"containerPort": 1}, f"[{at}]") for at in range(2000)])) == PORT_WARNINGS_MAX
+    assert len(_port_warnings([({"containerPort": 1}, f"[{at}]") for at in range(2000)])) == WARNINGS_MAX
 
 
 # --- errors and selectors ---------------------------------------------------------------------------------------------

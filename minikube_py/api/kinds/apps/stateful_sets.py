@@ -38,6 +38,7 @@ from minikube_py.api.kinds.workloads import (
     validate_template,
 )
 from minikube_py.api.meta import is_dns1123_label, validate_annotations, validate_labels
+from minikube_py.api.pod_warnings import claim_warnings
 from minikube_py.api.printing import AGE, NAME, Age, Printer
 from minikube_py.api.rules import at, defaults, non_negative, one_of, rules
 from minikube_py.api.validation.claims import validate_claim_spec
@@ -213,6 +214,9 @@ _STATEFUL: Final = ("replicas", "readyReplicas", "currentReplicas", "updatedRepl
 
 def _history_warnings(new: Json, old: Json | None) -> list[str]:
     said = _stateful_template_warnings(new, old)
+    for i, claim in enumerate(new["spec"].get("volumeClaimTemplates") or ()):
+        at = f"spec.volumeClaimTemplates[{i}]"
+        said += claim_warnings(claim.get("spec") or {}, at if old is None else f"{at}.Spec")
     limit = new["spec"].get("revisionHistoryLimit")
     if limit is not None and limit < 0:
         what = "a negative value retains all historical revisions; a value >= 0 is recommended"

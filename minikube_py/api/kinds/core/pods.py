@@ -25,6 +25,7 @@ from minikube_py.api.validation.pods import (
     validate_pod_status_update,
     validate_pod_update,
 )
+from minikube_py.api.validation.profiles import sync_fields, sync_warnings
 from minikube_py.fields import builtin, quantity
 
 
@@ -32,6 +33,8 @@ def _create_pod(pod: Json) -> None:
     pod["metadata"]["generation"] = 1
     spec = pod["spec"]
     _merge_label_keys(spec, pod["metadata"].get("labels") or {})
+    if annotations := pod["metadata"].get("annotations"):
+        sync_fields(annotations, spec)
     pod["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
     if spec.get("schedulingGates"):
         pod["status"]["conditions"] = [
@@ -246,6 +249,7 @@ PODS: Final = Kind(
         "": validate_pod_update, "status": validate_pod_status_update, "ephemeralcontainers": validate_pod_ephemeral,
     },
     warn=_warnings,
+    warn_given=sync_warnings,
     printer=Printer(
         (
             NAME,

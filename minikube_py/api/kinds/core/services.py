@@ -12,6 +12,7 @@ from minikube_py.api.defaulting import part
 from minikube_py.api.errors import Json
 from minikube_py.api.kind import NAMESPACED, Kind, Selectable, status_of
 from minikube_py.api.printing import AGE, NAME, NONE, UNKNOWN, Age, Printer, column, format_labels
+from minikube_py.api.validation.ips import cidr_warnings, ip_warnings
 from minikube_py.api.validation.services import (
     validate_service_create,
     validate_service_status_update,
@@ -20,6 +21,7 @@ from minikube_py.api.validation.services import (
 
 CLIENT_IP_TIMEOUT_S: Final = 10800
 CLUSTER_POLICY: Final = "Cluster"
+_HINTS: Final = "service.kubernetes.io/topology-aware-hints"
 
 
 def _default_affinity(spec: Json) -> None:
@@ -57,10 +59,6 @@ def _default_service(obj: Json) -> None:
         for ingress in balancer.get("ingress") or ():
             if ingress.get("ip") and ingress.get("ipMode") is None:
                 ingress["ipMode"] = "VIP"
-    # The deprecated single address and the list stand for one another.
-    addresses = spec.get("clusterIPs")
-    if addresses and not spec.get("clusterIP"):
-        spec["clusterIP"] = addresses[0]
 
 
 def _create_service(service: Json) -> None:
@@ -72,13 +70,18 @@ def _update_service(new: Json, old: Json) -> None:
     services.follow_cluster_ip(new, old)
     services.keep_allocated(new, old)
     services.drop_type_dependent(new, old)
-    services.complete_families(new)
+    services.complete_families(new, old)
 
 
 def _service_warnings(service: Json, old: Json | None) -> list[str]:
     spec = service.get("spec") or {}
     found: list[str] = []
+    if _HINTS in (service["metadata"].get("annotations") or {}):
+        found.append(f"annotation {_HINTS} is deprecated, please use service.kubernetes.io/topology-mode instead")
     kind, external = spec.get("type"), spec.get("externalIPs")
+    if spec.get("clusterIP") not in (None, "", "None"):
+        for i, text in enumerate(spec.get("clusterIPs") or ()):
+            found += ip_warnings(text, f"spec.clusterIPs[{i}]")
     headless = kind == "ClusterIP" and spec.get("clusterIP") == "None"
     if headless:
         if spec.get("loadBalancerIP"):
@@ -87,8 +90,13 @@ def _service_warnings(service: Json, old: Json | None) -> list[str]:
             found.append("spec.externalIPs is ignored for headless services")
         if spec.get("sessionAffinity") != "None":
             found.append("spec.SessionAffinity is ignored for headless services")
+    for i, text in enumerate(external or ()):
+        found += ip_warnings(text, f"spec.externalIPs[{i}]")
     if external and not headless and kind != "ExternalName":
         found.append("spec.externalIPs is deprecated and may no longer be implemented in some clusters")
+    found += ip_warnings(spec.get("loadBalancerIP") or "", "spec.loadBalancerIP")
+    for i, text in enumerate(spec.get("loadBalancerSourceRanges") or ()):
+        found += cidr_warnings(text, f"spec.loadBalancerSourceRanges[{i}]")
     if kind == "ExternalName" and external:
         found.append('spec.externalIPs is ignored when spec.type is "ExternalName"')
     if kind != "ExternalName" and spec.get("externalName"):
