@@ -20,7 +20,6 @@ from minikube_py.api.apply.managed_fields import (
     told_of,
     track,
     with_reset,
-    with_times_of,
 )
 from minikube_py.api.custom.kinds import kinds_of
 from minikube_py.api.decode import decode
@@ -43,7 +42,7 @@ from minikube_py.api.meta import generate_name, namespace_of, new_uid, timestamp
 from minikube_py.api.patch import apply_patch, canonical, read_config
 from minikube_py.api.registry import Registry
 from minikube_py.api.typed import DecodeError
-from minikube_py.api.validation.dispatch import validate_create, validate_update
+from minikube_py.apiserver.checks import check, conclude
 from minikube_py.apiserver.options import DeleteOptions, delete_options
 
 if TYPE_CHECKING:
@@ -242,20 +241,8 @@ def settle_create(kind: Kind, obj: Json, cluster: Cluster) -> None:
     """The second half. Raises: StatusError 403, 422."""
     kind = as_stored(kind, obj)
     kind.prepare_create(obj)
-    errors = validate_create(kind, obj)
-    if errors:
-        raise invalid(kind, obj["metadata"].get("name") or "", errors)
-    kind.canonicalize(obj)
-    _admit_valid(kind, obj, None, cluster)
-
-
-def _admit_valid(kind: Kind, new: Json, old: Json | None, cluster: Cluster) -> None:
-    """Raises: StatusError 403, with what is said of the object."""
-    try:
-        kind.validate_admission(new, old, cluster)
-    except StatusError as error:
-        error.warnings = (*error.warnings, *kind.warn(new, old))
-        raise
+    check(kind, obj, None, "")
+    conclude(kind, obj, None, "", cluster)
 
 
 def finish_update(kind: Kind, new: Json, old: Json, sub: str, said: list[str], cluster: Cluster) -> Json:
@@ -269,17 +256,8 @@ def settle_update(kind: Kind, new: Json, old: Json, sub: str, said: list[str], c
     kind = as_stored(kind, new, old)
     repeated = strategy.without_repeats(new, " after mutating admission happens")
     strategy.settle_update(kind, new, old, sub, cluster)
-    errors = validate_update(kind, new, old, sub)
-    if errors:
-        refusal = invalid(kind, old["metadata"]["name"], errors)
-        refusal.warnings = (*repeated, *kind.warn_status(new, old))
-        raise refusal
-    kind.canonicalize(new)
-    if not sub:
-        _admit_valid(kind, new, old, cluster)
-    told = kind.warn_status(new, old) if sub == "status" else () if sub else kind.warn(new, old)
-    said[:] = [*repeated, *told]
-    with_times_of(new, old)
+    said[:] = check(kind, new, old, sub, repeated)
+    conclude(kind, new, old, sub, cluster)
     return new
 
 
@@ -593,8 +571,11 @@ def read_delete_options(kinds: Registry, body: bytes, content_type: str) -> Dele
 
 
 def as_yaml(kinds: Registry, body: bytes) -> bytes:
-    """JSON as YAML."""
     return yaml_text.write(orjson.loads(body))
 
 
-JOBS = {job.__name__: job for job in (create, update, patch, apply, read, read_delete_options, as_yaml)}
+def checked(kinds: Registry, asked: Body, new: Json, old: Json | None, repeated: Sequence[str]) -> list[str]:
+    return check(_kind(kinds, asked), new, old, asked.sub, repeated)
+
+
+JOBS = {job.__name__: job for job in (create, update, patch, apply, read, read_delete_options, as_yaml, checked)}

@@ -32,7 +32,7 @@ from minikube_py.apiserver.forms import SERVED, Form, negotiate, single_bytes
 from minikube_py.apiserver.messages import TEXT, Request, Response, warning_headers, with_warnings
 from minikube_py.apiserver.object_store import ObjectStore
 from minikube_py.apiserver.options import WriteOptions, check_patch_type, parse_bool, parse_int
-from minikube_py.apiserver.preparing import check_name, check_namespace, check_version, encode, finish_update
+from minikube_py.apiserver.preparing import check_name, check_namespace, check_version, encode
 from minikube_py.apiserver.routes import Route
 from minikube_py.apiserver.work import in_form
 from minikube_py.apiserver.writes import Writer
@@ -161,7 +161,7 @@ class Subresources:
                 await passage.validate(scale_of(resource, old), scale_of(resource, new))
             check_version(resource, route.name, new["metadata"], old)
             track(resource, "scale", old, new, self._writer.sender(request, options))
-            return finish_update(resource, new, old, "", [], self._writer.cluster)
+            return await self._writer.settling.finish_update(resource, new, old, "", [])
 
         try:
             written = await self._writer.change_by(resource, route.namespace, route.name, make, options.dry_run)

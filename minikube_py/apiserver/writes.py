@@ -48,20 +48,18 @@ from minikube_py.apiserver.preparing import (
     check_namespace,
     check_version,
     encode,
-    finish_update,
     is_finished,
     key_of,
     named_for_create,
     patched,
     same,
-    settle_create,
-    settle_update,
     settle_version,
     shown,
     stored,
 )
 from minikube_py.apiserver.quotas import Quotas
 from minikube_py.apiserver.routes import Route
+from minikube_py.apiserver.settling import Settling
 from minikube_py.apiserver.work import Work, WorkHere, is_large, is_large_apply, is_large_patch
 from minikube_py.env import Clock, Rng
 from minikube_py.mvcc.types import KeyValue
@@ -97,6 +95,7 @@ class Writer:
         self.cluster = cluster
         self.addresses = addresses
         self.work: Work = WorkHere()
+        self.settling = Settling(self, cluster)
         self.tracks_all = False
         self.chain = Chain(())
         self._gate = gate
@@ -155,7 +154,7 @@ class Writer:
                 resource.admit(obj, None, self.cluster)
 
             name = await passage.admit_new(obj, generated, again)
-        settle_create(resource, obj, self.cluster)
+        await self.settling.create(resource, obj)
         if passage is not None:
             await passage.validate(None, shown(resource, obj))
         if resource is SERVICES:
@@ -178,7 +177,7 @@ class Writer:
     ) -> Json:
         """As `finish_update`, with all that want to be asked."""
         if passage is None:
-            return finish_update(resource, new, old, sub, said, self.cluster)
+            return await self.settling.finish_update(resource, new, old, sub, said)
 
         def again() -> None:
             if admit is not None:
@@ -187,7 +186,7 @@ class Writer:
 
         strategy.admit_update(resource, new, old, sub, self.cluster)
         await passage.admit(old, new, again)
-        new = settle_update(resource, new, old, sub, said, self.cluster)
+        new = await self.settling.update(resource, new, old, sub, said)
         await passage.validate(shown(resource, old), shown(resource, new))
         return new
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
+from minikube_py.cel.allowance import spend
 from minikube_py.cel.checker import Fields, check
 from minikube_py.cel.costs import SizeOf, most_it_costs
 from minikube_py.cel.evaluation import Program, Run, program_of
@@ -24,6 +25,8 @@ FRAMES_FREE: Final = 400
 """What an evaluation may take of the interpreter's thousand without asking."""
 COST_MAX: Final = 1_000_000
 """That of one call in Kubernetes, where its user sets no other."""
+STEPS_OF_CHARACTER: Final = 40
+"""To compile it."""
 
 
 def _no_sizes(path: tuple[str, ...]) -> int | None:
@@ -68,6 +71,7 @@ class Expression:
         program = self._program
         if isinstance(program, str):
             return Outcome(EvaluationError(program), 0)
+        spend(program.nodes)
         run = Run(bindings, program.slots, cost_limit)
         before = sys.getrecursionlimit()
         needed = program.depth * FRAMES_OF_NODE
@@ -102,6 +106,7 @@ class Expression:
 
 def compile(expression: str, environment: Environment) -> Expression:
     """Raises: Invalid, with upstream's words."""
+    spend(len(expression) * STEPS_OF_CHARACTER)
     before = sys.getrecursionlimit()
     # An expression may be nested in 250 levels, each of which takes a dozen calls.
     sys.setrecursionlimit(before + FRAMES_MAX)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from minikube_py.cel.allowance import spend
 from minikube_py.cel.calls import CONVERSIONS, Function, function_of, is_dispatched
 from minikube_py.cel.checker import TYPE_NAMES
 from minikube_py.cel.runtime_costs import OF_RESULTS, CallCost, cost_of
@@ -54,6 +55,12 @@ class Run:
         self.cost += cost
         if self.cost > self.limit:
             raise EvaluationError(EXCEEDED)
+
+    def pay(self, cost: int) -> None:
+        """Of a call, which takes a while where it costs much."""
+        self.charge(cost)
+        if cost > 8:
+            spend(cost >> 3)
 
 
 Step = Callable[[Run], Any]
@@ -232,12 +239,13 @@ class Program:
     step: Step
     slots: int
     depth: int
+    nodes: int
 
 
 def program_of(root: Node) -> Program:
     """Raises: Unfit."""
     planner = _Planner()
-    return Program(planner.plan(root).step, planner.slots, planner.depth)
+    return Program(planner.plan(root).step, planner.slots, planner.depth, planner.nodes)
 
 
 _UNSET: Final = object()
@@ -245,13 +253,12 @@ _UNSET: Final = object()
 
 class _Planner:
     def __init__(self) -> None:
-        self.slots = 0
-        self.depth = 0
-        self._level = 0
+        self.slots = self.depth = self.nodes = self._level = 0
         self._scope: dict[str, Step] = {}
 
     def plan(self, node: Node) -> Plan:
         self._level += 1
+        self.nodes += 1
         self.depth = max(self.depth, self._level)
         found: Plan
         if isinstance(node, Literal):
@@ -419,7 +426,9 @@ class _Planner:
         self._scope = {**outer, node.accumulator: accumulated, node.var: lambda run: run.slots[first]}
         if node.var2:
             self._scope[node.var2] = lambda run: run.slots[second]
+        before = self.nodes
         condition, step = self.plan(node.condition), self.plan(node.step).step
+        each = self.nodes - before
         self._scope = {**outer, node.accumulator: accumulated}
         result = self.plan(node.result).step
         self._scope = outer
@@ -439,6 +448,7 @@ class _Planner:
             slots = run.slots
             slots[made] = _UNSET
             for item in _items(whole, two):
+                spend(each)
                 if two:
                     slots[first], slots[second] = item
                 else:
@@ -553,7 +563,7 @@ def _called(function: Function, cost: CallCost, steps: Sequence[Step], in_turn: 
 
         def unary(run: Run) -> Any:
             value = only(run)
-            run.charge(cost((value,), None))
+            run.pay(cost((value,), None))
             return value if type(value) is EvaluationError else function(value)
 
         return unary
@@ -562,7 +572,7 @@ def _called(function: Function, cost: CallCost, steps: Sequence[Step], in_turn: 
 
         def binary(run: Run) -> Any:
             first, second = left(run), right(run)
-            run.charge(cost((first, second), None))
+            run.pay(cost((first, second), None))
             if type(first) is EvaluationError:
                 return first
             return second if type(second) is EvaluationError else function(first, second)
@@ -577,13 +587,13 @@ def _called(function: Function, cost: CallCost, steps: Sequence[Step], in_turn: 
             if type(value) is EvaluationError:
                 # All arguments are there to be counted.
                 if len(values) == len(steps):
-                    run.charge(cost(values, value))
+                    run.pay(cost(values, value))
                 return value
         if not late:
-            run.charge(cost(values, None))
+            run.pay(cost(values, None))
         result = function(*values)
         if late:
-            run.charge(cost(values, result))
+            run.pay(cost(values, result))
         return result
 
     return many

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import cmp_to_key
 from typing import Any, Final
 
+from minikube_py.cel.allowance import spend
 from minikube_py.cel.operators import add, compare
 from minikube_py.cel.values import (
     NONE,
@@ -39,6 +40,7 @@ def _best(name: str, better: int) -> Callable[[list[Any]], Any]:
     def best(items: list[Any]) -> Any:
         if not items:
             return EvaluationError(f"{name} called on empty list")
+        spend(4 * len(items))
         chosen = items[0]
         if compare(chosen, chosen) is None:
             return no_overload()
@@ -54,6 +56,7 @@ def _best(name: str, better: int) -> Callable[[list[Any]], Any]:
 
 
 def _is_sorted(items: list[Any]) -> Any:
+    spend(3 * len(items))
     for i, item in enumerate(items):
         if compare(item, item) is None:
             return no_overload()
@@ -65,6 +68,7 @@ def _is_sorted(items: list[Any]) -> Any:
 def _sum_from(zero: Any) -> Callable[[list[Any]], Any]:
     def total(items: list[Any]) -> Any:
         found = zero
+        spend(2 * len(items))
         for item in items:
             found = add(found, item)
             if type(found) is EvaluationError:
@@ -75,14 +79,17 @@ def _sum_from(zero: Any) -> Callable[[list[Any]], Any]:
 
 
 def _index_of(items: list[Any], wanted: Any) -> int:
+    spend(len(items))
     return next((i for i, item in enumerate(items) if equal(item, wanted)), -1)
 
 
 def _last_index_of(items: list[Any], wanted: Any) -> int:
+    spend(len(items))
     return next((i for i in reversed(range(len(items))) if equal(items[i], wanted)), -1)
 
 
 def _contains(items: list[Any], wanted: list[Any]) -> bool:
+    spend(len(items) * len(wanted))
     return all(any(equal(item, each) for item in items) for each in wanted)
 
 
@@ -109,6 +116,7 @@ def flatten(items: Any, depth: Any = 1) -> Any:
 
 
 def _flatten(items: list[Any], depth: int) -> list[Any]:
+    spend(len(items) + 1)
     found: list[Any] = []
     for item in items:
         if isinstance(item, list) and depth:
@@ -121,6 +129,7 @@ def _flatten(items: list[Any], depth: int) -> list[Any]:
 def _distinct(items: list[Any]) -> list[Any]:
     found: list[Any] = []
     for item in items:
+        spend(len(found) + 1)
         if not any(equal(item, other) for other in found):
             found.append(item)
     return found
@@ -139,6 +148,8 @@ def _sorted_by(items: list[Any], keys: list[Any]) -> Any:
     if any(key != key for key in keys):
         return items
 
+    spend(3 * len(items) * len(items).bit_length())
+
     def before(i: int, j: int) -> int:
         found: int = compare(keys[i], keys[j])
         return found
@@ -147,6 +158,7 @@ def _sorted_by(items: list[Any], keys: list[Any]) -> Any:
 
 
 def _insert(into: dict[Any, Any], key: Any, value: Any) -> Any:
+    spend(4)
     as_written = as_key(key)
     if as_written in into:
         return EvaluationError(f"insert failed: key {shown(key)} already exists")

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from minikube_py.cel import regex
+from minikube_py.cel.allowance import spend
 from minikube_py.cel.values import (
     CIDR,
     EXCEEDED,
@@ -69,11 +70,13 @@ def add(left: Any, right: Any) -> Any:
     if kind is Growing:
         if not isinstance(right, list):
             return no_overload()
+        spend(len(right) >> 6)
         left.extend(right)
         return left
     if kind is list:
         if not isinstance(right, list):
             return no_overload()
+        spend(len(left) + len(right) >> 6)
         return [*left, *right] if len(left) + len(right) <= ITEMS_MAX else EvaluationError(EXCEEDED)
     if kind is Duration:
         if other is Duration:
@@ -194,6 +197,7 @@ def _comparison(name: str, holds: Callable[[int], bool]) -> Callable[[Any, Any],
 
 def contains(item: Any, whole: Any) -> Any:
     if isinstance(whole, list):
+        spend(len(whole))
         return any(equal(each, item) for each in whole)
     if isinstance(whole, dict):
         # A default is no entry.

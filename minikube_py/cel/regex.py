@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from functools import lru_cache
 from typing import Final, NamedTuple
 
+from minikube_py.cel.allowance import spend
 from minikube_py.cel.regex_syntax import DEPTH_MAX, BadPattern, CharSet, Reader, Tree
 
 __all__ = ["BadPattern", "Regex", "TooDear", "compiled"]
@@ -23,8 +23,12 @@ STATES_MAX: Final = 2_000
 """Remembered states; with more, all are forgotten and learned again."""
 REMEMBERED_STEPS_MAX: Final = 200_000
 """The same for all steps of remembered states together."""
-WALKED_MAX: Final = 400_000
-"""Steps walked to match one text, or to find parts of it. What `matches` remembers costs none."""
+WALKED_MAX: Final = 10_000_000
+"""Steps walked to match one text, or to find parts of it: seconds. What `matches` remembers costs none."""
+KEPT_STEPS_MAX: Final = 200_000
+"""Of all patterns that are kept compiled."""
+_STEPS_OF_CHARACTER: Final = 10
+"""To read one of a pattern."""
 
 
 class TooDear(Exception):
@@ -54,6 +58,7 @@ class _Program:
     def _put(self, step: _Step) -> int:
         if len(self.steps) > STEPS_MAX:
             raise BadPattern("expression too large", self._pattern)
+        spend(2)
         self.steps.append(step)
         return len(self.steps) - 1
 
@@ -101,11 +106,25 @@ _HOLDS: Final[dict[str, Callable[[str, str], bool]]] = {
 }
 """By the characters before and after, which are empty where the text ends."""
 
-State = tuple[tuple[int, ...], str]
+
+class _State:
+    """Steps that wait for a character, and what they ask of the one before. `ways`: where each goes, as far as that is
+    known; None where the pattern has matched."""
+
+    __slots__ = ("before", "steps", "ways")
+
+    def __init__(self, steps: tuple[int, ...], before: str) -> None:
+        self.steps = steps
+        self.before = before
+        self.ways: dict[str, _State | None] = {}
+
+
+_UNKNOWN: Final = _State((), "")
 
 
 class Regex:
     def __init__(self, pattern: str) -> None:
+        spend(len(pattern) * _STEPS_OF_CHARACTER)
         before = sys.getrecursionlimit()
         sys.setrecursionlimit(before + FRAMES_MAX)
         try:
@@ -114,18 +133,23 @@ class Regex:
             sys.setrecursionlimit(before)
         self._steps, self._start = program.steps, program.start
         self._looks = any(step.what in _HOLDS for step in self._steps if isinstance(step.what, str))
-        self._taken: list[dict[str, bool]] = [{} for _ in self._steps]
-        self._next: dict[State, dict[str, State | None]] = {}
+        self._taken: dict[tuple[int, str], bool] = {}
+        self._states: dict[tuple[tuple[int, ...], str], _State] = {}
         self._remembered = 0
         self._walked = 0
 
+    @property
+    def size(self) -> int:
+        return len(self._steps)
+
     def _takes(self, at: int, char: str) -> bool:
-        known = self._taken[at]
-        found = known.get(char)
+        found = self._taken.get((at, char))
         if found is None:
             self._remembered += 1
             what = self._steps[at].what
-            found = known[char] = isinstance(what, CharSet) and what.has(char)
+            assert isinstance(what, CharSet)
+            spend(len(what.ranges) + len(what.categories) >> 2)
+            found = self._taken[at, char] = what.has(char)
         return found
 
     def _reached(self, start: int, before: str, after: str, seen: set[int]) -> Iterator[int]:
@@ -147,47 +171,59 @@ class Regex:
 
     def matches(self, text: str) -> bool:
         """Whether any part of the text matches. Raises: TooDear."""
-        state: State | None = ((), "")
         self._walked = 0
-        for char in (*text, ""):
+        spend(len(text) >> 1)
+        self._make_room()
+        state: _State | None = self._state((), "")
+        for char in text:
             assert state is not None
-            ways = self._next.get(state)
-            if ways is None:
-                self._make_room()
-                self._remembered += len(state[0]) + 1
-                ways = self._next[state] = {}
-            if char not in ways:
-                seen: set[int] = set()
-                ways[char] = self._after(state, char, seen)
-                self._remembered += 1
-                self._walk(len(seen))
-            state = ways[char]
+            following = state.ways.get(char, _UNKNOWN)
+            state = self._learned(state, char) if following is _UNKNOWN else following
             if state is None:
                 return True
-        return False
+        assert state is not None
+        return (self._learned(state, "") if "" not in state.ways else state.ways[""]) is None
+
+    def _state(self, steps: tuple[int, ...], before: str) -> _State:
+        found = self._states.get((steps, before))
+        if found is None:
+            self._remembered += len(steps) + 1
+            found = self._states[steps, before] = _State(steps, before)
+        return found
+
+    def _learned(self, state: _State, char: str) -> _State | None:
+        seen: set[int] = set()
+        following = self._after(state, char, seen)
+        self._walk(len(seen))
+        self._remembered += 1
+        self._make_room()
+        found = state.ways[char] = None if following is None else self._state(following, self._seen_as(char))
+        return found
 
     def _walk(self, steps: int) -> None:
         self._walked += steps
+        spend(2 * steps + 2)
         if self._walked > WALKED_MAX:
             raise TooDear
 
     def _make_room(self) -> None:
-        if len(self._next) > STATES_MAX or self._remembered > REMEMBERED_STEPS_MAX:
-            self._next.clear()
-            for known in self._taken:
-                known.clear()
+        if len(self._states) > STATES_MAX or self._remembered > REMEMBERED_STEPS_MAX:
+            for state in self._states.values():
+                state.ways.clear()
+            self._states.clear()
+            self._taken.clear()
             self._remembered = 0
 
-    def _after(self, state: State, char: str, seen: set[int]) -> State | None:
+    def _after(self, state: _State, char: str, seen: set[int]) -> tuple[int, ...] | None:
         """None where the pattern has matched before the character. Adds the steps that it walks to `seen`."""
         following: dict[int, None] = {}
-        for start in (*state[0], self._start):
-            for at in self._reached(start, state[1], char, seen):
+        for start in (*state.steps, self._start):
+            for at in self._reached(start, state.before, char, seen):
                 if self._steps[at].what == _MATCH:
                     return None
                 if char and self._takes(at, char):
                     following[self._steps[at].then] = None
-        return tuple(sorted(following)), self._seen_as(char)
+        return tuple(sorted(following))
 
     def _seen_as(self, char: str) -> str:
         """All that the steps ask of a character that is past."""
@@ -243,7 +279,19 @@ class Regex:
         return found
 
 
-@lru_cache(256)
+_kept: dict[str, Regex] = {}
+_kept_steps = 0
+
+
 def compiled(pattern: str) -> Regex:
     """Raises: BadPattern."""
-    return Regex(pattern)
+    global _kept_steps
+    found = _kept.pop(pattern, None)
+    if found is None:
+        found = Regex(pattern)
+        _kept_steps += found.size + len(pattern)
+        while _kept and _kept_steps > KEPT_STEPS_MAX:
+            oldest = next(iter(_kept))
+            _kept_steps -= _kept.pop(oldest).size + len(oldest)
+    _kept[pattern] = found
+    return found

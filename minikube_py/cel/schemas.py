@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 
 import orjson
 
+from minikube_py.cel.allowance import spend
 from minikube_py.cel.types import (
     BOOL,
     BYTES,
@@ -97,6 +98,7 @@ class Declared:
 
     def typed(self, name: str, structs: dict[str, Mapping[str, Type]]) -> Type:
         """Its type, where objects are called by `name` and where they stand below; `structs` gets their fields."""
+        spend(4)
         if self.kind == "object":
             structs[name] = {
                 each: below.typed(f"{name}.{each}", structs) for each, below in (self.fields or {}).items()
@@ -136,6 +138,7 @@ def declared(schema: Any, resource: bool = False) -> Declared | None:
     """None where its values are not seen: nothing is known of their type. `resource`: they are whole resources."""
     if not isinstance(schema, dict):
         return None
+    spend(8)
     if schema.get("x-kubernetes-int-or-string"):
         return Declared("scalar", 1, _TEXT_MAX if schema.get("maxLength") is None else _most_bytes(schema))
     schema = as_resource(schema) if resource else schema
@@ -223,6 +226,7 @@ class Struct(dict[Any, Any], OwnEquality):
     def equals(self, other: object) -> bool:
         if not isinstance(other, dict) or len(self) != len(other):
             return False
+        spend(4 * len(self))
         for name, value in self.raw.items():
             if name in self.known:
                 mine, here = find(self, escaped(name) or name)
@@ -242,18 +246,24 @@ class SetList(OwnList):
     def equals(self, other: object) -> bool:
         if not isinstance(other, list) or len(self) != len(other):
             return False
+        spend(2 * len(self))
         known = set(map(_hashed, self))
         return all(_hashed(item) in known for item in other)
 
     def plus(self, other: list[Any]) -> SetList:
         found: dict[Any, Any] = {}
+        spend(2 * (len(self) + len(other)))
         for item in (*self, *other):
             found.setdefault(_hashed(item), item)
         return SetList(found.values())
 
 
 def _hashed(item: Any) -> Any:
-    return repr(item) if isinstance(item, dict | list) else as_key(item)
+    if not isinstance(item, dict | list):
+        return as_key(item)
+    text = repr(item)
+    spend(len(text) >> 5)
+    return text
 
 
 class MapList(OwnList):
@@ -272,10 +282,12 @@ class MapList(OwnList):
     def equals(self, other: object) -> bool:
         if not isinstance(other, list) or len(self) != len(other):
             return False
+        spend(6 * len(self))
         known = {self._key(item): item for item in self}
         return all(key in known and equal(known[key], item) for item in other for key in (self._key(item),))
 
     def plus(self, other: list[Any]) -> MapList:
+        spend(3 * (len(self) + len(other)))
         found = {self._key(item): item for item in self}
         found.update({self._key(item): item for item in other})
         return MapList(list(found.values()), self.keys)
@@ -294,13 +306,16 @@ class Preserved(OwnEquality):
 
 
 def _same(left: Any, right: Any) -> bool:
-    return orjson.dumps(left, option=orjson.OPT_SORT_KEYS) == orjson.dumps(right, option=orjson.OPT_SORT_KEYS)
+    text = orjson.dumps(left, option=orjson.OPT_SORT_KEYS)
+    spend(len(text) >> 6)
+    return text == orjson.dumps(right, option=orjson.OPT_SORT_KEYS)
 
 
 def seen(raw: Any, schema: Schema, resource: bool = False) -> Any:
     """JSON as expressions see it; an `EvaluationError` stands for what does not fit its schema."""
     if not isinstance(raw, dict | list) or schema.get("x-kubernetes-int-or-string"):
         return _scalar(raw, schema)
+    spend(4 * len(raw) + 4)
     type_ = schema.get("type")
     if type_ == "object" and isinstance(raw, dict):
         return _object(raw, as_resource(schema) if resource or _embedded(schema) else schema)

@@ -9,6 +9,7 @@ from decimal import ROUND_HALF_EVEN, Context, Decimal
 from typing import Any, Final
 
 from minikube_py.cel import regex
+from minikube_py.cel.allowance import spend
 from minikube_py.cel.operators import to_string
 from minikube_py.cel.values import (
     ESCAPES,
@@ -90,6 +91,7 @@ def _join(items: list[Any], between: str = "") -> Any:
 
 
 def _quote(text: str) -> str:
+    spend(len(text) >> 2)
     return f'"{"".join(ESCAPES.get(char, char) for char in text)}"'
 
 
@@ -223,6 +225,7 @@ def _scientific(value: float, precision: int) -> str:
 
 
 def _plain(value: Any) -> str:
+    spend(len(value) + 1 if isinstance(value, str | bytes | list | dict) else 1)
     if isinstance(value, list):
         return f"[{', '.join(map(_nested, value))}]"
     if isinstance(value, dict):
@@ -253,6 +256,7 @@ def _nested_key(key: Any) -> str:
 
 
 def _nested(value: Any) -> str:
+    spend(len(value) + 1 if isinstance(value, str | bytes) else 1)
     if type(value) is str:
         return go_quote(value)
     if type(value) is bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from minikube_py.cel.allowance import spend
 from minikube_py.cel.types import ERROR, Type
 
 DEPTH_MAX: Final = 250
@@ -132,6 +133,7 @@ class Source:
         return Invalid("\n".join(map(self._shown, in_order)))
 
     def _shown(self, problem: Problem) -> str:
+        spend(len(self.text) >> 4)
         told = f"ERROR: <input>:{problem.line}:{problem.column + 1}: {problem.text}"
         if problem.column < 0:
             return told

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
+from minikube_py.cel.allowance import spend
 from minikube_py.fields.quantity import Quantity
 
 EXCEEDED: Final = "operation cancelled: actual cost limit exceeded"
@@ -251,10 +252,14 @@ def equal(left: object, right: object) -> bool:
     if isinstance(left, OwnEquality):
         return left.equals(right)
     if isinstance(left, list):
-        return isinstance(right, list) and len(left) == len(right) and all(map(equal, left, right))
+        if not isinstance(right, list) or len(left) != len(right):
+            return False
+        spend(len(left))
+        return all(map(equal, left, right))
     if isinstance(left, dict):
         if not isinstance(right, dict) or len(left) != len(right):
             return False
+        spend(3 * len(left))
         return all(found and equal(value, other) for key, value in pairs(left) for other, found in (find(right, key),))
     if isinstance(left, Quantity):
         return isinstance(right, Quantity) and left.compare(right) == 0

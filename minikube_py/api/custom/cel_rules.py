@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from minikube_py.api.custom.values import Correlated, item_named_as
+from minikube_py.api.custom.values import Correlated, items_named_as
 from minikube_py.api.errors import (
     DUPLICATE,
     FORBIDDEN,
@@ -30,6 +31,7 @@ from minikube_py.api.errors import (
     omitted,
     required,
 )
+from minikube_py.cel.allowance import spend
 from minikube_py.cel.environment import Environment, Expression, compile
 from minikube_py.cel.schemas import Declared, as_resource, declared, escaped, member, seen
 from minikube_py.cel.syntax import Ident, Invalid, Node, parts_of
@@ -104,15 +106,17 @@ class Compiled(NamedTuple):
         return str(self.rule.get("message") or self.rule.get("rule") or "").strip()
 
 
-def compiled_rules(schema: Json, of: Declared) -> list[Compiled]:
+def compile_rules(schema: Json, of: Declared, found: list[Compiled]) -> None:
+    """Adds to `found` those that are not there yet. Raises: OutOfSteps, with more of them than before."""
     structs: dict[str, Mapping[str, Type]] = {}
     type_ = of.typed("selfType", structs)
     plain, lenient = (
         Environment({"self": type_, "oldSelf": old}, structs, of.size_of) for old in (type_, optional_of(type_))
     )
-    return [
-        _compiled(schema, rule, lenient if rule.get("optionalOldSelf") else plain) for rule in schema.get(RULES) or ()
-    ]
+    rules = schema.get(RULES) or ()
+    while len(found) < len(rules):
+        rule = rules[len(found)]
+        found.append(_compiled(schema, rule, lenient if rule.get("optionalOldSelf") else plain))
 
 
 def _compiled(schema: Json, rule: Json, environment: Environment) -> Compiled:
@@ -198,7 +202,9 @@ class Scope:
             told = f"internal error: failed to construct type information for {RULES} rules: {why}"
             return [internal_value(path, told)]
         errors: list[FieldError] = []
-        for index, found in enumerate(compiled_rules(self._schema, of)):
+        rules: list[Compiled] = []
+        compile_rules(self._schema, of, rules)
+        for index, found in enumerate(rules):
             times = of.times_at_most if self._times == _UNBOUNDED_TIMES else self._times
             errors += self._rule_errors(found, f"{path}[{index}]", times, no_old)
         return errors
@@ -310,16 +316,25 @@ _BREAK: Final = re.compile(r"[\n\r]")
 # --- objects ----------------------------------------------------------------------------------------------------------
 
 
-class Ruled(NamedTuple):
+@dataclass(slots=True, eq=False)
+class Ruled:
     """A schema with rules in it: `wrong` is why they cannot be looked at. `seen_as`: the schema of what they see."""
 
     schema: Json
     seen_as: Mapping[str, Any]
-    rules: list[Compiled]
+    of: Declared | None
     wrong: str
     items: Ruled | None
     properties: dict[str, Ruled]
     additional: Ruled | None
+    _compiled: list[Compiled] = field(default_factory=list)
+
+    @property
+    def rules(self) -> list[Compiled]:
+        """Compiled when the first value comes; what was done before it took too long stays."""
+        if self.of is not None and len(self._compiled) < len(self.schema.get(RULES) or ()):
+            compile_rules(self.schema, self.of, self._compiled)
+        return self._compiled
 
 
 def ruled(schema: Json, resource: bool) -> Ruled | None:
@@ -328,6 +343,7 @@ def ruled(schema: Json, resource: bool) -> Ruled | None:
 
 
 def _has_rules(schema: Any) -> bool:
+    spend(1)
     if not isinstance(schema, dict):
         return False
     below = (schema.get("items"), schema.get("additionalProperties"), *(schema.get("properties") or {}).values())
@@ -339,6 +355,7 @@ def _is_embedded(schema: Json) -> bool:
 
 
 def _ruled(schema: Any, resource: bool, of: Declared | None) -> Ruled | None:
+    spend(5)
     if not _has_rules(schema):
         return None
     element = of.element if of is not None else None
@@ -356,9 +373,8 @@ def _ruled(schema: Any, resource: bool, of: Declared | None) -> Ruled | None:
         # Fields of unknown types are not looked at.
         if field is not None and (found := _ruled(inner, _is_embedded(inner), field)) is not None:
             properties[name] = found
-    rules = compiled_rules(schema, of) if of is not None and schema.get(RULES) else []
     wrong = "failed to convert to declType for CEL validation rules" if of is None and schema.get(RULES) else ""
-    return Ruled(schema, as_resource(schema) if resource else schema, rules, wrong, below[0], properties, below[1])
+    return Ruled(schema, as_resource(schema) if resource else schema, of, wrong, below[0], properties, below[1])
 
 
 class _Spent(Exception):
@@ -416,17 +432,19 @@ class _Looking:
         """`known`: the value as expressions see it, where what it stands in was looked at. Raises: _Spent."""
         if value is None:
             return
+        spend(10)
         if known is None and node.rules:
             known = seen(value, node.seen_as, node.seen_as is not node.schema)
         self._rules(node, path, value, old, known, correlated if correlated is not None else parent)
         if isinstance(value, list) and node.items is not None:
             keys = node.schema.get("x-kubernetes-list-map-keys") or ()
             stood = old if isinstance(old, list) and node.schema.get("x-kubernetes-list-type") == "map" else ()
+            before_items = items_named_as(value, stood, keys)
+            inner_items = correlated.items() if correlated is not None else [None] * len(value)
             for index, item in enumerate(value):
-                before = item_named_as(item, stood, keys)
-                inner = correlated.item(index) if correlated is not None else None
                 told = known[index] if isinstance(known, list) else None
-                self.at(node.items, f"{path}[{index}]", item, before, inner, correlated or parent, told)
+                where, before, inner = f"{path}[{index}]", before_items[index], inner_items[index]
+                self.at(node.items, where, item, before, inner, correlated or parent, told)
         elif isinstance(value, dict):
             for below, name, where in self._members(node, value, path):
                 before = old.get(name) if isinstance(old, dict) else None

@@ -16,6 +16,7 @@ import orjson
 from minikube_py.api.decode import metadata_of
 from minikube_py.api.errors import FieldError, Json, invalid_value
 from minikube_py.api.typed import DecodeError
+from minikube_py.cel.allowance import spend
 
 META_FIELDS: Final = frozenset(("apiVersion", "kind", "metadata"))
 
@@ -94,7 +95,9 @@ def copied(value: Any) -> Any:
 
 def same_json(left: Any, right: Any) -> bool:
     """Equal as Go compares decoded JSON: 1 is neither 1.0 nor true; the order of members does not count."""
-    return orjson.dumps(left, option=orjson.OPT_SORT_KEYS) == orjson.dumps(right, option=orjson.OPT_SORT_KEYS)
+    text = orjson.dumps(left, option=orjson.OPT_SORT_KEYS)
+    spend(len(text) >> 6)
+    return text == orjson.dumps(right, option=orjson.OPT_SORT_KEYS)
 
 
 # --- pruning --------------------------------------------------------------------------------------------------------

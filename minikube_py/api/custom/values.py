@@ -27,11 +27,14 @@ from minikube_py.api.errors import (
 )
 from minikube_py.api.go_format import go_format
 from minikube_py.api.go_numbers import whole
+from minikube_py.cel.allowance import spend
 from minikube_py.cel.regex import TooDear, compiled
 
 _NOWHERE: Final = "<nil>"
 """How upstream prints a path that is not there."""
 _ABSENT: Final = object()
+_STEPS: Final = 20
+"""To look at a value."""
 _JSON_TYPES: Final[dict[type, str]] = {
     bool: "boolean", str: "string", int: "integer", float: "number", list: "array", dict: "object",
 }  # fmt: skip
@@ -60,13 +63,13 @@ class Correlated(NamedTuple):
         inner = (self.schema.get("properties") or {}).get(name) or self.schema.get("additionalProperties")
         return Correlated(self.old[name], self.new[name], inner) if isinstance(inner, dict) else None
 
-    def item(self, index: int) -> Correlated | None:
+    def items(self) -> list[Correlated | None]:
+        """Of each item of the new list."""
         inner = self.schema.get("items")
         if not isinstance(self.old, list) or not isinstance(inner, dict) or not self._is_map_list:
-            return None
-        wanted = self.new[index]
-        old = item_named_as(wanted, self.old, self.schema.get("x-kubernetes-list-map-keys") or ())
-        return None if old is None else Correlated(old, wanted, inner)
+            return [None] * len(self.new)
+        named = items_named_as(self.new, self.old, self.schema.get("x-kubernetes-list-map-keys") or ())
+        return [None if old is None else Correlated(old, item, inner) for item, old in zip(self.new, named)]
 
     @property
     def _is_map_list(self) -> bool:
@@ -80,7 +83,7 @@ class Correlated(NamedTuple):
         if isinstance(old, list) and isinstance(new, list):
             if len(old) != len(new) or not self._is_map_list:
                 return same_json(old, new)
-            found = [self.item(index) for index in range(len(new))]
+            found = self.items()
         elif isinstance(old, dict) and isinstance(new, dict):
             if len(old) != len(new):
                 return False
@@ -90,12 +93,12 @@ class Correlated(NamedTuple):
         return all(each is not None and each.unchanged for each in found)
 
 
-def item_named_as(item: Any, among: Sequence[Any], keys: Sequence[str]) -> Any:
-    """The item with the same keys; None where there is none, or keys are missing."""
-    wanted = _key_of(item, keys)
-    if wanted is None:
-        return None
-    return next((each for each in among if _key_of(each, keys) == wanted), None)
+def items_named_as(items: Sequence[Any], among: Sequence[Any], keys: Sequence[str]) -> list[Any]:
+    """For each item the first one with the same keys; None where there is none, or keys are missing."""
+    spend(5 * (len(items) + len(among)))
+    known = {_key_of(each, keys): each for each in reversed(among)}
+    known[None] = None
+    return [known.get(_key_of(item, keys)) for item in items]
 
 
 def _key_of(item: Any, keys: Sequence[str]) -> bytes | None:
@@ -135,6 +138,7 @@ def _ratcheted(value: Any, schema: Json, path: str, correlated: Correlated | Non
 
 
 def _check(value: Any, schema: Json, path: str, correlated: Correlated | None) -> Found:
+    spend(_STEPS)
     types = _types(schema)
     if value is None:
         return Found(_null_errors(types, schema, path) + _enum_errors(value, schema, path), 0)
@@ -156,6 +160,7 @@ def _own(value: Any, schema: Json, types: list[str], format_: str, path: str, co
     errors: list[FieldError] = []
     matches = 0
     if isinstance(value, str):
+        spend(len(value) >> 4)
         errors += _text_errors(value, schema, path)
         matches += 1
         if format_ and not is_format(format_, value):
@@ -204,6 +209,7 @@ def _type_errors(value: Any, types: list[str], format_: str, path: str) -> list[
 
 def _enum_errors(value: Any, schema: Json, path: str) -> list[FieldError]:
     allowed = schema.get("enum")
+    spend(2 * len(allowed) if allowed else 0)
     if not allowed or any(_is_value(value, each) for each in allowed):
         return []
     shown = [each if isinstance(each, str) else orjson.dumps(each).decode() for each in allowed]
@@ -324,9 +330,9 @@ def _list(value: list[Any], schema: Json, path: str, correlated: Correlated | No
     matches = 1
     items = schema.get("items")
     if isinstance(items, dict):
+        stood = correlated.items() if correlated is not None else [None] * len(value)
         for index, item in enumerate(value):
-            inner = correlated.item(index) if correlated is not None else None
-            part = _ratcheted(item, items, f"{path}[{index}]", inner)
+            part = _ratcheted(item, items, f"{path}[{index}]", stood[index])
             errors += part.errors
             matches += part.matches
     least, most = schema.get("minItems"), schema.get("maxItems")

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minikube_py.cel.regex import REMEMBERED_STEPS_MAX, STATES_MAX, WALKED_MAX, BadPattern, Regex, TooDear
+from minikube_py.cel import regex as engine
+from minikube_py.cel.regex import REMEMBERED_STEPS_MAX, STATES_MAX, BadPattern, Regex, TooDear
 
 ATOMS = ("a", "b", "c", ".", "[ab]", "[^a]", "(?:ab)", "(?:a|bc)", "(?:a|)", r"\w", r"\b", "^", "[b-d]", "(?i:B)")
 TIMES = ("", "", "*", "+", "?", "*?", "+?", "??", "{2}", "{0,2}", "{1,}", "{1,2}?")
@@ -80,22 +81,25 @@ def test_bad_patterns_are_refused_in_the_words_of_go(pattern: str, message: str)
 
 
 HOSTILE = ["(a|b)*a(a|b){500}", "(a?){1000}", "(.*a){60}", "(x+x+)+y", "((a|b)?c){200}d"]
+LIMIT = 400_000
 
 
 @pytest.mark.parametrize("pattern", HOSTILE)
 @pytest.mark.parametrize("piece", ["ab", "a", "x", "abc", "é"])
-def test_no_pattern_takes_longer_than_its_limit(pattern: str, piece: str) -> None:
+def test_no_pattern_takes_longer_than_its_limit(pattern: str, piece: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps are counted, whatever the text; what is remembered is bounded too."""
+    monkeypatch.setattr(engine, "WALKED_MAX", LIMIT)
     regex = Regex(pattern)
     for ask in (regex.matches, regex.find, lambda text: regex.find_all(text, -1)):
         with contextlib.suppress(TooDear):
             ask(piece * 20_000)
-        assert regex._walked <= WALKED_MAX + len(regex._steps)
-        assert len(regex._next) <= STATES_MAX + 1
+        assert regex._walked <= LIMIT + len(regex._steps)
+        assert len(regex._states) <= STATES_MAX + 1
         assert regex._remembered <= REMEMBERED_STEPS_MAX + 2 * len(regex._steps)
 
 
-def test_an_ordinary_pattern_matches_a_text_of_a_megabyte() -> None:
+def test_an_ordinary_pattern_matches_a_text_of_a_megabyte(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "WALKED_MAX", LIMIT)
     assert Regex("^[a-z0-9]([-a-z0-9]*[a-z0-9])?$").matches("a-b" * 350_000 + "c")
     with pytest.raises(TooDear, match="400000 steps, which is the limit"):
         Regex("(a|b)*a(a|b){500}c").matches("".join("ab"[i * i % 7919 % 2] for i in range(20_000)))

@@ -1,0 +1,88 @@
+"""Objects are made ready to be stored: checked here, or where that is long, by a worker process.
+
+A body of a hundred bytes may be held to rules that take seconds: expressions and patterns that another body declared.
+How long they take is found out by beginning (`cel.allowance`); what is long begins again where nobody waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+from minikube_py.api import strategy
+from minikube_py.api.errors import Json
+from minikube_py.api.kind import Cluster, Kind
+from minikube_py.apiserver.checks import check, conclude
+from minikube_py.apiserver.preparing import Body, as_stored, key_of
+from minikube_py.apiserver.work import Work
+from minikube_py.cel.allowance import OutOfSteps, within
+
+STEPS_MAX: Final = 30_000
+"""Of one check between two turns of the loop: some 6 ms."""
+SPARED: Final = 7
+"""After a check that was long, so many of the same kind go to a worker at once."""
+_KINDS_KEPT_MAX: Final = 1_000
+
+
+class _Worked(Protocol):
+    work: Work
+
+
+class Long:
+    """What is begun here, and done elsewhere where it is long. `of` is what to expect the same of."""
+
+    def __init__(self) -> None:
+        self._spared: dict[object, int] = {}
+
+    async def run(self, of: object, here: Callable[[], Any], elsewhere: Callable[[], Any]) -> Any:
+        """`elsewhere` gives what is to be awaited."""
+        spared = self._spared.pop(of, 0)
+        if spared:
+            self._spared[of] = spared - 1
+        else:
+            try:
+                return within(STEPS_MAX, here)
+            except OutOfSteps:
+                if len(self._spared) >= _KINDS_KEPT_MAX:
+                    self._spared.clear()
+                self._spared[of] = SPARED
+        return await elsewhere()
+
+
+class Settling:
+    """`at`: who has the worker processes."""
+
+    def __init__(self, at: _Worked, cluster: Cluster) -> None:
+        self._at = at
+        self._cluster = cluster
+        self._long = Long()
+
+    async def create(self, kind: Kind, obj: Json) -> None:
+        """As `preparing.settle_create`."""
+        kind = as_stored(kind, obj)
+        kind.prepare_create(obj)
+        await self._check(kind, obj, None, "", ())
+        conclude(kind, obj, None, "", self._cluster)
+
+    async def finish_update(self, kind: Kind, new: Json, old: Json, sub: str, said: list[str]) -> Json:
+        """As `preparing.finish_update`."""
+        strategy.admit_update(kind, new, old, sub, self._cluster)
+        return await self.update(kind, new, old, sub, said)
+
+    async def update(self, kind: Kind, new: Json, old: Json, sub: str, said: list[str]) -> Json:
+        """As `preparing.settle_update`."""
+        kind = as_stored(kind, new, old)
+        repeated = strategy.without_repeats(new, " after mutating admission happens")
+        strategy.settle_update(kind, new, old, sub, self._cluster)
+        said[:] = await self._check(kind, new, old, sub, repeated)
+        conclude(kind, new, old, sub, self._cluster)
+        return new
+
+    async def _check(self, kind: Kind, new: Json, old: Json | None, sub: str, repeated: Sequence[str]) -> list[str]:
+        def elsewhere() -> Any:
+            asked = Body(key, b"", "", "", "", "", sub, definition=kind.definition)
+            return self._at.work.run("checked", asked, new, old, repeated)
+
+        key = key_of(kind)
+        found: list[str] = await self._long.run((key, sub), lambda: check(kind, new, old, sub, repeated), elsewhere)
+        return found
