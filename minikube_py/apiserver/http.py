@@ -412,7 +412,7 @@ class Body:
         server.enter(connection, BODY)
         try:
             while part := await connection.more():
-                if not server.hold(len(part)):
+                if not server.bodies.hold(len(part)):
                     message = (
                         f"too many requests: the bodies being received reach {limits.bodies_bytes_max} bytes, which is "
                         "the limit; please try again later"
@@ -426,5 +426,5 @@ class Body:
                     raise request_entity_too_large(f"limit is {limits.body_bytes_max}")
             return bytes(body)
         finally:
-            server.release(held)
+            server.bodies.release(held)
             server.enter(connection, ANSWER)

@@ -17,6 +17,7 @@ from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.http import ANSWER, BODY, HEADS, IDLE, LINGER, Connection
 from minikube_py.apiserver.http_bytes import Packer
 from minikube_py.apiserver.workers import Workers
+from minikube_py.ports.bodies import Bodies
 from minikube_py.ports.descriptors import PROCESS, PortLimits
 from minikube_py.ports.port import SHUTDOWN_TIMEOUT_S, Port
 
@@ -54,7 +55,7 @@ class HttpServer:
         self._phases: dict[int, dict[Connection, float]] = {phase: {} for phase in (IDLE, HEADS, BODY, LINGER)}
         self._stalled: dict[Connection, float] = {}
         self._heads_bytes = 0
-        self._bodies_bytes = 0
+        self.bodies = Bodies(limits.bodies_bytes_max)
         self._workers: Workers | None = None
         self.refused: Counter[str] = Counter()
         self._packing: ThreadPoolExecutor | None = None
@@ -101,7 +102,7 @@ class HttpServer:
         found: dict[str, float] = {
             "apiserver_connections": len(self._connections),
             "apiserver_connections_waiting": self.port.waiting_count,
-            "apiserver_bodies_in_flight_bytes": self._bodies_bytes,
+            "apiserver_bodies_in_flight_bytes": self.bodies.held_bytes,
             "apiserver_unfinished_heads_bytes": self._heads_bytes,
         }
         for reason, count in (self.refused + self.port.ended).items():
@@ -151,16 +152,6 @@ class HttpServer:
     def head_read(self, connection: Connection) -> None:
         self._heads_bytes -= connection.head_bytes
         connection.head_bytes = 0
-
-    def hold(self, size_bytes: int) -> bool:
-        """Whether so much more of bodies may be held."""
-        if self._bodies_bytes + size_bytes > self.limits.bodies_bytes_max:
-            return False
-        self._bodies_bytes += size_bytes
-        return True
-
-    def release(self, size_bytes: int) -> None:
-        self._bodies_bytes -= size_bytes
 
     def stalled(self, connection: Connection) -> None:
         self._stalled[connection] = self._clock.monotonic_s()

@@ -11,9 +11,10 @@ import json
 import re
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from aiohttp import web
 from google.protobuf import json_format
@@ -23,16 +24,30 @@ from minikube_py.errors import MinikubeError
 from minikube_py.etcd.errors import Refused, status_of
 from minikube_py.etcd.maintenance import STORAGE_VERSION, VERSION
 from minikube_py.etcd.messages import BY_NAME, WHOLE_BY_NAME
-from minikube_py.etcd.proto_json import Bodies, Wrong, read
+from minikube_py.etcd.proto_json import Values, Wrong, read
 from minikube_py.etcd.schema import Method, methods
 from minikube_py.etcd.server import EtcdServer, not_built
 from minikube_py.etcd.watch import FRAGMENT_BYTES
 from minikube_py.mvcc.types import RangeRequest
 from minikube_py.mvcc.validate import INT64_MAX, INT64_MIN
+from minikube_py.ports.bodies import Bodies
 from minikube_py.ports.descriptors import PROCESS, PortLimits
 from minikube_py.ports.port import Incoming, Port
 
-LIMITS: Final = PortLimits(256)
+
+@dataclass(frozen=True, slots=True)
+class HttpLimits:
+    """As those of the API server (docs/reference/limits.md)."""
+
+    connections_max: int = 256
+    header_timeout_s: float = 32.0
+    idle_timeout_s: float = 90.0
+    body_timeout_s: float = 30.0
+    write_timeout_s: float = 60.0
+    body_bytes_max: int = FRAGMENT_BYTES * 2
+    bodies_bytes_max: int = 64 << 20
+
+
 MESSAGES_MAX: Final = 1_000
 """In one body: they are decoded in one turn of the loop."""
 UNUSUAL: Final = {"MoveLeader": "transfer-leadership", "Compact": "compaction"}
@@ -56,12 +71,25 @@ Check = Callable[[], Awaitable[str]]
 class HttpDoor:
     """What `server` serves, over HTTP at `where`: port 0 takes a free one, `port` says which."""
 
-    def __init__(self, server: EtcdServer, where: tuple[str, int], tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        server: EtcdServer,
+        where: tuple[str, int],
+        tls: ssl.SSLContext | None = None,
+        limits: HttpLimits | None = None,
+    ) -> None:
         self._server = server
+        self.limits = limits = limits or HttpLimits()
+        self.bodies = Bodies(limits.bodies_bytes_max)
+        self.connections: dict[Any, Incoming] = {}
+        """By the protocol that aiohttp has for each."""
         self._where = where
         self._routes = {f"/v3/{path}": method for method in methods() for path in paths_of(method)}
-        self._http = web.Server(self._answer)
-        self._port = Port("etcd clients over HTTP", self._connected, LIMITS, server.node.member.clock, tls, PROCESS)
+        # A handler whose client has gone is cancelled: nobody waits for a lock, a watch or a lease in vain.
+        options: dict[str, Any] = {"keepalive_timeout": limits.idle_timeout_s, "handler_cancellation": True}
+        self._http = web.Server(self._answered, **options)
+        wanted = PortLimits(limits.connections_max, proof_s=limits.header_timeout_s)
+        self._port = Port("etcd clients over HTTP", self._connected, wanted, server.node.member.clock, tls, PROCESS)
 
     async def start(self) -> None:
         """Raises: OSError where the address cannot be had."""
@@ -77,7 +105,16 @@ class HttpDoor:
         return self._port.address[1]
 
     def _connected(self, incoming: Incoming) -> asyncio.Protocol:
-        return _Connection(self._http(), incoming)
+        return _Connection(self, self._http(), incoming)
+
+    async def _answered(self, request: web.BaseRequest) -> web.StreamResponse:
+        incoming = self.connections.get(request.protocol)
+        if incoming is None or not incoming.authenticated():
+            text = f"too many connections: {self._port.limits.connections_max} is the limit; please try again later"
+            refused = _failure(StatusCode.RESOURCE_EXHAUSTED, text)
+            refused.force_close()
+            return refused
+        return await self._answer(request)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         below = request.path.replace("/v3beta/", "/v3/", 1)
@@ -170,10 +207,15 @@ class HttpDoor:
         clock = self._server.node.member.clock
         try:
             within_s, since_s = timeout_s(request.headers.get("Grpc-Timeout", "")), clock.monotonic_s()
-            body = await self._body(request)
+            values = Values(await self._body(request))
             if within_s is not None and (within_s := within_s + since_s - clock.monotonic_s()) <= 0:
-                raise TimeoutError
-            return await self._called(method, Bodies(body), request, within_s)
+                return _failure(*LATE)
+            return await self._called(method, values, request, within_s)
+        except _BodyLate:
+            text = f"the body did not arrive within {self.limits.body_timeout_s:g} s, which is the limit"
+            late = _told(_error(StatusCode.DEADLINE_EXCEEDED, text), 408)
+            late.force_close()
+            return late
         except TimeoutError:
             return _failure(*LATE)
         except Wrong as wrong:
@@ -182,15 +224,27 @@ class HttpDoor:
             return _failure(*status_of(error))
 
     async def _body(self, request: web.BaseRequest) -> bytes:
-        body = b""
-        async for chunk in request.content.iter_chunked(1 << 16):
-            body += chunk
-            if len(body) > FRAGMENT_BYTES * 2:
-                raise Refused(StatusCode.RESOURCE_EXHAUSTED, "the body is too large")
-        return body
+        """Raises: Refused, _BodyLate."""
+        limits, bodies, body, held_bytes = self.limits, self.bodies, bytearray(), 0
+        try:
+            async with asyncio.timeout(limits.body_timeout_s):
+                async for chunk in request.content.iter_chunked(1 << 16):
+                    if not bodies.hold(len(chunk)):
+                        text = f"the bodies being received reach {bodies.bytes_max} bytes, which is the limit"
+                        raise Refused(StatusCode.RESOURCE_EXHAUSTED, f"{text}; please try again later")
+                    held_bytes += len(chunk)
+                    body += chunk
+                    if held_bytes > limits.body_bytes_max:
+                        text = f"the body is larger than {limits.body_bytes_max} bytes, which is the limit"
+                        raise Refused(StatusCode.RESOURCE_EXHAUSTED, text)
+            return bytes(body)
+        except TimeoutError:
+            raise _BodyLate from None
+        finally:
+            bodies.release(held_bytes)
 
     async def _called(
-        self, method: Method, bodies: Bodies, request: web.BaseRequest, within_s: float | None
+        self, method: Method, bodies: Values, request: web.BaseRequest, within_s: float | None
     ) -> web.StreamResponse:
         name = method.short
         if method.takes_stream:
@@ -255,12 +309,19 @@ class HttpDoor:
 PLAIN: Final = ("/version", "/metrics", "/health", "/livez", "/readyz")
 
 
-class _Connection(asyncio.Protocol):
-    """aiohttp's protocol on a connection of a `Port`. Over TLS its certificate has said who it is."""
+class _BodyLate(Exception):
+    pass
 
-    def __init__(self, inner: Any, incoming: Incoming) -> None:
+
+class _Connection(asyncio.Protocol):
+    """aiohttp's protocol on a connection of a `Port`, which counts it as known from its first whole request on."""
+
+    def __init__(self, door: HttpDoor, inner: Any, incoming: Incoming) -> None:
+        self._door = door
         self._inner = inner
         self._incoming = incoming
+        self._stalled: asyncio.TimerHandle | None = None
+        self._transport: asyncio.Transport
 
     def data_received(self, data: bytes) -> None:
         self._inner.data_received(data)
@@ -269,17 +330,27 @@ class _Connection(asyncio.Protocol):
         self._inner.eof_received()
 
     def pause_writing(self) -> None:
+        within_s = self._door.limits.write_timeout_s
+        self._stalled = asyncio.get_running_loop().call_later(within_s, self._transport.abort)
         self._inner.pause_writing()
 
     def resume_writing(self) -> None:
+        self._moves()
         self._inner.resume_writing()
 
+    def _moves(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._door.connections[self._inner] = self._incoming
         self._inner.connection_made(transport)
-        if not self._incoming.authenticated():
-            transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._moves()
+        self._door.connections.pop(self._inner, None)
         self._inner.connection_lost(exc)
         self._incoming.left()
 
@@ -309,7 +380,7 @@ def paths_of(method: Method) -> Iterator[str]:
         yield f"{service.lower()}/{lower}"
 
 
-async def _message(method: Method, bodies: Bodies) -> Any:
+async def _message(method: Method, bodies: Values) -> Any:
     """The next one of the body, None at its end. Raises: Wrong, Refused."""
     text = bodies.next()
     if text is None:

@@ -126,20 +126,30 @@ class Locks:
                 raise Refused(*LEASE_NOT_FOUND)
         prefix = name + b"/"
         key = prefix + b"%x" % lease
-        absent = Compare(key, "CREATE", "=", 0)
-        result = await self._txn(absent, (Put(key, value, lease),), (RangeRequest(key),))
-        created = result.revision
-        if not result.succeeded:
-            (standing,) = cast(RangeResult, result.responses[0]).kvs
-            created = standing.create_revision
-            if standing.value != value:
-                await self._txn(Compare(key, "CREATE", "=", created), (Put(key, value, lease),))
+        placing = asyncio.ensure_future(self._place(key, lease, value))
         try:
+            # Once it is on its way, only its answer says which key is to be taken back.
+            created = await asyncio.shield(placing)
             await self._wait(prefix, created)
             return key, created, lease
         except (asyncio.CancelledError, Refused):
-            await asyncio.shield(self._txn(Compare(key, "CREATE", "=", created), (DeleteRange(key),)))
+            await asyncio.shield(self._take_back(key, placing))
             raise
+
+    async def _place(self, key: bytes, lease: int, value: bytes) -> int:
+        """The revision at which the key was created, now or before."""
+        put = Put(key, value, lease)
+        result = await self._txn(Compare(key, "CREATE", "=", 0), (put,), (RangeRequest(key),))
+        if result.succeeded:
+            return result.revision
+        (standing,) = cast(RangeResult, result.responses[0]).kvs
+        if standing.value != value:
+            await self._txn(Compare(key, "CREATE", "=", standing.create_revision), (put,))
+        return standing.create_revision
+
+    async def _take_back(self, key: bytes, placing: asyncio.Future[int]) -> None:
+        with contextlib.suppress(MinikubeError, Refused):
+            await self._txn(Compare(key, "CREATE", "=", await placing), (DeleteRange(key),))
 
     async def _wait(self, prefix: bytes, created: int) -> None:
         earlier = RangeRequest(prefix, prefix_end(prefix), limit=1, keys_only=True, max_create_revision=created - 1)

@@ -32,6 +32,8 @@ class Node:
         self.member = member
         self._ask_urls = ask_urls
         self._urls: dict[int, tuple[str, ...]] = {}
+        self.watch_bytes = 0
+        """Of events that wait for the readers of watches."""
         self._connect = connect
         self._client: StoreClient | None = None
         self._connecting = asyncio.Lock()

@@ -70,7 +70,7 @@ def _not_json() -> Any:
     raise ValueError
 
 
-class Bodies:
+class Values:
     """The JSON values of a body, one after another. `read` gives None at its end, and needs a message's name."""
 
     def __init__(self, body: bytes) -> None:

@@ -185,6 +185,7 @@ class EtcdServer:
         return {
             prefix + "watch_streams": len(self._streams),
             prefix + "watches": sum(map(len, self._streams)),
+            prefix + "watch_bytes_waiting": self.node.watch_bytes,
             prefix + "answers_waiting": sum(stream.waiting for stream in self._streams),
         }
 
@@ -287,6 +288,7 @@ class EtcdServer:
         finally:
             self._streams.pop(stream, None)
             stream.close()
+            self.node.watch_bytes -= stream.waiting_bytes
 
     async def _watch(self, requests: Any, context: Any) -> None:
         with self.watch_stream() as stream:

@@ -23,6 +23,8 @@ from minikube_py.store.protocol import event_bytes, split
 
 WAITING_BYTES_MAX: Final = 4 << 20
 """Of events of one stream; a batch that begins below may end above."""
+ALL_WAITING_BYTES_MAX: Final = 256 << 20
+"""Of events of all streams: beyond it, a stream is taken off with what it has waiting already."""
 ANSWER_BYTES: Final = 1 << 20
 """Events of several revisions are cut into answers of about so much."""
 FRAGMENT_BYTES: Final = (3 << 19) + (512 << 10)
@@ -58,7 +60,7 @@ class WatchStream:
         self._off: dict[Watch, None] = {}
         self._next_id = 0
         self._waiting: deque[tuple[Any, int]] = deque()
-        self._waiting_bytes = 0
+        self.waiting_bytes = 0
         self._wake = asyncio.Event()
         self._read = asyncio.Event()
         self._ended: MinikubeError | Refused | None = None
@@ -136,7 +138,9 @@ class WatchStream:
                 compacted = batch.error.compact_revision
                 self._say(watch.id, 0, canceled=True, compact_revision=compacted)
             return
-        if batch.events and self._waiting_bytes >= WAITING_BYTES_MAX:
+        waiting_bytes = self.waiting_bytes
+        full = waiting_bytes >= WAITING_BYTES_MAX or self._node.watch_bytes >= ALL_WAITING_BYTES_MAX
+        if batch.events and waiting_bytes and full:
             self._leave(watch)
             self._off[watch] = None
             return
@@ -155,7 +159,8 @@ class WatchStream:
         answer = pb.WatchResponse(header=self._node.header(revision), watch_id=watch.id, events=told)
         for each in fragments(answer) if watch.asked.fragment else (answer,):
             size_bytes = each.ByteSize()
-            self._waiting_bytes += size_bytes
+            self.waiting_bytes += size_bytes
+            self._node.watch_bytes += size_bytes
             self._waiting.append((each, size_bytes))
         self._wake.set()
 
@@ -186,7 +191,8 @@ class WatchStream:
             self._wake.clear()
             await self._wake.wait()
         answer, size_bytes = self._waiting.popleft()
-        self._waiting_bytes -= size_bytes
+        self.waiting_bytes -= size_bytes
+        self._node.watch_bytes -= size_bytes
         self._read.set()
         return answer
 

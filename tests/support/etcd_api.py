@@ -20,7 +20,7 @@ from patience import PATIENCE_S, Deadline
 from ports import free_ports
 
 from minikube_py.env import SystemClock, SystemDisk
-from minikube_py.etcd.http import HttpDoor
+from minikube_py.etcd.http import HttpDoor, HttpLimits
 from minikube_py.etcd.messages import BY_NAME, WHOLE_BY_NAME
 from minikube_py.etcd.node import Node
 from minikube_py.etcd.schema import Method, methods
@@ -148,11 +148,12 @@ class Stream:
 
 class Ours(EtcdServer):
     http_port = 0
+    door: HttpDoor
 
 
 @contextlib.contextmanager
 def ours(
-    folder: Path, limits: Limits | None = None, *, http: bool = False, config: MemberConfig | None = None
+    folder: Path, limits: Limits | None = None, *, http: bool | HttpLimits = False, config: MemberConfig | None = None
 ) -> Iterator[Ours]:
     """A member alone that serves etcd's API from a loop in a thread of its own; with `http`, over HTTP as well."""
     started: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -161,12 +162,12 @@ def ours(
         member = StoreMember(SystemDisk(folder), SystemClock(), random.Random(), config or MemberConfig(fsync="inline"))
         await member.start()
         server = Ours(Node(member), ["127.0.0.1:0"], None, limits)
-        door = HttpDoor(server, ("127.0.0.1", 0))
+        door = HttpDoor(server, ("127.0.0.1", 0), limits=http if isinstance(http, HttpLimits) else None)
         try:
             await server.start()
             if http:
                 await door.start()
-                server.http_port = door.port
+                server.http_port, server.door = door.port, door
             ending = asyncio.Event()
             started.put((server, partial(asyncio.get_running_loop().call_soon_threadsafe, ending.set)))
             await ending.wait()

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from minikube_py.etcd.errors import Refused
 from minikube_py.etcd.http import timeout_s
 from minikube_py.etcd.messages import pb
-from minikube_py.etcd.proto_json import SLICE, VALUES_MAX, Bodies, Wrong, read
+from minikube_py.etcd.proto_json import SLICE, VALUES_MAX, Values, Wrong, read
 
 
 def steps(name: str, body: bytes) -> tuple[int, Any]:
-    text = Bodies(body).next()
+    text = Values(body).next()
     assert text is not None
     reading, count = read(name, text), 0
     while True:
@@ -29,7 +29,7 @@ def steps(name: str, body: bytes) -> tuple[int, Any]:
 
 
 def test_values_follow_each_other_with_white_space_between() -> None:
-    bodies = Bodies(b' {"key": "YQ=="}\n\t{"key": "Yg=="}{} \n')
+    bodies = Values(b' {"key": "YQ=="}\n\t{"key": "Yg=="}{} \n')
     assert [bodies.next() for _ in range(4)] == ['{"key": "YQ=="}', '{"key": "Yg=="}', "{}", None]
 
 
@@ -63,7 +63,7 @@ def test_long_bodies_are_read_in_slices_and_not_without_end() -> None:
     assert len(message.filters) == 10_000 and count >= 10_000 // SLICE - 1
     assert steps("RangeRequest", b'{"a":[%s0]}' % (b"{}," * 9_999))[0] >= 10_000 // SLICE - 1
     with pytest.raises(Refused, match="more than 50,000 values") as refused:
-        Bodies(b"{}" * (VALUES_MAX + 1)).next()
+        Values(b"{}" * (VALUES_MAX + 1)).next()
     assert refused.value.code is StatusCode.RESOURCE_EXHAUSTED
 
 
