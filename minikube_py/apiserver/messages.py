@@ -22,6 +22,8 @@ QUERY_TERMS_MAX: Final = 256
 NO_QUERY: Final[Mapping[str, str]] = {}
 NO_HEADERS: Final[Mapping[str, str]] = {}
 _CONTROLS: Final = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\ud800-\\udfff]")
+_WARNED: Final = '299 - "'
+_ESCAPED: Final = re.compile(r"\\(.)")
 Receive = Callable[[], Awaitable[bytes]]
 
 Admission: TypeAlias = "Callable[[Kind, str, str, Json | None, Json | None], None]"
@@ -133,16 +135,20 @@ class Response:
 
     def warned(self, texts: Iterable[str]) -> Response:
         """The same answer, with these warnings behind all others that are not among them."""
-        lines = (self.headers.get("Warning") or "").split("\n") + warning_headers(texts)["Warning"].split("\n")
-        self.headers = {**self.headers, "Warning": "\n".join(dict.fromkeys(filter(None, lines)))}
-        return self
+        return self._with_warnings([*_texts_of(self.headers), *texts])
 
     def warning(self, text: str) -> Response:
         """The same answer, with one more warning, before all others."""
-        before, more = self.headers.get("Warning"), warning_headers((text,))["Warning"]
-        self.headers = {**self.headers, "Warning": f"{more}\n{before}" if before else more}
+        return self._with_warnings([text, *_texts_of(self.headers)])
+
+    def _with_warnings(self, texts: Iterable[str]) -> Response:
+        self.headers = {**self.headers, **warning_headers(texts)}
         return self
 
+
+def _texts_of(headers: Mapping[str, str]) -> list[str]:
+    lines = filter(None, (headers.get("Warning") or "").split("\n"))
+    return [_ESCAPED.sub(r"\1", line[len(_WARNED) : -1]) for line in lines]
 
 WARNINGS_CHARS_MAX: Final = 4096
 WARNING_CHARS_MAX: Final = 256
@@ -150,19 +156,22 @@ WARNING_CHARS_MAX: Final = 256
 
 
 def warning_headers(warnings: Iterable[str]) -> Mapping[str, str]:
-    """`Warning: 299` headers, one line each (RFC 7234, 5.5)."""
-    found = dict.fromkeys(str(warning) for warning in warnings if warning)
-    # Of a text that holds control characters nothing is said, as upstream does.
-    texts = [text for text in found if not _CONTROLS.search(text)]
-    if sum(map(len, texts)) > WARNINGS_CHARS_MAX:
-        short, room = [], WARNINGS_CHARS_MAX
-        for text in texts:
-            if room <= 0:
-                break
-            short.append(text[:WARNING_CHARS_MAX])
-            room -= len(short[-1])
-        texts = short
-    return {"Warning": "\n".join(f'299 - "{_quoted(text)}"' for text in texts)} if texts else {}
+    """`Warning: 299` headers, one line each (RFC 7234, 5.5); none where nothing can be said."""
+    shown: list[str] = []
+    written, shortens = 0, False
+    for text in dict.fromkeys(str(warning) for warning in warnings if warning):
+        if shortens and written >= WARNINGS_CHARS_MAX:
+            break
+        text = text[:WARNING_CHARS_MAX] if shortens else text
+        if _CONTROLS.search(text):
+            # Of a text that holds control characters nothing is said, as upstream does.
+            continue
+        shown.append(text)
+        written += len(text)
+        if written > WARNINGS_CHARS_MAX and not shortens:
+            shortens, shown = True, [each[:WARNING_CHARS_MAX] for each in shown]
+            written = sum(map(len, shown))
+    return {"Warning": "\n".join(f'{_WARNED}{_quoted(text)}"' for text in shown)} if shown else NO_HEADERS
 
 
 def with_warnings(error: StatusError, warnings: list[str]) -> StatusError:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 from api_core import MAPS, Core, config_map
+from edges import wild_texts
+from hypothesis import given
+from hypothesis import strategies as st
 
 from minikube_py.apiserver.admission import ORDER, Chain
-from minikube_py.apiserver.messages import Request
+from minikube_py.apiserver.messages import Request, Response, warning_headers
 from minikube_py.apiserver.outgoing import Answer, NoAnswer
 
 HOOKS = "/apis/admissionregistration.k8s.io/v1"
@@ -131,3 +135,36 @@ ResourceQuota""".split()  # noqa: SIM905
 
 def test_the_plugins_stand_in_upstreams_order() -> None:
     assert list(ORDER) == [name for name in UPSTREAM if name in ORDER]
+
+
+odd_texts = ("a", "w\r\nX-Evil: 1", "\x00", 'q"\\', "x" * 5000, "é" * 4000, "")
+texts = st.one_of(wild_texts, st.text(max_size=300), st.sampled_from(odd_texts))
+
+
+@given(st.lists(texts, max_size=6), st.lists(st.tuples(st.booleans(), st.lists(texts, max_size=40)), max_size=3))
+def test_whatever_warnings_say_the_answer_carries_those_that_can_be_shown(
+    first: list[str], more: list[tuple[bool, list[str]]]
+) -> None:
+    response = Response(201, headers=warning_headers(first))
+    for before, said in more:
+        for text in said[:1] if before else ():
+            response.warning(text)
+        response.warned(said)
+    lines = (response.headers.get("Warning") or "").split("\n") if response.headers else []
+    assert all(re.fullmatch(r'299 - "(?:[^"\\\x00-\x1f\x7f-\x9f]|\\["\\])+"', line) for line in lines)
+    assert len(lines) == len(set(lines)) and sum(map(len, lines)) < 20_000
+    if "a" in first[:1]:
+        assert '299 - "a"' in lines
+
+
+async def test_a_webhook_whose_warnings_cannot_be_shown_does_not_lose_the_answer(tmp_path: Path) -> None:
+    """Each with what upstream shows of it."""
+    said = {"a": {"warnings": ["w\r\nX-Evil: 1"] * 3}, "b": {"warnings": ["\x00", "seen"]}}
+    core = await started(tmp_path, Door(said))
+    await core.ask("POST", f"{HOOKS}/mutatingwebhookconfigurations", configuration("a"))
+    response = await core.respond("POST", MAPS, config_map("m"))
+    assert response.status == 201 and "Warning" not in response.headers
+    await core.ask("POST", f"{HOOKS}/validatingwebhookconfigurations", configuration("b"))
+    response = await core.respond("POST", MAPS, config_map("n"))
+    assert response.status == 201 and response.headers["Warning"] == '299 - "seen"'
+    await core.stop()
