@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import logging
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
@@ -45,6 +46,30 @@ def memory_goes_back() -> Iterator[None]:
     gc.collect()
     gc.freeze()
     give_back()
+
+
+class _LeftOut(logging.Handler):
+    """What informers leave out, and what their handlers raise: a bug, unless a test is about it."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.told: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.told.append(record.getMessage())
+
+
+@pytest.fixture(autouse=True)
+def informers_read_all(request: pytest.FixtureRequest) -> Iterator[None]:
+    handler = _LeftOut()
+    loggers = [logging.getLogger(f"minikube_py.client.{name}") for name in ("informer", "unreadable")]
+    for logger in loggers:
+        logger.addHandler(handler)
+    yield
+    for logger in loggers:
+        logger.removeHandler(handler)
+    if request.node.get_closest_marker("unreadable") is None:
+        assert not handler.told
 
 
 def pytest_collection_finish() -> None:

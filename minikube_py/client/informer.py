@@ -22,6 +22,7 @@ from minikube_py.client.rest import Object, ResourceRef, RestClient, path_of, st
 from minikube_py.client.store import Indexer, ObjectStore, T
 from minikube_py.client.timers import Timer, Timers
 from minikube_py.client.transport import WatchEvent
+from minikube_py.client.unreadable import NAMELESS, Unreadable
 from minikube_py.env import Clock, Rng
 from minikube_py.errors import MinikubeError
 
@@ -41,8 +42,8 @@ def _ignore(*_: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Handler(Generic[T]):
-    """Called on the event loop, in order, after the store changed; must be quick and must not raise: an informer whose
-    handler raised stops, since what its owner derived can no longer be trusted.
+    """Called on the event loop, in order, after the store changed; must be quick. An object for which a handler raises
+    is taken back from all handlers, and left out.
 
     An object deleted and made again under its name comes as on_delete and on_add. `on_batch` follows each batch."""
 
@@ -100,7 +101,8 @@ def key_of(obj: Object) -> str:
 
 
 class Informer(Generic[T]):
-    """`project(obj)` makes the slotted projection that is kept, or None for an object of no interest.
+    """`project(obj)` makes the slotted projection that is kept, or None for an object of no interest. An object for
+    which it, an indexer or a handler raises is in `unreadable`, and nowhere else, until it changes.
 
     Usage: add handlers, `start()`, `await wait_synced()`; `store` is the copy. An event costs one decode and one
     projection."""
@@ -120,6 +122,7 @@ class Informer(Generic[T]):
         self.resource = resource
         self.store: ObjectStore[T] = ObjectStore(indexers)
         self.stats = InformerStats()
+        self.unreadable = Unreadable(resource)
         self.resource_version = ""
         self.problem = ""
         """Why the last list failed; "" after one that did not."""
@@ -141,9 +144,12 @@ class Informer(Generic[T]):
         """A handler added late gets on_add for what is known already."""
         self._handlers.append(handler)
         if len(self.store):
-            for item in list(self.store.values()):
-                handler.on_add(item)
-            handler.on_batch()
+            for key, item in list(self.store.items()):
+                try:
+                    handler.on_add(item)
+                except Exception as error:
+                    self._leave_out(key, error)
+            self._end_batch(handler)
 
     def start(self) -> None:
         if self._task is None:
@@ -179,7 +185,7 @@ class Informer(Generic[T]):
 
     @property
     def failure(self) -> BaseException | None:
-        """What ended this informer by itself: a bug in a projection or handler."""
+        """What ended this informer by itself: a bug."""
         if self._task is None or not self._task.done() or self._task.cancelled():
             return None
         return self._task.exception()
@@ -241,6 +247,7 @@ class Informer(Generic[T]):
 
     async def _pages(self, page_size: int) -> tuple[dict[str, T], str]:
         found: dict[str, T] = {}
+        unread: dict[str, None] = {}
         version = token = ""
         selection, project = self._selection, self._project
         while True:
@@ -253,10 +260,17 @@ class Informer(Generic[T]):
                 continue_token=token,
             )
             for obj in page.items:
-                if (item := project(obj)) is not None:
-                    found[key_of(obj)] = item
+                key = NAMELESS
+                try:
+                    key = key_of(obj)
+                    if (item := project(obj)) is not None:
+                        found[key] = item
+                except Exception as error:
+                    unread[key] = None
+                    self.unreadable.add(key, error)
             version, token = page.resource_version, page.continue_token
             if not token:
+                self.unreadable.keep(unread)
                 return found, version
             # A server in this process may answer without ever waiting.
             await asyncio.sleep(0)
@@ -269,15 +283,25 @@ class Informer(Generic[T]):
             if number % SLICE_OBJECTS == 0:
                 await self._end_slice()
         for number, (key, item) in enumerate(found.items(), start=1):
-            self._put(key, item)
+            try:
+                self._put(key, item)
+            except Exception as error:
+                self._leave_out(key, error)
             if number % SLICE_OBJECTS == 0:
                 await self._end_slice()
         await self._end_slice()
 
     async def _end_slice(self) -> None:
         for handler in self._handlers:
-            handler.on_batch()
+            self._end_batch(handler)
         await asyncio.sleep(0)
+
+    def _end_batch(self, handler: Handler[T]) -> None:
+        try:
+            handler.on_batch()
+        except Exception:
+            self.unreadable.failed += 1
+            logger.exception("what follows a batch of %s failed", self.resource.plural)
 
     async def _watch(self) -> None:
         """One watch, until it ends. Raises: _Expired."""
@@ -307,25 +331,40 @@ class Informer(Generic[T]):
 
     def _apply(self, batch: list[WatchEvent]) -> None:
         """Raises: _Expired, StatusError."""
-        loads, project, stats = orjson.loads, self._project, self.stats
+        loads, stats = orjson.loads, self.stats
         version = ""
         for kind, body in batch:
             obj = loads(body)
             if kind == "ERROR":
                 self._advance(version)
                 self._raise_error(body)
-            version = obj["metadata"].get("resourceVersion", "")
+            try:
+                version = obj["metadata"].get("resourceVersion", "")
+            except (LookupError, TypeError, AttributeError) as error:
+                self.unreadable.add(NAMELESS, error)
+                continue
             if kind == "BOOKMARK":
                 stats.bookmarks += 1
                 continue
             stats.events += 1
-            if kind == "DELETED" or (item := project(obj)) is None:
-                self._remove(key_of(obj))
-            else:
-                self._put(key_of(obj), item)
+            self._take(obj, kind == "DELETED")
         self._advance(version)
         for handler in self._handlers:
-            handler.on_batch()
+            self._end_batch(handler)
+
+    def _take(self, obj: Object, gone: bool) -> None:
+        key = NAMELESS
+        try:
+            key = key_of(obj)
+            if gone or (item := self._project(obj)) is None:
+                self._remove(key)
+            else:
+                self._put(key, item)
+        except Exception as error:
+            self._leave_out(key, error)
+        else:
+            if self.unreadable.why:
+                self.unreadable.drop(key)
 
     def _advance(self, version: str) -> None:
         # A watch on a sum sends objects with their own, older versions; a bookmark then tells the revision reached.
@@ -334,6 +373,8 @@ class Informer(Generic[T]):
         try:
             if int(version) < int(self.resource_version):
                 return
+        except TypeError:
+            return
         except ValueError:
             pass
         self.resource_version = version
@@ -348,23 +389,46 @@ class Informer(Generic[T]):
     # --- changes ----------------------------------------------------------------------------------------------------
 
     def _put(self, key: str, item: T) -> None:
+        """Raises what an indexer or a handler raises; then no handler has the object any more."""
         old = self.store.get(key)
         if old is not None and old.uid != item.uid:
             self._remove(key)
             old = None
         self.store.put(key, item)
-        if old is None:
+        told = 0
+        try:
             for handler in self._handlers:
-                handler.on_add(item)
-        else:
-            for handler in self._handlers:
-                handler.on_update(old, item)
+                told += 1
+                if old is None:
+                    handler.on_add(item)
+                else:
+                    handler.on_update(old, item)
+        except Exception:
+            self.store.remove(key)
+            for handler in self._handlers[:told]:
+                self._tell_gone(handler, item)
+            if old is not None:
+                # Whoever raised may have kept what it knew.
+                for handler in self._handlers[told - 1 :]:
+                    self._tell_gone(handler, old)
+            raise
 
     def _remove(self, key: str) -> None:
         old = self.store.remove(key)
         if old is not None:
             for handler in self._handlers:
-                handler.on_delete(old)
+                self._tell_gone(handler, old)
+
+    def _tell_gone(self, handler: Handler[T], item: T) -> None:
+        try:
+            handler.on_delete(item)
+        except Exception:
+            self.unreadable.failed += 1
+            logger.exception("what follows the end of one of the %s failed", self.resource.plural)
+
+    def _leave_out(self, key: str, error: Exception) -> None:
+        self.unreadable.add(key, error)
+        self._remove(key)
 
     # --- resync -----------------------------------------------------------------------------------------------------
 
@@ -374,9 +438,12 @@ class Informer(Generic[T]):
 
     def _resync(self) -> None:
         """Tells the handlers of every object again, as an update from itself to itself."""
-        for item in list(self.store.values()):
-            for handler in self._handlers:
-                handler.on_update(item, item)
+        for key, item in list(self.store.items()):
+            try:
+                for handler in self._handlers:
+                    handler.on_update(item, item)
+            except Exception as error:
+                self._leave_out(key, error)
         for handler in self._handlers:
-            handler.on_batch()
+            self._end_batch(handler)
         self._arm_resync()

@@ -64,11 +64,12 @@ class ObjectStore(Generic[T]):
         return self._indexes[name].keys()
 
     def put(self, key: str, item: T) -> T | None:
-        """The item that `key` held before."""
+        """The item that `key` held before. Raises what an indexer raises for `item`, with nothing changed."""
         old = self._items.get(key)
+        found = [_as_keys(indexer(item)) for indexer in self._indexers.values()]
         self._items[key] = item
-        for name, indexer in self._indexers.items():
-            self._reindex(self._indexes[name], key, () if old is None else indexer(old), indexer(item))
+        for (name, indexer), after in zip(self._indexers.items(), found):
+            self._reindex(self._indexes[name], key, () if old is None else indexer(old), after)
         return old
 
     def remove(self, key: str) -> T | None:
@@ -80,11 +81,11 @@ class ObjectStore(Generic[T]):
 
     @staticmethod
     def _reindex(
-        index: dict[Hashable, dict[str, None]], key: str, before: Iterable[Hashable], after: Iterable[Hashable]
+        index: dict[Hashable, dict[str, None]], key: str, before: Iterable[Hashable], kept: tuple[Hashable, ...]
     ) -> None:
-        if before == after:
+        before = tuple(before)
+        if before == kept:
             return
-        kept = tuple(after)
         for value in before:
             if value not in kept and (keys := index.get(value)) is not None:
                 keys.pop(key, None)
@@ -92,3 +93,10 @@ class ObjectStore(Generic[T]):
                     del index[value]
         for value in kept:
             index.setdefault(value, {})[key] = None
+
+
+def _as_keys(values: Iterable[Hashable]) -> tuple[Hashable, ...]:
+    """Raises: TypeError where one cannot be a key."""
+    kept = tuple(values)
+    dict.fromkeys(kept)
+    return kept

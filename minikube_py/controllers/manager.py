@@ -10,6 +10,7 @@ from typing import Final
 from minikube_py.client.rest import ResourceRef, RestClient
 from minikube_py.client.timers import Timers
 from minikube_py.client.transport import ApiTransport
+from minikube_py.client.unreadable import unreadable_metrics
 from minikube_py.controllers.base import Controller, ControllerConfig, ControllerContext, shared_informers
 from minikube_py.controllers.certificate_requests import RequestApprover, RequestCleaner
 from minikube_py.controllers.cluster_roles import ClusterRoleAggregation
@@ -147,6 +148,7 @@ class ControllerManager:
             metrics |= controller.metrics()
         for component, recorder in self._context.recorders.items():
             metrics |= {f'{name}{{component="{component}"}}': value for name, value in recorder.metrics().items()}
+        metrics |= unreadable_metrics(informer.unreadable for informer in self._informers.all())
         for informer in self._informers.all():
             resource = informer.resource
             plural = f"{resource.plural}.{resource.group}" if resource.group else resource.plural

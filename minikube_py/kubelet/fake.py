@@ -10,6 +10,7 @@ import logging
 import zlib
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from typing import Any
 
 from minikube_py.api.errors import StatusError
 from minikube_py.client.events import timestamp
@@ -17,6 +18,7 @@ from minikube_py.client.informer import Handler, Informer, Selection
 from minikube_py.client.rest import PODS, RestClient, path_of, status_error
 from minikube_py.client.timers import Timers
 from minikube_py.client.transport import JSON, STRATEGIC_MERGE_PATCH, ApiResponse, ApiTransport
+from minikube_py.client.unreadable import unreadable_metrics
 from minikube_py.env import Clock, Rng
 from minikube_py.fields.where import MAX_VALUES
 from minikube_py.kubelet import pod_status
@@ -114,12 +116,15 @@ class FakeKubelet:
     @property
     def failures(self) -> list[BaseException]:
         """What ended an informer by itself; a kubelet with any must be restarted."""
-        informers = (self._nodes.informer, self._pods)
-        return [informer.failure for informer in informers if informer is not None and informer.failure is not None]
+        return [informer.failure for informer in self._informers() if informer.failure is not None]
+
+    def _informers(self) -> list[Informer[Any]]:
+        return [informer for informer in (self._nodes.informer, self._pods) if informer is not None]
 
     def metrics(self) -> dict[str, float]:
         return {
             **self._nodes.metrics(),
+            **unreadable_metrics(informer.unreadable for informer in self._informers()),
             "kubelet_pods": len(self._played),
             "kubelet_started_pods_total": self.started,
             "kubelet_stopped_pods_total": self.stopped,
@@ -220,8 +225,12 @@ class FakeKubelet:
         """Only now, when the addresses of all pods of the batch are known to be in use, may new ones be given out."""
         to_start, self._to_start = self._to_start, []
         for key, played in to_start:
-            if played.stage is Stage.STARTING:
+            if played.stage is not Stage.STARTING:
+                continue
+            try:
                 self._after(played, self.config.start_delay.draw_s(self._rng), key, self._start)
+            except Exception:
+                logger.exception("pod %s cannot be started", key)
 
     def _after(self, played: PlayedPod, delay_s: float, key: str, action: Action) -> None:
         """Calls `action(pod, played)` later, if that pod is still there then; at once where there is no delay."""

@@ -109,6 +109,9 @@ class LentKinds:
         for informer in self._informers.values():
             await informer.stop()
 
+    def all(self) -> Iterable[Informer[Any]]:
+        return self._informers.values()
+
     @property
     def failure(self) -> BaseException | None:
         """What ended one of the informers by itself: a bug."""

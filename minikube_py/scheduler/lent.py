@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from minikube_py.client.informer import Informer
@@ -59,6 +59,9 @@ class LentInformers:
             if not informer.has_synced():
                 why = informer.problem or "no answer yet"
                 logger.error("scheduling begins without the %s of the cluster: %s", informer.resource.plural, why)
+
+    def all(self) -> Iterable[Informer[Any]]:
+        return self._informers.values()
 
     @property
     def failure(self) -> BaseException | None:

@@ -19,6 +19,7 @@ from minikube_py.client.informer import Handler, Informer
 from minikube_py.client.rest import NODES, PODS, Object, ResourceRef, RestClient
 from minikube_py.client.timers import Timer, Timers
 from minikube_py.client.transport import ApiTransport
+from minikube_py.client.unreadable import unreadable_metrics
 from minikube_py.env import Clock, Outside
 from minikube_py.scheduler.binding import Bindings
 from minikube_py.scheduler.cache import Cache
@@ -573,6 +574,8 @@ class Scheduler:
 
     def metrics(self) -> dict[str, float]:
         gauges: dict[tuple[str, Labels], float] = {}
+        followed: tuple[Informer[Any], ...] = (self._pods, self._nodes, *self._lent.all(), *self.kinds.all())
+        left_out = unreadable_metrics(informer.unreadable for informer in followed)
         for queue, number in self._queue.pending().items():
             gauges["scheduler_pending_pods", (("queue", queue),)] = number
         for (queue, event), number in self._queue.incoming.items():
@@ -592,4 +595,4 @@ class Scheduler:
                 gauges[f"scheduler_flow_{metric}_total", labels] = count
             for metric, value in run.events.metrics().items():
                 gauges[f"scheduler_{metric}", labels] = value
-        return self._metrics.collect(gauges)
+        return self._metrics.collect(gauges) | left_out

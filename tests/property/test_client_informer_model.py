@@ -1,5 +1,5 @@
 """An informer's copy equals the server's state after any interleaving of changes, 410s, restarts and broken watches;
-and what its handlers were told, replayed, gives that same copy."""
+and what its handlers were told, replayed, gives that same copy. Objects that cannot be read are absent from both."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from fake_api import FakeApi
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,6 +22,7 @@ STEPS = st.one_of(
     st.tuples(st.just("make"), NAMES),
     st.tuples(st.just("change"), NAMES),
     st.tuples(st.just("hide"), NAMES),
+    st.tuples(st.sampled_from(["spoil project", "spoil index", "spoil key", "spoil handler"]), NAMES),
     st.tuples(st.just("remove"), NAMES),
     st.tuples(st.just("remake"), NAMES),
     st.tuples(st.sampled_from(["remake unseen", "remove unseen"]), NAMES),
@@ -35,13 +37,27 @@ class View:
     uid: str
     version: str
     color: str
+    spoils: str = ""
 
 
 def project(obj: dict[str, Any]) -> View | None:
     if obj.get("data", {}).get("hidden"):
         return None
-    metadata = obj["metadata"]
-    return View(metadata["uid"], metadata["resourceVersion"], str(int(metadata["resourceVersion"]) % 3))
+    metadata, spoils = obj["metadata"], obj.get("data", {}).get("spoils", "")
+    if spoils == "project":
+        raise TypeError("a list where a text should be")
+    return View(metadata["uid"], metadata["resourceVersion"], str(int(metadata["resourceVersion"]) % 3), spoils)
+
+
+def colors(view: View) -> tuple[Any, ...]:
+    if view.spoils == "index":
+        raise KeyError("color")
+    return ([view.color],) if view.spoils == "key" else (view.color,)
+
+
+def picky(*views: View) -> None:
+    if views[-1].spoils == "handler":
+        raise ValueError("no such thing")
 
 
 class Replay:
@@ -75,6 +91,8 @@ def apply(api: FakeApi, step: str, key: str) -> None:
         api.make("configmaps", key)
     elif step in ("change", "hide") and there:
         api.change("configmaps", key, data={"v": str(api.version), **({"hidden": "1"} if step == "hide" else {})})
+    elif step.startswith("spoil") and there:
+        api.change("configmaps", key, data={"spoils": step.partition(" ")[2]})
     elif step.startswith(("remove", "remake")) and there:
         if step.endswith("unseen"):
             api.drop_watches()
@@ -85,6 +103,7 @@ def apply(api: FakeApi, step: str, key: str) -> None:
             api.compact()
 
 
+@pytest.mark.unreadable
 @settings(max_examples=250)
 @given(steps=st.lists(STEPS, max_size=40), seed=st.integers(0, 99), page_size=st.sampled_from([0, 1, 2, 1000]))
 def test_the_copy_is_the_truth(steps: list[tuple[str, Any]], seed: int, page_size: int) -> None:
@@ -98,10 +117,11 @@ def test_the_copy_is_the_truth(steps: list[tuple[str, Any]], seed: int, page_siz
             clock=clock,
             rng=random.Random(seed),
             selection=Selection(page_size=page_size),
-            indexers={"color": lambda view: (view.color,)},
+            indexers={"color": colors},
         )
-        replay = Replay()
-        informer.add_handler(replay.handler())
+        replay, behind = Replay(), Replay()
+        for handler in (replay.handler(), Handler(on_add=picky, on_update=picky), behind.handler()):
+            informer.add_handler(handler)
         informer.start()
         for step, argument in steps:
             if step == "drop":
@@ -119,10 +139,13 @@ def test_the_copy_is_the_truth(steps: list[tuple[str, Any]], seed: int, page_siz
                 apply(api, step, argument)
         api.down = False
         await clock.advance(120)
-        assert informer.failure is None
-        truth = {key: view for key, obj in api.kind("configmaps").items() if (view := project(obj)) is not None}
+        assert informer.failure is None and informer.unreadable.failed == 0
+        found = api.kind("configmaps")
+        spoiled = {key for key, obj in found.items() if obj.get("data", {}).get("spoils")}
+        assert set(informer.unreadable.why) == spoiled
+        truth = {key: view for key in found.keys() - spoiled if (view := project(found[key])) is not None}
         assert dict(informer.store.items()) == truth
-        assert replay.views == set(truth.values())
+        assert replay.views == behind.views == set(truth.values())
         for color in "012":
             expected = {view for view in truth.values() if view.color == color}
             assert set(informer.store.by_index("color", color)) == expected

@@ -14,6 +14,7 @@ from minikube_py.client import informer
 from minikube_py.client.informer import Handler, Informer, Selection
 from minikube_py.client.rest import CONFIG_MAPS, PODS, RestClient
 from minikube_py.client.transport import WatchEvent
+from minikube_py.client.unreadable import unreadable_metrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,16 +228,51 @@ async def test_bookmarks_move_the_version_and_older_objects_do_not_move_it_back(
     assert world.news() == [("add", "x", "")]
 
 
-async def test_a_handler_that_raises_stops_the_informer_and_says_why(world, caplog):
-    def broken(view):
+@pytest.mark.unreadable
+async def test_what_a_handler_raises_leaves_out_its_object_and_is_told_once(world, caplog):
+    def picky(view):
+        if view.value == "bad":
+            raise KeyError("handler")
+
+    world.informer.add_handler(Handler(on_add=picky, on_update=lambda _, new: picky(new)))
+    world.api.make("configmaps", "a/x", data={"v": "bad"})
+    world.api.make("configmaps", "a/y", data={"v": "1"})
+    await world.start()
+    assert world.values == {"a/y": "1"} and world.informer.unreadable.why == {"a/x": "KeyError: 'handler'"}
+    assert unreadable_metrics([world.informer.unreadable]) == {'informer_unreadable_objects{resource="configmaps"}': 1}
+    world.api.change("configmaps", "a/x", data={"v": "bad"}, more="1")
+    await settle()
+    told = [record.message for record in caplog.records if record.levelname == "ERROR"]
+    assert told == ["configmaps a/x cannot be read, and is left out until it changes: KeyError: 'handler'"]
+    world.api.change("configmaps", "a/x", data={"v": "2"})
+    await settle()
+    assert world.values == {"a/x": "2", "a/y": "1"} and not world.informer.unreadable.why
+    world.api.change("configmaps", "a/y", data={"v": "bad"})
+    await settle()
+    assert world.values == {"a/x": "2"} and world.news()[-1] == ("delete", "y", "bad")
+    assert world.informer.failure is None
+
+
+@pytest.mark.unreadable
+@pytest.mark.parametrize("body", [b"[]", b"7", b"{}", b'{"metadata":[]}', b'{"metadata":{"resourceVersion":[]}}'])
+async def test_an_event_of_something_that_is_no_object_ends_nothing(world, body):
+    await world.start()
+    world.informer._apply([WatchEvent("ADDED", body)])
+    world.api.make("configmaps", "a/x")
+    await settle()
+    assert world.values == {"a/x": ""} and list(world.informer.unreadable.why) == ["?"]
+
+
+@pytest.mark.unreadable
+async def test_what_a_late_handler_cannot_take_is_left_out(world):
+    world.api.make("configmaps", "a/x")
+    await world.start()
+
+    def picky(view):
         raise KeyError("handler")
 
-    world.informer.add_handler(Handler(on_add=broken))
-    world.api.make("configmaps", "a/x")
-    world.informer.start()
-    with pytest.raises(KeyError):
-        await world.informer.wait_synced()
-    assert isinstance(world.informer.failure, KeyError) and "the informer of configmaps stops" in caplog.text
+    world.informer.add_handler(Handler(on_add=picky))
+    assert not world.values and world.news() == [("add", "x", ""), ("delete", "x", "")]
 
 
 async def test_a_late_handler_is_told_what_is_known(world):
