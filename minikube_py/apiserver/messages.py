@@ -171,7 +171,8 @@ def warning_headers(warnings: Iterable[str]) -> Mapping[str, str]:
         if written > WARNINGS_CHARS_MAX and not shortens:
             shortens, shown = True, [each[:WARNING_CHARS_MAX] for each in shown]
             written = sum(map(len, shown))
-    return {"Warning": "\n".join(f'{_WARNED}{_quoted(text)}"' for text in shown)} if shown else NO_HEADERS
+    lines = [f'{_WARNED}{_quoted(text)}"' for text in dict.fromkeys(shown)]
+    return {"Warning": "\n".join(lines)} if lines else NO_HEADERS
 
 
 def with_warnings(error: StatusError, warnings: list[str]) -> StatusError:
