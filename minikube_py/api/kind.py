@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal, Protocol
 
+from minikube_py.api.apply.assigned import Assigned
 from minikube_py.api.errors import FieldError, Json
 from minikube_py.api.printing import DEFAULT_PRINTER, Printer
 from minikube_py.fields.spec import FieldSet
@@ -241,6 +242,8 @@ class Kind:
     note_sender: NoteSender | None = None
     """Writes into a new object who sends it: name, uid, groups and what else is known."""
     prepare_delete: Callable[[Json, str], None] = deletes_as_it_is
+    assigned: Assigned = ()
+    """What the server sets after owners are settled, so that nobody owns it."""
     also_reset: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
     """By subresource, the fields that its writes leave alone beside the other half: nobody comes to own them so."""
     printer: Printer = DEFAULT_PRINTER

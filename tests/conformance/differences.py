@@ -141,6 +141,13 @@ RULES: tuple[Rule, ...] = (
         _trees(lambda tree: tree.sorted().with_sorted("managedFields")),
     ),
     Rule(
+        "before the first apply",
+        "other words",
+        "who wrote what an object held before its first apply is kept from then on, under one name (ADR 0024)",
+        lambda ask, theirs, mine: "before-first-apply" in mine.tree_text,
+        _trees(lambda tree: alike.tree_of(tree.told().replace(b"before-first-apply", b"unknown")) or tree),
+    ),
+    Rule(
         "representations offered",
         "not served",
         "objects are not answered in protobuf, so it is not among the representations offered",

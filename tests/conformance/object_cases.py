@@ -252,7 +252,62 @@ def leases(draw: st.DrawFn, name: str) -> list[Ask]:
     ]
 
 
-SCRIPTS: dict[str, Any] = {"numbers": numbers, "services": services, "said": said, "leases": leases}
+# --- owners -----------------------------------------------------------------------------------------------------------
+
+_BARE = {"containers": [{"name": "c", "image": "i"}]}
+_OWNED: dict[str, tuple[str, str, dict[str, Any], tuple[dict[str, Any], ...]]] = {
+    "pods": (_IN, "v1/Pod", {"spec": _BARE}, (
+        {"spec": {"containers": [{"name": "c", "image": "j"}]}}, {"metadata": {"labels": {"l": "2"}}}, {"spec": {**_BARE, "activeDeadlineSeconds": 5}},
+        {"status": {"phase": "Running"}}, {"status": {"conditions": [{"type": "x.io/y", "status": "True"}]}},
+    )),
+    "services": (_IN, "v1/Service", {"spec": {"type": "NodePort", "ports": [{"port": 80, "name": "a"}], "selector": {"a": "b"}}}, (
+        {"spec": {"ports": [{"port": 80, "name": "a", "targetPort": 81}]}}, {"spec": {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "ports": [{"port": 80, "name": "a"}]}},
+        {"spec": {"selector": {"a": "c"}}}, {"spec": {"sessionAffinity": "ClientIP"}}, {"spec": {"ipFamilyPolicy": "PreferDualStack"}},
+        {"status": {"conditions": [{"type": "T", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}},
+    )),
+    "deployments": ("/apis/apps/v1/namespaces/default", "apps/v1/Deployment", {"spec": {"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}, "spec": _BARE}}}, (
+        {"spec": {"replicas": 3}}, {"spec": {"strategy": {"type": "Recreate", "rollingUpdate": None}}}, {"metadata": {"labels": {"l": "2"}}},
+        {"status": {"observedGeneration": 1, "replicas": 1}}, {"spec": {"revisionHistoryLimit": 10}},
+    )),
+    "persistentvolumeclaims": (_IN, "v1/PersistentVolumeClaim", {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1"}}}}, (
+        {"metadata": {"finalizers": ["x.io/y"]}}, {"spec": {"volumeMode": "Filesystem"}}, {"status": {"phase": "Bound"}}, {"status": {"phase": "Lost"}}, {"metadata": {"labels": {"l": "2"}}},
+    )),
+    "jobs": ("/apis/batch/v1/namespaces/default", "batch/v1/Job", {"spec": {"template": {"spec": {**_BARE, "restartPolicy": "Never"}}}}, (
+        {"spec": {"parallelism": 3}}, {"metadata": {"labels": {"l": "2"}}}, {"spec": {"suspend": True}}, {"spec": {"backoffLimit": 6}},
+    )),
+    "configmaps": (_IN, "v1/ConfigMap", {"data": {"a": "1", "b": "2"}}, ({"data": {"a": "2"}}, {"data": {"c": "1"}}, {"metadata": {"annotations": {"x": "y"}}})),
+}  # fmt: skip
+
+
+@st.composite
+def owners(draw: st.DrawFn, name: str) -> list[Ask]:
+    """Creates by somebody who does or does not name a manager; then applies and other writes, of status as well."""
+    plural = draw(st.sampled_from(sorted(_OWNED)))
+    root, told, body, changes = _OWNED[plural]
+    version, _, kind = told.rpartition("/")
+    named = draw(st.booleans())
+    made = {**body, "metadata": {"name": name, "labels": {"l": "1"}}}
+    asks = [Ask(f"{plural} owned", "POST", f"{root}/{plural}{'?fieldManager=maker' if named else ''}", made)]
+    for number in range(draw(st.integers(1, 5))):
+        change = draw(st.sampled_from(changes))
+        sub = "/status" if "status" in change else ""
+        # Who made an object without a name is not known apart from those who write before the first apply succeeds.
+        way = draw(st.sampled_from(("apply", "apply", "merge", "put"))) if named or number else "apply"
+        manager = draw(st.sampled_from(("one", "two", "maker")))
+        target = f"{root}/{plural}/{name}{sub}?fieldManager={manager}"
+        meta = {"name": name, **change.get("metadata", {})}
+        if way == "apply":
+            force = draw(st.sampled_from(("", "&force=true"))) if named or number else "&force=true"
+            asks.append(Ask(f"{plural} applied{sub}", "PATCH", target + force, {"apiVersion": version, "kind": kind, **change, "metadata": meta}, APPLY))
+        elif way == "put" and not sub:
+            asks.append(Ask(f"{plural} put{sub}", "PUT", target, {**made, **{key: {**made.get(key, {}), **part} for key, part in change.items()}, "metadata": meta}))
+        else:
+            asks.append(Ask(f"{plural} merged{sub}", "PATCH", target, change, MERGE))
+        asks.append(Ask(f"{plural} read", "GET", f"{root}/{plural}/{name}"))
+    return [*asks, Ask(f"{plural} gone", "DELETE", f"{root}/{plural}/{name}?gracePeriodSeconds=0&propagationPolicy=Background")]
+
+
+SCRIPTS: dict[str, Any] = {"numbers": numbers, "owners": owners, "services": services, "said": said, "leases": leases}
 """By name, what draws a script for an object of a given name."""
 
 

@@ -18,6 +18,7 @@ import orjson
 
 from minikube_py.api import go_json
 from minikube_py.api.apply import path_set, typed
+from minikube_py.api.apply.assigned import without
 from minikube_py.api.apply.path_set import PathSet, shown
 from minikube_py.api.apply.types import Ref, empty, message_type, schema_type
 from minikube_py.api.apply.updater import Conflict, Conflicts, Managers, Owned, Typed, Updater
@@ -275,7 +276,7 @@ class FieldManager:
     ) -> tuple[Json, Managed]:
         """Raises: Conflicts; StatusError 400."""
         if not managed.owners and live is not None:
-            managed = self._updated(self._empty, before, managed, BEFORE_FIRST_APPLY, sender.now)
+            managed = self._before_first_apply(before, managed, sender.now)
         if isinstance(config.get("metadata"), dict) and isinstance(config["metadata"].get("managedFields"), list):
             raise bad_request("metadata.managedFields must be nil")
         name = self._identity(sender.manager, "Apply")
@@ -295,6 +296,15 @@ class FieldManager:
         if new is typed.ABSENT:
             return before, Managed(owners, managed.times)
         return new, Managed(owners, {**managed.times, name: sender.now})
+
+    def _before_first_apply(self, live: Json, managed: Managed, now: str) -> Managed:
+        """What its writers have set until now, of the object and of its status."""
+        given = without(live, self._kind.assigned)
+        managed = field_manager(self._kind, "")._updated(self._empty, given, managed, BEFORE_FIRST_APPLY, now)
+        if not self._kind.has_status or not given.get("status"):
+            return managed
+        status = {**self._empty, "status": given["status"]}
+        return field_manager(self._kind, "status")._updated(self._empty, status, managed, BEFORE_FIRST_APPLY, now)
 
     def _unexpected(self, live: Json, conflicts: list[Conflict]) -> list[Conflict]:
         """The conflicts but for what kubectl itself applied before, by its annotation."""

@@ -305,6 +305,11 @@ JOBS: Final = Kind(
     prepare_create=_create_job,
     # What is stored gets its defaults whenever it is read.
     canonicalize=_label_as_template,
+    assigned=(
+        (("spec", "selector"), lambda selector: list(selector.get("matchLabels") or ()) == [UID_LABELS[1]]),
+        *((("spec", "template", "metadata", "labels", name), None) for name in (*UID_LABELS, *NAME_LABELS)),
+        *((("metadata", "labels", name), None) for name in (*UID_LABELS, *NAME_LABELS)),
+    ),
     validate=_validate_job,
     validate_update={"": _update_job, "status": changes(meta_update, validate_job_status)},
     warn=_warn_job,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from minikube_py.api.apply.assigned import always, when
 from minikube_py.api.defaulting import part
 from minikube_py.api.errors import FieldError, Json, invalid_value
 from minikube_py.api.kind import ALL_VERBS, NAMED, Kind, Selectable, Subresource, status_of
@@ -103,6 +104,7 @@ NAMESPACES: Final = Kind(
     prepare_create=_create_namespace,
     prepare_update=_keep_finalizers,
     canonicalize=_canonicalize,
+    assigned=(*always("spec.finalizers"), *when("status.phase", "Active")),
     validate=validate_namespace,
     validate_update={
         "": validate_namespace_update,

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from minikube_py.api.admission import admit_pod, validate_overhead
+from minikube_py.api.apply.assigned import EACH, always, when
 from minikube_py.api.defaults_pod import default_pod
 from minikube_py.api.errors import FieldError, GroupResource, Json, conflict, not_supported, required
 from minikube_py.api.kind import NAMESPACED, STATUS_VERBS, Cluster, Kind, Selectable, Subresource, status_of
@@ -79,6 +80,13 @@ def _merged(term: Json, labels: Mapping[str, str]) -> Json:
         return term
     expressions = [*(selector.get("matchExpressions") or ()), *added]
     return {**term, "labelSelector": {**selector, "matchExpressions": expressions}}
+
+
+_ADDED_TOLERATIONS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+
+
+def _is_token(mount: Json) -> bool:
+    return bool(mount.get("mountPath") == "/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 _QOS_RESOURCES: Final = ("cpu", "memory")
@@ -250,6 +258,14 @@ PODS: Final = Kind(
     },
     warn=_warnings,
     warn_given=sync_warnings,
+    assigned=(
+        *always("spec.priority", "spec.preemptionPolicy", "spec.nodeName", "status.qosClass"),
+        *when("spec.serviceAccountName", "default"), *when("spec.serviceAccount", "default"),
+        *when("status.phase", "Pending"),
+        (("spec", "tolerations"), lambda held: all(each.get("key") in _ADDED_TOLERATIONS for each in held)),
+        (("spec", "volumes", EACH), lambda volume: volume["name"].startswith("kube-api-access-")),
+        *((("spec", kind, EACH, "volumeMounts", EACH), _is_token) for kind in ("initContainers", "containers")),
+    ),
     printer=Printer(
         (
             NAME,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from minikube_py.api import services
+from minikube_py.api.apply.assigned import always
 from minikube_py.api.defaulting import part
 from minikube_py.api.errors import Json
 from minikube_py.api.kind import NAMESPACED, Kind, Selectable, status_of
@@ -155,6 +156,10 @@ SERVICES: Final = Kind(
     default=_default_service,
     prepare_create=_create_service,
     prepare_update=_update_service,
+    assigned=always(
+        "spec.clusterIP", "spec.clusterIPs", "spec.ipFamilies", "spec.ipFamilyPolicy", "spec.healthCheckNodePort",
+        "spec.ports.*.nodePort",
+    ),
     validate=validate_service_create,
     validate_update={"": validate_service_update, "status": validate_service_status_update},
     warn=_service_warnings,

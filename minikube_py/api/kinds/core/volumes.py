@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from minikube_py.api.apply.assigned import when
 from minikube_py.api.defaulting import part
 from minikube_py.api.defaults_pod import default_claim_spec, default_persistent_source, default_resource_list
 from minikube_py.api.equality import same_message
@@ -167,6 +168,7 @@ PERSISTENTVOLUMES: Final = Kind(
     admit=_admit_volume,
     prepare_create=_create_volume,
     stamp_status=_stamp_volume,
+    assigned=(*when("metadata.finalizers.*", VOLUME_PROTECTION), *when("status.phase", "Pending")),
     validate=validate_volume,
     validate_update={"": validate_volume_update, "status": _validate_status_update},
     warn=_volume_warnings,
@@ -418,6 +420,7 @@ PERSISTENTVOLUMECLAIMS: Final = Kind(
     validate_admission=_admit_resize,
     prepare_create=_create_claim,
     prepare_update=_update_claim,
+    assigned=(*when("metadata.finalizers.*", CLAIM_PROTECTION), *when("status.phase", "Pending")),
     validate=_validate_claim,
     validate_update={"": _validate_claim_update, "status": _validate_claim_status},
     warn=_claim_warnings,
