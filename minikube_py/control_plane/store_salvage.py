@@ -73,7 +73,7 @@ def write(salvaged: Salvaged, folder: Path, rng: Rng, *, exact: bool = False) ->
         meta = SnapshotMeta(index, term, membership.configuration())
         writer = SnapshotWriter(head_of(cluster_id, member_id, meta, membership.to_plain()))
         try:
-            file = files.write_incoming()
+            part, file = files.write_incoming()
             file.write_at(0, writer.head_bytes)
             for records in state.snapshot():
                 if records:
@@ -82,7 +82,7 @@ def write(salvaged: Salvaged, folder: Path, rng: Rng, *, exact: bool = False) ->
             file.sync()
             file.close()
             made = SnapshotFile(writer.head, writer.size_bytes, writer.sha256())
-            files.install_snapshot(made, HardState(term, commit=index))
+            files.install_snapshot(part, made, HardState(term, commit=index))
             files.sync()
         finally:
             files.close()

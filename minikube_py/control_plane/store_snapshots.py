@@ -115,7 +115,7 @@ def _install(path: Path, files: LogFiles, cluster_id: int, member_id: int, new: 
         index, term = LogIndex(reader.head.index), Term(reader.head.term)
         meta = SnapshotMeta(index, term, membership.configuration())
         writer = SnapshotWriter(head_of(cluster_id, member_id, meta, membership.to_plain()))
-        file = files.write_incoming()
+        part, file = files.write_incoming()
         try:
             file.write_at(0, writer.head_bytes)
             for records in reader.chunks():
@@ -124,7 +124,8 @@ def _install(path: Path, files: LogFiles, cluster_id: int, member_id: int, new: 
             file.sync()
         finally:
             file.close()
-    files.install_snapshot(SnapshotFile(writer.head, writer.size_bytes, writer.sha256()), HardState(term, commit=index))
+    made = SnapshotFile(writer.head, writer.size_bytes, writer.sha256())
+    files.install_snapshot(part, made, HardState(term, commit=index))
     files.sync()
 
 

@@ -226,11 +226,6 @@ class StoreClient(CommandStorage):
 
     # -- the store's own affairs --------------------------------------------------------------------------------------
 
-    async def server_metrics(self) -> dict[str, float]:
-        """The counters and gauges of the member at hand."""
-        _, answer = await self._call(Op.METRICS, None)
-        return cast(dict[str, float], answer)
-
     async def status(self) -> dict[str, Any]:
         """That of the member at hand; `ask` asks a given one."""
         _, answer = await self._call(Op.STATUS, None)

@@ -33,7 +33,6 @@ from minikube_py.wal.snapshot import PART_SUFFIX, SnapshotHead, SnapshotReader, 
 
 RECORD_BYTES_MAX = 4 << 20
 """Entries are put into one record up to this; a batch above it becomes several records under the same sync."""
-INCOMING_NAME = "incoming.part"
 FIRST_SEGMENT_BYTES = 1 << 20
 """Of a log that begins: most stay small, and there are many of them on one disk."""
 WITNESS_BYTES = 64
@@ -107,7 +106,8 @@ class LogFiles:
         """Of the segments that have their names."""
         self._current: Segment
         self._ended: list[Segment] = []
-        self._installing = ""
+        self._installing: tuple[str, str] | None = None
+        self._incoming_files = 0
         self._removal_due = False
         self.spare = Spare(disk, segment_bytes)
         self._next_index = 1
@@ -227,8 +227,8 @@ class LogFiles:
         installed = False
         if self._installing:
             # With its name the snapshot is in force: only then may a segment begin behind it.
-            steps += [partial(self.disk.rename, INCOMING_NAME, self._installing), self._sync_folder]
-            self._installing = ""
+            steps += [partial(self.disk.rename, *self._installing), self._sync_folder]
+            self._installing = None
             installed = True
         syncs = len(steps) // 2
         for segment in ended:
@@ -281,7 +281,8 @@ class LogFiles:
 
     def write_snapshot(self, index: int) -> File:
         """The file to write a snapshot to; `finish_snapshot` gives it its name once it is synced."""
-        return self._fresh(snapshot_name(index) + PART_SUFFIX)
+        self.abandon_snapshot(index)
+        return self.disk.open(snapshot_name(index) + PART_SUFFIX, create=True)
 
     def finish_snapshot(self, snapshot: SnapshotFile) -> Steps:
         """The synced file becomes the newest snapshot; those before the last one and segments that only they need go,
@@ -311,20 +312,22 @@ class LogFiles:
     def _newest_index(self) -> int:
         return self.snapshot.head.index if self.snapshot is not None else 0
 
-    def write_incoming(self) -> File:
-        """The file to write another member's snapshot to, in place of one that was begun before."""
-        return self._fresh(INCOMING_NAME)
+    def write_incoming(self) -> tuple[str, File]:
+        """A file for another member's snapshot, and its name, which no other one gets in this life."""
+        self._incoming_files += 1
+        name = f"incoming-{self._incoming_files}{PART_SUFFIX}"
+        return name, self.disk.open(name, create=True)
 
-    def install_snapshot(self, snapshot: SnapshotFile, state: HardState | None) -> None:
-        """The synced incoming file becomes the newest snapshot, and the log begins again after it, with `state` (None:
-        unchanged), both with the next sync. No sync of the log may be under way.
+    def install_snapshot(self, part: str, snapshot: SnapshotFile, state: HardState | None) -> None:
+        """The synced file named `part` becomes the newest snapshot, and the log begins again after it, with `state`
+        (None: unchanged), both with the next sync. No sync of the log may be under way.
 
         With its name the snapshot is in force: a power cut before leaves all as it was, one after it leaves a log that
         does not reach the snapshot, and the next start begins the log again in its turn."""
         index = snapshot.head.index
         assert self._newest_index < index, "an older snapshot"
         self._state = state or self._state
-        self._installing = snapshot_name(index)
+        self._installing = part, snapshot_name(index)
         self.snapshot, self.kept_from = snapshot, index
         self._begin_after(snapshot)
 
@@ -341,11 +344,6 @@ class LogFiles:
     def close(self) -> None:
         self._current.file.close()
         self.spare.close()
-
-    def _fresh(self, name: str) -> File:
-        if name in self.disk.names():
-            self.disk.remove(name)
-        return self.disk.open(name, create=True)
 
     def _read(self, name: str, size_bytes: int = FILE_BYTES_MAX) -> bytes:
         file = self.disk.open(name)

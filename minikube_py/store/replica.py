@@ -476,9 +476,8 @@ class Replica:
         return None if self.files.snapshot is None else SnapshotSource(self.files)
 
     def incoming_snapshot(self, offer: SnapshotOffer) -> IncomingSnapshot:
-        """Where the bytes of an offered snapshot go: what is here of it already, or again, in place of any other.
-
-        Raises: TransferRefused, also where Raft has accepted one that is not in force yet: it must stay; OSError."""
+        """Where the bytes of an offered snapshot go: what is here of it already, or again, in place of any other that
+        Raft was not told of. Raises: TransferRefused; OSError."""
         accepted = self.raft.accepted_snapshot
         if accepted is not None:
             raise TransferRefused(f"the snapshot of entry {accepted.index} is about to be put in force; offer it later")
@@ -488,9 +487,9 @@ class Replica:
         incoming = self._snapshots.arrived(meta)
         if incoming is None:
             raise Failed(f"Raft took over a snapshot of entry {meta.index} that is not here")
-        file, state = incoming.result()
+        part, file, state = incoming.result()
         members = Membership.from_plain(file.head.members)
-        self._snapshots.install(file, hard_state)
+        self._snapshots.install(part, file, hard_state)
         self.state, self.membership = state, members
         self._delivered = meta.index
         self._configured()

@@ -109,7 +109,7 @@ class Snapshots:
         if incoming is not None and not incoming.closed:
             if incoming.offer == offer:
                 return incoming
-            incoming.close()
+            incoming.discard()
         self._incoming = IncomingSnapshot(self._files, offer, cluster_id)
         return self._incoming
 
@@ -118,10 +118,10 @@ class Snapshots:
         incoming = self._incoming
         return incoming if incoming is not None and incoming.complete and incoming.offer.meta == meta else None
 
-    def install(self, file: SnapshotFile, hard_state: HardState | None) -> None:
+    def install(self, part: str, file: SnapshotFile, hard_state: HardState | None) -> None:
         """What arrived is in force from here on. Raises: OSError."""
         self._incoming = None
-        self._files.install_snapshot(file, hard_state)
+        self._files.install_snapshot(part, file, hard_state)
         self._written_before = self._files.written_bytes
 
     def close(self) -> None:

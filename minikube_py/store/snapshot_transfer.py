@@ -89,8 +89,8 @@ class SnapshotSource:
 
 
 class IncomingSnapshot:
-    """What has come of an offered snapshot. `offset`: where the next bytes go. A transfer that breaks off may go on
-    with the same offer later; one of another offer takes its place."""
+    """What has come of an offered snapshot, in a file of its own. `offset`: where the next bytes go. A transfer that
+    breaks off may go on with the same offer later; one of another offer takes its place."""
 
     def __init__(self, files: LogFiles, offer: SnapshotOffer, cluster_id: int) -> None:
         if not 0 < offer.size_bytes <= SNAPSHOT_BYTES_MAX:
@@ -99,7 +99,9 @@ class IncomingSnapshot:
         self.offset = 0
         self._cluster_id = cluster_id
         self._unsynced_bytes = 0
-        self._file: File | None = files.write_incoming()
+        self._disk = files.disk
+        self._part, file = files.write_incoming()
+        self._file: File | None = file
         self._state: StateMachine | None = None
         self._head: SnapshotHead
 
@@ -137,7 +139,7 @@ class IncomingSnapshot:
         try:
             file.sync()
         except OSError:
-            self.close()
+            self.discard()
             raise
 
     def finish(self) -> Steps:
@@ -159,7 +161,7 @@ class IncomingSnapshot:
                 yield None
             self._check(reader)
         except (Corruption, TooNew) as error:
-            self.close()
+            self.discard()
             wrong = "" if isinstance(error, TooNew) else "what came is not what was sent: "
             raise TransferRefused(f"{wrong}{error}") from None
         self._head = reader.head
@@ -171,16 +173,22 @@ class IncomingSnapshot:
             raise TransferRefused("another offer took its place")
         return self._file
 
-    def result(self) -> tuple[SnapshotFile, StateMachine]:
-        """To be installed; the transfer is closed."""
+    def result(self) -> tuple[str, SnapshotFile, StateMachine]:
+        """To be installed, under which name its file is now; the transfer is closed, and the file another's."""
         assert self._state is not None, "not complete"
         self.close()
-        return SnapshotFile(self._head, self.offer.size_bytes, self.offer.sha256), self._state
+        return self._part, SnapshotFile(self._head, self.offer.size_bytes, self.offer.sha256), self._state
 
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+    def discard(self) -> None:
+        """Closes it and gives its room back. Raises: OSError."""
+        if self._file is not None:
+            self.close()
+            self._disk.remove(self._part)
 
     def _check(self, reader: SnapshotReader) -> None:
         if reader.sha256 != self.offer.sha256:

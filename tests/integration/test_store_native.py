@@ -102,7 +102,7 @@ async def test_all_of_storage(tmp_path):
         assert (await client.get(b"/leased"))[0] is None
         assert (await client.compact(3)).revision == client.revision
         assert client.revision == server.member.state.revision
-        assert (await client.server_metrics())["minikube_py_store_server_connections"] == 1
+        assert server.metrics()["minikube_py_store_server_connections"] == 1
         assert client.metrics()["minikube_py_store_client_connected"] == 1
 
 

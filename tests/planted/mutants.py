@@ -15,6 +15,7 @@ INDEX = "property/test_property_index.py"
 INDEX_MANY = "property/test_index_many_rows.py"
 WAL = "property/test_wal_damage.py"
 DURABILITY = "property/test_store_durability.py"
+INCOMING = "property/test_store_incoming.py"
 TWO_SNAPSHOTS = "property/test_store_two_snapshots.py"
 PATCHES = "property/test_api_typed.py"
 WORK_QUEUE = "property/test_client_workqueue_model.py"
@@ -206,6 +207,19 @@ MUTANTS: tuple[Mutant, ...] = (
         "self._heads[1].first_index <= self.kept_from + 1",
         "self._heads[0].first_index <= self.kept_from + 1",
         "the log after the snapshot removed with the log before it",
+    ),
+    Mutant(
+        "store: all that comes in is written to one file", INCOMING, "store/log_files.py",
+        '        name = f"incoming-{self._incoming_files}{PART_SUFFIX}"\n',
+        '        name = "incoming" + PART_SUFFIX\n'
+        "        if name in self.disk.names():\n            self.disk.remove(name)\n",
+        "the next offer takes the file of a snapshot that is still to be named",
+    ),
+    Mutant(
+        "store: what Raft accepted gives way to an offer", INCOMING, "store/replica.py",
+        "        if accepted is not None:\n            raise TransferRefused",
+        "        if accepted is not None and self._snapshots.arrived(accepted) is None:\n            raise TransferRefused",
+        "only an accepted snapshot that is not here is looked after",
     ),
     Mutant(
         "store: a snapshot claims entries it has not", DURABILITY, "store/replica.py",

@@ -94,11 +94,11 @@ def take_own(files: LogFiles, history: History, rng: random.Random) -> None:
 
 def install(files: LogFiles, index: int, term: int, state: HardState) -> None:
     made, data = snapshot_bytes(OTHER, index, term)
-    file = files.write_incoming()
+    part, file = files.write_incoming()
     for offset in range(0, len(data), 40):
         file.write_at(offset, data[offset : offset + 40])
     file.sync()
-    files.install_snapshot(made, state)
+    files.install_snapshot(part, made, state)
     files.sync()
     for sync in files.upkeep():
         if sync is not None:

@@ -255,11 +255,11 @@ def test_a_snapshot_that_was_overtaken_by_an_installed_one_is_dropped(tmp_path):
     part = files.write_snapshot(10)
     part.write_at(0, own.head_bytes + own.end())
     theirs = SnapshotWriter(SnapshotHead(head.cluster_id, 99, 50, 2))
-    incoming = files.write_incoming()
+    name, incoming = files.write_incoming()
     incoming.write_at(0, theirs.head_bytes + theirs.end())
     incoming.sync()
     installed = SnapshotFile(theirs.head, theirs.size_bytes, theirs.sha256())
-    files.install_snapshot(installed, HardState(2, 0, 50))
+    files.install_snapshot(name, installed, HardState(2, 0, 50))
     upkeep(files)
     for sync in files.finish_snapshot(SnapshotFile(own.head, own.size_bytes, own.sha256())):
         if sync is not None:

@@ -12,7 +12,7 @@ from minikube_py.mvcc.types import Put
 from minikube_py.raft.configuration import Configuration
 from minikube_py.raft.message import SnapshotMeta
 from minikube_py.sim.disk import SimDisk
-from minikube_py.store.log_files import INCOMING_NAME, LogFiles, Origin, SnapshotFile
+from minikube_py.store.log_files import LogFiles, Origin, SnapshotFile
 from minikube_py.store.snapshot_transfer import (
     SNAPSHOT_BYTES_MAX,
     IncomingSnapshot,
@@ -80,7 +80,7 @@ def test_what_is_sent_arrives_and_becomes_a_state():
     assert not incoming.complete
     assert finish(incoming) > 5, "slice by slice"
     assert incoming.complete and not incoming.closed
-    file, restored = incoming.result()
+    _, file, restored = incoming.result()
     assert restored.hash() == state.hash() and incoming.closed
     assert file.sha256 == source.offer.sha256 and meta_of(file.head) == META
     with pytest.raises(TransferRefused, match="has ended"):
@@ -209,15 +209,22 @@ def test_a_whole_file_that_is_not_as_announced_is_refused(change, cluster, messa
         finish(incoming)
 
 
-def test_a_new_transfer_takes_the_place_of_the_last():
+def test_each_transfer_has_a_file_of_its_own_and_gives_its_room_back():
     target = opened(2)
     files, _ = with_snapshot(10)
     source = SnapshotSource(files)
+    before = set(target.disk.names())
     first = IncomingSnapshot(target, source.offer, CLUSTER)
     first.write(0, source.read(0, 50))
-    first.close()
+    (own,) = set(target.disk.names()) - before
     second = IncomingSnapshot(target, source.offer, CLUSTER)
-    assert second.offset == 0 and target.disk.open(INCOMING_NAME).read_all() == b""
+    assert second.offset == 0 and target.disk.open(own).read_all() == source.read(0, 50)
+    first.discard()
+    receive(second, source)
+    finish(second)
+    part, _, _ = second.result()
+    second.discard()
+    assert set(target.disk.names()) == {*before, part} and part != own, "what is handed over is not taken away"
 
 
 def test_the_head_of_a_file_from_before_there_were_several_names_its_writer():
