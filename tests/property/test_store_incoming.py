@@ -1,6 +1,6 @@
 """A follower is offered snapshots without end, whatever it is doing: receiving another, verifying it, putting it in
-force on a disk that is slow, that fails, or that loses its power at any operation. What it acknowledged to its leader it
-has after every restart; and a snapshot that Raft accepted comes into force whatever else is offered."""
+force on a disk that is slow, that fails, or that loses its power at any operation. What it acknowledged to its leader
+it has after every restart; and a snapshot that Raft accepted comes into force whatever else is offered."""
 
 from __future__ import annotations
 

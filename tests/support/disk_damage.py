@@ -22,7 +22,7 @@ def damage(image: dict[str, bytearray], name: str, other: str, how: str, offset:
     """What an editor, a bad disk or a hasty restore does to the file `name` of a folder's image, one of DAMAGES: from
     `offset` on, or to all of it, and with the file `other`."""
     data = image[name]
-    if how == "flip" and data:
+    if how == "flip" and offset < len(data):
         data[offset] ^= 1 << (offset % 8)
     elif how == "cut":
         del data[offset:]
