@@ -4,7 +4,7 @@ Version 3 is one document a group-version, made from the schema's table and the 
 every path with its verbs and parameters, and every message with its fields, types, merge keys and list types. The texts
 come from the PyPI package `kubernetes-validate` where that is installed (extra `explain`), else there are none.
 
-Version 2 is only as much as kubectl 1.27 and 1.28 insist on: an empty document in protobuf, and the same in JSON.
+Version 2 is made of these documents (`openapi_v2`).
 
 Source: apiserver pkg/endpoints/openapi, kube-openapi pkg/handler3.
 """
@@ -14,11 +14,13 @@ from __future__ import annotations
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
+from minikube_py.api import openapi_v2
 from minikube_py.api.custom import published
+from minikube_py.api.custom.kinds import kinds_of
 from minikube_py.api.document import JSON, Document, etag_of, matches, not_changed, parse_accept
 from minikube_py.api.kind import Kind, Subresource
 from minikube_py.api.registry import REGISTRY, Registry
@@ -27,8 +29,6 @@ from minikube_py.api.schema import META_KINDS, SCHEMA, Field, Message, Type, pro
 Json = dict[str, Any]
 V2_PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _V2_PROTOBUF_ASKED: Final = (V2_PROTOBUF, "application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
-_V2_BODY: Final = b"\x0a\x032.0"
-"""Field 1 (swagger) = "2.0", and nothing else."""
 TITLE: Final = "Kubernetes"
 VERSION: Final = "1.36"
 _SCHEMAS: Final = "#/components/schemas/"
@@ -44,6 +44,7 @@ _SPECIAL_NAMES: Final = {
     "intstr.IntOrString": "io.k8s.apimachinery.pkg.util.intstr.IntOrString",
     "runtime.RawExtension": "io.k8s.apimachinery.pkg.runtime.RawExtension",
 }
+_ANYTHING: Final = ("JSON", "JSONSchemaPropsOrArray", "JSONSchemaPropsOrBool", "JSONSchemaPropsOrStringArray")
 _SPECIAL_SCHEMAS: Final[dict[str, Json]] = {
     "resource.Quantity": {"oneOf": [{"type": "string"}, {"type": "number"}]},
     "intstr.IntOrString": {"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]},
@@ -52,6 +53,13 @@ _SPECIAL_SCHEMAS: Final[dict[str, Json]] = {
     "meta/v1.MicroTime": {"type": "string", "format": "date-time"},
     "meta/v1.Duration": {"type": "string"},
     "meta/v1.FieldsV1": {"type": "object"},
+    **{f"apiextensions/v1.{name}": {} for name in _ANYTHING},
+}
+_LOCAL_PROFILE: Final = {"discriminator": "type", "fields-to-discriminateBy": {"localhostProfile": "LocalhostProfile"}}
+_UNIONS: Final[dict[str, Json]] = {
+    "core/v1.AppArmorProfile": _LOCAL_PROFILE,
+    "core/v1.PodSchedulingGroup": {"fields-to-discriminateBy": {"podGroupName": "PodGroupName"}},
+    "core/v1.SeccompProfile": _LOCAL_PROFILE,
 }
 _SCALARS: Final[dict[str, Json]] = {
     "string": {"type": "string"},
@@ -151,6 +159,8 @@ class _Schemas:
         }
         if properties:
             found["properties"] = properties
+        if message.name in _UNIONS:
+            found["x-kubernetes-unions"] = [_UNIONS[message.name]]
         if SCHEMA.is_atomic(message.name):
             found["x-kubernetes-map-type"] = "atomic"
         kinds = SCHEMA.kinds_of(message.name)
@@ -212,21 +222,33 @@ def _zero(type: Type) -> Any:
 
 # --- paths ----------------------------------------------------------------------------------------------------------
 
-_ACTIONS: Final = {"get": "get", "list": "get", "create": "post", "update": "put", "patch": "patch", "delete": "delete"}
+_CODES: Final = {
+    "create": ("200", "201", "202"), "update": ("200", "201"), "patch": ("200", "201"), "delete": ("200", "202"),
+}  # fmt: skip
+_TOLD: Final = {"200": "OK", "201": "Created", "202": "Accepted"}
+_LIST_PARAMETERS: Final = (
+    "continue", "fieldSelector", "labelSelector", "limit", "resourceVersion", "resourceVersionMatch",
+    "sendInitialEvents", "timeoutSeconds",
+)  # fmt: skip
+_DELETE_PARAMETERS: Final = ("dryRun", "gracePeriodSeconds", "orphanDependents", "propagationPolicy")
 _WRITE_PARAMETERS: Final = ("dryRun", "fieldManager", "fieldValidation")
 _PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
     "create": _WRITE_PARAMETERS,
     "update": _WRITE_PARAMETERS,
     "patch": (*_WRITE_PARAMETERS, "force"),
-    "delete": ("dryRun", "gracePeriodSeconds", "orphanDependents", "propagationPolicy"),
-    "list": (
-        "allowWatchBookmarks", "continue", "fieldSelector", "labelSelector", "limit", "resourceVersion",
-        "resourceVersionMatch", "sendInitialEvents", "timeoutSeconds", "watch",
+    "delete": _DELETE_PARAMETERS,
+    "deletecollection": tuple(sorted((*_LIST_PARAMETERS, *_DELETE_PARAMETERS))),
+    "list": tuple(sorted((*_LIST_PARAMETERS, "allowWatchBookmarks", "watch"))),
+    "log": (
+        "container", "follow", "insecureSkipTLSVerifyBackend", "limitBytes", "previous", "sinceSeconds", "stream",
+        "tailLines", "timestamps",
     ),
 }  # fmt: skip
 _PARAMETER_TYPES: Final = {
     "force": "boolean", "orphanDependents": "boolean", "allowWatchBookmarks": "boolean", "sendInitialEvents": "boolean",
     "watch": "boolean", "gracePeriodSeconds": "integer", "limit": "integer", "timeoutSeconds": "integer",
+    "follow": "boolean", "insecureSkipTLSVerifyBackend": "boolean", "limitBytes": "integer", "previous": "boolean",
+    "sinceSeconds": "integer", "tailLines": "integer", "timestamps": "boolean",
 }  # fmt: skip
 _PATCHES: Final = ("apply-patch+yaml", "json-patch+json", "merge-patch+json", "strategic-merge-patch+json")
 
@@ -244,7 +266,8 @@ class _Paths:
         self.found: dict[str, Json] = {}
         self._root = f"/apis/{group}/{version}" if group else f"/api/{version}"
         self._title = _title(group, version)
-        self._tag = f"{group.removesuffix('.k8s.io').split('.')[0] or 'core'}_{version}"
+        name = _title(group, "")
+        self._tag = f"{name[:1].lower()}{name[1:]}_{version}"
         self._group, self._version, self._schemas = group, version, schemas
         self._patches: tuple[str, ...] = ()
 
@@ -262,10 +285,11 @@ class _Paths:
             "post": ("create", f"create{self._title}{middle}{row.kind}", row.kind),
             "delete": ("deletecollection", f"delete{self._title}Collection{middle}{row.kind}", "Status"),
         }, row.verbs)  # fmt: skip
+        deleted = "Status" if row.delete_answer == "status" else row.kind
         self._put(f"{collection}/{{name}}", ("name", *scope), own, {
             "get": ("get", f"read{self._title}{middle}{row.kind}", row.kind),
             "put": ("update", f"replace{self._title}{middle}{row.kind}", row.kind),
-            "delete": ("delete", f"delete{self._title}{middle}{row.kind}", "Status"),
+            "delete": ("delete", f"delete{self._title}{middle}{row.kind}", deleted),
             "patch": ("patch", f"patch{self._title}{middle}{row.kind}", row.kind),
         }, row.verbs)  # fmt: skip
         if row.namespaced:
@@ -279,7 +303,7 @@ class _Paths:
         kind = (sub.group, sub.version, sub.kind) if sub.version else (self._group, self._version, sub.kind)
         title = f"{self._title}{middle}{row.kind}{sub.name.capitalize()}"
         self._put(path, scope, kind, {
-            "get": ("get", f"read{title}", sub.kind),
+            "get": ("get", f"read{title}", "string" if sub.name == "log" else sub.kind),
             "put": ("update", f"replace{title}", sub.kind),
             "post": ("create", f"create{title}", sub.kind),
             "patch": ("patch", f"patch{title}", sub.kind),
@@ -305,15 +329,16 @@ class _Paths:
         group, version, name = kind
         answered = ("", "v1", "Status") if answer == "Status" else (group, version, answer)
         found: Json = {"tags": [self._tag], "operationId": operation_id}
-        names = _PARAMETERS["list"] if verb == "deletecollection" else _PARAMETERS.get(verb, ())
+        names = _PARAMETERS["log"] if operation_id.endswith("Log") else _PARAMETERS.get(verb, ())
         if names:
             found["parameters"] = [_parameter(parameter) for parameter in names]
         body = self._body(verb, kind)
         if body:
             found["requestBody"] = body
-        content = {JSON: {"schema": self._schemas.kind(*answered)}}
-        codes = {"create": ("200", "201", "202"), "update": ("200", "201"), "patch": ("200", "201")}.get(verb, ("200",))
-        responses: Json = {code: {"description": "OK", "content": content} for code in codes}
+        schema = {"schema": self._schemas.kind(*answered)}
+        content = {JSON: schema, "text/plain": schema} if answer == "string" else {JSON: schema}
+        codes = _CODES.get(verb, ("200",))
+        responses: Json = {code: {"description": _TOLD[code], "content": content} for code in codes}
         found["responses"] = {**responses, "401": {"description": "Unauthorized"}}
         action = {"create": "post", "update": "put"}.get(verb, verb)
         found["x-kubernetes-action"] = action
@@ -332,21 +357,31 @@ class _Paths:
 
 
 def _title(group: str, version: str) -> str:
-    name = group.removesuffix(".k8s.io").split(".")[0] or "core"
-    return name.capitalize() + version.capitalize()
+    parts = (group.removesuffix(".k8s.io") or "core").split(".")
+    return "".join(part.capitalize() for part in (*parts, version))
 
 
 # --- documents ------------------------------------------------------------------------------------------------------
 
 
+class Swagger(NamedTuple):
+    """The document of version 2, in both forms."""
+
+    json: bytes
+    protobuf: bytes
+    etag: str
+
+
 class OpenApi:
-    """The documents of one registry. Each is made when first asked for and kept as bytes."""
+    """The documents of one registry. Each is made when first asked for and kept as bytes; `swagger` may be set by who
+    had it made elsewhere."""
 
     def __init__(self, registry: Registry = REGISTRY) -> None:
         self._registry = registry
         self._documents: dict[tuple[str, str], bytes] = {}
         self._definitions: dict[str, Json] | None = None
         self._index: bytes | None = None
+        self.swagger: Swagger | None = None
 
     def document(
         self, path: str, accept: str | None, query: str = "", if_none_match: str | None = None
@@ -357,11 +392,11 @@ class OpenApi:
         del query  # The hash only keys the client's cache.
         parts = [part for part in path.split("/") if part]
         if parts == ["openapi", "v2"]:
-            return _version_2(accept)
+            return self._version_2(accept, if_none_match)
         if parts[:2] != ["openapi", "v3"] or (len(parts) == 2 and path.endswith("/")):
             return None
         if not any(matches(JSON, clause.media) for clause in parse_accept(accept)):
-            return Document(b"", JSON, {"Vary": "Accept"}, 406)
+            return Document(b"", "", {"Vary": "Accept"}, 406)
         if len(parts) == 2:
             return Document(self.index(), JSON, {})
         group_version = self._group_version(parts[2:])
@@ -370,7 +405,7 @@ class OpenApi:
         etag = f'"{self._hash(*group_version)}"'
         headers = {"ETag": etag, "Vary": "Accept", "Cache-Control": "public, immutable"}
         if not_changed(etag, if_none_match):
-            return Document(b"", JSON, headers, 304)
+            return Document(b"", "", headers, 304)
         return Document(self.group_version(*group_version), JSON, headers)
 
     def _group_version(self, parts: list[str]) -> tuple[str, str] | None:
@@ -426,21 +461,40 @@ class OpenApi:
         }
 
 
-def _version_2(accept: str | None) -> Document:
-    for clause in parse_accept(accept):
-        if clause.media in _V2_PROTOBUF_ASKED:
-            return Document(_V2_BODY, V2_PROTOBUF, {"Vary": "Accept"})
-        if matches(JSON, clause.media):
-            content = {"swagger": "2.0", "info": {"title": TITLE, "version": VERSION}, "paths": {}, "definitions": {}}
-            return Document(orjson.dumps(content), JSON, {"Vary": "Accept"})
-    return Document(b"", JSON, {"Vary": "Accept"}, 406)
+    def make_swagger(self) -> Swagger:
+        parts = [orjson.loads(self.group_version(*each)) for each in self._registry.group_versions]
+        told = openapi_v2.document(parts)
+        text = orjson.dumps(told)
+        return Swagger(text, openapi_v2.protobuf(told), etag_of(text))
+
+    def _version_2(self, accept: str | None, if_none_match: str | None) -> Document:
+        headers = {"Vary": "Accept-Encoding\nAccept"}
+        for clause in parse_accept(accept):
+            as_json = matches(JSON, clause.media)
+            if not as_json and clause.media not in _V2_PROTOBUF_ASKED:
+                continue
+            swagger = self.swagger = self.swagger or self.make_swagger()
+            headers["ETag"] = f'"{swagger.etag}"'
+            if not_changed(headers["ETag"], if_none_match):
+                return Document(b"", "", headers, 304)
+            if as_json:
+                return Document(swagger.json, JSON, headers)
+            return Document(swagger.protobuf, V2_PROTOBUF, headers)
+        return Document(b"", "", headers, 406)
 
 
-_of: Final = lru_cache(8)(OpenApi)
+def swagger(registry: Registry, definitions: tuple[bytes, ...]) -> Swagger:
+    """Of the kinds of these definitions beside those that are built in."""
+    custom = tuple(kind for definition in definitions for kind in kinds_of(definition))
+    return OpenApi(registry.extended(custom)).make_swagger()
+
+
+documents: Final = lru_cache(8)(OpenApi)
+"""Those of a registry."""
 
 
 def document(
     path: str, accept: str | None, query: str = "", if_none_match: str | None = None, registry: Registry = REGISTRY
 ) -> Document | None:
     """`OpenApi.document` of the registry."""
-    return _of(registry).document(path, accept, query, if_none_match)
+    return documents(registry).document(path, accept, query, if_none_match)

@@ -135,6 +135,7 @@ class ApiServer:
         self.ask_scheduler: AskScheduler | None = None
         self.questions = Questions(clock)
         self.page: Page | None = None
+        self.making_document = asyncio.Lock()
         self.ready = False
         self.address = ""
         self._watch: WatchHandle | None = None
@@ -363,7 +364,9 @@ class ApiServer:
         if request.path == "/metrics":
             if request.method != "GET":
                 raise method_not_allowed()
-            return Response(200, render(self.requests, self.metrics()), nonresource.METRICS_TEXT)
+            told = Response(200, render(self.requests, self.metrics()), nonresource.METRICS_TEXT)
+            told.packed_above_bytes = 0
+            return told
         return await nonresource.answer(request, self)
 
     async def _dispatch(self, asked: Route, request: Request) -> Response:

@@ -49,7 +49,7 @@ def _start(status: int, content_type: str) -> bytes:
     found = _starts.get(key)
     if found is None:
         line = f"HTTP/1.1 {status} {_REASONS.get(status, '')}\r\n".encode()
-        found = line + _NO_CACHE + f"Content-Type: {content_type}\r\n".encode()
+        found = line + _NO_CACHE + (f"Content-Type: {content_type}\r\n".encode() if content_type else b"")
         if len(_starts) < 1024:
             _starts[key] = found
     return found

@@ -45,6 +45,8 @@ async def answer(request: Request, server: ApiServer) -> Response:
         return await indexes.answer(path, request, server)
     if first in _CHECKS:
         return await _health(path, request, server)
+    if path == "/openapi/v2":
+        await _make_swagger(server)
     try:
         found = _document(path, request, server)
         if found is not None or first != "version":
@@ -59,16 +61,15 @@ async def answer(request: Request, server: ApiServer) -> Response:
 
 
 def _only_get(request: Request, response: Response) -> Response:
-    readable = ("GET", "HEAD") if request.path.startswith(("/openapi", "/metrics")) else ("GET",)
-    if response.status != 404 and request.method not in readable and not _answers_any_method(request.path):
+    if response.status != 404 and request.method != "GET" and not _answers_any_method(request.path):
         raise method_not_allowed()
     return response
 
 
 def _answers_any_method(path: str) -> bool:
-    """The index, and what upstream's aggregator lists: all groups, or one."""
+    """The index, OpenAPI, and what upstream's aggregator lists: all groups, or one."""
     parts = path.strip("/").split("/")
-    return parts == [""] or (parts[0] == "apis" and len(parts) <= 2)
+    return parts[0] in ("", "openapi") or (parts[0] == "apis" and len(parts) <= 2)
 
 
 def page_not_found() -> Response:
@@ -184,6 +185,15 @@ def _index(registry: Registry) -> bytes:
     return orjson.dumps({"paths": sorted(paths)}, option=orjson.OPT_INDENT_2)
 
 
+async def _make_swagger(server: ApiServer) -> None:
+    """Once for each change of what is served, and where nobody else waits for it."""
+    async with server.making_document:
+        made = openapi.documents(server.registry)
+        if made.swagger is None:
+            definitions = tuple(dict.fromkeys(kind.definition for kind in server.registry.kinds if kind.definition))
+            made.swagger = await server.writer.work.run("swagger", definitions)
+
+
 def _document(path: str, request: Request, server: ApiServer) -> Response | None:
     """None where there is no such document. Raises: StatusError 404, 406."""
     if path.split("/")[1] in ("api", "apis", "version"):
@@ -209,9 +219,13 @@ def _document(path: str, request: Request, server: ApiServer) -> Response | None
     if found is None:
         return None
     answer = Response(found.status, found.body, found.content_type, found.headers)
+    if path == "/openapi/v2":
+        answer.packed_above_bytes = _PACKED_ABOVE_BYTES
     return _exact(answer) if path.startswith("/openapi/") else answer
 
 
+_PACKED_ABOVE_BYTES: Final = 1_400
+"""As the handler that upstream serves version 2 by."""
 _OF_TOKENS: Final = {
     "/.well-known/openid-configuration": "application/json",
     "/openid/v1/jwks": "application/jwk-set+json",

@@ -39,6 +39,7 @@ from minikube_py.api.json_text import TOO_DEEP
 from minikube_py.api.kind import Cluster, Kind
 from minikube_py.api.kinds.core import NAMESPACES
 from minikube_py.api.meta import generate_name, namespace_of, new_uid, timestamp
+from minikube_py.api.openapi import swagger
 from minikube_py.api.patch import apply_patch, canonical, read_config
 from minikube_py.api.registry import Registry
 from minikube_py.api.typed import DecodeError
@@ -471,8 +472,7 @@ def _created(
     reached = _Reached()
     try:
         finish_create(kind, obj, rng, wall_s, Seen(asked.seen, asked.wall_s), reached.admit, sender)
-        said = kind.warn(obj, None)
-        return Made(name, _checked(encode(obj)), warnings + said, generated)
+        return Made(name, _checked(encode(obj)), warnings + kind.warn(obj, None), generated)
     except StatusError as error:
         try:
             return reached.refused(name, error, warnings, generated)
@@ -578,4 +578,5 @@ def checked(kinds: Registry, asked: Body, new: Json, old: Json | None, repeated:
     return check(_kind(kinds, asked), new, old, asked.sub, repeated)
 
 
-JOBS = {job.__name__: job for job in (create, update, patch, apply, read, read_delete_options, as_yaml, checked)}
+_JOBS = (create, update, patch, apply, read, read_delete_options, as_yaml, checked, swagger)
+JOBS = {job.__name__: job for job in _JOBS}

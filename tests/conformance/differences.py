@@ -345,12 +345,6 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
-        "methods of the OpenAPI documents",
-        "other words",
-        "a method that they do not have is refused before the form that is accepted, in upstream after it",
-        lambda ask, theirs, mine: ask.target.startswith("/openapi/") and (theirs.code, mine.code) == (406, 405),
-    ),
-    Rule(
         "version beyond all bounds",
         "other bytes",
         "upstream tells a dry run that creates by PUT the version that was sent, where it is beyond an int64",

@@ -30,6 +30,7 @@ import raw_cases
 import rbac_cases
 import record
 import scenario
+import swagger
 import token_cases
 from asking import Answer, Ask, Server
 from drawn_bytes import RawServer
@@ -37,6 +38,7 @@ from hypothesis import Phase, given, seed, settings
 from hypothesis import strategies as st
 from needs import kubectls, require_kubectls
 
+from minikube_py.api import openapi_v2
 from minikube_py.control_plane.config import COMPONENTS
 
 EXAMPLES = int(os.environ.get("MINIKUBE_PY_JUDGE_EXAMPLES", "300"))
@@ -261,3 +263,19 @@ def test_secrets_with_tokens_are_filled_and_deleted_as_upstream() -> None:
             report.take(step.ask, *(asker.ask(step) for asker in askers))
     print(report.counts())
     assert not report.findings, f"{report.text()}\n{report.counts()}"
+
+
+@pytest.mark.original
+@pytest.mark.timeout(300)
+def test_openapi_v2_tells_what_upstreams_tells() -> None:
+    """Definitions and paths that ours has stand in upstream's; and its JSON in our protobuf is its protobuf."""
+    with both() as (theirs, mine):
+        told, packed, mine_told, mine_packed = (
+            server.ask(Ask("openapi", "GET", "/openapi/v2", accept=accept)).body
+            for server in (theirs, mine)
+            for accept in ("application/json", swagger.PROTOBUF)
+        )
+    upstream, ours_now = json.loads(told), json.loads(mine_told)
+    assert swagger.differences(upstream, ours_now) == []
+    assert swagger.differs(packed, openapi_v2.protobuf(upstream)) == ""
+    assert mine_packed == openapi_v2.protobuf(ours_now)

@@ -37,7 +37,8 @@ async def answer(request: web.Request) -> web.Response:
         found = discovery.document(path, accept, "127.0.0.1", tag)
     if found is None:
         return web.Response(status=404)
-    headers = {**found.headers, "Content-Type": found.content_type}
+    told = {name: value.replace("\n", ", ") for name, value in found.headers.items()}
+    headers = {**told, "Content-Type": found.content_type}
     return web.Response(status=found.status, body=found.body, headers=headers)
 
 
@@ -76,6 +77,9 @@ async def test_kubectl_explains(kubectl: Path, url: str, tmp_path: Path) -> None
     assert re.search(r"^ +kubeletEndpoint\t<DaemonEndpoint>\n +Port\t<integer> -required-", recursive, re.MULTILINE)
     protocol = await run(kubectl, url, tmp_path, "explain", "services.spec.ports.protocol")
     assert set(re.findall(r"SCTP|TCP|UDP", protocol)) == PROTOCOLS
+    older = await run(kubectl, url, tmp_path, "explain", "pods.spec.containers", "--output", "plaintext-openapiv2")
+    assert re.search(r"^RESOURCE: containers <\[\]Object>", older, re.MULTILINE)
+    assert re.search(r"^ +name\t<string> -required-", older, re.MULTILINE)
     lease = await run(kubectl, url, tmp_path, "explain", "leases.spec.renewTime")
     assert "GROUP:      coordination.k8s.io" in lease and "FIELD: renewTime <string>" in lease
 

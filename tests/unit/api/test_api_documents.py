@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from minikube_py.api import discovery, openapi
+from minikube_py.api import discovery, openapi, openapi_v2
 from minikube_py.api.document import parse_accept
 from minikube_py.api.errors import StatusError
 from minikube_py.api.registry import REGISTRY
@@ -231,13 +231,27 @@ def test_without_the_texts_package_the_shapes_are_the_same(monkeypatch: pytest.M
     assert without_texts(bare) == without_texts(spec())
 
 
-def test_version_two_is_what_old_kubectls_insist_on() -> None:
+def _references(value: Any) -> set[str]:
+    if isinstance(value, dict):
+        own = {value["$ref"]} if isinstance(value.get("$ref"), str) else set()
+        return own.union(*map(_references, value.values()))
+    return set().union(*map(_references, value)) if isinstance(value, list) else set()
+
+
+def test_version_two_tells_all_groups_in_json_and_protobuf() -> None:
     accept = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-    found = openapi.document("/openapi/v2", accept)
-    assert found is not None and found.body == b"\n\x032.0"
-    assert found.content_type == "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-    as_json = openapi.document("/openapi/v2", PLAIN)
-    assert as_json is not None and orjson.loads(as_json.body)["swagger"] == "2.0"
+    packed, told = openapi.document("/openapi/v2", accept), openapi.document("/openapi/v2", PLAIN)
+    assert packed is not None and told is not None
+    assert packed.content_type == "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+    content = orjson.loads(told.body)
+    assert content["swagger"] == "2.0" and packed.body == openapi_v2.protobuf(content)
+    assert packed.body.startswith(b"\n\x032.0") and packed.headers == told.headers
+    parts = [spec(*each) for each in REGISTRY.group_versions]
+    assert content["paths"].keys() == set().union(*(part["paths"] for part in parts))
+    assert content["definitions"].keys() == set().union(*(part["components"]["schemas"] for part in parts))
+    assert {each.removeprefix("#/definitions/") for each in _references(content)} <= content["definitions"].keys()
+    known = openapi.document("/openapi/v2", accept, if_none_match=told.headers["ETag"])
+    assert known is not None and (known.status, known.body) == (304, b"")
     refused = openapi.document("/openapi/v2", "text/html")
     assert refused is not None and refused.status == 406
 

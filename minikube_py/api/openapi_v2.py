@@ -1,0 +1,304 @@
+"""OpenAPI version 2, made of the documents of version 3: what kubectl before 1.27, and many a client, reads.
+
+One document tells all groups. What version 2 cannot say - alternatives, `nullable`, types beside a reference - is left
+out as upstream leaves it out. In protobuf it is gnostic's `openapi.v2.Document`.
+
+Source: kube-openapi pkg/builder, apiextensions-apiserver pkg/controller/openapi/v2, gnostic-models openapiv2.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Any, Final
+
+import orjson
+
+from minikube_py.api import yaml_text
+
+Json = dict[str, Any]
+_V3: Final = "#/components/schemas/"
+_V2: Final = "#/definitions/"
+_GVK: Final = "x-kubernetes-group-version-kind"
+_PRESERVES: Final = "x-kubernetes-preserve-unknown-fields"
+_BEYOND: Final = frozenset(("default", "oneOf", "anyOf", "allOf", "not", "nullable"))
+_SPECIAL: Final[dict[str, Json]] = {
+    "io.k8s.apimachinery.pkg.api.resource.Quantity": {"type": "string"},
+    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": {"type": "string", "format": "int-or-string"},
+}
+_PRODUCED: Final = ["application/json", "application/yaml"]
+_METHODS: Final = ("get", "put", "post", "delete", "patch")
+_TOKEN: Final = {
+    "description": "Bearer Token authentication", "type": "apiKey", "name": "authorization", "in": "header",
+}  # fmt: skip
+
+
+def document(parts: Iterable[Json]) -> Json:
+    """The document that these of version 3, one for each group-version, make together."""
+    info: Json = {}
+    paths: Json = {}
+    found: Json = {}
+    for part in parts:
+        info = part["info"]
+        paths.update((path, _path(item)) for path, item in part["paths"].items())
+        for name, schema in part["components"]["schemas"].items():
+            kinds = found.get(name, {}).get(_GVK, ())
+            told = found[name] = definition(name, schema)
+            if kinds:
+                # Of messages that all groups have, each group tells its own.
+                told[_GVK] = [*kinds, *(kind for kind in told[_GVK] if kind not in kinds)]
+    for schema in found.values():
+        if _GVK in schema:
+            schema[_GVK].sort(key=lambda kind: (kind["group"], kind["version"]))
+    return {
+        "swagger": "2.0", "info": info, "paths": dict(sorted(paths.items())),
+        "definitions": dict(sorted(found.items())),
+        "securityDefinitions": {"BearerToken": _TOKEN}, "security": [{"BearerToken": []}],
+    }  # fmt: skip
+
+
+def definition(name: str, schema: Json) -> Json:
+    if schema.get(_PRESERVES):
+        # Of objects that keep anything, only that they are objects.
+        return {"type": "object", _GVK: schema[_GVK]}
+    return _schema(schema) | _SPECIAL.get(name, {})
+
+
+def _reference(ref: str) -> str:
+    return _V2 + ref.removeprefix(_V3)
+
+
+def _schema(schema: Json) -> Json:
+    """A schema as version 2 can tell it. What may be null has no type, as upstream's clients then take anything."""
+    if "$ref" in schema:
+        return {"$ref": _reference(schema["$ref"])}
+    found = {name: value for name, value in schema.items() if name not in _BEYOND}
+    every = schema.get("allOf", ())
+    if len(every) == 1 and "$ref" in every[0]:
+        return {**found, "$ref": _reference(every[0]["$ref"])}
+    whole = not schema.get("nullable")
+    kept = whole and not schema.get(_PRESERVES)
+    if schema.get(_PRESERVES) and schema.get("x-kubernetes-embedded-resource"):
+        _put(found, "required", [each for each in found.get("required", ()) if each not in ("apiVersion", "kind")])
+    if "properties" in found:
+        properties = found.pop("properties")
+        if kept:
+            found["properties"] = {name: _schema(part) for name, part in properties.items()}
+            needed = [name for name in found.get("required", ()) if not properties.get(name, {}).get("nullable")]
+            _put(found, "required", needed)
+    if "items" in found:
+        items = found.pop("items")
+        if kept:
+            found["items"] = _schema(items)
+    if isinstance(more := found.get("additionalProperties"), dict):
+        if more.get("nullable"):
+            found.pop("required", None)
+        found["additionalProperties"] = _schema(more)
+    untold = found.get("type") == "object" if not kept else found.get("type") == "array" and "items" not in found
+    if not whole or untold:
+        found.pop("type", None)
+    return found
+
+
+def _put(found: Json, name: str, value: list[Any]) -> None:
+    if value:
+        found[name] = value
+    else:
+        found.pop(name, None)
+
+
+# --- paths ----------------------------------------------------------------------------------------------------------
+
+
+def _path(item: Json) -> Json:
+    found: Json = {method: _operation(item[method]) for method in _METHODS if method in item}
+    return {**found, "parameters": [_parameter(each) for each in item["parameters"]]} if "parameters" in item else found
+
+
+def _operation(operation: Json) -> Json:
+    body = operation.get("requestBody", {}).get("content", {})
+    streamed = any(each["name"] == "watch" for each in operation.get("parameters", ()))
+    parameters = [_parameter(each) for each in operation.get("parameters", ())]
+    if body:
+        required = {"required": True} if operation["requestBody"].get("required") else {}
+        schema = _schema(next(iter(body.values()))["schema"])
+        parameters.insert(0, {"name": "body", "in": "body", **required, "schema": schema})
+    kept = {name: value for name, value in operation.items() if name.startswith("x-") or name in _KEPT}
+    found = {**kept, "consumes": list(body) or ["*/*"], "schemes": ["https"]}
+    answered = operation["responses"]["200"].get("content", {})
+    found["produces"] = [*_PRODUCED, *(each for each in answered if each not in _PRODUCED)]
+    if streamed:
+        found["produces"].append(f"{_PRODUCED[0]};stream=watch")
+    if parameters:
+        found["parameters"] = parameters
+    return {**found, "responses": {code: _response(each) for code, each in operation["responses"].items()}}
+
+
+_KEPT: Final = ("description", "tags", "operationId")
+
+
+def _parameter(parameter: Json) -> Json:
+    schema = parameter.get("schema", {})
+    return {**{name: value for name, value in parameter.items() if name != "schema"}, **schema}
+
+
+def _response(response: Json) -> Json:
+    found = {"description": response["description"]}
+    for content in response.get("content", {}).values():
+        found["schema"] = _schema(content["schema"])
+        break
+    return found
+
+
+# --- protobuf -------------------------------------------------------------------------------------------------------
+
+_Put = Callable[[int, Any], bytes]
+
+
+def _varint(number: int) -> bytes:
+    number &= (1 << 64) - 1
+    parts = bytearray()
+    while number > 0x7F:
+        parts.append(number & 0x7F | 0x80)
+        number >>= 7
+    parts.append(number)
+    return bytes(parts)
+
+
+def _bytes(number: int, data: bytes) -> bytes:
+    return _varint(number << 3 | 2) + _varint(len(data)) + data
+
+
+def _text(number: int, value: Any) -> bytes:
+    return _bytes(number, str(value).encode()) if value else b""
+
+
+def _texts(number: int, values: Any) -> bytes:
+    """A list; of a type, which may be one text, too."""
+    return b"".join(_bytes(number, each.encode()) for each in ([values] if isinstance(values, str) else values))
+
+
+def _whole(number: int, value: Any) -> bytes:
+    return _varint(number << 3) + _varint(int(value)) if value else b""
+
+
+def _double(number: int, value: Any) -> bytes:
+    return _varint(number << 3 | 1) + struct.pack("<d", value) if value else b""
+
+
+@lru_cache(4096)
+def _yaml(text: bytes) -> bytes:
+    return yaml_text.write(orjson.loads(text)).replace(b"''", b'""')
+
+
+def _any(number: int, value: Any) -> bytes:
+    """A value of any kind, as YAML; the same few come again and again."""
+    return _bytes(number, _bytes(2, _yaml(orjson.dumps(value))))
+
+
+def _all(put: _Put) -> _Put:
+    return lambda number, values: b"".join(put(number, value) for value in values)
+
+
+def _within(*numbers: int, put: _Put) -> _Put:
+    """Inside messages that have this one member: the fields on the way, from the outermost."""
+
+    def wrapped(number: int, value: Any) -> bytes:
+        data = put(numbers[-1], value)
+        for each in reversed((number, *numbers[:-1])):
+            data = _bytes(each, data)
+        return data
+
+    return wrapped
+
+
+def _named(inner: int, put: _Put) -> _Put:
+    """A map as a message of names and values in its field `inner`."""
+
+    def wrapped(number: int, values: Any) -> bytes:
+        return _bytes(number, b"".join(_bytes(inner, _text(1, name) + put(2, each)) for name, each in values.items()))
+
+    return wrapped
+
+
+def _message(name: str) -> _Put:
+    return lambda number, value: _bytes(number, _packed(name, value))
+
+
+def _packed(name: str, value: Json) -> bytes:
+    """A message's fields in their order, and what begins with `x-` as its extensions."""
+    extensions, fields = _MESSAGES[name]
+    parts = [put(number, value[key]) for key, (number, put) in fields.items() if key in value]
+    more = [_bytes(extensions, _text(1, key) + _any(2, each)) for key, each in value.items() if key.startswith("x-")]
+    return b"".join((*parts, *more))
+
+
+def _more(number: int, value: Any) -> bytes:
+    """What further members are: a schema, or whether there may be any."""
+    return _bytes(number, _whole(2, value) if isinstance(value, bool) else _message("Schema")(1, value))
+
+
+def _parameter_of(number: int, value: Json) -> bytes:
+    return _PLACES[value["in"]](number, value)
+
+
+def _parameters(number: int, values: Any) -> bytes:
+    def one(each: Json) -> bytes:
+        return _bytes(2, _text(1, each["$ref"])) if "$ref" in each else _parameter_of(1, each)
+
+    return b"".join(_bytes(number, one(each)) for each in values)
+
+
+_PLACES: Final[dict[str, _Put]] = {
+    "body": _within(1, put=_message("Body")),
+    "query": _within(2, 3, put=_message("Query")),
+    "path": _within(2, 4, put=_message("Path")),
+}
+_OPERATIONS: Final = {"get": 2, "put": 3, "post": 4, "delete": 5, "options": 6, "head": 7, "patch": 8}
+_MESSAGES: Final[dict[str, tuple[int, dict[str, tuple[int, _Put]]]]] = {
+    "Document": (16, {
+        "swagger": (1, _text), "info": (2, _message("Info")), "paths": (8, _named(2, _message("PathItem"))),
+        "definitions": (9, _named(1, _message("Schema"))), "parameters": (10, _named(1, _parameter_of)),
+        "security": (12, _all(_named(1, _within(1, put=_texts)))),
+        "securityDefinitions": (13, _named(1, _within(2, put=_message("ApiKey")))),
+    }),
+    "Info": (7, {"title": (1, _text), "version": (2, _text)}),
+    "ApiKey": (5, {"type": (1, _text), "name": (2, _text), "in": (3, _text), "description": (4, _text)}),
+    "PathItem": (10, {
+        **{method: (number, _message("Operation")) for method, number in _OPERATIONS.items()},
+        "parameters": (9, _parameters),
+    }),
+    "Operation": (13, {
+        "tags": (1, _texts), "description": (3, _text), "operationId": (5, _text), "produces": (6, _texts),
+        "consumes": (7, _texts), "parameters": (8, _parameters),
+        "responses": (9, _named(1, _within(1, put=_message("Response")))), "schemes": (10, _texts),
+    }),
+    "Response": (5, {"description": (1, _text), "schema": (2, _within(1, put=_message("Schema")))}),
+    "Body": (6, {
+        "description": (1, _text), "name": (2, _text), "in": (3, _text), "required": (4, _whole),
+        "schema": (5, _message("Schema")),
+    }),
+    "Query": (23, {
+        "required": (1, _whole), "in": (2, _text), "description": (3, _text), "name": (4, _text), "type": (6, _text),
+        "format": (7, _text), "uniqueItems": (20, _whole),
+    }),
+    "Path": (22, {
+        "required": (1, _whole), "in": (2, _text), "description": (3, _text), "name": (4, _text), "type": (5, _text),
+        "format": (6, _text), "uniqueItems": (19, _whole),
+    }),
+    "Schema": (31, {
+        "$ref": (1, _text), "format": (2, _text), "title": (3, _text), "description": (4, _text),
+        "multipleOf": (6, _double), "maximum": (7, _double), "exclusiveMaximum": (8, _whole), "minimum": (9, _double),
+        "exclusiveMinimum": (10, _whole), "maxLength": (11, _whole), "minLength": (12, _whole), "pattern": (13, _text),
+        "maxItems": (14, _whole), "minItems": (15, _whole), "uniqueItems": (16, _whole), "maxProperties": (17, _whole),
+        "minProperties": (18, _whole), "required": (19, _texts), "enum": (20, _all(_any)),
+        "additionalProperties": (21, _more), "type": (22, _within(1, put=_texts)),
+        "items": (23, _within(1, put=_message("Schema"))), "properties": (25, _named(1, _message("Schema"))),
+        "readOnly": (27, _whole), "example": (30, _any),
+    }),
+}  # fmt: skip
+
+
+def protobuf(told: Json) -> bytes:
+    return _packed("Document", told)
