@@ -96,6 +96,7 @@ class Turns:
                 if messages:
                     self.links.send(messages)
                 if sync is not None:
+                    self._turned()  # Who came to lead by this turn owes heartbeats: its first sync is threaded, too.
                     self.batches.observe(entries)
                     self._fsync.run(sync, self._synced)
                 if until_s and self._clock.monotonic_s() > until_s:

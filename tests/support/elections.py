@@ -42,6 +42,10 @@ BUSY = WorldOptions(
     syncs=SyncTimes(0.005, 0.01, stall_every=50, stall_s=0.2),
     drift_max=0.01,
 )
+STALLING = WorldOptions(
+    loop=LoopOptions(turn_s=0.00005), syncs=SyncTimes(0.0002, 0.0001, stall_every=20, stall_s=0.8), drift_max=0.0001
+)
+"""A fast disk that is held up now and then."""
 WORLDS = {
     "quiet": QUIET,
     "slow syncs": SLOW_SYNCS,
@@ -82,6 +86,22 @@ class ElectionWorld:
         self.world.drive(lambda: self._story(kills))
         assert not self.cluster.problem, self.cluster.problem
         return self.found
+
+    def undisturbed(self, duration_s: float) -> int:
+        """Kills nobody; how many come to lead after the first."""
+        elected: list[int] = []
+
+        async def story() -> None:
+            self.cluster.start_all()
+            writing = asyncio.get_running_loop().create_task(self._write())
+            await self._until(self._well)
+            self.cluster.elected = elected.append
+            await asyncio.sleep(duration_s)
+            writing.cancel()
+
+        self.world.drive(story)
+        assert not self.cluster.problem, self.cluster.problem
+        return len(elected)
 
     async def _story(self, kills: int) -> None:
         self.cluster.start_all()

@@ -9,6 +9,7 @@ import errno
 import pytest
 from member_net import CLUSTER, PLAIN, MemberNet, refused, three
 from patience import until
+from virtual_time import LoopSyncs
 
 from minikube_py.env import SystemDisk, SystemFile
 from minikube_py.errors import (
@@ -85,6 +86,28 @@ async def test_who_leads_others_syncs_in_a_thread_and_the_rest_where_it_is_fast(
     await alone.put(b"/a")
     assert alone.syncs[1].mode == "auto" and alone[1].readable
     await alone.stop()
+
+
+async def test_no_sync_of_a_leader_is_on_its_loop_not_even_the_first(tmp_path, monkeypatch):
+    net = MemberNet(tmp_path)
+    modes: list[tuple[int, str]] = []
+
+    class Noting(LoopSyncs):
+        def run(self, sync, done):
+            leads = [member for member in net.members.values() if member._fsync is self and member.replica.leading]
+            modes.extend((member.replica.leading, self.mode) for member in leads)
+            super().run(sync, done)
+
+    monkeypatch.setattr("member_net.LoopSyncs", Noting)
+    await net.form()
+    try:
+        for _ in range(3):
+            leader = await net.settled()
+            await net.put(b"/a")
+            await leader.transfer(net.others(leader)[0])
+        assert len({term for term, _ in modes}) >= 3 and {mode for _, mode in modes} == {"thread"}, modes
+    finally:
+        await net.stop()
 
 
 async def test_a_slow_disk_does_not_cost_a_leader_its_office(tmp_path):
