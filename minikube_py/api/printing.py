@@ -80,11 +80,13 @@ def _no_conditions(obj: Json) -> list[Json] | None:
 
 
 class Printer(NamedTuple):
-    """`cells(obj, age)` gives one value for each column; `conditions(obj)` those of the row, None for most."""
+    """`cells(obj, age)` gives one value for each column; `conditions(obj)` those of the row, None for most. Rows of a
+    list are sorted by `order(obj)`, where that is not the order of names."""
 
     columns: tuple[Column, ...]
     cells: Callable[[Json, Age], list[Any]]
     conditions: Callable[[Json], list[Json] | None] = _no_conditions
+    order: Callable[[Json], Any] | None = None
 
 
 DEFAULT_PRINTER: Final = Printer(

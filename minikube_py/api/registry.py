@@ -18,6 +18,7 @@ from minikube_py.api.kinds import (
     core,
     discovery,
     events,
+    flowcontrol,
     networking,
     node,
     policy,
@@ -59,6 +60,7 @@ class Registry:
 
 GROUPS: Final = (
     core, admissionregistration, apiextensions, apps, authentication, authorization, autoscaling, batch, certificates,
-    coordination, discovery, events, networking, node, policy, rbac, resource, scheduling, storage, volume_attributes,
+    coordination, discovery, events, flowcontrol, networking, node, policy, rbac, resource, scheduling, storage,
+    volume_attributes,
 )  # fmt: skip
 REGISTRY: Final = Registry(tuple(kind for group in GROUPS for kind in group.KINDS))

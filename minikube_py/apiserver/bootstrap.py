@@ -1,17 +1,19 @@
-"""The roles and bindings that every cluster has, as upstream's server makes them at its start.
+"""The roles, bindings and flow schemas that every cluster has, as upstream's server makes them at its start.
 
-They stand in `bootstrap_policy.json`, recorded from a live upstream. What is missing is put there by one
+Roles stand in `bootstrap_policy.json`, recorded from a live upstream. What is missing is put there by one
 transaction for each hundred objects; what has fewer rules or subjects than it should gets those, unless its
-annotation `rbac.authorization.kubernetes.io/autoupdate` is "false" (docs/adr/0025-rbac-objects.md).
+annotation `rbac.authorization.kubernetes.io/autoupdate` is "false" (docs/adr/0025-rbac-objects.md). Flow schemas and
+priority levels are looked at every minute: those that nobody took over get their spec back.
 
-Source: kubernetes `pkg/registry/rbac/rest/storage_rbac.go`, component-helpers `auth/rbac/reconciliation`.
+Source: kubernetes `pkg/registry/rbac/rest/storage_rbac.go`, component-helpers `auth/rbac/reconciliation`,
+`pkg/registry/flowcontrol/ensurer`.
 """
 
 from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Final
@@ -20,6 +22,7 @@ import orjson
 
 from minikube_py.api.errors import Json, StatusError
 from minikube_py.api.kind import Kind
+from minikube_py.api.kinds.flowcontrol import AUTO_UPDATE, FLOWS, FLOWSCHEMAS, LEVELS, MANDATORY, PRIORITYLEVELS
 from minikube_py.api.kinds.rbac import CLUSTERROLEBINDINGS, CLUSTERROLES, ROLEBINDINGS, ROLES
 from minikube_py.api.meta import namespace_of, new_uid, timestamp
 from minikube_py.apiserver.escalation import uncovered
@@ -35,6 +38,9 @@ _AUTOUPDATE: Final = "rbac.authorization.kubernetes.io/autoupdate"
 _TOGETHER_MAX: Final = 100
 """An etcd takes 128 operations in one transaction."""
 _ATTEMPTS_MAX: Final = 10
+_TRUE, _FALSE = ("t", "T", "true", "TRUE", "True"), ("f", "F", "false", "FALSE", "False")
+_SPECS: Final = {PRIORITYLEVELS: LEVELS, FLOWSCHEMAS: FLOWS}
+Served = Sequence[tuple[Kind, Json]]
 
 
 @cache
@@ -42,27 +48,41 @@ def _expected() -> tuple[tuple[Kind, Json], ...]:
     """Not to be changed."""
     recorded = orjson.loads((files(__package__) / "bootstrap_policy.json").read_bytes())
     kinds = (CLUSTERROLES, CLUSTERROLEBINDINGS, ROLES, ROLEBINDINGS)
-    return tuple((kind, obj) for kind in kinds for obj in recorded[kind.plural])
+    return (*((kind, obj) for kind in kinds for obj in recorded[kind.plural]), *_flows())
 
 
-async def reconcile(writer: Writer, cache: WatchCache, rng: random.Random, wall_s: float, patience_s: float) -> None:
-    """A store without room does not keep a server from its start. Raises: StatusError where it does not answer."""
+@cache
+def _flows() -> tuple[tuple[Kind, Json], ...]:
+    metadata = {"annotations": {AUTO_UPDATE: "true"}, "generation": 1}
+    return tuple(
+        (kind, {"metadata": {"name": name, **metadata}, "spec": spec, "status": {}})
+        for kind, specs in _SPECS.items()
+        for name, spec in specs.items()
+    )
+
+
+async def reconcile(
+    writer: Writer, cache: WatchCache, rng: random.Random, wall_s: float, patience_s: float, flows: bool = False
+) -> None:
+    """`flows`: only flow schemas and priority levels. A store without room does not keep a server from its start.
+
+    Raises: StatusError where it does not answer."""
+    served = [(kind, obj) for kind, obj in (_flows() if flows else _expected()) if kind in cache.caches]
     try:
         for _ in range(_ATTEMPTS_MAX):
-            if await _create_missing(writer, cache, rng, wall_s, patience_s):
+            if await _create_missing(served, writer, cache, rng, wall_s, patience_s):
                 break
-        for kind, expected in _expected():
-            if kind in cache.caches:
-                await _complete(writer, cache, kind, expected)
+        for kind, expected in served:
+            await _complete(writer, cache, kind, expected)
+        await _remove_unwanted(writer, cache)
     except OutOfSpace as error:
-        log.warning("the roles of the system are not all made: %s", error)
+        log.warning("the roles and flow schemas of the system are not all made: %s", error)
 
 
 async def _create_missing(
-    writer: Writer, cache: WatchCache, rng: random.Random, wall_s: float, patience_s: float
+    served: Served, writer: Writer, cache: WatchCache, rng: random.Random, wall_s: float, patience_s: float
 ) -> bool:
     """False: another server makes them, too, and some are to be looked at again."""
-    served = [(kind, obj) for kind, obj in _expected() if kind in cache.caches]
     missing = [(kind, obj) for kind, obj in served if _key(kind, obj) not in cache.of(kind).entries]
     created_at = timestamp(wall_s)
     made = list(_new(missing, rng, created_at))
@@ -82,6 +102,20 @@ async def _create_missing(
         if not outcome.done:
             return False
     return True
+
+
+async def _remove_unwanted(writer: Writer, cache: WatchCache) -> None:
+    """What an earlier release made and this one does not."""
+    for kind, specs in _SPECS.items():
+        for entry in cache.of(kind).select(kind.prefix) if kind in cache.caches else ():
+            metadata = entry.decode()["metadata"]
+            if metadata["name"] not in specs and _says((metadata.get("annotations") or {}).get(AUTO_UPDATE)):
+                await writer.store.delete(KeyValue(entry.key, entry.value, 0, entry.revision, 0, 0))
+
+
+def _says(value: str | None) -> bool | None:
+    """What an annotation says, as Go's ParseBool reads it."""
+    return {**dict.fromkeys(("1", *_TRUE), True), **dict.fromkeys(("0", *_FALSE), False)}.get(value or "")
 
 
 def _key(kind: Kind, obj: Json) -> bytes:
@@ -125,6 +159,20 @@ def _completed(kind: Kind, found: Json, expected: Json) -> Json | None:
     """`found` with what it lacks; None where it lacks nothing or is not to be touched."""
     metadata = found["metadata"]
     annotations = metadata.get("annotations") or {}
+    if kind in _SPECS:
+        said, spec = _says(annotations.get(AUTO_UPDATE)), expected["spec"]
+        if "exempt" in spec and (exempt := found["spec"].get("exempt")) is not None:
+            # Its shares are the administrator's.
+            spec = {**spec, "exempt": exempt}
+        renewed = metadata["name"] in MANDATORY or (metadata.get("generation") == 1 if said is None else said)
+        if said is renewed and (not renewed or found["spec"] == spec):
+            return None
+        annotations = {**annotations, AUTO_UPDATE: "true" if renewed else "false"}
+        new = {**found, "metadata": {**metadata, "annotations": annotations}}
+        if renewed and found["spec"] != spec:
+            new["spec"] = spec
+            new["metadata"]["generation"] = metadata.get("generation", 0) + 1
+        return new
     if annotations.get(_AUTOUPDATE) == "false":
         return None
     merged = {

@@ -78,6 +78,8 @@ _LOADS_MAX: Final = 10
 _RETRY_S: Final = 0.2
 _GO_RESTFUL: Final = re.compile(rb'"(406: Not Acceptable|415: Unsupported)')
 _SWEEP_S: Final = 1.0
+_FLOWS_S: Final = 60.0
+"""How often flow schemas of the system are looked at, as in upstream."""
 _WITH_APPLY: Final = (*PATCH_TYPES, APPLY_PATCH)
 
 
@@ -162,9 +164,8 @@ class ApiServer:
         await self._load(_REPLAYED)
         await system.create_namespaces(self.writer)
         await system.create_priority_classes(self.writer)
-        patience_s = self.limits.request_timeout_s
-        await bootstrap.reconcile(self.writer, self.cache, self.rng, self.clock.wall_s(), patience_s)
-        forever = (self._bookmark_forever(), self._sweep_forever(), self._follow_builds())
+        await self._reconcile()
+        forever = (self._bookmark_forever(), self._sweep_forever(), self._follow_builds(), self._keep_flows())
         self._tasks = [asyncio.create_task(work) for work in forever]
         if late:
             self._tasks.append(asyncio.create_task(declare_later(self.storage, late, self.clock)))
@@ -277,6 +278,16 @@ class ApiServer:
                 if started_s < oldest_s and task not in self._late:
                     self._late.add(task)
                     task.cancel()
+
+    async def _reconcile(self, flows: bool = False) -> None:
+        now_s, patience_s = self.clock.wall_s(), self.limits.request_timeout_s
+        await bootstrap.reconcile(self.writer, self.cache, self.rng, now_s, patience_s, flows)
+
+    async def _keep_flows(self) -> None:
+        while True:
+            await self.clock.sleep(_FLOWS_S)
+            with contextlib.suppress(MinikubeError):
+                await self._reconcile(flows=True)
 
     async def _follow_builds(self) -> None:
         """Learns when declared indexes are complete; costs nothing where all are."""

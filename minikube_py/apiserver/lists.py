@@ -380,6 +380,8 @@ class Lister:
             metadata["continue"] = ""
         check_options(form)
         if form.kind == "table":
+            if (order := resource.printer.order) is not None:
+                page = page._replace(items=sorted(page.items, key=lambda entry: order(entry.decode())))
             fields = await self._table_fields(resource, page, selection)
             head = with_meta_version(table_head(resource, metadata, fields.names if fields else ()), form)
             rows = self._rows(resource, page.items, form, fields)

@@ -111,6 +111,8 @@ def _with_causes_sorted(tree: alike.Tree) -> alike.Tree:
     return tree._replace(members=tuple((name, _with_causes_sorted(each)) for name, each in tree.members))
 
 
+_UNLIMITED = "this server does not limit requests by them"
+
 RULES: tuple[Rule, ...] = (
     Rule(
         "managedFields",
@@ -302,6 +304,18 @@ RULES: tuple[Rule, ...] = (
         and "dryRun=All" in ask.target
         and theirs.code == mine.code == 201,
         _trees(lambda tree: tree.without("resourceVersion")),
+    ),
+    Rule(
+        "flows are not enforced",
+        "other words",
+        "who writes flow schemas gets a warning that they limit nothing; upstream without fairness is silent",
+        lambda ask, theirs, mine: _UNLIMITED in mine.header("warning"),
+        lambda found: found._replace(headers=tuple(
+            (name, kept) if name == "warning" else (name, values)
+            for name, values in found.headers
+            for kept in (tuple(each for each in values if _UNLIMITED not in each),)
+            if name != "warning" or kept
+        )),
     ),
     Rule(
         "cache of events",

@@ -1,4 +1,5 @@
-"""Puts `api_cases` to upstream and keeps its answers in `data/`: `api_bodies`, `api_patches` and `api_discovery`.
+"""Puts `api_cases` to upstream and keeps its answers in `data/`: `api_bodies`, `api_patches`, `api_discovery` and
+`flow_schemas`.
 
     python tests/conformance/record_api.py URL TOKEN
 """
@@ -86,6 +87,17 @@ def record_discovery(original: Original) -> Case:
     return recorded
 
 
+def record_flows(original: Original) -> Case:
+    """The flow schemas and priority levels that upstream has from its start: annotations and spec by name."""
+    recorded: Case = {}
+    for plural in ("flowschemas", "prioritylevelconfigurations"):
+        items = original.ask("GET", f"/apis/flowcontrol.apiserver.k8s.io/v1/{plural}")["answer"]["items"]
+        told = {each["metadata"]["name"]: {"annotations": each["metadata"]["annotations"], "spec": each["spec"]}
+                for each in items}
+        recorded[plural] = told
+    return recorded
+
+
 def write(name: str, content: Any) -> None:
     path = DATA / name
     if "objects" not in content and not isinstance(content, list):
@@ -106,6 +118,7 @@ def main() -> None:
     write("api_bodies.json", record_bodies(original))
     write("api_patches.json", record_patches(original))
     write("api_discovery.json", record_discovery(original))
+    write("flow_schemas.json", record_flows(original))
 
 
 if __name__ == "__main__":

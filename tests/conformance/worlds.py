@@ -10,6 +10,8 @@ import copy
 import os
 from typing import Any
 
+import world_flows
+
 NAMESPACE = os.environ.get("MINIKUBE_PY_JUDGE_NAMESPACE", "drawn")
 CORE = "/api/v1"
 IN = f"{CORE}/namespaces/{NAMESPACE}"
@@ -231,6 +233,7 @@ WORLD: dict[str, tuple[str, Body]] = {
         f"{DEVICES}/resourceslices",
         {"spec": {"driver": "x.io", "nodeName": "n", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}, "devices": [_DEVICE]}},
     ),
+    **world_flows.WORLD,
     "clusterroles": (f"{RBAC}/clusterroles", {"rules": [*_RULES, {"verbs": ["get"], "nonResourceURLs": ["/x", "/y/*"]}]}),
     "clusterrolebindings": (f"{RBAC}/clusterrolebindings", {"subjects": _SUBJECTS, "roleRef": {"kind": "ClusterRole", "name": "r", **_OF_RBAC}}),
     "roles": (f"{RBAC}/namespaces/{NAMESPACE}/roles", {"rules": _RULES}),
@@ -245,7 +248,7 @@ BY_SCHEMA = frozenset((
     "events", "events v1", "horizontalpodautoscalers", "horizontalpodautoscalers v1", "jobs", "cronjobs", "persistentvolumes", "persistentvolumeclaims", "poddisruptionbudgets", "priorityclasses", "storageclasses", "csidrivers", "csinodes",
     "csistoragecapacities", "volumeattachments", "volumeattributesclasses", "runtimeclasses", "endpointslices", "ingressclasses", "ingresses", "networkpolicies",
     "deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices", "limitranges",
-    "resourcequotas",
+    "resourcequotas", "flowschemas", "prioritylevelconfigurations",
     "clusterroles", "clusterrolebindings", "roles", "rolebindings",
     "mutatingwebhookconfigurations", "validatingwebhookconfigurations",
 ))  # fmt: skip
@@ -322,6 +325,7 @@ OTHERS: dict[str, dict[str, Body]] = {
 _AT = "2026-01-01T00:00:00Z"
 _HEALTHY = {"disruptionsAllowed": 1, "currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2, "observedGeneration": 1}
 REPORTED: dict[str, dict[str, Body]] = {
+    "flowschemas": {"two": {"conditions": [{"type": "Dangling", "status": "True", "reason": "R", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}},
     "persistentvolumes": {"two": {"phase": "Available"}},
     "persistentvolumeclaims": {
         "two": {"phase": "Bound", "capacity": {"storage": "500Mi"}},
@@ -452,6 +456,7 @@ _HOOKED: tuple[Body, ...] = tuple({"webhooks": [merged(_HOOK, part)]} for part i
     {"matchConditions": [{"name": "c", "expression": "true"}] * 2}, {"matchConditions": [{"name": name, "expression": "true"} for name in ("", "a/b", "a b")]}, {"matchConditions": [{"name": f"c{i}", "expression": "true"} for i in range(65)]},
 ))
 PARTS: dict[str, tuple[Body, ...]] = {
+    **world_flows.PARTS,
     "horizontalpodautoscalers v1": (
         *({"metadata": {"annotations": {f"{_SCALER}metrics": text}}} for text in _IN_V1), *({"metadata": {"annotations": {f"{_SCALER}behavior": text}}} for text in _SCALED),
         *({"metadata": {"annotations": {f"{_SCALER}current-metrics": text}}} for text in _REPORTED_V1), {"metadata": {"annotations": {f"{_SCALER}conditions": '[{"type":"ScalingActive","status":"True"}]'}}},

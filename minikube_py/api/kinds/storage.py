@@ -33,7 +33,7 @@ from minikube_py.api.printing import AGE, NAME, NONE, Age, Printer, column
 from minikube_py.api.rules import at, defaults, named_by, non_negative, non_negative_quantity, one_of, rules
 from minikube_py.api.schema import LABEL_SELECTOR, ordered
 from minikube_py.api.validation.affinity import validate_label_selector
-from minikube_py.api.validation.metadata import validate_object_meta, validate_object_meta_update
+from minikube_py.api.validation.metadata import keep_metadata, validate_object_meta, validate_object_meta_update
 from minikube_py.api.validation.persistent_volumes import validate_volume_spec
 from minikube_py.api.validation.pod_diff import internal
 from minikube_py.api.validation.taints import validate_label_name
@@ -516,14 +516,6 @@ def _clear_status(attachment: Json) -> None:
     attachment["status"] = {"attached": False}
 
 
-def _keep_metadata(new: Json, old: Json) -> None:
-    """A status write changes nothing of the metadata."""
-    version = new["metadata"].get("resourceVersion")
-    new["metadata"] = dict(old["metadata"])
-    if version:
-        new["metadata"]["resourceVersion"] = version
-
-
 def _print_attachment(attachment: Json, age: Age) -> list[Any]:
     metadata, spec = attachment["metadata"], attachment.get("spec") or {}
     return [
@@ -559,7 +551,7 @@ VOLUMEATTACHMENTS: Final = Kind(
     allow_unconditional_update=False,
     default=_default_attachment,
     prepare_create=_clear_status,
-    prepare_status=_keep_metadata,
+    prepare_status=keep_metadata,
     validate=_validate_attachment,
     validate_update={"": _validate_attachment_update, "status": _validate_attachment_update},
     printer=Printer(

@@ -35,3 +35,10 @@ def validate_object_meta(metadata: Json, namespaced: bool, name_rule: NameRule) 
 def validate_object_meta_update(new: Json, old: Json) -> list[FieldError]:
     errors = meta.validate_object_meta_update(new, old)
     return errors + _validate_finalizers(new["finalizers"]) if new.get("finalizers") else errors
+
+
+def keep_metadata(new: Json, old: Json) -> None:
+    """A status write changes nothing of the metadata but who owns which field."""
+    own = {name: new["metadata"].get(name) for name in ("resourceVersion", "managedFields")}
+    kept = {name: value for name, value in old["metadata"].items() if name not in own}
+    new["metadata"] = {**kept, **{name: value for name, value in own.items() if value}}
