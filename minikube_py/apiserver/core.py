@@ -43,7 +43,7 @@ from minikube_py.apiserver.messages import PAGE, Page, Request, Response, warnin
 from minikube_py.apiserver.metrics import RequestMetrics, render
 from minikube_py.apiserver.namespaces import NamespaceGate
 from minikube_py.apiserver.object_store import ObjectStore
-from minikube_py.apiserver.options import check_patch_type, list_options, parse_bool, write_options
+from minikube_py.apiserver.options import check_patch_type, list_options, parse_bool, read_options, write_options
 from minikube_py.apiserver.outgoing import Closed, Outgoing
 from minikube_py.apiserver.pod_security import PodSecurity
 from minikube_py.apiserver.policies import ValidatingPolicies
@@ -391,7 +391,7 @@ class ApiServer:
         form = negotiate(request.accept)
         listed = None
         if verb in ("get", "list", "watch"):
-            listed = list_options(request.query, verb == "watch", asked.resource)
+            listed = read_options(request.query, verb, asked.resource)
         if request.query:
             form = with_options(form, request.query)
         if verb == "create":
@@ -448,7 +448,7 @@ class ApiServer:
             check_patch_type(request.content_type)
         form = with_options(negotiate(request.accept), request.query)
         if name == "scale" and asked.verb == "get":
-            found = await self.lister.find(asked, list_options(request.query, False, asked.resource))
+            found = await self.lister.find(asked, read_options(request.query, "get", asked.resource))
             return await self.subresources.get_scale(asked.resource, found, form)
         kind = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}[asked.verb]
         options = write_options(request.query, kind, request.content_type)

@@ -68,7 +68,7 @@ class Evictions:
         """Raises: StatusError 400, 403, 404, 409, 422, 429."""
         sub = PODS.subresource("eviction")
         eviction, _ = await self._writer.read(PODS, request, options, sub)
-        if (eviction["metadata"].get("name") or route.name) != route.name:
+        if eviction["metadata"].get("name") != route.name:
             raise bad_request("name in URL does not match name in Eviction object")
         check_namespace(PODS, eviction["metadata"], route.namespace)
         if (passage := self._writer.enter(route, request, "CREATE")) is not None:

@@ -72,7 +72,8 @@ def parse_revision(text: str) -> int:
 
 
 class ListOptions(NamedTuple):
-    """`revision` is 0 both for "" and "0"; `revision_text` tells them apart. `timeout_s` 0 is the server's choice."""
+    """`revision` is 0 both for "" and "0"; `revision_text` tells them apart. `timeout_s` 0 is the server's choice.
+    `marks_state`: a bookmark says where the state ends that a watch begins with."""
 
     label_selector: str = ""
     field_selector: str = ""
@@ -84,9 +85,20 @@ class ListOptions(NamedTuple):
     timeout_s: int = 0
     bookmarks: bool = False
     send_initial_events: bool | None = None
+    marks_state: bool = True
 
 
 _DEFAULT_LIST: Final = ListOptions()
+
+
+def read_options(query: Mapping[str, str], verb: str, kind: Kind) -> ListOptions:
+    """Of a get, which knows no option but the version, a list, or a watch. Raises: StatusError 400, 422."""
+    if verb == "get":
+        query = {"resourceVersion": query["resourceVersion"]} if "resourceVersion" in query else {}
+    if verb != "watch" or ("watch" in query and parse_bool(query, "watch")):
+        return list_options(query, verb == "watch", kind)
+    # Upstream takes the options of a watch by its path for those of a list.
+    return list_options(query, False, kind)._replace(marks_state=False)
 
 
 def list_options(query: Mapping[str, str], watch: bool, kind: Kind) -> ListOptions:

@@ -145,7 +145,7 @@ class Watching:
         else:
             entries = cache.select(selection.prefix)
         end: WatchEvent | None = None
-        if options.bookmarks:
+        if options.bookmarks and options.marks_state:
             end = group.encoder.bookmark(revision, initial_events_end=True)
         initial = group.initial(entries, self._limits.list_slice, end)
         self._begin(stream, initial, options, group)
@@ -213,7 +213,7 @@ class Watching:
             feed.stream.close()
             raise bad_request(str(error)) from None
         end = None
-        if with_state and options.bookmarks:
+        if with_state and options.bookmarks and options.marks_state:
             end = encoder.bookmark(revision, initial_events_end=True)
         initial = Group(selection, encoder, False, 0).initial(entries, self._limits.list_slice, end)
         self._begin(feed.stream, initial, options, feed)

@@ -334,6 +334,9 @@ def watches(draw: st.DrawFn) -> Ask:
             "fieldSelector=a", "resourceVersionMatch=NotOlderThan", "continue=abc", "timeoutSeconds=x",
             "sendInitialEvents=true&resourceVersionMatch=Exact", "resourceVersion=-1", "resourceVersion=1&resourceVersionMatch=Sure",
         )))  # fmt: skip
+    if not draw(st.integers(0, 2)):
+        # The older form, whose options are checked as those of a list.
+        where = where.replace("/v1/", "/v1/watch/", 1) + draw(st.sampled_from(("", "/one", "/absent")))
     return Ask("watch", "GET", where + _query(draw, LIST_OPTIONS, f"{always}&timeoutSeconds=1"), accept=draw(_accepts))
 
 
@@ -342,7 +345,7 @@ def gets(draw: st.DrawFn) -> Ask:
     plural = draw(st.sampled_from(DRAWN))
     name = draw(st.one_of(st.sampled_from(("one", "two", "odd", "absent")), texts))
     sub = draw(st.sampled_from(("", "", "", "/status", "/scale", "/nope", "/log", "/binding", "/")))
-    options = {"resourceVersion": _versions, "pretty": _booleans, "includeObject": LIST_OPTIONS["includeObject"], "unknown": _words}
+    options = {**LIST_OPTIONS, "watch": _booleans}
     target = f"{WORLD[plural][0]}/{quote(world_name(plural, name), safe='', errors='replace')}{sub}" + _query(draw, options)
     return Ask("get", "GET", target, accept=draw(_accepts), headers=draw(_agents))
 

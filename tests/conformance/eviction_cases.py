@@ -86,6 +86,7 @@ RETRIED = ("pending", "done", "failed")
 
 def cases() -> Iterator[Ask]:
     yield Ask("setup", "POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+    yield Ask("without a name", "POST", f"{_IN}/pods/absent/eviction", {})
     number = 0
     for state, status in PODS.items():
         for budget, told in BUDGETS.items():
